@@ -1,0 +1,73 @@
+"""Nouns as numpy columns, so that one formula prices one case or a million.
+
+`Columns.of(noun)` holds 0-d arrays, `Columns.stack(nouns)` arrays of shape (n,); both broadcast against each
+other. Enumerations become their integer codes, strings numpy strings, None NaN.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "Columns"]
+
+Array = NDArray[Any]
+"""A column: shape () or (n,)."""
+
+
+class Columns:
+    """Named, read-only columns of shape () or (n,)."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: Mapping[str, Array]) -> None:
+        self._columns = dict(columns)
+
+    @classmethod
+    def of(cls, noun: Any) -> "Columns":
+        """Columns of shape () from one dataclass."""
+        return cls({f.name: np.asarray(_plain(getattr(noun, f.name))) for f in _fields(noun)})
+
+    @classmethod
+    def stack(cls, nouns: Iterable[Any]) -> "Columns":
+        """Columns of shape (n,) from n dataclasses of one type."""
+        rows = list(nouns)
+        return cls(
+            {f.name: np.asarray([_plain(getattr(row, f.name)) for row in rows]) for f in _fields(rows[0])}
+        )
+
+    def __getattr__(self, name: str) -> Array:
+        try:
+            return self._columns[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def names(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return tuple(self._columns)
+
+    def take(self, index: Array) -> "Columns":
+        """The rows at `index` (any numpy index); columns of shape () stay as they are."""
+        return Columns({k: v if v.ndim == 0 else v[index] for k, v in self._columns.items()})
+
+    def replace(self, **changes: Array) -> "Columns":
+        """A copy with some columns exchanged."""
+        return Columns(self._columns | changes)
+
+
+def _fields(noun: Any) -> list[dataclasses.Field[Any]]:
+    """The fields that can be columns: everything but tuples and nested nouns."""
+    return [f for f in dataclasses.fields(noun) if f.metadata.get("column", True)]
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return np.nan
+    if isinstance(value, enum.IntEnum):
+        return int(value)
+    if isinstance(value, enum.StrEnum):
+        return str(value)
+    return value

@@ -1,0 +1,95 @@
+"""What must be done: the training method, the tokens, the batch, the precision, and the knobs that move time or memory."""
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["AttentionKernel", "LossKernel", "Method", "Optimizer", "Precision", "Recompute", "Workload"]
+
+
+class Method(enum.StrEnum):
+    """What is trained: everything from scratch, everything from a checkpoint, or low-rank adapters."""
+
+    PRETRAIN = "pretrain"
+    FINETUNE = "finetune"
+    LORA = "lora"
+    QLORA = "qlora"
+
+
+class Precision(enum.StrEnum):
+    """The matmuls' data type; states follow the framework's profile."""
+
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP8 = "fp8"
+    NVFP4 = "nvfp4"
+    FP32 = "fp32"
+
+
+class Optimizer(enum.StrEnum):
+    """Optimizers by the bytes they keep for a parameter."""
+
+    ADAMW = "adamw"
+    ADAMW_8BIT = "adamw8bit"
+    SGD = "sgd"
+    ADAFACTOR = "adafactor"
+    LION = "lion"
+    MUON = "muon"
+
+
+class Recompute(enum.IntEnum):
+    """What is recomputed in backward. AUTO lets the search choose."""
+
+    AUTO = -1
+    NONE = 0
+    SELECTIVE = 1
+    FULL = 2
+
+
+class LossKernel(enum.StrEnum):
+    """How the cross-entropy is computed. AUTO follows the framework's profile."""
+
+    AUTO = "auto"
+    EAGER = "eager"
+    COMPILED = "compiled"
+    FUSED = "fused"
+    CHUNKED = "chunked"
+
+
+class AttentionKernel(enum.StrEnum):
+    """How attention is computed. EAGER materialises the scores. AUTO follows the framework's profile."""
+
+    AUTO = "auto"
+    FLASH = "flash"
+    SDPA = "sdpa"
+    EAGER = "eager"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One training job, independent of hardware and layout.
+
+    `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release year (with
+    fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in length (neither padded
+    nor packed).
+    """
+
+    method: Method = Method.PRETRAIN
+    tokens: float
+    sequence_tokens: int
+    global_batch_sequences: int
+    precision: Precision = Precision.BF16
+    optimizer: Optimizer = Optimizer.ADAMW
+    recompute: Recompute = Recompute.AUTO
+    lora_rank: int = 16
+    lora_targets: str = "attention"
+    quantised_bits: int = 4
+    loss: LossKernel = LossKernel.AUTO
+    compile: bool | None = None
+    attention: AttentionKernel = AttentionKernel.AUTO
+    library_year: float = 0.0
+    variable_length: bool = False
+
+    @property
+    def steps(self) -> float:
+        """Optimizer steps: tokens over tokens per step (rounded up to a whole one)."""
+        return float(max(1.0, -(-self.tokens // (self.global_batch_sequences * self.sequence_tokens))))
