@@ -1,0 +1,56 @@
+# Everything runs in .venv, which make builds itself from requirements.lock. Needs: python3 >= 3.11 and make.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Where `make fit` and `make bench` find the reference data (published runs, microbenchmarks); not part of the repo.
+export RIGHTSIZER_REFERENCE ?= ../shared/reference
+# numpy's threads fight with pytest's workers on small machines
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := all
+.PHONY: all venv demo test check generate fit bench ci clean help
+
+all: check test  ## check and test
+
+venv: $(READY)  ## build .venv with the command .venv/bin/rightsizer
+
+$(READY): pyproject.toml requirements.lock scripts/bootstrap.sh
+	PYTHON=$(PYTHON) scripts/bootstrap.sh $(VENV)
+	@touch $@
+
+demo: $(READY)  ## size, train with two workers, kill one, resume, resize 2 -> 1, report (about 3 minutes)
+	$(BIN)/python examples/01-local/demo.py
+
+test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no cluster
+	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow"
+	$(BIN)/pytest -q -m "torchrun or slow"
+
+check: $(READY)  ## format, lint, types, layer contracts, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m rightsizer_api.generate --check
+
+generate: $(READY)  ## rewrite the CRD, the schemas and the generated docs
+	$(BIN)/python -m rightsizer_api.generate
+
+fit: $(READY)  ## refit the engine's parameters from the reference data
+	$(BIN)/python -m bench.fit_curves
+	$(BIN)/python -m bench.fit_step_time
+	$(BIN)/python -m bench.fit_memory
+
+bench: $(READY)  ## accuracy against published runs, and speed
+	$(BIN)/python -m bench.accuracy
+	$(BIN)/python -m bench.speed
+
+ci: check test  ## what .ci/run calls
+
+clean:  ## remove what make and the tests built
+	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help:  ## one line for each target
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##[[:space:]]*/\1\t/' | expand -t 12
