@@ -1,13 +1,217 @@
-"""What runs it: framework profiles as data. A profile holds facts about a framework's generation, never about a run."""
+"""What runs it: framework profiles as data; facts about a framework's generation, never about a run.
 
-from dataclasses import dataclass
+The facts live in data/frameworks.json, each with its source; a profile that extends another says what differs.
+"""
 
-__all__ = ["Framework"]
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from rightsizer.errors import UnknownNameError
+from rightsizer.workload import AttentionKernel, LossKernel, Recompute
+
+__all__ = [
+    "Framework",
+    "Host",
+    "Kernels",
+    "SelectiveRecompute",
+    "StageBalance",
+    "framework",
+    "frameworks",
+    "recognise",
+    "unknown_framework",
+]
+
+
+class Kernels(enum.IntEnum):
+    """How the element-wise work between matmuls runs: one kernel per torch op, hand-fused, or compiled."""
+
+    EAGER = 0
+    FUSED = 1
+    COMPILED = 2
+
+
+class Host(enum.IntEnum):
+    """What the CPU does between kernels: a trainer's hooks, a lean loop, or almost nothing (CUDA graphs)."""
+
+    TRAINER = 0
+    LEAN = 1
+    GRAPHS = 2
+
+
+class SelectiveRecompute(enum.IntEnum):
+    """What "selective" recomputes: the attention core, cheap ops (per-op policy), or named modules."""
+
+    ATTENTION_CORE = 0
+    OPS = 1
+    MODULES = 2
+
+
+class StageBalance(enum.IntEnum):
+    """How layers go to stages: evenly, by cost with the head as layers, or embedding and head as one each."""
+
+    EVEN = 0
+    COST = 1
+    ENDS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """One framework generation's facts; `known` is False for the honest unknown one (wider intervals)."""
+    """One framework generation's facts; `known` is False for the honest unknown one (wider intervals).
+
+    Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one, the
+    plain ones for bf16; `moment_bytes` is of one moment (Adam keeps two). `can_*` says what the search may ask.
+    """
 
     name: str
     known: bool = True
+    family: str = ""
+
+    # How it computes
+    kernels: Kernels = Kernels.EAGER
+    host: Host = Host.TRAINER
+    loss: LossKernel = LossKernel.EAGER
+    attention: AttentionKernel = AttentionKernel.SDPA
+    vocabulary_parallel_loss: bool = False
+    dropout: bool = False
+    fused_optimizer: bool = True
+    cuda_graphs: bool = False
+
+    # What it communicates
+    gradient_reduce_bytes: float = 4.0
+    weight_gather_bytes: float = 2.0
+    overlaps_gradient_reduce: bool = True
+    overlaps_weight_gather: bool = True
+    overlaps_tensor_parallel: bool = False
+    reduces_every_micro_batch: bool = False
+    sequence_parallel_default: bool = False
+    stage_balance: StageBalance = StageBalance.EVEN
+
+    # Bytes per parameter
+    weight_bytes: float = 2.0
+    weight_bytes_fp8: float = 2.0
+    fp8_copy_bytes: float = 0.0
+    fp8_transpose_bytes: float = 0.0
+    gradient_bytes: float = 4.0
+    gradient_bytes_fp16: float = 4.0
+    master_bytes: float = 4.0
+    master_bytes_fp16: float = 4.0
+    moment_bytes: float = 4.0
+    optimizer_temporary_bytes: float = 0.0
+    unsharded_layers: float = 0.0
+    gathers_embeddings: bool = False
+    bucket_bytes: float = 0.0
+    te_dummy_gradients: bool = False
+
+    # Saved for backward
+    saves_gathered_inputs: bool = False
+    fp8_saved_inputs: bool = False
+    score_bytes: float = 2.0
+    logit_bytes: float = 6.0
+
+    # Recomputation
+    selective: SelectiveRecompute = SelectiveRecompute.ATTENTION_CORE
+    default_recompute: Recompute = Recompute.NONE
+
+    # What it can do
+    can_tensor_parallel: bool = False
+    can_pipeline: bool = False
+    can_interleave: bool = False
+    can_context_parallel: bool = False
+    can_expert_parallel: bool = False
+    can_zero1: bool = False
+    can_zero2: bool = False
+    can_zero3: bool = False
+    can_hsdp: bool = False
+    can_offload_optimizer: bool = False
+    can_offload_parameters: bool = False
+    can_offload_activations: bool = False
+    can_selective_recompute: bool = False
+    can_pretrain: bool = True
+    can_lora: bool = False
+    can_qlora: bool = False
+    can_fp8: bool = False
+
+    sources: tuple[tuple[str, str], ...] = field(default=(), metadata={"column": False})
+
+
+_ENUMS: Mapping[str, Any] = {
+    "kernels": Kernels,
+    "host": Host,
+    "loss": LossKernel,
+    "attention": AttentionKernel,
+    "selective": SelectiveRecompute,
+    "stage_balance": StageBalance,
+    "default_recompute": Recompute,
+}
+
+
+def framework(name: str) -> Framework:
+    """The profile of that name, or of that launch name (megatron, deepspeed, accelerate, custom)."""
+    profiles, launch = _profiles(), _data()["launch"]
+    key = launch.get(name.strip().lower(), name.strip().lower())
+    if key not in profiles:
+        raise UnknownNameError("framework", value=name, candidates=sorted({*launch, *profiles}))
+    return profiles[key]
+
+
+def frameworks() -> tuple[Framework, ...]:
+    """Every profile, the unknown ones last."""
+    return tuple(sorted(_profiles().values(), key=lambda f: (not f.known, f.name)))
+
+
+def recognise(text: str, *, year: float = 0.0) -> Framework | None:
+    """The profile that a publication's free-form framework text names, or None; `year` picks the generation."""
+    for pattern, profile, since, until in _patterns():
+        if pattern.search(text) and (not year or since <= year < until):
+            return _profiles()[profile]
+    return None
+
+
+def unknown_framework(*, model_parallel: bool, sharded: bool, adapters: bool) -> Framework:
+    """What is assumed when the framework is not known, by what the layout gives away."""
+    if adapters:
+        return framework("unknown-adapters")
+    if model_parallel:
+        return framework("unknown-parallel")
+    return framework("unknown-sharded" if sharded else "unknown")
+
+
+@cache
+def _data() -> Any:
+    return json.loads(files("rightsizer").joinpath("data/frameworks.json").read_text("utf-8"))
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], str, float, float], ...]:
+    return tuple(
+        (re.compile(p["match"], re.IGNORECASE), p["profile"], p.get("since", 0.0), p.get("until", 9999.0))
+        for p in _data()["patterns"]
+    )
+
+
+@cache
+def _profiles() -> Mapping[str, Framework]:
+    raw = {p["name"]: p for p in _data()["profiles"]}
+    return {name: _profile(name, raw) for name in raw}
+
+
+def _profile(name: str, raw: Mapping[str, Mapping[str, Any]]) -> Framework:
+    """A profile with everything it inherits; a child's fact and source replace its parent's."""
+    facts: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    chain, at = [raw[name]], raw[name].get("extends")
+    while at:
+        chain.append(raw[at])
+        at = raw[at].get("extends")
+    for link in reversed(chain):
+        facts |= {k: v for k, v in link.items() if k not in {"extends", "sources"}}
+        sources |= link.get("sources", {})
+    known = {f.name for f in fields(Framework)}
+    values = {k: _ENUMS[k][v.upper()] if k in _ENUMS else v for k, v in facts.items() if k in known}
+    return Framework(**values, sources=tuple(sorted(sources.items())))
