@@ -76,6 +76,8 @@ class Framework:
     kernels: Kernels = Kernels.EAGER
     host: Host = Host.TRAINER
     loss: LossKernel = LossKernel.EAGER
+    time_class: str = "trainer"
+    attention_library: str = "sdpa"
     attention: AttentionKernel = AttentionKernel.SDPA
     vocabulary_parallel_loss: bool = False
     dropout: bool = False
