@@ -34,12 +34,12 @@ class Binding:
 class Request:
     """One question: these tokens of this model, on one of these clusters, by then, at that confidence.
 
-    `deadline_s` is from now (None: no deadline; the answer is then the cheapest plan that is not needlessly slow).
-    `confidence` is the probability with which the deadline must hold. `max_usd` bounds the expected cost.
-    `max_gpus` bounds every cluster further than its own size. `spare_nodes` None lets the engine choose.
-    `pinned` fixes layout fields by their names in `Layout` (such as {"tp": 8}). `gpu_counts`, if not empty, are the
-    only numbers of GPUs looked at. `batch_tolerance` is the relative change of the global batch that is
-    acceptable so that it divides evenly over the data-parallel ranks.
+    `deadline_s` is from now; None asks for the cheapest plan that is not needlessly slow. `confidence` is the
+    probability with which the deadline must hold. `max_usd` bounds the expected cost. `max_gpus` bounds every
+    cluster further than its own size; spares count. `spare_nodes` None holds none; the reasons then say how
+    many would be wise. `pinned` fixes layout fields by their names in `Layout` (such as {"tp": 8}).
+    `gpu_counts`, if not empty, are the only numbers of GPUs looked at. `batch_tolerance` is the relative change
+    of the global batch that is acceptable so that it divides evenly over the data-parallel ranks.
     """
 
     architecture: Architecture
@@ -62,11 +62,11 @@ class Request:
 class Option:
     """One layout on one cluster, with everything predicted for it.
 
-    `gpus` train, on `nodes` nodes; `spare_nodes` wait beside them and are paid for. `finish_s` is the median wall
-    time of the whole run, losses to failures and checkpoints included; `finish_lo_s` and `finish_hi_s` are the 80 %
-    interval; `finish_at_confidence_s` is the quantile at the request's confidence. `goodput` is the fraction of
-    wall time that is productive, `lost_by_cause` the rest. `global_batch_sequences` is what this layout really
-    steps with. `cost_usd` is None when the cluster has no price. `sigma` is the standard deviation of
+    `gpus` train, on `nodes` nodes; `spare_nodes` wait beside them and are paid for. `finish_s` is the median
+    wall time of the whole run, losses to failures and checkpoints included; `finish_lo_s` and `finish_hi_s`
+    are the 80 % interval; `finish_at_confidence_s` is the quantile at the request's confidence. `goodput` is
+    the productive fraction of wall time, `lost_by_cause` the rest. `global_batch_sequences` is what this layout
+    really steps with. `cost_usd` is None when the cluster has no price. `sigma` is the standard deviation of
     ln(true / predicted step time).
     """
 
@@ -111,7 +111,7 @@ class CurvePoint:
 class Plan:
     """The answer: `option`, why (`reasons`, plain sentences), what binds (a `Binding`), and what came next.
 
-    `curve` is cost against time over GPU counts, for plots. `layouts_evaluated` counts the rows that were priced.
+    `curve` is cost against time over GPU counts, for plots. `layouts_evaluated` counts the rows priced.
     """
 
     request: Request
