@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass, field
 
-__all__ = ["Cluster", "Gpu"]
+__all__ = ["Cluster", "Gpu", "Link", "Node"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One accelerator. Zero means the part does not have it (fp8 on A100, NVLink on an L40S)."""
+    """One accelerator as a process sees it. Zero means the part does not have it (fp8 on A100, NVLink on an L40S).
+
+    `memory_bytes` is what the driver reports, hence what fits. Link rates are per direction. `compute_capability`
+    is CUDA's (0 for other vendors). `nvlink_domain_gpus` is the reach of the fast link: 8 in an HGX node, 72 in an
+    NVL72 rack, 2 or 4 for bridged cards, 1 without. `inter_bytes_per_s` is a typical node's network per GPU.
+    """
 
     name: str
     architecture: str
@@ -26,8 +31,48 @@ class Gpu:
     streaming_multiprocessors: int
     consumer: bool = False
     gpus_per_node: int = 8
+    nvlink_domain_gpus: int = 1
+    inter_bytes_per_s: float = 0.0
     price_usd_per_gpu_h: float | None = None
     aliases: tuple[str, ...] = field(default=(), metadata={"column": False})
+    source: str = field(default="", metadata={"column": False})
+    inter_source: str = field(default="", metadata={"column": False})
+    price_source: str = field(default="", metadata={"column": False})
+    notes: str = field(default="", metadata={"column": False})
+
+    @property
+    def sources(self) -> str:
+        """Where every figure comes from, in one line of text."""
+        price = f"price: median of {self.price_source}" if self.price_source else "price: none published"
+        return f"peaks: {self.source}; network: {self.inter_source}; {price}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One kind of link, per direction. Latencies are NCCL's per ring hop and protocol, 0 where nobody states them."""
+
+    name: str
+    scope: str
+    bytes_per_s: float
+    latency_ll_s: float = 0.0
+    latency_ll128_s: float = 0.0
+    latency_simple_s: float = 0.0
+    achievable_fraction: float | None = None
+    aliases: tuple[str, ...] = field(default=(), metadata={"column": False})
+    source: str = field(default="", metadata={"column": False})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node shape that can be rented or bought. `inter_bytes_per_s` is per GPU and direction, 0 if not published."""
+
+    provider: str
+    name: str
+    gpu: str
+    gpus: int
+    inter_bytes_per_s: float = 0.0
+    price_usd_per_gpu_h: float | None = None
+    price_date: str = field(default="", metadata={"column": False})
     source: str = field(default="", metadata={"column": False})
 
 
@@ -35,7 +80,9 @@ class Gpu:
 class Cluster:
     """GPUs of one type, in nodes of one shape. Link rates are per GPU and direction.
 
-    `nvlink_domain_gpus` is the reach of the fast link (8 in an HGX node, 72 in an NVL72 rack, 1 without NVLink).
+    `nvlink_domain_gpus` is the reach of the fast link (8 in an HGX node, 72 in an NVL72 rack, 1 without NVLink);
+    `intra_bytes_per_s` is that link's rate, PCIe's where there is none. `inter_known` says that the rate between
+    nodes was stated, not taken from a typical node; `inter_link` says from which.
     """
 
     gpu: Gpu = field(metadata={"column": False})

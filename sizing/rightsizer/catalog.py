@@ -1,0 +1,400 @@
+"""Nouns from package data: models, GPUs, links and node shapes by any of their names, each figure with its source."""
+
+import csv
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import TypeVar
+
+from rightsizer.architecture import Architecture, AttentionKind, Family
+from rightsizer.errors import InputError, UnknownNameError, UnsupportedError
+from rightsizer.hardware import Cluster, Gpu, Link, Node
+
+__all__ = ["cluster", "gpu", "gpus", "link", "links", "model", "model_aliases", "models", "node", "nodes"]
+
+PCIE_BYTES_PER_S = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
+"""PCIe x16 by generation, per direction (links.csv; stas00/ml-engineering, network/README.md)."""
+
+_NOT_GPUS = {
+    "tpu": "TPUs run JAX/XLA, which the engine has no measurements of",
+    "trainium": "Trainium runs the Neuron SDK, which the engine has no measurements of",
+    "gaudi2": "Gaudi runs Habana's stack, which the engine has no measurements of",
+    "gaudi3": "Gaudi runs Habana's stack, which the engine has no measurements of",
+}
+_UNET = "a convolutional UNet is not a transformer; the engine has no cost model for convolutions"
+_SPOKEN = ("nvidia", "amdinstinct", "amd", "tesla", "geforce", "quadro")
+_CANDIDATES = 6
+
+Row = Mapping[str, str]
+T = TypeVar("T")
+
+
+def gpu(name: str) -> Gpu:
+    """The GPU of that name: ours, nvidia-smi's, a GPU-Feature-Discovery label, a Slurm gres type, or a common one.
+
+    A name may carry its memory ("A100-80GB"). A name that means several parts resolves where the data states a
+    default ("H100" is the SXM5 part); otherwise it is an error that lists them.
+    """
+    _refuse_slices(name)
+    spoken = re.sub(r"^(?:gres/)?gpu:|\s*\([^)]*\)", "", name.strip())
+    rows = _gpu_index()
+    found = _lookup(rows, spoken)
+    if len(found) == 1:
+        return _supported_gpu(_gpu_rows()[found[0]])
+    if found:
+        raise UnknownNameError(
+            "gpu", value=name, candidates=found, remedy=f"ambiguous; say which: {', '.join(found)}"
+        )
+    raise UnknownNameError("gpu", value=name, candidates=_near(spoken, rows))
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """Every GPU that the engine can size (accelerators of other kinds are known by name, and refused)."""
+    return tuple(_gpu(row["name"]) for row in _gpu_rows().values() if row["architecture"] not in _NOT_GPUS)
+
+
+def cluster(
+    gpu_name: str,
+    *,
+    gpus_per_node: int | None = None,
+    nodes_shape: str | None = None,
+    inter_bytes_per_s: float | None = None,
+    max_gpus: int = 16384,
+    price: float | None = None,
+) -> Cluster:
+    """GPUs in nodes: what is not said comes from the node shape, else from the typical node of that GPU.
+
+    The price is the given one, else the shape's, else the median of the public list prices in gpus.csv (dated there;
+    on-demand and rental without commitment mixed).
+    """
+    part = gpu(gpu_name)
+    shape = node(nodes_shape) if nodes_shape else None
+    if shape and shape.gpu != part.name:
+        raise InputError("nodeShape", value=nodes_shape, remedy=f"has {shape.gpu}; not {part.name}")
+    size = gpus_per_node or (shape.gpus if shape else part.gpus_per_node)
+    domain = _domain(part, size)
+    stated = inter_bytes_per_s or (shape.inter_bytes_per_s if shape else 0.0)
+    return Cluster(
+        gpu=part,
+        gpus_per_node=size,
+        nvlink_domain_gpus=domain,
+        intra_bytes_per_s=part.nvlink_bytes_per_s if domain > 1 else part.pcie_bytes_per_s,
+        inter_bytes_per_s=stated or part.inter_bytes_per_s,
+        inter_link=_inter_link(part, shape, inter_bytes_per_s),
+        inter_known=bool(stated),
+        max_gpus=max_gpus,
+        price_usd_per_gpu_h=_first(
+            price, shape.price_usd_per_gpu_h if shape else None, part.price_usd_per_gpu_h
+        ),
+    )
+
+
+def model(name: str) -> Architecture:
+    """The architecture of that name: ours, or the Hugging Face id; case and punctuation do not matter."""
+    found = _lookup(_model_index(), name)
+    if len(found) == 1:
+        row = _model_rows()[found[0]]
+        if row["family"] == "unet":
+            raise UnsupportedError(f"model {row['name']!r}: {_UNET}")
+        return _model(row["name"])
+    if found:
+        raise UnknownNameError("model", value=name, candidates=found)
+    raise UnknownNameError("model", value=name, candidates=_near(name, _model_index()))
+
+
+@cache
+def models() -> tuple[Architecture, ...]:
+    """Every architecture that the engine can size."""
+    return tuple(_model(row["name"]) for row in _model_rows().values() if row["family"] != "unet")
+
+
+def model_aliases(name: str) -> tuple[str, ...]:
+    """The other names of a catalog model, such as its Hugging Face ids."""
+    return tuple(_split(_model_rows()[model(name).name]["aliases"]))
+
+
+@cache
+def links() -> tuple[Link, ...]:
+    """Every kind of link in the data."""
+    return tuple(
+        Link(
+            name=row["name"],
+            scope=row["scope"],
+            bytes_per_s=_number(row["gb_s_per_direction"]) * 1e9,
+            latency_ll_s=_number(row["latency_ll_us"]) * 1e-6,
+            latency_ll128_s=_number(row["latency_ll128_us"]) * 1e-6,
+            latency_simple_s=_number(row["latency_simple_us"]) * 1e-6,
+            achievable_fraction=_optional(row["achievable_fraction"]),
+            aliases=tuple(_split(row["aliases"])),
+            source=row["source"],
+        )
+        for row in _read("links.csv")
+    )
+
+
+def link(name: str) -> Link:
+    """The link of that name or alias ("hdr", "NVLink 4 + NVSwitch 3", "efa2")."""
+    return _named("link", name, {item.name: (item, item.aliases) for item in links()})
+
+
+@cache
+def nodes() -> tuple[Node, ...]:
+    """Every node shape in the data, with list prices and their dates."""
+    return tuple(
+        Node(
+            provider=row["provider"],
+            name=row["name"],
+            gpu=_gpu_rows()[row["gpu"]]["name"],
+            gpus=int(row["gpus"]),
+            inter_bytes_per_s=_number(row["inter_gb_s_per_gpu"]) * 1e9,
+            price_usd_per_gpu_h=_optional(row["price_usd_per_gpu_h"]),
+            price_date=row["price_date"],
+            source=row["source"],
+        )
+        for row in _read("nodes.csv")
+    )
+
+
+def node(name: str) -> Node:
+    """The node shape of that name ("p5.48xlarge", "DGX H100")."""
+    return _named("nodeShape", name, {item.name: (item, ()) for item in nodes()})
+
+
+# --- GPUs -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _gpu(name: str) -> Gpu:
+    row = _gpu_rows()[name]
+    rates = {
+        f"{kind}_flop_per_s": _number(row[f"{kind}_tflops"]) * 1e12
+        for kind in ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")
+    }
+    return Gpu(
+        name=name,
+        architecture=row["architecture"],
+        compute_capability=_number(row["compute_capability"]),
+        memory_bytes=_number(row["memory_mib"]) * 2**20,
+        memory_bytes_per_s=_number(row["memory_gb_s"]) * 1e9,
+        nvlink_bytes_per_s=_number(row["nvlink_gb_s_bidirectional"]) * 1e9 / 2,
+        pcie_bytes_per_s=PCIE_BYTES_PER_S[int(row["pcie_gen"])],
+        tdp_w=_number(row["tdp_w"]),
+        streaming_multiprocessors=int(row["streaming_multiprocessors"]),
+        consumer=row["consumer"] == "1",
+        gpus_per_node=int(row["gpus_per_node"]),
+        nvlink_domain_gpus=int(row["nvlink_domain_gpus"]),
+        inter_bytes_per_s=_number(row["inter_gb_s_per_gpu"]) * 1e9,
+        price_usd_per_gpu_h=_optional(row["price_usd_per_gpu_h"]),
+        aliases=tuple(_split(row["aliases"])),
+        source=row["source"],
+        inter_source=row["inter_source"],
+        price_source=row["price_source"],
+        notes=row["notes"],
+        **rates,
+    )
+
+
+def _supported_gpu(row: Row) -> Gpu:
+    reason = _NOT_GPUS.get(row["architecture"])
+    if reason:
+        raise UnsupportedError(f"gpu {row['name']!r}: {reason}")
+    return _gpu(row["name"])
+
+
+def _refuse_slices(name: str) -> None:
+    """A MIG slice or a time-shared GPU has neither the part's memory nor its rate."""
+    if re.search(r"\bMIG\b", name, re.IGNORECASE) or name.upper().endswith("-SHARED"):
+        raise UnsupportedError(
+            f"gpu {name!r}: a slice of a GPU or a shared one; training is sized for whole GPUs"
+        )
+
+
+@cache
+def _gpu_rows() -> dict[str, Row]:
+    rows = {row["name"]: row for row in _read("gpus.csv")}
+    # an MI250X is two devices; node shapes and users name the card
+    return rows | {"MI250X": rows["MI250X-GCD"]} if "MI250X" not in rows else rows
+
+
+@cache
+def _gpu_index() -> dict[str, tuple[str, ...]]:
+    rows = {row["name"]: row for row in _gpu_rows().values()}.values()
+    return _index((row["name"], _gpu_names(row), _gpu_defaults(row)) for row in rows)
+
+
+def _gpu_defaults(row: Row) -> list[str]:
+    """The names that mean this part although others share them, with and without its memory."""
+    names = _split(row["default_for"])
+    return names + [f"{name}-{row['memory_label_gb']}GB" for name in names]
+
+
+def _gpu_names(row: Row) -> Iterator[str]:
+    """A part's names as written, without their memory, and with the memory of the vendor's label."""
+    label = row["memory_label_gb"]
+    for name in (row["name"], *_split(row["aliases"])):
+        bare = re.sub(r"[-_ ]?\d+ ?GB\b", "", name, flags=re.IGNORECASE)
+        yield from (name, bare, f"{bare}-{label}GB")
+
+
+def _domain(part: Gpu, gpus_per_node: int) -> int:
+    """How many GPUs the fast link joins: a rack's, a switched node's, a bridge's if it spans the node, else one."""
+    if part.nvlink_domain_gpus < 8 < gpus_per_node or gpus_per_node == 1:
+        return part.nvlink_domain_gpus if part.nvlink_domain_gpus > 8 else 1
+    if part.nvlink_domain_gpus > 8:
+        return part.nvlink_domain_gpus
+    if part.nvlink_domain_gpus == 8:
+        return gpus_per_node
+    return gpus_per_node if gpus_per_node <= part.nvlink_domain_gpus else 1
+
+
+def _inter_link(part: Gpu, shape: Node | None, given: float | None) -> str:
+    if given:
+        return "as given"
+    if shape and shape.inter_bytes_per_s:
+        return f"{shape.provider} {shape.name}: {shape.source}"
+    return f"typical: {part.inter_source}"
+
+
+# --- models -----------------------------------------------------------------------------------------------------
+
+_COUNTS = [
+    "layers",
+    "hidden",
+    "ffn_hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "vocab",
+    "max_sequence",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+    "sliding_window",
+    "sliding_layers",
+    "experts",
+    "top_k",
+    "expert_ffn_hidden",
+    "shared_experts",
+    "dense_layers",
+    "mtp_layers",
+    "encoder_layers",
+    "encoder_tokens",
+    "encoder_hidden",
+    "encoder_ffn_hidden",
+    "encoder_heads",
+    "encoder_per_layer_parameters",
+    "fixed_tokens",
+    "embedding_hidden",
+    "per_layer_parameters",
+    "extra_parameters",
+]
+
+
+@cache
+def _model(name: str) -> Architecture:
+    row = _model_rows()[name]
+    counts = {key: int(row[key] or 0) for key in _COUNTS}
+    return Architecture(
+        name=name,
+        family=Family(row["family"]),
+        attention=AttentionKind(row["attention"]),
+        gated_mlp=row["gated_mlp"] == "1",
+        tied_embeddings=row["tied_embeddings"] == "1",
+        parallel_residual=row["parallel_residual"] == "1",
+        moe_layer_step=int(row["moe_layer_step"] or 1),
+        source=row["source"],
+        **counts,
+    )
+
+
+@cache
+def _model_rows() -> dict[str, Row]:
+    return {row["name"]: row for row in _read("models.csv")}
+
+
+@cache
+def _model_index() -> dict[str, tuple[str, ...]]:
+    return _index((row["name"], _model_names(row), ()) for row in _model_rows().values())
+
+
+def _model_names(row: Row) -> Iterator[str]:
+    for name in (row["name"], *_split(row["aliases"])):
+        yield name
+        yield re.sub(r"-hf$", "", name.rpartition("/")[2])
+
+
+# --- names ------------------------------------------------------------------------------------------------------
+
+
+def _index(entries: Iterable[tuple[str, Iterable[str], Iterable[str]]]) -> dict[str, tuple[str, ...]]:
+    """Normal form -> the row names that answer to it; a default overrides the others."""
+    found: dict[str, list[str]] = {}
+    defaults: dict[str, tuple[str, ...]] = {}
+    for name, spellings, default_for in entries:
+        for key in {_normal(spelling) for spelling in spellings}:
+            found.setdefault(key, []).append(name)
+        defaults |= {_normal(key): (name,) for key in default_for}
+        defaults.setdefault(_normal(name), (name,))
+    return {key: tuple(names) for key, names in found.items()} | defaults
+
+
+def _lookup(index: Mapping[str, tuple[str, ...]], name: str) -> tuple[str, ...]:
+    return index.get(_normal(name), ())
+
+
+def _normal(name: str) -> str:
+    """Lower case, letters and digits alone, without the vendor's name."""
+    key = re.sub(r"[^a-z0-9.]", "", name.lower()).replace(".", "")
+    for spoken in _SPOKEN:
+        if key.startswith(spoken) and len(key) > len(spoken):
+            key = key.removeprefix(spoken)
+    return re.sub(r"(\d+)gib?$", r"\1gb", key)
+
+
+def _near(name: str, index: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The rows whose spellings are closest, best first; names that contain it come before those that resemble it."""
+    key = _normal(name)
+    within = [spelling for spelling in index if key and (key in spelling)]
+    close = difflib.get_close_matches(key, list(index), n=2 * _CANDIDATES, cutoff=0.5)
+    rows = dict.fromkeys(row for spelling in (*sorted(within, key=len), *close) for row in index[spelling])
+    return (
+        tuple(rows)[:_CANDIDATES]
+        or tuple(sorted({row for names in index.values() for row in names}))[:_CANDIDATES]
+    )
+
+
+def _named(field: str, name: str, items: Mapping[str, tuple[T, tuple[str, ...]]]) -> T:
+    index = _index((key, (key, *aliases), ()) for key, (_, aliases) in items.items())
+    found = _lookup(index, name)
+    if len(found) != 1:
+        raise UnknownNameError(field, value=name, candidates=found or _near(name, index))
+    return items[found[0]][0]
+
+
+# --- cells ------------------------------------------------------------------------------------------------------
+
+
+def _read(file: str) -> tuple[Row, ...]:
+    with resources.files("rightsizer").joinpath("data", file).open(encoding="utf-8", newline="") as text:
+        return tuple(csv.DictReader(text))
+
+
+def _split(cell: str) -> list[str]:
+    return [part for part in cell.split("|") if part]
+
+
+def _number(cell: str) -> float:
+    return float(cell) if cell else 0.0
+
+
+def _optional(cell: str) -> float | None:
+    return float(cell) if cell else None
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
