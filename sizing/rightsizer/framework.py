@@ -1,6 +1,6 @@
 """What runs it: framework profiles as data; facts about a framework's generation, never about a run.
 
-The facts live in data/frameworks.json, each with its source; a profile that extends another says what differs.
+The facts live in data/frameworks.json, each with its source; a profile extending another says what differs.
 """
 
 import enum
@@ -64,8 +64,8 @@ class StageBalance(enum.IntEnum):
 class Framework:
     """One framework generation's facts; `known` is False for the honest unknown one (wider intervals).
 
-    Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one, the
-    plain ones for bf16; `moment_bytes` is of one moment (Adam keeps two). `can_*` says what the search may ask.
+    Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one,
+    the plain ones for bf16; `moment_bytes` is of one moment (Adam keeps two). `can_*` says what to search.
     """
 
     name: str
@@ -120,6 +120,11 @@ class Framework:
     selective: SelectiveRecompute = SelectiveRecompute.ATTENTION_CORE
     default_recompute: Recompute = Recompute.NONE
 
+    # What it does unless told otherwise
+    pads_to_longest: bool = False
+    lora_targets: str = "attention"
+    splits_experts_by_tensor: bool = False
+
     # What it can do
     can_tensor_parallel: bool = False
     can_pipeline: bool = False
@@ -168,7 +173,7 @@ def frameworks() -> tuple[Framework, ...]:
 
 
 def recognise(text: str, *, year: float = 0.0) -> Framework | None:
-    """The profile that a publication's free-form framework text names, or None; `year` picks the generation."""
+    """The profile that a publication's framework text names, or None; `year` picks the generation."""
     for pattern, profile, since, until in _patterns():
         if pattern.search(text) and (not year or since <= year < until):
             return _profiles()[profile]

@@ -1,0 +1,302 @@
+"""A row of a table of published runs becomes a case: what was run, on what, how it was split.
+
+Only inputs are read: never a measured column, never the row's id, source or free-text note. Columns that a
+table lacks are filled from the catalog (a recognised model, the GPU's usual node) or the framework's profile.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from rightsizer import catalog, run_text
+from rightsizer.architecture import Architecture, AttentionKind
+from rightsizer.cases import Case
+from rightsizer.errors import InputError, RightsizerError, UnsupportedError
+from rightsizer.framework import Framework, framework, recognise, unknown_framework
+from rightsizer.hardware import Cluster, Gpu
+from rightsizer.layout import Layout, Sharding
+from rightsizer.workload import Method, Recompute, Workload
+
+__all__ = ["COLUMNS", "OPTIONAL_COLUMNS", "case_from_row"]
+
+Row = Mapping[str, str]
+
+_COLUMNS = """
+framework year model_name layers hidden ffn_hidden heads kv_heads head_dim vocab gated_mlp tied_embeddings
+moe_experts moe_topk moe_ffn_hidden moe_shared_experts seq_len gpu gpus gpus_per_node interconnect_intra
+interconnect_inter dp tp pp vpp cp ep sp zero_stage_or_fsdp micro_batch global_batch grad_accum precision
+recompute flash_attention optimizer offload method
+"""
+COLUMNS = tuple(_COLUMNS.split())
+"""The input columns of the schema."""
+
+_OPTIONAL = (
+    "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
+)
+OPTIONAL_COLUMNS = (*_OPTIONAL.split(), "packed", "padded")
+"""Columns that are read when a table has them."""
+
+
+def case_from_row(row: Row) -> Case:
+    """The case of one row (a mapping of column to text).
+
+    Raises `UnsupportedError`, with the reason, for what the engine cannot model (no dimensions, no such GPU).
+    """
+    gpu = _gpu(run_text.text(row, "gpu"))
+    shape = _dimensions(row)
+    split = _parallel_sizes(row)
+    profile = _framework(row, split)
+    return Case(
+        architecture=shape,
+        workload=_workload(row, profile, split),
+        cluster=_cluster(row, gpu, split["gpus"]),
+        framework=profile,
+        layout=_layout(row, profile, split, gpu),
+    )
+
+
+def _gpu(name: str) -> Gpu:
+    """The catalog's GPU of that name; an incomplete name ("A100-80GB") means the part most clusters have."""
+    if not name:
+        raise UnsupportedError("gpu: not stated; name the GPU, such as H100-SXM5-80GB")
+    try:
+        return catalog.gpu(name)
+    except InputError as unknown:
+        wanted = _tokens(name)
+        fits = [g for g in catalog.gpus() if wanted <= _tokens(" ".join((g.name, *g.aliases)))]
+        if not fits:
+            raise UnsupportedError(f"gpu: {name!r} is not in the catalog") from unknown
+        return min(fits, key=lambda g: ("sxm" not in g.name.lower(), g.memory_bytes, g.name))
+
+
+def _tokens(name: str) -> frozenset[str]:
+    """A part name's words, without the maker's."""
+    words = name.lower().replace("-", " ").replace("_", " ").split()
+    return frozenset(words) - {"nvidia", "amd", "tesla", "geforce", "sxm", "gpu"}
+
+
+def _known_model(row: Row, hidden: int) -> Architecture | None:
+    """The catalog's model of that name, if its width agrees with the row's."""
+    name = run_text.text(row, "model_name")
+    for candidate in (name, name.split("(")[0].strip()):
+        found = _model(candidate) if candidate else None
+        if found is not None and hidden in {0, found.hidden}:
+            return found
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _model(name: str) -> Architecture | None:
+    """The catalog's model, or None: a published table names one model in many rows."""
+    try:
+        return catalog.model(name)
+    except RightsizerError:
+        return None
+
+
+def _dimensions(row: Row) -> Architecture:
+    """The architecture: the row's dimensions first, then the recognised model's, then what follows."""
+    hidden, layers = run_text.count(row, "hidden"), run_text.count(row, "layers")
+    known = _known_model(row, hidden)
+    heads = run_text.count(row, "heads", known.heads if known else 0)
+    hidden, layers = hidden or (known.hidden if known else 0), layers or (known.layers if known else 0)
+    for name, value in (("layers", layers), ("hidden", hidden), ("heads", heads)):
+        if value < 1:
+            raise UnsupportedError(f"{name}: not stated, and the model's name is not in the catalog")
+    base = known or Architecture(
+        name=run_text.text(row, "model_name") or "unnamed",
+        layers=layers,
+        hidden=hidden,
+        ffn_hidden=0,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=max(1, hidden // heads),
+        vocab=50257,
+    )
+    shape = replace(
+        base,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=_kv_heads(row, base, heads),
+        head_dim=max(1, run_text.count(row, "head_dim", base.head_dim)),
+        vocab=max(1, run_text.count(row, "vocab", base.vocab)),
+        gated_mlp=_or(run_text.flag(row, "gated_mlp"), base.gated_mlp),
+        tied_embeddings=_or(run_text.flag(row, "tied_embeddings"), base.tied_embeddings),
+    )
+    return _feed_forward(row, _truncated(row, shape, base))
+
+
+def _or(stated: bool | None, otherwise: bool) -> bool:
+    return otherwise if stated is None else stated
+
+
+def _kv_heads(row: Row, base: Architecture, heads: int) -> int:
+    """Key/value heads; latent attention has as many as heads."""
+    if base.attention == AttentionKind.LATENT:
+        return heads
+    return min(heads, max(1, run_text.count(row, "kv_heads", base.kv_heads)))
+
+
+def _truncated(row: Row, shape: Architecture, base: Architecture) -> Architecture:
+    """A model with layers left out keeps its mix of layers, and loses what belongs to the whole."""
+    dense = run_text.count(row, "dense_layers", math.ceil(base.dense_layers * shape.layers / base.layers))
+    if shape.layers == base.layers:
+        return replace(shape, dense_layers=min(dense, shape.layers))
+    windowed = round(base.sliding_layers * shape.layers / base.layers)
+    return replace(shape, dense_layers=min(dense, shape.layers), sliding_layers=windowed, mtp_layers=0)
+
+
+def _feed_forward(row: Row, shape: Architecture) -> Architecture:
+    """Dense and expert widths; a row that names experts but no dense width has no dense layers to size."""
+    experts = run_text.count(row, "moe_experts", shape.experts)
+    ffn = run_text.count(row, "ffn_hidden", shape.ffn_hidden)
+    expert_ffn = run_text.count(row, "moe_ffn_hidden", shape.expert_ffn_hidden) or ffn
+    ffn = ffn or expert_ffn or 4 * shape.hidden
+    if experts < 2:
+        return replace(shape, ffn_hidden=ffn, experts=0, top_k=0, shared_experts=0, dense_layers=0)
+    return replace(
+        shape,
+        ffn_hidden=ffn,
+        experts=experts,
+        expert_ffn_hidden=expert_ffn or ffn,
+        top_k=min(experts, max(1, run_text.count(row, "moe_topk", shape.top_k))),
+        shared_experts=run_text.count(row, "moe_shared_experts", shape.shared_experts),
+    )
+
+
+def _parallel_sizes(row: Row) -> dict[str, int]:
+    """dp, tp, pp, vpp, cp, ep and gpus; the missing ones follow from the others."""
+    size = {name: max(1, run_text.count(row, name, 1)) for name in ("tp", "pp", "vpp", "cp", "ep")}
+    gpus = run_text.count(row, "gpus")
+    naive = "naive" in run_text.text(row, "zero_stage_or_fsdp").lower()
+    if naive and gpus > 1 and not run_text.text(row, "pp"):
+        size["pp"] = gpus
+    model = size["tp"] * size["pp"] * size["cp"]
+    dp = run_text.count(row, "dp") or gpus // model
+    if gpus and dp * model > gpus and dp % size["cp"] == 0 and dp // size["cp"] * model == gpus:
+        dp //= size["cp"]  # the source counts context ranks as data ranks
+    return size | {"dp": max(1, dp), "gpus": max(1, dp) * model}
+
+
+def _framework(row: Row, split: Mapping[str, int]) -> Framework:
+    """The profile that the row's framework text and year name, or the unknown one that fits the layout."""
+    words, shards = run_text.text(row, "framework"), run_text.text(row, "zero_stage_or_fsdp").lower()
+    if "megatron-fsdp" in shards:
+        return framework("megatron-fsdp")
+    found = recognise(words, year=run_text.number(row, "year"))
+    if found is not None and found.family == "trainer" and shards.startswith("zero"):
+        return framework("deepspeed-zero")  # a trainer's ZeRO stages are DeepSpeed's
+    if found is not None:
+        return found
+    adapters = run_text.method(run_text.text(row, "method")) in {Method.LORA, Method.QLORA}
+    parallel = split["tp"] * split["pp"] * split["cp"] * split["ep"] > 1
+    sharded = run_text.sharding(shards)[0] >= Sharding.ZERO2
+    return unknown_framework(model_parallel=parallel, sharded=sharded, adapters=adapters)
+
+
+def _batch(row: Row, dp: int) -> tuple[int, int, int]:
+    """(micro-batch, micro-batches, global batch) in sequences, each from the others when missing."""
+    micro, accumulation, total = (
+        run_text.count(row, c) for c in ("micro_batch", "grad_accum", "global_batch")
+    )
+    if not micro:
+        micro = max(1, total // (dp * max(1, accumulation)))
+    if not accumulation:
+        accumulation = max(1, math.ceil(total / (dp * micro)))
+    return micro, accumulation, total or dp * micro * accumulation
+
+
+def _workload(row: Row, profile: Framework, split: Mapping[str, int]) -> Workload:
+    sequence = run_text.count(row, "seq_len")
+    if sequence < 1:
+        raise UnsupportedError("seq_len: not stated; tokens of a sequence decide time and memory")
+    batch = _batch(row, split["dp"])[2]
+    method_words = run_text.text(row, "method")
+    defaults: Any = Workload(tokens=1.0, sequence_tokens=1, global_batch_sequences=1)
+    how = run_text.method(method_words)
+    targets = run_text.text(row, "lora_targets").lower() or profile.lora_targets
+    compiled = run_text.flag(row, "compile")
+    return Workload(
+        method=how,
+        tokens=float(sequence) * batch,
+        sequence_tokens=sequence,
+        global_batch_sequences=batch,
+        precision=run_text.precision(run_text.text(row, "precision")),
+        optimizer=run_text.optimizer(run_text.text(row, "optimizer")),
+        recompute=_recompute(row, profile)[0],
+        lora_rank=max(1, run_text.count(row, "lora_rank", defaults.lora_rank)),
+        lora_targets=targets,
+        quantised_bits=run_text.quantised_bits(run_text.text(row, "quantised_bits")),
+        loss=run_text.loss(run_text.text(row, "loss")),
+        compile=compiled,
+        attention=run_text.attention(
+            run_text.text(row, "flash_attention") or run_text.text(row, "attention")
+        ),
+        library_year=run_text.number(row, "year"),
+        variable_length=_variable_length(row, profile, how),
+    )
+
+
+def _variable_length(row: Row, profile: Framework, how: Method) -> bool:
+    """Whether batches vary in length: as stated, or as the framework's collator does it when fine-tuning."""
+    for column, sign in (("variable_length", True), ("packed", False), ("padded", False)):
+        stated = run_text.flag(row, column)
+        if stated is not None:
+            return stated if sign else not stated
+    return profile.pads_to_longest and how != Method.PRETRAIN
+
+
+def _recompute(row: Row, profile: Framework) -> tuple[Recompute, int]:
+    return run_text.recompute(run_text.text(row, "recompute")) or (profile.default_recompute, 0)
+
+
+def _layout(row: Row, profile: Framework, split: Mapping[str, int], gpu: Gpu) -> Layout:
+    shard, group = run_text.sharding(run_text.text(row, "zero_stage_or_fsdp"))
+    if group < 0:
+        group = max(1, run_text.count(row, "gpus_per_node", gpu.gpus_per_node) // (split["tp"] * split["pp"]))
+    sequence = run_text.flag(row, "sp")
+    sequence = profile.sequence_parallel_default if sequence is None else sequence
+    micro, accumulation, _ = _batch(row, split["dp"])
+    mode, layers = _recompute(row, profile)
+    return Layout(
+        dp=split["dp"],
+        tp=split["tp"],
+        pp=split["pp"],
+        vpp=split["vpp"] if split["pp"] > 1 else 1,
+        cp=split["cp"],
+        ep=split["ep"],
+        expert_tp=_expert_tp(row, profile, split),
+        sequence_parallel=bool(sequence) and split["tp"] > 1,
+        sharding=shard,
+        shard_group=min(group, split["dp"] * split["cp"]),
+        micro_batch=micro,
+        micro_batches=accumulation,
+        recompute=mode,
+        recompute_layers=layers,
+        offload=run_text.offload(run_text.text(row, "offload")),
+    )
+
+
+def _expert_tp(row: Row, profile: Framework, split: Mapping[str, int]) -> int:
+    """Tensor ranks of an expert: as stated, else as the profile does it where the ranks suffice."""
+    stated = run_text.count(row, "expert_tp")
+    if stated:
+        return stated
+    enough = split["ep"] <= split["dp"] * split["cp"]
+    return split["tp"] if profile.splits_experts_by_tensor and enough else 1
+
+
+def _cluster(row: Row, gpu: Gpu, gpus: int) -> Cluster:
+    """Nodes as the row says, links as its words say; the catalog's for that GPU otherwise."""
+    per_node = run_text.count(row, "gpus_per_node") or min(gpu.gpus_per_node, gpus)
+    words = run_text.text(row, "interconnect_inter")
+    rate = run_text.link_bytes_per_s(words, per_node) if words else None
+    base = catalog.cluster(gpu.name, gpus_per_node=per_node, inter_bytes_per_s=rate, max_gpus=gpus)
+    base = replace(base, inter_link=words[:60], inter_known=rate is not None)
+    intra = str(row.get("interconnect_intra", "") or "").strip()
+    if run_text.is_pcie_only(intra):
+        return replace(base, nvlink_domain_gpus=1, intra_bytes_per_s=gpu.pcie_bytes_per_s)
+    return replace(base, nvlink_domain_gpus=72) if "nvl72" in intra.lower() else base

@@ -1,0 +1,70 @@
+import dataclasses
+
+import pytest
+
+from rightsizer.errors import UnknownNameError
+from rightsizer.framework import framework, frameworks, recognise, unknown_framework
+
+
+@pytest.mark.parametrize("launch", ["torchtitan", "megatron", "deepspeed", "accelerate", "ddp", "custom"])
+def test_every_launch_name_has_a_profile(launch):
+    assert framework(launch).name
+
+
+@pytest.mark.parametrize(
+    ("text", "year", "profile"),
+    [
+        ("Megatron-Bridge (NeMo 26.04)", 2026, "megatron-bridge"),
+        ("NVIDIA NeMo Framework Release 24.04 [NVIDIA]", 2024, "nemo"),
+        ("PyTorch NVIDIA Release 23.09 [Lenovo]", 2023, "nemo"),
+        ("Megatron-LM", 2021, "megatron-lm"),
+        ("Megatron-LM 23e00ed + TE 2.11", 2026, "megatron-core"),
+        ("Megatron-DeepSpeed (BigScience)", 2022, "megatron-deepspeed"),
+        ("llm-foundry/Composer+FSDP1", 2024, "llm-foundry"),
+        ("torchtitan (FSDP2)", 2024, "torchtitan-2024"),
+        ("torchtitan (FSDP2)", 2025, "torchtitan"),
+        ("fsdp_qlora (PyTorch FSDP1 + bnb)", 2024, "fsdp-qlora"),
+        ("HF Trainer + PEFT + DeepSpeed", 2023, "deepspeed-zero"),
+        ("ms-swift (HF Trainer)", 2024, "ms-swift"),
+    ],
+)
+def test_a_publications_words_name_the_generation(text, year, profile):
+    found = recognise(text, year=year)
+    assert found is not None
+    assert found.name == profile
+
+
+def test_an_unheard_of_framework_is_not_recognised():
+    assert recognise("Acme secret stack 1.0") is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "name"),
+    [((True, False, False), "unknown-parallel"), ((False, True, False), "unknown-sharded")],
+    ids=["tensor-parallel", "sharded"],
+)
+def test_what_is_assumed_of_an_unknown_framework_follows_the_layout_and_says_so(facts, name):
+    model_parallel, sharded, adapters = facts
+    found = unknown_framework(model_parallel=model_parallel, sharded=sharded, adapters=adapters)
+    assert (found.name, found.known) == (name, False)
+
+
+def test_a_wrong_name_lists_the_right_ones():
+    with pytest.raises(UnknownNameError, match="torchtitan"):
+        framework("torchtittan")
+
+
+@pytest.mark.parametrize("profile", frameworks(), ids=lambda p: p.name)
+def test_every_profile_states_its_source_and_only_facts_that_exist(profile):
+    names = {f.name for f in dataclasses.fields(profile)}
+    sources = dict(profile.sources)
+    assert sources["*"]
+    assert set(sources) - {"*"} <= names
+
+
+@pytest.mark.parametrize("profile", frameworks(), ids=lambda p: p.name)
+def test_profiles_keep_enough_bytes_to_train(profile):
+    assert profile.weight_bytes >= 2
+    assert (
+        profile.weight_bytes + profile.gradient_bytes + profile.master_bytes + 2 * profile.moment_bytes >= 8
+    )

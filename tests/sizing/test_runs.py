@@ -1,0 +1,190 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rightsizer.errors import RightsizerError, UnsupportedError
+from rightsizer.layout import Offload, Sharding
+from rightsizer.runs import COLUMNS, OPTIONAL_COLUMNS, case_from_row
+from rightsizer.workload import AttentionKernel, Method, Optimizer, Precision, Recompute
+
+ROW = {
+    "framework": "Megatron-Core r0.8.0", "year": "2024", "model_name": "own-7b", "layers": "32", "hidden": "4096",
+    "ffn_hidden": "11008", "heads": "32", "kv_heads": "8", "head_dim": "128", "vocab": "32000", "gated_mlp": "1",
+    "tied_embeddings": "0", "seq_len": "4096", "gpu": "H100-SXM5-80GB", "gpus": "64", "gpus_per_node": "8",
+    "interconnect_inter": "8x400 Gb/s InfiniBand per node", "dp": "8", "tp": "4", "pp": "2", "vpp": "1", "cp": "1",
+    "zero_stage_or_fsdp": "zero1(distributed optimizer)", "micro_batch": "1", "global_batch": "256",
+    "grad_accum": "32", "precision": "bf16", "recompute": "none", "method": "pretrain",
+}  # fmt: skip
+MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "hfu_pct", "peak_memory_gib",
+            "implied_util", "note", "id", "source", "usable_step_time", "usable_memory")  # fmt: skip
+
+
+def case(**changes):
+    return case_from_row(ROW | changes)
+
+
+def test_a_full_row_is_taken_as_written():
+    found = case()
+    layout = found.layout
+    assert (layout.dp, layout.tp, layout.pp, layout.micro_batches) == (8, 4, 2, 32)
+    assert layout.sharding is Sharding.ZERO1
+    assert layout.sequence_parallel
+    assert found.cluster.inter_bytes_per_s == 50e9
+    assert found.framework.name == "megatron-core"
+
+
+def test_measured_columns_notes_and_names_of_sources_are_never_read():
+    class Guarded(dict):
+        def get(self, key, default=None):
+            assert key not in MEASURED
+            return super().get(key, default)
+
+        def __getitem__(self, key):
+            assert key not in MEASURED
+            return super().__getitem__(key)
+
+    assert case_from_row(Guarded(ROW | dict.fromkeys(MEASURED, "1"))) == case()
+    assert not set(MEASURED) & {*COLUMNS, *OPTIONAL_COLUMNS}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"dp": ""}, 8),
+        ({"dp": "nan", "gpus": "32.0"}, 4),
+        ({"dp": "8.0"}, 8),
+        ({"dp": "8", "cp": "2", "gpus": "64"}, 4),
+    ],
+    ids=["absent", "floats as text", "float", "context ranks counted as data ranks"],
+)
+def test_data_parallel_ranks_follow_when_not_stated(changes, expected):
+    assert case(**changes).layout.dp == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "layers"),
+    [
+        ("full", Recompute.FULL, 0),
+        ("full(block,21 layers)", Recompute.FULL, 21),
+        ("full(uniform,1)", Recompute.FULL, 0),
+        ("selective([moe_act])", Recompute.SELECTIVE, 0),
+        ("", Recompute.NONE, 0),
+    ],
+)
+def test_recomputation_words(text, mode, layers):
+    layout = case(recompute=text).layout
+    assert (layout.recompute, layout.recompute_layers) == (mode, layers)
+
+
+@pytest.mark.parametrize(
+    ("text", "stage", "group"),
+    [
+        ("ddp", Sharding.NONE, 0),
+        ("zero1(within 4 dp ranks)", Sharding.ZERO1, 4),
+        ("zero2(fsdp shard_grad_op)", Sharding.ZERO2, 0),
+        ("zero3", Sharding.ZERO3, 0),
+        ("fsdp", Sharding.ZERO3, 0),
+        ("ddp(fsdp no_shard)", Sharding.NONE, 0),
+        ("hsdp", Sharding.HSDP, 1),
+    ],
+)
+def test_sharding_words(text, stage, group):
+    layout = case(zero_stage_or_fsdp=text).layout
+    assert (layout.sharding, layout.shard_group) == (stage, group)
+
+
+@pytest.mark.parametrize(
+    ("text", "gigabits"),
+    [
+        ("4x InfiniBand HDR per node (800 Gb/s)", 100),
+        ("Omni-Path 4x100 Gb/s per node (somewhere)", 50),
+        ("RoCE 1600 Gbps/node", 200),
+        ("EFA 3200 Gbps (a cluster)", 400),
+        ("RDMA 400 Gb/s per GPU", 400),
+        ("InfiniBand 8x50 GB/s", 400),
+        ("8x HDR InfiniBand per node", 200),
+        ("Storage: 2x ConnectX-7 IB NDR 400Gb/s, Compute: 8x ConnectX-7 IB NDR 400Gb/s, Ma", 400),
+        ("4x100Gb RoCE per node", 50),
+        ("10G Ethernet", 1.25),
+    ],
+)
+def test_link_words_become_bytes_per_second_and_gpu(text, gigabits):
+    cluster = case(interconnect_inter=text).cluster
+    assert cluster.inter_bytes_per_s == pytest.approx(gigabits / 8 * 1e9)
+    assert cluster.inter_known
+
+
+def test_an_unstated_link_is_the_gpus_usual_one_and_says_that_it_is_not_known():
+    assert not case(interconnect_inter="Ethernet, Infiniband").cluster.inter_known
+
+
+def test_pcie_only_nodes_have_no_fast_domain():
+    cluster = case(gpu="RTX-4090-24GB", interconnect_intra="PCIe (no NVLink)").cluster
+    assert cluster.nvlink_domain_gpus == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "read"),
+    [
+        (
+            {"method": "qlora", "quantised_bits": "8"},
+            lambda w: (w.method, w.quantised_bits) == (Method.QLORA, 8),
+        ),
+        ({"method": "vera"}, lambda w: w.method == Method.LORA),
+        ({"optimizer": "bnb 8-bit AdamW"}, lambda w: w.optimizer == Optimizer.ADAMW_8BIT),
+        ({"precision": "fp8"}, lambda w: w.precision == Precision.FP8),
+        ({"flash_attention": "0"}, lambda w: w.attention == AttentionKernel.EAGER),
+        ({"lora_rank": "64", "lora_targets": "ALL"}, lambda w: (w.lora_rank, w.lora_targets) == (64, "all")),
+    ],
+    ids=["qlora", "other adapters", "8-bit optimizer", "fp8", "no flash", "adapter shape"],
+)
+def test_workload_words(changes, read):
+    assert read(case(**changes).workload)
+
+
+def test_offload_words():
+    assert case(offload="param_cpu+activation").layout.offload == Offload.PARAMETERS | Offload.ACTIVATIONS
+
+
+def test_a_recognised_truncated_model_keeps_its_attention_and_its_mix_of_layers():
+    shape = case(model_name="DeepSeek-V3 (4 layers)", layers="4", hidden="7168", heads="128", moe_experts="256",
+                 moe_topk="8", moe_ffn_hidden="2048").architecture  # fmt: skip
+    assert (shape.kv_lora_rank, shape.dense_layers, shape.layers, shape.mtp_layers) == (512, 1, 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"gpu": "TPU v5e"}, "TPU"),
+        ({"gpu": ""}, "gpu"),
+        ({"layers": ""}, "layers"),
+        ({"seq_len": ""}, "seq_len"),
+        ({"micro_batch": "several"}, "micro_batch"),
+        ({"dp": "-4"}, "dp"),
+    ],
+    ids=["not a GPU", "no GPU", "no layers", "no sequence", "not a number", "negative"],
+)
+def test_what_cannot_be_modelled_is_refused_with_the_reason(changes, reason):
+    with pytest.raises(UnsupportedError, match=reason):
+        case(**changes)
+
+
+CELL = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(
+        ["", "nan", "inf", "-1", "0", "1e308", "8x400Gb", "full(block, layers)", "zero9", "1,024"]
+    ),
+    st.integers(-5, 10**14).map(str),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from([*COLUMNS, *OPTIONAL_COLUMNS]), CELL, max_size=8))
+def test_any_text_gives_a_case_or_a_reason(changes):
+    try:
+        found = case(**changes)
+    except RightsizerError as refused:
+        assert str(refused)
+    else:
+        assert found.layout.gpus >= 1
+        assert found.architecture.parameters_total > 0
