@@ -1,7 +1,7 @@
 """What is trained: the dimensions of a transformer, and what follows from them (parameters, FLOPs).
 
-Every function takes one `Architecture` or `Columns` of many, so that memory and time share one formula; it returns
-a numpy array that broadcasts (shape () for one). Counts are float64: exact far beyond any network's parameters.
+Every function takes one `Architecture` or `Columns` of many, so that memory and time share one formula; it
+returns a numpy array that broadcasts (shape () for one). Counts are float64, exact up to 9e15.
 """
 
 import enum
@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rightsizer.columns import Array, Columns
+from rightsizer.columns import Columns
 
 __all__ = [
     "Architecture",
@@ -39,6 +40,10 @@ __all__ = [
 ]
 
 
+Floats = NDArray[np.float64]
+"""A column of counts or FLOPs: shape () or (n,)."""
+
+
 class Family(enum.StrEnum):
     """The shape of the network, as far as cost goes."""
 
@@ -60,15 +65,15 @@ class AttentionKind(enum.StrEnum):
 class Architecture:
     """One transformer. Counts are of whole networks; widths are in elements.
 
-    A mixture of experts has `experts` > 0; its first `dense_layers` layers are dense with `ffn_hidden`, and of the
-    rest every `moe_layer_step`-th has experts of `expert_ffn_hidden` (0: `ffn_hidden`). Its `shared_experts` are as
-    wide as the routed ones.
-    An encoder-decoder keeps the decoder in the plain fields and the encoder in `encoder_*`; cross-attention is
-    implied. A vision network with `encoder_layers` has a second tower (CLIP's text), without cross-attention. Where
-    `encoder_hidden`, `encoder_ffn_hidden` or `encoder_heads` is 0 the plain field holds. A vision or diffusion
-    transformer's tokens come from `fixed_tokens`. `embedding_hidden` is the embedding's width where it is not
-    `hidden`. `per_layer_parameters` are those of a layer that no token multiplies with (norms, biases, modulation,
-    the second stream of a two-stream block); `extra_parameters` those outside the layers, the token embedding and
+    A mixture of experts has `experts` > 0; its first `dense_layers` layers are dense with `ffn_hidden`, and
+    of the rest every `moe_layer_step`-th has experts of `expert_ffn_hidden` (0: `ffn_hidden`). Its
+    `shared_experts` are as wide as the routed ones. An encoder-decoder keeps the decoder in the plain fields
+    and the encoder in `encoder_*`; cross-attention is implied. A vision network with `encoder_layers` has a
+    second tower (CLIP's text), without cross-attention. Where `encoder_hidden`, `encoder_ffn_hidden` or
+    `encoder_heads` is 0 the plain field holds. A vision or diffusion transformer's tokens come from
+    `fixed_tokens`. `embedding_hidden` is the embedding's width where it is not `hidden`.
+    `per_layer_parameters` are those of a layer that no token multiplies with (norms, biases, modulation, the
+    second stream of a two-stream block); `extra_parameters` those outside the layers, the token embedding and
     the head (position tables, convolution stems, final norms).
     """
 
@@ -128,13 +133,13 @@ class Architecture:
         return float(parameters_matmul_active(self))
 
 
-def attention_width(a: Architecture | Columns) -> Array:
-    """Elements of all heads' (query/key, value) outputs, averaged: heads * head_dim, or MLA's mean of the two."""
+def attention_width(a: Architecture | Columns) -> Floats:
+    """Width of all heads: heads * head_dim; for MLA the mean of the query-key and the value width."""
     latent = _f(a.heads) * (_f(a.qk_nope_head_dim) + _f(a.qk_rope_head_dim) + _f(a.v_head_dim)) / 2
-    return np.where(_is(a.attention, AttentionKind.LATENT), latent, _f(a.heads) * _f(a.head_dim))
+    return _where(_is(a.attention, AttentionKind.LATENT), latent, _f(a.heads) * _f(a.head_dim))
 
 
-def attention_parameters(a: Architecture | Columns) -> Array:
+def attention_parameters(a: Architecture | Columns) -> Floats:
     """One layer's self-attention weights: q, k, v and output projections (MLA: with the low-rank factors).
 
     MLA as in DeepSeek-V2, arXiv:2405.04434, section 2.1: q through q_lora_rank (0: directly), k and v through
@@ -144,110 +149,111 @@ def attention_parameters(a: Architecture | Columns) -> Array:
     grouped = 2 * hidden * (heads + _f(a.kv_heads)) * _f(a.head_dim)
     query = heads * (_f(a.qk_nope_head_dim) + _f(a.qk_rope_head_dim))
     rank = _f(a.q_lora_rank)
-    queries = np.where(rank > 0, rank * (hidden + query), hidden * query)
+    queries = _where(rank > 0, rank * (hidden + query), hidden * query)
     keys_values = hidden * (_f(a.kv_lora_rank) + _f(a.qk_rope_head_dim)) + _f(a.kv_lora_rank) * heads * (
         _f(a.qk_nope_head_dim) + _f(a.v_head_dim)
     )
     latent = queries + keys_values + heads * _f(a.v_head_dim) * hidden
-    return np.where(_is(a.attention, AttentionKind.LATENT), latent, grouped)
+    return _where(_is(a.attention, AttentionKind.LATENT), latent, grouped)
 
 
-def cross_attention_parameters(a: Architecture | Columns) -> Array:
+def cross_attention_parameters(a: Architecture | Columns) -> Floats:
     """One decoder layer's cross-attention weights; 0 unless the network is an encoder-decoder."""
     own = _f(a.hidden) * _f(a.head_dim) * 2
     source = _f(_encoder_hidden(a)) * _f(a.head_dim) * 2
     size = own * _f(a.heads) + source * _f(a.kv_heads)
-    return np.where(_is(a.family, Family.ENCODER_DECODER), size, 0.0)
+    return _where(_is(a.family, Family.ENCODER_DECODER), size, 0.0)
 
 
-def dense_ffn_parameters(a: Architecture | Columns) -> Array:
+def dense_ffn_parameters(a: Architecture | Columns) -> Floats:
     """One dense layer's MLP weights: two matrices, three where the MLP is gated."""
     return _matrices(a) * _f(a.hidden) * _f(a.ffn_hidden)
 
 
-def expert_parameters(a: Architecture | Columns) -> Array:
+def expert_parameters(a: Architecture | Columns) -> Floats:
     """One routed expert's weights; 0 for a dense network."""
-    width = np.where(_f(a.expert_ffn_hidden) > 0, _f(a.expert_ffn_hidden), _f(a.ffn_hidden))
-    return np.where(_f(a.experts) > 0, _matrices(a) * _f(a.hidden) * width, 0.0)
+    width = _where(_f(a.expert_ffn_hidden) > 0, _f(a.expert_ffn_hidden), _f(a.ffn_hidden))
+    return _where(_f(a.experts) > 0, _matrices(a) * _f(a.hidden) * width, 0.0)
 
 
-def shared_expert_parameters(a: Architecture | Columns) -> Array:
+def shared_expert_parameters(a: Architecture | Columns) -> Floats:
     """All shared experts' weights in one MoE layer."""
     return _f(a.shared_experts) * expert_parameters(a)
 
 
-def active_expert_parameters(a: Architecture | Columns) -> Array:
-    """The expert weights that one token multiplies with in one MoE layer: top_k routed ones and the shared ones."""
+def active_expert_parameters(a: Architecture | Columns) -> Floats:
+    """The expert weights that one token multiplies with in one MoE layer: top_k routed, all shared."""
     return (_f(a.top_k) + _f(a.shared_experts)) * expert_parameters(a)
 
 
-def router_parameters(a: Architecture | Columns) -> Array:
+def router_parameters(a: Architecture | Columns) -> Floats:
     """One MoE layer's router weights."""
     return _f(a.hidden) * _f(a.experts)
 
 
-def layers_moe(a: Architecture | Columns) -> Array:
-    """Layers with experts: every `moe_layer_step`-th one after the first `dense_layers`; 0 for a dense network."""
+def layers_moe(a: Architecture | Columns) -> Floats:
+    """Layers with experts: every `moe_layer_step`-th after the first `dense_layers`; 0 if dense."""
     step = np.maximum(_f(a.moe_layer_step), 1.0)
     count = np.floor(_f(a.layers) / step) - np.floor(_f(a.dense_layers) / step)
-    return np.where(_f(a.experts) > 0, np.maximum(count, 0.0), 0.0)
+    return _where(_f(a.experts) > 0, np.maximum(count, 0.0), 0.0)
 
 
-def layers_dense(a: Architecture | Columns) -> Array:
+def layers_dense(a: Architecture | Columns) -> Floats:
     """Layers with a dense MLP."""
     return _f(a.layers) - layers_moe(a)
 
 
-def embedding_parameters(a: Architecture | Columns) -> Array:
+def embedding_parameters(a: Architecture | Columns) -> Floats:
     """The token embedding's weights."""
-    return _f(a.vocab) * np.where(_f(a.embedding_hidden) > 0, _f(a.embedding_hidden), _f(a.hidden))
+    return _f(a.vocab) * _where(_f(a.embedding_hidden) > 0, _f(a.embedding_hidden), _f(a.hidden))
 
 
-def head_parameters(a: Architecture | Columns) -> Array:
-    """The output head's own weights: 0 where they are the embedding's, or in an encoder, which has no head."""
+def head_parameters(a: Architecture | Columns) -> Floats:
+    """The output head's own weights: 0 where they are the embedding's, or in an encoder (no head)."""
     own = ~np.asarray(a.tied_embeddings, dtype=bool) & ~_is(a.family, Family.ENCODER)
-    return np.where(own, embedding_parameters(a), 0.0)
+    return _where(own, embedding_parameters(a), 0.0)
 
 
-def head_matmul_parameters(a: Architecture | Columns) -> Array:
+def head_matmul_parameters(a: Architecture | Columns) -> Floats:
     """The weights that a token multiplies with for its logits, tied or not; 0 for an encoder."""
-    return np.where(_is(a.family, Family.ENCODER), 0.0, embedding_parameters(a))
+    return _where(_is(a.family, Family.ENCODER), 0.0, embedding_parameters(a))
 
 
-def encoder_layer_parameters(a: Architecture | Columns) -> Array:
+def encoder_layer_parameters(a: Architecture | Columns) -> Floats:
     """One encoder (or second tower) layer's matmul weights: full multi-head attention and a dense MLP."""
     hidden = _f(_encoder_hidden(a))
-    ffn = np.where(_f(a.encoder_ffn_hidden) > 0, _f(a.encoder_ffn_hidden), _f(a.ffn_hidden))
-    heads = np.where(_f(a.encoder_heads) > 0, _f(a.encoder_heads), _f(a.heads))
+    ffn = _where(_f(a.encoder_ffn_hidden) > 0, _f(a.encoder_ffn_hidden), _f(a.ffn_hidden))
+    heads = _where(_f(a.encoder_heads) > 0, _f(a.encoder_heads), _f(a.heads))
     return 4 * hidden * heads * _f(a.head_dim) + _matrices(a) * hidden * ffn
 
 
-def encoder_parameters(a: Architecture | Columns) -> Array:
+def encoder_parameters(a: Architecture | Columns) -> Floats:
     """The whole encoder's (or second tower's) matmul weights; 0 where there is none."""
     return _f(a.encoder_layers) * encoder_layer_parameters(a)
 
 
-def parameters_total(a: Architecture | Columns) -> Array:
-    """All parameters of the network (multi-token-prediction layers are counted where `mtp_layers` says so)."""
+def parameters_total(a: Architecture | Columns) -> Floats:
+    """All parameters of the network, with `mtp_layers` multi-token-prediction layers."""
     moe = _f(a.experts) * expert_parameters(a) + shared_expert_parameters(a) + router_parameters(a)
     return _common(a) + layers_moe(a) * moe + _mtp(a, moe)
 
 
-def parameters_active(a: Architecture | Columns) -> Array:
+def parameters_active(a: Architecture | Columns) -> Floats:
     """The parameters that one token touches: all but the experts it is not routed to."""
     moe = active_expert_parameters(a) + router_parameters(a)
     return _common(a) + layers_moe(a) * moe + _mtp(a, moe)
 
 
-def parameters_non_embedding(a: Architecture | Columns) -> Array:
+def parameters_non_embedding(a: Architecture | Columns) -> Floats:
     """All parameters but the token embedding and the head."""
     return parameters_total(a) - embedding_parameters(a) - head_parameters(a)
 
 
-def parameters_matmul_active(a: Architecture | Columns) -> Array:
-    """The N of 6N: weights that one token multiplies with, head included (tied or not), embedding look-up excluded.
+def parameters_matmul_active(a: Architecture | Columns) -> Floats:
+    """The N of 6N: weights that one token multiplies with; the head counts (tied or not), the look-up does not.
 
-    An encoder-decoder's N sums both stacks, although a token passes only one: `flop_per_token` tells them apart.
+    An encoder-decoder's N sums both stacks, although a token passes only one: `flop_per_token` tells them
+    apart.
     """
     moe = active_expert_parameters(a) + router_parameters(a)
     layers = _f(a.layers) * (attention_parameters(a) + cross_attention_parameters(a))
@@ -255,36 +261,39 @@ def parameters_matmul_active(a: Architecture | Columns) -> Array:
     return layers + encoder_parameters(a) + head_matmul_parameters(a) + _mtp(a, moe)
 
 
-def flop_per_token(a: Architecture | Columns, sequence_tokens: Any, *, causal: bool = True) -> Array:
+def flop_per_token(a: Architecture | Columns, sequence_tokens: Any, *, causal: bool = True) -> Floats:
     """Training FLOPs of one token of the (decoder's) sequence, forward and backward, nothing recomputed.
 
     6 FLOPs per weight, and 6 * (qk + v) width per attended position: 12 * layers * heads * head_dim * context
-    (Kaplan et al., arXiv:2001.08361, 2.1; PaLM, arXiv:2204.02311, appendix B). `causal` counts only the positions that the
-    mask leaves: s / 2, or w - w^2 / 2s under a window of w. An encoder's cost is spread over the decoder's tokens.
+    (Kaplan et al., arXiv:2001.08361, 2.1; PaLM, arXiv:2204.02311, appendix B). `causal` counts only the
+    positions that the mask leaves: s / 2, or w - w^2 / 2s under a window of w. An encoder's cost is spread
+    over the decoder's tokens.
     """
     tokens = _f(sequence_tokens)
     full_layers = _f(a.layers) - _f(a.sliding_layers)
     decoder = np.isin(np.asarray(a.family), [Family.DECODER, Family.ENCODER_DECODER])
-    window = np.where(_f(a.sliding_window) > 0, np.minimum(_f(a.sliding_window), tokens), tokens)
+    window = _where(_f(a.sliding_window) > 0, np.minimum(_f(a.sliding_window), tokens), tokens)
     halved = causal & decoder
-    context = np.where(halved, tokens / 2, tokens)
-    windowed = np.where(halved, window - window**2 / (2 * np.maximum(tokens, 1.0)), window)
+    context = _where(halved, tokens / 2, tokens)
+    windowed = _where(halved, window - window**2 / (2 * np.maximum(tokens, 1.0)), window)
     width = attention_width(a)
     attended = width * (full_layers * context + _f(a.sliding_layers) * windowed)
-    cross = _is(a.family, Family.ENCODER_DECODER) * width * _f(a.layers) * _f(a.encoder_tokens)
+    cross = (
+        _where(_is(a.family, Family.ENCODER_DECODER), 1.0, 0.0) * width * _f(a.layers) * _f(a.encoder_tokens)
+    )
     own = 6 * (parameters_matmul_active(a) - encoder_parameters(a)) + 12 * (attended + cross)
     return own + _encoder_flop(a) / np.maximum(tokens, 1.0)
 
 
-def _encoder_flop(a: Architecture | Columns) -> Array:
-    """FLOPs of one sequence's pass through the encoder, with the keys and values of cross-attention left out."""
+def _encoder_flop(a: Architecture | Columns) -> Floats:
+    """Training FLOPs of one sequence in the encoder (cross-attention's are the decoder's)."""
     tokens = _f(a.encoder_tokens)
-    heads = np.where(_f(a.encoder_heads) > 0, _f(a.encoder_heads), _f(a.heads))
+    heads = _where(_f(a.encoder_heads) > 0, _f(a.encoder_heads), _f(a.heads))
     attended = _f(a.encoder_layers) * heads * _f(a.head_dim) * tokens
     return tokens * (6 * encoder_parameters(a) + 12 * attended)
 
 
-def _common(a: Architecture | Columns) -> Array:
+def _common(a: Architecture | Columns) -> Floats:
     """Everything but the MoE layers' feed-forward weights and the multi-token-prediction layers."""
     layer = attention_parameters(a) + cross_attention_parameters(a) + _f(a.per_layer_parameters)
     stack = _f(a.layers) * layer + layers_dense(a) * dense_ffn_parameters(a)
@@ -292,26 +301,30 @@ def _common(a: Architecture | Columns) -> Array:
     return stack + encoder + embedding_parameters(a) + head_parameters(a) + _f(a.extra_parameters)
 
 
-def _mtp(a: Architecture | Columns, moe: Array) -> Array:
-    """Multi-token prediction: a layer like the last and a projection of 2 * hidden to hidden; embedding and head shared.
+def _mtp(a: Architecture | Columns, moe: Floats) -> Floats:
+    """Multi-token prediction: a layer like the last and a 2 * hidden to hidden projection; embedding, head shared.
 
     DeepSeek-V3, arXiv:2412.19437, section 2.2.
     """
-    ffn = np.where(_f(a.experts) > 0, moe, dense_ffn_parameters(a))
+    ffn = _where(_f(a.experts) > 0, moe, dense_ffn_parameters(a))
     return _f(a.mtp_layers) * (attention_parameters(a) + ffn + 2 * _f(a.hidden) ** 2)
 
 
-def _encoder_hidden(a: Architecture | Columns) -> Array:
-    return np.where(_f(a.encoder_hidden) > 0, _f(a.encoder_hidden), _f(a.hidden))
+def _encoder_hidden(a: Architecture | Columns) -> Floats:
+    return _where(_f(a.encoder_hidden) > 0, _f(a.encoder_hidden), _f(a.hidden))
 
 
-def _matrices(a: Architecture | Columns) -> Array:
-    return np.where(np.asarray(a.gated_mlp, dtype=bool), 3.0, 2.0)
+def _matrices(a: Architecture | Columns) -> Floats:
+    return _where(np.asarray(a.gated_mlp, dtype=bool), 3.0, 2.0)
 
 
-def _is(column: Any, kind: enum.StrEnum) -> Array:
-    return np.asarray(column) == str(kind)
+def _is(column: Any, kind: enum.StrEnum) -> NDArray[np.bool_]:
+    return np.asarray(np.asarray(column) == str(kind))
 
 
-def _f(column: Any) -> Array:
-    return np.asarray(column, dtype=float)
+def _where(condition: Any, yes: Any, no: Any) -> Floats:
+    return np.asarray(np.where(condition, yes, no), dtype=np.float64)
+
+
+def _f(column: Any) -> Floats:
+    return np.asarray(column, dtype=np.float64)

@@ -1,18 +1,31 @@
-"""Nouns from package data: models, GPUs, links and node shapes by any of their names, each figure with its source."""
+"""Nouns from package data: models, GPUs, links, node shapes by any of their names, each with its source."""
 
 import csv
-import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import TypeVar
 
 from rightsizer.architecture import Architecture, AttentionKind, Family
 from rightsizer.errors import InputError, UnknownNameError, UnsupportedError
+from rightsizer.framework import framework, frameworks
 from rightsizer.hardware import Cluster, Gpu, Link, Node
+from rightsizer.naming import Index, Spelt, index, lookup, nearest
 
-__all__ = ["cluster", "gpu", "gpus", "link", "links", "model", "model_aliases", "models", "node", "nodes"]
+__all__ = [
+    "cluster",
+    "framework",
+    "frameworks",
+    "gpu",
+    "gpus",
+    "link",
+    "links",
+    "model",
+    "model_aliases",
+    "models",
+    "node",
+    "nodes",
+]
 
 PCIE_BYTES_PER_S = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
 """PCIe x16 by generation, per direction (links.csv; stas00/ml-engineering, network/README.md)."""
@@ -24,30 +37,24 @@ _NOT_GPUS = {
     "gaudi3": "Gaudi runs Habana's stack, which the engine has no measurements of",
 }
 _UNET = "a convolutional UNet is not a transformer; the engine has no cost model for convolutions"
-_SPOKEN = ("nvidia", "amdinstinct", "amd", "tesla", "geforce", "quadro")
-_CANDIDATES = 6
+_LISTED = {"gpu": "gpus", "model": "models"}
 
 Row = Mapping[str, str]
-T = TypeVar("T")
 
 
 def gpu(name: str) -> Gpu:
-    """The GPU of that name: ours, nvidia-smi's, a GPU-Feature-Discovery label, a Slurm gres type, or a common one.
+    """The GPU of that name: ours, nvidia-smi's, GPU-Feature-Discovery's, Slurm's gres type, or a common one.
 
-    A name may carry its memory ("A100-80GB"). A name that means several parts resolves where the data states a
-    default ("H100" is the SXM5 part); otherwise it is an error that lists them.
+    A name may carry its memory ("A100-80GB"). A name that means several parts resolves where the data states
+    a default ("H100" is the SXM5 part); otherwise it is an error that lists them.
     """
     _refuse_slices(name)
     spoken = re.sub(r"^(?:gres/)?gpu:|\s*\([^)]*\)", "", name.strip())
-    rows = _gpu_index()
-    found = _lookup(rows, spoken)
-    if len(found) == 1:
-        return _supported_gpu(_gpu_rows()[found[0]])
-    if found:
-        raise UnknownNameError(
-            "gpu", value=name, candidates=found, remedy=f"ambiguous; say which: {', '.join(found)}"
-        )
-    raise UnknownNameError("gpu", value=name, candidates=_near(spoken, rows))
+    row = _gpu_rows()[_one("gpu", spoken, _gpu_index())]
+    reason = _NOT_GPUS.get(row["architecture"])
+    if reason:
+        raise UnsupportedError(f"gpu {row['name']!r}: {reason}")
+    return _gpu(row["name"])
 
 
 @cache
@@ -67,8 +74,8 @@ def cluster(
 ) -> Cluster:
     """GPUs in nodes: what is not said comes from the node shape, else from the typical node of that GPU.
 
-    The price is the given one, else the shape's, else the median of the public list prices in gpus.csv (dated there;
-    on-demand and rental without commitment mixed).
+    The price is the given one, else the shape's, else the median of the public list prices in gpus.csv (dated
+    there; on-demand and rental without commitment mixed).
     """
     part = gpu(gpu_name)
     shape = node(nodes_shape) if nodes_shape else None
@@ -94,15 +101,10 @@ def cluster(
 
 def model(name: str) -> Architecture:
     """The architecture of that name: ours, or the Hugging Face id; case and punctuation do not matter."""
-    found = _lookup(_model_index(), name)
-    if len(found) == 1:
-        row = _model_rows()[found[0]]
-        if row["family"] == "unet":
-            raise UnsupportedError(f"model {row['name']!r}: {_UNET}")
-        return _model(row["name"])
-    if found:
-        raise UnknownNameError("model", value=name, candidates=found)
-    raise UnknownNameError("model", value=name, candidates=_near(name, _model_index()))
+    row = _model_rows()[_one("model", name, _model_index())]
+    if row["family"] == "unet":
+        raise UnsupportedError(f"model {row['name']!r}: {_UNET}")
+    return _model(row["name"])
 
 
 @cache
@@ -137,7 +139,9 @@ def links() -> tuple[Link, ...]:
 
 def link(name: str) -> Link:
     """The link of that name or alias ("hdr", "NVLink 4 + NVSwitch 3", "efa2")."""
-    return _named("link", name, {item.name: (item, item.aliases) for item in links()})
+    known = {item.name: item for item in links()}
+    spelt = (Spelt(name=item.name, exact=(item.name, *item.aliases)) for item in links())
+    return known[_one("link", name, index(spelt))]
 
 
 @cache
@@ -160,10 +164,24 @@ def nodes() -> tuple[Node, ...]:
 
 def node(name: str) -> Node:
     """The node shape of that name ("p5.48xlarge", "DGX H100")."""
-    return _named("nodeShape", name, {item.name: (item, ()) for item in nodes()})
+    known = {item.name: item for item in nodes()}
+    return known[_one("nodeShape", name, index(Spelt(name=key, exact=(key,)) for key in known))]
 
 
-# --- GPUs -------------------------------------------------------------------------------------------------------
+def _one(field: str, name: str, known: Index) -> str:
+    """The one row of that name, or an error that lists what it may mean."""
+    found = lookup(known, name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        remedy = f"ambiguous; say which: {', '.join(found)}"
+        raise UnknownNameError(field, value=name, candidates=found, remedy=remedy)
+    near = nearest(known, name)
+    remedy = "" if near else f"unknown; see `rightsizer {_LISTED.get(field, field)}`"
+    raise UnknownNameError(field, value=name, candidates=near, remedy=remedy)
+
+
+# --- GPUs ------------------------------------------------------------
 
 
 @cache
@@ -197,19 +215,12 @@ def _gpu(name: str) -> Gpu:
     )
 
 
-def _supported_gpu(row: Row) -> Gpu:
-    reason = _NOT_GPUS.get(row["architecture"])
-    if reason:
-        raise UnsupportedError(f"gpu {row['name']!r}: {reason}")
-    return _gpu(row["name"])
-
-
 def _refuse_slices(name: str) -> None:
-    """A MIG slice or a time-shared GPU has neither the part's memory nor its rate."""
+    """A MIG slice or a time-shared GPU has neither the part's memory nor its rate; TPUs are refused by any name."""
     if re.search(r"\bMIG\b", name, re.IGNORECASE) or name.upper().endswith("-SHARED"):
-        raise UnsupportedError(
-            f"gpu {name!r}: a slice of a GPU or a shared one; training is sized for whole GPUs"
-        )
+        raise UnsupportedError(f"gpu {name!r}: a slice or a share of a GPU; plans are sized for whole ones")
+    if re.search(r"\btpu", name, re.IGNORECASE):
+        raise UnsupportedError(f"gpu {name!r}: {_NOT_GPUS['tpu']}")
 
 
 @cache
@@ -220,27 +231,26 @@ def _gpu_rows() -> dict[str, Row]:
 
 
 @cache
-def _gpu_index() -> dict[str, tuple[str, ...]]:
-    rows = {row["name"]: row for row in _gpu_rows().values()}.values()
-    return _index((row["name"], _gpu_names(row), _gpu_defaults(row)) for row in rows)
+def _gpu_index() -> Index:
+    return index(_gpu_names(row) for row in _read("gpus.csv"))
 
 
-def _gpu_defaults(row: Row) -> list[str]:
-    """The names that mean this part although others share them, with and without its memory."""
-    names = _split(row["default_for"])
-    return names + [f"{name}-{row['memory_label_gb']}GB" for name in names]
-
-
-def _gpu_names(row: Row) -> Iterator[str]:
-    """A part's names as written, without their memory, and with the memory of the vendor's label."""
+def _gpu_names(row: Row) -> Spelt:
+    """A part's names as written; derived ones lack their memory or carry the vendor's figure of it."""
     label = row["memory_label_gb"]
-    for name in (row["name"], *_split(row["aliases"])):
-        bare = re.sub(r"[-_ ]?\d+ ?GB\b", "", name, flags=re.IGNORECASE)
-        yield from (name, bare, f"{bare}-{label}GB")
+    exact = (row["name"], *_split(row["aliases"]))
+    bare = [re.sub(r"[-_ ]?\d+ ?GB\b", "", name, flags=re.IGNORECASE) for name in exact]
+    defaults = _split(row["default_for"])
+    return Spelt(
+        name=row["name"],
+        exact=exact,
+        derived=(*bare, *(f"{name}-{label}GB" for name in bare)),
+        defaults=(*defaults, *(f"{name}-{label}GB" for name in defaults)),
+    )
 
 
 def _domain(part: Gpu, gpus_per_node: int) -> int:
-    """How many GPUs the fast link joins: a rack's, a switched node's, a bridge's if it spans the node, else one."""
+    """GPUs that the fast link joins: a rack's, a switched node's, a bridge's if it spans the node, else one."""
     if part.nvlink_domain_gpus < 8 < gpus_per_node or gpus_per_node == 1:
         return part.nvlink_domain_gpus if part.nvlink_domain_gpus > 8 else 1
     if part.nvlink_domain_gpus > 8:
@@ -258,9 +268,9 @@ def _inter_link(part: Gpu, shape: Node | None, given: float | None) -> str:
     return f"typical: {part.inter_source}"
 
 
-# --- models -----------------------------------------------------------------------------------------------------
+# --- models ------------------------------------------------------------
 
-_COUNTS = [
+_COUNTS = (
     "layers",
     "hidden",
     "ffn_hidden",
@@ -292,7 +302,7 @@ _COUNTS = [
     "embedding_hidden",
     "per_layer_parameters",
     "extra_parameters",
-]
+)
 
 
 @cache
@@ -318,70 +328,25 @@ def _model_rows() -> dict[str, Row]:
 
 
 @cache
-def _model_index() -> dict[str, tuple[str, ...]]:
-    return _index((row["name"], _model_names(row), ()) for row in _model_rows().values())
+def _model_index() -> Index:
+    return index(_model_names(row) for row in _model_rows().values())
 
 
-def _model_names(row: Row) -> Iterator[str]:
-    for name in (row["name"], *_split(row["aliases"])):
-        yield name
-        yield re.sub(r"-hf$", "", name.rpartition("/")[2])
-
-
-# --- names ------------------------------------------------------------------------------------------------------
-
-
-def _index(entries: Iterable[tuple[str, Iterable[str], Iterable[str]]]) -> dict[str, tuple[str, ...]]:
-    """Normal form -> the row names that answer to it; a default overrides the others."""
-    found: dict[str, list[str]] = {}
-    defaults: dict[str, tuple[str, ...]] = {}
-    for name, spellings, default_for in entries:
-        for key in {_normal(spelling) for spelling in spellings}:
-            found.setdefault(key, []).append(name)
-        defaults |= {_normal(key): (name,) for key in default_for}
-        defaults.setdefault(_normal(name), (name,))
-    return {key: tuple(names) for key, names in found.items()} | defaults
-
-
-def _lookup(index: Mapping[str, tuple[str, ...]], name: str) -> tuple[str, ...]:
-    return index.get(_normal(name), ())
-
-
-def _normal(name: str) -> str:
-    """Lower case, letters and digits alone, without the vendor's name."""
-    key = re.sub(r"[^a-z0-9.]", "", name.lower()).replace(".", "")
-    for spoken in _SPOKEN:
-        if key.startswith(spoken) and len(key) > len(spoken):
-            key = key.removeprefix(spoken)
-    return re.sub(r"(\d+)gib?$", r"\1gb", key)
-
-
-def _near(name: str, index: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The rows whose spellings are closest, best first; names that contain it come before those that resemble it."""
-    key = _normal(name)
-    within = [spelling for spelling in index if key and (key in spelling)]
-    close = difflib.get_close_matches(key, list(index), n=2 * _CANDIDATES, cutoff=0.5)
-    rows = dict.fromkeys(row for spelling in (*sorted(within, key=len), *close) for row in index[spelling])
-    return (
-        tuple(rows)[:_CANDIDATES]
-        or tuple(sorted({row for names in index.values() for row in names}))[:_CANDIDATES]
+def _model_names(row: Row) -> Spelt:
+    exact = (row["name"], *_split(row["aliases"]))
+    return Spelt(
+        name=row["name"],
+        exact=exact,
+        derived=tuple(re.sub(r"-hf$", "", name.rpartition("/")[2]) for name in exact),
     )
 
 
-def _named(field: str, name: str, items: Mapping[str, tuple[T, tuple[str, ...]]]) -> T:
-    index = _index((key, (key, *aliases), ()) for key, (_, aliases) in items.items())
-    found = _lookup(index, name)
-    if len(found) != 1:
-        raise UnknownNameError(field, value=name, candidates=found or _near(name, index))
-    return items[found[0]][0]
-
-
-# --- cells ------------------------------------------------------------------------------------------------------
+# --- cells ------------------------------------------------------------
 
 
 def _read(file: str) -> tuple[Row, ...]:
-    with resources.files("rightsizer").joinpath("data", file).open(encoding="utf-8", newline="") as text:
-        return tuple(csv.DictReader(text))
+    text = resources.files("rightsizer").joinpath("data", file).read_text("utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
 
 
 def _split(cell: str) -> list[str]:

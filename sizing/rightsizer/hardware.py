@@ -1,4 +1,4 @@
-"""What it runs on: GPUs, nodes, links. Rates are the vendor's dense peaks; what is achieved is the estimates' matter."""
+"""What it runs on: GPUs, nodes, links. Rates are the vendor's dense peaks; what is achieved is estimated elsewhere."""
 
 from dataclasses import dataclass, field
 
@@ -7,11 +7,12 @@ __all__ = ["Cluster", "Gpu", "Link", "Node"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One accelerator as a process sees it. Zero means the part does not have it (fp8 on A100, NVLink on an L40S).
+    """One accelerator as a process sees it. Zero: the part does not have it (fp8 on A100, NVLink on L40S).
 
-    `memory_bytes` is what the driver reports, hence what fits. Link rates are per direction. `compute_capability`
-    is CUDA's (0 for other vendors). `nvlink_domain_gpus` is the reach of the fast link: 8 in an HGX node, 72 in an
-    NVL72 rack, 2 or 4 for bridged cards, 1 without. `inter_bytes_per_s` is a typical node's network per GPU.
+    `memory_bytes` is what the driver reports, hence what fits. Link rates are per direction.
+    `compute_capability` is CUDA's (0 for other vendors). `nvlink_domain_gpus` is the reach of the fast link:
+    8 in an HGX node, 72 in an NVL72 rack, 2 or 4 for bridged cards, 1 without. `inter_bytes_per_s` is a
+    typical node's network per GPU.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One kind of link, per direction. Latencies are NCCL's per ring hop and protocol, 0 where nobody states them."""
+    """One kind of link, per direction. Latencies are NCCL's per ring hop and protocol, 0 if not stated."""
 
     name: str
     scope: str
@@ -64,7 +65,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node shape that can be rented or bought. `inter_bytes_per_s` is per GPU and direction, 0 if not published."""
+    """One node shape to rent or buy. `inter_bytes_per_s` is per GPU and direction, 0 if not published."""
 
     provider: str
     name: str
@@ -80,9 +81,9 @@ class Node:
 class Cluster:
     """GPUs of one type, in nodes of one shape. Link rates are per GPU and direction.
 
-    `nvlink_domain_gpus` is the reach of the fast link (8 in an HGX node, 72 in an NVL72 rack, 1 without NVLink);
-    `intra_bytes_per_s` is that link's rate, PCIe's where there is none. `inter_known` says that the rate between
-    nodes was stated, not taken from a typical node; `inter_link` says from which.
+    `nvlink_domain_gpus` is the reach of the fast link (8 in an HGX node, 72 in an NVL72 rack, 1 without
+    NVLink); `intra_bytes_per_s` is that link's rate, PCIe's where there is none. `inter_known` says that the
+    rate between nodes was stated, not taken from a typical node; `inter_link` says from which.
     """
 
     gpu: Gpu = field(metadata={"column": False})

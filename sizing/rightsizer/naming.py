@@ -1,0 +1,63 @@
+"""Names as people and tools spell them: one normal form, an index from it to rows, and the nearest known names."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Index", "Spelt", "index", "lookup", "nearest", "normal"]
+
+Index = Mapping[str, tuple[str, ...]]
+"""Normal form -> the names of the rows that answer to it."""
+
+_VENDORS = re.compile(r"^(?:nvidia|amdinstinct|amd|tesla|geforce)+(?=.)")
+_CANDIDATES = 6
+_LIKENESS = 0.6
+"""difflib's ratio from which a name counts as a near miss (its own default)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spelt:
+    """One row's names: `exact` ones win over `derived` ones of other rows, `defaults` over both."""
+
+    name: str
+    exact: tuple[str, ...]
+    derived: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
+
+
+def index(rows: Iterable[Spelt]) -> Index:
+    """Every spelling of every row, in normal form."""
+    exact: dict[str, tuple[str, ...]] = {}
+    derived: dict[str, tuple[str, ...]] = {}
+    defaults: dict[str, tuple[str, ...]] = {}
+    for row in rows:
+        for keys, spellings in ((exact, row.exact), (derived, row.derived)):
+            for key in {normal(spelling) for spelling in spellings}:
+                keys[key] = (*keys.get(key, ()), row.name)
+        defaults |= {normal(spelling): (row.name,) for spelling in row.defaults}
+        defaults.setdefault(normal(row.name), (row.name,))
+    return derived | exact | defaults
+
+
+def lookup(known: Index, name: str) -> tuple[str, ...]:
+    """The rows of that name: one, several where it is ambiguous, none where it is unknown."""
+    return known.get(normal(name), ())
+
+
+def normal(name: str) -> str:
+    """Lower case, ASCII letters and digits alone, without the vendor; a memory always ends in "gb"."""
+    key = re.sub(r"[^a-z0-9]", "", name.lower())
+    return re.sub(r"(\d+)gib?$", r"\1gb", _VENDORS.sub("", key))
+
+
+def nearest(known: Index, name: str) -> tuple[str, ...]:
+    """The rows whose spellings contain the name or resemble it, best first; none if nothing does."""
+    key = normal(name)[:100]
+    if not key:
+        return ()
+    within = sorted((spelling for spelling in known if key in spelling), key=len)
+    close = difflib.get_close_matches(key, list(known), n=2 * _CANDIDATES, cutoff=_LIKENESS)
+    return tuple(dict.fromkeys(row for spelling in (*within, *close) for row in known[spelling]))[
+        :_CANDIDATES
+    ]
