@@ -1,0 +1,205 @@
+"""Seconds of a layer's kernels on one GPU: matmuls, attention, memory traffic, the head and the loss.
+
+A matmul (m, n, k) on P FLOP/s and B bytes/s (smooth maximum of the two rooflines, and a launch floor):
+
+    t = [ (2mnk / (P u w^x) (1 + k0/k))^4 + (bytes/(B r))^4 ]^(1/4) + t0
+
+u is the generation's plateau, w the wave efficiency (the share of the last wave of output tiles that is useful, best of
+four tile shapes; x <= 1 because split-k and stream-k kernels hide part of it), k0 the inner dimension at which half
+of the rate is lost to prologue and epilogue. All of u, x, k0, r, t0 are fitted to measured matmuls (bench/fit_curves.py).
+
+Flash attention runs at u_a of the 16-bit peak for long sequences and loses half at s0 tokens.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rightsizer.cases import Cases
+from rightsizer.columns import Array, Columns
+from rightsizer.parameters import Parameters
+from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen
+from rightsizer.workload import AttentionKernel, Precision
+
+__all__ = ["GENERATIONS", "Kernels", "Rates", "generation", "kernels", "matmul_s", "rates", "wave_efficiency"]
+
+GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna", "gddr")
+"""Classes of GPUs that share curves; `gddr` are the cards without HBM, of any year."""
+
+_NEAREST = {
+    "volta": 0, "turing": 0, "ampere": 1, "ada-lovelace": 1, "ada": 1, "hopper": 2, "blackwell": 3, "rubin": 3,
+    "cdna2": 4, "cdna3": 4, "cdna4": 4,
+}  # fmt: skip
+_GDDR_BYTES_PER_S = 1.25e12  # no HBM part since 2020 is slower, and no GDDR6 part faster
+_GDDR7_BYTES_PER_S = 2.0e12
+_TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What a GPU reaches, by case: FLOP/s of large matmuls in the job's and in 16-bit precision, bytes/s of HBM."""
+
+    generation: Array
+    matmul_flop_per_s: Array
+    matmul16_flop_per_s: Array
+    peak16_flop_per_s: Array
+    half_k: Array
+    half_k16: Array
+    hbm_bytes_per_s: Array
+    multiprocessors: Array
+    low_precision: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """Seconds on one GPU for one micro-batch through an average layer, and through the head."""
+
+    matmul_forward_s: Array
+    matmul_input_gradient_s: Array
+    matmul_weight_gradient_s: Array
+    cast_bytes: Array
+    attention_forward_s: Array
+    attention_backward_s: Array
+    head_forward_s: Array
+    head_backward_s: Array
+
+
+def generation(gpu: Columns) -> Array:
+    """Index into GENERATIONS; an architecture without curves of its own gets the nearest one's."""
+    names, inverse = np.unique(np.atleast_1d(gpu.architecture), return_inverse=True)
+    nearest = np.asarray([_NEAREST.get(str(name), 2) for name in names])
+    code = nearest[inverse.reshape(np.shape(gpu.architecture))]
+    limit = np.where(code == 3, _GDDR7_BYTES_PER_S, _GDDR_BYTES_PER_S)
+    slow = (gpu.memory_bytes_per_s < limit) & (gpu.nvlink_bytes_per_s < 2e11) & (code != 0) & (code != 4)
+    return np.asarray(np.where(slow, 5, code))
+
+
+def rates(cases: Cases, parameters: Parameters) -> Rates:
+    """The rates of each case's GPU in its precision."""
+    gpu, precision = cases.gpu, cases.workload.precision
+    code = generation(gpu)
+    bf16 = np.where(gpu.bf16_flop_per_s > 0, gpu.bf16_flop_per_s, gpu.fp16_flop_per_s)
+    sixteen = np.where(precision == Precision.FP16, np.maximum(gpu.fp16_flop_per_s, bf16), bf16)
+    tf32 = np.where(gpu.tf32_flop_per_s > 0, gpu.tf32_flop_per_s, gpu.fp32_flop_per_s)
+    sixteen = np.where(precision == Precision.FP32, np.where(tf32 > 0, tf32, sixteen / 8), sixteen)
+    limited = np.minimum(sixteen, np.where(code == 5, parameters.gddr_flop_per_j * gpu.tdp_w, np.inf))
+    plateau = parameters.keyed("matmul_plateau", GENERATIONS)[code]
+    eight = (precision == Precision.FP8) & (gpu.fp8_flop_per_s > 0)
+    four = (precision == Precision.NVFP4) & (gpu.fp4_flop_per_s > 0)
+    fp8_ratio = parameters.keyed("fp8_over_bf16", GENERATIONS)[code]
+    low = np.where(four, gpu.fp4_flop_per_s * parameters.fp4_over_bf16, gpu.fp8_flop_per_s * fp8_ratio)
+    full = np.where(eight | four, low * limited / np.maximum(sixteen, 1.0), limited)
+    half_k = parameters.keyed("matmul_half_k", GENERATIONS)[code]
+    speed_up = np.where(eight | four, full / np.maximum(limited, 1.0), 1.0)
+    sms = np.where(gpu.streaming_multiprocessors > 0, gpu.streaming_multiprocessors, 128)
+    return Rates(
+        generation=code,
+        matmul_flop_per_s=np.asarray(full * plateau),
+        matmul16_flop_per_s=np.asarray(limited * plateau),
+        peak16_flop_per_s=np.asarray(limited),
+        half_k=half_k * speed_up,
+        half_k16=half_k,
+        hbm_bytes_per_s=gpu.memory_bytes_per_s * parameters.keyed("hbm_fraction", GENERATIONS)[code],
+        multiprocessors=sms,
+        low_precision=eight | four,
+    )
+
+
+def wave_efficiency(m: Array, n: Array, multiprocessors: Array, parameters: Parameters) -> Array:
+    """The useful share of the tensor cores' slots for an (m, n) output: the best of six tiles.
+
+    Tiles of i x j come in ceil(tiles / multiprocessors) waves; a smaller tile wastes fewer slots in the last wave
+    but reuses its operands less (its own efficiency).
+    """
+    own = (1.0, 1.0, parameters.tile_128, parameters.tile_64, parameters.tile_64, parameters.tile_32)
+    best = np.zeros(np.broadcast_shapes(np.shape(m), np.shape(n), np.shape(multiprocessors)))
+    for (i, j), efficiency in zip(_TILES, own, strict=True):
+        waves = np.ceil(np.ceil(m / i) * np.ceil(n / j) / multiprocessors)
+        np.maximum(best, efficiency * m * n / (waves * multiprocessors * (i * j)), out=best)
+    return best
+
+
+def matmul_s(
+    m: Array, n: Array, k: Array, *, flop_per_s: Array, half_k: Array, rates: Rates, parameters: Parameters
+) -> Array:
+    """Seconds of one (m, k) x (k, n) matmul without its launch; the module's formula."""
+    wave = wave_efficiency(m, n, rates.multiprocessors, parameters) ** parameters.wave_exponent
+    compute = 2.0 * m * n * k / (flop_per_s * wave) * (1.0 + half_k / k)
+    moved = BF16_BYTES * (m * k + k * n + m * n) / rates.hbm_bytes_per_s
+    return np.asarray((compute**4 + moved**4) ** 0.25)
+
+
+def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> Kernels:
+    """The seconds of every kernel class for one micro-batch."""
+    mm, trained = work.matmuls, np.where(frozen(cases), 0.0, 1.0)
+    shape = (-1,) + (1,) * (mm.m.ndim - 1)
+    grouped = GROUPED.reshape(shape)
+    low = np.where(grouped, parameters.grouped_matmul, 1.0)
+    launches = np.where(grouped & (mm.count > 0), 1.0, mm.count)
+
+    def total(m: Array, n: Array, k: Array) -> Array:
+        one = matmul_s(
+            m,
+            n,
+            k,
+            flop_per_s=rates.matmul_flop_per_s * low,
+            half_k=rates.half_k,
+            rates=rates,
+            parameters=parameters,
+        )
+        return np.asarray((mm.count * one + launches * parameters.launch_s).sum(axis=0))
+
+    head_forward, head_backward = _head(work, rates, parameters, trained)
+    attention_forward, attention_backward = _attention(cases, work, rates, parameters)
+    operands = BF16_BYTES * (mm.count * (mm.m * mm.k + mm.k * mm.n + mm.m * mm.n)).sum(axis=0)
+    return Kernels(
+        matmul_forward_s=total(mm.m, mm.n, mm.k),
+        matmul_input_gradient_s=total(mm.m, mm.k, mm.n),
+        matmul_weight_gradient_s=total(mm.k, mm.n, mm.m) * trained,
+        cast_bytes=np.where(rates.low_precision, operands, 0.0),
+        attention_forward_s=attention_forward,
+        attention_backward_s=attention_backward,
+        head_forward_s=head_forward,
+        head_backward_s=head_backward,
+    )
+
+
+def _head(work: LayerWork, rates: Rates, parameters: Parameters, trained: Array) -> tuple[Array, Array]:
+    """The output projection, always in 16 bits: forward; both gradients."""
+    m, n, k = work.head_shape
+    options = {
+        "flop_per_s": rates.matmul16_flop_per_s,
+        "half_k": rates.half_k16,
+        "rates": rates,
+        "parameters": parameters,
+    }
+    forward = matmul_s(m, n, k, **options)  # type: ignore[arg-type]
+    inputs = matmul_s(m, k, n, **options)  # type: ignore[arg-type]
+    weights = matmul_s(k, n, m, **options)  # type: ignore[arg-type]
+    return forward, inputs + trained * weights
+
+
+def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> tuple[Array, Array]:
+    """Attention's core, forward and backward; eager kernels compute the whole s x s and move the scores."""
+    library = cases.framework.attention_library
+    flash_kernel = flash(cases)
+    te = parameters.keyed("flash_te", GENERATIONS)[rates.generation]
+    sdpa = parameters.keyed("flash_sdpa", GENERATIONS)[rates.generation]
+    plateau = np.where(
+        library == "te", te, np.where(library == "triton", sdpa * parameters.flash_triton, sdpa)
+    )
+    small = np.where(work.qk_dim <= 64, parameters.flash_head_64, 1.0)
+    loss = 1.0 + parameters.flash_half_tokens / work.attention_tokens
+    fast = work.attention_flop / (rates.peak16_flop_per_s * plateau * small) * loss
+    slow = 2.0 * work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
+    slow = slow + BF16_BYTES * parameters.score_passes * work.score_elements / rates.hbm_bytes_per_s
+    slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
+    backward = np.where(flash_kernel, parameters.flash_backward * fast, 2.0 * slow)
+    return np.asarray(np.where(flash_kernel, fast, slow)), np.asarray(backward)
+
+
+def flash(cases: Cases) -> Array:
+    """True where attention never materialises the scores: as asked, else as the framework does by default."""
+    asked = cases.workload.attention
+    kernel = np.where(asked == AttentionKernel.AUTO, cases.framework.attention, asked)
+    return np.asarray(kernel != AttentionKernel.EAGER)
