@@ -250,7 +250,7 @@ def parameters_non_embedding(a: Architecture | Columns) -> Floats:
 
 
 def parameters_matmul_active(a: Architecture | Columns) -> Floats:
-    """The N of 6N: weights that one token multiplies with; the head counts (tied or not), the look-up does not.
+    """The N of 6N: weights that one token multiplies with. The head counts (tied or not), the look-up not.
 
     An encoder-decoder's N sums both stacks, although a token passes only one: `flop_per_token` tells them
     apart.
@@ -278,10 +278,8 @@ def flop_per_token(a: Architecture | Columns, sequence_tokens: Any, *, causal: b
     windowed = _where(halved, window - window**2 / (2 * np.maximum(tokens, 1.0)), window)
     width = attention_width(a)
     attended = width * (full_layers * context + _f(a.sliding_layers) * windowed)
-    cross = (
-        _where(_is(a.family, Family.ENCODER_DECODER), 1.0, 0.0) * width * _f(a.layers) * _f(a.encoder_tokens)
-    )
-    own = 6 * (parameters_matmul_active(a) - encoder_parameters(a)) + 12 * (attended + cross)
+    crossing = _where(_is(a.family, Family.ENCODER_DECODER), _f(a.layers) * _f(a.encoder_tokens), 0.0)
+    own = 6 * (parameters_matmul_active(a) - encoder_parameters(a)) + 12 * (attended + width * crossing)
     return own + _encoder_flop(a) / np.maximum(tokens, 1.0)
 
 
@@ -302,7 +300,7 @@ def _common(a: Architecture | Columns) -> Floats:
 
 
 def _mtp(a: Architecture | Columns, moe: Floats) -> Floats:
-    """Multi-token prediction: a layer like the last and a 2 * hidden to hidden projection; embedding, head shared.
+    """Multi-token prediction: a layer like the last and a 2 * hidden to hidden projection, the rest shared.
 
     DeepSeek-V3, arXiv:2412.19437, section 2.2.
     """

@@ -37,6 +37,7 @@ _NOT_GPUS = {
     "gaudi3": "Gaudi runs Habana's stack, which the engine has no measurements of",
 }
 _UNET = "a convolutional UNet is not a transformer; the engine has no cost model for convolutions"
+_MEMORY = re.compile(r"[-_ ]?\d+ ?GB\b", re.IGNORECASE)
 _LISTED = {"gpu": "gpus", "model": "models"}
 
 Row = Mapping[str, str]
@@ -216,7 +217,7 @@ def _gpu(name: str) -> Gpu:
 
 
 def _refuse_slices(name: str) -> None:
-    """A MIG slice or a time-shared GPU has neither the part's memory nor its rate; TPUs are refused by any name."""
+    """A slice or a share has neither the memory nor the rate of a GPU; TPUs are refused by any name."""
     if re.search(r"\bMIG\b", name, re.IGNORECASE) or name.upper().endswith("-SHARED"):
         raise UnsupportedError(f"gpu {name!r}: a slice or a share of a GPU; plans are sized for whole ones")
     if re.search(r"\btpu", name, re.IGNORECASE):
@@ -239,7 +240,7 @@ def _gpu_names(row: Row) -> Spelt:
     """A part's names as written; derived ones lack their memory or carry the vendor's figure of it."""
     label = row["memory_label_gb"]
     exact = (row["name"], *_split(row["aliases"]))
-    bare = [re.sub(r"[-_ ]?\d+ ?GB\b", "", name, flags=re.IGNORECASE) for name in exact]
+    bare = {_MEMORY.sub("", name) for name in exact}
     defaults = _split(row["default_for"])
     return Spelt(
         name=row["name"],
@@ -250,7 +251,7 @@ def _gpu_names(row: Row) -> Spelt:
 
 
 def _domain(part: Gpu, gpus_per_node: int) -> int:
-    """GPUs that the fast link joins: a rack's, a switched node's, a bridge's if it spans the node, else one."""
+    """GPUs that the fast link joins: a rack, a switched node, a bridge that spans the node, or just one."""
     if part.nvlink_domain_gpus < 8 < gpus_per_node or gpus_per_node == 1:
         return part.nvlink_domain_gpus if part.nvlink_domain_gpus > 8 else 1
     if part.nvlink_domain_gpus > 8:
@@ -337,7 +338,7 @@ def _model_names(row: Row) -> Spelt:
     return Spelt(
         name=row["name"],
         exact=exact,
-        derived=tuple(re.sub(r"-hf$", "", name.rpartition("/")[2]) for name in exact),
+        derived=tuple(name.rpartition("/")[2].removesuffix("-hf") for name in exact if "/" in name),
     )
 
 

@@ -1,4 +1,4 @@
-"""What it runs on: GPUs, nodes, links. Rates are the vendor's dense peaks; what is achieved is estimated elsewhere."""
+"""What it runs on: GPUs, nodes, links. Rates are the vendor's dense peaks, not what a run achieves."""
 
 from dataclasses import dataclass, field
 

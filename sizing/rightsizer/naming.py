@@ -1,7 +1,7 @@
-"""Names as people and tools spell them: one normal form, an index from it to rows, and the nearest known names."""
+"""Names as people and tools spell them: a normal form, an index from it to rows, the nearest known names."""
 
 import difflib
-import re
+import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +10,8 @@ __all__ = ["Index", "Spelt", "index", "lookup", "nearest", "normal"]
 Index = Mapping[str, tuple[str, ...]]
 """Normal form -> the names of the rows that answer to it."""
 
-_VENDORS = re.compile(r"^(?:nvidia|amdinstinct|amd|tesla|geforce)+(?=.)")
+_VENDORS = ("nvidia", "amd", "instinct", "tesla", "geforce")
+_DROPPED = str.maketrans("", "", string.punctuation + string.whitespace)
 _CANDIDATES = 6
 _LIKENESS = 0.6
 """difflib's ratio from which a name counts as a near miss (its own default)."""
@@ -46,9 +47,12 @@ def lookup(known: Index, name: str) -> tuple[str, ...]:
 
 
 def normal(name: str) -> str:
-    """Lower case, ASCII letters and digits alone, without the vendor; a memory always ends in "gb"."""
-    key = re.sub(r"[^a-z0-9]", "", name.lower())
-    return re.sub(r"(\d+)gib?$", r"\1gb", _VENDORS.sub("", key))
+    """Lower case, without punctuation, spaces and the vendor; a memory always ends in "gb"."""
+    key = name.lower().translate(_DROPPED)
+    for vendor in _VENDORS:
+        key = key.removeprefix(vendor) or key
+    memory = key.removesuffix("ib" if key.endswith("gib") else "")
+    return memory + "b" if memory.endswith("g") and memory[-2:-1].isdigit() else key
 
 
 def nearest(known: Index, name: str) -> tuple[str, ...]:
