@@ -13,7 +13,9 @@ from rightsizer.workload import Workload
 
 __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request"]
 
-_NOTHING: Mapping[str, int] = MappingProxyType({})
+
+def _nothing() -> Mapping[str, int]:
+    return MappingProxyType({})
 
 
 class Binding:
@@ -38,8 +40,8 @@ class Request:
     probability with which the deadline must hold. `max_usd` bounds the expected cost. `max_gpus` bounds every
     cluster further than its own size; spares count. `spare_nodes` None holds none; the reasons then say how
     many would be wise. `pinned` fixes layout fields by their names in `Layout` (such as {"tp": 8}).
-    `gpu_counts`, if not empty, are the only numbers of GPUs looked at. `batch_tolerance` is the relative change
-    of the global batch that is acceptable so that it divides evenly over the data-parallel ranks.
+    `gpu_counts`, if not empty, are the only numbers of GPUs looked at. `batch_tolerance` is the relative
+    change of the global batch that is acceptable so that it divides over the data-parallel ranks.
     """
 
     architecture: Architecture
@@ -52,7 +54,7 @@ class Request:
     min_gpus: int = 1
     max_gpus: int | None = None
     spare_nodes: int | None = None
-    pinned: Mapping[str, int] = field(default=_NOTHING)
+    pinned: Mapping[str, int] = field(default_factory=_nothing)
     gpu_counts: tuple[int, ...] = ()
     batch_tolerance: float = 0.05
     reliability: Reliability = field(default_factory=Reliability)
@@ -65,9 +67,9 @@ class Option:
     `gpus` train, on `nodes` nodes; `spare_nodes` wait beside them and are paid for. `finish_s` is the median
     wall time of the whole run, losses to failures and checkpoints included; `finish_lo_s` and `finish_hi_s`
     are the 80 % interval; `finish_at_confidence_s` is the quantile at the request's confidence. `goodput` is
-    the productive fraction of wall time, `lost_by_cause` the rest. `global_batch_sequences` is what this layout
-    really steps with. `cost_usd` is None when the cluster has no price. `sigma` is the standard deviation of
-    ln(true / predicted step time).
+    the productive fraction of wall time, `lost_by_cause` the rest. `global_batch_sequences` is what this
+    layout really steps with. `cost_usd` is None when the cluster has no price. `sigma` is the standard
+    deviation of ln(true / predicted step time).
     """
 
     cluster: Cluster

@@ -1,0 +1,193 @@
+"""Pricing layouts: families on a number of GPUs become rows with seconds, bytes, finish and cost."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from statistics import NormalDist
+
+import numpy as np
+
+from rightsizer import cost, goodput
+from rightsizer.architecture import parameters_total
+from rightsizer.cases import Cases
+from rightsizer.columns import Array, Columns
+from rightsizer.estimate import Prediction, predict
+from rightsizer.hardware import Cluster
+from rightsizer.outcome import Request
+from rightsizer.space import Families, complexity, layouts
+from rightsizer.workload import Method
+
+__all__ = ["Ground", "Rows", "checkpoint_bytes", "ground", "price", "price_pairs"]
+
+CHUNK_ROWS = 4096
+"""Rows priced at once: the columns of one chunk stay in a core's cache."""
+
+CHECKPOINT_BYTES_PER_PARAMETER = 14.0
+"""Mixed-precision Adam: 2 (weights) + 4 (master) + 8 (moments); BLOOM-176B measured 13.05."""
+
+ADAPTER_SHARE = 0.01
+"""Parameters that adapters train, over all: a generous guess for ranks up to a few hundred."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all rows of one cluster share: the nouns as columns, the families, and the run's length."""
+
+    request: Request
+    cluster: Cluster
+    nouns: Cases
+    families: Families
+    confidence_z: float
+    checkpoint_bytes: float
+    predict: Callable[[Cases], Prediction]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """n priced rows, arrays of shape (n,); `family` indexes the ground's families; NaN USD: no price."""
+
+    family: Array
+    gpus: Array
+    layout: Columns
+    tokens_per_s: Array
+    sigma: Array
+    device_bytes: Array
+    fits: Array
+    finish_s: Array
+    finish_at_confidence_s: Array
+    cost_usd: Array
+    complexity: Array
+
+    def __len__(self) -> int:
+        return int(self.gpus.size)
+
+    def take(self, index: Array) -> "Rows":
+        """The rows at `index`."""
+        changed = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "layout"}
+        return Rows(layout=self.layout.take(index), **changed)
+
+
+def ground(
+    request: Request,
+    cluster: Cluster,
+    some: Families,
+    *,
+    predict_with: Callable[[Cases], Prediction] = predict,
+) -> Ground:
+    """The shared part of a search on one cluster."""
+    nouns = Cases(
+        architecture=Columns.of(request.architecture),
+        workload=Columns.of(request.workload),
+        cluster=Columns.of(cluster),
+        gpu=Columns.of(cluster.gpu),
+        framework=Columns.of(request.framework),
+        layout=Columns({}),
+    )
+    return Ground(
+        request=request,
+        cluster=cluster,
+        nouns=nouns,
+        families=some,
+        confidence_z=NormalDist().inv_cdf(request.confidence),
+        checkpoint_bytes=checkpoint_bytes(request),
+        predict=predict_with,
+    )
+
+
+def checkpoint_bytes(request: Request) -> float:
+    """A checkpoint: weights, master weights and moments; only the adapters' where the base is frozen."""
+    parameters = float(parameters_total(request.architecture))
+    if request.workload.method in (Method.LORA, Method.QLORA):
+        parameters *= ADAPTER_SHARE
+    return parameters * CHECKPOINT_BYTES_PER_PARAMETER
+
+
+def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
+    """The legal ones of the pairs (family, gpus), priced."""
+    request = some.request
+    columns, legal = layouts(
+        some.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
+    )
+    for name, value in request.pinned.items():
+        legal &= getattr(columns, name) == value
+    chosen = np.flatnonzero(legal)
+    return price(some, family[chosen], gpus[chosen], columns.take(chosen))
+
+
+def price(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
+    """The rows of layouts, chunk by chunk."""
+    parts = [_price_chunk(some, family[s], gpus[s], columns.take(s)) for s in _slices(family.size)]
+    return parts[0] if len(parts) == 1 else _concatenate(parts)
+
+
+def _slices(rows: int) -> Iterator[Array]:
+    """Index ranges of at most CHUNK_ROWS; one empty range where there are no rows."""
+    for start in range(0, max(rows, 1), CHUNK_ROWS):
+        yield np.arange(start, min(start + CHUNK_ROWS, rows))
+
+
+def _price_chunk(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
+    if not family.size:
+        nothing = np.zeros(0)
+        return _rows(some, family, gpus, columns, (nothing,) * 5)
+    nouns = some.nouns
+    prediction = some.predict(
+        Cases(
+            architecture=nouns.architecture,
+            workload=nouns.workload,
+            cluster=nouns.cluster,
+            gpu=nouns.gpu,
+            framework=nouns.framework,
+            layout=columns,
+        )
+    )
+    measured = (
+        prediction.step_s,
+        prediction.tokens_per_step,
+        prediction.step_sigma,
+        prediction.memory.device_bytes,
+        prediction.fits,
+    )
+    return _rows(some, family, gpus, columns, tuple(np.broadcast_to(m, family.shape) for m in measured))
+
+
+def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: tuple[Array, ...]) -> Rows:
+    step_s, tokens_per_step, sigma, device_bytes, fits = measured
+    request = some.request
+    steps = np.ceil(request.workload.tokens / np.maximum(tokens_per_step, 1.0))
+    good = goodput.estimate(gpus, np.asarray(some.checkpoint_bytes), request.reliability)
+    finish_s = steps * step_s / good.productive
+    price_usd = cost.price_usd_per_gpu_h(some.cluster)
+    spare_gpus = (request.spare_nodes or 0) * some.cluster.gpus_per_node
+    usd = np.full(gpus.shape, np.nan)
+    if price_usd is not None:
+        usd = np.asarray(cost.usd(gpus + spare_gpus, finish_s, price_usd))
+    return Rows(
+        family=family,
+        gpus=gpus,
+        layout=columns,
+        tokens_per_s=tokens_per_step / np.maximum(step_s, 1e-12),
+        sigma=sigma,
+        device_bytes=device_bytes,
+        fits=fits.astype(bool),
+        finish_s=finish_s,
+        finish_at_confidence_s=finish_s * np.exp(some.confidence_z * sigma),
+        cost_usd=usd,
+        complexity=np.broadcast_to(complexity(columns), gpus.shape),
+    )
+
+
+def _concatenate(parts: list[Rows]) -> Rows:
+    """Rows of several chunks; layout columns of shape () stay so."""
+    first = parts[0].layout
+    columns = {
+        name: getattr(first, name)
+        if getattr(first, name).ndim == 0
+        else np.concatenate([getattr(p.layout, name) for p in parts])
+        for name in first.names()
+    }
+    joined = {
+        f.name: np.concatenate([getattr(p, f.name) for p in parts])
+        for f in fields(Rows)
+        if f.name != "layout"
+    }
+    return Rows(layout=Columns(columns), **joined)

@@ -1,0 +1,225 @@
+"""The search on one cluster: the fewest GPUs that meet every limit, without pruning what could be the best.
+
+Two bounds keep it fast. A family that does not fit memory when spread over the most GPUs allowed never fits:
+states are only ever sharded further. And a family's tokens/s per GPU does not rise with GPUs: what it does at
+the fewest GPUs any plan could have bounds the count it needs, less RATE_SLACK for what is not quite monotone
+(rounded batches, sharded optimizer steps).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rightsizer.columns import Array
+from rightsizer.estimate import model_flop_per_token, peak_flop_per_s
+from rightsizer.hardware import Cluster
+from rightsizer.layout import Sharding
+from rightsizer.outcome import Request
+from rightsizer.pricing import Ground, Rows, price, price_pairs
+from rightsizer.space import Families, layouts
+
+__all__ = [
+    "Found",
+    "best",
+    "cheapest",
+    "counts",
+    "fewest",
+    "fewest_exhaustively",
+    "fitting",
+    "meets",
+    "rows_at",
+]
+
+RATE_SLACK = 0.10
+"""How much more per GPU a family may yield at more GPUs than at the fewest; held by brute force in tests."""
+
+SIMPLER_WITHIN = 0.02
+"""A simpler layout wins over one that is faster by less than this: the interval is far wider."""
+
+CHEAP_WITHIN = 0.05
+"""Without a deadline the fastest plan wins among those whose cost is this near the lowest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The chosen row (shape (1,)), all rows priced at its GPU count, and how many rows were priced in all."""
+
+    row: Rows
+    at_count: Rows
+    evaluated: int
+
+
+def counts(request: Request, cluster: Cluster, *, limit: int | None = None) -> Array:
+    """Numbers of GPUs to look at: divisors of a node, then whole nodes, up to what is allowed."""
+    most = min(cluster.max_gpus, request.max_gpus or cluster.max_gpus) if limit is None else limit
+    node = max(1, cluster.gpus_per_node)
+    most -= (request.spare_nodes or 0) * node
+    inside = [d for d in range(1, node) if node % d == 0]
+    every = np.concatenate([np.asarray(inside, dtype=np.int64), np.arange(node, max(most, 0) + 1, node)])
+    if request.gpu_counts:
+        every = every[np.isin(every, request.gpu_counts)]
+    return np.asarray(every[(every >= request.min_gpus) & (every <= most)])
+
+
+def meets(rows: Rows, request: Request) -> Array:
+    """Rows inside memory, deadline and budget."""
+    good = rows.fits.copy()
+    if request.deadline_s is not None:
+        good &= rows.finish_at_confidence_s <= request.deadline_s
+    if request.max_usd is not None:
+        good &= ~(rows.cost_usd > request.max_usd)
+    return np.asarray(good)
+
+
+def best(rows: Rows, good: Array) -> int | None:
+    """The index of the fastest good row, or of a simpler one within SIMPLER_WITHIN of it."""
+    candidates = np.flatnonzero(good)
+    if not candidates.size:
+        return None
+    finish = rows.finish_at_confidence_s[candidates]
+    near = candidates[finish <= finish.min() * (1 + SIMPLER_WITHIN)]
+    order = np.lexsort((rows.finish_at_confidence_s[near], np.round(rows.complexity[near], 6)))
+    return int(near[order[0]])
+
+
+def rows_at(some: Ground, gpus: int, alive: Array) -> Rows:
+    """All legal rows of the families `alive` on exactly `gpus`."""
+    units = some.families.unit[alive]
+    chosen = alive[(gpus % units == 0) & (units <= gpus)]
+    return price_pairs(some, chosen, np.full(chosen.shape, gpus, dtype=np.int64))
+
+
+def fewest_exhaustively(some: Ground, allowed: Array) -> Found | None:
+    """The same answer as `fewest` by pricing everything; what tests hold `fewest` against."""
+    everything = np.arange(len(some.families))
+    evaluated = 0
+    for gpus in allowed:
+        rows = rows_at(some, int(gpus), everything)
+        evaluated += len(rows)
+        index = best(rows, meets(rows, some.request))
+        if index is not None:
+            return Found(row=rows.take(np.asarray([index])), at_count=rows, evaluated=evaluated)
+    return None
+
+
+def fewest(some: Ground, allowed: Array, alive: Array) -> tuple[Found | None, int]:
+    """The fewest GPUs of `allowed` (ascending) where a family of `alive` meets the request; rows priced."""
+    request = some.request
+    if not allowed.size or not alive.size:
+        return None, 0
+    floor = _fewest_by_peak(some)
+    possible = allowed[allowed >= floor]
+    if not possible.size:
+        return None, 0
+    need, evaluated = _fewest_by_family(some, alive, int(possible[0]), int(possible[-1]))
+    for block in _blocks(possible[possible >= need.min(initial=np.inf)]):
+        chosen, gpus = _pairs(some.families.unit[alive], need, block)
+        rows = price_pairs(some, alive[chosen], gpus)
+        evaluated += len(rows)
+        good = meets(rows, request)
+        if good.any():
+            count = rows.gpus[good].min()
+            at_count = rows.take(np.flatnonzero(rows.gpus == count))
+            index = best(at_count, meets(at_count, request))
+            if index is not None:
+                found = Found(row=at_count.take(np.asarray([index])), at_count=at_count, evaluated=evaluated)
+                return found, evaluated
+    return None, evaluated
+
+
+def cheapest(some: Ground, allowed: Array, alive: Array, *, points: int = 40) -> tuple[Found | None, int]:
+    """Without a deadline: the fastest row among those within CHEAP_WITHIN of the fewest GPU-hours."""
+    if not allowed.size or not alive.size:
+        return None, 0
+    grid = thin(allowed, points)
+    chosen, gpus = _pairs(some.families.unit[alive], np.zeros(alive.shape), grid)
+    rows = price_pairs(some, alive[chosen], gpus)
+    good = meets(rows, some.request)
+    if not good.any():
+        return None, len(rows)
+    hours = rows.gpus * rows.finish_s
+    cheap = good & (hours <= hours[good].min() * (1 + CHEAP_WITHIN))
+    fastest = best(rows, cheap)
+    assert fastest is not None  # noqa: S101 - `cheap` holds at least the cheapest row
+    at_count = rows.take(np.flatnonzero(rows.gpus == rows.gpus[fastest]))
+    return Found(row=rows.take(np.asarray([fastest])), at_count=at_count, evaluated=len(rows)), len(rows)
+
+
+def thin(allowed: Array, points: int) -> Array:
+    """At most about `points` counts, spread evenly by ratio, both ends kept; powers of two first."""
+    if allowed.size <= points:
+        return allowed
+    wanted = np.geomspace(allowed[0], allowed[-1], points)
+    powers = 2.0 ** np.arange(np.log2(allowed[-1]) + 1)
+    nearest = np.searchsorted(allowed, np.concatenate([wanted, powers]))
+    return np.unique(allowed[np.minimum(nearest, allowed.size - 1)])
+
+
+def fitting(some: Ground, most: int) -> tuple[Array, Rows]:
+    """The families that fit memory on `most` GPUs or fewer, and the rows that say so (the fullest spread)."""
+    relaxed, dp = _relaxed(some.families, most, np.maximum(most // some.families.unit, 1))
+    possible = np.flatnonzero(dp * some.families.unit <= max(most, 1))
+    columns, _ = layouts(
+        relaxed.take(possible),
+        (dp * some.families.unit)[possible],
+        some.request.workload,
+        batch_tolerance=1.0,
+    )
+    rows = price(some, possible, (dp * some.families.unit)[possible], columns)
+    return rows.family[rows.fits], rows
+
+
+def _relaxed(some: Families, most: int, dp: Array) -> tuple[Families, Array]:
+    """`dp`, raised to what experts and shard groups need, lowered to what the batch holds."""
+    axes = some.axes
+    experts = -(-axes["ep"] // (axes["cp"] * axes["tp"]))
+    groups = np.where(axes["sharding"] == Sharding.HSDP, 2 * axes["shard_group"] // axes["cp"], 1)
+    return some, np.maximum(dp, np.maximum(experts, groups))
+
+
+def _fewest_by_peak(some: Ground) -> float:
+    """GPUs that the run needs at 100 % of peak and no loss: no plan can have fewer."""
+    request = some.request
+    if request.deadline_s is None:
+        return 1.0
+    flop = float(model_flop_per_token(some.nouns)) * request.workload.tokens
+    return flop / float(peak_flop_per_s(some.nouns.gpu, some.nouns.workload)) / request.deadline_s
+
+
+def _fewest_by_family(some: Ground, alive: Array, floor: int, most: int) -> tuple[Array, int]:
+    """A lower bound on the GPUs that each family needs for the deadline; inf where the most are too few."""
+    families = some.families.take(alive)
+    start = np.maximum(-(-floor // families.unit), 1)
+    _, dp = _relaxed(families, most, start)
+    gpus = dp * families.unit
+    bound = np.where(gpus <= most, gpus, np.inf).astype(float)
+    batch = some.request.workload.global_batch_sequences * (1 + some.request.batch_tolerance)
+    bound[dp * families.axes["micro_batch"] > batch] = np.inf
+    deadline = some.request.deadline_s
+    if deadline is None:
+        return bound, 0
+    possible = np.flatnonzero(np.isfinite(bound))
+    if not possible.size:
+        return bound, 0
+    columns, _ = layouts(families.take(possible), gpus[possible], some.request.workload, batch_tolerance=1.0)
+    rows = price(some, alive[possible], gpus[possible], columns)
+    need = rows.gpus * rows.finish_at_confidence_s / deadline / (1 + RATE_SLACK)
+    bound[possible] = np.where(need > most, np.inf, np.maximum(need, rows.gpus))
+    return bound, len(rows)
+
+
+def _pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
+    """Indices into `unit` and counts of `block`, for every pair that divides and is not below `need`."""
+    divides = (block[:, None] % unit[None, :] == 0) & (block[:, None] >= need[None, :])
+    count, family = np.nonzero(divides)
+    return family, block[count]
+
+
+def _blocks(possible: Array) -> Iterator[Array]:
+    """Ascending counts, few at first: the answer is often near the bound."""
+    start, size = 0, 4
+    while start < possible.size:
+        yield possible[start : start + size]
+        start += size
+        size = min(2 * size, 64)
