@@ -1,1 +1,3 @@
-"""rightsizer."""
+"""The command line: reads flags and files, asks the engine, prints. It computes no figure of its own."""
+
+__all__: list[str] = []

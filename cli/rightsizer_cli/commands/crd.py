@@ -1,0 +1,12 @@
+"""`rightsizer crd`."""
+
+import typer
+
+__all__ = ["crd"]
+
+
+def crd() -> None:
+    """Print the TrainingPlan CustomResourceDefinition, ready for `kubectl apply -f -`."""
+    from rightsizer_api import crd_yaml  # noqa: PLC0415  (pydantic is slow to import)
+
+    typer.echo(crd_yaml(), nl=False)

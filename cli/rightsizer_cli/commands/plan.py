@@ -1,0 +1,53 @@
+"""`rightsizer plan`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rightsizer_cli.exits import NO_PLAN, OK
+from rightsizer_cli.flags import grouped
+from rightsizer_cli.options import GoalFlags, HardwareFlags, JobFlags, Json, PlanFile
+
+__all__ = ["plan"]
+
+
+@grouped
+def plan(
+    *,
+    file: PlanFile = None,
+    job: JobFlags,
+    goal: GoalFlags,
+    hardware: HardwareFlags,
+    json: Json = False,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="table|json|yaml", help="yaml: the manifest, ready to run or apply."
+        ),
+    ] = "table",
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw cost against time to FILE.svg or FILE.png."),
+    ] = None,
+) -> int:
+    """Find the fewest GPUs, and the layout, that finish in time."""
+    from rightsizer.plan import Plan  # noqa: PLC0415  (numpy and pydantic are slow to import)
+    from rightsizer.plan import plan as decide  # noqa: PLC0415
+    from rightsizer_api import sizing  # noqa: PLC0415
+    from rightsizer_cli.answers import check_output, print_answer, print_manifest  # noqa: PLC0415
+    from rightsizer_cli.inputs import read_plan  # noqa: PLC0415
+    from rightsizer_cli.plot import check_plot, draw_plan  # noqa: PLC0415
+
+    kind = check_output("json" if json else output)
+    if plot is not None:
+        check_plot(plot)
+    wanted = read_plan(file, job, goal, hardware)
+    answer = decide(sizing.request(wanted))
+    if plot is not None and isinstance(answer, Plan):
+        draw_plan(answer, plot)
+    if kind == "yaml":
+        print_manifest(wanted)
+    else:
+        print_answer(answer, as_json=kind == "json")
+    return OK if isinstance(answer, Plan) else NO_PLAN

@@ -1,0 +1,12 @@
+"""`rightsizer version`."""
+
+from importlib.metadata import version as installed_version
+
+import typer
+
+__all__ = ["version"]
+
+
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"rightsizer {installed_version('rightsizer')}")

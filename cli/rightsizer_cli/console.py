@@ -1,0 +1,34 @@
+"""Where output goes: coloured and as wide as the terminal, or plain and 100 columns wide in a pipe."""
+
+import json
+
+import typer
+from rich.console import Console, RenderableType
+
+__all__ = ["echo_json", "show"]
+
+PIPED_COLUMNS = 100
+
+
+def show(*parts: RenderableType) -> None:
+    """Print parts with an empty line between them. rich honours NO_COLOR; a pipe gets no colour and no padding."""
+    screen = Console(highlight=False)
+    if screen.is_terminal:
+        _print(screen, parts)
+        return
+    pipe = Console(highlight=False, width=PIPED_COLUMNS, color_system=None)
+    with pipe.capture() as captured:
+        _print(pipe, parts)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def echo_json(value: object) -> None:
+    """A value as indented JSON on stdout."""
+    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def _print(screen: Console, parts: tuple[RenderableType, ...]) -> None:
+    for i, part in enumerate(parts):
+        if i:
+            screen.print()
+        screen.print(part)

@@ -1,0 +1,48 @@
+"""Groups of options as dataclasses: declared once, taken by several commands.
+
+A command names a group as a parameter (`goal: GoalFlags`); `grouped` shows typer its fields instead.
+"""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+__all__ = ["grouped"]
+
+
+def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with each dataclass parameter replaced by that dataclass's fields."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters = inspect.signature(command).parameters
+    groups = {name: hints[name] for name in parameters if dataclasses.is_dataclass(hints[name])}
+
+    @functools.wraps(command)
+    def flat(**values: Any) -> Any:
+        for name, group in groups.items():
+            fields = [f.name for f in dataclasses.fields(group)]
+            values[name] = group(**{field: values.pop(field) for field in fields})
+        return command(**values)
+
+    shown = [p for name in parameters for p in _parameters(name, hints[name], parameters[name].default)]
+    flat.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    flat.__annotations__ = {p.name: p.annotation for p in shown}
+    return flat
+
+
+def _parameters(name: str, hint: Any, default: Any) -> list[inspect.Parameter]:
+    """The parameter itself, or one for each field of a group."""
+    if not dataclasses.is_dataclass(hint):
+        return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)]
+    hints = get_type_hints(hint, include_extras=True)
+    return [
+        inspect.Parameter(
+            f.name, inspect.Parameter.KEYWORD_ONLY, default=_default(f), annotation=hints[f.name]
+        )
+        for f in dataclasses.fields(hint)
+    ]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default

@@ -1,0 +1,110 @@
+"""`rightsizer`: the entry point. Turns results into exit codes and user errors into one line."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from rightsizer_cli.commands.catalog import gpus, models
+from rightsizer_cli.commands.crd import crd
+from rightsizer_cli.commands.estimate import estimate
+from rightsizer_cli.commands.explain import explain
+from rightsizer_cli.commands.plan import plan
+from rightsizer_cli.commands.run import run
+from rightsizer_cli.commands.version import version
+from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK
+
+__all__ = ["build", "execute", "main"]
+
+COMMANDS = (plan, estimate, explain, run, models, gpus, crd, version)
+
+EPILOG = """Exit codes: 0 a plan or an answer, 2 bad input, 3 no plan meets the goal.
+Completion for your shell: rightsizer --install-completion."""
+
+
+def main() -> None:
+    """Run with this process's arguments and exit with the command's code."""
+    sys.exit(execute(sys.argv[1:]))
+
+
+def execute(args: Sequence[str]) -> int:
+    """Run one command line; the exit code. A user's mistake is one line on stderr."""
+    app = build(completion=_asks_for_completion(args))
+    try:
+        code = get_command(app).main(
+            args=list(args) or ["--help"], prog_name="rightsizer", standalone_mode=False
+        )
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        return _fail(
+            f"{error.format_message()} (see `{context.command_path if context else 'rightsizer'} --help`)"
+        )
+    except typer.Abort:
+        return INTERRUPTED
+    except ValueError as error:
+        from rightsizer.errors import RightsizerError  # noqa: PLC0415  (only a failing command pays for it)
+
+        if not isinstance(error, RightsizerError):
+            raise
+        return _fail(str(error))
+    return code if isinstance(code, int) else OK
+
+
+def build(*, completion: bool = False) -> typer.Typer:
+    """The application with every command. Typer's completion options import pydantic: only on demand."""
+    app = typer.Typer(
+        name="rightsizer",
+        help="State what to train and by when; get the fewest GPUs and the layout that meet it.",
+        epilog=EPILOG,
+        add_help_option=False,  # typer's would import pydantic on every command's way; _root's does not
+        add_completion=completion,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    )
+    app.callback()(_root)
+    for command in COMMANDS:
+        app.command()(command)
+    return app
+
+
+def _show_help(context: typer.Context, *, wanted: bool) -> None:
+    if wanted:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _show_version(*, wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+def _root(
+    *,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", "-V", help="Print the version and exit.", is_eager=True, callback=_show_version
+        ),
+    ] = False,
+    show_help: Annotated[
+        bool,
+        typer.Option("--help", "-h", help="Show this message and exit.", is_eager=True, callback=_show_help),
+    ] = False,
+) -> None:
+    """Options of the program itself; each exits before this body runs."""
+
+
+def _asks_for_completion(args: Sequence[str]) -> bool:
+    options = ("--install-completion", "--show-completion")
+    return "_RIGHTSIZER_COMPLETE" in os.environ or any(arg.startswith(options) for arg in args)
+
+
+def _fail(message: str) -> int:
+    """One line, whatever the message holds: a traceback or a page helps nobody who mistyped a number."""
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    return BAD_INPUT

@@ -1,0 +1,113 @@
+"""`estimate` of one layout: what the search would say of it, whether it fits or not."""
+
+from pathlib import Path
+
+import numpy as np
+from rich.text import Text
+
+from rightsizer.columns import Columns
+from rightsizer.framework import Framework
+from rightsizer.layout import Layout, Sharding
+from rightsizer.options import option
+from rightsizer.outcome import Option, Plan, Request
+from rightsizer.pricing import ground, price
+from rightsizer.space import Families
+from rightsizer.workload import Recompute
+from rightsizer_api import sizing
+from rightsizer_cli.console import echo_json, show
+from rightsizer_cli.inputs import read_plan
+from rightsizer_cli.mistakes import OptionError
+from rightsizer_cli.options import HardwareFlags, JobFlags, LayoutFlags
+from rightsizer_cli.render import asked, option_tables
+from rightsizer_cli.words import verdict
+
+__all__ = ["layout_from", "predict_layout", "print_estimate"]
+
+SHARDINGS = {s.name.lower(): s for s in Sharding}
+
+
+def print_estimate(
+    file: Path | None, job: JobFlags, hardware: HardwareFlags, flags: LayoutFlags, *, as_json: bool
+) -> None:
+    """Predict one layout and print it."""
+    request = sizing.request(read_plan(file, job, hardware))
+    if len(request.clusters) != 1:
+        names = ", ".join(cluster.gpu.name for cluster in request.clusters)
+        raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
+    found, fits = predict_layout(request, layout_from(flags, request=request))
+    words = verdict(found, confidence=request.confidence) if fits else "Does not fit in memory"
+    if as_json:
+        answer = Plan(request=request, option=found, runners_up=(), reasons=(), binding="layout", curve=(),
+                      layouts_evaluated=1)  # fmt: skip
+        report = sizing.report(answer).model_copy(update={"feasible": fits, "verdict": words})
+        echo_json(report.model_dump(mode="json", by_alias=True))
+        return
+    style = "bold green" if fits else "bold red"
+    show(Text(words, style=style), asked(request), *option_tables(found))
+
+
+def predict_layout(request: Request, layout: Layout) -> tuple[Option, bool]:
+    """Everything predicted for one layout on the request's first cluster, and whether it fits in memory."""
+    alone = Families(axes={}, unit=np.zeros(0, dtype=np.int64))
+    some = ground(request, request.clusters[0], alone)
+    rows = price(some, np.array([0]), np.array([layout.gpus]), Columns.stack([layout]))
+    return option(some, rows), bool(rows.fits[0])
+
+
+def layout_from(flags: LayoutFlags, *, request: Request) -> Layout:
+    """The layout of the flags; what is left out follows from the GPUs, the batch and the framework."""
+    model_ranks = flags.tp * flags.pp * flags.cp
+    dp = _data_parallel(flags, model_ranks)
+    per_pass = dp * flags.micro_batch
+    wanted = request.workload.global_batch_sequences
+    recompute = request.workload.recompute
+    return Layout(
+        dp=dp,
+        tp=flags.tp,
+        pp=flags.pp,
+        vpp=flags.vpp,
+        cp=flags.cp,
+        ep=_expert_parallel(flags, dp, request),
+        sequence_parallel=flags.tp > 1,
+        sharding=_sharding(flags, request.framework) if dp * flags.cp > 1 else Sharding.NONE,
+        micro_batch=flags.micro_batch,
+        micro_batches=max(1, round(wanted / per_pass)),
+        recompute=request.framework.default_recompute if recompute is Recompute.AUTO else recompute,
+    )
+
+
+def _data_parallel(flags: LayoutFlags, model_ranks: int) -> int:
+    if flags.gpus is None:
+        return flags.dp or 1
+    if flags.gpus % model_ranks:
+        raise OptionError(
+            "--gpus", value=flags.gpus, remedy=f"must be a multiple of tp x pp x cp = {model_ranks}"
+        )
+    dp = flags.gpus // model_ranks
+    if flags.dp not in (None, dp):
+        raise OptionError(
+            "--dp", value=flags.dp, remedy=f"must be {dp}: gpus = dp x tp x pp x cp; or leave it out"
+        )
+    return dp
+
+
+def _expert_parallel(flags: LayoutFlags, dp: int, request: Request) -> int:
+    experts, ranks = request.architecture.experts, dp * flags.cp * flags.tp
+    if flags.ep > 1 and (not experts or experts % flags.ep):
+        raise OptionError("--ep", value=flags.ep, remedy=f"must divide the model's {experts} experts")
+    if ranks % flags.ep:
+        raise OptionError("--ep", value=flags.ep, remedy=f"must divide dp x cp x tp = {ranks}")
+    return flags.ep
+
+
+def _sharding(flags: LayoutFlags, framework: Framework) -> Sharding:
+    """As asked; else fully sharded where the framework can and the model is not split, else its optimizer."""
+    if flags.sharding is not None:
+        if flags.sharding not in SHARDINGS:
+            raise OptionError(
+                "--sharding", value=flags.sharding, remedy=f"must be one of {', '.join(SHARDINGS)}"
+            )
+        return SHARDINGS[flags.sharding]
+    if framework.can_zero3:
+        return Sharding.ZERO3
+    return Sharding.ZERO1 if framework.can_zero1 else Sharding.NONE

@@ -1,0 +1,160 @@
+"""Plans as tables: the verdict first, then what it is made of. Computes nothing but shares of a total."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
+from rightsizer_cli.words import layout_words, recompute_word, verdict
+
+if TYPE_CHECKING:
+    from rightsizer.plan import NoPlan, Option, Plan, Request
+
+__all__ = ["no_plan_page", "option_tables", "options_table", "plan_page", "table"]
+
+SMALLEST_SHARE = 0.002
+"""Causes below this share of their total are left out of the tables (JSON has them all)."""
+
+
+def plan_page(plan: "Plan") -> list[RenderableType]:
+    """Everything `rightsizer plan` says about a plan."""
+    option = plan.option
+    parts: list[RenderableType] = [
+        Text(verdict(option, confidence=plan.request.confidence), style="bold green"),
+        asked(plan.request),
+        *option_tables(option),
+    ]
+    if plan.runners_up:
+        parts.append(Group(Text("Runners-up", style="bold"), options_table(plan.runners_up)))
+    if plan.reasons:
+        parts.append(Text(f"Why: {plan.reasons[0]}"))
+    return parts
+
+
+def no_plan_page(answer: "NoPlan") -> list[RenderableType]:
+    """Why there is no plan, and what comes nearest."""
+    parts: list[RenderableType] = [
+        Text(f"No plan: {answer.reason}", style="bold red"),
+        asked(answer.request),
+    ]
+    if answer.nearest:
+        parts.append(Group(Text("Nearest", style="bold"), options_table(answer.nearest)))
+    return parts
+
+
+def asked(request: "Request") -> Text:
+    """One line that repeats the question, so that a misread flag shows."""
+    work = request.workload
+    batch = work.global_batch_sequences * work.sequence_tokens
+    words = [
+        f"{request.architecture.name}: {work.method.value} on {format_tokens(work.tokens)} tokens",
+        f"{format_tokens(batch)} tokens a step ({work.global_batch_sequences} x {work.sequence_tokens})",
+        work.precision.value,
+        request.framework.name,
+    ]
+    if request.deadline_s is not None:
+        words.append(f"within {format_duration(request.deadline_s)} at {request.confidence:.0%}")
+    if request.max_usd is not None:
+        words.append(f"at most {format_usd(request.max_usd)}")
+    return Text(", ".join(words), style="dim")
+
+
+def option_tables(option: "Option") -> list[RenderableType]:
+    """One option in full: facts, then seconds and bytes by cause side by side."""
+    return [
+        _facts(option),
+        Columns(
+            [
+                causes_table(
+                    f"A step takes {format_duration(option.step_s)}",
+                    option.step_by_cause_s,
+                    format_duration,
+                ),
+                causes_table(
+                    f"The fullest GPU holds {format_bytes(option.device_bytes)} of"
+                    f" {format_bytes(option.memory_limit_bytes)}",
+                    option.memory_by_cause_bytes,
+                    format_bytes,
+                ),
+            ],
+            padding=(0, 6),
+        ),
+    ]
+
+
+def causes_table(title: str, causes: Mapping[str, float], format_value: Callable[[float], str]) -> Table:
+    """Parts of a total, largest first, with their shares."""
+    total = sum(causes.values())
+    grid = table(title, "", ">", ">")
+    for cause, value in sorted(causes.items(), key=lambda item: -abs(item[1])):
+        if abs(value) >= SMALLEST_SHARE * abs(total):
+            grid.add_row(cause.replace("_", " "), format_value(value), f"{value / total:.0%}")
+    return grid
+
+
+def options_table(options: Iterable["Option"]) -> Table:
+    """Options to compare, one a row."""
+    grid = table(None, ">GPUs", "type", "layout", ">finish", ">at confidence", ">cost", ">memory", ">MFU")
+    for option in options:
+        grid.add_row(
+            str(option.gpus),
+            option.cluster.gpu.name,
+            layout_words(option.layout),
+            format_duration(option.finish_s),
+            format_duration(option.finish_at_confidence_s),
+            "" if option.cost_usd is None else format_usd(option.cost_usd),
+            format_bytes(option.device_bytes),
+            f"{option.mfu:.0%}",
+        )
+    return grid
+
+
+def table(title: str | None, *headings: str) -> Table:
+    """A table without frames; a heading that starts with > is of a right-aligned column."""
+    named = any(heading.strip(">") for heading in headings)
+    grid = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD if named else None,
+        show_header=named,
+        pad_edge=False,
+        show_edge=False,
+    )
+    for heading in headings:
+        right = heading.startswith(">")
+        grid.add_column(heading.lstrip(">"), justify="right" if right else "left")
+    return grid
+
+
+def _facts(option: "Option") -> Table:
+    layout = option.layout
+    rows = {
+        "Layout": f"{layout_words(layout)}; micro-batch {layout.micro_batch} x {layout.micro_batches},"
+        f" recompute {recompute_word(layout)}, global batch {option.global_batch_sequences} sequences",
+        "Nodes": f"{option.nodes} of {option.cluster.gpus_per_node}"
+        + (f", and {option.spare_nodes} spare" if option.spare_nodes else ""),
+        "Speed": f"{format_count(option.tokens_per_s)} tokens/s"
+        f" ({format_count(option.tokens_per_s / option.gpus)} a GPU), MFU {option.mfu:.1%}",
+        "Finish": f"{format_duration(option.finish_s)} (median), 80 % interval"
+        f" {format_duration(option.finish_lo_s)} to {format_duration(option.finish_hi_s)}",
+        "Goodput": f"{option.goodput:.1%}"
+        + _losses(option.lost_by_cause)
+        + f"; checkpoint every {format_duration(option.checkpoint_interval_s)}",
+        "Cost": ("no price known" if option.cost_usd is None else format_usd(option.cost_usd))
+        + f", {format_count(option.energy_kwh)}Wh".replace("Wh", " kWh"),
+    }
+    grid = table(None, "", "")
+    for name, value in rows.items():
+        grid.add_row(Text(name, style="bold"), value)
+    return grid
+
+
+def _losses(lost: Mapping[str, float]) -> str:
+    shown = [f"{cause.replace('_', ' ')} {share:.1%}" for cause, share in lost.items() if share >= 0.0005]
+    return f" (lost: {', '.join(shown)})" if shown else ""

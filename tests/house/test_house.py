@@ -1,0 +1,98 @@
+"""Rules of the house that no linter knows."""
+
+import importlib
+import operator
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("rightsizer", "rightsizer_api", "rightsizer_launch", "rightsizer_cli")
+MAX_LINES = 400
+LONG_FILES: dict[str, str] = {}  # path -> the reason why it may be longer
+
+
+def tracked(*suffixes: str) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout.split()  # fmt: skip
+    return [ROOT / name for name in listed if not suffixes or name.endswith(suffixes)]
+
+
+def test_stdlib_operator_is_not_shadowed():
+    assert Path(operator.__file__).parent == Path(sysconfig.get_path("stdlib"))
+
+
+def test_folders_are_not_packages():
+    stray = [
+        p for p in tracked("__init__.py") if p.parent.parent == ROOT or "tests" in p.relative_to(ROOT).parts
+    ]
+    assert not stray
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_names_are_what_all_says(package):
+    module = importlib.import_module(package)
+    public = {name for name in vars(module) if not name.startswith("_")}
+    submodules = {
+        n.removeprefix(package + ".").split(".")[0] for n in sys.modules if n.startswith(package + ".")
+    }
+    assert set(module.__all__) == {n for n in public if n in module.__all__ or n not in submodules}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_says_what_is_public(package):
+    folder = Path(importlib.import_module(package).__file__ or "").parent
+    silent = [p for p in folder.rglob("*.py") if "__all__" not in p.read_text() and p.name != "__main__.py"]
+    assert not silent
+
+
+def test_no_file_is_longer_than_a_person_reads():
+    code = [p for p in tracked(".py", ".sh") if p.exists()]
+    long = {str(p.relative_to(ROOT)) for p in code if len(p.read_text().splitlines()) > MAX_LINES}
+    assert long == set(LONG_FILES)
+
+
+def test_no_file_names_a_registry_or_this_machine():
+    places = ("/wo" + "rk/", "/ro" + "ot/", "pypi" + ".org", "pythonhosted" + ".org", "proxy.golang" + ".org")
+    found = [
+        f"{p.relative_to(ROOT)}: {place}"
+        for p in tracked()
+        if p.is_file() and p.suffix not in {".gz", ".png"}
+        for place in places
+        if place in p.read_text(errors="ignore")
+    ]
+    assert not found
+
+
+def test_code_is_ascii():
+    assert not [
+        p for p in tracked(".py", ".sh", ".yaml", ".toml") if p.exists() and not p.read_text().isascii()
+    ]
+
+
+def test_layer_contracts_hold():
+    linter = Path(sys.executable).with_name("lint-imports")
+    result = subprocess.run([linter, "--no-cache"], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_generated_files_are_fresh():
+    command = [sys.executable, "-m", "rightsizer_api.generate", "--check"]
+    result = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_markdown_link_leads_somewhere():
+    dead = [
+        f"{p.relative_to(ROOT)}: {target}"
+        for p in tracked(".md")
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", p.read_text())
+        if not target.startswith(("http", "mailto")) and not (p.parent / target).exists()
+    ]
+    assert not dead
