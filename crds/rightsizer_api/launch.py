@@ -1,0 +1,187 @@
+"""spec.launch: what is started, where it checkpoints, how often it may fail."""
+
+import enum
+import re
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, Strict, model_validator
+
+from rightsizer.errors import InputError
+from rightsizer_api import placeholders
+from rightsizer_api.base import Model, Rule, fixed
+from rightsizer_api.quantities import Duration, Interval
+
+__all__ = ["Checkpoint", "EnvVar", "FrameworkName", "Launch", "PodTemplate", "Restarts"]
+
+Text = Annotated[str, Field(max_length=4096)]
+Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f]+$")]
+FreeForm = {"x-kubernetes-preserve-unknown-fields": True}
+
+_RESERVED = (
+    r"^(PET_|TORCHELASTIC_|RIGHTSIZER_|ROLE_|MASTER_)"
+    r"|^(RANK|LOCAL_RANK|GROUP_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_WORLD_SIZE"
+    r"|TORCH_DISABLE_SHARE_RDZV_TCP_STORE)$"
+)
+
+
+class FrameworkName(enum.StrEnum):
+    """What the training script is built on; decides the flags we can write and the engine's assumptions."""
+
+    TORCHTITAN = "torchtitan"
+    MEGATRON = "megatron"
+    DEEPSPEED = "deepspeed"
+    ACCELERATE = "accelerate"
+    DDP = "ddp"
+    CUSTOM = "custom"
+
+
+class EnvVar(Model):
+    """An environment variable of every worker."""
+
+    name: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
+        description="The variable's name. Those that torchrun and rightsizer set are refused.",
+        examples=["HF_HOME"],
+    )
+    value: Annotated[str, Field(max_length=32_768)] | None = Field(
+        None, description="Its value; no placeholders.", examples=["/cache"]
+    )
+    value_from: dict[str, Any] | None = Field(
+        None,
+        description="Kubernetes only: where the value comes from (secretKeyRef and the like), as in a pod.",
+        examples=[{"secretKeyRef": {"name": "hub", "key": "token"}}],
+        json_schema_extra=FreeForm,
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="name",
+            remedy="is set by torchrun or rightsizer (PET_*, MASTER_*, RANK, WORLD_SIZE ...); remove it",
+            cel=f"!self.name.matches('{_RESERVED}')",
+            holds=lambda e: re.search(_RESERVED, e.name) is None,
+        ),
+        Rule(
+            field="value",
+            remedy="give value or valueFrom, not both",
+            cel="!(has(self.value) && has(self.valueFrom))",
+            holds=lambda e: e.value is None or e.value_from is None,
+        ),
+    )
+
+
+class Checkpoint(Model):
+    """Where and how often training state is saved."""
+
+    path: Path = Field(
+        description="A directory that every worker can read and write.",
+        examples=["/ckpt"],
+        json_schema_extra=fixed("the checkpoint path cannot change: training would start over"),
+    )
+    interval: Interval = Field(
+        "auto",
+        description="Time between checkpoints; auto: from failure rate and write time.",
+        examples=["30m"],
+    )
+    grace: Duration = Field(
+        "2m", description="How long a worker that is asked to stop may take to save.", examples=["5m"]
+    )
+
+
+class Restarts(Model):
+    """How often workers may fail before we give up: a rate, since long runs see many honest failures."""
+
+    limit: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        10, description="Failures allowed within the window; 0: give up at the first.", examples=[10]
+    )
+    within: Duration = Field("1h", description="The window; older failures are forgotten.", examples=["1h"])
+
+
+class PodTemplate(Model):
+    """Kubernetes only: what is merged into the workers' pods (volumes, nodeSelector, tolerations ...)."""
+
+    metadata: dict[str, Any] | None = Field(
+        None,
+        description="Labels and annotations of the pods.",
+        examples=[{"labels": {"team": "nlp"}}],
+        json_schema_extra=FreeForm,
+    )
+    spec: dict[str, Any] | None = Field(
+        None,
+        description="A pod spec, merged into ours; the trainer's container is named trainer.",
+        examples=[{"nodeSelector": {"pool": "h100"}}],
+        json_schema_extra=FreeForm,
+    )
+
+    @model_validator(mode="after")
+    def _keep_restart_policy(self) -> Self:
+        policy = (self.spec or {}).get("restartPolicy", "Never")
+        if policy != "Never":
+            raise InputError(
+                "spec.restartPolicy", value=policy, remedy="must be Never; rightsizer restarts workers"
+            )
+        return self
+
+
+class Launch(Model):
+    """What is started on every GPU, under torchrun."""
+
+    framework: Annotated[FrameworkName, Strict(False)] = Field(
+        FrameworkName.CUSTOM,
+        description="What the script is built on. custom: any script; estimates get a wider interval.",
+        examples=["torchtitan"],
+        json_schema_extra=fixed("the framework cannot change: another one cannot read the checkpoints"),
+    )
+    profile: Annotated[str, Field(min_length=1, max_length=63)] | None = Field(
+        None,
+        description="The engine's profile, where it knows the stack better than by its launcher.",
+        examples=["nemo"],
+    )
+    image: Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\S+$")] | None = Field(
+        None, description="Kubernetes: the container image.", examples=["ghcr.io/acme/train:1.4"]
+    )
+    command: Annotated[tuple[Text, ...], Field(max_length=64), Strict(False)] = Field(
+        (),
+        description="The script and its first arguments, as torchrun takes them. Placeholders as {layout.tp} are filled in.",
+        examples=[["train.py"]],
+    )
+    args: Annotated[tuple[Text, ...], Field(max_length=512), Strict(False)] = Field(
+        (), description="More arguments, with placeholders.", examples=[["--tp", "{layout.tp}"]]
+    )
+    working_dir: Path | None = Field(
+        None,
+        description="Where it starts. Default: beside this file; the image's own on Kubernetes.",
+        examples=["/app"],
+    )
+    env: Annotated[tuple[EnvVar, ...], Field(max_length=128), Strict(False)] = Field(
+        (),
+        description="Environment variables of every worker.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    checkpoint: Checkpoint | None = Field(
+        None, description="Where state is saved. Without it a failure starts from the beginning."
+    )
+    restarts: Restarts = Field(default_factory=Restarts, description="How often workers may fail.")
+    pod_template: PodTemplate | None = Field(None, description="Kubernetes: what is merged into the pods.")
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            field="args",
+            remedy="args need a command",
+            cel="!has(self.args) || self.args.size() == 0 || (has(self.command) && self.command.size() > 0)",
+            holds=lambda launch: not launch.args or bool(launch.command),
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _know_placeholders(self) -> Self:
+        for name, texts in (("command", self.command), ("args", self.args)):
+            for index, text in enumerate(texts):
+                placeholders.check(text, field=f"{name}[{index}]")
+        return self
+
+    @model_validator(mode="after")
+    def _name_variables_once(self) -> Self:
+        names = [variable.name for variable in self.env]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                raise InputError(f"env[{index}].name", value=name, remedy="is set twice; keep one")
+        return self

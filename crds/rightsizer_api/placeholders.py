@@ -1,0 +1,104 @@
+"""Placeholders in command and args: {layout.tp} and the like, replaced once the plan is sized.
+
+Only a dotted name in braces is a placeholder, so JSON passes untouched; {{layout.tp}} is the literal text.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+from rightsizer.errors import InputError
+from rightsizer.layout import Layout
+
+__all__ = ["LAYOUT_NAMES", "PLACEHOLDERS", "check", "expand", "layout_values"]
+
+LAYOUT_NAMES: Mapping[str, str] = {
+    "gpus": "gpus",
+    "dp": "dp",
+    "tp": "tp",
+    "pp": "pp",
+    "vpp": "vpp",
+    "cp": "cp",
+    "ep": "ep",
+    "expertTp": "expert_tp",
+    "sequenceParallel": "sequence_parallel",
+    "sharding": "sharding",
+    "shardGroup": "shard_group",
+    "microBatch": "micro_batch",
+    "microBatches": "micro_batches",
+    "recompute": "recompute",
+    "recomputeLayers": "recompute_layers",
+    "offload": "offload",
+}
+"""The wire names of a layout's fields and the names they have in `rightsizer.layout.Layout`."""
+
+PLACEHOLDERS: Mapping[str, str] = {
+    **{f"layout.{name}": f"the layout's {name}" for name in LAYOUT_NAMES},
+    "plan.name": "metadata.name",
+    "checkpoint.path": "launch.checkpoint.path",
+    "checkpoint.intervalSteps": "steps between checkpoints",
+    "workload.sequenceLength": "tokens of a sequence",
+    "workload.globalBatchSequences": "sequences of an optimizer step, as the layout really does",
+    "workload.steps": "optimizer steps, in all",
+}
+"""Every placeholder and what it becomes."""
+
+# A dollar before the brace is someone else's interpolation (OmegaConf, shells).
+_PLACEHOLDER = re.compile(r"(?<!\$)\{(\{)?([A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)+)\}(?(1)\})")
+
+
+def layout_values(layout: Layout) -> dict[str, int | str | bool]:
+    """A layout under its wire names; enumerations by lower-case name."""
+    return {wire: _plain(getattr(layout, name)) for wire, name in LAYOUT_NAMES.items()}
+
+
+def check(text: str, *, field: str) -> None:
+    """Refuses a text with a placeholder that does not exist."""
+    for match in _PLACEHOLDER.finditer(text):
+        doubled, name = match.groups()
+        if not doubled and name not in PLACEHOLDERS:
+            near = difflib.get_close_matches(name, PLACEHOLDERS, n=3, cutoff=0.4) or sorted(PLACEHOLDERS)
+            wanted = " or ".join("{" + n + "}" for n in near)
+            remedy = f"unknown placeholder; did you mean {wanted}? (double the braces for the literal text)"
+            raise InputError(field, value="{" + name + "}", remedy=remedy)
+
+
+def expand(
+    texts: Iterable[str],
+    layout: Layout | Mapping[str, object],
+    others: Mapping[str, object] | None = None,
+    *,
+    field: str = "spec.launch.args",
+) -> list[str]:
+    """The texts with every placeholder replaced; `others` holds the values that are not of the layout, by name."""
+    fields = layout_values(layout) if isinstance(layout, Layout) else layout
+    values = {f"layout.{name}": value for name, value in fields.items()} | dict(others or {})
+
+    def replaced(match: re.Match[str]) -> str:
+        doubled, name = match.groups()
+        if doubled:
+            return "{" + name + "}"
+        if name not in values:
+            raise InputError(
+                field, value="{" + name + "}", remedy="has no value here; remove the placeholder"
+            )
+        return _text(values[name])
+
+    expanded = []
+    for text in texts:
+        check(text, field=field)
+        expanded.append(_PLACEHOLDER.sub(replaced, text))
+    return expanded
+
+
+def _plain(value: object) -> int | str | bool:
+    """A layout's value as JSON has it: enumerations by name (a flag of none is "none")."""
+    name = getattr(value, "name", None)
+    if isinstance(name, str):
+        return name.lower().replace("|", "+")
+    assert isinstance(value, int)
+    return value
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

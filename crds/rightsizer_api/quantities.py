@@ -1,0 +1,106 @@
+"""Field types for what people write: quantities keep their text, and are checked by the engine's parsers."""
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
+
+from rightsizer import units
+from rightsizer.errors import QuantityError
+
+__all__ = ["Duration", "Interval", "Moment", "Name", "Tokens", "Usd", "moment_text"]
+
+_LONGEST = 40
+
+
+def _checked(parse: Callable[..., float]) -> PlainValidator:
+    """Holds what was written once `parse` accepts it; a whole float becomes an int, another one text."""
+
+    def check(value: object) -> int | str:
+        parse(value, field="")
+        if isinstance(value, float):
+            return int(value) if value.is_integer() else f"{Decimal(repr(value)):f}"
+        assert isinstance(value, int | str)
+        return value
+
+    return PlainValidator(check)
+
+
+def _text(pattern: str) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": _LONGEST, "pattern": pattern}
+
+
+def _number_or_text(pattern: str) -> dict[str, Any]:
+    return {"x-kubernetes-int-or-string": True, "minimum": 1, "maxLength": _LONGEST, "pattern": pattern}
+
+
+Tokens = Annotated[
+    int | str,
+    _checked(units.parse_tokens),
+    WithJsonSchema(_number_or_text(units.TOKENS_PATTERN)),
+]
+"""Tokens, or any count written like them: 100B, 1.5T, 4M, 300k, or a whole number."""
+
+Duration = Annotated[
+    str,
+    _checked(units.parse_duration_s),
+    WithJsonSchema(_text(units.DURATION_PATTERN)),
+]
+"""A duration: 72h, 3d, 90m, 1h30m."""
+
+Usd = Annotated[int | str, _checked(units.parse_usd), WithJsonSchema(_number_or_text(units.USD_PATTERN))]
+"""US dollars: 60000, $8,500, 60k."""
+
+
+def _interval(value: object) -> str:
+    """A duration or the word auto."""
+    if value != "auto":
+        try:
+            units.parse_duration_s(value, field="")
+        except QuantityError as error:
+            raise QuantityError("", value=error.value, remedy=f"write auto, or {error.remedy}") from None
+    return str(value)
+
+
+Interval = Annotated[
+    str,
+    PlainValidator(_interval),
+    WithJsonSchema(_text(rf"^auto$|{units.DURATION_PATTERN}")),
+]
+"""A duration, or auto: the engine chooses."""
+
+_RFC3339 = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
+)
+_MOMENT_REMEDY = "write a moment with its time zone, as 2026-09-30T18:00:00Z"
+
+
+def _moment(value: object) -> dt.datetime:
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value
+    if not isinstance(value, str) or not re.fullmatch(_RFC3339, value):
+        raise QuantityError("", value=str(value)[:_LONGEST], remedy=_MOMENT_REMEDY)
+    try:
+        return dt.datetime.fromisoformat(value.upper())
+    except ValueError:
+        raise QuantityError("", value=value, remedy=f"is no date; {_MOMENT_REMEDY}") from None
+
+
+def moment_text(value: dt.datetime) -> str:
+    """RFC 3339 in UTC, to the second where there is no fraction."""
+    return value.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+
+
+Moment = Annotated[
+    dt.datetime,
+    PlainValidator(_moment),
+    PlainSerializer(moment_text, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time", "maxLength": _LONGEST}),
+]
+"""A moment with its time zone, RFC 3339."""
+
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+"""Any name, of a bounded length."""
