@@ -1,0 +1,258 @@
+"""A layout in each framework's own words: arguments, environment and files. Pure.
+
+Names were read in, and tests hold them to, torchtitan 0.3, Megatron-LM (megatron-core 0.16), DeepSpeed 0.19
+and Accelerate 1.15. A layout that a framework cannot run is refused, never bent.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rightsizer.errors import InputError, UnsupportedError
+from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.workload import Precision, Recompute, Workload
+
+__all__ = ["FRAMEWORKS", "Flags", "flags", "layout_environment"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What a framework needs to run a layout; `files` maps a name in the run's directory to its text."""
+
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def flags(
+    framework: str, layout: Layout, workload: Workload, *, layers: int = 0, directory: str = "."
+) -> Flags:
+    """The flags of `framework` for one layout of one workload.
+
+    `layers` is needed only where a framework counts layers (interleaved pipelines); `directory` is where
+    `files` will lie. Every framework also gets `RIGHTSIZER_LAYOUT_*`, which the in-job agent reads.
+    """
+    if framework not in _EMITTERS:
+        raise InputError("launch.framework", value=framework, remedy=f"use one of {', '.join(FRAMEWORKS)}")
+    found = _EMITTERS[framework](layout, workload, layers, directory)
+    return Flags(
+        arguments=found.arguments,
+        environment={**layout_environment(layout, workload), **found.environment},
+        files=found.files,
+    )
+
+
+def layout_environment(layout: Layout, workload: Workload) -> dict[str, str]:
+    """The layout and the workload as `RIGHTSIZER_*` variables."""
+    named: dict[str, object] = {
+        "LAYOUT_DP": layout.dp,
+        "LAYOUT_TP": layout.tp,
+        "LAYOUT_PP": layout.pp,
+        "LAYOUT_VPP": layout.vpp,
+        "LAYOUT_CP": layout.cp,
+        "LAYOUT_EP": layout.ep,
+        "LAYOUT_SHARDING": Sharding(layout.sharding).name.lower(),
+        "LAYOUT_MICRO_BATCH": layout.micro_batch,
+        "LAYOUT_MICRO_BATCHES": layout.micro_batches,
+        "LAYOUT_RECOMPUTE": Recompute(layout.recompute).name.lower(),
+        "TOKENS": int(workload.tokens),
+        "SEQUENCE_TOKENS": workload.sequence_tokens,
+        "GLOBAL_BATCH_SEQUENCES": workload.global_batch_sequences,
+        "PRECISION": str(workload.precision),
+    }
+    return {f"RIGHTSIZER_{key}": str(value) for key, value in named.items()}
+
+
+def _words(options: Mapping[str, object]) -> tuple[str, ...]:
+    """`--key value` pairs; True is a bare flag, None and False are left out."""
+    words: list[str] = []
+    for key, value in options.items():
+        if value is True:
+            words.append(f"--{key}")
+        elif value is not None and value is not False:
+            words += [f"--{key}", str(value)]
+    return tuple(words)
+
+
+def _refuse(framework: str, layout: Layout, **allowed: bool) -> None:
+    for what, fine in allowed.items():
+        if not fine:
+            raise UnsupportedError(f"{framework} cannot run {what} of this layout: {layout}")
+
+
+def _shards(layout: Layout) -> tuple[int, int]:
+    """(replicas, shard ranks) of the data-parallel group."""
+    if layout.sharding < Sharding.ZERO3:
+        return layout.dp, 1
+    if layout.sharding is Sharding.HSDP and layout.shard_group:
+        shard = max(1, layout.shard_group // layout.cp)
+        return layout.dp // shard, shard
+    return 1, layout.dp
+
+
+def _torchtitan(layout: Layout, workload: Workload, layers: int, _directory: str) -> Flags:
+    """torchtitan: fields of TrainingConfig and ParallelismConfig; recompute is a tyro subcommand at the end.
+
+    Its local batch is what one data-parallel rank sees in a step: with pipelines, all micro-batches of it.
+    """
+    _refuse(
+        "torchtitan", layout, expert_tp=layout.expert_tp in {1, layout.tp}, offload=layout.offload in {0, 3}
+    )
+    replicas, shard = _shards(layout)
+    piped = layout.pp > 1
+    options: dict[str, object] = {
+        "training.local_batch_size": layout.micro_batch * (layout.micro_batches if piped else 1),
+        "training.global_batch_size": workload.global_batch_sequences,
+        "training.seq_len": workload.sequence_tokens,
+        "training.steps": int(workload.steps),
+        "parallelism.data_parallel_replicate_degree": replicas,
+        "parallelism.data_parallel_shard_degree": shard,
+        "parallelism.tensor_parallel_degree": layout.tp,
+        "parallelism.pipeline_parallel_degree": layout.pp,
+        "parallelism.context_parallel_degree": layout.cp,
+        "parallelism.expert_parallel_degree": layout.ep,
+        "training.enable_cpu_offload": layout.offload != Offload.NONE,
+    }
+    if piped:
+        options["parallelism.pipeline_parallel_microbatch_size"] = layout.micro_batch
+        options["parallelism.pipeline_parallel_schedule"] = "Interleaved1F1B" if layout.vpp > 1 else "1F1B"
+    if layout.vpp > 1:
+        options["parallelism.pipeline_parallel_layers_per_stage"] = _layers_per_chunk(layout, layers)
+    recompute = {Recompute.NONE: "none", Recompute.SELECTIVE: "selective", Recompute.FULL: "full"}
+    return Flags(
+        arguments=(*_words(options), f"activation-checkpoint:{recompute[Recompute(layout.recompute)]}")
+    )
+
+
+def _layers_per_chunk(layout: Layout, layers: int) -> int:
+    chunks = layout.pp * layout.vpp
+    if layers < chunks:
+        raise InputError(
+            "layers", value=layers, remedy=f"an interleaved pipeline needs at least {chunks} layers"
+        )
+    return -(-layers // chunks)
+
+
+def _megatron(layout: Layout, workload: Workload, _layers: int, _directory: str) -> Flags:
+    """Megatron-LM: pretrain_gpt.py's arguments (now generated from megatron-core's config classes)."""
+    _refuse("Megatron-LM", layout, offload=layout.offload in {Offload.NONE, Offload.OPTIMIZER})
+    full = layout.recompute is Recompute.FULL
+    sharding = {
+        Sharding.ZERO2: "optim_grads",
+        Sharding.ZERO3: "optim_grads_params",
+        Sharding.HSDP: "optim_grads_params",
+    }.get(Sharding(layout.sharding))
+    replicas, _ = _shards(layout)
+    options: dict[str, object] = {
+        "tensor-model-parallel-size": layout.tp,
+        "pipeline-model-parallel-size": layout.pp,
+        "num-virtual-stages-per-pipeline-rank": layout.vpp if layout.vpp > 1 else None,
+        "context-parallel-size": layout.cp,
+        "expert-model-parallel-size": layout.ep,
+        "expert-tensor-parallel-size": layout.expert_tp if layout.ep > 1 else None,
+        "sequence-parallel": layout.sequence_parallel and layout.tp > 1,
+        "use-distributed-optimizer": layout.sharding is Sharding.ZERO1 or sharding is not None,
+        "use-megatron-fsdp": sharding is not None,
+        "data-parallel-sharding-strategy": sharding,
+        "num-distributed-optimizer-instances": replicas if layout.sharding is Sharding.HSDP else None,
+        "optimizer-cpu-offload": bool(layout.offload & Offload.OPTIMIZER),
+        "micro-batch-size": layout.micro_batch,
+        "global-batch-size": workload.global_batch_sequences,
+        "seq-length": workload.sequence_tokens,
+        "train-iters": int(workload.steps),
+        "recompute-granularity": {Recompute.FULL: "full", Recompute.SELECTIVE: "selective"}.get(
+            layout.recompute
+        ),
+        "recompute-method": "uniform" if full else None,
+        "recompute-num-layers": (layout.recompute_layers or 1) if full else None,
+        "bf16": workload.precision in {Precision.BF16, Precision.FP8, Precision.NVFP4},
+        "fp16": workload.precision is Precision.FP16,
+        "fp8-format": "hybrid" if workload.precision is Precision.FP8 else None,
+    }
+    return Flags(arguments=_words(options))
+
+
+def _deepspeed(layout: Layout, workload: Workload, _layers: int, directory: str) -> Flags:
+    """DeepSpeed: two arguments and a JSON file, whose batch is micro-batch x steps x data ranks."""
+    _refuse("DeepSpeed", layout, cp=layout.cp == 1, vpp=layout.vpp == 1)
+    stage = {Sharding.HSDP: 3}.get(Sharding(layout.sharding), int(layout.sharding))
+    zero: dict[str, object] = {"stage": stage, "overlap_comm": True, "contiguous_gradients": True}
+    if layout.sharding is Sharding.HSDP and layout.shard_group:
+        zero["zero_hpz_partition_size"] = layout.shard_group
+    if layout.offload & Offload.OPTIMIZER:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if layout.offload & Offload.PARAMETERS:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    config: dict[str, object] = {
+        "train_batch_size": layout.micro_batch * layout.micro_batches * layout.dp,
+        "train_micro_batch_size_per_gpu": layout.micro_batch,
+        "gradient_accumulation_steps": layout.micro_batches,
+        "zero_optimization": zero,
+        "bf16": {"enabled": workload.precision is Precision.BF16},
+        "fp16": {"enabled": workload.precision is Precision.FP16},
+    }
+    if layout.tp > 1:
+        config["tensor_parallel"] = {"autotp_size": layout.tp}
+    name = "deepspeed.json"
+    return Flags(
+        arguments=("--deepspeed", "--deepspeed_config", f"{directory}/{name}"),
+        files={name: json.dumps(config, indent=2) + "\n"},
+    )
+
+
+def _accelerate(layout: Layout, workload: Workload, _layers: int, _directory: str) -> Flags:
+    """Accelerate under torchrun: what `accelerate launch --use_fsdp --fsdp_version 2` would export."""
+    _refuse("Accelerate", layout, pp=layout.pp == 1, ep=layout.ep == 1)
+    precision = {Precision.FP32: "no"}.get(workload.precision, str(workload.precision))
+    environment = {"ACCELERATE_MIXED_PRECISION": precision}
+    environment["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] = str(layout.micro_batches)
+    sharded = layout.sharding >= Sharding.ZERO2
+    if sharded:
+        environment |= {
+            "ACCELERATE_USE_FSDP": "true",
+            "FSDP_VERSION": "2",
+            "FSDP_RESHARD_AFTER_FORWARD": "true" if layout.sharding >= Sharding.ZERO3 else "false",
+            "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+            "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
+            "FSDP_OFFLOAD_PARAMS": "true" if layout.offload & Offload.PARAMETERS else "false",
+            "FSDP_ACTIVATION_CHECKPOINTING": "true" if layout.recompute is Recompute.FULL else "false",
+        }
+    if layout.tp * layout.cp > 1 or layout.sharding is Sharding.HSDP:
+        replicas, shard = _shards(layout)
+        environment |= {
+            "ACCELERATE_USE_PARALLELISM_CONFIG": "true",
+            "PARALLELISM_CONFIG_DP_REPLICATE_SIZE": str(replicas),
+            "PARALLELISM_CONFIG_DP_SHARD_SIZE": str(shard),
+            "PARALLELISM_CONFIG_TP_SIZE": str(layout.tp),
+            "PARALLELISM_CONFIG_CP_SIZE": str(layout.cp),
+        }
+    return Flags(environment=environment)
+
+
+def _ddp(layout: Layout, _workload: Workload, _layers: int, _directory: str) -> Flags:
+    _refuse(
+        "plain DDP",
+        layout,
+        tp=layout.tp == 1,
+        pp=layout.pp == 1,
+        cp=layout.cp == 1,
+        sharding=not layout.sharding,
+    )
+    return Flags()
+
+
+def _custom(_layout: Layout, _workload: Workload, _layers: int, _directory: str) -> Flags:
+    return Flags()
+
+
+_EMITTERS: dict[str, Callable[[Layout, Workload, int, str], Flags]] = {
+    "torchtitan": _torchtitan,
+    "megatron": _megatron,
+    "deepspeed": _deepspeed,
+    "accelerate": _accelerate,
+    "ddp": _ddp,
+    "custom": _custom,
+}
+
+FRAMEWORKS = tuple(_EMITTERS)
+"""Frameworks that a plan's `launch.framework` may name."""

@@ -1,0 +1,63 @@
+"""The in-job agent's metrics, as Prometheus text: every name in one place."""
+
+from typing import Any
+
+__all__ = ["NAMES", "TrainMetrics", "serve"]
+
+TOKENS = "rightsizer_train_tokens"
+POSITION = "rightsizer_train_position_tokens"
+TARGET = "rightsizer_train_target_tokens"
+STEP = "rightsizer_train_step"
+STEP_SECONDS = "rightsizer_train_step_seconds"
+TOKENS_PER_SECOND = "rightsizer_train_tokens_per_second"
+LOSS = "rightsizer_train_loss"
+WORKERS = "rightsizer_train_workers"
+RESTARTS = "rightsizer_train_restarts"
+CHECKPOINT_TIMESTAMP = "rightsizer_train_checkpoint_timestamp_seconds"
+CHECKPOINT_POSITION = "rightsizer_train_checkpoint_position_tokens"
+
+NAMES = {
+    TOKENS + "_total": "Tokens processed by this process, those of steps that are later repeated included",
+    POSITION: "Tokens of the training done so far",
+    TARGET: "Tokens of the whole training",
+    STEP: "Optimizer steps done so far",
+    STEP_SECONDS: "Duration of the optimizer steps of this process (sum and count)",
+    TOKENS_PER_SECOND: "Tokens per second of the whole job over the last steps",
+    LOSS: "Training loss of the last step",
+    WORKERS: "Workers in the current world",
+    RESTARTS: "Times torchrun restarted the workers within this attempt",
+    CHECKPOINT_TIMESTAMP: "Unix time of the last checkpoint",
+    CHECKPOINT_POSITION: "Tokens done at the last checkpoint",
+}
+"""Every metric that the agent serves, with its help text."""
+
+
+class TrainMetrics:
+    """The metrics in a registry of their own, so that a training script's own registry is left alone."""
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Summary  # noqa: PLC0415 -- lazy by design
+
+        self.registry = CollectorRegistry()
+        self._tokens = Counter(TOKENS, NAMES[TOKENS + "_total"], registry=self.registry)
+        self._seconds = Summary(STEP_SECONDS, NAMES[STEP_SECONDS], registry=self.registry)
+        plain = [name for name in NAMES if name not in {TOKENS + "_total", STEP_SECONDS}]
+        self._gauges = {name: Gauge(name, NAMES[name], registry=self.registry) for name in plain}
+
+    def set(self, **values: float) -> None:
+        """Set gauges by the last part of their name, as in `set(loss=2.1, workers=8)`."""
+        for name, value in values.items():
+            self._gauges[f"rightsizer_train_{name}"].set(value)
+
+    def observe(self, *, tokens: float, step_s: float) -> None:
+        """Count one step."""
+        self._tokens.inc(tokens)
+        self._seconds.observe(step_s)
+
+
+def serve(metrics: TrainMetrics, *, port: int, address: str = "127.0.0.1") -> Any:
+    """Serve the text in a daemon thread; the server, to shut down. OSError when the port is taken."""
+    from prometheus_client import start_http_server  # noqa: PLC0415 -- lazy by design
+
+    server, _thread = start_http_server(port, addr=address, registry=metrics.registry)
+    return server

@@ -1,0 +1,116 @@
+"""What a running job writes and its supervisor reads: variables, files and records. Standard library only.
+
+Rank 0 appends one JSON object a line to `progress.jsonl` in the run's directory. Readers may come at any
+time: a line is written in one call, and a torn last line is left for the next read.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "CHECKPOINTS",
+    "DONE",
+    "ENV_ATTEMPT",
+    "ENV_CHECKPOINT_INTERVAL_S",
+    "ENV_METRICS_ADDRESS",
+    "ENV_METRICS_PORT",
+    "ENV_OUTCOME",
+    "ENV_RUN_DIRECTORY",
+    "EXIT_STOPPED",
+    "PROGRESS",
+    "ProgressReader",
+    "Record",
+    "append",
+    "write_json",
+]
+
+ENV_RUN_DIRECTORY = "RIGHTSIZER_RUN_DIRECTORY"
+"""Where the job writes its files; its presence means that rightsizer is around."""
+ENV_ATTEMPT = "RIGHTSIZER_ATTEMPT"
+"""Which attempt this is, from 1: a new layout or a new start of all agents."""
+ENV_CHECKPOINT_INTERVAL_S = "RIGHTSIZER_CHECKPOINT_INTERVAL_S"
+"""Seconds between periodic checkpoints."""
+ENV_METRICS_PORT = "RIGHTSIZER_METRICS_PORT"
+"""Port of rank 0's Prometheus text; unset means none."""
+ENV_METRICS_ADDRESS = "RIGHTSIZER_METRICS_ADDRESS"
+"""Address it listens on; 127.0.0.1 unless set (a pod sets its own)."""
+ENV_OUTCOME = "RIGHTSIZER_OUTCOME_FILE"
+"""Where a worker tells the entrypoint that it stopped on request, its work saved."""
+
+PROGRESS = "progress.jsonl"
+DONE = "done.json"
+CHECKPOINTS = "checkpoints"
+
+EXIT_STOPPED = 75
+"""The entrypoint's exit code for a job that stopped on request, saved (EX_TEMPFAIL: try again later)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One line of progress: `event` is start, step, checkpoint, stop or finish.
+
+    `step` and `tokens` count from the beginning of the training, `step_s` is the last step's duration,
+    `restart` what torchrun has restarted within the attempt; `pids` (start only) are the workers' by rank.
+    """
+
+    event: str
+    time: float
+    attempt: int = 1
+    restart: int = 0
+    world: int = 1
+    step: int = 0
+    tokens: float = 0.0
+    loss: float | None = None
+    step_s: float = 0.0
+    tokens_per_s: float = 0.0
+    path: str = ""
+    pids: tuple[int, ...] = ()
+    layout: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, line: str) -> "Record":
+        """The record of one line; fields of a later version are ignored."""
+        known = {key: value for key, value in json.loads(line).items() if key in cls.__slots__}
+        return cls(**known | {"pids": tuple(known.get("pids", ()))})
+
+
+def append(path: Path, record: Record) -> None:
+    """One line at the end, in one write; what is empty is left out."""
+    line = {key: value for key, value in asdict(record).items() if value not in (None, "", (), {}, [])}
+    with path.open("ab", buffering=0) as file:
+        file.write(json.dumps(line).encode() + b"\n")
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Replace a JSON file at once: readers see the old or the new, never half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(document, indent=2) + "\n")
+    temporary.replace(path)
+
+
+class ProgressReader:
+    """Reads what was appended since the last call."""
+
+    def __init__(self, path: Path, *, offset: int = 0) -> None:
+        self._path = path
+        self.offset = offset
+
+    def read(self) -> list[Record]:
+        """New whole lines as records; a line that is no record (a crash tore it) is skipped."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self.offset)
+            whole, newline, _ = file.read().rpartition(b"\n")
+        self.offset += len(whole) + len(newline)
+        records = []
+        for line in whole.splitlines():
+            try:
+                records.append(Record.parse(line.decode()))
+            except (ValueError, TypeError):
+                continue
+        return records

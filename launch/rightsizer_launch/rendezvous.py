@@ -1,0 +1,64 @@
+"""The rendezvous store: a process that holds no training state and outlives every worker.
+
+`python -m rightsizer_launch.rendezvous --host 127.0.0.1 --port 29400` serves until it is told to stop.
+"""
+
+import argparse
+import contextlib
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+
+__all__ = ["free_port", "main", "reachable"]
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port nobody listens on now. Someone may still take it first: the store then fails and says so."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def reachable(host: str, port: int, *, timeout_s: float = 0.5) -> bool:
+    """Whether something accepts connections there."""
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=timeout_s):
+        return True
+    return False
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve the store until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="rightsizer_launch.rendezvous", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, required=True, help="port to listen on")
+    options = parser.parse_args(argv)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+
+    from torch.distributed.distributed_c10d import TCPStore  # noqa: PLC0415 -- seconds; --help must not pay
+
+    try:
+        store = TCPStore(
+            options.host,
+            options.port,
+            is_master=True,
+            wait_for_workers=False,
+            multi_tenant=True,
+            use_libuv=True,
+        )
+    except RuntimeError as error:  # torch's DistNetworkError: the port is taken or the host is not ours
+        sys.stderr.write(f"rendezvous store on {options.host}:{options.port}: {error}\n")
+        return 1
+    sys.stdout.write(f"rendezvous store on {options.host}:{store.port}\n")
+    sys.stdout.flush()
+    while not stop.wait(1.0):
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
