@@ -81,6 +81,9 @@ class Framework:
     attention: AttentionKernel = AttentionKernel.SDPA
     vocabulary_parallel_loss: bool = False
     dropout: bool = False
+    dropout_with_plain_mlp: bool = False
+    compiles_loss: bool = False
+    fused_weight_gradients: bool = False
     fused_optimizer: bool = True
     cuda_graphs: bool = False
 
@@ -114,7 +117,6 @@ class Framework:
     saves_gathered_inputs: bool = False
     fp8_saved_inputs: bool = False
     score_bytes: float = 2.0
-    logit_bytes: float = 6.0
 
     # Recomputation
     selective: SelectiveRecompute = SelectiveRecompute.ATTENTION_CORE

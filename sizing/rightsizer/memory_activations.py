@@ -1,0 +1,210 @@
+"""Bytes saved for backward: what each kind of layer keeps, per micro-batch, on one GPU.
+
+Legend: T tokens of a micro-batch on this rank (b s / c), t tensor-parallel ranks, h hidden, a heads, q
+and k widths of queries and of keys (heads x head_dim), f feed-forward width, K experts of a token, V
+vocabulary. bf16 is 2 bytes.
+
+A fused layer keeps: the input and the output of both norms (8h), queries, keys, values and the
+attention's output (4q + 4k), its log-sum-exp (4 bytes per head), the MLP's first output (4f gated, 2f
+plain) and the activation's (2f). Korthikanti et al. 2022 (arXiv 2205.05198) has the same list for GPT
+with dropout.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rightsizer.architecture import AttentionKind
+from rightsizer.cases import Cases
+from rightsizer.columns import Array
+from rightsizer.framework import Kernels, SelectiveRecompute
+from rightsizer.parameters import Parameters
+from rightsizer.workload import AttentionKernel, LossKernel, Method, Precision, Recompute
+
+__all__ = ["Saved", "loss_bytes", "saved", "tokens"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """Bytes of one micro-batch.
+
+    Kept by a dense and by an MoE layer, their boundary, and all of a layer's for backward.
+    """
+
+    dense: Array
+    moe: Array
+    boundary: Array
+    dense_full: Array
+    moe_full: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Widths:
+    """Bytes per token.
+
+    `replicated` parts live on every tensor rank unless sequence-parallel, `split` ones do not.
+    """
+
+    replicated: Array
+    attention: Array
+    dense: Array
+    moe: Array
+
+
+def tokens(cases: Cases) -> Array:
+    """Tokens of a micro-batch on one rank."""
+    sequence = np.where(
+        cases.architecture.fixed_tokens > 0, cases.architecture.fixed_tokens, cases.workload.sequence_tokens
+    )
+    return np.asarray(sequence * cases.layout.micro_batch / cases.layout.cp, dtype=float)
+
+
+def saved(cases: Cases, p: Parameters) -> Saved:
+    """What layers keep for backward, with the case's recomputation and without any."""
+    layout, profile = cases.layout, cases.framework
+    t = np.asarray(layout.tp, dtype=float)
+    sequence = np.where(layout.sequence_parallel, t, 1.0)
+    width = _widths(cases, p)
+    hidden = np.asarray(cases.architecture.hidden, dtype=float)
+    gathered = np.where(profile.saves_gathered_inputs & (sequence > 1), 4.0 * hidden, 0.0)
+    replicated = np.maximum(width.replicated - gathered, 0.0) / sequence + gathered
+    count = tokens(cases)
+    scores = _score_bytes(cases)
+    core = replicated + width.attention / t
+    dense_full = count * (core + width.dense / t) + scores
+    moe_full = count * (core + width.moe / layout.expert_tp) + scores
+    boundary = 2.0 * hidden * count / sequence
+    mode = layout.recompute
+    full, some = mode == Recompute.FULL, mode == Recompute.SELECTIVE
+    ops = some & (profile.selective == SelectiveRecompute.OPS)
+    core_only = some & (profile.selective != SelectiveRecompute.OPS)
+    kept = count * _kept_by_ops(cases) * p.selective_ops
+    dense = np.where(core_only, dense_full - scores, np.where(ops, np.minimum(kept, dense_full), dense_full))
+    moe = np.where(core_only, moe_full - scores, np.where(ops, np.minimum(kept, moe_full), moe_full))
+    return Saved(
+        dense=np.where(full, boundary, dense),
+        moe=np.where(full, boundary, moe),
+        boundary=boundary,
+        dense_full=dense_full,
+        moe_full=moe_full,
+    )
+
+
+def _kernels(cases: Cases) -> Array:
+    """The kernels in use: torch.compile replaces a profile's eager ones."""
+    asked = cases.workload.compile == 1.0
+    return np.where(
+        asked & (cases.framework.kernels == Kernels.EAGER), Kernels.COMPILED, cases.framework.kernels
+    )
+
+
+def _widths(cases: Cases, p: Parameters) -> _Widths:
+    """Bytes per token of one layer, by how they are divided."""
+    a = cases.architecture
+    kernels = _kernels(cases)
+    eager, compiled = kernels == Kernels.EAGER, kernels == Kernels.COMPILED
+    hidden = np.asarray(a.hidden, dtype=float)
+    gated = np.asarray(a.gated_mlp, dtype=float)
+    norms = np.where(eager & (gated > 0), 16.0, np.where(compiled, 4.0, 8.0)) * hidden
+    dropout = np.where(_dropout(cases), 2.0, 0.0) * hidden
+    latent, attention = _attention_widths(cases, eager)
+    eight = _saves_in_fp8(cases)
+    norms = norms - np.where(eight, 2.0, 0.0) * hidden
+    per_f = np.where(gated > 0, np.where(eager, 8.0, np.where(compiled, 4.0, 6.0)), 4.0) - eight
+    experts = cases.architecture.top_k * (2.0 * hidden + per_f * a.expert_ffn_hidden) * p.expert_imbalance
+    shared = per_f * a.expert_ffn_hidden * a.shared_experts
+    eager_factor = np.where(eager, p.eager_activations, 1.0)
+    return _Widths(
+        replicated=(norms + dropout + latent) * eager_factor,
+        attention=attention * eager_factor,
+        dense=per_f * a.ffn_hidden * eager_factor,
+        moe=(experts + shared + 8.0 * a.experts) * eager_factor,
+    )
+
+
+def _attention_widths(cases: Cases, eager: Array) -> tuple[Array, Array]:
+    """(latent vectors, per-head tensors) of the attention in bytes per token."""
+    a = cases.architecture
+    heads = np.asarray(a.heads, dtype=float)
+    query, key = heads * a.head_dim, a.kv_heads * a.head_dim * 1.0
+    repeated = eager & ~cases.framework.saves_gathered_inputs & (_attention(cases) != AttentionKernel.FLASH)
+    key = np.where(repeated, query, key)
+    grouped = 4.0 * query + 4.0 * key
+    wide = heads * (a.qk_nope_head_dim + a.qk_rope_head_dim)
+    values = heads * a.v_head_dim
+    mla = 4.0 * wide + 4.0 * values
+    latents = 4.0 * a.q_lora_rank + 4.0 * a.kv_lora_rank + 2.0 * a.qk_rope_head_dim
+    is_mla = a.attention == AttentionKind.LATENT
+    return np.where(is_mla, latents, 0.0), np.where(is_mla, mla, grouped) + 4.0 * heads
+
+
+def _attention(cases: Cases) -> Array:
+    """The attention kernel: the workload's, else the profile's."""
+    asked = cases.workload.attention
+    return np.where(asked == AttentionKernel.AUTO, cases.framework.attention, asked)
+
+
+def _dropout(cases: Cases) -> Array:
+    """Dropout is a matter of the GPT generation: plain-MLP models on Megatron-like stacks train with it."""
+    plain = ~np.asarray(cases.architecture.gated_mlp, dtype=bool)
+    return np.asarray(cases.framework.dropout | (plain & cases.framework.dropout_with_plain_mlp))
+
+
+def _score_bytes(cases: Cases) -> Array:
+    """Materialised attention scores of one micro-batch; 0 for flash and SDPA."""
+    a, layout = cases.architecture, cases.layout
+    per_score = np.where(
+        _dropout(cases), np.maximum(cases.framework.score_bytes, 5.0), cases.framework.score_bytes
+    )
+    scores = a.heads * tokens(cases) * cases.workload.sequence_tokens / layout.tp
+    return np.where(_attention(cases) == AttentionKernel.EAGER, per_score * scores, 0.0)
+
+
+def _saves_in_fp8(cases: Cases) -> Array:
+    """1.0 where the matmuls' inputs are kept in fp8 instead of 16 bits."""
+    eight = np.isin(cases.workload.precision, [Precision.FP8, Precision.NVFP4])
+    return np.asarray(eight & cases.framework.fp8_saved_inputs, dtype=float)
+
+
+def _kept_by_ops(cases: Cases) -> Array:
+    """Bytes per token that a per-op policy keeps: every second matmul output, the attention's, the input.
+
+    Of q, k, v, o, gate, up, down it keeps q, v, gate, down (torchtitan's policy counts matmuls).
+    """
+    a, t = cases.architecture, cases.layout.tp
+    sequence = np.where(cases.layout.sequence_parallel, t, 1.0)
+    query, key = a.heads * a.head_dim, a.kv_heads * a.head_dim
+    inside = (
+        4.0 * query
+        + 2.0 * key
+        + 4.0 * a.heads
+        + 2.0 * np.where(a.experts > 0, a.top_k * a.expert_ffn_hidden, a.ffn_hidden)
+    )
+    return np.asarray(inside / t + 4.0 * a.hidden / sequence)
+
+
+def loss_bytes(cases: Cases, p: Parameters) -> Array:
+    """Logits and what the cross-entropy keeps of them, on the last stage, for one micro-batch."""
+    profile, asked = cases.framework, cases.workload.loss
+    kernel = np.where(asked == LossKernel.AUTO, profile.loss, asked)
+    compiled = (cases.workload.compile == 1.0) & (kernel == LossKernel.EAGER) & (asked == LossKernel.AUTO)
+    kernel = np.where(compiled & profile.compiles_loss, str(LossKernel.COMPILED), kernel)
+    parallel = np.asarray(profile.vocabulary_parallel_loss, dtype=bool)
+    per_logit = np.where(parallel, p.logit_bytes_parallel, p.logit_bytes_eager)
+    per_logit = np.where(~parallel & (kernel == LossKernel.COMPILED), p.logit_bytes_compiled, per_logit)
+    fused = np.where(parallel, p.logit_bytes_parallel_fused, p.logit_bytes_fused)
+    per_logit = np.where(kernel == LossKernel.FUSED, fused, per_logit)
+    per_logit = np.where(kernel == LossKernel.CHUNKED, p.logit_bytes_chunked, per_logit)
+    split = np.where(parallel | cases.framework.can_tensor_parallel, cases.layout.tp, 1.0)
+    return np.asarray(per_logit * tokens(cases) * cases.architecture.vocab / split)
+
+
+def adapter_parameters(cases: Cases) -> Array:
+    """Parameters of one layer's low-rank adapters: rank x (inputs + outputs) of every matrix they sit on."""
+    a, workload = cases.architecture, cases.workload
+    query, key, hidden = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.hidden
+    attention = (hidden + query) * 2.0 + (hidden + key) * 2.0
+    mlp = np.where(a.gated_mlp, 3.0, 2.0) * (hidden + a.ffn_hidden)
+    everywhere = np.isin(workload.lora_targets, ["all", "all-linear", "mlp"])
+    on = np.isin(workload.method, [Method.LORA, Method.QLORA])
+    return np.where(on, workload.lora_rank * (attention + np.where(everywhere, mlp, 0.0)), 0.0)

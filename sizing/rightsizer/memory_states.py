@@ -1,0 +1,174 @@
+"""Bytes that live through the whole step: weights, gradients, optimizer states, and copies of them.
+
+Legend: t tensor-parallel ranks, e expert-parallel ranks (times the tensor ranks inside an expert), d
+ranks that share sharded states, L layers, h hidden, V vocabulary. Everything is per GPU of one pipeline
+stage.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rightsizer.architecture import (
+    attention_parameters,
+    cross_attention_parameters,
+    dense_ffn_parameters,
+    embedding_parameters,
+    expert_parameters,
+    head_parameters,
+    router_parameters,
+    shared_expert_parameters,
+)
+from rightsizer.cases import Cases
+from rightsizer.columns import Array, Columns
+from rightsizer.layout import Offload, Sharding
+from rightsizer.workload import Method, Optimizer, Precision
+
+__all__ = ["LayerWeights", "Ranks", "States", "layer_weights", "ranks", "states"]
+
+BLACKWELL = 10.0
+"""Compute capability from which fp8 matmuls take weights in either layout.
+
+So that no transposed copy is kept.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerWeights:
+    """Parameters of one layer on one GPU before ZeRO: what tensor and expert ranks leave of it."""
+
+    attention: Array
+    dense: Array
+    shared: Array
+    experts: Array
+    one_expert: Array
+    other: Array
+
+    def dense_layer(self) -> Array:
+        """A dense layer."""
+        return self.attention + self.dense + self.other
+
+    def moe_layer(self) -> Array:
+        """A mixture-of-experts layer, without its routed experts."""
+        return self.attention + self.shared + self.other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """Over how many ranks each kind of state is divided by ZeRO, for the ordinary weights and for experts."""
+
+    weights: Array
+    gradients: Array
+    optimizer: Array
+    expert_weights: Array
+    expert_gradients: Array
+    expert_optimizer: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """Bytes of one stage's states on one GPU.
+
+    `trained` is the number of parameters whose optimizer state it holds.
+    """
+
+    weights: Array
+    gradients: Array
+    optimizer: Array
+    trained: Array
+
+
+def layer_weights(cases: Cases) -> LayerWeights:
+    """One layer's parameters on one GPU."""
+    a, layout = cases.architecture, cases.layout
+    tensor = 1.0 / layout.tp
+    return LayerWeights(
+        attention=(attention_parameters(a) + cross_attention_parameters(a)) * tensor,
+        dense=dense_ffn_parameters(a) * tensor,
+        shared=shared_expert_parameters(a) * tensor + router_parameters(a),
+        experts=expert_parameters(a) * a.experts / (layout.ep * layout.expert_tp),
+        one_expert=expert_parameters(a) / layout.expert_tp,
+        other=np.asarray(a.per_layer_parameters, dtype=float),
+    )
+
+
+def ranks(layout: Columns) -> Ranks:
+    """The divisors of ZeRO; HSDP shards all three inside its group."""
+    data = np.asarray(layout.dp * layout.cp, dtype=float)
+    group = np.where(layout.shard_group > 0, np.minimum(layout.shard_group, data), data)
+    expert_data = np.maximum(1.0, data * layout.tp / (layout.ep * layout.expert_tp))
+    expert_group = np.minimum(group, expert_data)
+    stage = np.where(layout.sharding == Sharding.HSDP, Sharding.ZERO3, layout.sharding)
+    return Ranks(
+        weights=np.where(stage >= Sharding.ZERO3, group, 1.0),
+        gradients=np.where(stage >= Sharding.ZERO2, group, 1.0),
+        optimizer=np.where(stage >= Sharding.ZERO1, group, 1.0),
+        expert_weights=np.where(stage >= Sharding.ZERO3, expert_group, 1.0),
+        expert_gradients=np.where(stage >= Sharding.ZERO2, expert_group, 1.0),
+        expert_optimizer=np.where(stage >= Sharding.ZERO1, expert_group, 1.0),
+    )
+
+
+def states(cases: Cases, plain: Array, experts: Array, adapters: Array, four_bit_bytes: float) -> States:
+    """Weights, gradients and optimizer states of a stage.
+
+    `plain` and `experts` are its parameters on one GPU before ZeRO, `adapters` those of low-rank
+    adapters. With adapters the base is frozen: 2 bytes for 16 bits, `four_bit_bytes` for 4 (scales
+    included), no gradient.
+    """
+    workload, shared = cases.workload, ranks(cases.layout)
+    frozen = np.isin(workload.method, [Method.LORA, Method.QLORA])
+    weight, gradient, optimizer = _bytes_per_parameter(cases)
+    base = np.where(frozen, _frozen_bytes(workload, four_bit_bytes), weight)
+    weights = base * (plain / shared.weights + experts / shared.expert_weights)
+    gradients = gradient * (plain / shared.gradients + experts / shared.expert_gradients)
+    trained = plain / shared.optimizer + experts / shared.expert_optimizer
+    trained = np.where(frozen, adapters / shared.optimizer, trained)
+    keeps = (cases.layout.offload & Offload.OPTIMIZER) == 0
+    held = (cases.layout.offload & Offload.PARAMETERS) == 0
+    return States(
+        weights=weights * held + np.where(frozen, 4.0 * adapters / shared.weights, 0.0),
+        gradients=np.where(frozen, 4.0 * adapters / shared.gradients, gradients),
+        optimizer=np.where(frozen, 2.0 * 4.0, optimizer) * trained * keeps,
+        trained=trained * keeps,
+    )
+
+
+def _bytes_per_parameter(cases: Cases) -> tuple[Array, Array, Array]:
+    """Bytes of a weight, its gradient and its optimizer state, by the profile and the precision."""
+    profile, precision = cases.framework, cases.workload.precision
+    half = precision == Precision.FP16
+    eight = np.isin(precision, [Precision.FP8, Precision.NVFP4])
+    single = precision == Precision.FP32
+    transposed = np.where(cases.gpu.compute_capability < BLACKWELL, profile.fp8_transpose_bytes, 0.0)
+    weight = np.where(
+        eight, profile.weight_bytes_fp8 + profile.fp8_copy_bytes + transposed, profile.weight_bytes
+    )
+    gradient = np.where(half, profile.gradient_bytes_fp16, profile.gradient_bytes)
+    master = np.where(half, profile.master_bytes_fp16, profile.master_bytes)
+    moments, moment = _moments(cases.workload.optimizer, profile.moment_bytes)
+    return (
+        np.where(single, 4.0, weight),
+        np.where(single, 4.0, gradient),
+        np.where(single, 0.0, master) + moments * np.where(single & (moment > 1.0), 4.0, moment),
+    )
+
+
+def _moments(optimizer: Array, moment_bytes: Array) -> tuple[Array, Array]:
+    """(how many moments, bytes of each): Adam two, 8-bit Adam two of one byte, SGD, Lion and Muon one."""
+    one = np.isin(optimizer, [Optimizer.SGD, Optimizer.LION, Optimizer.MUON])
+    count = np.where(optimizer == Optimizer.ADAFACTOR, 0.0, np.where(one, 1.0, 2.0))
+    return count, np.where(optimizer == Optimizer.ADAMW_8BIT, 1.0, moment_bytes)
+
+
+def _frozen_bytes(workload: Columns, four_bit_bytes: float) -> Array:
+    """Bytes of a frozen weight: 16 bits, or quantised with its scales."""
+    quantised = np.where(workload.quantised_bits > 4, workload.quantised_bits / 8.0 * 1.05, four_bit_bytes)
+    return np.where(workload.method == Method.QLORA, quantised, 2.0)
+
+
+def embeddings(a: Columns) -> tuple[Array, Array]:
+    """(embedding, head) parameters; the head is a copy on the last stage where the embedding is tied."""
+    return embedding_parameters(a), np.maximum(
+        head_parameters(a), embedding_parameters(a) * a.tied_embeddings
+    )
