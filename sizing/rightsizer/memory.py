@@ -219,11 +219,7 @@ def _unsharded(cases: Cases, layer: LayerWeights, moe_layers: Array, ends: Array
 
 
 def _dummy_gradients(cases: Cases, layer: LayerWeights, dense: Array, moe: Array) -> Array:
-    """TransformerEngine keeps one bf16 gradient buffer per distinct matrix shape for as long as the job lives.
-
-    RansformerEngine keeps one bf16 gradient buffer per distinct matrix shape for as long as the job
-    lives.
-    """
+    """TransformerEngine keeps one bf16 gradient buffer per distinct matrix shape while the job lives."""
     shapes = np.where(dense > 0, layer.attention + layer.dense, layer.attention)
     shapes = shapes + np.where(moe > 0, layer.shared + layer.one_expert, 0.0)
     trains = ~np.isin(cases.workload.method, [Method.LORA, Method.QLORA])
