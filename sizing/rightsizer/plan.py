@@ -139,7 +139,7 @@ def _why_not(base: Ground, allowed: Array, alive: Array, fullest: Rows, evaluate
         return _Answer(
             ground=base, cluster=cluster, binding=Binding.MEMORY, detail=least, evaluated=evaluated
         )
-    rows = _grid_rows(base, thin(allowed, 16), alive)
+    rows = _grid_rows(base, _near_most(allowed), alive)
     evaluated += len(rows)
     fits = np.flatnonzero(rows.fits)
     if not fits.size:
@@ -181,6 +181,13 @@ def _beyond(base: Ground, allowed: Array) -> tuple[Option | None, int]:
     alive, fullest = fitting(wider, int(more[-1]))
     found, evaluated = fewest(wider, more, alive)
     return (None if found is None else option(wider, found.row)), evaluated + len(fullest)
+
+
+def _near_most(allowed: Array) -> Array:
+    """Counts to say what comes nearest: the largest ones, those a sixteenth apart, and a few small ones."""
+    most = int(allowed[-1])
+    fractions = most * np.arange(1, 17) // 16
+    return np.unique(np.concatenate([allowed[-8:], allowed[np.isin(allowed, fractions)], thin(allowed, 8)]))
 
 
 def _grid_rows(base: Ground, grid: Array, alive: Array) -> Rows:

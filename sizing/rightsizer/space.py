@@ -25,8 +25,8 @@ __all__ = [
     "layouts",
 ]
 
-MIN_TOKENS_PER_CP_RANK = 1024
-"""Context parallelism is not cut finer: below this the exchange of keys costs more than it can save."""
+MIN_TOKENS_PER_CP_RANK = 4096
+"""Context parallelism is not cut finer unless pinned: it is for long sequences."""
 
 MAX_TOKENS_PER_MICRO_BATCH = 65536
 """Micro-batches larger than this (in tokens of one rank) are not looked at: matmuls saturate far below it."""
@@ -114,10 +114,11 @@ def layouts(
 
 def complexity(layout: Columns) -> Array:
     """How much there is to get right: kinds of parallelism first, then recompute, then host memory."""
-    kinds = sum((getattr(layout, name) > 1).astype(float) for name in ("tp", "pp", "cp", "ep"))
-    kinds = (
-        kinds + 0.5 * (layout.vpp > 1) + 0.5 * (layout.sharding == Sharding.HSDP) + 2.0 * (layout.offload > 0)
-    )
+    weights = {"tp": 1.0, "ep": 1.0, "pp": 1.2, "cp": 1.3}
+    kinds = np.asarray(0.5 * (layout.vpp > 1) + 0.5 * (layout.sharding == Sharding.HSDP))
+    for name, weight in weights.items():
+        kinds = kinds + weight * (getattr(layout, name) > 1)
+    kinds = kinds + 2.0 * (layout.offload > 0)
     return np.asarray(kinds + 0.1 * layout.recompute + 0.01 * layout.sharding)
 
 
@@ -163,17 +164,13 @@ def _tp(
     return _pin("tp", options, pins)
 
 
-def _stages(
-    architecture: Architecture, framework: Framework, pins: Mapping[str, int]
-) -> list[tuple[int, int]]:
-    """(pp, vpp): equal chunks of layers; embedding and head may count as layers where stages may differ."""
-    layers = architecture.layers
+def _stages(architecture: Architecture, framework: Framework, pins: _Pins) -> list[tuple[int, int]]:
+    """(pp, vpp): equal chunks; interleaving frameworks also count both ends as layers, or leave a short stage."""
+    layers = architecture.layers + architecture.mtp_layers
     if not framework.can_pipeline or architecture.family is Family.ENCODER_DECODER:
         return [(1, 1)] if pins.get("pp", 1) == 1 and pins.get("vpp", 1) == 1 else []
-    totals = [layers]
-    uneven = framework.stage_balance != StageBalance.EVEN
-    if uneven:
-        totals += [layers + 1, layers + 2, *([layers + 1 + architecture.mtp_layers])]
+    uneven = framework.can_interleave or framework.stage_balance != StageBalance.EVEN
+    totals = [layers, layers + 2] if uneven else [layers]
     stages = {(p, 1) for total in totals for p in _divisors(total) if p <= layers}
     if uneven:
         stages |= {(p, 1) for p in _powers(layers) if p <= layers}
@@ -182,7 +179,7 @@ def _stages(
             (p, chunks // p)
             for total in totals
             for chunks in _divisors(total)
-            if chunks <= layers
+            if chunks <= layers + 2
             for p in _divisors(chunks)
             if 1 < p < chunks
         }
