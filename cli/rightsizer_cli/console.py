@@ -4,6 +4,7 @@ import json
 
 import typer
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 __all__ = ["echo_json", "show"]
 
@@ -11,14 +12,17 @@ PIPED_COLUMNS = 100
 
 
 def show(*parts: RenderableType) -> None:
-    """Print parts with an empty line between them. rich honours NO_COLOR; a pipe gets no colour and no padding."""
+    """Print parts with an empty line between them; a pipe gets no colour and no padding.
+
+    Sentences keep to one line in a pipe, for scripts; a terminal wraps them between words.
+    """
     screen = Console(highlight=False)
     if screen.is_terminal:
-        _print(screen, parts)
+        _print(screen, parts, wrap=True)
         return
     pipe = Console(highlight=False, width=PIPED_COLUMNS, color_system=None)
     with pipe.capture() as captured:
-        _print(pipe, parts)
+        _print(pipe, parts, wrap=False)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
@@ -27,8 +31,8 @@ def echo_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
-def _print(screen: Console, parts: tuple[RenderableType, ...]) -> None:
+def _print(screen: Console, parts: tuple[RenderableType, ...], *, wrap: bool) -> None:
     for i, part in enumerate(parts):
         if i:
             screen.print()
-        screen.print(part)
+        screen.print(part, soft_wrap=not wrap and isinstance(part, str | Text))

@@ -22,12 +22,12 @@ def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
     if as_json:
         echo_json([_document(m) | _parameters(m) for m in models])
     elif len(models) == 1:
-        names = {"aliases": catalog.model_aliases(models[0].name)}
+        names: dict[str, object] = {"aliases": catalog.model_aliases(models[0].name)}
         show(_fields(models[0], names | _parameters(models[0])))
     else:
         grid = table(None, "model", "kind", "also", ">parameters", ">active", ">layers", ">experts")
         for m in models:
-            total, active = _parameters(m).values()
+            total, active = float(parameters_total(m)), float(parameters_active(m))
             experts = f"{m.top_k} of {m.experts}" if m.experts else ""
             also = next(iter(catalog.model_aliases(m.name)), "")
             grid.add_row(
@@ -53,14 +53,15 @@ def print_gpus(gpus: Sequence[Gpu], *, as_json: bool) -> None:
             None, "GPU", ">memory", ">GB/s", ">16-bit TFLOP/s", ">fp8", ">NVLink GB/s", ">a node", ">$/h"
         )
         for g in gpus:
+            sixteen_bits = max(g.bf16_flop_per_s, g.fp16_flop_per_s)
             price = "" if g.price_usd_per_gpu_h is None else format_usd(g.price_usd_per_gpu_h)
             grid.add_row(g.name, format_bytes(g.memory_bytes), _scaled(g.memory_bytes_per_s, 1e9),
-                         _scaled(max(g.bf16_flop_per_s, g.fp16_flop_per_s), 1e12), _scaled(g.fp8_flop_per_s, 1e12),
+                         _scaled(sixteen_bits, 1e12), _scaled(g.fp8_flop_per_s, 1e12),
                          _scaled(g.nvlink_bytes_per_s, 1e9), str(g.gpus_per_node), price)  # fmt: skip
         show(grid, "TFLOP/s are dense, of 16 bits and of fp8; NVLink is in GB/s for each direction.")
 
 
-def _parameters(model: Architecture) -> dict[str, float]:
+def _parameters(model: Architecture) -> dict[str, object]:
     return {
         "parameters_total": float(parameters_total(model)),
         "parameters_active": float(parameters_active(model)),

@@ -1,27 +1,34 @@
 """`estimate` of one layout: what the search would say of it, whether it fits or not."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from rich.text import Text
 
 from rightsizer.columns import Columns
+from rightsizer.explain import gpus_words, layout_words
 from rightsizer.framework import Framework
 from rightsizer.layout import Layout, Sharding
 from rightsizer.options import option
 from rightsizer.outcome import Option, Plan, Request
 from rightsizer.pricing import ground, price
 from rightsizer.space import Families
+from rightsizer.units import format_bytes, format_count, format_duration
 from rightsizer.workload import Recompute
 from rightsizer_api import sizing
 from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.inputs import read_plan
+from rightsizer_cli.inputs import read
 from rightsizer_cli.mistakes import OptionError
 from rightsizer_cli.options import HardwareFlags, JobFlags, LayoutFlags
 from rightsizer_cli.render import asked, option_tables
-from rightsizer_cli.words import verdict
 
 __all__ = ["layout_from", "predict_layout", "print_estimate"]
+
+ANY_TOKENS = "1B"
+"""Stands in for --tokens where none is given; nothing that depends on it is then printed."""
+
+RUN_FIELDS = ("steps", "finish_seconds", "finish_at_confidence_seconds", "interval", "cost_usd", "energy_kwh")
 
 SHARDINGS = {s.name.lower(): s for s in Sharding}
 
@@ -29,21 +36,31 @@ SHARDINGS = {s.name.lower(): s for s in Sharding}
 def print_estimate(
     file: Path | None, job: JobFlags, hardware: HardwareFlags, flags: LayoutFlags, *, as_json: bool
 ) -> None:
-    """Predict one layout and print it."""
-    request = sizing.request(read_plan(file, job, hardware))
+    """Predict one layout and print it; without a number of tokens, only what a step takes."""
+    whole_run = file is not None or job.tokens is not None
+    _, request = read(file, job if whole_run else replace(job, tokens=ANY_TOKENS), hardware)
     if len(request.clusters) != 1:
         names = ", ".join(cluster.gpu.name for cluster in request.clusters)
         raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
     found, fits = predict_layout(request, layout_from(flags, request=request))
-    words = verdict(found, confidence=request.confidence) if fits else "Does not fit in memory"
+    words = (
+        f"{gpus_words(found)}, {layout_words(found.layout)}: {format_duration(found.step_s)} a step,"
+        f" {format_count(found.tokens_per_s / found.gpus)} tokens/s a GPU,"
+        f" {'' if fits else 'does NOT fit: '}{format_bytes(found.device_bytes)} a GPU"
+    )
     if as_json:
         answer = Plan(request=request, option=found, runners_up=(), reasons=(), binding="layout", curve=(),
                       layouts_evaluated=1)  # fmt: skip
-        report = sizing.report(answer).model_copy(update={"feasible": fits, "verdict": words})
+        unknown = {} if whole_run else dict.fromkeys(RUN_FIELDS)
+        report = sizing.report(answer).model_copy(update={"feasible": fits, "verdict": words} | unknown)
         echo_json(report.model_dump(mode="json", by_alias=True))
         return
     style = "bold green" if fits else "bold red"
-    show(Text(words, style=style), asked(request), *option_tables(found))
+    show(
+        Text(words, style=style),
+        asked(request, whole_run=whole_run),
+        *option_tables(found, whole_run=whole_run),
+    )
 
 
 def predict_layout(request: Request, layout: Layout) -> tuple[Option, bool]:

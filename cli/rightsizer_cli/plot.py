@@ -55,7 +55,7 @@ def _figure(plan: "Plan") -> Any:
     chosen = plan.option
     axes.plot(
         chosen.finish_at_confidence_s / scale,
-        chosen.cost_usd if priced else chosen.gpus,
+        chosen.gpus if chosen.cost_usd is None else chosen.cost_usd,
         marker="*", markersize=16, color="black", linestyle="none", zorder=3,
         label=f"chosen: {chosen.gpus} {chosen.cluster.gpu.name}",
     )  # fmt: skip

@@ -9,15 +9,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rightsizer.explain import layout_words, verdict
 from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
-from rightsizer_cli.words import layout_words, recompute_word, verdict
 
 if TYPE_CHECKING:
     from rightsizer.plan import NoPlan, Option, Plan, Request
 
 __all__ = ["no_plan_page", "option_tables", "options_table", "plan_page", "table"]
 
-SMALLEST_SHARE = 0.002
+SMALLEST_SHARE = 0.005
 """Causes below this share of their total are left out of the tables (JSON has them all)."""
 
 
@@ -25,7 +25,7 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
     """Everything `rightsizer plan` says about a plan."""
     option = plan.option
     parts: list[RenderableType] = [
-        Text(verdict(option, confidence=plan.request.confidence), style="bold green"),
+        Text(verdict(plan), style="bold green"),
         asked(plan.request),
         *option_tables(option),
     ]
@@ -39,7 +39,7 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
 def no_plan_page(answer: "NoPlan") -> list[RenderableType]:
     """Why there is no plan, and what comes nearest."""
     parts: list[RenderableType] = [
-        Text(f"No plan: {answer.reason}", style="bold red"),
+        Text(verdict(answer), style="bold red"),
         asked(answer.request),
     ]
     if answer.nearest:
@@ -47,15 +47,16 @@ def no_plan_page(answer: "NoPlan") -> list[RenderableType]:
     return parts
 
 
-def asked(request: "Request") -> Text:
+def asked(request: "Request", *, whole_run: bool = True) -> Text:
     """One line that repeats the question, so that a misread flag shows."""
     work = request.workload
     batch = work.global_batch_sequences * work.sequence_tokens
     words = [
-        f"{request.architecture.name}: {work.method.value} on {format_tokens(work.tokens)} tokens",
+        f"{request.architecture.name}: {work.method.value}"
+        + (f" on {format_tokens(work.tokens)} tokens" if whole_run else ""),
         f"{format_tokens(batch)} tokens a step ({work.global_batch_sequences} x {work.sequence_tokens})",
         work.precision.value,
-        request.framework.name,
+        request.framework.name if request.framework.known else "unknown framework",
     ]
     if request.deadline_s is not None:
         words.append(f"within {format_duration(request.deadline_s)} at {request.confidence:.0%}")
@@ -64,10 +65,10 @@ def asked(request: "Request") -> Text:
     return Text(", ".join(words), style="dim")
 
 
-def option_tables(option: "Option") -> list[RenderableType]:
-    """One option in full: facts, then seconds and bytes by cause side by side."""
+def option_tables(option: "Option", *, whole_run: bool = True) -> list[RenderableType]:
+    """One option in full: facts (of the whole run too), then seconds and bytes by cause side by side."""
     return [
-        _facts(option),
+        _facts(option, whole_run=whole_run),
         Columns(
             [
                 causes_table(
@@ -76,8 +77,7 @@ def option_tables(option: "Option") -> list[RenderableType]:
                     format_duration,
                 ),
                 causes_table(
-                    f"The fullest GPU holds {format_bytes(option.device_bytes)} of"
-                    f" {format_bytes(option.memory_limit_bytes)}",
+                    f"The fullest GPU holds {format_bytes(option.device_bytes)}",
                     option.memory_by_cause_bytes,
                     format_bytes,
                 ),
@@ -120,7 +120,7 @@ def table(title: str | None, *headings: str) -> Table:
     grid = Table(
         title=title,
         title_justify="left",
-        title_style="bold",
+        title_style="bold not italic",
         box=box.SIMPLE_HEAD if named else None,
         show_header=named,
         pad_edge=False,
@@ -132,27 +132,32 @@ def table(title: str | None, *headings: str) -> Table:
     return grid
 
 
-def _facts(option: "Option") -> Table:
-    layout = option.layout
+def _facts(option: "Option", *, whole_run: bool) -> Table:
     rows = {
-        "Layout": f"{layout_words(layout)}; micro-batch {layout.micro_batch} x {layout.micro_batches},"
-        f" recompute {recompute_word(layout)}, global batch {option.global_batch_sequences} sequences",
-        "Nodes": f"{option.nodes} of {option.cluster.gpus_per_node}"
+        "Layout": f"{layout_words(option.layout)}; {option.layout.micro_batches} micro-batches a step,"
+        f" global batch {option.global_batch_sequences} sequences",
+        "Nodes": f"{option.nodes} of {option.cluster.gpus_per_node} GPUs"
         + (f", and {option.spare_nodes} spare" if option.spare_nodes else ""),
         "Speed": f"{format_count(option.tokens_per_s)} tokens/s"
         f" ({format_count(option.tokens_per_s / option.gpus)} a GPU), MFU {option.mfu:.1%}",
-        "Finish": f"{format_duration(option.finish_s)} (median), 80 % interval"
-        f" {format_duration(option.finish_lo_s)} to {format_duration(option.finish_hi_s)}",
-        "Goodput": f"{option.goodput:.1%}"
-        + _losses(option.lost_by_cause)
-        + f"; checkpoint every {format_duration(option.checkpoint_interval_s)}",
-        "Cost": ("no price known" if option.cost_usd is None else format_usd(option.cost_usd))
-        + f", {format_count(option.energy_kwh)}Wh".replace("Wh", " kWh"),
+        "Memory": f"{format_bytes(option.device_bytes)} on the fullest GPU;"
+        f" {format_bytes(option.memory_limit_bytes)} may be filled",
     }
     grid = table(None, "", "")
-    for name, value in rows.items():
+    for name, value in (rows | (_run_facts(option) if whole_run else {})).items():
         grid.add_row(Text(name, style="bold"), value)
     return grid
+
+
+def _run_facts(option: "Option") -> dict[str, str]:
+    cost = "no price known" if option.cost_usd is None else format_usd(option.cost_usd)
+    return {
+        "Finish": f"{format_duration(option.finish_s)} (median), 80 % interval"
+        f" {format_duration(option.finish_lo_s)} to {format_duration(option.finish_hi_s)}",
+        "Goodput": f"{option.goodput:.1%}{_losses(option.lost_by_cause)};"
+        f" checkpoint every {format_duration(option.checkpoint_interval_s)}",
+        "Cost": f"{cost}, {option.energy_kwh:,.0f} kWh",
+    }
 
 
 def _losses(lost: Mapping[str, float]) -> str:

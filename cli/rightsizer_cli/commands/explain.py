@@ -19,10 +19,10 @@ def explain(
     """Say why this plan: what binds, what was rejected, and where every figure comes from."""
     from rightsizer.plan import Plan  # noqa: PLC0415  (numpy and pydantic are slow to import)
     from rightsizer.plan import plan as decide  # noqa: PLC0415
-    from rightsizer_api import sizing  # noqa: PLC0415
     from rightsizer_cli.explanation import print_explanation  # noqa: PLC0415
-    from rightsizer_cli.inputs import read_plan  # noqa: PLC0415
+    from rightsizer_cli.inputs import read  # noqa: PLC0415
 
-    answer = decide(sizing.request(read_plan(file, job, goal, hardware)))
+    _, request = read(file, job, goal, hardware)
+    answer = decide(request)
     print_explanation(answer, as_json=json)
     return OK if isinstance(answer, Plan) else NO_PLAN

@@ -34,16 +34,15 @@ def plan(
     """Find the fewest GPUs, and the layout, that finish in time."""
     from rightsizer.plan import Plan  # noqa: PLC0415  (numpy and pydantic are slow to import)
     from rightsizer.plan import plan as decide  # noqa: PLC0415
-    from rightsizer_api import sizing  # noqa: PLC0415
     from rightsizer_cli.answers import check_output, print_answer, print_manifest  # noqa: PLC0415
-    from rightsizer_cli.inputs import read_plan  # noqa: PLC0415
+    from rightsizer_cli.inputs import read  # noqa: PLC0415
     from rightsizer_cli.plot import check_plot, draw_plan  # noqa: PLC0415
 
     kind = check_output("json" if json else output)
     if plot is not None:
         check_plot(plot)
-    wanted = read_plan(file, job, goal, hardware)
-    answer = decide(sizing.request(wanted))
+    wanted, request = read(file, job, goal, hardware)
+    answer = decide(request)
     if plot is not None and isinstance(answer, Plan):
         draw_plan(answer, plot)
     if kind == "yaml":
