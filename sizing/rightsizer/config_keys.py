@@ -1,0 +1,97 @@
+"""A strict reader of a model's config: types and bounds checked, errors with key, value and remedy."""
+
+from collections.abc import Mapping, Sequence
+
+from rightsizer.errors import InputError
+
+__all__ = ["Config"]
+
+_MOST = 2**24
+"""Bound of any dimension (a vocabulary has 2**18 entries, the widest layer 2**17): more is a mistake."""
+_MOST_LAYERS = 10_000
+
+
+class Config:
+    """Read-only access to one mapping; `path` is the field that errors name."""
+
+    __slots__ = ("_values", "path")
+
+    def __init__(self, values: Mapping[str, object], path: str = "model.config") -> None:
+        self._values = values
+        self.path = path
+
+    def has(self, *keys: str) -> bool:
+        """Whether every key is there and not null."""
+        return all(self._values.get(key) is not None for key in keys)
+
+    def count(self, *keys: str, default: int | None = None, least: int = 1, most: int = _MOST) -> int:
+        """The first of the keys that is there, an integer within bounds; else the default, else an error."""
+        for key in keys:
+            value = self._values.get(key)
+            if value is not None:
+                return self._integer(key, value, least, most)
+        if default is None:
+            others = f" (or {', '.join(keys[1:])})" if len(keys) > 1 else ""
+            raise InputError(f"{self.path}.{keys[0]}", value=None, remedy=f"missing; give {keys[0]}{others}")
+        return default
+
+    def layers(self, *keys: str, default: int | None = None) -> int:
+        """A number of layers."""
+        return self.count(*keys, default=default, most=_MOST_LAYERS)
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """A boolean."""
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise InputError(f"{self.path}.{key}", value=value, remedy="must be true or false")
+        return value
+
+    def text(self, key: str, *, default: str = "") -> str:
+        """A string."""
+        value = self._values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise InputError(f"{self.path}.{key}", value=value, remedy="must be a string")
+        return value
+
+    def items(self, key: str) -> Sequence[object]:
+        """A list; empty if there is none."""
+        value = self._values.get(key)
+        if value is None:
+            return ()
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            raise InputError(f"{self.path}.{key}", value=value, remedy="must be a list")
+        return value
+
+    def size(self, key: str, *, default: int) -> int:
+        """How many entries a mapping or list has (a classifier's labels)."""
+        value = self._values.get(key)
+        return len(value) if isinstance(value, Mapping | list | tuple) else default
+
+    def section(self, key: str) -> "Config":
+        """A nested mapping."""
+        value = self._values.get(key)
+        if value is None:
+            return Config({}, f"{self.path}.{key}")
+        if not isinstance(value, Mapping):
+            raise InputError(f"{self.path}.{key}", value=value, remedy="must be a mapping")
+        return Config(value, f"{self.path}.{key}")
+
+    def quotient(self, key: str, whole: int, parts: int) -> int:
+        """`whole` / `parts`, which must be exact; `key` names what is being split."""
+        if whole % parts:
+            remedy = f"{whole} is not a multiple of {parts}; state the width itself"
+            raise InputError(f"{self.path}.{key}", value=parts, remedy=remedy)
+        return whole // parts
+
+    def _integer(self, key: str, value: object, least: int, most: int) -> int:
+        whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        if isinstance(value, bool) or not whole:
+            raise InputError(f"{self.path}.{key}", value=value, remedy="must be a whole number")
+        number = int(value)  # type: ignore[call-overload]
+        if not least <= number <= most:
+            raise InputError(f"{self.path}.{key}", value=value, remedy=f"must be from {least} to {most}")
+        return int(number)
