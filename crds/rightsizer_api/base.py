@@ -1,12 +1,12 @@
-"""What every model of the API shares: naming, strictness, and rules that are written once and checked twice."""
+"""What every model of the API shares: naming, strictness, and rules that two sides check."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
-from pydantic.json_schema import GetJsonSchemaHandler, JsonSchemaValue
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from rightsizer.errors import InputError
@@ -24,7 +24,7 @@ _ACRONYMS = {
 
 
 def camel(name: str) -> str:
-    """The API's spelling of a Python name: max_gpus -> maxGPUs, gpu_types -> gpuTypes, cost_usd -> costUSD."""
+    """The API's spelling of a Python name: max_gpus -> maxGPUs, gpu_types -> gpuTypes."""
     first, *rest = name.split("_")
     return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
 
@@ -44,7 +44,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A constraint for the API server alone: what may not change once it is set, or cannot work on a cluster."""
+    """A constraint for the API server alone: what may not change, or cannot work on a cluster."""
 
     remedy: str
     cel: str
@@ -88,14 +88,19 @@ class Model(BaseModel):
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core_schema))
-        validations = [{"rule": r.cel, "message": r.remedy} for r in (*cls.rules, *cls.transitions)]
+        validations = [
+            {"rule": rule.cel, "message": rule.remedy}
+            | ({"fieldPath": f".{rule.field}"} if rule.field else {})
+            for rule in cls.rules
+        ]
+        validations += [{"rule": rule.cel, "message": rule.remedy} for rule in cls.transitions]
         if validations:
             schema["x-kubernetes-validations"] = validations
         return schema
 
 
 def shown(model: BaseModel, path: str) -> object:
-    """The value at a dotted wire path below a model, None where nothing is; numbers in brackets are indexes."""
+    """The value at a dotted wire path below a model, or None; numbers in brackets are indexes."""
     value: object = model
     for step in re.findall(r"[^.\[\]]+", path):
         if isinstance(value, BaseModel):

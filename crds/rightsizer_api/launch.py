@@ -5,6 +5,7 @@ import re
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, Strict, model_validator
+from pydantic.config import JsonDict
 
 from rightsizer.errors import InputError
 from rightsizer_api import placeholders
@@ -15,7 +16,7 @@ __all__ = ["Checkpoint", "EnvVar", "FrameworkName", "Launch", "PodTemplate", "Re
 
 Text = Annotated[str, Field(max_length=4096)]
 Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f]+$")]
-FreeForm = {"x-kubernetes-preserve-unknown-fields": True}
+_FREE_FORM: JsonDict = {"x-kubernetes-preserve-unknown-fields": True}
 
 _RESERVED = (
     r"^(PET_|TORCHELASTIC_|RIGHTSIZER_|ROLE_|MASTER_)"
@@ -49,7 +50,7 @@ class EnvVar(Model):
         None,
         description="Kubernetes only: where the value comes from (secretKeyRef and the like), as in a pod.",
         examples=[{"secretKeyRef": {"name": "hub", "key": "token"}}],
-        json_schema_extra=FreeForm,
+        json_schema_extra=_FREE_FORM,
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -102,13 +103,13 @@ class PodTemplate(Model):
         None,
         description="Labels and annotations of the pods.",
         examples=[{"labels": {"team": "nlp"}}],
-        json_schema_extra=FreeForm,
+        json_schema_extra=_FREE_FORM,
     )
     spec: dict[str, Any] | None = Field(
         None,
         description="A pod spec, merged into ours; the trainer's container is named trainer.",
         examples=[{"nodeSelector": {"pool": "h100"}}],
-        json_schema_extra=FreeForm,
+        json_schema_extra=_FREE_FORM,
     )
 
     @model_validator(mode="after")
@@ -140,7 +141,8 @@ class Launch(Model):
     )
     command: Annotated[tuple[Text, ...], Field(max_length=64), Strict(False)] = Field(
         (),
-        description="The script and its first arguments, as torchrun takes them. Placeholders as {layout.tp} are filled in.",
+        description="The script and its first arguments, as torchrun takes them. Placeholders such as"
+        " {layout.tp} are filled in.",
         examples=[["train.py"]],
     )
     args: Annotated[tuple[Text, ...], Field(max_length=512), Strict(False)] = Field(

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -37,7 +37,7 @@ def loads(text: str, *, name: str = "document") -> TrainingPlan:
 
 
 def dump(plan: TrainingPlan) -> str:
-    """The plan as YAML that `load` and kubectl read back to the same plan; what was left to defaults stays out."""
+    """The plan as YAML, to be read back to the same plan; what was left to defaults stays out."""
     stated = plan.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     document = {"apiVersion": API_VERSION, "kind": KIND} | stated
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
@@ -100,13 +100,15 @@ def _read(path: Path, *, field: str) -> str:
         raise InputError(field, value=str(path), remedy=f"cannot be read: {error.strerror}") from None
 
 
-def _with_config(document: object, folder: Path) -> object:
+def _with_config(document: Any, folder: Path) -> object:
     """The document with spec.model.configPath replaced by the file's content, if it has one."""
     field = "spec.model.configPath"
-    spec = document.get("spec") if isinstance(document, Mapping) else None
-    model = spec.get("model") if isinstance(spec, Mapping) else None
-    path = model.get("configPath") if isinstance(model, Mapping) else None
-    if not isinstance(path, str) or "config" in cast(Mapping[str, Any], model):
+    try:
+        model = dict(document["spec"]["model"])
+        path = model.pop("configPath")
+    except (TypeError, ValueError, KeyError):
+        return document
+    if not isinstance(path, str) or "config" in model:
         return document
     try:
         config = json.loads(_read(folder / path, field=field))
@@ -114,11 +116,11 @@ def _with_config(document: object, folder: Path) -> object:
         raise InputError(field, value=path, remedy="is not JSON; name a Hugging Face config.json") from None
     if not isinstance(config, dict):
         raise InputError(field, value=path, remedy="is no JSON object; name a Hugging Face config.json")
-    rest = {k: v for k, v in cast(Mapping[str, Any], model).items() if k != "configPath"}
-    return {
-        **cast(Mapping[str, Any], document),
-        "spec": {**cast(Mapping[str, Any], spec), "model": {**rest, "config": config}},
-    }
+    return {**document, "spec": {**document["spec"], "model": {**model, "config": config}}}
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 0
 
 
 def _bound(text: str, name: str) -> None:
@@ -143,9 +145,7 @@ def _bound(text: str, name: str) -> None:
             if anchor:
                 sizes[anchor] = count - began + 1
         if len(open_nodes) > _DEEPEST or count > _MOST_NODES:
-            raise InputError(
-                name, value=f"line {event.start_mark.line + 1}", remedy="is too deep or too large"
-            )
+            raise InputError(name, value=f"line {_line(event)}", remedy="is too deep or too large")
 
 
 class _Loader(yaml.SafeLoader):

@@ -48,9 +48,7 @@ class Dimensions(Model):
     parallel_residual: bool = Field(
         False, description="Whether attention and feed-forward run side by side.", examples=[False]
     )
-    max_sequence: Zero = Field(
-        0, description="Positions of a learned position table; 0 for none.", examples=[0]
-    )
+    max_sequence: Zero = Field(0, description="Longest sequence the model takes; 0: any.", examples=[8192])
     attention: Annotated[AttentionKind, Strict(False)] = Field(
         AttentionKind.GROUPED,
         description="gqa (also MHA and MQA) or mla (multi-head latent attention).",
@@ -69,13 +67,20 @@ class Dimensions(Model):
     sliding_layers: Zero = Field(0, description="Layers that use the sliding window.", examples=[16])
     experts: Zero = Field(0, description="Experts of a layer; 0 for a dense model.", examples=[256])
     top_k: Zero = Field(0, description="Experts that a token visits.", examples=[8])
-    expert_ffn_hidden: Zero = Field(0, description="Width of one expert.", examples=[2048])
+    expert_ffn_hidden: Zero = Field(0, description="Width of one expert; 0: ffnHidden.", examples=[2048])
     shared_experts: Zero = Field(0, description="Experts that every token visits.", examples=[1])
     dense_layers: Zero = Field(
         0, description="First layers that are dense in a mixture of experts.", examples=[3]
     )
+    moe_layer_step: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        1, description="Of the other layers, every such one has experts.", examples=[2]
+    )
+    mtp_layers: Zero = Field(0, description="Multi-token-prediction layers.", examples=[1])
     encoder_layers: Zero = Field(0, description="Layers of the encoder of an encoder-decoder.", examples=[32])
     encoder_tokens: Zero = Field(0, description="Tokens the encoder reads for one sequence.", examples=[1500])
+    encoder_hidden: Zero = Field(0, description="Width of the encoder; 0: hidden.", examples=[1280])
+    encoder_ffn_hidden: Zero = Field(0, description="The encoder's ffnHidden; 0: the same.", examples=[5120])
+    encoder_heads: Zero = Field(0, description="The encoder's heads; 0: the same.", examples=[20])
     fixed_tokens: Zero = Field(
         0, description="Tokens of one image (vision, DiT); 0 otherwise.", examples=[577]
     )
@@ -95,9 +100,9 @@ class Dimensions(Model):
         ),
         Rule(
             field="topK",
-            remedy="a mixture of experts needs topK (1 to experts) and expertFfnHidden",
-            cel="self.experts == 0 || (self.topK >= 1 && self.topK <= self.experts && self.expertFfnHidden >= 1)",
-            holds=lambda d: d.experts == 0 or (1 <= d.top_k <= d.experts and d.expert_ffn_hidden >= 1),
+            remedy="a mixture of experts needs topK, from 1 to experts",
+            cel="self.experts == 0 || (self.topK >= 1 && self.topK <= self.experts)",
+            holds=lambda d: d.experts == 0 or 1 <= d.top_k <= d.experts,
         ),
         Rule(
             field="kvLoraRank",

@@ -6,6 +6,7 @@ Only a dotted name in braces is a placeholder, so JSON passes untouched; {{layou
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer.layout import Layout
@@ -70,7 +71,7 @@ def expand(
     *,
     field: str = "spec.launch.args",
 ) -> list[str]:
-    """The texts with every placeholder replaced; `others` holds the values that are not of the layout, by name."""
+    """The texts with every placeholder replaced; `others` holds values not of the layout, by name."""
     fields = layout_values(layout) if isinstance(layout, Layout) else layout
     values = {f"layout.{name}": value for name, value in fields.items()} | dict(others or {})
 
@@ -91,13 +92,12 @@ def expand(
     return expanded
 
 
-def _plain(value: object) -> int | str | bool:
+def _plain(value: Any) -> int | str | bool:
     """A layout's value as JSON has it: enumerations by name (a flag of none is "none")."""
     name = getattr(value, "name", None)
     if isinstance(name, str):
         return name.lower().replace("|", "+")
-    assert isinstance(value, int)
-    return value
+    return value if isinstance(value, bool) else int(value)
 
 
 def _text(value: object) -> str:

@@ -20,7 +20,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "TrainingPlan"
 
 LONGEST_NAME = 40
-"""A pod is named <plan>-a<attempt>-<index>-<5 letters>, at most 63: 40 leave room for attempt 9999 of 16384 pods."""
+"""A pod is <plan>-a<attempt>-<index>-<5 letters>, at most 63: room for attempt 9999 of 16384 pods."""
 
 
 class Metadata(Model):
@@ -70,7 +70,7 @@ class Spec(Model):
 
 
 class TrainingPlan(Model):
-    """A training job: what must be trained and by when; rightsizer works out how few GPUs do it, and in which layout."""
+    """A training job: what must be trained and by when; rightsizer finds how few GPUs do it, and how."""
 
     api_version: Literal["rightsizer.dev/v1alpha1"] = Field(
         "rightsizer.dev/v1alpha1", description="The version of this API.", examples=[API_VERSION]

@@ -1,4 +1,4 @@
-"""spec.deadline, spec.budget, spec.resources, spec.layout and spec.elasticity: by when, for how much, on what."""
+"""spec.deadline, budget, resources, layout and elasticity: by when, for how much, on what."""
 
 import enum
 from typing import Annotated, ClassVar
@@ -65,7 +65,8 @@ class Resources(Model):
 
     gpu_types: Annotated[tuple[Name, ...], Field(min_length=1, max_length=16), Strict(False)] | None = Field(
         None,
-        description="GPU types to choose from (`rightsizer gpus` lists them). Default: those of this machine or cluster.",
+        description="GPU types to choose from (`rightsizer gpus` lists them). Default: those of this machine"
+        " or cluster.",
         examples=[["H100-SXM5-80GB"]],
     )
     gpus: Gpus | None = Field(
@@ -100,7 +101,8 @@ class Resources(Model):
         Rule(
             field="gpus",
             remedy="gpus must lie between minGPUs and maxGPUs",
-            cel="!has(self.gpus) || (self.gpus >= self.minGPUs && (!has(self.maxGPUs) || self.gpus <= self.maxGPUs))",
+            cel="!has(self.gpus) || (self.gpus >= self.minGPUs"
+            " && (!has(self.maxGPUs) || self.gpus <= self.maxGPUs))",
             holds=lambda r: (
                 r.gpus is None or r.min_gpus <= r.gpus <= (r.gpus if r.max_gpus is None else r.max_gpus)
             ),
@@ -109,7 +111,7 @@ class Resources(Model):
 
 
 class LayoutPins(Model):
-    """Degrees of parallelism that the search must keep, for scripts that know only one way. Default: all free."""
+    """Degrees of parallelism that the search must keep, for scripts that know only one way."""
 
     dp: Degree | None = Field(None, description="Data parallel ranks.", examples=[8])
     tp: Degree | None = Field(None, description="Tensor parallel ranks.", examples=[1])
@@ -133,7 +135,8 @@ class Elasticity(Model):
 
     mode: Annotated[ElasticityMode, Strict(False)] = Field(
         ElasticityMode.RECOMMEND,
-        description='Off: nothing; Recommend: say it; Auto: do it. Write "Off" in quotes: kubectl reads a bare Off as false.',
+        description='Off: nothing; Recommend: say it; Auto: do it. Write "Off" in quotes: kubectl takes a bare'
+        " Off for false.",
         examples=["Recommend"],
     )
     min_gpus: Gpus | None = Field(

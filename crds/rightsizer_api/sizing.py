@@ -1,4 +1,4 @@
-"""Between documents and the engine: a TrainingPlan becomes a Request, a Plan or NoPlan becomes a PlanReport."""
+"""Between documents and the engine: a TrainingPlan becomes a Request, an answer a PlanReport."""
 
 import contextlib
 import datetime as dt
@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 
 from rightsizer import catalog, huggingface
+from rightsizer import framework as frameworks
 from rightsizer.architecture import Architecture
 from rightsizer.errors import InputError, UnknownNameError
 from rightsizer.explain import layout_words, verdict
-from rightsizer.framework import Framework, framework, unknown_framework
+from rightsizer.framework import Framework
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import NoPlan, Option, Plan, Request
 from rightsizer.units import parse_duration_s, parse_tokens, parse_usd
@@ -20,7 +21,7 @@ from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import moment_text
 from rightsizer_api.report import Interval80, LayoutReport, Loss, PlanReport, Runner
-from rightsizer_api.workload import WorkloadSpec
+from rightsizer_api.workload import Lora, WorkloadSpec
 
 __all__ = [
     "architecture_of",
@@ -44,13 +45,13 @@ def request(
     plan: TrainingPlan, *, now: dt.datetime | None = None, clusters: tuple[Cluster, ...] | None = None
 ) -> Request:
     """The question that a plan asks the engine, at a moment (default: this one), on given clusters if any."""
-    resources, architecture = plan.spec.resources, architecture_of(plan)
+    resources, architecture, profile = plan.spec.resources, architecture_of(plan), framework_of(plan)
     budget = plan.spec.budget
     pins = plan.spec.layout.model_dump(by_alias=False, exclude_none=True) if plan.spec.layout else {}
     return Request(
         architecture=architecture,
-        workload=workload_of(plan, architecture),
-        framework=framework_of(plan),
+        workload=workload_of(plan, architecture, profile),
+        framework=profile,
         clusters=clusters or clusters_of(plan),
         deadline_s=deadline_s(plan, now=now),
         confidence=plan.spec.deadline.confidence if plan.spec.deadline else 0.9,
@@ -81,9 +82,10 @@ def architecture_of(plan: TrainingPlan) -> Architecture:
     )
 
 
-def workload_of(plan: TrainingPlan, architecture: Architecture) -> Workload:
+def workload_of(plan: TrainingPlan, architecture: Architecture, framework: Framework) -> Workload:
     """The job, with the sequence length and batch that a plan may leave out."""
     spec = plan.spec.workload
+    lora = spec.lora or Lora()
     sequence = spec.sequence_length or _usual_sequence(spec, architecture)
     return Workload(
         method=spec.method,
@@ -98,7 +100,8 @@ def workload_of(plan: TrainingPlan, architecture: Architecture) -> Workload:
         compile=spec.compile,
         attention=spec.attention,
         library_year=_year(spec.library_version),
-        **({"lora_rank": spec.lora.rank, "lora_targets": str(spec.lora.targets)} if spec.lora else {}),
+        lora_rank=lora.rank,
+        lora_targets=lora.targets or framework.lora_targets,
     )
 
 
@@ -107,12 +110,12 @@ def framework_of(plan: TrainingPlan) -> Framework:
     launch, adapters = plan.spec.launch, plan.spec.workload.method in _ADAPTERS
     if launch.profile is not None:
         with _at("spec.launch.profile"):
-            return framework(launch.profile)
+            return frameworks.framework(launch.profile)
     if launch.framework is FrameworkName.CUSTOM and adapters:
-        return unknown_framework(model_parallel=False, sharded=True, adapters=True)
+        return frameworks.unknown_framework(model_parallel=False, sharded=True, adapters=True)
     if launch.framework is FrameworkName.ACCELERATE and adapters:
-        return framework("peft")
-    return framework(launch.framework)
+        return frameworks.framework("peft")
+    return frameworks.framework(launch.framework)
 
 
 def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
@@ -146,11 +149,10 @@ def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
 def deadline_s(plan: TrainingPlan, *, now: dt.datetime | None = None) -> float | None:
     """Seconds until a plan's deadline; None where it has none."""
     deadline = plan.spec.deadline
-    if deadline is None:
-        return None
-    if deadline.finish_within is not None:
+    if deadline is not None and deadline.finish_within is not None:
         return parse_duration_s(deadline.finish_within, field="spec.deadline.finishWithin")
-    assert deadline.finish_by is not None  # a rule of the model
+    if deadline is None or deadline.finish_by is None:
+        return None
     left_s = (deadline.finish_by - (now or dt.datetime.now(dt.UTC))).total_seconds()
     if left_s <= 0:
         raise InputError(
@@ -266,7 +268,8 @@ def _usual_sequence(spec: WorkloadSpec, architecture: Architecture) -> int:
 def _tokens(spec: WorkloadSpec) -> float:
     if spec.tokens is not None:
         return parse_tokens(spec.tokens, field="spec.workload.tokens")
-    assert spec.dataset is not None  # a rule of the model
+    if spec.dataset is None:
+        raise InputError("spec.workload.tokens", value=None, remedy="give tokens or dataset")
     examples = parse_tokens(spec.dataset.examples, field="spec.workload.dataset.examples")
     return max(1.0, examples * spec.dataset.length * spec.dataset.epochs)
 
@@ -294,7 +297,7 @@ def _year(release: str | None) -> float:
 
 @contextlib.contextmanager
 def _at(path: str, **others: str) -> Iterator[None]:
-    """Names an engine's error after the plan's field; `others` maps the engine's own words for other fields."""
+    """Names an engine's error after the plan's field; `others` maps its words for other fields."""
     try:
         yield
     except UnknownNameError as error:

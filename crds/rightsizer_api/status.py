@@ -1,4 +1,4 @@
-"""status: what rightsizer found, did and saw. Written by the operator, or beside the plan by `rightsizer run`."""
+"""status: what rightsizer found, did and saw; written by the operator, or by `rightsizer run`."""
 
 import enum
 from typing import Annotated
@@ -31,7 +31,7 @@ class Condition(Model):
     """One condition, as Kubernetes writes them."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)] = Field(
-        description="Ready (its reason is the state), Sized, Running, DeadlineAtRisk, Complete, Failed and others."
+        description="Ready (its reason is the state), Sized, Running, Complete, Failed and others."
     )
     status: Annotated[ConditionStatus, Strict(False)] = Field(description="Whether it holds.")
     reason: Word = Field(description="One word why.")

@@ -49,9 +49,9 @@ class Lora(Model):
     rank: Annotated[int, Field(ge=1, le=65_536)] = Field(
         16, description="Rank of the adapters.", examples=[16]
     )
-    targets: Annotated[LoraTargets, Strict(False)] = Field(
-        LoraTargets.ATTENTION,
-        description="Which matrices get adapters: those of attention, or all linear ones.",
+    targets: Annotated[LoraTargets, Strict(False)] | None = Field(
+        None,
+        description="Which matrices get adapters: attention's, or all. Default: as the framework does.",
         examples=["all"],
     )
 
@@ -69,12 +69,14 @@ class WorkloadSpec(Model):
     dataset: Dataset | None = Field(None, description="The same as examples x length x epochs.")
     sequence_length: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
         None,
-        description="Tokens of a training sequence. Default: 8192 to pretrain, 2048 otherwise, never past the model's own.",
+        description="Tokens of a training sequence. Default: the data set's length, else 8192 to pretrain and"
+        " 2048 otherwise; never past the model's own.",
         examples=[8192],
     )
     global_batch_tokens: Tokens | None = Field(
         None,
-        description="Tokens of an optimizer step, over all GPUs. Default: 4M to pretrain, 64 sequences otherwise.",
+        description="Tokens of an optimizer step, over all GPUs. Default: 4M to pretrain, 64 sequences"
+        " otherwise.",
         examples=["4M"],
     )
     global_batch_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = Field(
@@ -132,7 +134,7 @@ class WorkloadSpec(Model):
         ),
         Rule(
             field="lora",
-            remedy="belongs to the methods lora and qlora only",
+            remedy="lora belongs to the methods lora and qlora only",
             cel="!has(self.lora) || self.method in ['lora', 'qlora']",
             holds=lambda w: w.lora is None or w.method in {Method.LORA, Method.QLORA},
         ),

@@ -1,0 +1,64 @@
+"""Pydantic's JSON schema as a Kubernetes structural schema: no references, no unions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+__all__ = ["structural"]
+
+Node = dict[str, Any]
+
+_KEPT = (
+    "type",
+    "description",
+    "format",
+    "enum",
+    "default",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "maxProperties",
+    "required",
+)
+"""What passes unchanged. All else is either translated below or has no place in a structural schema."""
+
+
+def structural(model: type[BaseModel]) -> Node:
+    """A model's schema by its wire names, as apiextensions.k8s.io/v1 wants it."""
+    root = model.model_json_schema(by_alias=True, mode="validation")
+    return _node(root, root.get("$defs", {}))
+
+
+def _node(raw: Mapping[str, Any], definitions: Mapping[str, Any]) -> Node:
+    """One node of the schema."""
+    raw = _resolved(raw, definitions)
+    if "const" in raw:
+        raw = {**raw, "enum": [raw["const"]]}
+    node: Node = {key: raw[key] for key in _KEPT if key in raw}
+    node |= {key: value for key, value in raw.items() if key.startswith("x-kubernetes-")}
+    if node.get("default") is None or isinstance(node["default"], dict | list):
+        node.pop("default", None)
+    if "properties" in raw:
+        node["properties"] = {k: _node(v, definitions) for k, v in raw["properties"].items()}
+    elif isinstance(raw.get("additionalProperties"), Mapping):
+        node["additionalProperties"] = _node(raw["additionalProperties"], definitions)
+    if "items" in raw:
+        node["items"] = _node(raw["items"], definitions)
+    return node
+
+
+def _resolved(raw: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A node without references and without "or null"; what the field says wins over what its type says."""
+    while "$ref" in raw or "anyOf" in raw:
+        if "$ref" in raw:
+            inner = definitions[raw["$ref"].rsplit("/", 1)[-1]]
+            raw = {**inner, **{k: v for k, v in raw.items() if k != "$ref"}}
+        else:
+            (inner,) = (option for option in raw["anyOf"] if option.get("type") != "null")
+            raw = {**inner, **{k: v for k, v in raw.items() if k != "anyOf"}}
+    return raw
