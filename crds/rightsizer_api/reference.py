@@ -26,7 +26,7 @@ _QUANTITIES = (
     (Moment, "moment"),
 )
 
-_PLAIN = {str: "text", int: "integer", float: "number", bool: "true or false", types.NoneType: ""}
+_PLAIN = {str: "text", int: "integer", float: "number", bool: "true or false", types.NoneType: "", Any: "any"}
 
 _HEAD = """\
 # The TrainingPlan reference
@@ -34,7 +34,7 @@ _HEAD = """\
 Generated from the models by `make generate`; `kubectl explain trainingplan.spec` says the same.
 
 A plan is one YAML document. A field that is not listed here is refused, with the nearest name that is.
-Counts are written as `100B`, `1.5T`, `4M`, `300k` or a whole number; durations as `72h`, `3d`, `90m`, `1h30m`;
+Counts are written as `100B`, `1.5T`, `4M`, `300k` or a whole number; durations as `72h`, `3d`, `1h30m`;
 dollars as `60000`, `$8,500` or `60k`; moments as `2026-09-30T18:00:00Z`.
 
 ```yaml

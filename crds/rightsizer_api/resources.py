@@ -135,8 +135,8 @@ class Elasticity(Model):
 
     mode: Annotated[ElasticityMode, Strict(False)] = Field(
         ElasticityMode.RECOMMEND,
-        description='Off: nothing; Recommend: say it; Auto: do it. Write "Off" in quotes: kubectl takes a bare'
-        " Off for false.",
+        description='Off: nothing; Recommend: say it; Auto: do it. Write "Off" in quotes: kubectl takes'
+        " a bare Off for false.",
         examples=["Recommend"],
     )
     min_gpus: Gpus | None = Field(
