@@ -1,0 +1,116 @@
+"""The entry point: quick help, exit codes, one-line errors."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from rightsizer_cli.main import COMMANDS, execute
+
+HEAVY = {"numpy", "pydantic", "torch", "matplotlib", "rich", "yaml", "kopf", "prometheus_client"}
+SMALL = ["--model", "gpt2", "--tokens", "1B", "--gpu", "A100-SXM4-40GB", "--gpus", "8"]
+
+
+def test_help_of_every_command_imports_nothing_heavy():
+    names = [[], *([command.__name__] for command in COMMANDS)]
+    script = (
+        "import json, sys; from rightsizer_cli.main import execute\n"
+        f"codes = [execute([*name, '--help']) for name in {names!r}]\n"
+        "print(json.dumps({'codes': codes, 'modules': sorted(sys.modules)}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    found = json.loads(done.stderr)
+    assert not any(found["codes"])
+    assert not HEAVY & set(found["modules"])
+
+
+def test_no_arguments_shows_help(capsys):
+    assert execute([]) == 0
+    assert "Usage: rightsizer" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("args", [["--version"], ["-V"], ["version"]], ids=" ".join)
+def test_version_is_told(args, capsys):
+    assert execute(args) == 0
+    assert capsys.readouterr().out.startswith("rightsizer ")
+
+
+def test_a_plan_exits_with_0(capsys):
+    assert execute(["plan", *SMALL]) == 0
+    assert capsys.readouterr().out.startswith("8 A100-SXM4-40GB")
+
+
+def test_no_plan_exits_with_3_and_says_what_binds(capsys):
+    assert execute(["plan", *SMALL, "--deadline", "1m"]) == 3
+    out = capsys.readouterr().out
+    assert out.startswith("no plan: ")
+    assert "Nearest" in out
+
+
+BAD = {
+    "quantity": (["--tokens", "12 parsecs"], "--tokens: '12 parsecs'"),
+    "duration without unit": (["--deadline", "72"], "--deadline: '72'"),
+    "model": (["--model", "lama-3"], "--model: 'lama-3'"),
+    "gpu": (["--gpu", "H1000"], "--gpu: 'H1000'"),
+    "choice": (["--precision", "bf17"], "--precision: 'bf17'"),
+    "framework": (["--framework", "megatrn"], "--framework: 'megatrn'"),
+    "range": (["--confidence", "1.5"], "--confidence: 1.5"),
+    "min above max": (["--min-gpus", "64", "--max-gpus", "8"], "--min-gpus: 64"),
+    "past": (["--finish-by", "2020-01-01T00:00:00Z"], "--finish-by: '2020-01-01T00:00:00Z'"),
+    "two deadlines": (["--deadline", "3d", "--finish-by", "2099-01-01T00:00:00Z"], "exactly one of"),
+    "not a number": (["--max-gpus", "many"], "--max-gpus"),
+    "unknown option": (["--gpuss", "8"], "No such option: --gpuss"),
+    "no such config": (["--config", "nowhere.json"], "--config: 'nowhere.json'"),
+    "output": (["--output", "xml"], "--output: 'xml'"),
+    "plot": (["--plot", "curve.pdf"], "--plot: 'curve.pdf'"),
+}
+
+
+@pytest.mark.parametrize(("args", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_line_and_exits_with_2(args, message, capsys):
+    base = ["--model", "gpt2", "--tokens", "1B", "--gpu", "A100-SXM4-40GB", "--max-gpus", "8"]
+    assert execute(["plan", *base, *args]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["plan"], ["plan", "nowhere.yaml"], ["plam"], ["models", "gtp2"], ["gpus", "H1000"], ["estimate", "--out", "x.csv"]],
+    ids=" ".join,
+)
+def test_a_wrong_command_is_one_line_and_exits_with_2(args, capsys):
+    assert execute(args) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_a_fault_of_ours_is_not_hidden():
+    with pytest.raises(AttributeError):
+        execute(["plan", None])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("command", ["models", "gpus"])
+def test_catalog_lists_as_table_and_json(command, capsys):
+    assert execute([command]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert execute([command, "--json"]) == 0
+    nouns = json.loads(capsys.readouterr().out)
+    assert len(lines) > len(nouns) > 40
+    assert all(len(line) <= 100 and line == line.rstrip() for line in lines)
+
+
+@pytest.mark.parametrize("args", [["models", "gpt2"], ["gpus", "h100"]], ids=" ".join)
+def test_one_noun_shows_its_fields(args, capsys):
+    assert execute(args) == 0
+    assert "source" in capsys.readouterr().out
+
+
+def test_crd_is_the_committed_one(capsys):
+    assert execute(["crd"]) == 0
+    assert "kind: CustomResourceDefinition" in capsys.readouterr().out
