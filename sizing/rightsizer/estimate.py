@@ -9,15 +9,23 @@ from rightsizer import step_time as step_time_module
 from rightsizer.architecture import flop_per_token
 from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns
-from rightsizer.memory import Memory
+from rightsizer.memory import MEMORY_LIMIT, Memory
 from rightsizer.step_time import StepTime
 from rightsizer.uncertainty import memory_sigma, step_sigma
 from rightsizer.workload import Method, Precision
 
-__all__ = ["MEMORY_LIMIT", "Prediction", "gpus", "model_flop_per_token", "peak_flop_per_s", "predict"]
-
-MEMORY_LIMIT = 0.96
-"""No plan takes more than this share of a device's memory: the driver and fragments need the rest."""
+__all__ = [
+    "MEMORY_LIMIT",
+    "Fit",
+    "Pace",
+    "Prediction",
+    "fit",
+    "gpus",
+    "model_flop_per_token",
+    "pace",
+    "peak_flop_per_s",
+    "predict",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,30 +49,70 @@ class Prediction:
     fits: Array
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Memory alone: the cheaper half, for searches that first ask what fits at all."""
+
+    memory: Memory
+    device_bytes: Array
+    sigma: Array
+    limit_bytes: Array
+    fits: Array
+
+
+def fit(cases: Cases) -> Fit:
+    """Whether every case fits: device bytes and one standard deviation within MEMORY_LIMIT of the device."""
+    memory = memory_module.estimate(cases)
+    sigma, device_bytes = memory_sigma(cases), memory.device_bytes
+    limit = np.asarray(MEMORY_LIMIT * cases.gpu.memory_bytes)
+    return Fit(
+        memory=memory,
+        device_bytes=device_bytes,
+        sigma=sigma,
+        limit_bytes=limit,
+        fits=device_bytes * np.exp(sigma) <= limit,
+    )
+
+
 def predict(cases: Cases) -> Prediction:
     """Seconds, bytes, tokens/s, MFU and fit of every case; none is faster than the peak of its GPUs."""
-    step_time = step_time_module.estimate(cases)
-    memory = memory_module.estimate(cases)
-    sigma = memory_sigma(cases)
+    memory = fit(cases)
+    speed = pace(cases)
+    return Prediction(
+        step_time=speed.step_time,
+        memory=memory.memory,
+        step_s=speed.step_s,
+        step_sigma=step_sigma(cases),
+        memory_sigma=memory.sigma,
+        tokens_per_step=speed.tokens_per_step,
+        tokens_per_s=speed.tokens_per_step / speed.step_s,
+        mfu=speed.mfu,
+        memory_limit_bytes=memory.limit_bytes,
+        fits=memory.fits,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Time alone: the step with its causes, its tokens, and the share of peak that it reaches."""
+
+    step_time: StepTime
+    step_s: Array
+    tokens_per_step: Array
+    mfu: Array
+
+
+def pace(cases: Cases) -> Pace:
+    """How fast every case is; never faster than the peak of its GPUs."""
     layout = cases.layout
+    step_time = step_time_module.estimate(cases)
     sequences = np.asarray(layout.dp * layout.micro_batch * layout.micro_batches, dtype=float)
     tokens = sequences * cases.workload.sequence_tokens
-    flop = tokens * model_flop_per_token(cases)
-    peak = gpus(layout) * peak_flop_per_s(cases.gpu, cases.workload)
-    step_s = np.maximum(step_time.total_s, flop / peak)
-    limit = np.asarray(MEMORY_LIMIT * cases.gpu.memory_bytes)
-    return Prediction(
-        step_time=step_time,
-        memory=memory,
-        step_s=step_s,
-        step_sigma=step_sigma(cases),
-        memory_sigma=sigma,
-        tokens_per_step=tokens,
-        tokens_per_s=tokens / step_s,
-        mfu=flop / (step_s * peak),
-        memory_limit_bytes=limit,
-        fits=memory.device_bytes * np.exp(sigma) <= limit,
+    least_s = (
+        tokens * model_flop_per_token(cases) / (gpus(layout) * peak_flop_per_s(cases.gpu, cases.workload))
     )
+    step_s = np.maximum(step_time.total_s, least_s)
+    return Pace(step_time=step_time, step_s=step_s, tokens_per_step=tokens, mfu=least_s / step_s)
 
 
 def gpus(layout: Columns) -> Array:

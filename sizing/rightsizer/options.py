@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from rightsizer import cost, goodput
-from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns
+from rightsizer.estimate import predict
 from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.outcome import Option
 from rightsizer.pricing import Ground, Rows
@@ -38,15 +38,7 @@ def option(some: Ground, rows: Rows, index: int = 0) -> Option:
     """Row `index` with its causes."""
     request, cluster = some.request, some.cluster
     layout = layout_of(rows.layout, index)
-    one = Cases(
-        architecture=some.nouns.architecture,
-        workload=some.nouns.workload,
-        cluster=some.nouns.cluster,
-        gpu=some.nouns.gpu,
-        framework=some.nouns.framework,
-        layout=Columns.of(layout),
-    )
-    prediction = some.predict(one)
+    prediction = predict(some.cases(Columns.of(layout)))
     good = goodput.estimate(np.asarray(layout.gpus), np.asarray(some.checkpoint_bytes), request.reliability)
     finish_s, sigma = float(rows.finish_s[index]), float(rows.sigma[index])
     spares = request.spare_nodes or 0

@@ -1,22 +1,19 @@
 """The decision: the fewest GPUs, and the layout, that meet the deadline; or why there are none."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rightsizer import cost
-from rightsizer.cases import Cases
 from rightsizer.columns import Array
 from rightsizer.errors import InputError
-from rightsizer.estimate import Prediction, predict
 from rightsizer.hardware import Cluster
 from rightsizer.options import option
 from rightsizer.outcome import Binding, CurvePoint, NoPlan, Option, Plan, Request
-from rightsizer.pricing import Ground, Rows, ground, price_pairs
+from rightsizer.pricing import Ground, Rows, fit_layouts, ground, price_pairs
 from rightsizer.reasons import no_plan_reason, plan_reasons
 from rightsizer.search import Found, best, cheapest, counts, fewest, fitting, meets, rows_at, thin
-from rightsizer.space import families
+from rightsizer.space import families, layouts
 from rightsizer.workload import Method
 
 __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request", "plan"]
@@ -45,7 +42,7 @@ class _Answer:
     evaluated: int = 0
 
 
-def plan(request: Request, *, predict_with: Callable[[Cases], Prediction] = predict) -> Plan | NoPlan:
+def plan(request: Request) -> Plan | NoPlan:
     """The cheapest option that meets every constraint of the request at its confidence.
 
     On each cluster that is the fewest GPUs; among clusters the lowest cost, or the fewest GPUs where a price
@@ -55,7 +52,7 @@ def plan(request: Request, *, predict_with: Callable[[Cases], Prediction] = pred
     missing = _not_able(request)
     if missing:
         return NoPlan(request=request, binding=Binding.FRAMEWORK, reason=missing)
-    answers = [_on_cluster(request, cluster, predict_with) for cluster in request.clusters]
+    answers = [_on_cluster(request, cluster) for cluster in request.clusters]
     evaluated = sum(a.evaluated for a in answers)
     winners = [a for a in answers if a.found is not None]
     if not winners:
@@ -91,21 +88,19 @@ def _not_able(request: Request) -> str:
     return f"{framework.name} cannot train with {method}; choose a framework that can, or another method"
 
 
-def _on_cluster(request: Request, cluster: Cluster, predict_with: Callable[[Cases], Prediction]) -> _Answer:
+def _on_cluster(request: Request, cluster: Cluster) -> _Answer:
     """The search without host memory, and again with it only if nothing fits otherwise."""
-    answer = _searched(request, cluster, predict_with, offload=False)
+    answer = _searched(request, cluster, offload=False)
     can = request.framework.can_offload_optimizer or request.framework.can_offload_parameters
     if answer.found is None and answer.binding == Binding.MEMORY and can:
-        offloaded = _searched(request, cluster, predict_with, offload=True)
+        offloaded = _searched(request, cluster, offload=True)
         evaluated = answer.evaluated + offloaded.evaluated
         if offloaded.binding != Binding.MEMORY:
             return replace(offloaded, evaluated=evaluated)
     return answer
 
 
-def _searched(
-    request: Request, cluster: Cluster, predict_with: Callable[[Cases], Prediction], *, offload: bool
-) -> _Answer:
+def _searched(request: Request, cluster: Cluster, *, offload: bool) -> _Answer:
     some = families(
         request.architecture,
         request.workload,
@@ -119,34 +114,30 @@ def _searched(
         return _Answer(ground=None, cluster=cluster, binding=Binding.LAYOUT)
     if not allowed.size:
         return _Answer(ground=None, cluster=cluster, binding=Binding.MAX_GPUS)
-    base = ground(request, cluster, some, predict_with=predict_with)
-    alive, fullest = fitting(base, int(allowed[-1]))
+    base = ground(request, cluster, some)
+    alive, least = fitting(base, int(allowed[-1]))
     search = cheapest if request.deadline_s is None else fewest
     found, evaluated = search(base, allowed, alive)
-    evaluated += len(fullest)
+    evaluated += len(some)
     if found is None:
-        return _why_not(base, allowed, alive, fullest, evaluated)
+        return _why_not(base, allowed, alive, least, evaluated)
     return _Answer(
         ground=base, cluster=cluster, found=found, alive=alive, allowed=allowed, evaluated=evaluated
     )
 
 
-def _why_not(base: Ground, allowed: Array, alive: Array, fullest: Rows, evaluated: int) -> _Answer:
+def _why_not(base: Ground, allowed: Array, alive: Array, least: float, evaluated: int) -> _Answer:
     """Which constraint binds, and the nearest options."""
     cluster, request = base.cluster, base.request
     if not alive.size:
-        least = float(fullest.device_bytes.min(initial=np.inf))
         return _Answer(
             ground=base, cluster=cluster, binding=Binding.MEMORY, detail=least, evaluated=evaluated
         )
     rows = _grid_rows(base, _near_most(allowed), alive)
     evaluated += len(rows)
-    fits = np.flatnonzero(rows.fits)
-    if not fits.size:
-        binding = Binding.MEMORY if len(rows) else Binding.BATCH
-        least = float(rows.device_bytes.min(initial=np.inf))
+    if not len(rows):
+        binding, least = _nothing_fits(base, _near_most(allowed), alive)
         return _Answer(ground=base, cluster=cluster, binding=binding, detail=least, evaluated=evaluated)
-    rows = rows.take(fits)
     fastest = int(np.argmin(rows.finish_at_confidence_s))
     nearest = [option(base, rows, fastest)]
     in_time = rows.finish_at_confidence_s <= (request.deadline_s or np.inf)
@@ -178,9 +169,25 @@ def _beyond(base: Ground, allowed: Array) -> tuple[Option | None, int]:
     if not more.size:
         return None, 0
     wider = replace(base, request=request)
-    alive, fullest = fitting(wider, int(more[-1]))
+    alive, _ = fitting(wider, int(more[-1]))
     found, evaluated = fewest(wider, more, alive)
-    return (None if found is None else option(wider, found.row)), evaluated + len(fullest)
+    return (None if found is None else option(wider, found.row)), evaluated + len(wider.families)
+
+
+def _nothing_fits(base: Ground, grid: Array, alive: Array) -> tuple[str, float]:
+    """Memory, with the least bytes, if there are legal layouts; else the batch that divides over none."""
+    divides = grid[:, None] % base.families.unit[alive][None, :] == 0
+    count, family = np.nonzero(divides)
+    columns, legal = layouts(
+        base.families.take(alive[family]),
+        grid[count],
+        base.request.workload,
+        batch_tolerance=base.request.batch_tolerance,
+    )
+    if not legal.any():
+        return Binding.BATCH, np.inf
+    _, used = fit_layouts(base, columns.take(np.flatnonzero(legal)), int(legal.sum()))
+    return Binding.MEMORY, float(used.min())
 
 
 def _near_most(allowed: Array) -> Array:
@@ -282,7 +289,7 @@ def _neighbour(answer: _Answer, direction: int) -> Option | None:
         candidates = answer.allowed[answer.allowed >= gpus * 1.25][:1]
     for count in candidates:
         rows = rows_at(answer.ground, int(count), answer.alive)
-        index = best(rows, rows.fits)
+        index = best(rows, np.ones(len(rows), dtype=bool))
         if index is not None:
             return option(answer.ground, rows, index)
     return None
@@ -306,13 +313,13 @@ def _curve(answer: _Answer) -> tuple[tuple[CurvePoint, ...], int]:
     assert answer.ground is not None and answer.found is not None  # noqa: S101, PT018
     assert answer.allowed is not None  # noqa: S101
     at_count, gpus = answer.found.at_count, int(answer.found.row.gpus[0])
-    order = np.argsort(np.where(at_count.fits, at_count.finish_s, np.inf))[:_CURVE_FAMILIES]
+    order = np.argsort(at_count.finish_s)[:_CURVE_FAMILIES]
     near = answer.allowed[(answer.allowed * 4 >= gpus) & (answer.allowed <= gpus * 4)]
     grid = np.unique(np.append(thin(near, _CURVE_POINTS), gpus))
     rows = _grid_rows(answer.ground, grid, at_count.family[order])
     points = []
     for count in grid:
-        index = best(rows, rows.fits & (rows.gpus == count))
+        index = best(rows, rows.gpus == count)
         if index is not None:
             usd = float(rows.cost_usd[index])
             points.append(

@@ -1,7 +1,7 @@
 """Pricing layouts: families on a number of GPUs become rows with seconds, bytes, finish and cost."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -10,13 +10,14 @@ from rightsizer import cost, goodput
 from rightsizer.architecture import parameters_total
 from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns
-from rightsizer.estimate import Prediction, predict
+from rightsizer.estimate import fit, pace
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import Request
 from rightsizer.space import Families, complexity, layouts
+from rightsizer.uncertainty import step_sigma
 from rightsizer.workload import Method
 
-__all__ = ["Ground", "Rows", "checkpoint_bytes", "ground", "price", "price_pairs"]
+__all__ = ["Ground", "Rows", "checkpoint_bytes", "fit_layouts", "ground", "price", "price_pairs"]
 
 CHUNK_ROWS = 4096
 """Rows priced at once: the columns of one chunk stay in a core's cache."""
@@ -38,7 +39,10 @@ class Ground:
     families: Families
     confidence_z: float
     checkpoint_bytes: float
-    predict: Callable[[Cases], Prediction]
+
+    def cases(self, columns: Columns) -> Cases:
+        """The nouns with these layouts."""
+        return replace(self.nouns, layout=columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +52,7 @@ class Rows:
     family: Array
     gpus: Array
     layout: Columns
-    tokens_per_s: Array
     sigma: Array
-    device_bytes: Array
-    fits: Array
     finish_s: Array
     finish_at_confidence_s: Array
     cost_usd: Array
@@ -66,13 +67,7 @@ class Rows:
         return Rows(layout=self.layout.take(index), **changed)
 
 
-def ground(
-    request: Request,
-    cluster: Cluster,
-    some: Families,
-    *,
-    predict_with: Callable[[Cases], Prediction] = predict,
-) -> Ground:
+def ground(request: Request, cluster: Cluster, some: Families) -> Ground:
     """The shared part of a search on one cluster."""
     nouns = Cases(
         architecture=Columns.of(request.architecture),
@@ -89,7 +84,6 @@ def ground(
         families=some,
         confidence_z=NormalDist().inv_cdf(request.confidence),
         checkpoint_bytes=checkpoint_bytes(request),
-        predict=predict_with,
     )
 
 
@@ -102,7 +96,7 @@ def checkpoint_bytes(request: Request) -> float:
 
 
 def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
-    """The legal ones of the pairs (family, gpus), priced."""
+    """The pairs (family, gpus) that are legal and fit memory, priced."""
     request = some.request
     columns, legal = layouts(
         some.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
@@ -110,48 +104,45 @@ def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
     for name, value in request.pinned.items():
         legal &= getattr(columns, name) == value
     chosen = np.flatnonzero(legal)
-    return price(some, family[chosen], gpus[chosen], columns.take(chosen))
+    columns = columns.take(chosen)
+    fits, _ = fit_layouts(some, columns, chosen.size)
+    chosen = chosen[fits]
+    return price(some, family[chosen], gpus[chosen], columns.take(np.flatnonzero(fits)))
+
+
+def fit_layouts(some: Ground, columns: Columns, rows: int) -> tuple[Array, Array]:
+    """Which layouts fit memory, and their device bytes."""
+    parts = [fit(some.cases(columns.take(s))) for s in _slices(rows)]
+    sizes = [s.size for s in _slices(rows)]
+    fits = [np.broadcast_to(p.fits, (n,)) for p, n in zip(parts, sizes, strict=True)]
+    used = [np.broadcast_to(p.device_bytes, (n,)) for p, n in zip(parts, sizes, strict=True)]
+    return (np.concatenate(fits), np.concatenate(used)) if parts else (np.zeros(0, bool), np.zeros(0))
 
 
 def price(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
-    """The rows of layouts, chunk by chunk."""
+    """The rows of layouts, chunk by chunk; memory is not looked at."""
     parts = [_price_chunk(some, family[s], gpus[s], columns.take(s)) for s in _slices(family.size)]
+    if not parts:
+        nothing = np.zeros(0)
+        return _rows(some, family, gpus, columns, (nothing, nothing, nothing))
     return parts[0] if len(parts) == 1 else _concatenate(parts)
 
 
 def _slices(rows: int) -> Iterator[Array]:
-    """Index ranges of at most CHUNK_ROWS; one empty range where there are no rows."""
-    for start in range(0, max(rows, 1), CHUNK_ROWS):
+    """Index ranges of at most CHUNK_ROWS."""
+    for start in range(0, rows, CHUNK_ROWS):
         yield np.arange(start, min(start + CHUNK_ROWS, rows))
 
 
 def _price_chunk(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
-    if not family.size:
-        nothing = np.zeros(0)
-        return _rows(some, family, gpus, columns, (nothing,) * 5)
-    nouns = some.nouns
-    prediction = some.predict(
-        Cases(
-            architecture=nouns.architecture,
-            workload=nouns.workload,
-            cluster=nouns.cluster,
-            gpu=nouns.gpu,
-            framework=nouns.framework,
-            layout=columns,
-        )
-    )
-    measured = (
-        prediction.step_s,
-        prediction.tokens_per_step,
-        prediction.step_sigma,
-        prediction.memory.device_bytes,
-        prediction.fits,
-    )
+    cases = some.cases(columns)
+    speed = pace(cases)
+    measured = (speed.step_s, speed.tokens_per_step, step_sigma(cases))
     return _rows(some, family, gpus, columns, tuple(np.broadcast_to(m, family.shape) for m in measured))
 
 
 def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: tuple[Array, ...]) -> Rows:
-    step_s, tokens_per_step, sigma, device_bytes, fits = measured
+    step_s, tokens_per_step, sigma = measured
     request = some.request
     steps = np.ceil(request.workload.tokens / np.maximum(tokens_per_step, 1.0))
     good = goodput.estimate(gpus, np.asarray(some.checkpoint_bytes), request.reliability)
@@ -165,10 +156,7 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: 
         family=family,
         gpus=gpus,
         layout=columns,
-        tokens_per_s=tokens_per_step / np.maximum(step_s, 1e-12),
         sigma=sigma,
-        device_bytes=device_bytes,
-        fits=fits.astype(bool),
         finish_s=finish_s,
         finish_at_confidence_s=finish_s * np.exp(some.confidence_z * sigma),
         cost_usd=usd,

@@ -16,7 +16,7 @@ from rightsizer.estimate import model_flop_per_token, peak_flop_per_s
 from rightsizer.hardware import Cluster
 from rightsizer.layout import Sharding
 from rightsizer.outcome import Request
-from rightsizer.pricing import Ground, Rows, price, price_pairs
+from rightsizer.pricing import Ground, Rows, fit_layouts, price, price_pairs
 from rightsizer.space import Families, layouts
 
 __all__ = [
@@ -63,8 +63,8 @@ def counts(request: Request, cluster: Cluster, *, limit: int | None = None) -> A
 
 
 def meets(rows: Rows, request: Request) -> Array:
-    """Rows inside memory, deadline and budget."""
-    good = rows.fits.copy()
+    """Rows (which all fit memory) inside deadline and budget."""
+    good = np.ones(len(rows), dtype=bool)
     if request.deadline_s is not None:
         good &= rows.finish_at_confidence_s <= request.deadline_s
     if request.max_usd is not None:
@@ -156,26 +156,24 @@ def thin(allowed: Array, points: int) -> Array:
     return np.unique(allowed[np.minimum(nearest, allowed.size - 1)])
 
 
-def fitting(some: Ground, most: int) -> tuple[Array, Rows]:
-    """The families that fit memory on `most` GPUs or fewer, and the rows that say so (the fullest spread)."""
-    relaxed, dp = _relaxed(some.families, most, np.maximum(most // some.families.unit, 1))
-    possible = np.flatnonzero(dp * some.families.unit <= max(most, 1))
+def fitting(some: Ground, most: int) -> tuple[Array, float]:
+    """The families that fit memory on `most` GPUs or fewer, and the least bytes that any family needs."""
+    units = some.families.unit
+    dp = _raised(some.families, np.maximum(most // units, 1))
+    possible = np.flatnonzero(dp * units <= most)
     columns, _ = layouts(
-        relaxed.take(possible),
-        (dp * some.families.unit)[possible],
-        some.request.workload,
-        batch_tolerance=1.0,
+        some.families.take(possible), (dp * units)[possible], some.request.workload, batch_tolerance=1.0
     )
-    rows = price(some, possible, (dp * some.families.unit)[possible], columns)
-    return rows.family[rows.fits], rows
+    fits, used = fit_layouts(some, columns, possible.size)
+    return possible[fits], float(used.min(initial=np.inf))
 
 
-def _relaxed(some: Families, most: int, dp: Array) -> tuple[Families, Array]:
-    """`dp`, raised to what experts and shard groups need, lowered to what the batch holds."""
+def _raised(some: Families, dp: Array) -> Array:
+    """`dp`, raised to what experts and shard groups need at least."""
     axes = some.axes
     experts = -(-axes["ep"] // (axes["cp"] * axes["tp"]))
     groups = np.where(axes["sharding"] == Sharding.HSDP, 2 * axes["shard_group"] // axes["cp"], 1)
-    return some, np.maximum(dp, np.maximum(experts, groups))
+    return np.asarray(np.maximum(dp, np.maximum(experts, groups)))
 
 
 def _fewest_by_peak(some: Ground) -> float:
@@ -191,7 +189,7 @@ def _fewest_by_family(some: Ground, alive: Array, floor: int, most: int) -> tupl
     """A lower bound on the GPUs that each family needs for the deadline; inf where the most are too few."""
     families = some.families.take(alive)
     start = np.maximum(-(-floor // families.unit), 1)
-    _, dp = _relaxed(families, most, start)
+    dp = _raised(families, start)
     gpus = dp * families.unit
     bound = np.where(gpus <= most, gpus, np.inf).astype(float)
     batch = some.request.workload.global_batch_sequences * (1 + some.request.batch_tolerance)
