@@ -9,11 +9,12 @@ from rightsizer import cost, goodput
 from rightsizer.columns import Array, Columns
 from rightsizer.estimate import predict
 from rightsizer.layout import Layout, Offload, Sharding
-from rightsizer.outcome import Option
-from rightsizer.pricing import Ground, Rows
+from rightsizer.outcome import Option, Request
+from rightsizer.pricing import Ground, Rows, fit_layouts, ground, price
+from rightsizer.space import Families
 from rightsizer.workload import Recompute
 
-__all__ = ["layout_of", "option"]
+__all__ = ["given", "layout_of", "option"]
 
 _Z_80 = 1.2815515655446004
 """Half width of the central 80 % of a normal distribution, in standard deviations."""
@@ -32,6 +33,15 @@ def layout_of(columns: Columns, index: int) -> Layout:
         "offload": Offload(value["offload"]),
     }
     return Layout(**value)
+
+
+def given(request: Request, layout: Layout) -> tuple[Option, bool]:
+    """One layout on the request's first cluster without any search, and whether it fits in memory."""
+    some = ground(request, request.clusters[0], Families(axes={}, unit=np.zeros(0, dtype=np.int64)))
+    columns = Columns.stack([layout])
+    fits, _ = fit_layouts(some, columns, 1)
+    row = price(some, np.zeros(1, dtype=np.int64), np.array([layout.gpus]), columns)
+    return option(some, row), bool(fits[0])
 
 
 def option(some: Ground, rows: Rows, index: int = 0) -> Option:
