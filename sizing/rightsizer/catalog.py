@@ -335,10 +335,11 @@ def _model_index() -> Index:
 
 def _model_names(row: Row) -> Spelt:
     exact = (row["name"], *_split(row["aliases"]))
+    bare = [name.rpartition("/")[2] for name in exact if "/" in name]
     return Spelt(
         name=row["name"],
         exact=exact,
-        derived=tuple(name.rpartition("/")[2].removesuffix("-hf") for name in exact if "/" in name),
+        derived=(*bare, *(name.removesuffix("-hf") for name in bare)),
     )
 
 

@@ -11,7 +11,8 @@ Index = Mapping[str, tuple[str, ...]]
 """Normal form -> the names of the rows that answer to it."""
 
 _VENDORS = ("nvidia", "amd", "instinct", "tesla", "geforce")
-_DROPPED = str.maketrans("", "", string.punctuation + string.whitespace)
+_DROPPED = str.maketrans("", "", string.punctuation.replace(".", "") + string.whitespace)
+"""Dots stay: OPT 1.3b is not OPT 13b."""
 _CANDIDATES = 6
 _LIKENESS = 0.6
 """difflib's ratio from which a name counts as a near miss (its own default)."""
@@ -47,7 +48,7 @@ def lookup(known: Index, name: str) -> tuple[str, ...]:
 
 
 def normal(name: str) -> str:
-    """Lower case, without punctuation, spaces and the vendor; a memory always ends in "gb"."""
+    """Lower case, without spaces, the vendor and punctuation but dots; a memory always ends in "gb"."""
     key = name.lower().translate(_DROPPED)
     for vendor in _VENDORS:
         key = key.removeprefix(vendor) or key

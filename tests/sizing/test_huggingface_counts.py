@@ -33,9 +33,7 @@ CONFIGS: dict[str, tuple[dict[str, object], float]] = {
     "Llama-3.1-8B": (LLAMA | sized(32, 4096, 14336, 32, 8) | {"vocab_size": 128256}, 8_030_261_248),
     "Llama-3.1-405B": (LLAMA | sized(126, 16384, 53248, 128, 8) | {"vocab_size": 128256}, 405_853_388_800),
     "Llama-3.2-1B": (
-        LLAMA
-        | sized(16, 2048, 8192, 32, 8)
-        | {"vocab_size": 128256, "tie_word_embeddings": True, "head_dim": 64},
+        LLAMA | sized(16, 2048, 8192, 32, 8) | {"vocab_size": 128256, "tie_word_embeddings": True},
         1_235_814_400,
     ),
     "Llama-4-Scout (text)": (
@@ -100,9 +98,7 @@ CONFIGS: dict[str, tuple[dict[str, object], float]] = {
         14_315_784_192,
     ),
     "Qwen3-8B": (
-        LLAMA
-        | sized(36, 4096, 12288, 32, 8)
-        | {"model_type": "qwen3", "vocab_size": 151936, "head_dim": 128},
+        LLAMA | sized(36, 4096, 12288, 32, 8) | {"model_type": "qwen3", "vocab_size": 151936},
         8_190_735_360,
     ),
     "Qwen3-30B-A3B": (
@@ -197,9 +193,7 @@ CONFIGS: dict[str, tuple[dict[str, object], float]] = {
         2_779_683_840,
     ),
     "Phi-3-mini": (
-        LLAMA
-        | sized(32, 3072, 8192, 32)
-        | {"model_type": "phi3", "vocab_size": 32064, "sliding_window": 2047},
+        LLAMA | sized(32, 3072, 8192, 32) | {"model_type": "phi3", "vocab_size": 32064},
         3_821_079_552,
     ),
     "OLMo-7B": (
@@ -313,7 +307,7 @@ CONFIGS: dict[str, tuple[dict[str, object], float]] = {
             "model_type": "vit",
             "image_size": 224,
             "patch_size": 16,
-            "id2label": {str(i): "" for i in range(1000)},
+            "id2label": dict.fromkeys(range(1000)),
         }
         | sized(12, 768, 3072, 12),
         86_567_656,

@@ -1,0 +1,100 @@
+import csv
+from importlib import resources
+
+import pytest
+
+from rightsizer import catalog
+from rightsizer.architecture import Architecture, Family
+from rightsizer.errors import UnknownNameError, UnsupportedError
+
+ROWS = {
+    row["name"]: row
+    for row in csv.DictReader(
+        resources.files("rightsizer").joinpath("data", "models.csv").read_text("utf-8").splitlines()
+    )
+}
+REFUSED = {
+    "Stable Diffusion 1.5 UNet": "a convolutional network: no transformer formula gives its count",
+    "Stable Diffusion XL base UNet": "a convolutional network: no transformer formula gives its count",
+}
+ROUNDED = {
+    "GPT-3 350M (Medium)": "the paper's name rounds 355.9M",
+    "GPT-3 1.3B (XL)": "the paper's name rounds 1.316B",
+    "GPT-3 2.7B": "the paper's name rounds 2.65B",
+    "Llama 4 Scout 17B-16E": "the published 109B includes the vision encoder",
+}
+
+
+def within(value: float, stated: str) -> bool:
+    return not stated or value == pytest.approx(float(stated), rel=0.01)
+
+
+def test_dimensions_give_the_parameter_counts_of_all_models_but_the_refused() -> None:
+    wrong = {
+        name
+        for name, row in ROWS.items()
+        if name in REFUSED
+        or not within(catalog.model(name).parameters_total, row["params_total"])
+        or not within(catalog.model(name).parameters_active, row["params_active"])
+    }
+    assert wrong == set(REFUSED)
+    assert len(ROWS) - len(wrong) >= 125
+
+
+def test_dimensions_give_the_published_counts_but_for_the_rounded() -> None:
+    wrong = {
+        m.name for m in catalog.models() if not within(m.parameters_total, ROWS[m.name]["params_published"])
+    }
+    assert wrong == set(ROUNDED)
+
+
+def test_the_weights_that_a_token_multiplies_with_are_those_of_6n() -> None:
+    stated = {m.name: ROWS[m.name]["params_active_matmul"] for m in catalog.models()}
+    wrong = {m.name for m in catalog.models() if not within(m.parameters_matmul_active, stated[m.name])}
+    # BERT's figure in the data counts the pooler, which runs once a sequence
+    assert wrong <= {"BERT-base", "BERT-large"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("meta-llama/Llama-3.1-8B", "Llama 3.1 8B"),
+        ("llama-3.1-8b", "Llama 3.1 8B"),
+        ("LLAMA 3.1 8B", "Llama 3.1 8B"),
+        ("Llama-2-70b-hf", "Llama 2 70B"),
+        ("Llama-2-70B", "Llama 2 70B"),
+        ("gpt2", "GPT-2 small"),
+        ("OPT 13b", "OPT 13b"),
+        ("OPT 1.3b", "OPT 1.3b"),
+        ("Qwen/Qwen3-30B-A3B", "Qwen3 30B-A3B"),
+        ("deepseek-ai/DeepSeek-R1", "DeepSeek-V3 671B"),
+        ("openai/whisper-large-v3", "Whisper large-v3"),
+    ],
+)
+def test_a_model_answers_to_its_names(name: str, expected: str) -> None:
+    assert catalog.model(name).name == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("Llama 3.1", "Llama 3.1 8B"), ("mixtral", "Mixtral 8x7B"), ("meta-llama/Llama-3.1-9B", "Llama 3.1 8B")],
+)
+def test_an_unknown_model_is_answered_with_near_ones(name: str, near: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        catalog.model(name)
+    assert near in caught.value.candidates
+
+
+def test_a_network_that_is_no_transformer_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="UNet"):
+        catalog.model("stabilityai/stable-diffusion-xl-base-1.0")
+
+
+@pytest.mark.parametrize("network", catalog.models(), ids=lambda network: network.name)
+def test_every_model_has_consistent_dimensions(network: Architecture) -> None:
+    assert network.heads % network.kv_heads == 0
+    assert network.top_k <= network.experts
+    assert network.sliding_layers <= network.layers
+    assert (network.fixed_tokens > 0) == (network.family in (Family.VISION, Family.DIFFUSION))
+    assert (network.encoder_layers > 0) or network.family is not Family.ENCODER_DECODER
+    assert network.source
