@@ -112,6 +112,7 @@ class Framework:
     gathers_embeddings: bool = False
     bucket_bytes: float = 0.0
     te_dummy_gradients: bool = False
+    persistent_gradients: bool = False
 
     # Saved for backward
     saves_gathered_inputs: bool = False

@@ -7,7 +7,7 @@ three figures: the allocator keeps blocks it does not use, and the context and t
 memory it never sees.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns
 from rightsizer.framework import StageBalance
 from rightsizer.layout import Offload, Sharding
-from rightsizer.memory_activations import Saved, adapter_parameters, loss_bytes, saved
-from rightsizer.memory_states import LayerWeights, embeddings, layer_weights, states
+from rightsizer.memory_activations import Saved, adapter_parameters, loss_bytes, saved, trains_embeddings
+from rightsizer.memory_states import Adapters, LayerWeights, embeddings, layer_weights, states
 from rightsizer.parameters import Parameters, load_memory
 from rightsizer.workload import Method, Recompute
 
@@ -101,41 +101,92 @@ def stage_memory(cases: Cases, p: Parameters, stage: Array) -> Memory:
     extra = (a.extra_parameters + a.mtp_layers * layer.moe_layer()) * last
     plain = dense_layers * layer.dense_layer() + moe_layers * layer.moe_layer() + ends + extra
     experts = moe_layers * layer.experts
-    adapters = adapter_parameters(cases) * (dense_layers + moe_layers)
+    adapters = Adapters(
+        low_rank=adapter_parameters(cases) * (dense_layers + moe_layers),
+        copied=np.where(trains_embeddings(cases), ends, 0.0),
+        embeddings=ends,
+    )
     state = states(cases, plain, experts, adapters, p.four_bit_bytes)
     activations = _activations(cases, kept, dense_layers, moe_layers, stage)
     working = _working(cases, kept, dense_layers, p)
     head_gradient = np.where(profile.fused_weight_gradients, 2.0 * head / layout.tp, 0.0)
     loss = np.where(last, loss_bytes(cases, p) + head_gradient, 0.0)
-    temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
     unsharded = _unsharded(cases, layer, moe_layers, ends, p)
-    during = activations + unsharded + np.maximum(working, loss)
-    at_step = temporaries > during
-    at_loss = ~at_step & (loss > working)
-    backward = np.where(at_step, 0.0, 1.0)
+    held = profile.persistent_gradients | (layout.micro_batches > 1)
+    moment = _fullest_moment(
+        _Moment(
+            gradients=np.where(held, state.gradients, 0.0),
+            activations=activations,
+            loss=loss,
+            unsharded=unsharded,
+        ),
+        _Moment(
+            gradients=np.where(held, state.gradients, 0.0),
+            activations=activations,
+            working=working,
+            unsharded=unsharded,
+        ),
+        _Moment(gradients=state.gradients, working=working, unsharded=unsharded),
+        _Moment(
+            gradients=state.gradients,
+            temporaries=profile.optimizer_temporary_bytes * state.trained * p.step_temporaries,
+        ),
+    )
     workspaces = np.asarray(p.workspace_bytes + _dummy_gradients(cases, layer, dense_layers, moe_layers))
     buckets = np.asarray(profile.bucket_bytes * p.bucket_scale * _buckets_used(cases))
-    dynamic = np.where(at_step, temporaries, during)
+    fixed = state.weights + state.optimizer + workspaces + moment.gradients
+    dynamic = (
+        moment.activations + moment.working + moment.loss + moment.unsharded + moment.temporaries + buckets
+    )
     return Memory(
         weights_bytes=state.weights,
-        gradients_bytes=state.gradients,
+        gradients_bytes=moment.gradients,
         optimizer_bytes=state.optimizer,
-        activations_bytes=activations * backward,
-        working_bytes=np.where(at_loss, 0.0, working) * backward,
-        loss_bytes=np.where(at_loss, loss, 0.0),
-        unsharded_bytes=unsharded * backward,
+        activations_bytes=moment.activations,
+        working_bytes=moment.working,
+        loss_bytes=moment.loss,
+        unsharded_bytes=moment.unsharded,
         buckets_bytes=buckets,
-        temporaries_bytes=np.where(at_step, temporaries, 0.0),
+        temporaries_bytes=moment.temporaries,
         workspaces_bytes=workspaces,
-        slack_bytes=_slack(
-            cases,
-            p,
-            state.weights + state.gradients + state.optimizer + workspaces,
-            dynamic + buckets,
-            np.maximum(working, loss),
-        ),
+        slack_bytes=_slack(cases, p, fixed, dynamic, (loss, working)),
         context_bytes=np.asarray(p.context_bytes + 0.0 * dynamic),
     )
+
+
+def _nothing() -> Array:
+    return np.zeros(())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """What is alive at one moment of a step, beside the states and buffers that always are."""
+
+    gradients: Array = field(default_factory=_nothing)
+    activations: Array = field(default_factory=_nothing)
+    working: Array = field(default_factory=_nothing)
+    loss: Array = field(default_factory=_nothing)
+    unsharded: Array = field(default_factory=_nothing)
+    temporaries: Array = field(default_factory=_nothing)
+
+    def total(self) -> Array:
+        """All bytes of the moment."""
+        return (
+            self.gradients + self.activations + self.working + self.loss + self.unsharded + self.temporaries
+        )
+
+
+def _fullest_moment(*moments: _Moment) -> _Moment:
+    """Row by row the moment with the most bytes."""
+    best, total = moments[0], moments[0].total()
+    for other in moments[1:]:
+        theirs = other.total()
+        more = theirs > total
+        best = _Moment(
+            **{f.name: np.where(more, getattr(other, f.name), getattr(best, f.name)) for f in fields(_Moment)}
+        )
+        total = np.maximum(total, theirs)
+    return best
 
 
 def _own_head(a: Columns, layout: Columns) -> Array:
@@ -232,11 +283,14 @@ def _buckets_used(cases: Cases) -> Array:
     return np.where(trains & ((cases.layout.sharding >= Sharding.ZERO1) | (cases.layout.pp > 1)), 1.0, 0.0)
 
 
-def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, peak: Array) -> Array:
-    """Blocks that the allocator keeps; more where batches vary in length. It frees them before it fails."""
-    varied = np.where(
-        cases.workload.variable_length, np.maximum(p.variable_slack - p.reserved_slack, 0.0), 0.0
-    )
-    wanted = p.reserved_slack * dynamic + varied * peak
+def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, phases: tuple[Array, Array]) -> Array:
+    """Blocks that the allocator keeps without use: it frees them before it fails.
+
+    A share of all dynamic bytes, a share of the phase that is not the peak (its blocks do not fit the
+    other's), and more of the peak where batches vary in length.
+    """
+    loss, working = phases
+    varied = np.where(cases.workload.variable_length, p.variable_slack, 0.0) * np.maximum(loss, working)
+    wanted = p.reserved_slack * dynamic + p.phase_slack * np.minimum(loss, working) + varied
     room = 0.97 * cases.gpu.memory_bytes - fixed - dynamic - p.context_bytes
     return np.asarray(np.clip(np.minimum(wanted, room), 0.0, None))

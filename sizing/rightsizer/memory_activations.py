@@ -24,6 +24,10 @@ from rightsizer.workload import AttentionKernel, LossKernel, Method, Precision, 
 __all__ = ["Saved", "loss_bytes", "saved", "tokens"]
 
 
+EVERY_MATRIX = ["all", "all+embeddings"]
+"""`lora_targets` that put adapters on the MLP too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
     """Bytes of one micro-batch.
@@ -105,12 +109,16 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
     eager, compiled = kernels == Kernels.EAGER, kernels == Kernels.COMPILED
     hidden = np.asarray(a.hidden, dtype=float)
     gated = np.asarray(a.gated_mlp, dtype=float)
+    frozen = np.isin(cases.workload.method, [Method.LORA, Method.QLORA])
     norms = np.where(eager & (gated > 0), 16.0, np.where(compiled, 4.0, 8.0)) * hidden
+    norms = np.where(frozen, norms / 2.0 + 4.0 * hidden, norms)
     dropout = np.where(_dropout(cases), 2.0, 0.0) * hidden
     latent, attention = _attention_widths(cases, eager)
     eight = _saves_in_fp8(cases)
     norms = norms - np.where(eight, 2.0, 0.0) * hidden
     per_f = np.where(gated > 0, np.where(eager, 8.0, np.where(compiled, 4.0, 6.0)), 4.0) - eight
+    everywhere = np.isin(cases.workload.lora_targets, EVERY_MATRIX)
+    per_f = per_f + np.where(frozen, np.where(everywhere, 2.0, -2.0), 0.0)
     experts = cases.architecture.top_k * (2.0 * hidden + per_f * a.expert_ffn_hidden) * p.expert_imbalance
     shared = per_f * a.expert_ffn_hidden * a.shared_experts
     eager_factor = np.where(eager, p.eager_activations, 1.0)
@@ -184,7 +192,10 @@ def _kept_by_ops(cases: Cases) -> Array:
 
 
 def loss_bytes(cases: Cases, p: Parameters) -> Array:
-    """Logits and what the cross-entropy keeps of them, on the last stage, for one micro-batch."""
+    """Logits, what the cross-entropy keeps of them, and the last norm.
+
+    For one micro-batch on the last stage.
+    """
     profile, asked = cases.framework, cases.workload.loss
     kernel = np.where(asked == LossKernel.AUTO, profile.loss, asked)
     compiled = (cases.workload.compile == 1.0) & (kernel == LossKernel.EAGER) & (asked == LossKernel.AUTO)
@@ -192,11 +203,15 @@ def loss_bytes(cases: Cases, p: Parameters) -> Array:
     parallel = np.asarray(profile.vocabulary_parallel_loss, dtype=bool)
     per_logit = np.where(parallel, p.logit_bytes_parallel, p.logit_bytes_eager)
     per_logit = np.where(~parallel & (kernel == LossKernel.COMPILED), p.logit_bytes_compiled, per_logit)
+    jit = parallel & (asked == LossKernel.COMPILED)
+    per_logit = np.where(jit, p.logit_bytes_parallel_jit, per_logit)
     fused = np.where(parallel, p.logit_bytes_parallel_fused, p.logit_bytes_fused)
     per_logit = np.where(kernel == LossKernel.FUSED, fused, per_logit)
     per_logit = np.where(kernel == LossKernel.CHUNKED, p.logit_bytes_chunked, per_logit)
     split = np.where(parallel | cases.framework.can_tensor_parallel, cases.layout.tp, 1.0)
-    return np.asarray(per_logit * tokens(cases) * cases.architecture.vocab / split)
+    sequence = np.where(cases.layout.sequence_parallel, cases.layout.tp, 1.0)
+    norm = (4.0 / sequence + np.where(sequence > 1, 2.0, 0.0)) * cases.architecture.hidden
+    return np.asarray(tokens(cases) * (per_logit * cases.architecture.vocab / split + norm))
 
 
 def adapter_parameters(cases: Cases) -> Array:
@@ -205,6 +220,12 @@ def adapter_parameters(cases: Cases) -> Array:
     query, key, hidden = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.hidden
     attention = (hidden + query) * 2.0 + (hidden + key) * 2.0
     mlp = np.where(a.gated_mlp, 3.0, 2.0) * (hidden + a.ffn_hidden)
-    everywhere = np.isin(workload.lora_targets, ["all", "all-linear", "mlp"])
+    everywhere = np.isin(workload.lora_targets, EVERY_MATRIX)
     on = np.isin(workload.method, [Method.LORA, Method.QLORA])
     return np.where(on, workload.lora_rank * (attention + np.where(everywhere, mlp, 0.0)), 0.0)
+
+
+def trains_embeddings(cases: Cases) -> Array:
+    """Whether the embedding and the head are trained whole beside the adapters."""
+    on = np.isin(cases.workload.method, [Method.LORA, Method.QLORA])
+    return np.asarray(on & np.isin(cases.workload.lora_targets, ["attention+embeddings", "all+embeddings"]))

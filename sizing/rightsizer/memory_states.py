@@ -24,7 +24,7 @@ from rightsizer.columns import Array, Columns
 from rightsizer.layout import Offload, Sharding
 from rightsizer.workload import Method, Optimizer, Precision
 
-__all__ = ["LayerWeights", "Ranks", "States", "layer_weights", "ranks", "states"]
+__all__ = ["Adapters", "LayerWeights", "Ranks", "States", "embeddings", "layer_weights", "ranks", "states"]
 
 BLACKWELL = 10.0
 """Compute capability from which fp8 matmuls take weights in either layout.
@@ -78,6 +78,19 @@ class States:
     trained: Array
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """A stage's trained parameters where the base is frozen, beside its (frozen) embeddings.
+
+    `low_rank` are kept in fp32 (PEFT casts them); `copied` are whole modules trained beside (embeddings
+    and head) in 16 bits, whose frozen originals stay.
+    """
+
+    low_rank: Array
+    copied: Array
+    embeddings: Array
+
+
 def layer_weights(cases: Cases) -> LayerWeights:
     """One layer's parameters on one GPU."""
     a, layout = cases.architecture, cases.layout
@@ -109,27 +122,30 @@ def ranks(layout: Columns) -> Ranks:
     )
 
 
-def states(cases: Cases, plain: Array, experts: Array, adapters: Array, four_bit_bytes: float) -> States:
+def states(cases: Cases, plain: Array, experts: Array, adapters: Adapters, four_bit_bytes: float) -> States:
     """Weights, gradients and optimizer states of a stage.
 
-    `plain` and `experts` are its parameters on one GPU before ZeRO, `adapters` those of low-rank
-    adapters. With adapters the base is frozen: 2 bytes for 16 bits, `four_bit_bytes` for 4 (scales
-    included), no gradient.
+    `plain` and `experts` are its parameters on one GPU before ZeRO. With adapters the base is frozen: 2 bytes
+    for 16 bits, `four_bit_bytes` for 4 (scales included; embeddings stay at 16 bits), no gradient.
     """
-    workload, shared = cases.workload, ranks(cases.layout)
+    workload, divide = cases.workload, ranks(cases.layout)
     frozen = np.isin(workload.method, [Method.LORA, Method.QLORA])
     weight, gradient, optimizer = _bytes_per_parameter(cases)
     base = np.where(frozen, _frozen_bytes(workload, four_bit_bytes), weight)
-    weights = base * (plain / shared.weights + experts / shared.expert_weights)
-    gradients = gradient * (plain / shared.gradients + experts / shared.expert_gradients)
-    trained = plain / shared.optimizer + experts / shared.expert_optimizer
-    trained = np.where(frozen, adapters / shared.optimizer, trained)
+    ends = np.where(frozen, adapters.embeddings * (2.0 - base), 0.0)
+    weights = (base * plain + ends) / divide.weights + base * experts / divide.expert_weights
+    gradients = gradient * (plain / divide.gradients + experts / divide.expert_gradients)
+    trained = plain / divide.optimizer + experts / divide.expert_optimizer
+    trained = np.where(frozen, (adapters.low_rank + adapters.copied) / divide.optimizer, trained)
     keeps = (cases.layout.offload & Offload.OPTIMIZER) == 0
     held = (cases.layout.offload & Offload.PARAMETERS) == 0
+    small = (4.0 * adapters.low_rank + 2.0 * adapters.copied) / divide.weights
+    small_gradients = (4.0 * adapters.low_rank + 2.0 * adapters.copied) / divide.gradients
+    small_optimizer = (8.0 * adapters.low_rank + 4.0 * adapters.copied) / divide.optimizer
     return States(
-        weights=weights * held + np.where(frozen, 4.0 * adapters / shared.weights, 0.0),
-        gradients=np.where(frozen, 4.0 * adapters / shared.gradients, gradients),
-        optimizer=np.where(frozen, 2.0 * 4.0, optimizer) * trained * keeps,
+        weights=weights * held + np.where(frozen, small, 0.0),
+        gradients=np.where(frozen, small_gradients, gradients),
+        optimizer=np.where(frozen, small_optimizer, optimizer * trained) * keeps,
         trained=trained * keeps,
     )
 

@@ -17,6 +17,7 @@ __all__ = [
     "flag",
     "is_pcie_only",
     "link_bytes_per_s",
+    "lora_targets",
     "loss",
     "method",
     "number",
@@ -206,6 +207,16 @@ def loss(words: str) -> LossKernel:
         if sign in words:
             return found
     return LossKernel.AUTO
+
+
+def lora_targets(words: str) -> str:
+    """Where adapters sit: on the attention or on all matrices, with "+embeddings" where these train whole."""
+    words = words.lower()
+    if not words:
+        return ""
+    everywhere = re.search(r"all|mlp|gate|up_proj|down_proj|linear|w[123]|fc[12]", words)
+    whole = re.search(r"embed|lm_?head|wte", words)
+    return ("all" if everywhere else "attention") + ("+embeddings" if whole else "")
 
 
 def quantised_bits(words: str) -> int:

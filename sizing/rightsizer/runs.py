@@ -217,7 +217,7 @@ def _workload(row: Row, profile: Framework, split: Mapping[str, int]) -> Workloa
     method_words = run_text.text(row, "method")
     defaults: Any = Workload(tokens=1.0, sequence_tokens=1, global_batch_sequences=1)
     how = run_text.method(method_words)
-    targets = run_text.text(row, "lora_targets").lower() or profile.lora_targets
+    targets = run_text.lora_targets(run_text.text(row, "lora_targets")) or profile.lora_targets
     compiled = run_text.flag(row, "compile")
     return Workload(
         method=how,
