@@ -226,14 +226,12 @@ def _refuse_slices(name: str) -> None:
 
 @cache
 def _gpu_rows() -> dict[str, Row]:
-    rows = {row["name"]: row for row in _read("gpus.csv")}
-    # an MI250X is two devices; node shapes and users name the card
-    return rows | {"MI250X": rows["MI250X-GCD"]} if "MI250X" not in rows else rows
+    return {row["name"]: row for row in _read("gpus.csv")}
 
 
 @cache
 def _gpu_index() -> Index:
-    return index(_gpu_names(row) for row in _read("gpus.csv"))
+    return index(_gpu_names(row) for row in _gpu_rows().values())
 
 
 def _gpu_names(row: Row) -> Spelt:

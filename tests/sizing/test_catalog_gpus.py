@@ -70,6 +70,11 @@ def test_every_gpu_answers_to_its_own_name(part: catalog.Gpu) -> None:
     assert catalog.gpu(part.name.upper()) is part
 
 
+def test_every_gpu_is_listed_once() -> None:
+    names = [part.name for part in catalog.gpus()]
+    assert len(names) == len(set(names)) > 45
+
+
 def test_an_ambiguous_name_lists_what_it_may_mean() -> None:
     with pytest.raises(UnknownNameError, match="ambiguous") as caught:
         catalog.gpu("A100-SXM4")
