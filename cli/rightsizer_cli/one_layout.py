@@ -3,17 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from rich.text import Text
 
-from rightsizer.columns import Columns
 from rightsizer.explain import gpus_words, layout_words
 from rightsizer.framework import Framework
 from rightsizer.layout import Layout, Sharding
-from rightsizer.options import option
-from rightsizer.outcome import Option, Plan, Request
-from rightsizer.pricing import ground, price
-from rightsizer.space import Families
+from rightsizer.options import given
+from rightsizer.outcome import Plan, Request
 from rightsizer.units import format_bytes, format_count, format_duration
 from rightsizer.workload import Recompute
 from rightsizer_api import sizing
@@ -23,7 +19,7 @@ from rightsizer_cli.mistakes import OptionError
 from rightsizer_cli.options import HardwareFlags, JobFlags, LayoutFlags
 from rightsizer_cli.render import asked, option_tables
 
-__all__ = ["layout_from", "predict_layout", "print_estimate"]
+__all__ = ["layout_from", "print_estimate"]
 
 ANY_TOKENS = "1B"
 """Stands in for --tokens where none is given; nothing that depends on it is then printed."""
@@ -42,7 +38,7 @@ def print_estimate(
     if len(request.clusters) != 1:
         names = ", ".join(cluster.gpu.name for cluster in request.clusters)
         raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
-    found, fits = predict_layout(request, layout_from(flags, request=request))
+    found, fits = given(request, layout_from(flags, request=request))
     words = (
         f"{gpus_words(found)}, {layout_words(found.layout)}: {format_duration(found.step_s)} a step,"
         f" {format_count(found.tokens_per_s / found.gpus)} tokens/s a GPU,"
@@ -61,14 +57,6 @@ def print_estimate(
         asked(request, whole_run=whole_run),
         *option_tables(found, whole_run=whole_run),
     )
-
-
-def predict_layout(request: Request, layout: Layout) -> tuple[Option, bool]:
-    """Everything predicted for one layout on the request's first cluster, and whether it fits in memory."""
-    alone = Families(axes={}, unit=np.zeros(0, dtype=np.int64))
-    some = ground(request, request.clusters[0], alone)
-    rows = price(some, np.array([0]), np.array([layout.gpus]), Columns.stack([layout]))
-    return option(some, rows), bool(rows.fits[0])
 
 
 def layout_from(flags: LayoutFlags, *, request: Request) -> Layout:

@@ -1,6 +1,8 @@
 """`--plot`: cost against time over GPU counts, with the chosen point and the deadline."""
 
+import importlib
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +17,15 @@ __all__ = ["check_plot", "draw_plan"]
 KINDS = {".svg": "svg", ".png": "png"}
 
 
-def check_plot(path: Path) -> None:
-    """Refuse what could not be drawn before anything is computed."""
+def check_plot(path: Path, *, find: Callable[[str], Any] = importlib.import_module) -> None:
+    """Refuse what could not be drawn before anything is computed; `find` imports by name."""
     if path.suffix.lower() not in KINDS:
         raise OptionError("--plot", value=str(path), remedy="must end in .svg or .png")
     try:
-        import matplotlib  # noqa: F401, PLC0415  (an extra, and slow to import)
+        find("matplotlib")
     except ImportError:
-        raise OptionError(
-            "--plot", value=str(path), remedy="needs matplotlib: pip install 'rightsizer[plot]'"
-        ) from None
+        remedy = "needs matplotlib: pip install 'rightsizer[plot]'"
+        raise OptionError("--plot", value=str(path), remedy=remedy) from None
 
 
 def draw_plan(plan: "Plan", path: Path) -> None:
@@ -80,7 +81,7 @@ def _figure(plan: "Plan") -> Any:
 def _curve(axes: Any, name: str, points: list["CurvePoint"], *, scale: float, priced: bool) -> None:
     x = [point.finish_at_confidence_s / scale for point in points]
     y = [point.cost_usd if priced else point.gpus for point in points]
-    axes.plot(x, y, marker="o", markersize=4, linewidth=1.2, label=name)
+    axes.plot(x, y, marker="o", markersize=4, linewidth=1.2, label=f"{name} (numbers: GPUs)")
     step = max(1, len(points) // 8)
     for i in range(0, len(points), step):
         axes.annotate(

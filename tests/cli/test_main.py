@@ -80,7 +80,14 @@ def test_bad_input_is_one_line_and_exits_with_2(args, message, capsys):
 
 @pytest.mark.parametrize(
     "args",
-    [["plan"], ["plan", "nowhere.yaml"], ["plam"], ["models", "gtp2"], ["gpus", "H1000"], ["estimate", "--out", "x.csv"]],
+    [
+        ["plan"],
+        ["plan", "nowhere.yaml"],
+        ["plam"],
+        ["models", "gtp2"],
+        ["gpus", "H1000"],
+        ["estimate", "--out", "x.csv"],
+    ],
     ids=" ".join,
 )
 def test_a_wrong_command_is_one_line_and_exits_with_2(args, capsys):

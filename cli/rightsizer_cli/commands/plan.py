@@ -45,6 +45,8 @@ def plan(
     answer = decide(request)
     if plot is not None and isinstance(answer, Plan):
         draw_plan(answer, plot)
+    elif plot is not None:
+        typer.echo(f"--plot: there is no plan to draw; {plot} was not written", err=True)
     if kind == "yaml":
         print_manifest(wanted)
     else:

@@ -1,0 +1,52 @@
+"""estimate of one layout."""
+
+import json
+
+import pytest
+
+from rightsizer_cli.main import execute
+
+MODEL = ["estimate", "--model", "meta-llama/Llama-2-70b-hf", "--gpu", "H100", "--framework", "megatron"]
+
+
+def test_one_layout_is_a_step_time_and_a_memory(capsys):
+    assert execute([*MODEL, "--gpus", "64", "--tp", "8", "--pp", "4"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("64 H100-SXM5-80GB (8 nodes), TP 8 x PP 4 x DP 2")
+    assert "Finish" not in out
+
+
+def test_json_holds_what_was_asked_and_nothing_of_the_run(capsys):
+    assert execute([*MODEL, "--gpus", "64", "--tp", "8", "--pp", "8", "--micro-batch", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {k: found["layout"][k] for k in ("dp", "tp", "pp", "microBatch")} == {
+        "dp": 1,
+        "tp": 8,
+        "pp": 8,
+        "microBatch": 2,
+    }
+    assert sum(found["stepByCauseSeconds"].values()) == pytest.approx(found["stepSeconds"], rel=1e-4)
+    assert found["finishSeconds"] is None
+
+
+def test_a_layout_that_does_not_fit_says_so(capsys):
+    assert execute([*MODEL, "--gpus", "1", "--tokens", "1B", "--global-batch", "8k"]) == 0
+    assert "does NOT fit" in capsys.readouterr().out
+
+
+BAD = {
+    "not a multiple": (["--gpus", "60", "--tp", "8"], "--gpus: 60"),
+    "dp disagrees": (["--gpus", "64", "--tp", "8", "--dp", "4"], "--dp: 4"),
+    "no experts": (["--gpus", "64", "--ep", "8"], "--ep: 8"),
+    "sharding": (["--gpus", "8", "--sharding", "zero9"], "--sharding: 'zero9'"),
+    "zero": (["--tp", "0"], "--tp"),
+    "two types": (["--gpu", "A100-SXM4-80GB"], "--gpu"),
+}
+
+
+@pytest.mark.parametrize(("flags", "message"), BAD.values(), ids=BAD.keys())
+def test_an_impossible_layout_is_one_error(flags, message, capsys):
+    assert execute([*MODEL, *flags]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1

@@ -1,0 +1,41 @@
+"""Files are there whole or not at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rightsizer.errors import InputError
+from rightsizer_cli.files import read_text, write_whole
+
+
+def half(path: Path) -> None:
+    path.write_text("half")
+    raise OSError(28, "No space left on device")
+
+
+def test_a_failure_keeps_what_was_there(tmp_path):
+    file = tmp_path / "out.csv"
+    file.write_text("old")
+    with pytest.raises(InputError, match="no space left"):
+        write_whole(file, half, field="--out")
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["old"]
+
+
+def test_success_replaces(tmp_path):
+    file = tmp_path / "out.csv"
+    file.write_text("old")
+    write_whole(file, lambda draft: draft.write_text("new") and None, field="--out")
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["new"]
+
+
+def test_a_device_is_written_not_replaced():
+    write_whole(Path(os.devnull), lambda draft: draft.write_text("gone") and None, field="--out")
+    assert Path(os.devnull).is_char_device()
+
+
+def test_binary_is_no_text(tmp_path):
+    file = tmp_path / "runs.csv"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not a text file"):
+        read_text(file, field="--runs")

@@ -1,0 +1,71 @@
+"""What plan and explain print, in every form."""
+
+import json
+
+import jsonschema
+import pytest
+import yaml
+
+from rightsizer_api import loads
+from rightsizer_cli.main import execute
+
+SMALL = ["--model", "gpt2", "--tokens", "1B", "--deadline", "3d", "--gpu", "A100-SXM4-40GB", "--gpus", "8"]
+DOCUMENTED = (
+    "gpus", "gpuType", "nodes", "layout", "finishSeconds", "costUSD", "memoryGiB", "stepSeconds", "interval",
+    "reasons", "runnersUp",
+)  # fmt: skip
+
+
+def printed(capsys, *args: str) -> str:
+    execute(list(args))
+    return capsys.readouterr().out
+
+
+def test_json_has_the_documented_keys_and_obeys_its_schema(capsys, request):
+    report = json.loads(printed(capsys, "plan", *SMALL, "--json"))
+    schema = json.loads((request.config.rootpath / "crds/plan-report.schema.json").read_text())
+    assert set(DOCUMENTED) <= set(report)
+    jsonschema.validate(report, schema)
+
+
+def test_no_plan_is_json_too(capsys):
+    report = json.loads(printed(capsys, "plan", *SMALL, "--deadline", "10s", "--json"))
+    assert report["feasible"] is False
+    assert report["binding"] == "deadline"
+
+
+def test_both_ways_to_ask_for_json_are_one(capsys):
+    assert printed(capsys, "plan", *SMALL, "--json") == printed(capsys, "plan", *SMALL, "-o", "json")
+
+
+def test_yaml_is_a_manifest_that_plans_the_same(capsys, tmp_path):
+    text = printed(capsys, "plan", *SMALL, "-o", "yaml")
+    file = tmp_path / "plan.yaml"
+    file.write_text(text)
+    assert yaml.safe_load(text)["kind"] == "TrainingPlan"
+    assert loads(text).spec.workload.tokens == "1B"
+    assert printed(capsys, "plan", str(file)) == printed(capsys, "plan", *SMALL)
+
+
+def test_the_verdict_comes_first_and_on_one_line(capsys):
+    verdict = json.loads(printed(capsys, "plan", *SMALL, "--json"))["verdict"]
+    assert printed(capsys, "plan", *SMALL).splitlines()[0] == verdict
+    assert printed(capsys, "explain", *SMALL).splitlines()[0] == verdict
+
+
+@pytest.mark.parametrize("command", ["plan", "explain"])
+def test_pipes_get_no_colour(command, capsys):
+    assert "\x1b" not in printed(capsys, command, *SMALL)
+
+
+@pytest.mark.parametrize(
+    "word", ["Layout", "Speed", "Finish", "Goodput", "Cost", "A step takes", "holds", "Why"]
+)
+def test_the_table_has_every_part(word, capsys):
+    assert word in printed(capsys, "plan", *SMALL)
+
+
+def test_explain_tells_where_constants_come_from(capsys):
+    said = json.loads(printed(capsys, "explain", *SMALL, "--json"))
+    assert len(said["parameters"]) > 50
+    assert all(p["meaning"] and p["unit"] for p in said["parameters"])
