@@ -154,7 +154,9 @@ def _joined(path: str, field: str) -> str:
 
 def _short(value: object) -> object:
     """The value for a message, shortened."""
-    if isinstance(value, enum.Enum | bool | int | float) or value is None:
-        return value if len(repr(value)) <= _LONGEST else "a very long number"
+    if isinstance(value, int) and abs(value) >= 10**_LONGEST:
+        return "a very long number"  # Python refuses to print one of 5,000 digits
+    if isinstance(value, enum.Enum | int | float) or value is None:
+        return value
     text = value if isinstance(value, str) else f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

@@ -110,9 +110,10 @@ def _with_config(document: Any, folder: Path) -> object:
         return document
     if not isinstance(path, str) or "config" in model:
         return document
+    text = _read(folder / path, field=field)
     try:
-        config = json.loads(_read(folder / path, field=field))
-    except (json.JSONDecodeError, RecursionError):
+        config = json.loads(text)
+    except (ValueError, RecursionError):
         raise InputError(field, value=path, remedy="is not JSON; name a Hugging Face config.json") from None
     if not isinstance(config, dict):
         raise InputError(field, value=path, remedy="is no JSON object; name a Hugging Face config.json")

@@ -3,7 +3,7 @@
 import contextlib
 import datetime as dt
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rightsizer import catalog, huggingface
 from rightsizer import framework as frameworks
@@ -174,7 +174,7 @@ def report(answer: Plan | NoPlan) -> PlanReport:
             deadline_seconds=_rounded(answer.request.deadline_s),
             needs_gpus=answer.needs_gpus,
             reasons=(_sentence(answer.reason),),
-            runners_up=tuple(_runner(option) for option in answer.nearest[:_MOST_RUNNERS]),
+            runners_up=_runners(answer.nearest),
         )
     return _plan_report(answer)
 
@@ -221,8 +221,14 @@ def _plan_report(plan: Plan) -> PlanReport:
         goodput=Loss(goodput=_number(option.goodput), lost_by_cause=_causes(option.lost_by_cause)),
         checkpoint_interval_seconds=_rounded(option.checkpoint_interval_s),
         reasons=tuple(_sentence(reason) for reason in plan.reasons[:_MOST_REASONS]),
-        runners_up=tuple(_runner(other) for other in plan.runners_up[:_MOST_RUNNERS]),
+        runners_up=_runners(plan.runners_up),
     )
+
+
+def _runners(options: Sequence[Option]) -> tuple[Runner, ...]:
+    """The first few; an option that would never finish says nothing, and JSON has no infinity."""
+    ending = [option for option in options if math.isfinite(option.finish_at_confidence_s)]
+    return tuple(_runner(option) for option in ending[:_MOST_RUNNERS])
 
 
 def _runner(option: Option) -> Runner:
