@@ -1,0 +1,109 @@
+"""Published peak-memory rows for fitting and judging: which memory a source read, on which rank, and what its notes add.
+
+What a source read (README of the reference tables) is knowledge of the judge, not of the engine: the engine always
+estimates allocated, reserved and device bytes of the fullest stage.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rightsizer import memory
+from rightsizer.cases import Case, Cases
+from rightsizer.columns import Array
+from rightsizer.parameters import Parameters
+from rightsizer.runs import case_from_row
+
+from bench.fitting import read
+
+__all__ = ["GIB", "MemoryRows", "load", "predicted_bytes", "promoted"]
+
+GIB = 2.0**30
+
+KIND = {
+    "SIMUMAX": "allocated", "MLPERF": "allocated", "MLMTEST": "allocated", "NANO": "allocated", "TTUNE": "allocated",
+    "TITAN": "reserved", "AO": "reserved", "MLENG": "reserved", "PEFT": "reserved", "FSDPQL": "reserved",
+    "SWIFT": "reserved", "BLOOM": "device", "DLPERF": "device", "QWEN": "device", "INTERN": "device",
+}  # fmt: skip
+RANK = {"MLPERF": "first", "MLMTEST": "last"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRows:
+    """n published peaks and the cases that they belong to."""
+
+    rows: Sequence[Mapping[str, str]]
+    cases: Cases
+    source: Array
+    measured_bytes: Array
+    kind: Array
+    rank: Array
+
+
+def load(folder: Path, *, notes: bool = False, blind: bool = False) -> MemoryRows:
+    """The usable rows; with `notes`, inputs that a table keeps only in free text become columns first."""
+    rows = [r for r in read(folder, "published_runs.csv") if r["usable_memory"] == "1"]
+    shown: list[Mapping[str, str]] = [promoted(r) if notes else r for r in rows]
+    shown = [{**r, "framework": ""} for r in shown] if blind else shown
+    return build(rows, [case_from_row(r) for r in shown])
+
+
+def build(rows: Sequence[Mapping[str, str]], cases: Sequence[Case]) -> MemoryRows:
+    """Rows and their cases as columns."""
+    source = np.asarray([r["id"].split("-")[0] for r in rows])
+    return MemoryRows(
+        rows=rows,
+        cases=Cases.stack(cases),
+        source=source,
+        measured_bytes=np.asarray([float(r["peak_memory_gib"]) for r in rows]) * GIB,
+        kind=np.asarray([KIND.get(s, "device") for s in source]),
+        rank=np.asarray([RANK.get(s, "fullest") for s in source]),
+    )
+
+
+def predicted_bytes(some: MemoryRows, parameters: Parameters | None = None) -> Array:
+    """The engine's figure of the kind and on the rank that each source read."""
+    p = parameters or memory.load_memory()
+    pp = np.asarray(some.cases.layout.pp)
+    by_rank = {
+        "fullest": memory.estimate(some.cases, p),
+        "first": memory.stage_memory(some.cases, p, np.zeros_like(pp)),
+        "last": memory.stage_memory(some.cases, p, pp - 1),
+    }
+    result = np.zeros(len(some.rows))
+    for rank, found in by_rank.items():
+        for kind in ("allocated", "reserved", "device"):
+            values = np.broadcast_to(getattr(found, f"{kind}_bytes"), result.shape)
+            result = np.where((some.rank == rank) & (some.kind == kind), values, result)
+    return result
+
+
+_SIGNS = (
+    ("flash_attention", r"impl local|transformer-impl local", "0"),
+    ("lora_targets", r"LM head trained too", "all+embeddings"),
+    ("lora_targets", r"'(?:up|gate|down)_proj'|w1,w2|targets ALL", "all"),
+    ("quantised_bits", r"int8", "8"),
+    ("compile", r"torch\.compile|\+compile|\+chunked CE|\+activation ckpt|\+optimizer in bwd|\+8bit AdamW", "1"),
+    ("loss", r"\+packed|\+compile", "eager"),
+    ("variable_length", r"not padded or packed|unpacked", "1"),
+)
+
+
+def promoted(row: Mapping[str, str]) -> dict[str, str]:
+    """The row with inputs from its note and test name as columns, where the columns are empty."""
+    note, result = row["note"], dict(row)
+    for column, sign, value in _SIGNS:
+        if re.search(sign, note) and not result.get(column):
+            result[column] = value
+    rank = re.search(r"rank(?: default)? (\d+)|\br=(\d+)", note, re.I)
+    dense = re.search(r"dense_layers=(\d+)", note)
+    expert = re.search(r"etp(\d)", row["model_name"])
+    for column, found in (("lora_rank", rank), ("dense_layers", dense), ("expert_tp", expert)):
+        if found:
+            result[column] = next(g for g in found.groups() if g)
+    if "cross_entropy_loss_fusion" in row["model_name"]:
+        result["loss"] = "jit"
+    return result
