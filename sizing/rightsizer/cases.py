@@ -1,16 +1,27 @@
 """Cases: nouns joined with layouts as columns; what every estimate reads."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from rightsizer.architecture import Architecture
-from rightsizer.columns import Columns
+from rightsizer.columns import Array, Columns
 from rightsizer.framework import Framework
 from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout
 from rightsizer.workload import Workload
 
-__all__ = ["Case", "Cases"]
+__all__ = ["Case", "Cases", "gathered"]
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Estimate = TypeVar("Estimate", bound="DataclassInstance")
+
+_WORTH_IT = 64
+"""Fewer rows than this are priced as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +70,35 @@ class Cases:
             framework=Columns.stack(c.framework for c in rows),
             layout=Columns.stack(c.layout for c in rows),
         )
+
+    def distinct(self, names: Sequence[str]) -> tuple["Cases", Array | None]:
+        """One case for each distinct combination of the layout's columns `names`, and where each row went.
+
+        Only where all but the layout is shared; else the cases themselves and None.
+        """
+        nouns = (self.architecture, self.workload, self.cluster, self.gpu, self.framework)
+        columns = [getattr(self.layout, name) for name in names]
+        rows = max((column.size for column in columns), default=1)
+        if rows < _WORTH_IT or any(getattr(noun, name).ndim for noun in nouns for name in noun.names()):
+            return self, None
+        key = np.zeros(rows, dtype=np.int64)
+        for column in columns:
+            key = key * (int(column.max()) + 1) + column
+        _, first, back = np.unique(key, return_index=True, return_inverse=True)
+        return replace(self, layout=self.layout.take(first)), back
+
+
+def gathered(estimate: Estimate, back: Array | None) -> Estimate:
+    """An estimate of distinct cases, spread over the rows they stand for (arrays by their last axis)."""
+    if back is None:
+        return estimate
+    spread = {f.name: _spread(getattr(estimate, f.name), back) for f in fields(estimate)}
+    return replace(estimate, **spread)
+
+
+def _spread(value: Any, back: Array) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_spread(part, back) for part in value)
+    if isinstance(value, np.ndarray) and value.ndim:
+        return value[..., back]
+    return value

@@ -1,25 +1,29 @@
 """One priced row as an Option: every figure of it, by cause."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from rightsizer import cost, goodput
 from rightsizer.columns import Array, Columns
-from rightsizer.estimate import predict
+from rightsizer.estimate import Prediction, predict
 from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.memory import Memory
 from rightsizer.outcome import Option, Request
 from rightsizer.pricing import Ground, Rows, fit_layouts, ground, price
 from rightsizer.space import Families
+from rightsizer.step_time import StepTime
 from rightsizer.workload import Recompute
 
-__all__ = ["given", "layout_of", "option"]
+__all__ = ["given", "layout_of", "option", "options"]
 
 _Z_80 = 1.2815515655446004
 """Half width of the central 80 % of a normal distribution, in standard deviations."""
 
-_TOTALS = frozenset({"total", "allocated", "reserved", "device"})
+
+_NO_FAMILIES = Families(axes={}, unit=np.zeros(0, dtype=np.int64), sibling=np.zeros(0, dtype=np.int64))
 
 
 def layout_of(columns: Columns, index: int) -> Layout:
@@ -37,7 +41,7 @@ def layout_of(columns: Columns, index: int) -> Layout:
 
 def given(request: Request, layout: Layout) -> tuple[Option, bool]:
     """One layout on the request's first cluster without any search, and whether it fits in memory."""
-    some = ground(request, request.clusters[0], Families(axes={}, unit=np.zeros(0, dtype=np.int64)))
+    some = ground(request, request.clusters[0], _NO_FAMILIES)
     columns = Columns.stack([layout])
     fits, _ = fit_layouts(some, columns, 1)
     row = price(some, np.zeros(1, dtype=np.int64), np.array([layout.gpus]), columns)
@@ -46,14 +50,24 @@ def given(request: Request, layout: Layout) -> tuple[Option, bool]:
 
 def option(some: Ground, rows: Rows, index: int = 0) -> Option:
     """Row `index` with its causes."""
+    return options(some, rows.take(np.asarray([index])))[0]
+
+
+def options(some: Ground, rows: Rows) -> tuple[Option, ...]:
+    """Every row with its causes."""
+    prediction = predict(some.cases(rows.layout))
+    return tuple(_option(some, rows, prediction, index) for index in range(len(rows)))
+
+
+def _option(some: Ground, rows: Rows, prediction: Prediction, index: int) -> Option:
     request, cluster = some.request, some.cluster
     layout = layout_of(rows.layout, index)
-    prediction = predict(some.cases(Columns.of(layout)))
     good = goodput.estimate(np.asarray(layout.gpus), np.asarray(some.checkpoint_bytes), request.reliability)
     finish_s, sigma = float(rows.finish_s[index]), float(rows.sigma[index])
     spares = request.spare_nodes or 0
     held = layout.gpus + spares * cluster.gpus_per_node
     usd = float(rows.cost_usd[index])
+    step_s = _at(prediction.step_s, index)
     return Option(
         cluster=cluster,
         layout=layout,
@@ -61,18 +75,18 @@ def option(some: Ground, rows: Rows, index: int = 0) -> Option:
         nodes=-(-layout.gpus // max(1, cluster.gpus_per_node)),
         spare_nodes=spares,
         global_batch_sequences=layout.dp * layout.micro_batch * layout.micro_batches,
-        step_s=_scalar(prediction.step_s),
-        step_by_cause_s=_step_causes(prediction.step_time, _scalar(prediction.step_s)),
-        memory_by_cause_bytes=_causes(prediction.memory, "_bytes"),
-        allocated_bytes=_scalar(prediction.memory.allocated_bytes),
-        device_bytes=_scalar(prediction.memory.device_bytes),
-        memory_limit_bytes=_scalar(prediction.memory_limit_bytes),
-        tokens_per_s=_scalar(prediction.tokens_per_s),
-        mfu=_scalar(prediction.mfu),
+        step_s=step_s,
+        step_by_cause_s=_step_causes(prediction.step_time, step_s, index),
+        memory_by_cause_bytes=_causes(prediction.memory, "_bytes", index),
+        allocated_bytes=_at(prediction.memory.allocated_bytes, index),
+        device_bytes=_at(prediction.memory.device_bytes, index),
+        memory_limit_bytes=_at(prediction.memory_limit_bytes, index),
+        tokens_per_s=_at(prediction.tokens_per_s, index),
+        mfu=_at(prediction.mfu, index),
         sigma=sigma,
-        goodput=_scalar(good.productive),
-        lost_by_cause={name: _scalar(getattr(good, name)) for name in ("checkpoint", "lost_work", "restart")},
-        checkpoint_interval_s=_scalar(good.interval_s),
+        goodput=_at(good.productive, 0),
+        lost_by_cause={name: _at(getattr(good, name), 0) for name in ("checkpoint", "lost_work", "restart")},
+        checkpoint_interval_s=_at(good.interval_s, 0),
         finish_s=finish_s,
         finish_lo_s=finish_s * float(np.exp(-_Z_80 * sigma)),
         finish_hi_s=finish_s * float(np.exp(_Z_80 * sigma)),
@@ -82,20 +96,20 @@ def option(some: Ground, rows: Rows, index: int = 0) -> Option:
     )
 
 
-def _step_causes(step_time: object, step_s: float) -> Mapping[str, float]:
+def _step_causes(step_time: StepTime, step_s: float, index: int) -> Mapping[str, float]:
     """The causes; they sum to the step, so what the peak bound adds is named too."""
-    causes = _causes(step_time, "_s")
+    causes = _causes(step_time, "_s", index)
     missing = step_s - sum(causes.values())
     return causes | ({"peak_bound": missing} if missing > 1e-6 * step_s else {})
 
 
-def _causes(estimate: object, suffix: str) -> dict[str, float]:
-    """The nonzero columns of an estimate that end in `suffix`, totals left out."""
-    names = [str(n) for n in getattr(type(estimate), "__dataclass_fields__", ())]
-    stems = {n: n.removesuffix(suffix) for n in names if n.endswith(suffix)}
-    values = {stem: _scalar(getattr(estimate, n)) for n, stem in stems.items() if stem not in _TOTALS}
-    return {stem: value for stem, value in values.items() if value > 0}
+def _causes(estimate: StepTime | Memory, suffix: str, index: int) -> dict[str, float]:
+    """The nonzero causes in row `index`, without the unit; they sum to the total."""
+    values = {f.name.removesuffix(suffix): _at(getattr(estimate, f.name), index) for f in fields(estimate)}
+    return {cause: value for cause, value in values.items() if value > 0}
 
 
-def _scalar(value: Array) -> float:
-    return float(np.asarray(value).reshape(-1)[0])
+def _at(column: Array, index: int) -> float:
+    """Row `index` of a column, of any row of one that all share."""
+    flat = np.asarray(column).reshape(-1)
+    return float(flat[index if flat.size > 1 else 0])

@@ -1,6 +1,6 @@
 """Pricing layouts: families on a number of GPUs become rows with seconds, bytes, finish and cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 
@@ -17,10 +17,10 @@ from rightsizer.space import Families, complexity, layouts
 from rightsizer.uncertainty import step_sigma
 from rightsizer.workload import Method
 
-__all__ = ["Ground", "Rows", "checkpoint_bytes", "fit_layouts", "ground", "price", "price_pairs"]
+__all__ = ["Ground", "Rows", "checkpoint_bytes", "fit_layouts", "ground", "joined", "price", "price_pairs"]
 
-CHUNK_ROWS = 4096
-"""Rows priced at once: the columns of one chunk stay in a core's cache."""
+CHUNK_ROWS = 16384
+"""Rows priced at once: enough to hide the cost of a numpy call, few enough to stay under 100 MiB."""
 
 CHECKPOINT_BYTES_PER_PARAMETER = 14.0
 """Mixed-precision Adam: 2 (weights) + 4 (master) + 8 (moments); BLOOM-176B measured 13.05."""
@@ -96,7 +96,7 @@ def checkpoint_bytes(request: Request) -> float:
 
 
 def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
-    """The pairs (family, gpus) that are legal and fit memory, priced."""
+    """The pairs (family, gpus) that are legal, fit memory and recompute no more than that needs, priced."""
     request = some.request
     columns, legal = layouts(
         some.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
@@ -105,9 +105,17 @@ def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
         legal &= getattr(columns, name) == value
     chosen = np.flatnonzero(legal)
     columns = columns.take(chosen)
-    fits, _ = fit_layouts(some, columns, chosen.size)
+    fits = np.flatnonzero(fit_layouts(some, columns, chosen.size)[0])
+    fits = fits[_least_recompute(some.families.sibling[family[chosen[fits]]], gpus[chosen[fits]])]
     chosen = chosen[fits]
-    return price(some, family[chosen], gpus[chosen], columns.take(np.flatnonzero(fits)))
+    return price(some, family[chosen], gpus[chosen], columns.take(fits))
+
+
+def _least_recompute(sibling: Array, gpus: Array) -> Array:
+    """The first of neighbouring siblings on the same GPUs: more recompute than needed is only slower."""
+    first = np.ones(sibling.size, dtype=bool)
+    first[1:] = (sibling[1:] != sibling[:-1]) | (gpus[1:] != gpus[:-1])
+    return np.flatnonzero(first)
 
 
 def fit_layouts(some: Ground, columns: Columns, rows: int) -> tuple[Array, Array]:
@@ -125,7 +133,7 @@ def price(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
     if not parts:
         nothing = np.zeros(0)
         return _rows(some, family, gpus, columns, (nothing, nothing, nothing))
-    return parts[0] if len(parts) == 1 else _concatenate(parts)
+    return parts[0] if len(parts) == 1 else joined(parts)
 
 
 def _slices(rows: int) -> Iterator[Array]:
@@ -164,8 +172,8 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: 
     )
 
 
-def _concatenate(parts: list[Rows]) -> Rows:
-    """Rows of several chunks; layout columns of shape () stay so."""
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows one after the other; layout columns of shape () stay so."""
     first = parts[0].layout
     columns = {
         name: getattr(first, name)
@@ -173,9 +181,9 @@ def _concatenate(parts: list[Rows]) -> Rows:
         else np.concatenate([getattr(p.layout, name) for p in parts])
         for name in first.names()
     }
-    joined = {
+    rest = {
         f.name: np.concatenate([getattr(p, f.name) for p in parts])
         for f in fields(Rows)
         if f.name != "layout"
     }
-    return Rows(layout=Columns(columns), **joined)
+    return Rows(layout=Columns(columns), **rest)

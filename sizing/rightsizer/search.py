@@ -43,11 +43,15 @@ CHEAP_WITHIN = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The chosen row (shape (1,)), all rows priced at its GPU count, and how many rows were priced in all."""
+    """The chosen row (shape (1,)), all rows priced at its GPU count, and how many rows were priced in all.
+
+    `near` is the row with fewer GPUs that would finish soonest, of those that the search priced on its way.
+    """
 
     row: Rows
     at_count: Rows
     evaluated: int
+    near: Rows | None = None
 
 
 def counts(request: Request, cluster: Cluster, *, limit: int | None = None) -> Array:
@@ -113,19 +117,31 @@ def fewest(some: Ground, allowed: Array, alive: Array) -> tuple[Found | None, in
     if not possible.size:
         return None, 0
     need, evaluated = _fewest_by_family(some, alive, int(possible[0]), int(possible[-1]))
+    near: Rows | None = None
     for block in _blocks(possible[possible >= need.min(initial=np.inf)]):
-        chosen, gpus = _pairs(some.families.unit[alive], need, block)
+        chosen, gpus = pairs(some.families.unit[alive], need, block)
         rows = price_pairs(some, alive[chosen], gpus)
         evaluated += len(rows)
         good = meets(rows, request)
+        count = int(rows.gpus[good].min(initial=2**62))
+        near = _soonest(rows, near, below=count)
         if good.any():
-            count = rows.gpus[good].min()
             at_count = rows.take(np.flatnonzero(rows.gpus == count))
             index = best(at_count, meets(at_count, request))
-            if index is not None:
-                found = Found(row=at_count.take(np.asarray([index])), at_count=at_count, evaluated=evaluated)
-                return found, evaluated
+            row = at_count.take(np.asarray([index]))
+            return Found(row=row, at_count=at_count, evaluated=evaluated, near=near), evaluated
     return None, evaluated
+
+
+def _soonest(rows: Rows, other: Rows | None, *, below: int) -> Rows | None:
+    """The row that finishes first of `rows` on fewer than `below` GPUs, and `other`."""
+    fewer = np.flatnonzero(rows.gpus < below)
+    if not fewer.size:
+        return other
+    first = rows.take(fewer[[np.argmin(rows.finish_at_confidence_s[fewer])]])
+    if other is not None and other.finish_at_confidence_s[0] <= first.finish_at_confidence_s[0]:
+        return other
+    return first
 
 
 def cheapest(some: Ground, allowed: Array, alive: Array, *, points: int = 40) -> tuple[Found | None, int]:
@@ -133,7 +149,7 @@ def cheapest(some: Ground, allowed: Array, alive: Array, *, points: int = 40) ->
     if not allowed.size or not alive.size:
         return None, 0
     grid = thin(allowed, points)
-    chosen, gpus = _pairs(some.families.unit[alive], np.zeros(alive.shape), grid)
+    chosen, gpus = pairs(some.families.unit[alive], np.zeros(alive.shape), grid)
     rows = price_pairs(some, alive[chosen], gpus)
     good = meets(rows, some.request)
     if not good.any():
@@ -176,6 +192,13 @@ def _raised(some: Families, dp: Array) -> Array:
     return np.asarray(np.maximum(dp, np.maximum(experts, groups)))
 
 
+def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
+    """Indices into `unit` and counts of `block`, for every pair that divides and is not below `need`."""
+    divides = (block[:, None] % unit[None, :] == 0) & (block[:, None] >= need[None, :])
+    count, family = np.nonzero(divides)
+    return family, block[count]
+
+
 def _fewest_by_peak(some: Ground) -> float:
     """GPUs that the run needs at 100 % of peak and no loss: no plan can have fewer."""
     request = some.request
@@ -207,17 +230,10 @@ def _fewest_by_family(some: Ground, alive: Array, floor: int, most: int) -> tupl
     return bound, len(rows)
 
 
-def _pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
-    """Indices into `unit` and counts of `block`, for every pair that divides and is not below `need`."""
-    divides = (block[:, None] % unit[None, :] == 0) & (block[:, None] >= need[None, :])
-    count, family = np.nonzero(divides)
-    return family, block[count]
-
-
 def _blocks(possible: Array) -> Iterator[Array]:
     """Ascending counts, few at first: the answer is often near the bound."""
-    start, size = 0, 4
+    start, size = 0, 8
     while start < possible.size:
         yield possible[start : start + size]
         start += size
-        size = min(2 * size, 64)
+        size = min(4 * size, 128)

@@ -37,17 +37,25 @@ _AXES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "recompute", "sharding", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Families:
-    """n families: an integer column of shape (n,) for each axis, and `unit`, the GPUs of a model replica."""
+    """n families: an integer column of shape (n,) for each axis, and `unit`, the GPUs of a model replica.
+
+    Families with one `sibling` number differ in nothing but recompute, and stand together, the least first.
+    """
 
     axes: Mapping[str, Array]
     unit: Array
+    sibling: Array
 
     def __len__(self) -> int:
         return int(self.unit.size)
 
     def take(self, index: Array) -> "Families":
         """The families at `index`."""
-        return Families(axes={k: v[index] for k, v in self.axes.items()}, unit=self.unit[index])
+        return Families(
+            axes={k: v[index] for k, v in self.axes.items()},
+            unit=self.unit[index],
+            sibling=self.sibling[index],
+        )
 
 
 def families(
@@ -68,20 +76,20 @@ def families(
         "micro_batch": _micro_batch(workload, pins),
         "recompute": _recompute(workload, framework, pins),
     }
-    stages = _stages(architecture, framework, pins)
-    shards = _shards(cluster, framework, pins, offload=offload)
+    stages = np.asarray(_stages(architecture, framework, pins), dtype=np.int64).reshape(-1, 2)
+    shards = np.asarray(_shards(cluster, framework, pins, offload=offload), dtype=np.int64).reshape(-1, 3)
     sizes = [len(stages), len(shards), *(len(v) for v in values.values())]
     grid = [g.ravel() for g in np.meshgrid(*(np.arange(n) for n in sizes), indexing="ij")]
-    stage_rows = np.asarray(stages, dtype=np.int64).reshape(-1, 2)
-    shard_rows = np.asarray(shards, dtype=np.int64).reshape(-1, 3)
-    axes: dict[str, Array] = {"pp": stage_rows[grid[0], 0], "vpp": stage_rows[grid[0], 1]}
+    axes: dict[str, Array] = {"pp": stages[grid[0], 0], "vpp": stages[grid[0], 1]}
     for column, name in enumerate(("sharding", "shard_group", "offload")):
-        axes[name] = shard_rows[grid[1], column]
+        axes[name] = shards[grid[1], column]
     for position, (name, options) in enumerate(values.items(), start=2):
         axes[name] = np.asarray(options, dtype=np.int64)[grid[position]]
     legal = axes["micro_batch"] * workload.sequence_tokens <= MAX_TOKENS_PER_MICRO_BATCH * axes["cp"]
     legal |= axes["micro_batch"] == 1
-    return Families(axes=axes, unit=axes["tp"] * axes["pp"] * axes["cp"]).take(np.flatnonzero(legal))
+    unit = axes["tp"] * axes["pp"] * axes["cp"]
+    sibling = np.arange(unit.size) // max(1, sizes[-1])
+    return Families(axes=axes, unit=unit, sibling=sibling).take(np.flatnonzero(legal))
 
 
 def layouts(
@@ -165,7 +173,7 @@ def _tp(
 
 
 def _stages(architecture: Architecture, framework: Framework, pins: _Pins) -> list[tuple[int, int]]:
-    """(pp, vpp): equal chunks; interleaving frameworks also count both ends as layers, or leave a short stage."""
+    """(pp, vpp): equal chunks; interleaving frameworks may count both ends, or leave a short stage."""
     layers = architecture.layers + architecture.mtp_layers
     if not framework.can_pipeline or architecture.family is Family.ENCODER_DECODER:
         return [(1, 1)] if pins.get("pp", 1) == 1 and pins.get("vpp", 1) == 1 else []
@@ -234,7 +242,7 @@ def _shards(
         groups = [0]
         if sharding == Sharding.HSDP:
             node = max(cluster.nvlink_domain_gpus, cluster.gpus_per_node)
-            groups = [node << k for k in range(5)]
+            groups = [node, 4 * node, 16 * node]
         rows += [(int(sharding), group, 0) for group in groups]
         if offload and sharding == Sharding.ZERO3 and framework.can_offload_optimizer:
             rows.append((int(sharding), 0, int(Offload.OPTIMIZER)))
