@@ -1,0 +1,79 @@
+"""What exists is named in the docs, and what the docs show works."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from typer.main import get_command
+
+from rightsizer_api import TrainingPlan
+from rightsizer_api.errors import wire_fields
+from rightsizer_cli.main import build
+from rightsizer_launch.metrics import NAMES
+
+ROOT = Path(__file__).parents[2]
+DOCS = {p.name: p.read_text() for p in [*ROOT.glob("docs/*.md"), ROOT / "README.md"]}
+COMMANDS = get_command(build()).commands
+
+
+def section(command: str) -> str:
+    """The part of docs/commands.md about one command."""
+    return re.split(r"^## ", DOCS["commands.md"].split(f"## {command}\n")[1], flags=re.M)[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_section_with_an_example(command):
+    assert f"rightsizer {command}" in section(command)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_named_where_its_command_is_told(command):
+    options = {opt for p in COMMANDS[command].params for opt in p.opts if opt.startswith("--")}
+    told = (
+        section(command) + DOCS["commands.md"].split("## Options that commands share\n")[1].split("\n## ")[0]
+    )
+    assert not {o for o in options if f"`{o}" not in told}
+
+
+def fields(model: type[BaseModel]) -> set[str]:
+    """Every field of a document, by the name it has there."""
+    found, models = set(), [model]
+    while models:
+        here = models.pop()
+        for name, field in wire_fields(here).items():
+            if name not in found:
+                found.add(name)
+                models += nested(field.annotation)
+    return found
+
+
+def nested(annotation) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in getattr(annotation, "__args__", ()) for model in nested(part)]
+
+
+def test_every_field_of_a_plan_is_named():
+    reference = DOCS["plan-reference.md"]
+    assert not {name for name in fields(TrainingPlan) if not re.search(rf"\b{name}\b", reference)}
+
+
+@pytest.mark.parametrize("metric", NAMES)
+def test_every_metric_is_named(metric):
+    assert any(f"`{metric}`" in text for text in DOCS.values())
+
+
+def test_the_documented_commands_parse():
+    told = re.findall(r"^(?:\$ )?rightsizer (\w+)(.*)$", DOCS["commands.md"] + DOCS["README.md"], flags=re.M)
+    known = {
+        name: {o for p in c.params for o in (*p.opts, *p.secondary_opts)} for name, c in COMMANDS.items()
+    }
+    wrong = [
+        f"{name} {flag}"
+        for name, rest in told
+        for flag in re.findall(r"(?<!\S)--[a-z-]+", rest)
+        if name not in known or flag not in known[name] | {"--help"}
+    ]
+    assert told
+    assert not wrong

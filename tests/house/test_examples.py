@@ -1,0 +1,28 @@
+"""Every example manifest is a plan with an answer."""
+
+from pathlib import Path
+
+import pytest
+
+from rightsizer.plan import Plan, plan
+from rightsizer_api import dump, load, loads, sizing
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = sorted(ROOT.glob("examples/*.yaml"))
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
+def test_an_example_plans(file):
+    answer = plan(sizing.request(load(file)))
+    assert isinstance(answer, Plan), answer.reason
+    assert answer.reasons
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
+def test_an_example_survives_being_written(file):
+    assert loads(dump(load(file))) == load(file)
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("examples/*/*.yaml")), ids=lambda file: file.parent.name)
+def test_a_plan_beside_a_script_loads(file):
+    assert load(file).spec.launch.command
