@@ -37,6 +37,7 @@ class Links:
     line_bytes_per_s: Array
     reach_gpus: Array
     switched: Array
+    datagrams: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ def links(cases: Cases, parameters: Parameters) -> Links:
         line_bytes_per_s=cluster.intra_bytes_per_s,
         reach_gpus=np.where(switched, cluster.nvlink_domain_gpus, cluster.gpus_per_node),
         switched=np.asarray(switched),
+        datagrams=np.char.find(np.char.lower(cluster.inter_link), "efa") >= 0,
     )
 
 
@@ -99,9 +101,12 @@ def all_to_all_s(
 
 
 def send_s(payload_bytes: Array, crosses: Array, links: Links, parameters: Parameters) -> Array:
-    """Seconds of one point-to-point message, inside a domain or (`crosses`) between domains."""
-    outside = (
-        payload_bytes / (links.between_bytes_per_s * parameters.p2p_fraction) + parameters.node_latency_s
-    )
+    """Seconds of one point-to-point message, inside a domain or (`crosses`) between domains.
+
+    One message uses few channels: its rate is capped far below a collective's, most of all on networks of
+    unordered datagrams.
+    """
+    cap = parameters.p2p_cap_bytes_per_s * np.where(links.datagrams, parameters.p2p_srd_fraction, 1.0)
+    outside = payload_bytes / np.minimum(links.between_bytes_per_s, cap) + parameters.node_latency_s
     inside = payload_bytes / links.inside_bytes_per_s
     return np.asarray(np.where(crosses, outside, inside) + parameters.ring_latency_s)

@@ -8,7 +8,7 @@ u is the generation's plateau, w the wave efficiency (the share of the last wave
 four tile shapes; x <= 1 because split-k and stream-k kernels hide part of it), k0 the inner dimension at which half
 of the rate is lost to prologue and epilogue. All of u, x, k0, r, t0 are fitted to measured matmuls (bench/fit_curves.py).
 
-Flash attention runs at u_a of the 16-bit peak for long sequences and loses half at s0 tokens.
+Flash attention runs at u_a of the 16-bit peak, plus a chain over the keys that one block must see.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from rightsizer.parameters import Parameters
 from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen
 from rightsizer.workload import AttentionKernel, Precision
 
-__all__ = ["GENERATIONS", "Kernels", "Rates", "generation", "kernels", "matmul_s", "rates", "wave_efficiency"]
+__all__ = ["GENERATIONS", "Kernels", "Rates", "flash_s", "generation", "kernels", "matmul_s", "rates", "wave_efficiency"]
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna", "gddr")
 """Classes of GPUs that share curves; `gddr` are the cards without HBM, of any year."""
@@ -32,6 +32,7 @@ _NEAREST = {
 }  # fmt: skip
 _GDDR_BYTES_PER_S = 1.25e12  # no HBM part since 2020 is slower, and no GDDR6 part faster
 _GDDR7_BYTES_PER_S = 2.0e12
+_USUAL_POWER_W = (0.0, 0.0, 700.0, 1000.0, 750.0, 0.0)  # by generation; 0: matmuls stay below the limit
 _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
 
 
@@ -83,6 +84,7 @@ def rates(cases: Cases, parameters: Parameters) -> Rates:
     tf32 = np.where(gpu.tf32_flop_per_s > 0, gpu.tf32_flop_per_s, gpu.fp32_flop_per_s)
     sixteen = np.where(precision == Precision.FP32, np.where(tf32 > 0, tf32, sixteen / 8), sixteen)
     limited = np.minimum(sixteen, np.where(code == 5, parameters.gddr_flop_per_j * gpu.tdp_w, np.inf))
+    limited = limited * _sustained(gpu, code, parameters)
     plateau = parameters.keyed("matmul_plateau", GENERATIONS)[code]
     eight = (precision == Precision.FP8) & (gpu.fp8_flop_per_s > 0)
     four = (precision == Precision.NVFP4) & (gpu.fp4_flop_per_s > 0)
@@ -94,15 +96,25 @@ def rates(cases: Cases, parameters: Parameters) -> Rates:
     sms = np.where(gpu.streaming_multiprocessors > 0, gpu.streaming_multiprocessors, 128)
     return Rates(
         generation=code,
-        matmul_flop_per_s=np.asarray(full * plateau),
-        matmul16_flop_per_s=np.asarray(limited * plateau),
-        peak16_flop_per_s=np.asarray(limited),
+        matmul_flop_per_s=np.minimum(full * plateau, np.where(eight, gpu.fp8_flop_per_s, np.where(four, gpu.fp4_flop_per_s, sixteen))),
+        matmul16_flop_per_s=np.minimum(limited * plateau, sixteen),
+        peak16_flop_per_s=np.minimum(limited, sixteen),
         half_k=half_k * speed_up,
         half_k16=half_k,
         hbm_bytes_per_s=gpu.memory_bytes_per_s * parameters.keyed("hbm_fraction", GENERATIONS)[code],
         multiprocessors=sms,
         low_precision=eight | four,
     )
+
+
+def _sustained(gpu: Columns, code: Array, parameters: Parameters) -> Array:
+    """The share of a short benchmark's rate that a long job keeps.
+
+    Since Hopper, dense matmuls run into the power limit: parts of one generation differ by a power of it.
+    """
+    usual = np.asarray(_USUAL_POWER_W)[code]
+    power = np.where((usual > 0) & (gpu.tdp_w > 0), np.maximum(gpu.tdp_w, 1.0) / np.maximum(usual, 1.0), 1.0)
+    return np.asarray(parameters.keyed("sustained", GENERATIONS)[code] * power**parameters.power_exponent)
 
 
 def wave_efficiency(m: Array, n: Array, multiprocessors: Array, parameters: Parameters) -> Array:
@@ -179,23 +191,35 @@ def _head(work: LayerWork, rates: Rates, parameters: Parameters, trained: Array)
     return forward, inputs + trained * weights
 
 
-def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> tuple[Array, Array]:
+def flash_s(flop: Array, keys: Array, flop_per_s: Array, parameters: Parameters) -> Array:
+    """Seconds of flash attention: its FLOPs at the plateau, and one block's chain over the keys it sees.
+
+    The chain is what remains when few heads leave multiprocessors idle: seen in the measured tables as a constant of
+    the sequence, the same on A100 and B200.
+    """
+    return np.asarray(flop / flop_per_s + parameters.flash_chain_s_per_token * keys)
+
+
+def _attention(
+    cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters
+) -> tuple[Array, Array]:
     """Attention's core, forward and backward; eager kernels compute the whole s x s and move the scores."""
-    library = cases.framework.attention_library
-    flash_kernel = flash(cases)
-    te = parameters.keyed("flash_te", GENERATIONS)[rates.generation]
-    sdpa = parameters.keyed("flash_sdpa", GENERATIONS)[rates.generation]
-    plateau = np.where(
-        library == "te", te, np.where(library == "triton", sdpa * parameters.flash_triton, sdpa)
-    )
-    small = np.where(work.qk_dim <= 64, parameters.flash_head_64, 1.0)
-    loss = 1.0 + parameters.flash_half_tokens / work.attention_tokens
-    fast = work.attention_flop / (rates.peak16_flop_per_s * plateau * small) * loss
+    library, code = cases.framework.attention_library, rates.generation
+    te = parameters.keyed("flash_te", GENERATIONS)[code]
+    sdpa = parameters.keyed("flash_sdpa", GENERATIONS)[code]
+    plateau = np.where(library == "te", te, np.where(library == "triton", sdpa * parameters.flash_triton, sdpa))
+    shape = np.where(work.qk_dim <= 64, parameters.flash_head_64, 1.0)
+    shape = np.where(work.qk_dim > 160, parameters.flash_head_192, shape)
+    forward = rates.peak16_flop_per_s * plateau * shape
+    backward = forward * 2.5 / parameters.keyed("flash_backward", GENERATIONS)[code]
+    keys = work.attention_tokens / cases.layout.cp
+    fast = flash_s(work.attention_flop, keys, forward, parameters)
+    fast_back = flash_s(2.5 * work.attention_flop, keys, backward, parameters)
     slow = 2.0 * work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
     slow = slow + BF16_BYTES * parameters.score_passes * work.score_elements / rates.hbm_bytes_per_s
     slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
-    backward = np.where(flash_kernel, parameters.flash_backward * fast, 2.0 * slow)
-    return np.asarray(np.where(flash_kernel, fast, slow)), np.asarray(backward)
+    used = flash(cases)
+    return np.asarray(np.where(used, fast, slow)), np.asarray(np.where(used, fast_back, 2.0 * slow))
 
 
 def flash(cases: Cases) -> Array:

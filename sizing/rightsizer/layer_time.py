@@ -1,10 +1,11 @@
 """Seconds that one micro-batch spends in an average layer, forward and backward, by cause.
 
-Legend: F forward, B backward, C what the host (Python, launches) needs for the same work. The GPU waits when C > F, and
-for the part of a collective that the framework cannot hide. A recomputed part is paid again in B, as its own cause.
+Legend: F forward, B backward, H what the host (Python, launches) needs for the same work. The GPU waits when
+H > F, and for the part of a collective that the framework cannot hide. A recomputed part is paid again in B, as
+its own cause.
 
-Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traffic is never hidden (the copies and the
-collective's own kernels), the rest competes with the layer, as a smooth maximum:
+Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traffic S is never hidden (copies and
+the collective's own kernels), the rest competes with the layer's T as a smooth maximum:
 
     exposed = x S + [ T^4 + ((1-x) S)^4 ]^(1/4) - T
 """
@@ -16,23 +17,45 @@ import numpy as np
 from rightsizer.cases import Cases
 from rightsizer.columns import Array
 from rightsizer.communication import Links, all_to_all_s, group, ring_s
-from rightsizer.compute import Kernels, Rates, flash
+from rightsizer.compute import Kernels, Rates
 from rightsizer.framework import Kernels as KernelStyle
 from rightsizer.framework import SelectiveRecompute
-from rightsizer.layout import Sharding
+from rightsizer.layout import Offload, Sharding
 from rightsizer.parameters import Parameters
 from rightsizer.work import LayerWork, frozen
 from rightsizer.workload import Method, Recompute
 
-__all__ = ["HOST_CLASSES", "LayerTime", "compiled", "layer_time"]
+__all__ = [
+    "HOST_CLASSES",
+    "Facts",
+    "LayerTime",
+    "compiled",
+    "expert_replicas",
+    "host_class",
+    "layer_time",
+    "shard_ranks",
+]
 
-HOST_CLASSES = ("megatron", "core", "fsdp1", "fsdp2", "trainer")
+HOST_CLASSES = ("megatron", "deepspeed", "core", "fsdp1", "fsdp2", "trainer")
 """Framework generations (`Framework.time_class`) that share host time and element-wise kernels."""
+_TRAINER = HOST_CLASSES.index("trainer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything a layer's or a step's time is made of."""
+
+    cases: Cases
+    work: LayerWork
+    kernels: Kernels
+    rates: Rates
+    links: Links
+    parameters: Parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerTime:
-    """Seconds by cause; forward and backward together but for the two that schedules need apart."""
+    """Seconds by cause, forward and backward together, and the two sums that schedules need apart."""
 
     matmul_s: Array
     attention_s: Array
@@ -50,62 +73,63 @@ class LayerTime:
     @property
     def causes(self) -> dict[str, Array]:
         """The causes; they sum to forward plus backward."""
-        return {
-            f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("forward_s", "backward_s")
-        }
+        sums = ("forward_s", "backward_s")
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in sums}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Parts:
-    """One direction's pieces."""
+    """The GPU's own work in one direction."""
 
     matmul: Array
     attention: Array
     elementwise: Array
 
+    @property
+    def total(self) -> Array:
+        return np.asarray(self.matmul + self.attention + self.elementwise)
+
+    def share(self, other: "_Parts") -> Array:
+        """This times that, part by part, in seconds: what shares of a forward pass cost."""
+        return np.asarray(
+            self.matmul * other.matmul + self.attention * other.attention + self.elementwise * other.elementwise
+        )
+
 
 def host_class(cases: Cases) -> Array:
-    """Index into HOST_CLASSES."""
+    """Index into HOST_CLASSES; an unknown class is priced as a current Megatron-Core."""
     names, inverse = np.unique(np.atleast_1d(cases.framework.time_class), return_inverse=True)
-    table = np.asarray([HOST_CLASSES.index(n) if n in HOST_CLASSES else 1 for n in names.tolist()])
+    known = HOST_CLASSES.index("core")
+    table = np.asarray([HOST_CLASSES.index(n) if n in HOST_CLASSES else known for n in names.tolist()])
     return np.asarray(table[inverse.reshape(np.shape(cases.framework.time_class))])
 
 
 def compiled(cases: Cases) -> Array:
-    """True where element-wise work is fused by a compiler or by hand."""
+    """True where element-wise work is fused by a compiler."""
     asked = cases.workload.compile == 1
-    return np.asarray(asked | (cases.framework.kernels != KernelStyle.EAGER))
+    return np.asarray(asked | (cases.framework.kernels == KernelStyle.COMPILED))
 
 
-def layer_time(
-    cases: Cases, work: LayerWork, kernels: Kernels, rates: Rates, links: Links, parameters: Parameters
-) -> LayerTime:
+def layer_time(facts: Facts) -> LayerTime:
     """The seconds of an average layer for one micro-batch."""
-    forward = _forward(cases, work, kernels, rates, parameters)
-    again = _recomputed(cases)
-    tp, cp, ep = _collectives(cases, work, forward.attention, links, parameters)
-    repeats = np.where(again["matmul"] > 0.99, 1.0, 0.0)
-    frozen_linear = np.where(frozen(cases), parameters.adapter_matmul, 1.0)
-    matmul_b = kernels.matmul_input_gradient_s * frozen_linear + kernels.matmul_weight_gradient_s
-    matmul_b = matmul_b + _dequantise(cases, work, rates, parameters)
-    attention_b, elementwise_b = kernels.attention_backward_s, 2.0 * forward.elementwise
-    recompute = (
-        again["matmul"] * forward.matmul
-        + again["attention"] * forward.attention
-        + again["elementwise"] * forward.elementwise
-    )
-    gpu_f = forward.matmul + forward.attention + forward.elementwise + tp + cp + ep
-    gpu_b = matmul_b + attention_b + elementwise_b + recompute + tp + 2 * cp + ep + repeats * (tp + cp + ep)
-    host_f, host_b = _host(cases, again["matmul"], parameters)
+    forward, backward = _forward(facts), _backward(facts)
+    again = _recomputed(facts.cases)
+    recompute = again.share(forward)
+    tp, cp, ep = _collectives(facts, forward)
+    repeats = np.where(again.matmul > 0.99, 1.0, 0.0)
+    gpu_f = forward.total + tp + cp + ep
+    gpu_b = backward.total + recompute + tp + 2 * cp + ep + repeats * (tp + cp + ep)
+    host_f, host_b = _host(facts, again.matmul)
     wait_f, wait_b = np.maximum(host_f - gpu_f, 0.0), np.maximum(host_b - gpu_b, 0.0)
-    gather, scatter = _sharded(cases, work, links, parameters)
-    shard_f = _exposed(gpu_f + wait_f, gather, parameters.sharding_exposed)
-    shard_b = _exposed(gpu_b + wait_b, gather + scatter, parameters.sharding_exposed)
-    offload = _offload(cases, work, parameters)
+    gather, scatter = _sharded(facts)
+    exposed = facts.parameters.sharding_exposed
+    shard_f = _exposed(gpu_f + wait_f, gather, exposed)
+    shard_b = _exposed(gpu_b + wait_b, gather + scatter, exposed)
+    offload = _offload(facts)
     return LayerTime(
-        matmul_s=forward.matmul + matmul_b,
-        attention_s=forward.attention + attention_b,
-        elementwise_s=forward.elementwise + elementwise_b,
+        matmul_s=forward.matmul + backward.matmul,
+        attention_s=forward.attention + backward.attention,
+        elementwise_s=forward.elementwise + backward.elementwise,
         recompute_s=recompute,
         tensor_parallel_s=(2 + repeats) * tp,
         context_parallel_s=(3 + repeats) * cp,
@@ -118,102 +142,110 @@ def layer_time(
     )
 
 
-def _forward(cases: Cases, work: LayerWork, kernels: Kernels, rates: Rates, parameters: Parameters) -> _Parts:
+def _forward(facts: Facts) -> _Parts:
     """Matmuls with their casts and adapters, attention, and the element-wise kernels between them."""
-    code = host_class(cases)
-    cast = parameters.keyed("cast_passes", HOST_CLASSES)[code] * 0.25 * kernels.cast_bytes
-    adapters = np.where(frozen(cases), parameters.adapter_matmul, 1.0)
-    passes = parameters.keyed("elementwise_passes", HOST_CLASSES)[code]
-    passes = np.where(compiled(cases), np.minimum(parameters.elementwise_fused, passes), passes)
-    moved = passes * (work.narrow_bytes + parameters.wide_share * work.wide_bytes)
-    moved = moved + parameters.permute_passes * work.routed_bytes
-    dequantise = _dequantise(cases, work, rates, parameters)
+    cases, work, p = facts.cases, facts.work, facts.parameters
+    code, memory = host_class(cases), facts.rates.hbm_bytes_per_s
+    cast = p.keyed("cast_passes", HOST_CLASSES)[code] * 0.25 * facts.kernels.cast_bytes
+    adapters = np.where(frozen(cases), p.adapter_matmul, 1.0)
+    passes = p.keyed("elementwise_passes", HOST_CLASSES)[code]
+    passes = np.where(compiled(cases), np.minimum(p.elementwise_fused, passes), passes)
+    moved = passes * (work.narrow_bytes + p.wide_share * work.wide_bytes)
+    moved = moved + p.permute_passes * work.routed_bytes
     return _Parts(
-        matmul=kernels.matmul_forward_s * adapters + cast / rates.hbm_bytes_per_s + dequantise,
-        attention=kernels.attention_forward_s,
-        elementwise=moved / rates.hbm_bytes_per_s,
+        matmul=facts.kernels.matmul_forward_s * adapters + (cast + _dequantised_bytes(facts)) / memory,
+        attention=facts.kernels.attention_forward_s,
+        elementwise=moved / memory,
     )
 
 
-def _dequantise(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> Array:
+def _backward(facts: Facts) -> _Parts:
+    """Both gradients of the matmuls, attention's backward, and twice the element-wise traffic."""
+    kernels, adapters = facts.kernels, np.where(frozen(facts.cases), facts.parameters.adapter_matmul, 1.0)
+    inputs = kernels.matmul_input_gradient_s * adapters
+    weights = _dequantised_bytes(facts) / facts.rates.hbm_bytes_per_s
+    return _Parts(
+        matmul=inputs + kernels.matmul_weight_gradient_s + weights,
+        attention=kernels.attention_backward_s,
+        elementwise=2.0 * _forward(facts).elementwise,
+    )
+
+
+def _dequantised_bytes(facts: Facts) -> Array:
     """QLoRA expands its 4-bit weights to 16 bits before each use (arXiv:2305.14314)."""
-    weights = np.where(cases.workload.method == Method.QLORA, work.dense_weights + work.expert_weights, 0.0)
-    return np.asarray(weights * parameters.dequantise_bytes / rates.hbm_bytes_per_s)
+    weights = facts.work.dense_weights + facts.work.expert_weights
+    quantised = facts.cases.workload.method == Method.QLORA
+    return np.asarray(np.where(quantised, weights, 0.0) * facts.parameters.dequantise_bytes)
 
 
-def _recomputed(cases: Cases) -> dict[str, Array]:
+def _recomputed(cases: Cases) -> _Parts:
     """The share of each forward part that backward repeats."""
     mode, layers = cases.layout.recompute, cases.layout.recompute_layers
     stage = cases.architecture.layers / cases.layout.pp
     some = np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
     full = np.where(mode == Recompute.FULL, some, 0.0)
-    style = cases.framework.selective
-    chosen = mode == Recompute.SELECTIVE
+    style, chosen = cases.framework.selective, mode == Recompute.SELECTIVE
     core = np.where(chosen & (style == SelectiveRecompute.ATTENTION_CORE), 1.0, 0.0)
     ops = np.where(chosen & (style == SelectiveRecompute.OPS), 1.0, 0.0)
-    modules = np.where(chosen & (style == SelectiveRecompute.MODULES), 1.0, 0.0)
-    return {
-        "matmul": full + 0.5 * ops,
-        "attention": full + core,
-        "elementwise": full + ops + 0.6 * modules,
-    }
-
-
-def _collectives(
-    cases: Cases, work: LayerWork, attention_s: Array, links: Links, parameters: Parameters
-) -> tuple[Array, Array, Array]:
-    """Exposed seconds of one direction: two tensor-parallel all-reduces, the context exchange, the experts' dispatch."""
-    layout = cases.layout
-    hidden = cases.framework.overlaps_tensor_parallel > 0
-    exposed = np.where(hidden, parameters.tensor_exposed, 1.0)
-    tp_group = group(links, layout.tp)
-    tp = 2.0 * exposed * ring_s(work.hidden_bytes, tp_group, links, parameters, passes=2.0)
-    cp_group = group(links, layout.cp, layout.tp)
-    cp = ring_s(work.kv_bytes * layout.cp, cp_group, links, parameters)
-    cp = np.maximum(cp - attention_s, parameters.context_exposed * cp)
-    ep_group = group(links, np.maximum(layout.ep, 1), np.maximum(layout.expert_tp, 1))
-    ep = all_to_all_s(
-        work.routed_bytes, _once_per_domain(cases, work, ep_group.domains), ep_group, links, parameters
+    modules = np.where(chosen & (style == SelectiveRecompute.MODULES), 0.5, 0.0)
+    return _Parts(
+        matmul=full + 0.5 * ops + modules,
+        attention=full + core + modules,
+        elementwise=full + ops + modules,
     )
-    return tp, cp, np.where(cases.architecture.experts > 0, 2.0 * ep, 0.0)
 
 
-def _once_per_domain(cases: Cases, work: LayerWork, domains: Array) -> Array:
+def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
+    """Exposed seconds of one direction: tensor-parallel all-reduces, context exchange, experts' dispatch."""
+    cases, work, links, p = facts.cases, facts.work, facts.links, facts.parameters
+    layout, framework = cases.layout, cases.framework
+    exposed = np.where(framework.overlaps_tensor_parallel > 0, p.tensor_exposed, 1.0)
+    tp = 2.0 * exposed * ring_s(work.hidden_bytes, group(links, layout.tp), links, p, passes=2.0)
+    cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
+    cp = np.maximum(cp - forward.attention, p.context_exposed * cp)
+    experts = group(links, np.maximum(layout.ep, 1), np.maximum(layout.expert_tp, 1))
+    once = _once_per_domain(facts, experts.domains)
+    ep = 2.0 * p.expert_exposed * all_to_all_s(work.routed_bytes, once, experts, links, p)
+    return tp, cp, np.where(cases.architecture.experts > 0, ep, 0.0)
+
+
+def _once_per_domain(facts: Facts, domains: Array) -> Array:
     """Bytes that leave a domain when a token goes to each other domain at most once, with uniform routing."""
-    top_k = np.maximum(cases.architecture.top_k, 1)
-    tokens = work.routed_bytes / top_k
+    top_k = np.maximum(facts.cases.architecture.top_k, 1)
+    tokens = facts.work.routed_bytes / top_k
     return np.asarray(tokens * (domains - 1) * (1 - (1 - 1 / np.maximum(domains, 1)) ** top_k))
 
 
-def _host(cases: Cases, recomputed: Array, parameters: Parameters) -> tuple[Array, Array]:
+def _host(facts: Facts, recomputed: Array) -> tuple[Array, Array]:
     """Seconds the CPU needs to launch a layer: forward, backward."""
-    base = parameters.keyed("host_layer_s", HOST_CLASSES)[host_class(cases)]
-    fused = np.where((cases.workload.compile == 1), parameters.host_compiled, 1.0)
-    trainer = host_class(cases) == HOST_CLASSES.index("trainer")
-    hooks = np.where(trainer & (cases.layout.sharding >= Sharding.ZERO3), parameters.host_zero3_hooks, 1.0)
-    once = base * fused * hooks * (1 + parameters.host_tensor_growth * np.log2(cases.layout.tp))
-    return once, once * (parameters.host_backward + recomputed)
+    cases, p = facts.cases, facts.parameters
+    code = host_class(cases)
+    fused = np.where(cases.workload.compile == 1, p.host_compiled, 1.0)
+    hooked = (code == _TRAINER) & (cases.layout.sharding >= Sharding.ZERO3)
+    hooks = np.where(hooked, p.host_zero3_hooks, 1.0)
+    once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks
+    once = once * (1 + p.host_tensor_growth * np.log2(cases.layout.tp))
+    return once, once * (p.host_backward + recomputed)
 
 
-def _sharded(cases: Cases, work: LayerWork, links: Links, parameters: Parameters) -> tuple[Array, Array]:
+def _sharded(facts: Facts) -> tuple[Array, Array]:
     """Seconds to gather a layer's weights and to scatter its gradients, when they are sharded."""
+    cases, links, p = facts.cases, facts.links, facts.parameters
     layout, framework = cases.layout, cases.framework
     ranks = shard_ranks(cases)
     on = (layout.sharding >= Sharding.ZERO3) & (ranks > 1)
-    trained = np.where(frozen(cases), parameters.adapter_share, 1.0)
+    trained = np.where(frozen(cases), p.adapter_share, 1.0)
     quantised = cases.workload.method == Method.QLORA
-    weight = np.where(quantised, parameters.quantised_bytes, framework.weight_gather_bytes)
-    gradient = framework.gradient_reduce_bytes * trained
+    weight = np.where(quantised, p.quantised_bytes, framework.weight_gather_bytes)
     dense = group(links, ranks, layout.tp)
-    replicas = np.maximum(layout.dp * layout.cp * layout.tp / np.maximum(layout.ep * layout.expert_tp, 1), 1)
-    sparse = group(links, replicas, np.maximum(layout.ep, 1))
+    sparse = group(links, expert_replicas(cases), np.maximum(layout.ep, 1))
 
     def move(bytes_: Array) -> Array:
-        both = ring_s(work.dense_weights * bytes_, dense, links, parameters)
-        expert = ring_s(work.expert_weights * bytes_, sparse, links, parameters)
-        return np.where(on, both + np.where(work.expert_weights > 0, expert, 0.0), 0.0)
+        both = ring_s(facts.work.dense_weights * bytes_, dense, links, p)
+        expert = ring_s(facts.work.expert_weights * bytes_, sparse, links, p)
+        return np.where(on, both + np.where(facts.work.expert_weights > 0, expert, 0.0), 0.0)
 
-    return move(weight), move(gradient)
+    return move(weight), move(framework.gradient_reduce_bytes * trained)
 
 
 def shard_ranks(cases: Cases) -> Array:
@@ -223,6 +255,13 @@ def shard_ranks(cases: Cases) -> Array:
     return np.asarray(np.where(layout.shard_group > 0, np.minimum(layout.shard_group, everyone), everyone))
 
 
+def expert_replicas(cases: Cases) -> Array:
+    """Ranks that hold the same experts."""
+    layout = cases.layout
+    split = np.maximum(layout.ep, 1) * np.maximum(layout.expert_tp, 1)
+    return np.asarray(np.maximum(layout.dp * layout.cp * layout.tp / split, 1))
+
+
 def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
     rest = (1 - share) * traffic_s
     top = np.maximum(np.maximum(compute_s, rest), 1e-12)
@@ -230,20 +269,16 @@ def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
     return np.asarray(share * traffic_s + top * (1 + low**4) ** 0.25 - compute_s)
 
 
-def _offload(cases: Cases, work: LayerWork, parameters: Parameters) -> Array:
+def _offload(facts: Facts) -> Array:
     """Seconds to bring a layer's offloaded weights, or take its activations, over the host link."""
+    cases, work, p = facts.cases, facts.work, facts.parameters
     flags = cases.layout.offload
-    pcie = np.maximum(cases.gpu.pcie_bytes_per_s, 1e9) * parameters.pcie_fraction
+    host_link = np.maximum(cases.gpu.pcie_bytes_per_s, 1e9) * p.host_link_fraction
     ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases), 1)
-    weight = np.where(cases.workload.method == Method.QLORA, parameters.quantised_bytes, 2.0)
-    weights = np.where((flags & 2) > 0, (work.dense_weights + work.expert_weights) * weight / ranks, 0.0)
-    kept = np.where(
-        cases.layout.recompute == Recompute.FULL, work.narrow_bytes, work.wide_bytes + 8 * work.narrow_bytes
-    )
-    activations = np.where((flags & 4) > 0, kept * parameters.offload_exposed, 0.0)
-    return np.asarray((weights + activations) / pcie)
-
-
-def flash_default(cases: Cases) -> Array:
-    """Re-exported for readers of the layer: where attention never materialises the scores."""
-    return flash(cases)
+    weight = np.where(cases.workload.method == Method.QLORA, p.quantised_bytes, 2.0)
+    moved = (work.dense_weights + work.expert_weights) * weight / ranks
+    weights = np.where((flags & int(Offload.PARAMETERS)) > 0, moved, 0.0)
+    everything = work.wide_bytes + 8 * work.narrow_bytes
+    kept = np.where(cases.layout.recompute == Recompute.FULL, work.narrow_bytes, everything)
+    activations = np.where((flags & int(Offload.ACTIVATIONS)) > 0, kept * p.offload_exposed, 0.0)
+    return np.asarray((weights + activations) / host_link)

@@ -1,0 +1,101 @@
+"""Robust least squares on ln(predicted / measured) with Gaussian priors on ln(parameter), and the data it reads."""
+
+import csv
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rightsizer.parameters import Parameter, Parameters
+from scipy.optimize import least_squares
+
+__all__ = ["DATA", "Fit", "fit", "read", "reference", "robust", "save", "summary"]
+
+DATA = Path(__file__).resolve().parents[1] / "sizing" / "rightsizer" / "data"
+SCALE = 0.12
+"""ln error at which soft-L1 turns from square to linear."""
+SPREAD = 0.10
+"""ln error that one observation is trusted to."""
+
+
+def reference(argument: str | None = None) -> Path:
+    """The folder of reference tables: an argument, RIGHTSIZER_REFERENCE, or beside the checkout."""
+    return Path(argument or os.environ.get("RIGHTSIZER_REFERENCE") or "../shared/reference")
+
+
+def read(folder: Path, name: str) -> list[dict[str, str]]:
+    """The rows of one reference table."""
+    with (folder / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def robust(residual: Any) -> Any:
+    """The signed square root of twice the soft-L1 cost, so that a plain least-squares solver minimises it."""
+    scaled = residual / SCALE
+    return np.sign(residual) * SCALE * np.sqrt(2 * (np.sqrt(1 + scaled**2) - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Fitted values by name, and the cost."""
+
+    values: Mapping[str, float]
+    cost: float
+
+
+def fit(
+    predict: Callable[[Parameters], Any],
+    measured: Any,
+    weights: Any,
+    parameters: Parameters,
+    names: Sequence[str],
+    *,
+    rounds: int = 15,
+    start: Mapping[str, float] | None = None,
+) -> Fit:
+    """Fit `names` so that `predict` meets `measured`; weights multiply squared residuals."""
+    entries = [parameters.entry(name) for name in names]
+    prior = np.log([entry.prior for entry in entries])
+    sigma = np.asarray([entry.sigma_ln for entry in entries])
+    first = np.log([(start or {}).get(name, getattr(parameters, name)) for name in names])
+    target, root = np.log(measured), np.sqrt(weights)
+
+    def residuals(point: Any) -> Any:
+        trial = parameters.replace(**dict(zip(names, np.exp(point).tolist(), strict=True)))
+        error = np.log(predict(trial)) - target
+        return np.concatenate([root * robust(error) / SPREAD, 0.5 * (point - prior) / sigma])
+
+    found = least_squares(residuals, first, method="trf", max_nfev=rounds, x_scale=sigma)
+    return Fit(values=dict(zip(names, np.exp(found.x).tolist(), strict=True)), cost=float(found.cost))
+
+
+def summary(error: Any) -> dict[str, float]:
+    """Mean, median and 90th percentile of |ln error|, and its median (bias), in percent."""
+    size = np.abs(error)
+    return {
+        "n": int(np.size(error)),
+        "mean_pct": round(100 * float(np.mean(size)), 2),
+        "median_pct": round(100 * float(np.median(size)), 2),
+        "p90_pct": round(100 * float(np.percentile(size, 90)), 2),
+        "bias_pct": round(100 * float(np.median(error)), 2),
+    }
+
+
+def save(path: Path, parameters: Sequence[Parameter], **common: Any) -> None:
+    """Write parameters with their provenance, four significant digits each."""
+    rows = []
+    for entry in parameters:
+        row: dict[str, Any] = {
+            "name": entry.name,
+            "value": float(f"{entry.value:.4g}"),
+            "prior": float(f"{entry.prior:.4g}"),
+            "sigma_ln": entry.sigma_ln,
+            "unit": entry.unit,
+            "meaning": entry.meaning,
+        }
+        row |= {k: getattr(entry, k) for k in ("source", "fitted_on", "date", "residual") if getattr(entry, k)}
+        rows.append({k: v for k, v in row.items() if common.get(k) != v})
+    path.write_text(json.dumps({**common, "parameters": rows}, indent=1) + "\n", encoding="utf-8")
