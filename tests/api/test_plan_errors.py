@@ -1,9 +1,12 @@
+import contextlib
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from rightsizer.errors import InputError
-from rightsizer_api import PlanError, validate
+from rightsizer_api import PlanError, TrainingPlan, validate
 
-LORA = {"spec.workload.method": "lora"}
 DIMENSIONS = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 100}
 
 BAD = {
@@ -159,3 +162,18 @@ def test_what_kubernetes_adds_to_metadata_is_ignored(document):
 def test_what_is_no_mapping_is_refused(document_):
     with pytest.raises(InputError, match="is no mapping; start with apiVersion"):
         validate(document_)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+PATHS = sorted({path for changes, _ in (BAD | RULES).values() for path in changes})
+
+
+@given(path=st.sampled_from(PATHS), value=VALUES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_value_anywhere_is_a_plan_or_an_input_error(document, path, value):
+    with contextlib.suppress(InputError):
+        assert isinstance(validate(document({path: value})), TrainingPlan)
