@@ -164,13 +164,14 @@ def _more(winner: Winner) -> Rows | None:
 
 
 def _other_kind(winner: Winner) -> Rows | None:
-    """The best plan on the same GPUs with other kinds of parallelism, that meets the request too."""
-    rows, row = winner.found.at_count, winner.found.row
+    """The best on the same GPUs with other kinds of parallelism, in time or not."""
+    row = winner.found.row
+    rows = rows_at(winner.ground, int(row.gpus[0]), winner.alive)
     differs = np.zeros(len(rows), dtype=bool)
     for name in ("tp", "pp", "cp", "ep"):
         differs |= (getattr(rows.layout, name) > 1) != (getattr(row.layout, name) > 1)
     differs |= rows.layout.sharding != row.layout.sharding
-    return _row(rows, meets(rows, winner.ground.request) & differs)
+    return _row(rows, differs)
 
 
 def _row(rows: Rows, good: Array) -> Rows | None:

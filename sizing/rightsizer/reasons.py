@@ -136,7 +136,7 @@ def _why_this_count(request: Request, chosen: Option, fewer: Option | None) -> s
 def _why_this_layout(chosen: Option, same: Option | None) -> str:
     text = f"{layout_words(chosen.layout)} is the best layout on {chosen.gpus:,} GPUs"
     if same is None:
-        return f"{text}; no other kind of layout meets the request there"
+        return f"{text}; no other kind of layout fits there"
     change = same.finish_s / chosen.finish_s - 1.0
     speed = f"{change:.0%} slower" if change > 0 else f"{-change:.1%} faster but more complex"
     return f"{text}; the next kind, {layout_words(same.layout)}, is {speed}"

@@ -34,6 +34,12 @@ __all__ = [
 RATE_SLACK = 0.10
 """How much more per GPU a family may yield at more GPUs than at the fewest; held by brute force in tests."""
 
+_FEW_COUNTS = 12
+"""So few counts are priced outright: bounding every family first would cost more."""
+
+_BOUND_ROUNDS = 4
+_WORTH_LIFTING = 1.02
+
 SIMPLER_WITHIN = 0.02
 """A simpler layout wins over one that is faster by less than this: the interval is far wider."""
 
@@ -116,7 +122,9 @@ def fewest(some: Ground, allowed: Array, alive: Array) -> tuple[Found | None, in
     possible = allowed[allowed >= floor]
     if not possible.size:
         return None, 0
-    need, evaluated = _fewest_by_family(some, alive, int(possible[0]), int(possible[-1]))
+    need, evaluated = np.zeros(alive.shape), 0
+    if possible.size > _FEW_COUNTS:
+        need, evaluated = _fewest_by_family(some, alive, int(possible[0]), int(possible[-1]))
     near: Rows | None = None
     for block in _blocks(possible[possible >= need.min(initial=np.inf)]):
         chosen, gpus = pairs(some.families.unit[alive], need, block)
@@ -209,25 +217,41 @@ def _fewest_by_peak(some: Ground) -> float:
 
 
 def _fewest_by_family(some: Ground, alive: Array, floor: int, most: int) -> tuple[Array, int]:
-    """A lower bound on the GPUs that each family needs for the deadline; inf where the most are too few."""
-    families = some.families.take(alive)
-    start = np.maximum(-(-floor // families.unit), 1)
-    dp = _raised(families, start)
+    """A lower bound on the GPUs that each family needs for the deadline; inf where the most are too few.
+
+    Priced first at `floor`, then again at the bound found, while that still lifts the lowest one. Siblings
+    share the bound of the one that recomputes least.
+    """
+    sibling = some.families.sibling[alive]
+    first = np.append(True, sibling[1:] != sibling[:-1])
+    leaders = alive[first]
+    bound, evaluated = np.full(leaders.size, float(floor)), 0
+    for _ in range(_BOUND_ROUNDS):
+        lowest = bound.min()
+        bound, priced = _lifted(some, leaders, bound, most)
+        evaluated += priced
+        if not priced or not np.isfinite(bound).any() or bound.min() < lowest * _WORTH_LIFTING:
+            break
+    return bound[np.cumsum(first) - 1], evaluated
+
+
+def _lifted(some: Ground, leaders: Array, bound: Array, most: int) -> tuple[Array, int]:
+    """The bound after pricing each family where its present bound lies."""
+    request, families = some.request, some.families.take(leaders)
+    finite = np.where(np.isfinite(bound), bound, 1.0)
+    dp = _raised(families, np.maximum(np.ceil(finite / families.unit - 1e-9), 1).astype(np.int64))
     gpus = dp * families.unit
-    bound = np.where(gpus <= most, gpus, np.inf).astype(float)
-    batch = some.request.workload.global_batch_sequences * (1 + some.request.batch_tolerance)
-    bound[dp * families.axes["micro_batch"] > batch] = np.inf
-    deadline = some.request.deadline_s
-    if deadline is None:
-        return bound, 0
-    possible = np.flatnonzero(np.isfinite(bound))
-    if not possible.size:
-        return bound, 0
-    columns, _ = layouts(families.take(possible), gpus[possible], some.request.workload, batch_tolerance=1.0)
-    rows = price(some, alive[possible], gpus[possible], columns)
-    need = rows.gpus * rows.finish_at_confidence_s / deadline / (1 + RATE_SLACK)
-    bound[possible] = np.where(need > most, np.inf, np.maximum(need, rows.gpus))
-    return bound, len(rows)
+    batch = request.workload.global_batch_sequences * (1 + request.batch_tolerance)
+    possible = np.isfinite(bound) & (gpus <= most) & (dp * families.axes["micro_batch"] <= batch)
+    lifted = np.where(possible, gpus, np.inf)
+    chosen = np.flatnonzero(possible)
+    if request.deadline_s is None or not chosen.size:
+        return lifted, 0
+    columns, _ = layouts(families.take(chosen), gpus[chosen], request.workload, batch_tolerance=1.0)
+    rows = price(some, leaders[chosen], gpus[chosen], columns)
+    need = rows.gpus * rows.finish_at_confidence_s / request.deadline_s / (1 + RATE_SLACK)
+    lifted[chosen] = np.where(need > most, np.inf, np.maximum(need, rows.gpus))
+    return lifted, len(rows)
 
 
 def _blocks(possible: Array) -> Iterator[Array]:
