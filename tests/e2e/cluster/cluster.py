@@ -1,0 +1,136 @@
+"""A whole Kubernetes on this machine, without docker; see docs/development-kubernetes.md.
+
+up               start it, or find it running; prints `export KUBECONFIG=...`
+down             stop it; no process, namespace, mount or cgroup is left
+status           what runs
+env              prints `export KUBECONFIG=...` of the running cluster
+build [NAME...]  build binaries: all graphs of modules/, or these
+tool NAME        print the path of helm, kueue, kwok, kubectl (building it if need be)
+load             import the images again, after a change to examples/
+node-kill N      power off node N: kubelet, containerd and containers at once
+node-start N     power it on again
+kill NAME        kill one daemon (see status), as a crash would
+start NAME       start it again
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import build
+import daemons
+import images
+import kubectl
+import lifecycle
+import node
+import preflight
+import toolchain
+from place import ClusterError, Place, nodes, place
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def _up(at: Place) -> None:
+    preflight.check()
+    lifecycle.up(at)
+    _env(at)
+
+
+def _env(at: Place) -> None:
+    if not at.kubeconfig.exists():
+        raise ClusterError("no cluster runs: `make cluster-up` starts one")
+    _print(f"export KUBECONFIG={at.kubeconfig}")
+
+
+def _status(at: Place) -> None:
+    for name in daemons.names(at):
+        pid = daemons.pid(at, name)
+        _print(f"{name:20} {'dead' if pid is None else f'pid {pid}'}")
+    for each in kubectl.nodes(at) if kubectl.ready(at) else ():
+        state = "ready" if kubectl.node_is_ready(each) else "not ready"
+        _print(f"{each['metadata']['name']:20} {state}, {kubectl.allocatable_gpus(each)} pretended GPUs")
+    if not daemons.names(at):
+        _print("no cluster runs")
+
+
+def _build(at: Place, *names: str) -> None:
+    for name in names or tuple(build.GRAPHS):
+        if name not in build.GRAPHS:
+            raise ClusterError(f"{name}: the module graphs are {', '.join(build.GRAPHS)}")
+        _print(str(build.built(at, name)))
+
+
+def _tool(at: Place, name: str) -> None:
+    if name == "kubectl":
+        _print(str(toolchain.kubectl(at)))
+        return
+    graphs = [graph for graph in build.GRAPHS.values() if name in graph.commands]
+    if not graphs:
+        raise ClusterError(f"{name}: no such tool")
+    _print(str(build.built(at, graphs[0].name) / name))
+
+
+def _load(at: Place) -> None:
+    archive = at.state / "images.tar"
+    images.write_archive(archive, images.images(build.binaries(at)["pause"]))
+    for each in nodes(at):
+        node.import_images(each, archive)
+
+
+def _node_kill(at: Place, index: str) -> None:
+    node.kill(lifecycle.node_of(at, index))
+
+
+def _node_start(at: Place, index: str) -> None:
+    node.restart(lifecycle.node_of(at, index))
+
+
+def _known(at: Place, name: str) -> str:
+    if name not in daemons.names(at):
+        raise ClusterError(f"{name}: no such daemon; `status` lists them")
+    return name
+
+
+def _kill(at: Place, name: str) -> None:
+    daemons.stop(at, _known(at, name))
+
+
+def _start(at: Place, name: str) -> None:
+    daemons.restart(at, _known(at, name))
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "up": _up,
+    "down": lifecycle.down,
+    "status": _status,
+    "env": _env,
+    "build": _build,
+    "tool": _tool,
+    "load": _load,
+    "node-kill": _node_kill,
+    "node-start": _node_start,
+    "kill": _kill,
+    "start": _start,
+}
+ONE_ARGUMENT = ("tool", "node-kill", "node-start", "kill", "start")
+
+
+def main(arguments: list[str]) -> int:
+    """Exit codes: 0 done, 1 could not (one line says why), 2 not a command."""
+    name, *rest = arguments or ["help"]
+    fits = name == "build" or len(rest) == (name in ONE_ARGUMENT)
+    if name not in COMMANDS or not fits:
+        sys.stderr.write(f"usage: {Path(__file__).name} COMMAND\n\n{__doc__}")
+        return 2
+    try:
+        COMMANDS[name](place(), *rest)
+    except ClusterError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""The fixture `cluster`: a whole Kubernetes on this machine, for tests marked `kubernetes`."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONTROL = Path(__file__).resolve().parent / "cluster" / "cluster.py"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "kubernetes: needs root and the built binaries (`make test-kubernetes`)"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only `-m kubernetes` starts a cluster: a plain `pytest` must not surprise anybody with one."""
+    if "kubernetes" in (config.option.markexpr or ""):
+        return
+    skipped = [item for item in items if item.get_closest_marker("kubernetes")]
+    if skipped:
+        config.hook.pytest_deselected(items=skipped)
+        items[:] = [item for item in items if item not in skipped]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A running cluster and its two doors: kubectl, and cluster.py for what happens to machines."""
+
+    name: str
+    kubeconfig: Path
+    kubectl_path: str
+
+    def control(self, *arguments: str) -> str:
+        """cluster.py with these arguments, e.g. "node-kill", "2"."""
+        return _control(self.name, *arguments).stdout
+
+    def kubectl(self, *arguments: str | Path, text: str | None = None) -> str:
+        """What kubectl prints; a failure raises with what it says."""
+        argv = [self.kubectl_path, f"--kubeconfig={self.kubeconfig}", *arguments]
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, input=text)
+        if done.returncode != 0:
+            raise RuntimeError(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+        return done.stdout
+
+    def apply(self, manifest: str, namespace: str = "default") -> None:
+        """Apply YAML."""
+        self.kubectl("apply", "--namespace", namespace, "--filename", "-", text=manifest)
+
+    def get(self, *what: str, namespace: str = "default") -> dict[str, Any]:
+        """An object, or a list of them, as the API gives it."""
+        found: dict[str, Any] = json.loads(
+            self.kubectl("get", *what, "--namespace", namespace, "--output=json")
+        )
+        return found
+
+    def logs(self, pod: str, namespace: str = "default") -> str:
+        """What the pod has printed; nothing if it cannot be asked yet."""
+        argv = [self.kubectl_path, f"--kubeconfig={self.kubeconfig}", "logs", pod, "--namespace", namespace]
+        return subprocess.run(argv, check=False, capture_output=True, text=True).stdout
+
+    def wait(self, what: str, condition: Callable[[], bool], within_s: float = 60) -> None:
+        """Return when the condition holds; fail when it does not in time."""
+        end_s = time.monotonic() + within_s
+        while not condition():
+            if time.monotonic() > end_s:
+                pods = self.kubectl("get", "pods,events", "--all-namespaces", "--output=wide")
+                pytest.fail(f"{what}: not within {within_s:.0f} s\n{pods}")
+            time.sleep(0.3)
+
+
+def _control(name: str, *arguments: str, nodes: int = 3) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "RIGHTSIZER_CLUSTER": name, "RIGHTSIZER_CLUSTER_NODES": str(nodes)}
+    done = subprocess.run(
+        [sys.executable, CONTROL, *arguments], check=False, capture_output=True, text=True, env=environment
+    )
+    if done.returncode != 0:
+        pytest.fail(f"cluster.py {' '.join(arguments)}: {done.stderr.strip()}", pytrace=False)
+    return done
+
+
+@pytest.fixture(scope="session")
+def control() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """cluster.py for a cluster of any name: control("crash", "up", nodes=1)."""
+    return _control
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """The cluster of `make cluster-up` if it runs (and it stays), else one for this session."""
+    name = os.environ.get("RIGHTSIZER_CLUSTER", "rightsizer")
+    was_up = "pid" in _control(name, "status").stdout
+    kubeconfig = _control(name, "up").stdout.removeprefix("export KUBECONFIG=").strip()
+    kubectl = _control(name, "tool", "kubectl").stdout.strip()
+    yield Cluster(name=name, kubeconfig=Path(kubeconfig), kubectl_path=kubectl)
+    if not was_up:
+        _control(name, "down")
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("create", "namespace", name)
+    cluster.wait(
+        "default service account",
+        lambda: bool(cluster.get("serviceaccounts", namespace=name)["items"]),
+    )
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
