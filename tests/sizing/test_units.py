@@ -37,7 +37,7 @@ PARSERS = (units.parse_tokens, units.parse_duration_s, units.parse_bytes, units.
         (units.parse_usd, "60k", 60_000.0),
         (units.parse_usd, 0.5, 0.5),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_what_people_write_is_read(parse, text, expected):
     assert parse(text) == expected
