@@ -50,18 +50,19 @@ def _list(title: str, lines: Iterable[str]) -> list[RenderableType]:
 
 
 def _constants() -> RenderableType:
-    """The fitted constants in a few lines: how many of each unit of meaning, and what they were fitted on."""
-    grid = table("Where the constants come from", "constants", ">number", "fitted on", "date")
+    """The constants in three lines: how many there are, what they were fitted on, when."""
+    grid = table("constants", ">number", "fitted on", "date")
+    curves = load_curves()
     for name, parameters in (
-        ("hardware curves", load_curves()),
+        ("hardware", curves),
         ("step time", load_step_time()),
         ("memory", load_memory()),
     ):
-        entries = [parameters.entry(key) for key in parameters]
+        entries = [parameters.entry(key) for key in parameters if parameters is curves or key not in curves]
         fitted = sorted({e.fitted_on for e in entries if e.fitted_on}) or ["priors from the sources"]
         dates = sorted({e.date for e in entries if e.date})
         grid.add_row(name, str(len(entries)), "; ".join(fitted), dates[-1] if dates else "")
-    return grid
+    return Group(Text("Where the constants come from", style="bold"), grid)
 
 
 def _parameters() -> list[Parameter]:

@@ -25,7 +25,7 @@ def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
         names: dict[str, object] = {"aliases": catalog.model_aliases(models[0].name)}
         show(_fields(models[0], names | _parameters(models[0])))
     else:
-        grid = table(None, "model", "kind", "also", ">parameters", ">active", ">layers", ">experts")
+        grid = table("model", "kind", "also", ">parameters", ">active", ">layers", ">experts")
         for m in models:
             total, active = float(parameters_total(m)), float(parameters_active(m))
             experts = f"{m.top_k} of {m.experts}" if m.experts else ""
@@ -49,9 +49,7 @@ def print_gpus(gpus: Sequence[Gpu], *, as_json: bool) -> None:
     elif len(gpus) == 1:
         show(_fields(gpus[0], {}))
     else:
-        grid = table(
-            None, "GPU", ">memory", ">GB/s", ">16-bit TFLOP/s", ">fp8", ">NVLink GB/s", ">a node", ">$/h"
-        )
+        grid = table("GPU", ">memory", ">GB/s", ">16-bit TFLOP/s", ">fp8", ">NVLink GB/s", ">a node", ">$/h")
         for g in gpus:
             sixteen_bits = max(g.bf16_flop_per_s, g.fp16_flop_per_s)
             price = "" if g.price_usd_per_gpu_h is None else format_usd(g.price_usd_per_gpu_h)
@@ -75,7 +73,7 @@ def _document(noun: Any) -> dict[str, Any]:
 
 def _fields(noun: Any, derived: Mapping[str, object]) -> Table:
     """Every field that says something, with its name as programs know it."""
-    grid = table(None, "", "")
+    grid = table("", "")
     for name, value in (_document(noun) | dict(derived)).items():
         if value not in (0, None, "", ()):
             grid.add_row(name, _text(name, value))

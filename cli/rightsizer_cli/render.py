@@ -87,19 +87,19 @@ def option_tables(option: "Option", *, whole_run: bool = True) -> list[Renderabl
     ]
 
 
-def causes_table(title: str, causes: Mapping[str, float], format_value: Callable[[float], str]) -> Table:
+def causes_table(title: str, causes: Mapping[str, float], format_value: Callable[[float], str]) -> Group:
     """Parts of a total, largest first, with their shares."""
     total = sum(causes.values())
-    grid = table(title, "", ">", ">")
+    grid = table("", ">", ">")
     for cause, value in sorted(causes.items(), key=lambda item: -abs(item[1])):
         if abs(value) >= SMALLEST_SHARE * abs(total):
             grid.add_row(cause.replace("_", " "), format_value(value), f"{value / total:.0%}")
-    return grid
+    return Group(Text(title, style="bold"), grid)
 
 
 def options_table(options: Iterable["Option"]) -> Table:
     """Options to compare, one a row."""
-    grid = table(None, ">GPUs", "type", "layout", ">finish", ">at confidence", ">cost", ">memory", ">MFU")
+    grid = table(">GPUs", "type", "layout", ">finish", ">at confidence", ">cost", ">memory", ">MFU")
     for option in options:
         grid.add_row(
             str(option.gpus),
@@ -114,13 +114,10 @@ def options_table(options: Iterable["Option"]) -> Table:
     return grid
 
 
-def table(title: str | None, *headings: str) -> Table:
+def table(*headings: str) -> Table:
     """A table without frames; a heading that starts with > is of a right-aligned column."""
     named = any(heading.strip(">") for heading in headings)
     grid = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold not italic",
         box=box.SIMPLE_HEAD if named else None,
         show_header=named,
         pad_edge=False,
@@ -143,7 +140,7 @@ def _facts(option: "Option", *, whole_run: bool) -> Table:
         "Memory": f"{format_bytes(option.device_bytes)} on the fullest GPU;"
         f" {format_bytes(option.memory_limit_bytes)} may be filled",
     }
-    grid = table(None, "", "")
+    grid = table("", "")
     for name, value in (rows | (_run_facts(option) if whole_run else {})).items():
         grid.add_row(Text(name, style="bold"), value)
     return grid
