@@ -133,7 +133,7 @@ def _facts(option: "Option", *, whole_run: bool) -> Table:
     rows = {
         "Layout": f"{layout_words(option.layout)}; {option.layout.micro_batches} micro-batches a step,"
         f" global batch {option.global_batch_sequences} sequences",
-        "Nodes": f"{option.nodes} of {option.cluster.gpus_per_node} GPUs"
+        "Nodes": f"{option.nodes}, of {option.cluster.gpus_per_node} GPUs each"
         + (f", and {option.spare_nodes} spare" if option.spare_nodes else ""),
         "Speed": f"{format_count(option.tokens_per_s)} tokens/s"
         f" ({format_count(option.tokens_per_s / option.gpus)} a GPU), MFU {option.mfu:.1%}",
