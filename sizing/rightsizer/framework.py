@@ -183,13 +183,17 @@ def recognise(text: str, *, year: float = 0.0) -> Framework | None:
     return None
 
 
-def unknown_framework(*, model_parallel: bool, sharded: bool, adapters: bool) -> Framework:
+def unknown_framework(
+    *, model_parallel: bool, sharded: bool, adapters: bool, finetune: bool = False
+) -> Framework:
     """What is assumed when the framework is not known, by what the layout gives away."""
     if adapters:
         return framework("unknown-adapters")
     if model_parallel:
         return framework("unknown-parallel")
-    return framework("unknown-sharded" if sharded else "unknown")
+    if sharded:
+        return framework("unknown-sharded")
+    return framework("unknown-finetune" if finetune else "unknown")
 
 
 @cache

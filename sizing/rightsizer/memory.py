@@ -7,17 +7,17 @@ three figures: the allocator keeps blocks it does not use, and the context and t
 memory it never sees.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from rightsizer.architecture import layers_dense, layers_moe
 from rightsizer.cases import Cases
-from rightsizer.columns import Array, Columns
+from rightsizer.columns import Array
 from rightsizer.framework import StageBalance
 from rightsizer.layout import Offload, Sharding
-from rightsizer.memory_activations import Saved, adapter_parameters, loss_bytes, saved, trains_embeddings
-from rightsizer.memory_states import Adapters, LayerWeights, embeddings, layer_weights, states
+from rightsizer.memory_activations import Saved, loss_bytes, saved
+from rightsizer.memory_stage import Stage, in_flight, stage
+from rightsizer.memory_states import LayerWeights, adapters_only, layer_weights, states
 from rightsizer.parameters import Parameters, load_memory
 from rightsizer.workload import Method, Recompute
 
@@ -66,14 +66,14 @@ class Memory:
 def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
     """Peak bytes by cause on the fullest pipeline stage of every case."""
     p = parameters or load_memory()
+    parts = _parts(cases, p)
     pipeline = np.asarray(cases.layout.pp)
-    last = pipeline - 1
-    best = stage_memory(cases, p, np.zeros_like(pipeline))
-    candidates = [last] if np.any(pipeline > 1) else []
+    best = _stage_memory(cases, p, np.zeros_like(pipeline), parts)
+    candidates = [pipeline - 1] if np.any(pipeline > 1) else []
     if np.any((pipeline > 2) & (cases.framework.stage_balance != StageBalance.EVEN)):
-        candidates.append(np.minimum(1, last))
-    for stage in candidates:
-        best = _fuller(best, stage_memory(cases, p, stage))
+        candidates.append(np.minimum(1, pipeline - 1))
+    for index in candidates:
+        best = _fuller(best, _stage_memory(cases, p, index, parts))
     return best
 
 
@@ -90,54 +90,50 @@ def _fuller(one: Memory, other: Memory) -> Memory:
     )
 
 
-def stage_memory(cases: Cases, p: Parameters, stage: Array) -> Memory:
+def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
     """Peak bytes by cause of one pipeline stage (0 is the first)."""
-    a, profile, layout = cases.architecture, cases.framework, cases.layout
-    layer, kept = layer_weights(cases), saved(cases, p)
-    first, last = stage == 0, stage == layout.pp - 1
-    dense_layers, moe_layers = _stage_layers(cases, layer, stage, first, last)
-    embedding, head = embeddings(a)
-    ends = (embedding * first + head * last * _own_head(a, layout)) / layout.tp
-    extra = (a.extra_parameters + a.mtp_layers * layer.moe_layer()) * last
-    plain = dense_layers * layer.dense_layer() + moe_layers * layer.moe_layer() + ends + extra
-    experts = moe_layers * layer.experts
-    adapters = Adapters(
-        low_rank=adapter_parameters(cases) * (dense_layers + moe_layers),
-        copied=np.where(trains_embeddings(cases), ends, 0.0),
-        embeddings=ends,
+    return _stage_memory(cases, p, index, _parts(cases, p))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What all stages share."""
+
+    layer: LayerWeights
+    kept: Saved
+    loss: Array
+
+
+def _parts(cases: Cases, p: Parameters) -> _Parts:
+    return _Parts(layer=layer_weights(cases), kept=saved(cases, p), loss=loss_bytes(cases, p))
+
+
+def _stage_memory(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Memory:
+    profile, layer = cases.framework, parts.layer
+    here = stage(cases, layer, index)
+    state = states(cases, here.plain, here.experts, here.adapters, p.four_bit_bytes)
+    working = _working(cases, parts.kept, here.dense_layers, p)
+    head_gradient = np.where(profile.fused_weight_gradients, 2.0 * here.head, 0.0)
+    loss = np.where(here.last, parts.loss + head_gradient, 0.0)
+    temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
+    unsharded = _unsharded(cases, layer, here, p)
+    during = _Moment(
+        gradients=np.where(
+            profile.persistent_gradients | (cases.layout.micro_batches > 1), state.gradients, 0.0
+        ),
+        activations=_activations(cases, parts.kept, here, index),
+        unsharded=unsharded,
     )
-    state = states(cases, plain, experts, adapters, p.four_bit_bytes)
-    activations = _activations(cases, kept, dense_layers, moe_layers, stage)
-    working = _working(cases, kept, dense_layers, p)
-    head_gradient = np.where(profile.fused_weight_gradients, 2.0 * head / layout.tp, 0.0)
-    loss = np.where(last, loss_bytes(cases, p) + head_gradient, 0.0)
-    unsharded = _unsharded(cases, layer, moe_layers, ends, p)
-    held = profile.persistent_gradients | (layout.micro_batches > 1)
     moment = _fullest_moment(
-        _Moment(
-            gradients=np.where(held, state.gradients, 0.0),
-            activations=activations,
-            loss=loss,
-            unsharded=unsharded,
-        ),
-        _Moment(
-            gradients=np.where(held, state.gradients, 0.0),
-            activations=activations,
-            working=working,
-            unsharded=unsharded,
-        ),
+        replace(during, loss=loss),
+        replace(during, working=working),
         _Moment(gradients=state.gradients, working=working, unsharded=unsharded),
-        _Moment(
-            gradients=state.gradients,
-            temporaries=profile.optimizer_temporary_bytes * state.trained * p.step_temporaries,
-        ),
+        _Moment(gradients=state.gradients, temporaries=temporaries),
     )
-    workspaces = np.asarray(p.workspace_bytes + _dummy_gradients(cases, layer, dense_layers, moe_layers))
+    workspaces = np.asarray(p.workspace_bytes + _dummy_gradients(cases, layer, here))
     buckets = np.asarray(profile.bucket_bytes * p.bucket_scale * _buckets_used(cases))
     fixed = state.weights + state.optimizer + workspaces + moment.gradients
-    dynamic = (
-        moment.activations + moment.working + moment.loss + moment.unsharded + moment.temporaries + buckets
-    )
+    dynamic = moment.total() - moment.gradients + buckets
     return Memory(
         weights_bytes=state.weights,
         gradients_bytes=moment.gradients,
@@ -150,7 +146,7 @@ def stage_memory(cases: Cases, p: Parameters, stage: Array) -> Memory:
         temporaries_bytes=moment.temporaries,
         workspaces_bytes=workspaces,
         slack_bytes=_slack(cases, p, fixed, dynamic, (loss, working)),
-        context_bytes=np.asarray(p.context_bytes + 0.0 * dynamic),
+        context_bytes=np.asarray(p.context_bytes),
     )
 
 
@@ -189,98 +185,55 @@ def _fullest_moment(*moments: _Moment) -> _Moment:
     return best
 
 
-def _own_head(a: Columns, layout: Columns) -> Array:
-    """1 where the last stage holds a head of its own.
-
-    Always, unless it shares the embedding of the only stage.
-    """
-    return np.where(np.asarray(a.tied_embeddings, dtype=bool) & (layout.pp == 1), 0.0, 1.0)
-
-
-def _stage_layers(
-    cases: Cases, layer: LayerWeights, stage: Array, first: Array, last: Array
-) -> tuple[Array, Array]:
-    """(dense, MoE) layers of a stage, by the profile's rule of balance."""
-    a, pp = cases.architecture, np.asarray(cases.layout.pp, dtype=float)
-    layers = a.layers + a.encoder_layers * 1.0
-    even = np.where(last, layers - np.ceil(layers / pp) * (pp - 1), np.ceil(layers / pp))
-    even = np.where(layers % pp == 0, layers / pp, np.maximum(even, 0.0))
-    chunks = pp * cases.layout.vpp
-    ends_fit = ((layers % chunks) != 0) & ((layers + 2) % chunks == 0)
-    counted = np.maximum((layers + 2) / pp - first - last, 0.0)
-    head = a.vocab * a.hidden / np.maximum(layer.attention + layer.dense, 1.0) / cases.layout.tp
-    spread = np.ceil((layers + head) / pp)
-    by_cost = np.where(last, np.maximum(layers - spread * (pp - 1), 0.0), spread)
-    balance = cases.framework.stage_balance
-    share = np.where((balance == StageBalance.ENDS) | ends_fit, counted, even)
-    share = np.where(balance == StageBalance.COST, by_cost, share)
-    share = np.where(pp == 1, layers, share)
-    sparse = layers_moe(a)
-    dense = layers_dense(a) + a.encoder_layers
-    one_stage = np.where(pp == 1, dense, np.where(first, np.minimum(dense, share), 0.0))
-    mixed = a.moe_layer_step > 1
-    dense_here = np.where(sparse > 0, np.where(mixed, share * dense / layers, one_stage), share)
-    return dense_here, share - dense_here
-
-
-def _activations(cases: Cases, kept: Saved, dense: Array, moe: Array, stage: Array) -> Array:
-    """All micro-batches in flight on a stage.
-
-    1F1B holds min(p - i, m), interleaving 2(p-i-1) + (v-1)p + 1 chunks.
-    """
+def _activations(cases: Cases, kept: Saved, here: Stage, index: Array) -> Array:
+    """All micro-batches in flight on a stage, less what recomputation and offloading leave out."""
     layout = cases.layout
-    p, v, m = layout.pp, layout.vpp, layout.micro_batches
-    plain = np.minimum(p - stage, m)
-    chunks = np.minimum((p - stage - 1) * 2 + (v - 1) * p + 1, m * v) / v
-    flight = np.where(v > 1, chunks, plain)
+    layers = here.dense_layers + here.moe_layers
     partly = (layout.recompute == Recompute.FULL) & (layout.recompute_layers > 0)
-    rest = np.where(
-        partly, np.maximum(dense + moe - layout.recompute_layers, 0.0) / np.maximum(dense + moe, 1.0), 0.0
-    )
-    one = dense * kept.dense + moe * kept.moe
-    one = one + rest * (dense * (kept.dense_full - kept.dense) + moe * (kept.moe_full - kept.moe))
+    rest = np.maximum(layers - layout.recompute_layers, 0.0) / np.maximum(layers, 1.0)
+    rest = np.where(partly, rest, 0.0)
+    one = here.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
+    one = one + here.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
     offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
-    return np.where(offloaded, 0.0, flight * one)
+    return np.where(offloaded, 0.0, in_flight(layout, index) * one)
 
 
 def _working(cases: Cases, kept: Saved, dense: Array, p: Parameters) -> Array:
     """A layer's backward: what recomputation brings back, and the gradients inside the layer."""
-    full = np.where(
-        dense > 0,
-        np.maximum(kept.dense_full, np.where(cases.architecture.experts > 0, kept.moe_full, 0.0)),
-        kept.moe_full,
-    )
+    sparse = np.where(cases.architecture.experts > 0, kept.moe_full, 0.0)
+    full = np.where(dense > 0, np.maximum(kept.dense_full, sparse), kept.moe_full)
     stored = np.where(dense > 0, kept.dense, kept.moe)
-    brought_back = np.where(cases.layout.recompute == Recompute.NONE, 0.0, np.maximum(full - stored, 0.0))
-    return brought_back + p.backward_working * full
+    recomputes = cases.layout.recompute != Recompute.NONE
+    return np.where(recomputes, np.maximum(full - stored, 0.0), 0.0) + p.backward_working * full
 
 
-def _unsharded(cases: Cases, layer: LayerWeights, moe_layers: Array, ends: Array, p: Parameters) -> Array:
+def _unsharded(cases: Cases, layer: LayerWeights, here: Stage, p: Parameters) -> Array:
     """Layers whose weights (and gradients) are whole at once under ZeRO-3, and dequantised matrices."""
     profile, layout = cases.framework, cases.layout
-    biggest = np.where(moe_layers > 0, layer.moe_layer() + layer.experts, layer.dense_layer())
-    whole = 2.0 * (
-        profile.unsharded_layers * p.unsharded_layers * biggest + ends * profile.gathers_embeddings
-    )
-    sharded = np.isin(layout.sharding, [Sharding.ZERO3, Sharding.HSDP])
-    dequantised = np.where(
-        cases.workload.method == Method.QLORA, 2.0 * np.maximum(layer.dense / 3.0, layer.attention / 4.0), 0.0
-    )
-    return np.where(sharded, whole, 0.0) + dequantised
+    biggest = np.where(here.moe_layers > 0, layer.moe_layer() + layer.experts, layer.dense_layer())
+    layers = profile.unsharded_layers * p.unsharded_layers * biggest
+    whole = 2.0 * (layers + here.embeddings * profile.gathers_embeddings)
+    sharded = np.asarray(layout.sharding >= Sharding.ZERO3)
+    matrix = np.maximum(layer.dense / 3.0, layer.attention / 4.0)
+    return np.where(sharded, whole, 0.0) + np.where(cases.workload.method == Method.QLORA, 2.0 * matrix, 0.0)
 
 
-def _dummy_gradients(cases: Cases, layer: LayerWeights, dense: Array, moe: Array) -> Array:
+def _dummy_gradients(cases: Cases, layer: LayerWeights, here: Stage) -> Array:
     """TransformerEngine keeps one bf16 gradient buffer per distinct matrix shape while the job lives."""
-    shapes = np.where(dense > 0, layer.attention + layer.dense, layer.attention)
-    shapes = shapes + np.where(moe > 0, layer.shared + layer.one_expert, 0.0)
-    trains = ~np.isin(cases.workload.method, [Method.LORA, Method.QLORA])
-    return np.where(np.asarray(cases.framework.te_dummy_gradients, dtype=bool) & trains, 2.0 * shapes, 0.0)
+    shapes = layer.attention + np.where(here.dense_layers > 0, layer.dense, 0.0)
+    shapes = shapes + np.where(here.moe_layers > 0, layer.shared + layer.one_expert, 0.0)
+    return np.where(cases.framework.te_dummy_gradients & _trains_all(cases), 2.0 * shapes, 0.0)
 
 
 def _buckets_used(cases: Cases) -> Array:
     """DeepSpeed's buckets exist when it shards; with adapters they are as small as these."""
-    trains = ~np.isin(cases.workload.method, [Method.LORA, Method.QLORA])
-    return np.where(trains & ((cases.layout.sharding >= Sharding.ZERO1) | (cases.layout.pp > 1)), 1.0, 0.0)
+    shards = (cases.layout.sharding >= Sharding.ZERO1) | (cases.layout.pp > 1)
+    return np.where(_trains_all(cases) & shards, 1.0, 0.0)
+
+
+def _trains_all(cases: Cases) -> Array:
+    """Whether the whole network is trained, not adapters."""
+    return ~adapters_only(cases.workload)
 
 
 def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, phases: tuple[Array, Array]) -> Array:

@@ -18,14 +18,11 @@ from rightsizer.architecture import AttentionKind
 from rightsizer.cases import Cases
 from rightsizer.columns import Array
 from rightsizer.framework import Kernels, SelectiveRecompute
+from rightsizer.memory_states import adapters_only
 from rightsizer.parameters import Parameters
-from rightsizer.workload import AttentionKernel, LossKernel, Method, Precision, Recompute
+from rightsizer.workload import AttentionKernel, LossKernel, Precision, Recompute
 
 __all__ = ["Saved", "loss_bytes", "saved", "tokens"]
-
-
-EVERY_MATRIX = ["all", "all+embeddings"]
-"""`lora_targets` that put adapters on the MLP too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,15 +106,15 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
     eager, compiled = kernels == Kernels.EAGER, kernels == Kernels.COMPILED
     hidden = np.asarray(a.hidden, dtype=float)
     gated = np.asarray(a.gated_mlp, dtype=float)
-    frozen = np.isin(cases.workload.method, [Method.LORA, Method.QLORA])
-    norms = np.where(eager & (gated > 0), 16.0, np.where(compiled, 4.0, 8.0)) * hidden
+    frozen = adapters_only(cases.workload)
+    norms = np.where(eager & (gated > 0), 16.0, 8.0) * hidden
     norms = np.where(frozen, norms / 2.0 + 4.0 * hidden, norms)
     dropout = np.where(_dropout(cases), 2.0, 0.0) * hidden
     latent, attention = _attention_widths(cases, eager)
     eight = _saves_in_fp8(cases)
     norms = norms - np.where(eight, 2.0, 0.0) * hidden
-    per_f = np.where(gated > 0, np.where(eager, 8.0, np.where(compiled, 4.0, 6.0)), 4.0) - eight
-    everywhere = np.isin(cases.workload.lora_targets, EVERY_MATRIX)
+    per_f = np.where(gated > 0, np.where(eager | compiled, 8.0, 6.0), 4.0) - eight
+    everywhere = _everywhere(cases)
     per_f = per_f + np.where(frozen, np.where(everywhere, 2.0, -2.0), 0.0)
     experts = cases.architecture.top_k * (2.0 * hidden + per_f * a.expert_ffn_hidden) * p.expert_imbalance
     shared = per_f * a.expert_ffn_hidden * a.shared_experts
@@ -170,7 +167,8 @@ def _score_bytes(cases: Cases) -> Array:
 
 def _saves_in_fp8(cases: Cases) -> Array:
     """1.0 where the matmuls' inputs are kept in fp8 instead of 16 bits."""
-    eight = np.isin(cases.workload.precision, [Precision.FP8, Precision.NVFP4])
+    precision = cases.workload.precision
+    eight = (precision == Precision.FP8) | (precision == Precision.NVFP4)
     return np.asarray(eight & cases.framework.fp8_saved_inputs, dtype=float)
 
 
@@ -203,6 +201,8 @@ def loss_bytes(cases: Cases, p: Parameters) -> Array:
     parallel = np.asarray(profile.vocabulary_parallel_loss, dtype=bool)
     per_logit = np.where(parallel, p.logit_bytes_parallel, p.logit_bytes_eager)
     per_logit = np.where(~parallel & (kernel == LossKernel.COMPILED), p.logit_bytes_compiled, per_logit)
+    half = (cases.workload.precision == Precision.FP16) & adapters_only(cases.workload)
+    per_logit = np.where(~parallel & half, p.logit_bytes_half, per_logit)
     jit = parallel & (asked == LossKernel.COMPILED)
     per_logit = np.where(jit, p.logit_bytes_parallel_jit, per_logit)
     fused = np.where(parallel, p.logit_bytes_parallel_fused, p.logit_bytes_fused)
@@ -220,12 +220,19 @@ def adapter_parameters(cases: Cases) -> Array:
     query, key, hidden = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.hidden
     attention = (hidden + query) * 2.0 + (hidden + key) * 2.0
     mlp = np.where(a.gated_mlp, 3.0, 2.0) * (hidden + a.ffn_hidden)
-    everywhere = np.isin(workload.lora_targets, EVERY_MATRIX)
-    on = np.isin(workload.method, [Method.LORA, Method.QLORA])
+    everywhere = _everywhere(cases)
+    on = adapters_only(workload)
     return np.where(on, workload.lora_rank * (attention + np.where(everywhere, mlp, 0.0)), 0.0)
 
 
 def trains_embeddings(cases: Cases) -> Array:
     """Whether the embedding and the head are trained whole beside the adapters."""
-    on = np.isin(cases.workload.method, [Method.LORA, Method.QLORA])
-    return np.asarray(on & np.isin(cases.workload.lora_targets, ["attention+embeddings", "all+embeddings"]))
+    targets = cases.workload.lora_targets
+    whole = (targets == "attention+embeddings") | (targets == "all+embeddings")
+    return np.asarray(adapters_only(cases.workload) & whole)
+
+
+def _everywhere(cases: Cases) -> Array:
+    """Whether adapters sit on the MLP too."""
+    targets = cases.workload.lora_targets
+    return np.asarray((targets == "all") | (targets == "all+embeddings"))

@@ -24,7 +24,17 @@ from rightsizer.columns import Array, Columns
 from rightsizer.layout import Offload, Sharding
 from rightsizer.workload import Method, Optimizer, Precision
 
-__all__ = ["Adapters", "LayerWeights", "Ranks", "States", "embeddings", "layer_weights", "ranks", "states"]
+__all__ = [
+    "Adapters",
+    "LayerWeights",
+    "Ranks",
+    "States",
+    "adapters_only",
+    "embeddings",
+    "layer_weights",
+    "ranks",
+    "states",
+]
 
 BLACKWELL = 10.0
 """Compute capability from which fp8 matmuls take weights in either layout.
@@ -91,6 +101,11 @@ class Adapters:
     embeddings: Array
 
 
+def adapters_only(workload: Columns) -> Array:
+    """Whether only low-rank adapters are trained."""
+    return np.asarray((workload.method == Method.LORA) | (workload.method == Method.QLORA))
+
+
 def layer_weights(cases: Cases) -> LayerWeights:
     """One layer's parameters on one GPU."""
     a, layout = cases.architecture, cases.layout
@@ -129,7 +144,7 @@ def states(cases: Cases, plain: Array, experts: Array, adapters: Adapters, four_
     for 16 bits, `four_bit_bytes` for 4 (scales included; embeddings stay at 16 bits), no gradient.
     """
     workload, divide = cases.workload, ranks(cases.layout)
-    frozen = np.isin(workload.method, [Method.LORA, Method.QLORA])
+    frozen = adapters_only(workload)
     weight, gradient, optimizer = _bytes_per_parameter(cases)
     base = np.where(frozen, _frozen_bytes(workload, four_bit_bytes), weight)
     ends = np.where(frozen, adapters.embeddings * (2.0 - base), 0.0)
@@ -154,7 +169,7 @@ def _bytes_per_parameter(cases: Cases) -> tuple[Array, Array, Array]:
     """Bytes of a weight, its gradient and its optimizer state, by the profile and the precision."""
     profile, precision = cases.framework, cases.workload.precision
     half = precision == Precision.FP16
-    eight = np.isin(precision, [Precision.FP8, Precision.NVFP4])
+    eight = (precision == Precision.FP8) | (precision == Precision.NVFP4)
     single = precision == Precision.FP32
     transposed = np.where(cases.gpu.compute_capability < BLACKWELL, profile.fp8_transpose_bytes, 0.0)
     weight = np.where(
@@ -172,7 +187,7 @@ def _bytes_per_parameter(cases: Cases) -> tuple[Array, Array, Array]:
 
 def _moments(optimizer: Array, moment_bytes: Array) -> tuple[Array, Array]:
     """(how many moments, bytes of each): Adam two, 8-bit Adam two of one byte, SGD, Lion and Muon one."""
-    one = np.isin(optimizer, [Optimizer.SGD, Optimizer.LION, Optimizer.MUON])
+    one = (optimizer == Optimizer.SGD) | (optimizer == Optimizer.LION) | (optimizer == Optimizer.MUON)
     count = np.where(optimizer == Optimizer.ADAFACTOR, 0.0, np.where(one, 1.0, 2.0))
     return count, np.where(optimizer == Optimizer.ADAMW_8BIT, 1.0, moment_bytes)
 

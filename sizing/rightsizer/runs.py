@@ -191,10 +191,15 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
         return framework("deepspeed-zero")  # a trainer's ZeRO stages are DeepSpeed's
     if found is not None:
         return found
-    adapters = run_text.method(run_text.text(row, "method")) in {Method.LORA, Method.QLORA}
+    how = run_text.method(run_text.text(row, "method"))
     parallel = split["tp"] * split["pp"] * split["cp"] * split["ep"] > 1
     sharded = run_text.sharding(shards)[0] >= Sharding.ZERO2
-    return unknown_framework(model_parallel=parallel, sharded=sharded, adapters=adapters)
+    return unknown_framework(
+        model_parallel=parallel,
+        sharded=sharded,
+        adapters=how in {Method.LORA, Method.QLORA},
+        finetune=how is Method.FINETUNE,
+    )
 
 
 def _batch(row: Row, dp: int) -> tuple[int, int, int]:

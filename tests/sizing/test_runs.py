@@ -8,12 +8,14 @@ from rightsizer.runs import COLUMNS, OPTIONAL_COLUMNS, case_from_row
 from rightsizer.workload import AttentionKernel, Method, Optimizer, Precision, Recompute
 
 ROW = {
-    "framework": "Megatron-Core r0.8.0", "year": "2024", "model_name": "own-7b", "layers": "32", "hidden": "4096",
-    "ffn_hidden": "11008", "heads": "32", "kv_heads": "8", "head_dim": "128", "vocab": "32000", "gated_mlp": "1",
-    "tied_embeddings": "0", "seq_len": "4096", "gpu": "H100-SXM5-80GB", "gpus": "64", "gpus_per_node": "8",
-    "interconnect_inter": "8x400 Gb/s InfiniBand per node", "dp": "8", "tp": "4", "pp": "2", "vpp": "1", "cp": "1",
-    "zero_stage_or_fsdp": "zero1(distributed optimizer)", "micro_batch": "1", "global_batch": "256",
-    "grad_accum": "32", "precision": "bf16", "recompute": "none", "method": "pretrain",
+    "framework": "Megatron-Core r0.8.0", "year": "2024", "model_name": "own-7b", "layers": "32",
+    "hidden": "4096", "ffn_hidden": "11008", "heads": "32", "kv_heads": "8", "head_dim": "128",
+    "vocab": "32000", "gated_mlp": "1", "tied_embeddings": "0", "seq_len": "4096",
+    "gpu": "H100-SXM5-80GB", "gpus": "64", "gpus_per_node": "8",
+    "interconnect_inter": "8x400 Gb/s InfiniBand per node", "dp": "8", "tp": "4", "pp": "2", "vpp": "1",
+    "cp": "1", "zero_stage_or_fsdp": "zero1(distributed optimizer)", "micro_batch": "1",
+    "global_batch": "256", "grad_accum": "32", "precision": "bf16", "recompute": "none",
+    "method": "pretrain",
 }  # fmt: skip
 MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", "hfu_pct", "peak_memory_gib",
             "implied_util", "note", "id", "source", "usable_step_time", "usable_memory")  # fmt: skip
@@ -147,8 +149,8 @@ def test_offload_words():
 
 
 def test_a_recognised_truncated_model_keeps_its_attention_and_its_mix_of_layers():
-    shape = case(model_name="DeepSeek-V3 (4 layers)", layers="4", hidden="7168", heads="128", moe_experts="256",
-                 moe_topk="8", moe_ffn_hidden="2048").architecture  # fmt: skip
+    sizes = {"layers": "4", "hidden": "7168", "heads": "128", "moe_experts": "256", "moe_topk": "8"}
+    shape = case(model_name="DeepSeek-V3 (4 layers)", moe_ffn_hidden="2048", **sizes).architecture
     assert (shape.kv_lora_rank, shape.dense_layers, shape.layers, shape.mtp_layers) == (512, 1, 4, 0)
 
 
@@ -183,8 +185,7 @@ CELL = st.one_of(
 def test_any_text_gives_a_case_or_a_reason(changes):
     try:
         found = case(**changes)
-    except RightsizerError as refused:
-        assert str(refused)
-    else:
-        assert found.layout.gpus >= 1
-        assert found.architecture.parameters_total > 0
+    except RightsizerError:
+        return
+    assert found.layout.gpus >= 1
+    assert found.architecture.parameters_total > 0

@@ -1,0 +1,105 @@
+"""What one pipeline stage holds: its layers, its parameters, and how many micro-batches are in flight on it.
+
+Legend: p stages, i a stage (0 first), v chunks of an interleaved stage, m micro-batches, L layers.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rightsizer.architecture import layers_dense, layers_moe
+from rightsizer.cases import Cases
+from rightsizer.columns import Array, Columns
+from rightsizer.framework import StageBalance
+from rightsizer.memory_activations import adapter_parameters, trains_embeddings
+from rightsizer.memory_states import Adapters, LayerWeights, embeddings
+
+__all__ = ["Stage", "in_flight", "stage"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` say where it is."""
+
+    first: Array
+    last: Array
+    dense_layers: Array
+    moe_layers: Array
+    plain: Array
+    experts: Array
+    embeddings: Array
+    head: Array
+    adapters: Adapters
+
+
+def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
+    """The stage of that index: its share of layers, the embedding on the first, the head on the last."""
+    a, layout = cases.architecture, cases.layout
+    first, last = index == 0, index == layout.pp - 1
+    dense, moe = _layers(cases, layer, first, last)
+    embedding, head = embeddings(a)
+    ends = (embedding * first + head * last * _own_head(a, layout)) / layout.tp
+    extra = (a.extra_parameters + a.mtp_layers * layer.moe_layer()) * last
+    return Stage(
+        first=first,
+        last=last,
+        dense_layers=dense,
+        moe_layers=moe,
+        plain=dense * layer.dense_layer() + moe * layer.moe_layer() + ends + extra,
+        experts=moe * layer.experts,
+        embeddings=ends,
+        head=head / layout.tp,
+        adapters=Adapters(
+            low_rank=adapter_parameters(cases) * (dense + moe),
+            copied=np.where(trains_embeddings(cases), ends, 0.0),
+            embeddings=ends,
+        ),
+    )
+
+
+def in_flight(layout: Columns, index: Array) -> Array:
+    """Micro-batches whose activations a stage holds: 1F1B min(p - i, m).
+
+    Interleaved, it holds 2(p - i - 1) + (v - 1)p + 1 chunks: with v = 3, p = 4 the last stage has 9
+    (measured 8.8).
+    """
+    p, v, m = layout.pp, layout.vpp, layout.micro_batches
+    chunks = np.minimum((p - index - 1) * 2 + (v - 1) * p + 1, m * v) / v
+    return np.asarray(np.where(v > 1, chunks, np.minimum(p - index, m)))
+
+
+def _own_head(a: Columns, layout: Columns) -> Array:
+    """1 where the last stage holds a head of its own.
+
+    Always, unless it shares the embedding of the only stage.
+    """
+    return np.where(np.asarray(a.tied_embeddings, dtype=bool) & (layout.pp == 1), 0.0, 1.0)
+
+
+def _layers(cases: Cases, layer: LayerWeights, first: Array, last: Array) -> tuple[Array, Array]:
+    """(dense, MoE) layers of a stage; leading dense layers sit on the first."""
+    a = cases.architecture
+    layers = a.layers + a.encoder_layers * 1.0
+    share = _share(cases, layer, layers, first, last)
+    sparse, dense = layers_moe(a), layers_dense(a) + a.encoder_layers
+    leading = np.where(cases.layout.pp == 1, dense, np.where(first, np.minimum(dense, share), 0.0))
+    mixed = np.where(a.moe_layer_step > 1, share * dense / layers, leading)
+    dense_here = np.where(sparse > 0, mixed, share)
+    return dense_here, share - dense_here
+
+
+def _share(cases: Cases, layer: LayerWeights, layers: Array, first: Array, last: Array) -> Array:
+    """Layers of a stage, by the profile's rule of balance."""
+    a, pp = cases.architecture, np.asarray(cases.layout.pp, dtype=float)
+    even = np.where(last, layers - np.ceil(layers / pp) * (pp - 1), np.ceil(layers / pp))
+    even = np.where(layers % pp == 0, layers / pp, np.maximum(even, 0.0))
+    chunks = pp * cases.layout.vpp
+    ends_fit = ((layers % chunks) != 0) & ((layers + 2) % chunks == 0)
+    counted = np.maximum((layers + 2) / pp - first - last, 0.0)
+    head = a.vocab * a.hidden / np.maximum(layer.attention + layer.dense, 1.0) / cases.layout.tp
+    spread = np.ceil((layers + head) / pp)
+    by_cost = np.where(last, np.maximum(layers - spread * (pp - 1), 0.0), spread)
+    balance = cases.framework.stage_balance
+    share = np.where((balance == StageBalance.ENDS) | ends_fit, counted, even)
+    share = np.where(balance == StageBalance.COST, by_cost, share)
+    return np.where(pp == 1, layers, share)

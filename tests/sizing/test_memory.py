@@ -1,0 +1,166 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rightsizer import catalog, memory
+from rightsizer.cases import Case, Cases
+from rightsizer.framework import framework
+from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.workload import LossKernel, Method, Recompute, Workload
+
+LLAMA = catalog.model("Llama-3-8B")
+H100 = catalog.cluster("H100-SXM5-80GB")
+GIB = 2.0**30
+
+
+def case(*, architecture=LLAMA, profile="megatron-core", **changes):
+    names = {f.name for f in dataclasses.fields(Workload)}
+    work = {"tokens": 1e9, "sequence_tokens": 4096, "global_batch_sequences": 64}
+    work |= {k: v for k, v in changes.items() if k in names and k != "recompute"}
+    split = {"dp": 8, "micro_batches": 8} | {k: v for k, v in changes.items() if k not in work}
+    return Case(
+        architecture=architecture,
+        workload=Workload(**work),
+        cluster=H100,
+        framework=framework(profile),
+        layout=Layout(**split),
+    )
+
+
+def peak(**changes):
+    return float(memory.estimate(Cases.of(case(**changes))).allocated_bytes)
+
+
+def causes(**changes):
+    found = memory.estimate(Cases.of(case(**changes)))
+    return {f.name: float(getattr(found, f.name)) for f in dataclasses.fields(found)}
+
+
+def test_totals_are_sums_of_causes():
+    found = memory.estimate(Cases.of(case(pp=2, tp=2)))
+    parts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
+    assert found.device_bytes == pytest.approx(sum(parts.values()))
+    assert found.device_bytes > found.reserved_bytes > found.allocated_bytes
+
+
+@pytest.mark.parametrize(
+    ("profile", "sharding", "bytes_per_parameter"),
+    [
+        ("megatron-core", Sharding.NONE, 18),
+        ("megatron-core", Sharding.ZERO1, 6 + 12 / 8),
+        ("torchtitan", Sharding.ZERO3, 16 / 8),
+        ("deepspeed-zero", Sharding.ZERO2, 2 + 14 / 8),
+        ("torchtune", Sharding.NONE, 8),
+    ],
+    ids=["Megatron", "distributed optimizer", "FSDP2", "ZeRO-2", "bf16 throughout"],
+)
+def test_states_take_the_bytes_that_the_framework_documents(profile, sharding, bytes_per_parameter):
+    found = causes(profile=profile, sharding=sharding)
+    states = found["weights_bytes"] + found["gradients_bytes"] + found["optimizer_bytes"]
+    assert states == pytest.approx(bytes_per_parameter * LLAMA.parameters_total, rel=0.01)
+
+
+def test_a_gpt_layer_keeps_what_korthikanti_counts():
+    gpt = catalog.model("GPT-3 175B")
+    found = causes(
+        architecture=gpt, tp=8, sequence_parallel=True, sequence_tokens=2048, micro_batches=1, dp=1
+    )
+    per_layer = found["activations_bytes"] / gpt.layers
+    assert per_layer == pytest.approx(34 * 2048 * gpt.hidden / 8, rel=0.02)  # sbh 34/t, arXiv:2205.05198
+
+
+def test_the_first_stage_holds_as_many_micro_batches_as_there_are_stages():
+    one = causes(pp=1, micro_batches=1)["activations_bytes"]
+    index = np.asarray(0)
+    held = memory.stage_memory(Cases.of(case(pp=4, micro_batches=16)), memory.load_memory(), index)
+    assert float(held.activations_bytes) == pytest.approx(one)
+
+
+def test_full_recomputation_keeps_one_boundary_per_layer():
+    found = causes(recompute=Recompute.FULL, profile="fsdp2", sharding=Sharding.ZERO3)
+    assert found["activations_bytes"] == pytest.approx(2 * 4096 * LLAMA.hidden * LLAMA.layers)
+
+
+def test_a_fused_loss_needs_less_than_an_eager_one():
+    eager = peak(profile="hf-trainer", loss=LossKernel.EAGER)
+    assert peak(profile="hf-trainer", loss=LossKernel.FUSED) < eager - 4 * 4096 * LLAMA.vocab
+
+
+def test_adapters_leave_no_gradient_of_the_base_and_quantising_shrinks_it():
+    lora = causes(profile="peft", method=Method.LORA, dp=1)
+    qlora = causes(profile="peft", method=Method.QLORA, dp=1)
+    assert lora["gradients_bytes"] < 0.01 * lora["weights_bytes"]
+    assert qlora["weights_bytes"] < 0.45 * lora["weights_bytes"]
+
+
+def test_host_memory_takes_what_is_offloaded():
+    assert causes(offload=Offload.OPTIMIZER)["optimizer_bytes"] == 0
+    assert causes(offload=Offload.ACTIVATIONS)["activations_bytes"] == 0
+
+
+def test_columns_give_what_single_cases_give():
+    rows = [case(tp=t, pp=p) for t in (1, 2, 4) for p in (1, 2, 4)]
+    together = memory.estimate(Cases.stack(rows)).device_bytes
+    alone = [float(memory.estimate(Cases.of(row)).device_bytes) for row in rows]
+    assert together == pytest.approx(alone)
+
+
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "dp": st.sampled_from([1, 2, 8]),
+        "tp": st.sampled_from([1, 2, 8]),
+        "pp": st.sampled_from([1, 2, 4]),
+        "micro_batch": st.sampled_from([1, 2, 4]),
+        "micro_batches": st.sampled_from([1, 4, 16]),
+        "sequence_tokens": st.sampled_from([1024, 4096, 32768]),
+        "sharding": st.sampled_from(list(Sharding)),
+        "recompute": st.sampled_from([Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]),
+        "profile": st.sampled_from(
+            ["megatron-core", "torchtitan", "deepspeed-zero", "hf-trainer", "unknown"]
+        ),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(LAYOUTS)
+def test_a_peak_holds_at_least_its_own_weights_and_optimizer(layout):
+    found = causes(**layout)
+    assert all(value >= 0 for value in found.values())
+    assert peak(**layout) >= found["weights_bytes"] + found["optimizer_bytes"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(LAYOUTS, st.sampled_from(["micro_batch", "sequence_tokens"]))
+def test_more_tokens_never_take_less_memory(layout, what):
+    more = layout | {what: layout[what] * 2}
+    assert peak(**more) >= peak(**layout)
+
+
+@settings(max_examples=40, deadline=None)
+@given(LAYOUTS, st.integers(1, 3))
+def test_more_layers_never_take_less_memory(layout, times):
+    deeper = dataclasses.replace(LLAMA, layers=LLAMA.layers + 4 * times)
+    assert peak(**layout, architecture=deeper) >= peak(**layout)
+
+
+@settings(max_examples=40, deadline=None)
+@given(LAYOUTS)
+def test_tensor_parallelism_never_takes_more_memory_with_the_sequence_split(layout):
+    split = layout | {"tp": layout["tp"] * 2, "sequence_parallel": True, "profile": "megatron-core"}
+    whole = layout | {"sequence_parallel": layout["tp"] > 1, "profile": "megatron-core"}
+    assert peak(**split) <= peak(**whole) * 1.001
+
+
+@settings(max_examples=40, deadline=None)
+@given(LAYOUTS)
+def test_zero_stages_shard_more_and_more_of_the_states(layout):
+    def states(stage):
+        found = causes(**(layout | {"sharding": stage, "micro_batches": 4}))
+        return found["weights_bytes"] + found["gradients_bytes"] + found["optimizer_bytes"]
+
+    order = [states(stage) for stage in (Sharding.NONE, Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)]
+    assert order == sorted(order, reverse=True)
