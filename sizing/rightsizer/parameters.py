@@ -16,12 +16,20 @@ from numpy.typing import NDArray
 
 from rightsizer.errors import InputError
 
-__all__ = ["Parameter", "Parameters", "load_curves", "load_memory", "load_step_time", "parse"]
+__all__ = [
+    "Parameter",
+    "Parameters",
+    "load_calibration",
+    "load_curves",
+    "load_memory",
+    "load_step_time",
+    "parse",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One constant. `sigma_ln` is the width of its prior in ln(value); 0 says that it is fixed, not fitted."""
+    """One constant. `sigma_ln` is the width of its prior in ln(value); 0: fixed, not fitted."""
 
     name: str
     value: float
@@ -104,3 +112,9 @@ def load_step_time() -> Parameters:
 def load_memory() -> Parameters:
     """The terms of the memory estimate."""
     return _load("memory.json")
+
+
+@functools.cache
+def load_calibration() -> Parameters:
+    """How much of a run's residual other runs share, and how noisy one measured run is."""
+    return _load("calibration.json")

@@ -1,0 +1,309 @@
+"""What measured runs say about other predictions: a correction in the logarithm, and a narrower interval.
+
+A residual is ln(measured / predicted) of one run. In units of the engine's own standard deviation its
+variance is 1, split into shares: what all runs on one GPU type have in common, all of one framework, both
+together (a stack), one family of layouts on that stack, one model on it, and what belongs to one
+configuration alone. Two runs correlate by the shares that they have in common; the correction of a case is
+the conditional mean given all evidence, its variance the conditional variance (Gaussian process regression,
+also known as kriging). So a run of another family counts partly, a few noisy steps move little, and no
+evidence changes nothing. The shares and the noise are data (data/calibration.json).
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rightsizer.cases import Cases
+from rightsizer.columns import Array, Columns
+from rightsizer.layout import Layout, Sharding
+from rightsizer.parameters import Parameters, load_calibration
+
+__all__ = [
+    "Calibration",
+    "Correction",
+    "Evidence",
+    "LayoutFamily",
+    "Quantity",
+    "Residual",
+    "correct",
+    "layout_family",
+    "noise_ln",
+    "slack",
+]
+
+
+class LayoutFamily(enum.IntEnum):
+    """Kinds of layouts whose errors have a cause in common, by the most intricate parallelism in them."""
+
+    DATA = 0
+    SHARDED = 1
+    TENSOR = 2
+    PIPELINE = 3
+    EXPERT = 4
+
+
+class Quantity(enum.StrEnum):
+    """What is corrected."""
+
+    STEP = "step"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """`ln` is ln(measured / predicted), `sigma` the engine's deviation of it, `noise` the measurement's."""
+
+    ln: float
+    sigma: float
+    noise: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """One measured run: what it ran on and how, for how many steps, and how far off the prediction was."""
+
+    run: str
+    framework: str
+    gpu: str
+    model: str
+    sequence_tokens: int
+    layout: Layout
+    steps: int
+    step: Residual | None = None
+    memory: Residual | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The evidence of one user's runs."""
+
+    evidence: tuple[Evidence, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.evidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """By what to multiply predictions, and what is then left of sigma (a factor). Shape () or (n,)."""
+
+    factor: Array
+    sigma_factor: Array
+
+
+_SAME = ("dp", "tp", "pp", "vpp", "cp", "ep", "sharding", "micro_batch", "micro_batches", "recompute")
+"""Columns that two layouts must share to be one configuration."""
+
+_NONE = Correction(factor=np.asarray(1.0), sigma_factor=np.asarray(1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """What a correction is for; `layout` None: any of the family."""
+
+    framework: str
+    gpu: str
+    model: str
+    sequence_tokens: int
+    family: int
+    layout: Layout | None = None
+
+
+def layout_family(layout: Columns) -> Array:
+    """The LayoutFamily of each layout, as codes."""
+    tensor = (layout.tp > 1) | (layout.cp > 1)
+    code = np.where(layout.sharding >= Sharding.ZERO3, LayoutFamily.SHARDED, LayoutFamily.DATA)
+    code = np.where(tensor, LayoutFamily.TENSOR, code)
+    code = np.where(layout.pp > 1, LayoutFamily.PIPELINE, code)
+    return np.asarray(np.where(layout.ep > 1, LayoutFamily.EXPERT, code))
+
+
+def noise_ln(steps: int, scatter: float, parameters: Parameters | None = None) -> float:
+    """Standard deviation of ln(mean step time) measured over `steps` whose ln scatters by `scatter`.
+
+    Three independent parts: the scatter over root n, what a start-up adds (worth `step_startup` steps in
+    all), and what differs between two runs of one configuration.
+    """
+    p = parameters or load_calibration()
+    n = max(1, steps)
+    return float(np.sqrt(scatter**2 / n + (p.step_startup / n) ** 2 + p.step_between_runs**2))
+
+
+def correct(
+    some: Calibration | None,
+    cases: Cases,
+    sigma: Array,
+    quantity: Quantity,
+    parameters: Parameters | None = None,
+) -> Correction:
+    """The corrections of cases whose standard deviations of ln(true / predicted) are `sigma`."""
+    if not some or not _solved(some.evidence, quantity, parameters or load_calibration()).evidence:
+        return _NONE
+    solved = _solved(some.evidence, quantity, parameters or load_calibration())
+    family, nouns = layout_family(cases.layout), _nouns(cases)
+    if all(noun.ndim == 0 for noun in nouns):
+        mean, variance = _of_families(solved, family, tuple(noun.item() for noun in nouns), cases.layout)
+    else:
+        mean, variance = _of_rows(solved, family, nouns, cases.layout)
+    return Correction(factor=np.exp(mean * sigma), sigma_factor=np.sqrt(variance))
+
+
+def slack(some: Calibration | None, cases: Cases, sigma: float, z: float) -> float:
+    """How much better a measured configuration may be than the rest of its family: a factor of at least 1.
+
+    A search that bounds all sizes of a family by one of them must allow for it. Compared are step times at z
+    standard deviations, `sigma` being the engine's; the nouns of `cases` are of shape ().
+    """
+    if not some:
+        return 1.0
+    solved = _solved(some.evidence, Quantity.STEP, load_calibration())
+    nouns = tuple(noun.item() for noun in _nouns(cases))
+    best = 0.0
+    for target in _configurations(solved, nouns):
+        one = solved.posterior(target)
+        rest = solved.posterior(_Target(**{**_plain(target), "layout": None}))
+        gain = (rest[0] - one[0]) * sigma + z * sigma * (rest[1] ** 0.5 - one[1] ** 0.5)
+        best = max(best, gain)
+    return float(np.exp(best))
+
+
+def _plain(target: _Target) -> dict[str, Any]:
+    return {f.name: getattr(target, f.name) for f in fields(target)}
+
+
+def _nouns(cases: Cases) -> tuple[Array, Array, Array, Array]:
+    return (cases.framework.name, cases.gpu.name, cases.architecture.name, cases.workload.sequence_tokens)
+
+
+def _of_families(
+    solved: "_Solved", family: Array, nouns: tuple[Any, ...], layout: Columns
+) -> tuple[Array, Array]:
+    """Mean and variance of many layouts of one job: by family, then of the measured configurations."""
+    table = np.asarray([solved.posterior(_target(nouns, code)) for code in LayoutFamily])
+    mean, variance = table[family, 0], table[family, 1]
+    for target in _configurations(solved, nouns):
+        rows = _rows_like(target, layout, np.shape(mean))
+        if rows.size:
+            one = solved.posterior(target)
+            flat_mean, flat_variance = np.atleast_1d(mean), np.atleast_1d(variance)
+            flat_mean[rows], flat_variance[rows] = one
+            mean, variance = flat_mean.reshape(np.shape(mean)), flat_variance.reshape(np.shape(mean))
+    return mean, variance
+
+
+def _of_rows(
+    solved: "_Solved", family: Array, nouns: tuple[Array, ...], layout: Columns
+) -> tuple[Array, Array]:
+    """Mean and variance of different jobs, row by row."""
+    columns = np.broadcast_arrays(family, *nouns)
+    same = np.broadcast_arrays(*(getattr(layout, name) for name in _SAME), columns[0])[:-1]
+    found = []
+    for index in range(columns[0].size):
+        key = tuple(column.reshape(-1)[index].item() for column in columns)
+        like = tuple(int(column.reshape(-1)[index]) for column in same)
+        target = next((t for t in _configurations(solved, key[1:]) if _key(t.layout) == like), None)
+        found.append(solved.posterior(target or _target(key[1:], key[0])))
+    table = np.asarray(found).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def _target(nouns: tuple[Any, ...], code: int) -> _Target:
+    framework, gpu, model, sequence = nouns
+    return _Target(framework=framework, gpu=gpu, model=model, sequence_tokens=sequence, family=int(code))
+
+
+def _configurations(solved: "_Solved", nouns: tuple[Any, ...]) -> Iterator[_Target]:
+    """The measured configurations of this very job."""
+    seen = set()
+    for some, target in zip(solved.evidence, solved.targets, strict=True):
+        known = (some.framework, some.gpu, some.model, some.sequence_tokens)
+        if known == nouns and some.layout not in seen:
+            seen.add(some.layout)
+            yield target
+
+
+def _rows_like(target: _Target, layout: Columns, shape: tuple[int, ...]) -> Array:
+    """Indices of the rows that are this configuration."""
+    rows = np.arange(int(np.prod(shape)))
+    for name, value in zip(_SAME, _key(target.layout), strict=True):
+        column = getattr(layout, name)
+        equal = column == value if column.ndim == 0 else column[rows] == value
+        rows = rows[np.broadcast_to(equal, rows.shape)]
+        if not rows.size:
+            break
+    return rows
+
+
+def _key(layout: Layout | None) -> tuple[int, ...]:
+    return tuple(int(getattr(layout, name)) for name in _SAME)
+
+
+def _evidence_target(some: Evidence) -> _Target:
+    family = int(layout_family(Columns.of(some.layout)))
+    return _Target(
+        framework=some.framework,
+        gpu=some.gpu,
+        model=some.model,
+        sequence_tokens=some.sequence_tokens,
+        family=family,
+        layout=some.layout,
+    )
+
+
+class _Solved:
+    """The evidence on one quantity with its covariance inverted once."""
+
+    def __init__(self, evidence: Sequence[Evidence], quantity: Quantity, parameters: Parameters) -> None:
+        self.evidence = [e for e in evidence if getattr(e, quantity) is not None]
+        self.targets = [_evidence_target(e) for e in self.evidence]
+        self._shares = tuple(getattr(parameters, f"{quantity}_share_{name}") for name in _SHARES)
+        self._cache: dict[_Target, tuple[float, float]] = {}
+        if not self.evidence:
+            return
+        residuals: list[Residual] = [getattr(e, quantity) for e in self.evidence]
+        value = np.asarray([r.ln / r.sigma for r in residuals])
+        covariance = np.asarray(
+            [[_covariance(a, b, self._shares) for b in self.targets] for a in self.targets]
+        )
+        covariance += np.diag([(r.noise / r.sigma) ** 2 + 1e-9 for r in residuals])
+        self._inverse = np.linalg.inv(covariance)
+        self._weights = self._inverse @ value
+        trust, n = parameters.degrees_of_freedom, len(value)
+        self._scale = (trust + float(value @ self._weights)) / (trust + n)
+
+    def posterior(self, target: _Target) -> tuple[float, float]:
+        """Mean and variance of the residual of `target`, in units of the engine's sigma and its square.
+
+        The variance is scaled by how large the residuals are against what sigma said (Student-t process), so
+        that a stack on which the engine is worse than it claims gets a wider interval, not a narrower one.
+        """
+        if target not in self._cache:
+            row = np.asarray([_covariance(target, other, self._shares) for other in self.targets])
+            left = max(1.0 - float(row @ self._inverse @ row), 1e-6)
+            self._cache[target] = float(row @ self._weights), left * self._scale
+        return self._cache[target]
+
+
+_SHARES = ("gpu", "framework", "stack", "family", "model")
+"""Shares of the variance by cause; what is left of 1 belongs to one configuration."""
+
+
+def _covariance(a: _Target, b: _Target, shares: tuple[float, ...]) -> float:
+    gpu, framework = a.gpu == b.gpu, a.framework == b.framework
+    stack = gpu and framework
+    model = stack and a.model == b.model
+    same = (gpu, framework, stack, stack and a.family == b.family, model)
+    total = sum(share for share, shared in zip(shares, same, strict=True) if shared)
+    one = model and a.layout is not None and b.layout is not None and a.sequence_tokens == b.sequence_tokens
+    if one and _key(a.layout) == _key(b.layout):
+        total += 1.0 - sum(shares)
+    return total
+
+
+@lru_cache(maxsize=8)
+def _solved(evidence: tuple[Evidence, ...], quantity: Quantity, parameters: Parameters) -> _Solved:
+    return _Solved(evidence, quantity, parameters)
