@@ -1,10 +1,10 @@
 """What can go wrong for a user, and how it is said: what was wrong, the value, what to do.
 
 RightsizerError (ValueError)
-├── InputError            a field of a plan, a command or a file
-│   ├── QuantityError     a human quantity that does not parse
-│   └── UnknownNameError  a name that no catalog holds; carries the candidates
-└── UnsupportedError      a valid input that the engine cannot model; never silently approximated
+|-- InputError            a field of a plan, a command or a file
+|   |-- QuantityError     a human quantity that does not parse
+|   `-- UnknownNameError  a name that no catalog holds; carries the candidates
+`-- UnsupportedError      a valid input that the engine cannot model; never silently approximated
 """
 
 from collections.abc import Sequence
