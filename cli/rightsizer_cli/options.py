@@ -59,7 +59,7 @@ class JobFlags:
         Spec("workload.globalBatchTokens"),
         typer.Option(
             metavar="COUNT",
-            help="Tokens in a step over all GPUs (default: 4M; 64 sequences when fine-tuning).",
+            help="Tokens in a step over all GPUs (default: what suits the compute; 64 sequences to fine-tune).",
         ),
     ] = None
     precision: Annotated[
@@ -119,7 +119,9 @@ class JobFlags:
     framework: Annotated[
         str | None,
         Spec("launch.framework"),
-        typer.Option(metavar="NAME", help="torchtitan, megatron, deepspeed, accelerate, ddp or custom."),
+        typer.Option(
+            metavar="NAME", help="torchtitan (default), megatron, deepspeed, accelerate, ddp or custom."
+        ),
     ] = None
 
 

@@ -56,13 +56,18 @@ def asked(request: "Request", *, whole_run: bool = True) -> Text:
         + (f" on {format_tokens(work.tokens)} tokens" if whole_run else ""),
         f"{format_tokens(batch)} tokens a step ({work.global_batch_sequences} x {work.sequence_tokens})",
         work.precision.value,
-        request.framework.name if request.framework.known else "unknown framework",
+        _framework(request),
     ]
     if request.deadline_s is not None:
         words.append(f"within {format_duration(request.deadline_s)} at {request.confidence:.0%}")
     if request.max_usd is not None:
         words.append(f"at most {format_usd(request.max_usd)}")
     return Text(", ".join(words), style="dim")
+
+
+def _framework(request: "Request") -> str:
+    name = request.framework.name if request.framework.known else "unknown framework"
+    return f"{name} (assumed)" if request.framework_assumed else name
 
 
 def option_tables(option: "Option", *, whole_run: bool = True) -> list[RenderableType]:

@@ -127,7 +127,8 @@ class Launch(Model):
 
     framework: Annotated[FrameworkName, Strict(False)] = Field(
         FrameworkName.CUSTOM,
-        description="What the script is built on. custom: any script; estimates get a wider interval.",
+        description="What the script is built on. custom: any script; estimates get a wider interval. Without"
+        " framework and command, sizing assumes torchtitan (accelerate for adapters and other networks).",
         examples=["torchtitan"],
         json_schema_extra=fixed("the framework cannot change: another one cannot read the checkpoints"),
     )

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rightsizer import catalog, huggingface
 from rightsizer import framework as frameworks
-from rightsizer.architecture import Architecture
+from rightsizer.architecture import Architecture, Family, parameters_matmul_active
 from rightsizer.errors import InputError, UnknownNameError
 from rightsizer.explain import layout_words, verdict
 from rightsizer.framework import Framework
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import NoPlan, Option, Plan, Request
 from rightsizer.units import parse_duration_s, parse_tokens, parse_usd
-from rightsizer.workload import Method, Recompute, Workload
+from rightsizer.workload import Method, Recompute, Workload, usual_batch_tokens
 from rightsizer_api.launch import FrameworkName
 from rightsizer_api.model import Dimensions
 from rightsizer_api.placeholders import layout_values
@@ -28,6 +28,7 @@ __all__ = [
     "clusters_of",
     "deadline_s",
     "framework_of",
+    "framework_stated",
     "layout_report",
     "report",
     "request",
@@ -37,7 +38,7 @@ __all__ = [
 _GIB = 2.0**30
 _ADAPTERS = (Method.LORA, Method.QLORA)
 _PRETRAIN_SEQUENCE, _TUNE_SEQUENCE = 8192, 2048  # defaults; documented on the field
-_PRETRAIN_BATCH_TOKENS, _TUNE_BATCH_SEQUENCES = 4e6, 64
+_TUNE_BATCH_SEQUENCES = 64
 _MOST_REASONS, _MOST_RUNNERS, _LONGEST_SENTENCE = 32, 16, 1024  # what the status schema holds
 
 
@@ -52,6 +53,7 @@ def request(
         architecture=architecture,
         workload=workload_of(plan, architecture, profile),
         framework=profile,
+        framework_assumed=not framework_stated(plan),
         clusters=clusters or clusters_of(plan),
         deadline_s=deadline_s(plan, now=now),
         confidence=plan.spec.deadline.confidence if plan.spec.deadline else 0.9,
@@ -91,7 +93,7 @@ def workload_of(plan: TrainingPlan, architecture: Architecture, framework: Frame
         method=spec.method,
         tokens=_tokens(spec),
         sequence_tokens=sequence,
-        global_batch_sequences=_batch(spec, sequence),
+        global_batch_sequences=_batch(spec, architecture, sequence),
         precision=spec.precision,
         optimizer=spec.optimizer,
         recompute=Recompute[spec.recompute.upper()],
@@ -106,8 +108,14 @@ def workload_of(plan: TrainingPlan, architecture: Architecture, framework: Frame
 
 
 def framework_of(plan: TrainingPlan) -> Framework:
-    """The engine's profile of what the script is built on; the honest unknown one for a custom script."""
+    """The engine's profile of what the script is built on; the honest unknown one for a custom script.
+
+    A plan that only asks (no framework, no command) is answered for the usual stack of its kind.
+    """
     launch, adapters = plan.spec.launch, plan.spec.workload.method in _ADAPTERS
+    if not framework_stated(plan):
+        decoder = architecture_of(plan).family is Family.DECODER
+        return frameworks.framework("torchtitan" if decoder and not adapters else "peft")
     if launch.profile is not None:
         with _at("spec.launch.profile"):
             return frameworks.framework(launch.profile)
@@ -116,6 +124,12 @@ def framework_of(plan: TrainingPlan) -> Framework:
     if launch.framework is FrameworkName.ACCELERATE and adapters:
         return frameworks.framework("peft")
     return frameworks.framework(launch.framework)
+
+
+def framework_stated(plan: TrainingPlan) -> bool:
+    """Whether the plan says, or must know, what its script is built on."""
+    launch = plan.spec.launch
+    return "framework" in launch.model_fields_set or launch.profile is not None or bool(launch.command)
 
 
 def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
@@ -280,17 +294,26 @@ def _tokens(spec: WorkloadSpec) -> float:
     return max(1.0, examples * spec.dataset.length * spec.dataset.epochs)
 
 
-def _batch(spec: WorkloadSpec, sequence: int) -> int:
+def _batch(spec: WorkloadSpec, architecture: Architecture, sequence: int) -> int:
     if spec.global_batch_sequences is not None:
         return spec.global_batch_sequences
-    if spec.global_batch_tokens is None and spec.method is not Method.PRETRAIN:
-        return _TUNE_BATCH_SEQUENCES
+    if spec.global_batch_tokens is None:
+        return _usual_batch(spec, architecture, sequence)
     field = "spec.workload.globalBatchTokens"
-    stated = spec.global_batch_tokens
-    tokens = _PRETRAIN_BATCH_TOKENS if stated is None else parse_tokens(stated, field=field)
-    if stated is not None and tokens < sequence:
-        raise InputError(field, value=stated, remedy=f"is less than one sequence of {sequence} tokens")
+    tokens = parse_tokens(spec.global_batch_tokens, field=field)
+    if tokens < sequence:
+        remedy = f"is less than one sequence of {sequence} tokens"
+        raise InputError(field, value=spec.global_batch_tokens, remedy=remedy)
     return max(1, round(tokens / sequence))
+
+
+def _usual_batch(spec: WorkloadSpec, architecture: Architecture, sequence: int) -> int:
+    """What suits the compute, as a power of two: it divides over most numbers of GPUs."""
+    if spec.method is not Method.PRETRAIN:
+        return _TUNE_BATCH_SEQUENCES
+    parameters = float(parameters_matmul_active(architecture))
+    tokens = usual_batch_tokens(parameters=parameters, tokens=_tokens(spec))
+    return int(2 ** max(0, round(math.log2(tokens / sequence))))
 
 
 def _year(release: str | None) -> float:

@@ -75,8 +75,8 @@ class WorkloadSpec(Model):
     )
     global_batch_tokens: Tokens | None = Field(
         None,
-        description="Tokens of an optimizer step, over all GPUs. Default: 4M to pretrain, 64 sequences"
-        " otherwise.",
+        description="Tokens of an optimizer step, over all GPUs. Default to pretrain: what suits the compute"
+        " (arXiv:2401.02954), at most 16M; 64 sequences otherwise.",
         examples=["4M"],
     )
     global_batch_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = Field(

@@ -37,7 +37,7 @@ class Request:
     """One question: these tokens of this model, on one of these clusters, by then, at that confidence.
 
     `deadline_s` is from now; None asks for the cheapest plan that is not needlessly slow. `confidence` is the
-    probability with which the deadline must hold. `max_usd` bounds the expected cost. `max_gpus` bounds every
+    probability with which the deadline must hold. `framework_assumed` says that nobody named the framework. `max_usd` bounds the expected cost. `max_gpus` bounds every
     cluster further than its own size; spares count. `spare_nodes` None holds none; the reasons then say how
     many would be wise. `pinned` fixes layout fields by their names in `Layout` (such as {"tp": 8}).
     `gpu_counts`, if not empty, are the only numbers of GPUs looked at. `batch_tolerance` is the relative
@@ -48,6 +48,7 @@ class Request:
     workload: Workload
     framework: Framework
     clusters: tuple[Cluster, ...]
+    framework_assumed: bool = False
     deadline_s: float | None = None
     confidence: float = 0.9
     max_usd: float | None = None

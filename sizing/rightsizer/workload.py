@@ -1,9 +1,23 @@
-"""What must be done: the training method, the tokens, the batch, the precision, and the knobs that move time or memory."""
+"""What must be done: the method, the tokens, the batch, the precision, and the knobs that move time or memory."""
 
 import enum
 from dataclasses import dataclass
 
-__all__ = ["AttentionKernel", "LossKernel", "Method", "Optimizer", "Precision", "Recompute", "Workload"]
+__all__ = [
+    "AttentionKernel",
+    "LossKernel",
+    "Method",
+    "Optimizer",
+    "Precision",
+    "Recompute",
+    "Workload",
+    "usual_batch_tokens",
+]
+
+# Optimal batch against compute, fitted on runs of 1e17 to 2e19 FLOP: DeepSeek LLM (arXiv:2401.02954, eq. 1)
+_BATCH_TOKENS_PER_FLOP_POWER, _BATCH_POWER = 0.2920, 0.3271
+# The largest step that Llama 3 405B took (arXiv:2407.21783, 3.4.1); the law is not trusted past it
+_MOST_BATCH_TOKENS = 16e6
 
 
 class Method(enum.StrEnum):
@@ -68,9 +82,9 @@ class AttentionKernel(enum.StrEnum):
 class Workload:
     """One training job, independent of hardware and layout.
 
-    `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release year (with
-    fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in length (neither padded
-    nor packed).
+    `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release year
+    (with fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in length
+    (neither padded nor packed).
     """
 
     method: Method = Method.PRETRAIN
@@ -93,3 +107,9 @@ class Workload:
     def steps(self) -> float:
         """Optimizer steps: tokens over tokens per step (rounded up to a whole one)."""
         return float(max(1.0, -(-self.tokens // (self.global_batch_sequences * self.sequence_tokens))))
+
+
+def usual_batch_tokens(*, parameters: float, tokens: float) -> float:
+    """Tokens of a pretraining step that suit a run of 6 FLOP per parameter and token; at most 16M."""
+    flop = 6.0 * parameters * tokens
+    return float(min(_BATCH_TOKENS_PER_FLOP_POWER * flop**_BATCH_POWER, _MOST_BATCH_TOKENS))

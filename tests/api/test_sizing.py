@@ -57,6 +57,11 @@ def test_each_section_reaches_the_engine(ask, changes, attribute, expected):
             79_872_000.0,
         ),
         ({"globalBatchTokens": None, "method": "lora"}, "global_batch_sequences", 64),
+        (
+            {"globalBatchTokens": None},
+            "global_batch_sequences",
+            512,
+        ),  # 3.7M tokens suit 100B on 8B parameters
         ({"globalBatchTokens": None, "globalBatchSequences": 7}, "global_batch_sequences", 7),
         ({"method": "qlora", "lora": {"rank": 64}}, "lora_rank", 64),
         ({"method": "lora"}, "method", Method.LORA),
@@ -201,3 +206,19 @@ def test_a_report_fits_its_schema_and_the_status(ask, small):
     jsonschema.validate(report.model_dump(mode="json"), schema)
     jsonschema.validate(report.model_dump(mode="json", exclude_none=True), STATUS["sizing"])
     assert PlanReport.model_validate_json(report.model_dump_json()) == report
+
+
+@pytest.mark.parametrize(
+    ("launch", "method", "name", "assumed"),
+    [
+        (None, "pretrain", "torchtitan", True),
+        (None, "lora", "peft", True),
+        ({"command": ["train.py"]}, "pretrain", "unknown", False),
+        ({"framework": "custom"}, "pretrain", "unknown", False),
+        ({"framework": "megatron"}, "pretrain", "megatron-core", False),
+    ],
+    ids=["nothing said", "adapters", "a script", "custom", "named"],
+)
+def test_a_framework_is_assumed_only_where_nothing_will_be_launched(ask, launch, method, name, assumed):
+    asked = ask({"spec.launch": launch, "spec.workload.method": method})
+    assert (asked.framework.name, asked.framework_assumed) == (name, assumed)
