@@ -1,4 +1,4 @@
-"""What must be done: the method, the tokens, the batch, the precision, and the knobs that move time or memory."""
+"""What must be done: method, tokens, batch, precision, and the knobs that move time or memory."""
 
 import enum
 from dataclasses import dataclass
