@@ -1,5 +1,6 @@
 """Rules of the house that no linter knows."""
 
+import ast
 import importlib
 import operator
 import re
@@ -12,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("rightsizer", "rightsizer_api", "rightsizer_launch", "rightsizer_cli")
+SUBMODULES: dict[str, tuple[str, ...]] = {}  # packages whose __all__ names modules
 MAX_LINES = 400
 LONG_FILES: dict[str, str] = {}  # path -> the reason why it may be longer
 
@@ -35,14 +37,27 @@ def test_folders_are_not_packages():
     assert not stray
 
 
+def offered(package: str) -> set[str]:
+    parts = [(p, p.relative_to(ROOT).parts) for p in tracked("__init__.py")]
+    stray = [p for p, path in parts if len(path) == 2 or path[0] == "tests"]
+    tree = ast.parse(Path(importlib.import_module(package).__file__ or "").read_text())
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    taken = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package)
+        for alias in node.names
+    }
+    return {name for name in defined | taken if not name.startswith("_")}
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_public_names_are_what_all_says(package):
     module = importlib.import_module(package)
-    public = {name for name in vars(module) if not name.startswith("_")}
-    submodules = {
-        n.removeprefix(package + ".").split(".")[0] for n in sys.modules if n.startswith(package + ".")
-    }
-    assert set(module.__all__) == {n for n in public if n in module.__all__ or n not in submodules}
+    constants = {name for name in module.__all__ if name in vars(module) and name.isupper()}
+    assert set(module.__all__) - constants - set(SUBMODULES.get(package, ())) == offered(package)
+    assert all(hasattr(module, name) for name in module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
