@@ -41,6 +41,7 @@ __all__ = [
     "checkpointed",
     "finish",
     "layout",
+    "model",
     "should_checkpoint",
     "should_stop",
     "start",
@@ -120,15 +121,27 @@ def layout() -> JobLayout:
     )
 
 
+def model() -> dict[str, int]:
+    """The model's dimensions in the plan (layers, hidden, heads, ...); empty when nothing says so."""
+    prefix = "RIGHTSIZER_MODEL_"
+    return {
+        name[len(prefix) :].lower(): int(value)
+        for name, value in os.environ.items()
+        if name.startswith(prefix)
+    }
+
+
 def target_tokens(default: float) -> float:
     """Tokens of the whole training: the plan's, else `default`."""
     return float(os.environ.get("RIGHTSIZER_TOKENS", default))
 
 
 def checkpoint_directory(default: str | Path) -> Path:
-    """Where checkpoints go: the run's own directory, else `default`."""
-    home = os.environ.get(progress.ENV_RUN_DIRECTORY)
-    return Path(home) / progress.CHECKPOINTS if home else Path(default)
+    """Where checkpoints go: where the plan says, else the run's own directory, else `default`."""
+    given = os.environ.get(progress.ENV_CHECKPOINT_PATH)
+    if given:
+        return Path(given)
+    return _home() / progress.CHECKPOINTS if active() else Path(default)
 
 
 def start(*, step: int = 0, tokens: float = 0.0) -> None:

@@ -13,12 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rightsizer_launch.agent import die_with_parent
-from rightsizer_launch.progress import ENV_OUTCOME, EXIT_STOPPED
+from rightsizer_launch.progress import ENV_DIE_WITH_PARENT, ENV_OUTCOME, EXIT_STOPPED
 
-__all__ = ["ENV_DIE_WITH_PARENT", "exit_code", "main"]
-
-ENV_DIE_WITH_PARENT = "RIGHTSIZER_DIE_WITH_PARENT"
-"""Set where a supervisor's death must stop the job (SIGTERM: it saves first). A pod has no such parent."""
+__all__ = ["exit_code", "main"]
 
 
 def exit_code(*, worker: int, stopped: bool) -> int:

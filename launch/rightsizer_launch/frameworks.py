@@ -8,11 +8,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from rightsizer.architecture import Architecture
 from rightsizer.errors import InputError, UnsupportedError
 from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.workload import Precision, Recompute, Workload
 
-__all__ = ["FRAMEWORKS", "Flags", "flags", "layout_environment"]
+__all__ = ["FRAMEWORKS", "Flags", "flags", "layout_environment", "model_environment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,21 +26,26 @@ class Flags:
 
 
 def flags(
-    framework: str, layout: Layout, workload: Workload, *, layers: int = 0, directory: str = "."
+    framework: str,
+    layout: Layout,
+    workload: Workload,
+    *,
+    architecture: Architecture | None = None,
+    directory: str = ".",
 ) -> Flags:
     """The flags of `framework` for one layout of one workload.
 
-    `layers` is needed only where a framework counts layers (interleaved pipelines); `directory` is where
-    `files` will lie. Every framework also gets `RIGHTSIZER_LAYOUT_*`, which the in-job agent reads.
+    `architecture` is needed where a framework counts layers (interleaved pipelines); `directory` is where
+    `files` will lie. Every framework also gets `RIGHTSIZER_*`, which the in-job agent reads.
     """
     if framework not in _EMITTERS:
         raise InputError("launch.framework", value=framework, remedy=f"use one of {', '.join(FRAMEWORKS)}")
+    layers = 0 if architecture is None else architecture.layers
     found = _EMITTERS[framework](layout, workload, layers, directory)
-    return Flags(
-        arguments=found.arguments,
-        environment={**layout_environment(layout, workload), **found.environment},
-        files=found.files,
-    )
+    shared = layout_environment(layout, workload)
+    if architecture is not None:
+        shared |= model_environment(architecture)
+    return Flags(arguments=found.arguments, environment={**shared, **found.environment}, files=found.files)
 
 
 def layout_environment(layout: Layout, workload: Workload) -> dict[str, str]:
@@ -61,6 +67,12 @@ def layout_environment(layout: Layout, workload: Workload) -> dict[str, str]:
         "PRECISION": str(workload.precision),
     }
     return {f"RIGHTSIZER_{key}": str(value) for key, value in named.items()}
+
+
+def model_environment(architecture: Architecture) -> dict[str, str]:
+    """The model's dimensions as `RIGHTSIZER_MODEL_*`, so that a script need not be told twice."""
+    names = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab")
+    return {f"RIGHTSIZER_MODEL_{name.upper()}": str(getattr(architecture, name)) for name in names}
 
 
 def _words(options: Mapping[str, object]) -> tuple[str, ...]:

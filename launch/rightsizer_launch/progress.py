@@ -16,6 +16,8 @@ __all__ = [
     "DONE",
     "ENV_ATTEMPT",
     "ENV_CHECKPOINT_INTERVAL_S",
+    "ENV_CHECKPOINT_PATH",
+    "ENV_DIE_WITH_PARENT",
     "ENV_METRICS_ADDRESS",
     "ENV_METRICS_PORT",
     "ENV_OUTCOME",
@@ -28,12 +30,16 @@ __all__ = [
     "write_json",
 ]
 
+ENV_DIE_WITH_PARENT = "RIGHTSIZER_DIE_WITH_PARENT"
+"""Set where a supervisor's death must stop a process (by SIGTERM: a job saves first)."""
 ENV_RUN_DIRECTORY = "RIGHTSIZER_RUN_DIRECTORY"
 """Where the job writes its files; its presence means that rightsizer is around."""
 ENV_ATTEMPT = "RIGHTSIZER_ATTEMPT"
 """Which attempt this is, from 1: a new layout or a new start of all agents."""
 ENV_CHECKPOINT_INTERVAL_S = "RIGHTSIZER_CHECKPOINT_INTERVAL_S"
 """Seconds between periodic checkpoints."""
+ENV_CHECKPOINT_PATH = "RIGHTSIZER_CHECKPOINT_PATH"
+"""Where checkpoints go."""
 ENV_METRICS_PORT = "RIGHTSIZER_METRICS_PORT"
 """Port of rank 0's Prometheus text; unset means none."""
 ENV_METRICS_ADDRESS = "RIGHTSIZER_METRICS_ADDRESS"

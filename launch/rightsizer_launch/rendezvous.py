@@ -5,11 +5,15 @@
 
 import argparse
 import contextlib
+import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Sequence
+
+from rightsizer_launch.agent import die_with_parent
+from rightsizer_launch.progress import ENV_DIE_WITH_PARENT
 
 __all__ = ["free_port", "main", "reachable"]
 
@@ -35,11 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, required=True, help="port to listen on")
     options = parser.parse_args(argv)
+    if os.environ.get(ENV_DIE_WITH_PARENT):
+        die_with_parent(signal.SIGTERM)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
 
-    from torch.distributed.distributed_c10d import TCPStore  # noqa: PLC0415 -- seconds; --help must not pay
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # noqa: PLC0415 -- seconds of import
 
     try:
         store = TCPStore(

@@ -3,11 +3,15 @@ import json
 
 import pytest
 
+from rightsizer.architecture import Architecture
 from rightsizer.errors import InputError, UnsupportedError
 from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.workload import Recompute, Workload
 from rightsizer_launch import frameworks
 
+MODEL = Architecture(
+    name="m", layers=32, hidden=64, ffn_hidden=256, heads=4, kv_heads=4, head_dim=16, vocab=256
+)
 WORKLOAD = Workload(tokens=1e9, sequence_tokens=4096, global_batch_sequences=256)
 FSDP = Layout(
     dp=16, tp=4, micro_batch=2, micro_batches=8, sharding=Sharding.ZERO3, recompute=Recompute.SELECTIVE
@@ -66,6 +70,6 @@ def test_deepspeeds_batch_is_the_product_of_its_parts():
 
 
 def test_torchtitan_gets_all_micro_batches_of_a_pipeline_as_its_local_batch():
-    given = options(frameworks.flags("torchtitan", THREE_D, WORKLOAD, layers=32))
+    given = options(frameworks.flags("torchtitan", THREE_D, WORKLOAD, architecture=MODEL))
     assert given["training.local_batch_size"] == "64"
     assert given["parallelism.pipeline_parallel_layers_per_stage"] == "4"

@@ -5,19 +5,23 @@ import json
 
 import pytest
 
+from rightsizer.architecture import Architecture
 from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.workload import Recompute, Workload
 from rightsizer_launch import frameworks
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.filterwarnings("default")]  # their imports warn at will
 
+MODEL = Architecture(
+    name="m", layers=32, hidden=64, ffn_hidden=256, heads=4, kv_heads=4, head_dim=16, vocab=256
+)
 WORKLOAD = Workload(tokens=1e9, sequence_tokens=4096, global_batch_sequences=256)
 FSDP = Layout(dp=16, tp=4, micro_batch=2, micro_batches=8, sharding=Sharding.ZERO3)
 THREE_D = Layout(dp=4, tp=8, pp=4, vpp=2, micro_batches=64, sharding=Sharding.ZERO1, recompute=Recompute.FULL)
 
 
 def emitted(name: str, layout: Layout) -> list[str]:
-    return list(frameworks.flags(name, layout, WORKLOAD, layers=32).arguments)
+    return list(frameworks.flags(name, layout, WORKLOAD, architecture=MODEL).arguments)
 
 
 def names(words: list[str]) -> list[str]:

@@ -1,0 +1,59 @@
+"""A report in a few lines for people."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rightsizer.units import format_count, format_duration, format_tokens
+
+__all__ = ["summary"]
+
+
+def summary(report: Mapping[str, Any], console: Console) -> None:
+    """Print what came of a run: predicted against measured, what was lost, what H100s would need."""
+    loss = report["loss"]
+    console.print(
+        f"{report['name']}: {report['state']} at step {report['step']}, "
+        f"{format_tokens(report['tokens'])} of {format_tokens(report['targetTokens'])} tokens; "
+        f"loss {_loss(loss['first'])} -> {_loss(loss['last'])}",
+        soft_wrap=True,
+    )
+    console.print(_attempts(report["attempts"]))
+    phases = ", ".join(f"{name} {format_duration(s)}" for name, s in report["secondsByPhase"].items() if s)
+    console.print(
+        f"restarts {report['restarts']}, steps done again {report['lostSteps']}; time: {phases or 'none'}",
+        soft_wrap=True,
+    )
+    other = report["elsewhere"]
+    words = other.get("verdict") or other.get("error", "")
+    console.print(f"the same plan elsewhere: {words}", soft_wrap=True)
+
+
+def _attempts(attempts: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for heading in (
+        "attempt",
+        "workers",
+        "layout",
+        "predicted tok/s",
+        "measured tok/s",
+        "measured/predicted",
+    ):
+        table.add_column(heading, justify="left" if heading == "layout" else "right")
+    for attempt in attempts:
+        measured = attempt["measured"]
+        table.add_row(
+            str(attempt["number"]),
+            str(attempt["workers"]),
+            attempt["layout"],
+            f"{format_count(attempt['predicted']['tokensPerSecond'])} tok/s",
+            f"{format_count(measured['tokensPerSecond'])} tok/s" if measured else "-",
+            f"{attempt['measuredOverPredicted']:.2f}" if measured else "-",
+        )
+    return table
+
+
+def _loss(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
