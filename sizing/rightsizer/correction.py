@@ -11,7 +11,7 @@ evidence changes nothing. The shares and the noise are data (data/calibration.js
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -31,6 +31,7 @@ __all__ = [
     "Residual",
     "correct",
     "layout_family",
+    "measured_layouts",
     "noise_ln",
     "slack",
 ]
@@ -153,26 +154,34 @@ def correct(
 
 
 def slack(some: Calibration | None, cases: Cases, sigma: float, z: float) -> float:
-    """How much better a measured configuration may be than the rest of its family: a factor of at least 1.
+    """How far measured configurations may lie from the rest of their family: a factor of at least 1.
 
     A search that bounds all sizes of a family by one of them must allow for it. Compared are step times at z
-    standard deviations, `sigma` being the engine's; the nouns of `cases` are of shape ().
+    standard deviations, `sigma` being the engine's largest; the nouns of `cases` are of shape ().
     """
     if not some:
         return 1.0
     solved = _solved(some.evidence, Quantity.STEP, load_calibration())
     nouns = tuple(noun.item() for noun in _nouns(cases))
-    best = 0.0
+    levels: dict[int, list[float]] = {}
     for target in _configurations(solved, nouns):
-        one = solved.posterior(target)
-        rest = solved.posterior(_Target(**{**_plain(target), "layout": None}))
-        gain = (rest[0] - one[0]) * sigma + z * sigma * (rest[1] ** 0.5 - one[1] ** 0.5)
-        best = max(best, gain)
-    return float(np.exp(best))
+        for one in (target, _target(nouns, target.family)):
+            mean, variance = solved.posterior(one)
+            levels.setdefault(target.family, []).append(sigma * (mean + z * variance**0.5))
+    return float(np.exp(max((max(v) - min(v) for v in levels.values()), default=0.0)))
 
 
-def _plain(target: _Target) -> dict[str, Any]:
-    return {f.name: getattr(target, f.name) for f in fields(target)}
+def measured_layouts(some: Calibration | None, cases: Cases) -> tuple[Layout, ...]:
+    """The layouts in which this very job was measured."""
+    if not some:
+        return ()
+    nouns = tuple(noun.item() for noun in _nouns(cases))
+    known = {e.layout for e in some.evidence if nouns == _nouns_of(e)}
+    return tuple(sorted(known, key=_key))
+
+
+def _nouns_of(some: Evidence) -> tuple[Any, ...]:
+    return (some.framework, some.gpu, some.model, some.sequence_tokens)
 
 
 def _nouns(cases: Cases) -> tuple[Array, Array, Array, Array]:
@@ -220,8 +229,7 @@ def _configurations(solved: "_Solved", nouns: tuple[Any, ...]) -> Iterator[_Targ
     """The measured configurations of this very job."""
     seen = set()
     for some, target in zip(solved.evidence, solved.targets, strict=True):
-        known = (some.framework, some.gpu, some.model, some.sequence_tokens)
-        if known == nouns and some.layout not in seen:
+        if _nouns_of(some) == nouns and some.layout not in seen:
             seen.add(some.layout)
             yield target
 

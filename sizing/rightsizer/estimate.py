@@ -1,18 +1,24 @@
 """One prediction: time and memory of cases joined, with their uncertainty, rates and whether they fit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from rightsizer import memory as memory_module
 from rightsizer import step_time as step_time_module
 from rightsizer.architecture import flop_per_token
-from rightsizer.cases import Cases
+from rightsizer.cases import Cases, gathered
 from rightsizer.columns import Array, Columns
+from rightsizer.correction import Calibration, Quantity, correct
 from rightsizer.memory import MEMORY_LIMIT, Memory
+from rightsizer.parameters import load_step_time
 from rightsizer.step_time import StepTime
 from rightsizer.uncertainty import memory_sigma, step_sigma
 from rightsizer.workload import Method, Precision
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "MEMORY_LIMIT",
@@ -28,13 +34,20 @@ __all__ = [
 ]
 
 
+_LAYER_COLUMNS = ("micro_batch", "tp", "cp", "ep", "expert_tp", "sequence_parallel")
+"""All of a layout that a layer's kernels depend on."""
+
+Causes = TypeVar("Causes", bound="DataclassInstance")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """What n cases take.
 
     `mfu` is model FLOPs (nothing recomputed, causal) over the dense peak in the job's precision. `step_sigma`
     and `memory_sigma` are standard deviations of ln(true / predicted). `fits` says that the device bytes plus
-    one standard deviation stay below `memory_limit_bytes`.
+    one standard deviation stay below `memory_limit_bytes`. `step_correction` and `memory_correction` are what
+    measured runs multiplied the engine's own prediction by (1 without any); every figure has it applied.
     """
 
     step_time: StepTime
@@ -47,6 +60,8 @@ class Prediction:
     mfu: Array
     memory_limit_bytes: Array
     fits: Array
+    step_correction: Array
+    memory_correction: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +73,16 @@ class Fit:
     sigma: Array
     limit_bytes: Array
     fits: Array
+    correction: Array
 
 
-def fit(cases: Cases) -> Fit:
+def fit(cases: Cases, calibration: Calibration | None = None) -> Fit:
     """Whether every case fits: device bytes and one standard deviation within MEMORY_LIMIT of the device."""
-    memory = memory_module.estimate(cases)
-    sigma, device_bytes = memory_sigma(cases), memory.device_bytes
+    memory, sigma = memory_module.estimate(cases), memory_sigma(cases)
+    found = correct(calibration, cases, sigma, Quantity.MEMORY)
+    if calibration:
+        memory, sigma = _scaled(memory, found.factor, but="context_bytes"), sigma * found.sigma_factor
+    device_bytes = memory.device_bytes
     limit = np.asarray(MEMORY_LIMIT * cases.gpu.memory_bytes)
     return Fit(
         memory=memory,
@@ -71,48 +90,87 @@ def fit(cases: Cases) -> Fit:
         sigma=sigma,
         limit_bytes=limit,
         fits=device_bytes * np.exp(sigma) <= limit,
+        correction=found.factor,
     )
 
 
-def predict(cases: Cases) -> Prediction:
+def _scaled(causes: Causes, factor: Array, *, but: str = "") -> Causes:
+    """Every cause times a factor, so that they still sum to the total; the cause `but` stays as it is."""
+    names = [f.name for f in fields(causes) if f.name != but]
+    return replace(causes, **{name: getattr(causes, name) * factor for name in names})
+
+
+def predict(cases: Cases, calibration: Calibration | None = None) -> Prediction:
     """Seconds, bytes, tokens/s, MFU and fit of every case; none is faster than the peak of its GPUs."""
-    memory = fit(cases)
-    speed = pace(cases)
+    memory = fit(cases, calibration)
+    speed = pace(cases, calibration)
     return Prediction(
         step_time=speed.step_time,
         memory=memory.memory,
         step_s=speed.step_s,
-        step_sigma=step_sigma(cases),
+        step_sigma=speed.sigma,
         memory_sigma=memory.sigma,
         tokens_per_step=speed.tokens_per_step,
         tokens_per_s=speed.tokens_per_step / speed.step_s,
         mfu=speed.mfu,
         memory_limit_bytes=memory.limit_bytes,
         fits=memory.fits,
+        step_correction=speed.correction,
+        memory_correction=memory.correction,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Time alone: the step with its causes, its tokens, and the share of peak that it reaches."""
+    """Time alone: the step by cause and its uncertainty, its tokens, and the share of peak it reaches."""
 
     step_time: StepTime
     step_s: Array
+    sigma: Array
+    correction: Array
     tokens_per_step: Array
     mfu: Array
 
 
-def pace(cases: Cases) -> Pace:
+def pace(cases: Cases, calibration: Calibration | None = None) -> Pace:
     """How fast every case is; never faster than the peak of its GPUs."""
     layout = cases.layout
-    step_time = step_time_module.estimate(cases)
+    step_time, sigma = _step_time(cases), step_sigma(cases)
+    found = correct(calibration, cases, sigma, Quantity.STEP)
+    if calibration:
+        step_time, sigma = _scaled(step_time, found.factor), sigma * found.sigma_factor
     sequences = np.asarray(layout.dp * layout.micro_batch * layout.micro_batches, dtype=float)
     tokens = sequences * cases.workload.sequence_tokens
     least_s = (
         tokens * model_flop_per_token(cases) / (gpus(layout) * peak_flop_per_s(cases.gpu, cases.workload))
     )
     step_s = np.maximum(step_time.total_s, least_s)
-    return Pace(step_time=step_time, step_s=step_s, tokens_per_step=tokens, mfu=least_s / step_s)
+    return Pace(
+        step_time=step_time,
+        step_s=step_s,
+        sigma=sigma,
+        correction=found.factor,
+        tokens_per_step=tokens,
+        mfu=least_s / step_s,
+    )
+
+
+def _step_time(cases: Cases) -> StepTime:
+    """`step_time.estimate`, with the kernels of a layer priced once for each distinct shape they have."""
+    compact, back = cases.distinct(_LAYER_COLUMNS)
+    known = step_time_module.facts(compact, load_step_time())
+    if back is None:
+        return step_time_module.price(known)
+    return step_time_module.price(
+        replace(
+            known,
+            cases=cases,
+            work=gathered(known.work, back),
+            kernels=gathered(known.kernels, back),
+            rates=gathered(known.rates, back),
+            links=gathered(known.links, back),
+        )
+    )
 
 
 def gpus(layout: Columns) -> Array:

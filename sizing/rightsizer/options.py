@@ -55,7 +55,7 @@ def option(some: Ground, rows: Rows, index: int = 0) -> Option:
 
 def options(some: Ground, rows: Rows) -> tuple[Option, ...]:
     """Every row with its causes."""
-    prediction = predict(some.cases(rows.layout))
+    prediction = predict(some.cases(rows.layout), some.request.calibration)
     return tuple(_option(some, rows, prediction, index) for index in range(len(rows)))
 
 
@@ -84,6 +84,8 @@ def _option(some: Ground, rows: Rows, prediction: Prediction, index: int) -> Opt
         tokens_per_s=_at(prediction.tokens_per_s, index),
         mfu=_at(prediction.mfu, index),
         sigma=sigma,
+        step_correction=_at(prediction.step_correction, index),
+        memory_correction=_at(prediction.memory_correction, index),
         goodput=_at(good.productive, 0),
         lost_by_cause={name: _at(getattr(good, name), 0) for name in ("checkpoint", "lost_work", "restart")},
         checkpoint_interval_s=_at(good.interval_s, 0),

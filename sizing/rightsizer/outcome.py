@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rightsizer.architecture import Architecture
+from rightsizer.correction import Calibration
 from rightsizer.framework import Framework
 from rightsizer.goodput import Reliability
 from rightsizer.hardware import Cluster
@@ -37,11 +38,12 @@ class Request:
     """One question: these tokens of this model, on one of these clusters, by then, at that confidence.
 
     `deadline_s` is from now; None asks for the cheapest plan that is not needlessly slow. `confidence` is the
-    probability with which the deadline must hold. `framework_assumed` says that nobody named the framework. `max_usd` bounds the expected cost. `max_gpus` bounds every
-    cluster further than its own size; spares count. `spare_nodes` None holds none; the reasons then say how
-    many would be wise. `pinned` fixes layout fields by their names in `Layout` (such as {"tp": 8}).
-    `gpu_counts`, if not empty, are the only numbers of GPUs looked at. `batch_tolerance` is the relative
-    change of the global batch that is acceptable so that it divides over the data-parallel ranks.
+    probability with which the deadline must hold. `framework_assumed` says that nobody named the framework.
+    `max_usd` bounds the expected cost. `max_gpus` bounds every cluster further than its own size; spares
+    count. `spare_nodes` None holds none; the reasons then say how many would be wise. `pinned` fixes layout
+    fields by their names in `Layout` (such as {"tp": 8}). `gpu_counts`, if not empty, are the only numbers of
+    GPUs looked at. `batch_tolerance` is the relative change of the global batch that is acceptable so that it
+    divides over the data-parallel ranks. `calibration` is what one's own measured runs say.
     """
 
     architecture: Architecture
@@ -59,6 +61,7 @@ class Request:
     gpu_counts: tuple[int, ...] = ()
     batch_tolerance: float = 0.05
     reliability: Reliability = field(default_factory=Reliability)
+    calibration: Calibration | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,8 @@ class Option:
     are the 80 % interval; `finish_at_confidence_s` is the quantile at the request's confidence. `goodput` is
     the productive fraction of wall time, `lost_by_cause` the rest. `global_batch_sequences` is what this
     layout really steps with. `cost_usd` is None when the cluster has no price. `sigma` is the standard
-    deviation of ln(true / predicted step time).
+    deviation of ln(true / predicted step time). Where measured runs corrected the engine's own prediction, by
+    `step_correction` and `memory_correction`, every figure has it applied.
     """
 
     cluster: Cluster
@@ -97,6 +101,8 @@ class Option:
     finish_at_confidence_s: float
     cost_usd: float | None
     energy_kwh: float
+    step_correction: float = 1.0
+    memory_correction: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

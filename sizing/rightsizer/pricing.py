@@ -14,7 +14,6 @@ from rightsizer.estimate import fit, pace
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import Request
 from rightsizer.space import Families, complexity, layouts
-from rightsizer.uncertainty import step_sigma
 from rightsizer.workload import Method
 
 __all__ = ["Ground", "Rows", "checkpoint_bytes", "fit_layouts", "ground", "joined", "price", "price_pairs"]
@@ -120,7 +119,8 @@ def _least_recompute(sibling: Array, gpus: Array) -> Array:
 
 def fit_layouts(some: Ground, columns: Columns, rows: int) -> tuple[Array, Array]:
     """Which layouts fit memory, and their device bytes."""
-    parts = [fit(some.cases(columns.take(s))) for s in _slices(rows)]
+    learnt = some.request.calibration
+    parts = [fit(some.cases(columns.take(s)), learnt) for s in _slices(rows)]
     sizes = [s.size for s in _slices(rows)]
     fits = [np.broadcast_to(p.fits, (n,)) for p, n in zip(parts, sizes, strict=True)]
     used = [np.broadcast_to(p.device_bytes, (n,)) for p, n in zip(parts, sizes, strict=True)]
@@ -143,9 +143,8 @@ def _slices(rows: int) -> Iterator[Array]:
 
 
 def _price_chunk(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
-    cases = some.cases(columns)
-    speed = pace(cases)
-    measured = (speed.step_s, speed.tokens_per_step, step_sigma(cases))
+    speed = pace(some.cases(columns), some.request.calibration)
+    measured = (speed.step_s, speed.tokens_per_step, speed.sigma)
     return _rows(some, family, gpus, columns, tuple(np.broadcast_to(m, family.shape) for m in measured))
 
 

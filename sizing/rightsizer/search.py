@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rightsizer.columns import Array
+from rightsizer.columns import Array, Columns
+from rightsizer.correction import measured_layouts, slack
 from rightsizer.estimate import model_flop_per_token, peak_flop_per_s
 from rightsizer.hardware import Cluster
-from rightsizer.layout import Sharding
+from rightsizer.layout import Layout, Sharding
 from rightsizer.outcome import Request
 from rightsizer.pricing import Ground, Rows, fit_layouts, price, price_pairs
 from rightsizer.space import Families, layouts
+from rightsizer.uncertainty import step_sigma
 
 __all__ = [
     "Found",
@@ -189,7 +191,26 @@ def fitting(some: Ground, most: int) -> tuple[Array, float]:
         some.families.take(possible), (dp * units)[possible], some.request.workload, batch_tolerance=1.0
     )
     fits, used = fit_layouts(some, columns, possible.size)
+    fits = fits | _measured(some, possible)
     return possible[fits], float(used.min(initial=np.inf))
+
+
+def _apart(some: Ground, columns: Columns) -> float:
+    """How far measured configurations may lie from the rest of their families."""
+    learnt = some.request.calibration
+    if not learnt:
+        return 1.0
+    return slack(learnt, some.nouns, float(step_sigma(some.cases(columns)).max()), some.confidence_z)
+
+
+def _measured(some: Ground, chosen: Array) -> Array:
+    """Families in which this very job was measured: what they hold at one size says little of another."""
+    known = np.zeros(chosen.size, dtype=bool)
+    axes = {name: axis[chosen] for name, axis in some.families.axes.items() if name in Layout.__slots__}
+    for layout in measured_layouts(some.request.calibration, some.nouns):
+        same = [axis == getattr(layout, name) for name, axis in axes.items()]
+        known |= np.all(same, axis=0)
+    return known
 
 
 def _raised(some: Families, dp: Array) -> Array:
@@ -250,6 +271,7 @@ def _lifted(some: Ground, leaders: Array, bound: Array, most: int) -> tuple[Arra
     columns, _ = layouts(families.take(chosen), gpus[chosen], request.workload, batch_tolerance=1.0)
     rows = price(some, leaders[chosen], gpus[chosen], columns)
     need = rows.gpus * rows.finish_at_confidence_s / request.deadline_s / (1 + RATE_SLACK)
+    need /= _apart(some, columns)
     lifted[chosen] = np.where(need > most, np.inf, np.maximum(need, rows.gpus))
     return lifted, len(rows)
 
