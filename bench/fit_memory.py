@@ -2,8 +2,8 @@
 
     python bench/fit_memory.py [REFERENCE] [--date 2026-11-21] [--dry]
 
-Sources weigh by the square root of their rows. Writes data/memory.json and bench/results/memory.json (one residual per
-row: all sources seen; its own source left out; that and the framework withheld).
+Sources weigh by the square root of their rows. Writes data/memory.json and bench/results/memory.json (residuals of
+each row: all sources seen; its own source left out; that and the framework withheld).
 """
 
 import argparse
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rightsizer.columns import Array
-from rightsizer.parameters import Parameters, load_memory
-
 from bench.fitting import DATA, fit, reference, save, summary
 from bench.memory_rows import MemoryRows, load, predicted_bytes
+
+from rightsizer.columns import Array
+from rightsizer.parameters import Parameters, load_memory
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -69,7 +69,9 @@ def table(source: Array, columns: Mapping[str, Array]) -> str:
             s = summary(error[mine])
             cells.append(f"{s['median_pct']:6.1f} {s['p90_pct']:6.1f} {s['bias_pct']:+7.1f}")
         lines.append(f"{name:8} {int(mine.sum()):4d}  " + "  ".join(f"{cell:>22}" for cell in cells))
-    means = [np.mean([summary(e[source == n])["median_pct"] for n in np.unique(source)]) for e in columns.values()]
+    means = [
+        np.mean([summary(e[source == n])["median_pct"] for n in np.unique(source)]) for e in columns.values()
+    ]
     lines.append("mean of source medians " + "  ".join(f"{mean:10.2f}" for mean in means))
     return "\n".join(lines)
 
@@ -101,7 +103,13 @@ def write(best: Parameters, some: MemoryRows, columns: Mapping[str, Array], date
     residual = summary(columns["seen"])["median_pct"]
     entries = [replace(best.entry(name), value=getattr(best, name), date="", fitted_on="") for name in best]
     sources = ", ".join(np.unique(some.source))
-    save(DATA / "memory.json", entries, fitted_on=f"{len(some.rows)} published peaks: {sources}", date=date, residual=residual / 100)
+    save(
+        DATA / "memory.json",
+        entries,
+        fitted_on=f"{len(some.rows)} published peaks: {sources}",
+        date=date,
+        residual=residual / 100,
+    )
     rows: list[dict[str, Any]] = [
         {"id": r["id"], "measured_gib": round(float(r["peak_memory_gib"]), 3)}
         | {name.replace(", ", "_").replace(" ", "_"): round(float(e[i]), 4) for name, e in columns.items()}

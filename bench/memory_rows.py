@@ -1,6 +1,6 @@
-"""Published peak-memory rows for fitting and judging: which memory a source read, on which rank, and what its notes add.
+"""Published peak-memory rows: which memory a source read, on which rank, and what its notes add.
 
-What a source read (README of the reference tables) is knowledge of the judge, not of the engine: the engine always
+What a source read (README of the reference tables) is the judge's knowledge, not the engine's: that always
 estimates allocated, reserved and device bytes of the fullest stage.
 """
 
@@ -8,26 +8,26 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from bench.fitting import read
+
 from rightsizer import memory
 from rightsizer.cases import Case, Cases
 from rightsizer.columns import Array
 from rightsizer.parameters import Parameters
 from rightsizer.runs import case_from_row
 
-from bench.fitting import read
-
 __all__ = ["GIB", "MemoryRows", "load", "predicted_bytes", "promoted"]
 
 GIB = 2.0**30
 
-KIND = {
-    "SIMUMAX": "allocated", "MLPERF": "allocated", "MLMTEST": "allocated", "NANO": "allocated", "TTUNE": "allocated",
-    "TITAN": "reserved", "AO": "reserved", "MLENG": "reserved", "PEFT": "reserved", "FSDPQL": "reserved",
-    "SWIFT": "reserved", "BLOOM": "device", "DLPERF": "device", "QWEN": "device", "INTERN": "device",
-}  # fmt: skip
+_KINDS = {
+    "allocated": "SIMUMAX MLPERF MLMTEST NANO TTUNE",
+    "reserved": "TITAN AO MLENG PEFT FSDPQL SWIFT",
+    "device": "BLOOM DLPERF QWEN INTERN",
+}
+KIND = {source: kind for kind, sources in _KINDS.items() for source in sources.split()}
 RANK = {"MLPERF": "first", "MLMTEST": "last"}
 
 
@@ -86,7 +86,11 @@ _SIGNS = (
     ("lora_targets", r"LM head trained too", "all+embeddings"),
     ("lora_targets", r"'(?:up|gate|down)_proj'|w1,w2|targets ALL", "all"),
     ("quantised_bits", r"int8", "8"),
-    ("compile", r"torch\.compile|\+compile|\+chunked CE|\+activation ckpt|\+optimizer in bwd|\+8bit AdamW", "1"),
+    (
+        "compile",
+        r"torch\.compile|\+compile|\+chunked CE|\+activation ckpt|\+optimizer in bwd|\+8bit AdamW",
+        "1",
+    ),
     ("loss", r"\+packed|\+compile", "eager"),
     ("variable_length", r"not padded or packed|unpacked", "1"),
 )

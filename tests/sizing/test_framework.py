@@ -18,7 +18,7 @@ def test_every_launch_name_has_a_profile(launch):
         ("NVIDIA NeMo Framework Release 24.04 [NVIDIA]", 2024, "nemo"),
         ("PyTorch NVIDIA Release 23.09 [Lenovo]", 2023, "nemo"),
         ("Megatron-LM", 2021, "megatron-lm"),
-        ("Megatron-LM 23e00ed + TE 2.11", 2026, "megatron-core"),
+        ("Megatron-LM 23e00ed + TE 2.11", 2026, "megatron-core-2026"),
         ("Megatron-DeepSpeed (BigScience)", 2022, "megatron-deepspeed"),
         ("llm-foundry/Composer+FSDP1", 2024, "llm-foundry"),
         ("torchtitan (FSDP2)", 2024, "torchtitan-2024"),

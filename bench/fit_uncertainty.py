@@ -1,0 +1,135 @@
+"""Fit the width of the intervals to residuals on sources that no fit has seen, and report their coverage.
+
+python bench/fit_uncertainty.py [REFERENCE] [--date 2026-11-21] [--dry]
+
+Reads bench/results/{memory,step_time}.json: a list of rows, each with `id`, `left_out` and `blind` as
+ln(predicted / measured) from a fit without the row's source, with the framework known and withheld.
+Writes data/uncertainty.json.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench.fitting import DATA, read, reference
+from scipy.optimize import minimize
+
+from rightsizer.cases import Cases
+from rightsizer.columns import Array
+from rightsizer.runs import case_from_row
+from rightsizer.uncertainty import features, z_quantile
+
+RESULTS = Path(__file__).resolve().parent / "results"
+COVERAGE = 0.8
+HALF_WIDTH = z_quantile(0.5 + COVERAGE / 2)
+RIDGE = 0.02
+"""Pull of each coefficient to 0: a feature must earn its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residuals:
+    """|ln error| of n rows, the features that hold for each (n, k), and the rows' sources."""
+
+    size: Array
+    holds: Array
+    names: Sequence[str]
+    source: Array
+    known: Array
+
+
+def residuals(folder: Path, what: str) -> Residuals:
+    """Rows with the framework known, then the same rows with it withheld."""
+    found = {r["id"]: r for r in json.loads((RESULTS / f"{what}.json").read_text(encoding="utf-8"))}
+    rows = [r for r in read(folder, "published_runs.csv") if r["id"] in found]
+    parts: list[tuple[Array, Array]] = []
+    names: Sequence[str] = ()
+    for column in ("left_out", "blind"):
+        shown = [{**r, "framework": ""} if column == "blind" else r for r in rows]
+        cases = Cases.stack(case_from_row(r) for r in shown)
+        columns = features(cases)
+        names = tuple(columns)
+        holds = np.stack([np.broadcast_to(columns[n], (len(rows),)) for n in names], axis=1)
+        parts.append((np.abs([found[r["id"]][column] for r in rows]), holds))
+    source = np.asarray([r["id"].split("-")[0] for r in rows])
+    return Residuals(
+        size=np.concatenate([p[0] for p in parts]),
+        holds=np.concatenate([p[1] for p in parts]),
+        names=names,
+        source=np.concatenate([source, source]),
+        known=np.repeat([True, False], len(rows)),
+    )
+
+
+def fit(some: Residuals, weight: Array) -> Array:
+    """Intercept and coefficients whose interval of half width HALF_WIDTH * sigma covers COVERAGE of the weight.
+
+    Ntercept and coefficients whose interval of half width HALF_WIDTH * sigma covers COVERAGE of the
+    weight.
+    """
+
+    def cost(point: Array) -> float:
+        miss = some.size - HALF_WIDTH * np.exp(point[0] + some.holds @ point[1:])
+        pinball = np.where(miss > 0, COVERAGE * miss, (COVERAGE - 1) * miss)
+        return float(np.average(pinball, weights=weight) + RIDGE * 0.01 * np.sum(point[1:] ** 2))
+
+    start = np.concatenate([[np.log(np.average(some.size, weights=weight))], np.zeros(some.holds.shape[1])])
+    return np.asarray(minimize(cost, start, method="Powell", options={"maxiter": 20000}).x)
+
+
+def covered(some: Residuals, point: Array) -> Array:
+    """Whether each row's error is inside its interval."""
+    return some.size <= HALF_WIDTH * np.exp(point[0] + some.holds @ point[1:])
+
+
+def report(some: Residuals) -> tuple[Array, dict[str, Any]]:
+    """The coefficients, and the coverage of rows whose source did not shape the width."""
+    _, index, counts = np.unique(some.source, return_inverse=True, return_counts=True)
+    weight = 1.0 / np.sqrt(counts[index])
+    point = fit(some, weight)
+    inside = np.zeros(some.size.shape, dtype=bool)
+    for source in np.unique(some.source):
+        mine = some.source == source
+        inside[mine] = covered(some, fit(some, weight * ~mine))[mine]
+    known = some.known
+    return point, {
+        "known_framework_rows_pct": round(100 * float(np.mean(inside[known])), 1),
+        "known_framework_sources_pct": round(100 * float(np.mean(_by_source(inside, some, known))), 1),
+        "withheld_framework_rows_pct": round(100 * float(np.mean(inside[~known])), 1),
+        "in_sample_rows_pct": round(100 * float(np.mean(covered(some, point)[known])), 1),
+    }
+
+
+def _by_source(inside: Array, some: Residuals, rows: Array) -> list[float]:
+    return [float(np.mean(inside[rows & (some.source == s)])) for s in np.unique(some.source)]
+
+
+def main() -> None:
+    """Fit both widths, print their coverage and write them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("reference", nargs="?")
+    parser.add_argument("--date", default="")
+    parser.add_argument("--dry", action="store_true", help="print only")
+    options = parser.parse_args()
+    path = DATA / "uncertainty.json"
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for what in ("memory", "step_time"):
+        if not (RESULTS / f"{what}.json").exists():
+            print(f"{what}: no residuals in {RESULTS}; kept as it was")
+            continue
+        some = residuals(reference(options.reference), what)
+        point, coverage = report(some)
+        terms: Mapping[str, float] = dict(
+            zip(("intercept", *some.names), np.round(point, 3).tolist(), strict=True)
+        )
+        document[what] = {"coefficients": terms, "coverage_of_80_pct": coverage, "date": options.date}
+        print(what, json.dumps(document[what], indent=1))
+    if not options.dry:
+        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
