@@ -11,6 +11,8 @@ node-kill N      power off node N: kubelet, containerd and containers at once
 node-start N     power it on again
 kill NAME        kill one daemon (see status), as a crash would
 start NAME       start it again
+kueue-up         install Kueue's controller by its chart
+kueue-down       take it away again
 """
 
 import sys
@@ -21,6 +23,7 @@ import build
 import daemons
 import images
 import kubectl
+import kueue
 import lifecycle
 import node
 import preflight
@@ -113,6 +116,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "node-start": _node_start,
     "kill": _kill,
     "start": _start,
+    "kueue-up": kueue.install,
+    "kueue-down": kueue.uninstall,
 }
 ONE_ARGUMENT = ("tool", "node-kill", "node-start", "kill", "start")
 

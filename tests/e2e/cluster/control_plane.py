@@ -8,7 +8,7 @@ from pathlib import Path
 import daemons
 import kubectl
 import pki
-from daemons import daemon
+from daemons import Daemon
 from host import wait
 from place import (
     CONTROL_PLANE_ADDRESS,
@@ -62,7 +62,8 @@ def start(at: Place, binaries: Mapping[str, Path]) -> None:
 
 def _start(at: Place, name: str, argv: list[str | Path], *, inside: bool = True) -> None:
     namespace = at.control_plane if inside else None
-    daemons.start(at, daemon(name, argv, cgroup=f"{at.cgroup}/control-plane", namespace=namespace))
+    group = f"{at.cgroup}/control-plane"
+    daemons.start(at, Daemon(name=name, argv=tuple(map(str, argv)), cgroup=group, namespace=namespace))
 
 
 def add_ons(at: Place) -> None:
@@ -72,7 +73,7 @@ def add_ons(at: Place) -> None:
 
 
 def _volumes(at: Place) -> dict[str, object]:
-    """Shared storage, as NFS would be: the nodes are one machine, so a folder of it is the same everywhere."""
+    """Shared storage, as NFS would be: the nodes are one machine, a folder of it is the same on each."""
     items = []
     for i in range(VOLUMES):
         folder = at.state / "volumes" / f"{i:02}"

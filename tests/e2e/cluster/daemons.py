@@ -4,8 +4,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import cgroups
@@ -20,26 +19,15 @@ class Daemon:
     name: str
     argv: tuple[str, ...]
     cgroup: str
-    namespace: str | None = None  # None: the machine's own network
-
-    @property
-    def command(self) -> tuple[str, ...]:
-        # `nsenter --net`, not `ip netns exec`: the latter mounts a new /sys, which hides the cgroups
-        enter = ("nsenter", f"--net=/run/netns/{self.namespace}") if self.namespace else ()
-        return (*enter, *self.argv)
-
-
-def daemon(name: str, argv: Sequence[str | Path], *, cgroup: str, namespace: str | None = None) -> Daemon:
-    """A Daemon from arguments that may be paths."""
-    return Daemon(name=name, argv=tuple(map(str, argv)), cgroup=cgroup, namespace=namespace)
+    namespace: str | None = None  # a network namespace; None: the machine's own network
+    mounts_of: str | None = None  # the daemon whose mounts it sees; None: the machine's own
 
 
 def start(at: Place, what: Daemon) -> None:
     """Start it; it is findable from its first instruction, even if we die now."""
     for folder in (at.log, at.state / "pids", at.state / "daemons"):
         folder.mkdir(parents=True, exist_ok=True)
-    recipe = {"argv": what.argv, "cgroup": what.cgroup, "namespace": what.namespace}
-    (at.state / "daemons" / what.name).write_text(json.dumps(recipe))
+    (at.state / "daemons" / what.name).write_text(json.dumps(asdict(what)))
     cgroups.make_leaf(what.cgroup)
 
     def before_exec() -> None:
@@ -48,13 +36,21 @@ def start(at: Place, what: Daemon) -> None:
 
     with (at.log / f"{what.name}.log").open("ab") as log:
         subprocess.Popen(
-            what.command,
+            [*_enter(at, what), *what.argv],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
             preexec_fn=before_exec,  # noqa: PLW1509 (this program has one thread)
         )
+
+
+def _enter(at: Place, what: Daemon) -> list[str]:
+    # `nsenter --net`, not `ip netns exec`: the latter mounts a new /sys, which hides the cgroups
+    options = [f"--net=/run/netns/{what.namespace}"] if what.namespace else []
+    if what.mounts_of:
+        options.append(f"--mount=/proc/{pid(at, what.mounts_of)}/ns/mnt")
+    return ["nsenter", *options] if options else []
 
 
 def names(at: Place) -> tuple[str, ...]:
@@ -66,8 +62,7 @@ def names(at: Place) -> tuple[str, ...]:
 def restart(at: Place, name: str) -> None:
     """Start a daemon again as it was started first; nothing if it runs."""
     if pid(at, name) is None:
-        recipe = json.loads((at.state / "daemons" / name).read_text())
-        start(at, daemon(name, recipe["argv"], cgroup=recipe["cgroup"], namespace=recipe["namespace"]))
+        start(at, Daemon(**json.loads((at.state / "daemons" / name).read_text())))
 
 
 def stop(at: Place, name: str) -> None:

@@ -1,7 +1,6 @@
 """Up and down. Down removes what is there, whatever happened before; up begins so unless all is well."""
 
 import json
-import os
 import shutil
 import sys
 import time
@@ -24,8 +23,6 @@ from place import ClusterError, Node, Place, nodes
 
 READY_S = 90
 MOUNTS = Path("/proc/self/mounts")
-CNI_RESULTS = Path("/var/lib/cni/results")  # containerd's CNI library has no setting for it
-CONTAINER_LOGS = Path("/var/log/containers")  # nor the kubelet for this
 
 
 @contextmanager
@@ -65,7 +62,7 @@ def _start(at: Place, binaries: dict[str, Path]) -> None:
     (at.state / "made-of.json").write_text(_made_of(at, binaries))
     network.make(at)
     for each in nodes(at):
-        node.start_containerd(each)
+        node.start_containerd(each, binaries)
     pki.make(at)
     say("namespaces and certificates")
     control_plane.start(at, binaries)
@@ -109,14 +106,12 @@ def _complete(at: Place, binaries: dict[str, Path]) -> bool:
 
 
 def _clear(at: Place) -> None:
-    """Processes first, because they hold the rest; then mounts, cgroups, namespaces, files."""
+    """Processes first, because they hold the rest: a node's mounts go with its last process."""
     for name in daemons.names(at):
         daemons.stop(at, name)
     cgroups.kill(at.cgroup)
-    _unmount(at.state)
     cgroups.remove(at.cgroup)
     network.remove(at)
-    _remove_files_elsewhere(at)
     if at.state.exists():
         shutil.rmtree(at.state)
     if left := leftovers(at):
@@ -126,23 +121,7 @@ def _clear(at: Place) -> None:
 def _mounts_below(folder: Path) -> list[Path]:
     # mounts(5) writes a space as \\040; none of our paths has one
     found = (Path(line.split()[1]) for line in MOUNTS.read_text().splitlines())
-    return sorted((p for p in found if p.is_relative_to(folder)), key=lambda p: -len(p.parts))
-
-
-def _unmount(folder: Path) -> None:
-    while there := _mounts_below(folder):  # a path can be mounted on twice
-        for path in there:
-            host.run("umount", "--lazy", path)
-
-
-def _remove_files_elsewhere(at: Place) -> None:
-    for address in at.state.glob("n*/state/io.containerd.runtime.v2.task/*/*/address"):
-        Path(address.read_text().removeprefix("unix://")).unlink(missing_ok=True)
-    for path in CNI_RESULTS.glob(f"{at.name}-pods-*"):
-        path.unlink(missing_ok=True)
-    for link in CONTAINER_LOGS.glob("*"):
-        if link.is_symlink() and Path(os.readlink(link)).is_relative_to(at.state):
-            link.unlink(missing_ok=True)
+    return sorted(p for p in found if p.is_relative_to(folder))
 
 
 def leftovers(at: Place) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """A node: containerd, kubelet, kube-proxy, pretended GPUs, in a network namespace and cgroup of its own."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +11,23 @@ import daemons
 import host
 import images
 import pki
-from daemons import Daemon, daemon
+from daemons import Daemon
 from place import CONTROL_PLANE_ADDRESS, POD_ADDRESSES, REPOSITORY, ClusterError, Node
 
+DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"  # the kubelet listens there, whatever its --root-dir
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))  # Debian's package; everybody else
+# Where containerd, CNI and kubelet keep things whatever they are told: each node has its own, in a mount
+# namespace that lives as long as its processes, so that no mount of a node can outlive it.
+OWN_FOLDERS = ("/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log")
+MACHINE = """\
+own=$1 pause=$2
+shift 2
+for folder in "$@"; do
+  mkdir -p "$own$folder" "$folder" && mount --bind "$own$folder" "$folder" || exit 1
+done
+exec "$pause"
+"""
+PARTS = ("machine", "containerd", "kubelet", "proxy", "gpus")  # in the order of their start
 CONTAINERD = """\
 version = 2
 root = "{folder}/root"
@@ -32,17 +46,18 @@ oom_score = 0
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
       base_runtime_spec = "{folder}/base.json"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        Root = "{folder}/runc"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
     conf_dir = "{folder}/cni"
 """
 
 
-def start_containerd(node: Node) -> None:
+def start_containerd(node: Node, binaries: Mapping[str, Path]) -> None:
     """The first half of a node's start."""
     (node.folder / "cni").mkdir(parents=True, exist_ok=True)
+    own = ("sh", "-c", MACHINE, "machine", node.folder / "own", binaries["pause"], *OWN_FOLDERS)
+    _start(node, "machine", ["unshare", "--mount", "--propagation=private", *own])
+    _wait_for_machine(node)
     configuration = node.folder / "containerd.toml"
     configuration.write_text(CONTAINERD.format(folder=node.folder, pause=images.PAUSE, plugins=cni_plugins()))
     (node.folder / "base.json").write_text(json.dumps(_base_spec()))
@@ -59,8 +74,7 @@ def start_kubelet(node: Node, binaries: Mapping[str, Path], archive: Path) -> No
     proxy.write_text(json.dumps(_proxy(node)))
     _start(node, "kubelet", _kubelet_command(node, binaries["kubelet"], kubelet))
     _start(node, "proxy", [binaries["kube-proxy"], f"--config={proxy}"])
-    devices = node.folder / "kubelet" / "device-plugins"
-    _start(node, "gpus", [binaries["gpu-plugin"], devices, str(node.place.gpus_per_node)])
+    _start(node, "gpus", [binaries["gpu-plugin"], DEVICE_PLUGINS, str(node.place.gpus_per_node)])
 
 
 def import_images(node: Node, archive: Path) -> None:
@@ -80,9 +94,10 @@ def kill(node: Node) -> None:
 
 def restart(node: Node) -> None:
     """Power on: the same node with what is on its disk."""
-    for name in daemons.names(node.place):
-        if name.startswith(f"{node.name}-"):
-            daemons.restart(node.place, name)
+    for part in PARTS:
+        daemons.restart(node.place, f"{node.name}-{part}")
+        if part == "machine":
+            _wait_for_machine(node)
 
 
 def cni_plugins() -> Path:
@@ -109,10 +124,25 @@ def mounts() -> tuple[Path, ...]:
 
 
 def _start(node: Node, part: str, argv: list[str | Path]) -> None:
-    what: Daemon = daemon(
-        f"{node.name}-{part}", argv, cgroup=f"{node.cgroup}/daemons", namespace=node.namespace
+    what = Daemon(
+        name=f"{node.name}-{part}",
+        argv=tuple(map(str, argv)),
+        cgroup=f"{node.cgroup}/daemons",
+        namespace=node.namespace,
+        mounts_of=None if part == "machine" else f"{node.name}-machine",
     )
     daemons.start(node.place, what)
+
+
+def _wait_for_machine(node: Node) -> None:
+    """Until its mounts are made: then it has become `pause`."""
+
+    def made() -> bool:
+        process = daemons.pid(node.place, f"{node.name}-machine")
+        return process is not None and os.readlink(f"/proc/{process}/exe").endswith("/pause")
+
+    look_at = node.place.log / f"{node.name}-machine.log"
+    host.wait(f"the mounts of {node.name}", made, within_s=10, look_at=look_at)
 
 
 def _base_spec() -> dict[str, object]:
@@ -170,8 +200,6 @@ def _kubelet(node: Node) -> dict[str, object]:
         "clusterDNS": [CONTROL_PLANE_ADDRESS],
         "clusterDomain": "cluster.local",
         "resolvConf": "",
-        "podLogsDir": str(node.folder / "logs"),
-        "volumePluginDir": str(node.folder / "volume-plugins"),
         # the machine's disk is not ours to tidy
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
@@ -199,8 +227,6 @@ def _kubelet_command(node: Node, binary: Path, configuration: Path) -> list[str 
         f"--config={configuration}",
         f"--kubeconfig={pki.kubeconfig(at, node.name)}",
         f"--hostname-override={node.name}",
-        f"--root-dir={node.folder / 'kubelet'}",
-        f"--cert-dir={node.folder / 'certificates'}",
         f"--node-ip={node.address}",
         f"--node-labels={','.join(f'{key}={value}' for key, value in labels.items())}",
     ]

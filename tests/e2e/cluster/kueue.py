@@ -1,0 +1,52 @@
+"""Kueue in the running cluster: the real controller, from its own chart, with elastic Jobs switched on."""
+
+import json
+
+import build
+import host
+import images
+import kubectl
+import node
+from images import Image
+from place import Place, nodes
+
+NAMESPACE = "kueue-system"
+REPOSITORY = "registry.k8s.io/kueue/kueue"
+TAG = f"v{build.KUEUE_VERSION}"
+WAIT = "180s"
+VALUES = {
+    "controllerManager": {
+        "featureGates": [{"name": "ElasticJobsViaWorkloadSlices", "enabled": True}],
+        "manager": {
+            "image": {"repository": REPOSITORY, "tag": TAG, "pullPolicy": "IfNotPresent"},
+            # two cores serve everybody here
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        },
+        "readinessProbe": {"initialDelaySeconds": 1},
+    },
+}
+
+
+def install(at: Place) -> None:
+    """Image on every node, chart installed; returns when the controller is ready."""
+    built = build.built(at, "kueue")
+    archive = at.state / "kueue.tar"
+    user = f"{images.NON_ROOT}:{images.NON_ROOT}"
+    image = Image(name=f"{REPOSITORY}:{TAG}", user=user, files={"manager": built / "kueue"})
+    images.write_archive(archive, (image,))
+    for each in nodes(at):
+        node.import_images(each, archive)
+    where = ("--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout", WAIT)
+    what = ("upgrade", "--install", "kueue", str(built / "chart"), "--values", "-")
+    _helm(at, *what, *where, text=json.dumps(VALUES))
+
+
+def uninstall(at: Place) -> None:
+    """Take it away, with its queues and custom resource definitions."""
+    _helm(at, "uninstall", "kueue", "--namespace", NAMESPACE, "--wait", "--ignore-not-found")
+    kubectl.run(at, "delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+
+
+def _helm(at: Place, *arguments: str, text: str | None = None) -> None:
+    helm = build.built(at, "helm") / "helm"
+    host.run(helm, "--kubeconfig", at.kubeconfig, *arguments, text=text)
