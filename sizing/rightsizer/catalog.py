@@ -178,7 +178,8 @@ def _one(field: str, name: str, known: Index) -> str:
         remedy = f"ambiguous; say which: {', '.join(found)}"
         raise UnknownNameError(field, value=name, candidates=found, remedy=remedy)
     near = nearest(known, name)
-    remedy = "" if near else f"unknown; see `rightsizer {_LISTED.get(field, field)}`"
+    listed = f"all: `rightsizer {_LISTED.get(field, field)}`"
+    remedy = f"unknown; did you mean {', '.join(near)}? ({listed})" if near else f"unknown ({listed})"
     raise UnknownNameError(field, value=name, candidates=near, remedy=remedy)
 
 

@@ -16,6 +16,8 @@ _DROPPED = str.maketrans("", "", string.punctuation.replace(".", "") + string.wh
 _CANDIDATES = 6
 _LIKENESS = 0.6
 """difflib's ratio from which a name counts as a near miss (its own default)."""
+_FEW = 3
+"""Names offered where none is near."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +59,14 @@ def normal(name: str) -> str:
 
 
 def nearest(known: Index, name: str) -> tuple[str, ...]:
-    """The rows whose spellings contain the name or resemble it, best first; none if nothing does."""
+    """The rows whose spellings contain the name or resemble it, best first; a few least unlike if none does."""
     key = normal(name)[:100]
     if not key:
         return ()
     within = sorted((spelling for spelling in known if key in spelling), key=len)
     close = difflib.get_close_matches(key, list(known), n=2 * _CANDIDATES, cutoff=_LIKENESS)
+    if not within and not close:
+        close = difflib.get_close_matches(key, list(known), n=_FEW, cutoff=0.0)
     return tuple(dict.fromkeys(row for spelling in (*within, *close) for row in known[spelling]))[
         :_CANDIDATES
     ]
