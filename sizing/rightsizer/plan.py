@@ -10,13 +10,16 @@ from rightsizer.options import options
 from rightsizer.outcome import Binding, CurvePoint, NoPlan, Option, Plan, Request
 from rightsizer.pricing import Rows, joined, price_pairs
 from rightsizer.reasons import no_plan_reason, plan_reasons
-from rightsizer.search import best, meets, pairs, rows_at, thin
+from rightsizer.search import best, meets, pairs, thin
 from rightsizer.workload import Method
 
 __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request", "plan"]
 
 _CURVE_POINTS = 12
 _CURVE_FAMILIES = 128
+
+_MORE = 1.25
+"""A runner-up with more GPUs has at least this many times as many."""
 
 _NEARNESS = (
     Binding.BUDGET,
@@ -106,16 +109,16 @@ def _no_plan(request: Request, refusals: list[Refusal], evaluated: int) -> NoPla
 
 def _plan(request: Request, winners: list[Winner], evaluated: int) -> Plan:
     first = winners[0]
+    around = _around(first)
     neighbours = {
-        "same": _other_kind(first),
-        "more": _more(first),
-        "fewer": _fewer(first),
+        "same": _other_kind(first, around),
+        "more": _more(first, around),
+        "fewer": _fewer(first, around),
     }
     rows = joined([first.found.row, *(r for r in neighbours.values() if r is not None)])
     chosen, *rest = options(first.ground, rows)
     named = dict(zip((n for n, r in neighbours.items() if r is not None), rest, strict=True))
     others = tuple(options(w.ground, w.found.row)[0] for w in winners[1:])
-    points, priced = _curve(first)
     fewer = named.get("fewer")
     return Plan(
         request=request,
@@ -123,8 +126,8 @@ def _plan(request: Request, winners: list[Winner], evaluated: int) -> Plan:
         runners_up=(*others, *named.values()),
         reasons=plan_reasons(request, chosen, fewer=fewer, same=named.get("same"), others=others),
         binding=_binding(request, chosen, fewer),
-        curve=points,
-        layouts_evaluated=evaluated + priced,
+        curve=_curve(first, around),
+        layouts_evaluated=evaluated + len(around),
     )
 
 
@@ -137,41 +140,54 @@ def _binding(request: Request, chosen: Option, fewer: Option | None) -> str:
     return Binding.MEMORY if chosen.gpus > max(1, request.min_gpus) else Binding.MIN_GPUS
 
 
-def _fewer(winner: Winner) -> Rows | None:
+def _around(winner: Winner) -> Rows:
+    """Every layout on the chosen GPUs and on the nearest other sizes; the best ones on sizes farther away."""
+    found, allowed = winner.found, winner.allowed
+    gpus = int(found.row.gpus[0])
+    near = np.concatenate([allowed[allowed <= gpus][-4:], allowed[allowed >= gpus * _MORE][:2]])
+    far = np.setdiff1d(_grid(winner), near)
+    good = np.unique(found.at_count.family[np.argsort(found.at_count.finish_s)[:_CURVE_FAMILIES]])
+    family, counts = [], []
+    for families, sizes in ((winner.alive, near), (good, far)):
+        chosen, these = pairs(winner.ground.families.unit[families], np.zeros(families.shape), sizes)
+        family.append(families[chosen])
+        counts.append(these)
+    return price_pairs(winner.ground, np.concatenate(family), np.concatenate(counts))
+
+
+def _grid(winner: Winner) -> Array:
+    """Sizes of the curve: from a quarter of the chosen one to four times."""
+    allowed, gpus = winner.allowed, int(winner.found.row.gpus[0])
+    return np.unique(
+        np.append(thin(allowed[(allowed * 4 >= gpus) & (allowed <= gpus * 4)], _CURVE_POINTS), gpus)
+    )
+
+
+def _fewer(winner: Winner, around: Rows) -> Rows | None:
     """The soonest that fewer GPUs could finish: the next smaller sizes, or what the search saw on its way."""
-    gpus = int(winner.found.row.gpus[0])
-    smaller = winner.allowed[winner.allowed < gpus][-3:]
-    chosen, counts = pairs(winner.ground.families.unit[winner.alive], np.zeros(winner.alive.shape), smaller)
-    rows = price_pairs(winner.ground, winner.alive[chosen], counts)
+    rows = around.take(np.flatnonzero(around.gpus < winner.found.row.gpus[0]))
     if winner.found.near is not None:
         rows = joined([rows, winner.found.near])
     if not len(rows):
         return None
     soonest = int(np.argmin(rows.finish_at_confidence_s))
-    at_count = rows.take(np.flatnonzero(rows.gpus == rows.gpus[soonest]))
-    return _row(at_count, np.ones(len(at_count), dtype=bool))
+    return _row(rows, rows.gpus == rows.gpus[soonest])
 
 
-def _more(winner: Winner) -> Rows | None:
+def _more(winner: Winner, around: Rows) -> Rows | None:
     """The best on about a quarter more GPUs."""
-    gpus = int(winner.found.row.gpus[0])
-    for count in winner.allowed[winner.allowed >= gpus * 1.25][:3]:
-        rows = rows_at(winner.ground, int(count), winner.alive)
-        row = _row(rows, meets(rows, winner.ground.request))
-        if row is not None:
-            return row
-    return None
+    larger = around.gpus >= winner.found.row.gpus[0] * _MORE
+    good = meets(around, winner.ground.request) & larger
+    return _row(around, good & (around.gpus == around.gpus[good].min(initial=2**62)))
 
 
-def _other_kind(winner: Winner) -> Rows | None:
+def _other_kind(winner: Winner, around: Rows) -> Rows | None:
     """The best on the same GPUs with other kinds of parallelism, in time or not."""
     row = winner.found.row
-    rows = rows_at(winner.ground, int(row.gpus[0]), winner.alive)
-    differs = np.zeros(len(rows), dtype=bool)
+    differs = around.layout.sharding != row.layout.sharding
     for name in ("tp", "pp", "cp", "ep"):
-        differs |= (getattr(rows.layout, name) > 1) != (getattr(row.layout, name) > 1)
-    differs |= rows.layout.sharding != row.layout.sharding
-    return _row(rows, differs)
+        differs = differs | ((getattr(around.layout, name) > 1) != (getattr(row.layout, name) > 1))
+    return _row(around, differs & (around.gpus == row.gpus[0]))
 
 
 def _row(rows: Rows, good: Array) -> Rows | None:
@@ -179,17 +195,12 @@ def _row(rows: Rows, good: Array) -> Rows | None:
     return None if index is None else rows.take(np.asarray([index]))
 
 
-def _curve(winner: Winner) -> tuple[tuple[CurvePoint, ...], int]:
-    """Finish and cost over GPU counts, from the families that did best at the chosen count."""
-    at_count, gpus = winner.found.at_count, int(winner.found.row.gpus[0])
-    family = at_count.family[np.argsort(at_count.finish_s)[:_CURVE_FAMILIES]]
-    near = winner.allowed[(winner.allowed * 4 >= gpus) & (winner.allowed <= gpus * 4)]
-    grid = np.unique(np.append(thin(near, _CURVE_POINTS), gpus))
-    chosen, counts = pairs(winner.ground.families.unit[family], np.zeros(family.shape), grid)
-    rows = price_pairs(winner.ground, family[chosen], counts)
-    chosen_rows = (_row(rows, rows.gpus == count) for count in grid)
-    points = tuple(_point(winner, row) for row in chosen_rows if row is not None)
-    return points, len(rows)
+def _curve(winner: Winner, around: Rows) -> tuple[CurvePoint, ...]:
+    """Finish and cost over GPU counts; the chosen row on its own."""
+    gpus = winner.found.row.gpus[0]
+    found = {int(count): _row(around, around.gpus == count) for count in _grid(winner)}
+    found[int(gpus)] = winner.found.row
+    return tuple(_point(winner, row) for _, row in sorted(found.items()) if row is not None)
 
 
 def _point(winner: Winner, row: Rows) -> CurvePoint:

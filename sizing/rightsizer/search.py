@@ -39,7 +39,11 @@ RATE_SLACK = 0.10
 _FEW_COUNTS = 12
 """So few counts are priced outright: bounding every family first would cost more."""
 
-_BOUND_ROUNDS = 4
+_WINDOW = 128
+_BLOCK_ROWS = 6000
+"""Rows priced between two looks at whether one is good: a call costs as much as some thousand rows."""
+
+_BOUND_ROUNDS = 2
 _WORTH_LIFTING = 1.02
 
 SIMPLER_WITHIN = 0.02
@@ -128,8 +132,7 @@ def fewest(some: Ground, allowed: Array, alive: Array) -> tuple[Found | None, in
     if possible.size > _FEW_COUNTS:
         need, evaluated = _fewest_by_family(some, alive, int(possible[0]), int(possible[-1]))
     near: Rows | None = None
-    for block in _blocks(possible[possible >= need.min(initial=np.inf)]):
-        chosen, gpus = pairs(some.families.unit[alive], need, block)
+    for chosen, gpus in _blocks(some.families.unit[alive], need, possible):
         rows = price_pairs(some, alive[chosen], gpus)
         evaluated += len(rows)
         good = meets(rows, request)
@@ -276,10 +279,13 @@ def _lifted(some: Ground, leaders: Array, bound: Array, most: int) -> tuple[Arra
     return lifted, len(rows)
 
 
-def _blocks(possible: Array) -> Iterator[Array]:
-    """Ascending counts, few at first: the answer is often near the bound."""
-    start, size = 0, 8
-    while start < possible.size:
-        yield possible[start : start + size]
-        start += size
-        size = min(4 * size, 128)
+def _blocks(unit: Array, need: Array, possible: Array) -> Iterator[tuple[Array, Array]]:
+    """Pairs as `pairs` gives them, whole counts at a time and ascending, about _BLOCK_ROWS at once."""
+    rest = possible[possible >= need.min(initial=np.inf)]
+    while rest.size:
+        family, gpus = pairs(unit, need, rest[:_WINDOW])
+        enough = gpus[min(_BLOCK_ROWS, gpus.size) - 1] if gpus.size else rest[min(_WINDOW, rest.size) - 1]
+        now = gpus <= enough
+        yield family[now], gpus[now]
+        done = enough if gpus.size > _BLOCK_ROWS else rest[min(_WINDOW, rest.size) - 1]
+        rest = rest[rest > done]
