@@ -21,7 +21,7 @@ from rightsizer_cli.render import asked, option_tables
 
 __all__ = ["layout_from", "print_estimate"]
 
-ANY_TOKENS = "1B"
+ANY_TOKENS = "1T"
 """Stands in for --tokens where none is given; nothing that depends on it is then printed."""
 
 RUN_FIELDS = ("steps", "finish_seconds", "finish_at_confidence_seconds", "interval", "cost_usd", "energy_kwh")

@@ -59,7 +59,7 @@ class JobFlags:
         Spec("workload.globalBatchTokens"),
         typer.Option(
             metavar="COUNT",
-            help="Tokens in a step over all GPUs (default: what suits the compute; 64 sequences to fine-tune).",
+            help="Tokens in a step over all GPUs (default: what suits the compute, or 64 sequences).",
         ),
     ] = None
     precision: Annotated[

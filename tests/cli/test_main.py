@@ -84,6 +84,7 @@ def test_bad_input_is_one_line_and_exits_with_2(args, message, capsys):
         ["plan"],
         ["plan", "nowhere.yaml"],
         ["plam"],
+        ["run", "nowhere.yaml"],
         ["models", "gtp2"],
         ["gpus", "H1000"],
         ["estimate", "--out", "x.csv"],

@@ -9,10 +9,32 @@ __all__ = ["run"]
 
 
 def run(
+    *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="TrainingPlan manifest.")],
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Workers to start, instead of what the plan comes to here."),
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", metavar="DIR", help="Where the run is kept; default: runs/NAME. Run again to resume."
+        ),
+    ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Start even if the deadline cannot be met here.")
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Set an earlier run in the same place aside and start over.")
+    ] = False,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Measure this machine again instead of reading the cached figures."),
+    ] = False,
 ) -> int:
     """Size a plan to this machine, train it here with torchrun, and report predicted against measured."""
-    from rightsizer_api import load  # noqa: PLC0415
-    from rightsizer_launch import local  # noqa: PLC0415
+    from rightsizer_launch.local import Options  # noqa: PLC0415  (numpy, pydantic and rich are slow to import)
+    from rightsizer_launch.local import run as run_here  # noqa: PLC0415
 
-    return local.run(load(file))
+    options = Options(workers=workers, directory=directory, anyway=anyway, fresh=fresh, measure=measure)
+    return run_here(file, options)
