@@ -155,6 +155,7 @@ def rings(folder: Path) -> Table:
         wires = communication.Links(
             inside_bytes_per_s=line * p.nvlink_fraction,
             between_bytes_per_s=line,
+            network_bytes_per_s=line,
             line_bytes_per_s=line,
             reach_gpus=ranks,
             switched=ranks > 1,

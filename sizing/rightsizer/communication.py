@@ -34,6 +34,7 @@ class Links:
 
     inside_bytes_per_s: Array
     between_bytes_per_s: Array
+    network_bytes_per_s: Array
     line_bytes_per_s: Array
     reach_gpus: Array
     switched: Array
@@ -58,6 +59,7 @@ def links(cases: Cases, parameters: Parameters) -> Links:
     return Links(
         inside_bytes_per_s=np.asarray(np.maximum(cluster.intra_bytes_per_s, 1e9) * fraction),
         between_bytes_per_s=np.asarray(between * parameters.nic_fraction),
+        network_bytes_per_s=between,
         line_bytes_per_s=cluster.intra_bytes_per_s,
         reach_gpus=np.where(switched, cluster.nvlink_domain_gpus, cluster.gpus_per_node),
         switched=np.asarray(switched),
@@ -100,13 +102,18 @@ def all_to_all_s(
     return np.asarray(np.where(group.ranks > 1, inside + outside + latency, 0.0))
 
 
-def send_s(payload_bytes: Array, crosses: Array, links: Links, parameters: Parameters) -> Array:
+def send_s(
+    payload_bytes: Array, crosses: Array, sharing: Array, links: Links, parameters: Parameters
+) -> Array:
     """Seconds of one point-to-point message, inside a domain or (`crosses`) between domains.
 
-    One message uses few channels: its rate is capped far below a collective's, most of all on networks of
-    unordered datagrams.
+    `sharing` ranks of a node send at the same time.
+
+    One message uses few channels: on a network of unordered datagrams a node's messages share a low rate.
     """
-    cap = parameters.p2p_cap_bytes_per_s * np.where(links.datagrams, parameters.p2p_srd_fraction, 1.0)
-    outside = payload_bytes / np.minimum(links.between_bytes_per_s, cap) + parameters.node_latency_s
+    rate = np.minimum(links.between_bytes_per_s, links.network_bytes_per_s * parameters.p2p_fraction)
+    datagrams = parameters.p2p_srd_bytes_per_s / np.maximum(sharing, 1.0)
+    rate = np.where(links.datagrams, np.minimum(rate, datagrams), rate)
+    outside = payload_bytes / rate + parameters.node_latency_s
     inside = payload_bytes / links.inside_bytes_per_s
     return np.asarray(np.where(crosses, outside, inside) + parameters.ring_latency_s)

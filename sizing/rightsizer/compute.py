@@ -218,8 +218,9 @@ def _attention(
     slow = 2.0 * work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
     slow = slow + BF16_BYTES * parameters.score_passes * work.score_elements / rates.hbm_bytes_per_s
     slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
-    used = flash(cases)
-    return np.asarray(np.where(used, fast, slow)), np.asarray(np.where(used, fast_back, 2.0 * slow))
+    used, split = flash(cases), cases.layout.cp
+    ring = 1.0 + parameters.context_attention * (split - 1) / split
+    return np.asarray(np.where(used, fast, slow) * ring), np.asarray(np.where(used, fast_back, 2 * slow) * ring)
 
 
 def flash(cases: Cases) -> Array:

@@ -36,8 +36,9 @@ __all__ = [
     "shard_ranks",
 ]
 
-HOST_CLASSES = ("megatron", "deepspeed", "core", "fsdp1", "fsdp2", "trainer")
+HOST_CLASSES = ("megatron", "deepspeed", "torch3d", "core", "fsdp1", "fsdp2", "trainer")
 """Framework generations (`Framework.time_class`) that share host time and element-wise kernels."""
+_C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one direction
 _TRAINER = HOST_CLASSES.index("trainer")
 
 
@@ -118,27 +119,29 @@ def layer_time(facts: Facts) -> LayerTime:
     tp, cp, ep = _collectives(facts, forward)
     repeats = np.where(again.matmul > 0.99, 1.0, 0.0)
     gpu_f = forward.total + tp + cp + ep
-    gpu_b = backward.total + recompute + tp + 2 * cp + ep + repeats * (tp + cp + ep)
+    tp_b = tp * _backward_exposed(facts)
+    gpu_b = backward.total + recompute + tp_b + 2 * cp + ep + repeats * (tp + cp + ep)
     host_f, host_b = _host(facts, again.matmul)
     wait_f, wait_b = np.maximum(host_f - gpu_f, 0.0), np.maximum(host_b - gpu_b, 0.0)
     gather, scatter = _sharded(facts)
     exposed = facts.parameters.sharding_exposed
     shard_f = _exposed(gpu_f + wait_f, gather, exposed)
     shard_b = _exposed(gpu_b + wait_b, gather + scatter, exposed)
-    offload = _offload(facts)
+    offload_f = _exposed(gpu_f + wait_f, _offload(facts), facts.parameters.offload_exposed)
+    offload_b = _exposed(gpu_b + wait_b, _offload(facts), facts.parameters.offload_exposed)
     return LayerTime(
         matmul_s=forward.matmul + backward.matmul,
         attention_s=forward.attention + backward.attention,
         elementwise_s=forward.elementwise + backward.elementwise,
         recompute_s=recompute,
-        tensor_parallel_s=(2 + repeats) * tp,
+        tensor_parallel_s=(1 + repeats) * tp + tp_b,
         context_parallel_s=(3 + repeats) * cp,
         expert_parallel_s=(2 + repeats) * ep,
         sharding_s=shard_f + shard_b,
         host_s=wait_f + wait_b,
-        offload_s=2 * offload,
-        forward_s=gpu_f + wait_f + shard_f + offload,
-        backward_s=gpu_b + wait_b + shard_b + offload,
+        offload_s=offload_f + offload_b,
+        forward_s=gpu_f + wait_f + shard_f + offload_f,
+        backward_s=gpu_b + wait_b + shard_b + offload_b,
     )
 
 
@@ -209,6 +212,13 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     return tp, cp, np.where(cases.architecture.experts > 0, ep, 0.0)
 
 
+def _backward_exposed(facts: Facts) -> Array:
+    """Megatron reduces input gradients while it computes weight gradients."""
+    code = host_class(facts.cases)
+    megatron = (code == HOST_CLASSES.index("megatron")) | (code == HOST_CLASSES.index("core"))
+    return np.asarray(np.where(megatron, facts.parameters.tensor_backward_exposed, 1.0))
+
+
 def _once_per_domain(facts: Facts, domains: Array) -> Array:
     """Bytes that leave a domain when a token goes to each other domain at most once, with uniform routing."""
     top_k = np.maximum(facts.cases.architecture.top_k, 1)
@@ -273,12 +283,14 @@ def _offload(facts: Facts) -> Array:
     """Seconds to bring a layer's offloaded weights, or take its activations, over the host link."""
     cases, work, p = facts.cases, facts.work, facts.parameters
     flags = cases.layout.offload
-    host_link = np.maximum(cases.gpu.pcie_bytes_per_s, 1e9) * p.host_link_fraction
+    superchip = np.char.startswith(cases.gpu.name, "GB") | np.char.startswith(cases.gpu.name, "GH")
+    host_link = np.maximum(np.where(superchip, _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
+    host_link = host_link * p.host_link_fraction
     ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases), 1)
     weight = np.where(cases.workload.method == Method.QLORA, p.quantised_bytes, 2.0)
     moved = (work.dense_weights + work.expert_weights) * weight / ranks
     weights = np.where((flags & int(Offload.PARAMETERS)) > 0, moved, 0.0)
     everything = work.wide_bytes + 8 * work.narrow_bytes
     kept = np.where(cases.layout.recompute == Recompute.FULL, work.narrow_bytes, everything)
-    activations = np.where((flags & int(Offload.ACTIVATIONS)) > 0, kept * p.offload_exposed, 0.0)
+    activations = np.where((flags & int(Offload.ACTIVATIONS)) > 0, kept, 0.0)
     return np.asarray((weights + activations) / host_link)

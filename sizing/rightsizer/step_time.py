@@ -36,7 +36,7 @@ from rightsizer.workload import LossKernel
 __all__ = ["StepTime", "estimate", "facts", "price"]
 
 _FUSED_LOSS = tuple(HOST_CLASSES.index(name) for name in ("core", "fsdp1"))
-_EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron", "deepspeed"))
+_EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron", "deepspeed", "torch3d"))
 _UNSCATTERED = tuple(HOST_CLASSES.index(name) for name in ("deepspeed",))
 
 
@@ -126,7 +126,7 @@ def _loss(known: Facts) -> Array:
     usual = np.where(np.isin(code, _FUSED_LOSS), False, np.where(np.isin(code, _EAGER_LOSS), True, eager))
     share = np.where(np.where(asked == LossKernel.AUTO, usual, eager), 1.0, p.loss_compiled)
     tokens, vocabulary, _ = known.work.head_shape
-    moved = p.loss_bytes * share * tokens * vocabulary / known.rates.hbm_bytes_per_s
+    moved = p.keyed("loss_bytes", HOST_CLASSES)[code] * share * tokens * vocabulary / known.rates.hbm_bytes_per_s
     used = np.where(cases.architecture.vocab > 1, 1.0, 0.0)
     return np.asarray(used * (known.kernels.head_forward_s + known.kernels.head_backward_s + moved))
 
@@ -167,9 +167,12 @@ def _transfers(known: Facts) -> Array:
     crosses = layout.tp * layout.cp * layout.dp >= known.links.reach_gpus
     whole = np.isin(host_class(cases), _UNSCATTERED)
     message = known.work.hidden_bytes / np.where(whole, 1.0, layout.tp)
-    once = send_s(message, crosses, known.links, p)
+    sharing = np.minimum(layout.tp * layout.cp * layout.dp, known.links.reach_gpus)
+    once = send_s(message, crosses, sharing, known.links, p)
     count = layout.micro_batches * v + layout.pp - 1
-    return np.asarray(np.where(layout.pp > 1, 2.0 * count * once * p.transfer_exposed, 0.0))
+    overlapped = (v > 1) & (host_class(cases) == HOST_CLASSES.index("core"))
+    exposed = np.where(overlapped, p.transfer_overlapped, p.transfer_exposed)
+    return np.asarray(np.where(layout.pp > 1, 2.0 * count * once * exposed, 0.0))
 
 
 def _optimizer(known: Facts, layers: Array) -> Array:
