@@ -1,7 +1,7 @@
 """Cases: nouns joined with layouts as columns; what every estimate reads."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -97,6 +97,8 @@ def gathered(estimate: Estimate, back: Array | None) -> Estimate:
 
 
 def _spread(value: Any, back: Array) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: _spread(getattr(value, f.name), back) for f in fields(value)})
     if isinstance(value, tuple):
         return tuple(_spread(part, back) for part in value)
     if isinstance(value, np.ndarray) and value.ndim:

@@ -6,13 +6,14 @@ other. Enumerations become their integer codes, strings numpy strings, None NaN.
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Columns"]
+__all__ = ["Array", "Columns", "derived"]
 
 Array = NDArray[Any]
 """A column: shape () or (n,)."""
@@ -21,10 +22,11 @@ Array = NDArray[Any]
 class Columns:
     """Named, read-only columns of shape () or (n,)."""
 
-    __slots__ = ("_columns",)
+    __slots__ = ("_columns", "_derived")
 
     def __init__(self, columns: Mapping[str, Array]) -> None:
         self._columns = dict(columns)
+        self._derived: dict[str, Any] = {}
 
     @classmethod
     def of(cls, noun: Any) -> "Columns":
@@ -56,6 +58,27 @@ class Columns:
     def replace(self, **changes: Array) -> "Columns":
         """A copy with some columns exchanged."""
         return Columns(self._columns | changes)
+
+
+Noun = TypeVar("Noun")
+Made = TypeVar("Made")
+
+
+def derived(function: Callable[[Noun], Made]) -> Callable[[Noun], Made]:
+    """Let Columns keep what `function` makes of them: they never change, and a search asks again often."""
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @functools.wraps(function)
+    def remembered(noun: Noun) -> Made:
+        if not isinstance(noun, Columns):
+            return function(noun)
+        kept = noun._derived
+        if name not in kept:
+            kept[name] = function(noun)
+        made: Made = kept[name]
+        return made
+
+    return remembered
 
 
 def _fields(noun: Any) -> list[dataclasses.Field[Any]]:

@@ -31,7 +31,7 @@ class Reliability:
     its own projections use. `restart_s` is detection, rescheduling, start and first step, without loading
     the checkpoint: 10 minutes, as published where something watches the job (MegaScale < 10 min to detect,
     SKT median 11 min between retries). Checkpoints go at `checkpoint_bytes_per_s_per_node` (BLOOM-176B:
-    57 GB/s from 48 nodes), at most `checkpoint_bytes_per_s` for all (a guess for a parallel file system);
+    57 GB/s from 48 nodes), at most `checkpoint_bytes_per_s` for all (a guess: Llama 3 had 2 TB/s);
     the write blocks training.
     """
 
@@ -40,7 +40,7 @@ class Reliability:
     restart_s: float = 600.0
     repair_s: float = 3 * _DAY_S
     checkpoint_bytes_per_s_per_node: float = 1.2e9
-    checkpoint_bytes_per_s: float = 200e9
+    checkpoint_bytes_per_s: float = 1e12
     source: str = "arXiv:2410.21680 (RSC-1)"
 
 
