@@ -1,0 +1,290 @@
+"""GPU-hours of whole published runs against what the engine predicts, told no more than a user would tell it.
+
+    python -m bench.end_to_end [REFERENCE] [--json FILE]
+
+Model, tokens, GPU type and number of GPUs come from end_to_end_runs.csv; the layout is the engine's own
+choice on those GPUs, goodput included. Four tellings: `asked` knows nothing more (a usual sequence, a usual
+batch, the framework assumed); `blind` knows the published sequence, batch and precision, the framework
+unknown; `told` knows the framework too; `laid_out` also what was published of the layout
+(end_to_end_inputs.csv, each with its source). Runs whose number of GPUs was not published are planned on as
+many as the engine likes, and reported apart.
+
+A published figure holds all that happened in the run; the engine's layout is the best that it finds, the
+run's may not have been. Both make predictions low. `scaled` is the error left when one factor, the median
+of all other sources, is taken off: what a constant for "runs are worse than plans" could reach.
+"""
+
+import argparse
+import csv
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench.fitting import read, reference
+
+from rightsizer import catalog
+from rightsizer.architecture import Architecture
+from rightsizer.errors import RightsizerError
+from rightsizer.explain import layout_words
+from rightsizer.framework import framework
+from rightsizer.outcome import NoPlan, Option, Request
+from rightsizer.plan import plan
+from rightsizer.workload import Precision, Workload
+
+KINDS = ("whole_run", "pretrain_phase")
+GOAL = 0.15
+ASSUMED_SEQUENCE, ASSUMED_BATCH_TOKENS, ASSUMED_FRAMEWORK = 8192, 4e6, "torchtitan"
+"""What `rightsizer plan` assumes where nothing is said."""
+MOST_GPUS = 4096
+RESULTS = Path(__file__).resolve().parent / "results" / "end_to_end.json"
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """What is told of a run beside model, tokens and GPUs."""
+
+    sequence_tokens: int
+    batch_tokens: float
+    precision: Precision
+    framework: str
+    compile: bool | None = None
+    pinned: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One run: measured and predicted GPU-hours; `inside` says that the 80 % interval holds the truth."""
+
+    id: str
+    model: str
+    gpu: str
+    gpus_known: bool
+    gpus: int
+    measured_gpu_h: float
+    predicted_gpu_h: float
+    error: float
+    inside: bool
+    mfu: float
+    goodput: float
+    layout: str
+
+
+class SkippedError(Exception):
+    """A run that is not asked or cannot be answered; the message says why."""
+
+
+def main() -> None:
+    """Judge every telling, print the tables, write the JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("reference", nargs="?", help="folder of the reference tables")
+    parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE")
+    given = parser.parse_args()
+    rows = read(reference(given.reference), "end_to_end_runs.csv")
+    with Path(__file__).with_name("end_to_end_inputs.csv").open(encoding="utf-8", newline="") as file:
+        inputs = {r["id"]: r for r in csv.DictReader(file)}
+    document: dict[str, Any] = {"goal": GOAL, "tellings": {}}
+    for name, telling in TELLINGS.items():
+        results, skipped = judge(rows, inputs, telling)
+        document["tellings"][name] = told = summary(results)
+        told |= {"runs": [asdict(r) for r in results], "skipped": skipped}
+        show(name, told, results)
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    show_skipped(document["tellings"]["laid_out"]["skipped"])
+
+
+def judge(
+    rows: Iterable[Row], inputs: Mapping[str, Row], telling: Callable[[Row, Architecture], Telling]
+) -> tuple[list[Result], dict[str, str]]:
+    """Every run that can be asked, and why the others cannot."""
+    results, skipped = [], {}
+    for row in rows:
+        try:
+            more = askable(row, inputs)
+            shape = architecture(row, more)
+            results.append(result(row, shape, telling(more, shape)))
+        except (SkippedError, RightsizerError) as why:
+            skipped[row["id"]] = f"{row['model'][:40]}: {why}"
+    return results, skipped
+
+
+def askable(row: Row, inputs: Mapping[str, Row]) -> Row:
+    """The further inputs of a run, if it is one whole pretraining run with known tokens and GPU-hours."""
+    if row["run_kind"] not in KINDS:
+        raise SkippedError(f"kind of run: {row['run_kind']}")
+    for column in ("tokens_b", "gpu_hours", "gpu_type"):
+        if not row[column]:
+            raise SkippedError(f"{column} not published")
+    more = inputs.get(row["id"], {})
+    if more.get("exclude"):
+        raise SkippedError(more["exclude"])
+    if not more.get("model") and not more.get("dimensions"):
+        raise SkippedError("dimensions not published, or not of a model that the catalog holds")
+    return more
+
+
+def architecture(row: Row, more: Row) -> Architecture:
+    """The catalog's model, or the published dimensions."""
+    if more["model"]:
+        return catalog.model(more["model"])
+    size = {name: int(value) for name, value in (pair.split("=") for pair in more["dimensions"].split())}
+    flags = {name: bool(size.pop(name)) for name in ("gated_mlp", "tied_embeddings")}
+    head_dim = size["hidden"] // size["heads"]
+    return Architecture(name=row["model"], head_dim=head_dim, **flags, **size)
+
+
+def asked(_more: Row, shape: Architecture) -> Telling:
+    """Nothing but the model."""
+    sequence = min(ASSUMED_SEQUENCE, shape.max_sequence or ASSUMED_SEQUENCE)
+    return Telling(
+        sequence_tokens=sequence,
+        batch_tokens=ASSUMED_BATCH_TOKENS,
+        precision=Precision.BF16,
+        framework=ASSUMED_FRAMEWORK,
+    )
+
+
+def told(more: Row, _shape: Architecture) -> Telling:
+    """All that was published."""
+    return Telling(
+        sequence_tokens=int(more["sequence_tokens"]),
+        batch_tokens=float(more["batch_tokens"]),
+        precision=Precision(more["precision"]),
+        framework=more["framework"],
+        compile=True if more["compile"] else None,
+    )
+
+
+def blind(more: Row, _shape: Architecture) -> Telling:
+    """All but the framework."""
+    return replace(told(more, _shape), framework="unknown-parallel")
+
+
+def laid_out(more: Row, _shape: Architecture) -> Telling:
+    """All that was published, the layout too where it was."""
+    pins = {name: int(value) for name, value in (pair.split("=") for pair in more["layout"].split())}
+    return replace(told(more, _shape), pinned=pins)
+
+
+TELLINGS = {"laid_out": laid_out, "told": told, "blind": blind, "asked": asked}
+
+
+def result(row: Row, shape: Architecture, telling: Telling) -> Result:
+    """What the engine says of one run."""
+    gpus = int(row["gpus"]) if row["gpus"] else None
+    option = planned(row, shape, telling, gpus)
+    measured_h, predicted_h = float(row["gpu_hours"]), option.gpus * option.finish_s / 3600
+    low_h, high_h = (option.gpus * s / 3600 for s in (option.finish_lo_s, option.finish_hi_s))
+    return Result(
+        id=row["id"],
+        model=row["model"],
+        gpu=option.cluster.gpu.name,
+        gpus_known=gpus is not None,
+        gpus=option.gpus,
+        measured_gpu_h=measured_h,
+        predicted_gpu_h=round(predicted_h, 1),
+        error=round(predicted_h / measured_h - 1, 4),
+        inside=low_h <= measured_h <= high_h,
+        mfu=round(option.mfu, 4),
+        goodput=round(option.goodput, 4),
+        layout=layout_words(option.layout),
+    )
+
+
+def planned(row: Row, shape: Architecture, telling: Telling, gpus: int | None) -> Option:
+    """The engine's own layout on the run's GPUs."""
+    workload = Workload(
+        tokens=float(row["tokens_b"]) * 1e9,
+        sequence_tokens=telling.sequence_tokens,
+        global_batch_sequences=max(1, round(telling.batch_tokens / telling.sequence_tokens)),
+        precision=telling.precision,
+        compile=telling.compile,
+    )
+    answer = plan(
+        Request(
+            architecture=shape,
+            workload=workload,
+            framework=framework(telling.framework),
+            clusters=(catalog.cluster(row["gpu_type"], max_gpus=gpus or MOST_GPUS),),
+            gpu_counts=() if gpus is None else (gpus,),
+            pinned=telling.pinned,
+        )
+    )
+    if isinstance(answer, NoPlan):
+        raise SkippedError(f"no plan: {answer.reason}")
+    return answer.option
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """Errors of the runs on a known number of GPUs, and of the others."""
+    groups = {
+        "gpus_known": [r for r in results if r.gpus_known],
+        "gpus_unknown": [r for r in results if not r.gpus_known],
+    }
+    return {name: _errors(members) for name, members in groups.items()}
+
+
+def _errors(results: Sequence[Result]) -> dict[str, Any]:
+    if not results:
+        return {"n": 0}
+    error = np.asarray([r.error for r in results])
+    size = np.abs(error)
+    return {
+        "n": len(results),
+        "median": round(float(np.median(size)), 4),
+        "mean": round(float(size.mean()), 4),
+        "p90": round(float(np.percentile(size, 90)), 4),
+        "bias": round(float(np.median(error)), 4),
+        "inside_80": round(float(np.mean([r.inside for r in results])), 4),
+        "within_goal": round(float(np.mean(size <= GOAL)), 4),
+        "scaled": round(float(np.median(np.abs(_scaled(results)))), 4),
+    }
+
+
+def _scaled(results: Sequence[Result]) -> Any:
+    """Errors after taking off the median ln error of all other sources (runs of one model family)."""
+    ln = np.log1p([r.error for r in results])
+    source = np.asarray([re.split(r"[-\d. ]", r.model)[0] for r in results])
+    others = [np.median(ln[source != one]) if np.any(source != one) else 0.0 for one in source]
+    return np.expm1(ln - np.asarray(others))
+
+
+def show(name: str, told: Mapping[str, Any], results: Sequence[Result]) -> None:
+    """One telling as a table."""
+    print(f"\n== {name}")
+    heads = f"{'run':8} {'model':34} {'GPU':18} {'GPUs':>6} {'measured h':>12} {'predicted h':>12}"
+    print(f"{heads} {'error':>7}  MFU")
+    for r in sorted(results, key=lambda r: (not r.gpus_known, r.id)):
+        count = f"{r.gpus}" if r.gpus_known else f"({r.gpus})"
+        print(
+            f"{r.id:8} {r.model[:34]:34} {r.gpu:18} {count:>6} {r.measured_gpu_h:12,.0f}"
+            f" {r.predicted_gpu_h:12,.0f} {r.error:+7.1%}  {r.mfu:.0%}  {r.layout}"
+        )
+    for group in ("gpus_known", "gpus_unknown"):
+        found = told[group]
+        if found["n"]:
+            figures = ", ".join(f"{k} {v:.1%}" for k, v in found.items() if k != "n")
+            print(f"{name} {group}: n {found['n']}, |error| {figures}")
+
+
+def show_skipped(skipped: Mapping[str, str]) -> None:
+    """Why the other rows were not judged, counted."""
+    reasons: dict[str, list[str]] = {}
+    for run, why in skipped.items():
+        reasons.setdefault(why.split(": ", 1)[1], []).append(run)
+    print(f"\n{len(skipped)} rows not judged:")
+    for why, runs in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        names = ", ".join(runs[:6]) + (" ..." if len(runs) > 6 else "")
+        print(f"  {len(runs):4}  {why}: {names}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
