@@ -45,11 +45,12 @@ class Host(enum.IntEnum):
 
 
 class SelectiveRecompute(enum.IntEnum):
-    """What "selective" recomputes: the attention core, cheap ops (per-op policy), or named modules."""
+    """What "selective" recomputes: the attention core, cheap ops, named modules, or whole blocks."""
 
     ATTENTION_CORE = 0
     OPS = 1
     MODULES = 2
+    BLOCKS = 3
 
 
 class StageBalance(enum.IntEnum):
@@ -118,9 +119,11 @@ class Framework:
     saves_gathered_inputs: bool = False
     fp8_saved_inputs: bool = False
     score_bytes: float = 2.0
+    casts_adapter_inputs: bool = False
 
     # Recomputation
     selective: SelectiveRecompute = SelectiveRecompute.ATTENTION_CORE
+    recomputes_expert_modules: bool = False
     default_recompute: Recompute = Recompute.NONE
 
     # What it does unless told otherwise

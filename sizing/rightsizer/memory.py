@@ -27,6 +27,10 @@ MEMORY_LIMIT = 0.96
 """No plan may take more than this share of a device: the driver and fragmentation need the rest."""
 
 
+ELASTIC_LIMIT = 0.95
+"""Share of a device up to which the allocator keeps unused blocks; nearer to the end it gives them back."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Bytes by cause; every total is a sum of causes."""
@@ -227,8 +231,7 @@ def _dummy_gradients(cases: Cases, layer: LayerWeights, here: Stage) -> Array:
 
 def _buckets_used(cases: Cases) -> Array:
     """DeepSpeed's buckets exist when it shards; with adapters they are as small as these."""
-    shards = (cases.layout.sharding >= Sharding.ZERO1) | (cases.layout.pp > 1)
-    return np.where(_trains_all(cases) & shards, 1.0, 0.0)
+    return np.where(_trains_all(cases) & (cases.layout.sharding >= Sharding.ZERO1), 1.0, 0.0)
 
 
 def _trains_all(cases: Cases) -> Array:
@@ -245,5 +248,5 @@ def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, phases: tu
     loss, working = phases
     varied = np.where(cases.workload.variable_length, p.variable_slack, 0.0) * np.maximum(loss, working)
     wanted = p.reserved_slack * dynamic + p.phase_slack * np.minimum(loss, working) + varied
-    room = 0.97 * cases.gpu.memory_bytes - fixed - dynamic - p.context_bytes
+    room = ELASTIC_LIMIT * cases.gpu.memory_bytes - fixed - dynamic - p.context_bytes
     return np.asarray(np.clip(np.minimum(wanted, room), 0.0, None))

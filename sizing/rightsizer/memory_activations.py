@@ -25,6 +25,10 @@ from rightsizer.workload import AttentionKernel, LossKernel, Precision, Recomput
 __all__ = ["Saved", "loss_bytes", "saved", "tokens"]
 
 
+BLOCKS_KEPT = 0.25
+"""Share of blocks whose activations stay where a framework recomputes whole blocks selectively; a guess."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
     """Bytes of one micro-batch.
@@ -50,6 +54,8 @@ class _Widths:
     attention: Array
     dense: Array
     moe: Array
+    routed: Array
+    modules: Array
 
 
 def tokens(cases: Cases) -> Array:
@@ -72,19 +78,26 @@ def saved(cases: Cases, p: Parameters) -> Saved:
     count = tokens(cases)
     scores = _score_bytes(cases)
     core = replicated + width.attention / t
+    spread = layout.expert_tp / t
+    experts = width.routed * spread + width.moe / t
     dense_full = count * (core + width.dense / t) + scores
-    moe_full = count * (core + width.moe / layout.expert_tp) + scores
+    moe_full = count * (core + experts) + scores
     boundary = 2.0 * hidden * count / sequence
     mode = layout.recompute
     full, some = mode == Recompute.FULL, mode == Recompute.SELECTIVE
     ops = some & (profile.selective == SelectiveRecompute.OPS)
-    core_only = some & (profile.selective != SelectiveRecompute.OPS)
+    blocks = some & (profile.selective == SelectiveRecompute.BLOCKS)
+    modules = np.where(some & profile.recomputes_expert_modules, 1.0, 0.0)
     kept = count * _kept_by_ops(cases) * p.selective_ops
-    dense = np.where(core_only, dense_full - scores, np.where(ops, np.minimum(kept, dense_full), dense_full))
-    moe = np.where(core_only, moe_full - scores, np.where(ops, np.minimum(kept, moe_full), moe_full))
+    dense, moe = dense_full - scores * some, moe_full - scores * some
+    moe = moe - modules * count * (4.0 * hidden / sequence + width.modules / t)
+    dense, moe = (np.where(ops, np.minimum(kept, whole), whole) for whole in (dense, moe))
+    dense, moe = (
+        np.where(blocks, BLOCKS_KEPT * whole + (1 - BLOCKS_KEPT) * boundary, whole) for whole in (dense, moe)
+    )
     return Saved(
         dense=np.where(full, boundary, dense),
-        moe=np.where(full, boundary, moe),
+        moe=np.where(full, boundary, np.maximum(moe, boundary)),
         boundary=boundary,
         dense_full=dense_full,
         moe_full=moe_full,
@@ -105,25 +118,25 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
     kernels = _kernels(cases)
     eager, compiled = kernels == Kernels.EAGER, kernels == Kernels.COMPILED
     hidden = np.asarray(a.hidden, dtype=float)
-    gated = np.asarray(a.gated_mlp, dtype=float)
-    frozen = adapters_only(cases.workload)
-    norms = np.where(eager & (gated > 0), 16.0, 8.0) * hidden
-    norms = np.where(frozen, norms / 2.0 + 4.0 * hidden, norms)
-    dropout = np.where(_dropout(cases), 2.0, 0.0) * hidden
+    gated = np.asarray(a.gated_mlp, dtype=bool)
     latent, attention = _attention_widths(cases, eager)
     eight = _saves_in_fp8(cases)
-    norms = norms - np.where(eight, 2.0, 0.0) * hidden
-    per_f = np.where(gated > 0, np.where(eager | compiled, 8.0, 6.0), 4.0) - eight
-    everywhere = _everywhere(cases)
-    per_f = per_f + np.where(frozen, np.where(everywhere, 2.0, -2.0), 0.0)
-    experts = cases.architecture.top_k * (2.0 * hidden + per_f * a.expert_ffn_hidden) * p.expert_imbalance
-    shared = per_f * a.expert_ffn_hidden * a.shared_experts
-    eager_factor = np.where(eager, p.eager_activations, 1.0)
+    norms = np.where(eager & gated, 16.0, 8.0) - 2.0 * eight + np.where(_dropout(cases), 2.0, 0.0)
+    per_f = np.where(gated, np.where(eager | compiled, 8.0, 6.0), 4.0) - eight
+    frozen = adapters_only(cases.workload)
+    cast = np.where(cases.framework.casts_adapter_inputs, 4.0, 2.0)
+    norms = np.where(frozen, norms / 2.0 + cast, norms)
+    per_f = np.where(frozen, per_f - 2.0 + np.where(_everywhere(cases), cast, 0.0), per_f)
+    factor = np.where(eager, p.eager_activations, 1.0)
+    routed = a.top_k * p.expert_imbalance * factor
+    latent_ups = np.where(a.attention == AttentionKind.LATENT, attention - 2.0 * a.heads * a.v_head_dim, 0.0)
     return _Widths(
-        replicated=(norms + dropout + latent) * eager_factor,
-        attention=attention * eager_factor,
-        dense=per_f * a.ffn_hidden * eager_factor,
-        moe=(experts + shared + 8.0 * a.experts) * eager_factor,
+        replicated=(norms * hidden + latent) * factor,
+        attention=attention * factor,
+        dense=per_f * a.ffn_hidden * factor,
+        moe=(routed + a.shared_experts * factor) * per_f * a.expert_ffn_hidden + 8.0 * a.experts * factor,
+        routed=2.0 * hidden * routed,
+        modules=2.0 * a.expert_ffn_hidden * (routed + a.shared_experts) + latent_ups,
     )
 
 

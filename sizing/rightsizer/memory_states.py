@@ -193,9 +193,10 @@ def _moments(optimizer: Array, moment_bytes: Array) -> tuple[Array, Array]:
 
 
 def _frozen_bytes(workload: Columns, four_bit_bytes: float) -> Array:
-    """Bytes of a frozen weight: 16 bits, or quantised with its scales."""
+    """Bytes of a frozen weight: 16 bits, fp8 where it is computed in fp8, or quantised with its scales."""
     quantised = np.where(workload.quantised_bits > 4, workload.quantised_bits / 8.0 * 1.05, four_bit_bytes)
-    return np.where(workload.method == Method.QLORA, quantised, 2.0)
+    plain = np.where(workload.precision == Precision.FP8, 1.0, 2.0)
+    return np.where(workload.method == Method.QLORA, quantised, plain)
 
 
 def embeddings(a: Columns) -> tuple[Array, Array]:

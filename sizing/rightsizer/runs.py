@@ -17,7 +17,7 @@ from rightsizer.errors import InputError, RightsizerError, UnsupportedError
 from rightsizer.framework import Framework, framework, recognise, unknown_framework
 from rightsizer.hardware import Cluster, Gpu
 from rightsizer.layout import Layout, Sharding
-from rightsizer.workload import Method, Recompute, Workload
+from rightsizer.workload import Method, Precision, Recompute, Workload
 
 __all__ = ["COLUMNS", "OPTIONAL_COLUMNS", "case_from_row"]
 
@@ -194,10 +194,12 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
     how = run_text.method(run_text.text(row, "method"))
     parallel = split["tp"] * split["pp"] * split["cp"] * split["ep"] > 1
     sharded = run_text.sharding(shards)[0] >= Sharding.ZERO2
+    eight = run_text.precision(run_text.text(row, "precision")) is Precision.FP8
+    adapters = how in {Method.LORA, Method.QLORA} and not eight  # adapters in fp8 need a Megatron-like stack
     return unknown_framework(
-        model_parallel=parallel,
+        model_parallel=parallel or (eight and how is Method.LORA),
         sharded=sharded,
-        adapters=how in {Method.LORA, Method.QLORA},
+        adapters=adapters,
         finetune=how is Method.FINETUNE,
     )
 
