@@ -49,7 +49,9 @@ def execute(args: Sequence[str]) -> int:
 
         if not isinstance(error, RightsizerError):
             raise
-        return _fail(str(error))
+        from rightsizer_cli.mistakes import told  # noqa: PLC0415
+
+        return _fail(told(error))
     return code if isinstance(code, int) else OK
 
 
@@ -105,6 +107,6 @@ def _asks_for_completion(args: Sequence[str]) -> bool:
 
 
 def _fail(message: str) -> int:
-    """One line, whatever the message holds: a traceback or a page helps nobody who mistyped a number."""
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    """One line on stderr: a traceback or a page helps nobody who mistyped a number."""
+    typer.echo(f"error: {message}", err=True)
     return BAD_INPUT

@@ -2,11 +2,16 @@
 
 from rightsizer.errors import InputError
 
-__all__ = ["OptionError"]
+__all__ = ["OptionError", "told"]
 
 
 class OptionError(InputError):
-    """A wrong or missing option; the message leaves out a value that was not given."""
+    """A wrong or missing option."""
 
-    def __str__(self) -> str:
-        return super().__str__() if self.value not in (None, "") else f"{self.field}: {self.remedy}"
+
+def told(error: ValueError) -> str:
+    """An error in one line, whatever it holds; a value that was not given is left out."""
+    words = str(error)
+    if isinstance(error, InputError) and error.value in (None, ""):
+        words = f"{error.field}: {error.remedy}"
+    return " ".join(words.split())

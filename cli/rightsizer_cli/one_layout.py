@@ -61,6 +61,13 @@ def print_estimate(
 
 def layout_from(flags: LayoutFlags, *, request: Request) -> Layout:
     """The layout of the flags; what is left out follows from the GPUs, the batch and the framework."""
+    network = request.architecture
+    if network.heads % flags.tp:
+        raise OptionError("--tp", value=flags.tp, remedy=f"must divide the model's {network.heads} heads")
+    if flags.pp * flags.vpp > network.layers:
+        raise OptionError(
+            "--pp", value=flags.pp, remedy=f"leaves no layer of {network.layers} for some stage"
+        )
     model_ranks = flags.tp * flags.pp * flags.cp
     dp = _data_parallel(flags, model_ranks)
     per_pass = dp * flags.micro_batch

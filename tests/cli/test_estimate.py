@@ -39,6 +39,8 @@ BAD = {
     "dp disagrees": (["--gpus", "64", "--tp", "8", "--dp", "4"], "--dp: 4"),
     "no experts": (["--gpus", "64", "--ep", "8"], "--ep: 8"),
     "sharding": (["--gpus", "8", "--sharding", "zero9"], "--sharding: 'zero9'"),
+    "heads": (["--tp", "5"], "--tp: 5"),
+    "layers": (["--pp", "128"], "--pp: 128"),
     "zero": (["--tp", "0"], "--tp"),
     "two types": (["--gpu", "A100-SXM4-80GB"], "--gpu"),
 }

@@ -98,6 +98,32 @@ def test_a_wrong_command_is_one_line_and_exits_with_2(args, capsys):
     assert err.count("\n") == 1
 
 
+def test_a_missing_value_is_not_shown_as_none(capsys):
+    assert execute(["plan", "--model", "gpt2", "--tokens", "1B"]) == 2
+    assert capsys.readouterr().err.startswith("error: --gpu: name at least one")
+
+
+def test_ctrl_c_is_quiet():
+    script = (
+        "import io, sys; from rightsizer_cli.main import execute\n"
+        "class Interrupted(io.StringIO):\n"
+        "    def read(self, *_): raise KeyboardInterrupt\n"
+        "sys.stdin = Interrupted(); sys.exit(execute(['plan', '-']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_closed_pipe_is_quiet():
+    script = "import sys; from rightsizer_cli.main import execute; sys.exit(execute(['models', '--json']))"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", script], stdout=pipe, stderr=pipe) as child:
+        child.stdout.read(10)
+        child.stdout.close()
+        err = child.stderr.read()
+    assert not err
+
+
 def test_a_fault_of_ours_is_not_hidden():
     with pytest.raises(AttributeError):
         execute(["plan", None])  # type: ignore[list-item]
