@@ -23,7 +23,7 @@ from rightsizer.workload import Workload
 from rightsizer_api import dump, expand, load, sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
-from rightsizer_launch import frameworks, machine, progress
+from rightsizer_launch import calibration, frameworks, machine, progress
 from rightsizer_launch import report as reports
 from rightsizer_launch.budget import RestartBudget
 from rightsizer_launch.job import Job, JobSpec
@@ -109,7 +109,7 @@ def _run(plan: TrainingPlan, home: Path, directory: RunDirectory, options: Optio
     if plan.spec.resources.gpu_types and not here.cuda:
         console.print(f"(the plan's {', '.join(plan.spec.resources.gpu_types)} are not here)")
     sized = _size(plan, here, options, attempts, tally)
-    console.print(verdict(sized.answer), soft_wrap=True)
+    console.print(_said(verdict(sized.answer), here), soft_wrap=True)
     if isinstance(sized.answer, NoPlan) and not options.anyway and not attempts:
         console.print("not started; --anyway runs the nearest all the same", soft_wrap=True)
         return _NO_PLAN
@@ -121,8 +121,23 @@ def _run(plan: TrainingPlan, home: Path, directory: RunDirectory, options: Optio
         console.print(f"given up: {finished.reason}. The worker's own words:", style="bold", soft_wrap=True)
         console.print(worker_error(finished.last.logs), soft_wrap=True, markup=False)
     summary(document, console)
+    _keep(document, console)
     console.print(f"report: {directory.path / 'report.json'}", soft_wrap=True)
     return EXIT_CODES[finished.ending]
+
+
+def _keep(document: Mapping[str, Any], console: Console) -> None:
+    """Feed what was measured back to later plans; a file that cannot be written does not spoil the run."""
+    try:
+        if calibration.record(document):
+            console.print("measured steps are kept: later plans weigh them (rightsizer calibrate --show)")
+    except InputError as error:
+        console.print(f"measured steps are not kept: {error}", soft_wrap=True)
+
+
+def _said(words: str, here: machine.Machine) -> str:
+    """The engine's words; its devices are GPUs, and here perhaps workers on processors."""
+    return words if here.cuda else words.replace("one GPU", "one worker")
 
 
 def _same_training(plan: TrainingPlan, directory: RunDirectory) -> None:
@@ -148,7 +163,7 @@ def _size(
     """Size what is left of the training to this machine; the batch of earlier attempts stays."""
     now = time.time()
     first = float(attempts[0]["startedAt"]) if attempts else now
-    asked = sizing.request(plan, now=dt.datetime.fromtimestamp(first, dt.UTC), clusters=(here.cluster,))
+    asked = sizing.request(plan, now=dt.datetime.fromtimestamp(first, dt.UTC), clusters=here.clusters)
     workload = asked.workload
     if attempts:
         workload = replace(workload, global_batch_sequences=int(attempts[0]["globalBatchSequences"]))
@@ -156,6 +171,7 @@ def _size(
     tokens = max(1.0, workload.tokens - tally.tokens)
     asked = replace(
         asked,
+        calibration=calibration.load(),
         workload=replace(workload, tokens=tokens),
         deadline_s=left,
         gpu_counts=(options.workers,) if options.workers else asked.gpu_counts,
@@ -174,7 +190,7 @@ def _option(answer: Plan | NoPlan, asked: Request) -> Option:
     """The plan's option; without a plan the nearest that this machine can run."""
     if isinstance(answer, Plan):
         return answer.option
-    most = asked.clusters[0].max_gpus
+    most = max(cluster.max_gpus for cluster in asked.clusters)
     fitting = [option for option in answer.nearest if option.gpus <= most]
     if not fitting:
         raise InputError("plan", value=answer.binding, remedy=f"cannot run on this machine: {answer.reason}")
@@ -293,7 +309,7 @@ def _train(
     budget = RestartBudget(limit=limits.limit, within_s=parse_duration_s(limits.within), step=tally.best_step)
     stop = StopFlag()
     console.print(
-        f"starting {option.gpus} worker(s), {layout_words(option.layout)}; logs in {spec.logs.parent}; "
+        f"starting {option.gpus} worker(s); logs in {spec.logs.parent}; "
         f"Ctrl-C saves and stops (up to {format_duration(spec.grace_s)})",
         soft_wrap=True,
     )
@@ -323,5 +339,12 @@ def _report(
         target_tokens=sized.workload.tokens,
         deadline=None if deadline_s is None else first + dt.timedelta(seconds=deadline_s),
         now=dt.datetime.now(dt.UTC).replace(microsecond=0),
+        observations=calibration.observed(
+            sized.answer.request,
+            sized.option,
+            run=f"{plan.metadata.name}/{attempts[-1]['startedAt']:.0f}/{attempts[-1]['number']}",
+            steps=finished.tally.steps,
+            attempt=int(attempts[-1]["number"]),
+        ),
     )
     return reports.write(directory.path, facts)

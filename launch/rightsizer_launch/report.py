@@ -11,6 +11,7 @@ import yaml
 
 from rightsizer import catalog
 from rightsizer.errors import RightsizerError
+from rightsizer.observation import Observation, to_document
 from rightsizer.plan import plan as size
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
@@ -41,6 +42,7 @@ class Facts:
     target_tokens: float
     deadline: dt.datetime | None
     now: dt.datetime
+    observations: Sequence[Observation] = ()
 
     @property
     def failures(self) -> int:
@@ -73,6 +75,7 @@ def report(facts: Facts) -> dict[str, Any]:
         "checkpoint": {"step": tally.saved_step, "path": tally.saved_path},
         "sizing": facts.sizing.model_dump(mode="json", by_alias=True, exclude_none=True),
         "elsewhere": elsewhere(facts.plan),
+        "observations": [to_document(one) for one in facts.observations],
     }
 
 

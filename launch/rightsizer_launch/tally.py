@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from rightsizer_launch.progress import Record
 
-__all__ = ["PHASES", "Pace", "Tally", "pace"]
+__all__ = ["PHASES", "Pace", "Tally", "pace", "warm_steps"]
 
 PHASES = ("startup", "training", "checkpoint", "recovery")
 """Where wall time goes: until an attempt's first step, in steps, in saves, from a failure to the restart."""
@@ -96,8 +96,8 @@ class Pace:
     tokens_per_s: float
 
 
-def pace(steps: Iterable[Record], attempt: int, *, tokens_per_step: float) -> Pace | None:
-    """The pace of `attempt`; None while it has no step past its warm-up."""
+def warm_steps(steps: Iterable[Record], attempt: int) -> list[Record]:
+    """The steps of `attempt` past each start's warm-up, on as many workers as the last of them."""
     warm: list[Record] = []
     since_start, last = 0, None
     for record in steps:
@@ -108,14 +108,19 @@ def pace(steps: Iterable[Record], attempt: int, *, tokens_per_step: float) -> Pa
         last = key
         if since_start > _WARM_UP_STEPS:
             warm.append(record)
+    return [record for record in warm if record.world == warm[-1].world]
+
+
+def pace(steps: Iterable[Record], attempt: int, *, tokens_per_step: float) -> Pace | None:
+    """The pace of `attempt`; None while it has no step past its warm-up."""
+    warm = warm_steps(steps, attempt)
     if not warm:
         return None
-    world = warm[-1].world
-    times = [record.step_s for record in warm if record.world == world]
+    times = [record.step_s for record in warm]
     step_s = statistics.median(times)
     return Pace(
         attempt=attempt,
-        workers=world,
+        workers=warm[-1].world,
         steps=len(times),
         step_s=step_s,
         tokens_per_s=tokens_per_step / max(step_s, 1e-9),

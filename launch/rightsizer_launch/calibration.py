@@ -1,0 +1,140 @@
+"""The user's measured runs on disk: read wherever a plan is sized, added to by `calibrate` and by each run."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rightsizer.calibrate import Calibration, calibration, merged
+from rightsizer.cases import Case
+from rightsizer.errors import InputError
+from rightsizer.observation import Observation, dumps, from_document, loads, observe
+from rightsizer.outcome import Option, Request
+from rightsizer_launch.progress import Record
+from rightsizer_launch.tally import warm_steps
+
+__all__ = [
+    "ENV_FILE",
+    "add",
+    "default_path",
+    "load",
+    "observed",
+    "read",
+    "record",
+    "report_observations",
+    "write",
+]
+
+ENV_FILE = "RIGHTSIZER_CALIBRATION"
+"""Where the calibration file is, if not in the user's data folder; empty: none is read or written."""
+
+
+def default_path(environ: Mapping[str, str] | None = None) -> Path | None:
+    """The calibration file: $RIGHTSIZER_CALIBRATION, else in $XDG_DATA_HOME or ~/.local/share; None: none."""
+    environ = os.environ if environ is None else environ
+    named = environ.get(ENV_FILE)
+    if named is not None:
+        return Path(named).expanduser() if named.strip() else None
+    data = environ.get("XDG_DATA_HOME") or str(Path(environ.get("HOME", "~")) / ".local" / "share")
+    return Path(data).expanduser() / "rightsizer" / "calibration.json"
+
+
+def read(path: Path) -> tuple[Observation, ...]:
+    """The observations in a calibration file; none where there is no such file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("calibration", value=str(path), remedy=f"cannot be read: {_reason(error)}") from None
+    return loads(text, name=f"calibration {path}")
+
+
+def load(path: Path | None = None) -> Calibration:
+    """What the user's runs say (of the default file); nothing where there are none."""
+    where = path or default_path()
+    return calibration(read(where)) if where is not None else Calibration()
+
+
+def add(new: Iterable[Observation], path: Path) -> tuple[Observation, ...]:
+    """Add observations to a calibration file, each run once; what it then holds."""
+    with _alone(path):
+        both = merged(read(path), new)
+        write(both, path)
+    return both
+
+
+def write(observations: Iterable[Observation], path: Path) -> None:
+    """Replace a calibration file at once: readers see the old or the new, never half."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(dumps(observations), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        remedy = f"cannot be written: {_reason(error)}"
+        raise InputError("calibration", value=str(path), remedy=remedy) from None
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the file's lock, so that of two runs that end together none is lost."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        holder = lock.open("a")
+    except OSError as error:
+        remedy = f"cannot be written: {_reason(error)}"
+        raise InputError("calibration", value=str(path), remedy=remedy) from None
+    with holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        yield
+
+
+def observed(
+    request: Request, option: Option, *, run: str, steps: Iterable[Record], attempt: int
+) -> tuple[Observation, ...]:
+    """What `attempt` measured of `option`; nothing where it had too few steps, or ran on other workers."""
+    warm = warm_steps(steps, attempt)
+    if not warm or warm[-1].world != option.gpus:
+        return ()
+    case = Case(
+        architecture=request.architecture,
+        workload=replace(request.workload, global_batch_sequences=option.global_batch_sequences),
+        cluster=option.cluster,
+        framework=request.framework,
+        layout=option.layout,
+    )
+    found = observe(case, run=run, step_s=[record.step_s for record in warm])
+    return () if found is None else (found,)
+
+
+def record(report: Mapping[str, Any], path: Path | None = None) -> int:
+    """Feed a finished run's report back; how many observations were in it."""
+    where, found = path or default_path(), report_observations(report, name="report")
+    if where is not None and found:
+        add(found, where)
+    return len(found)
+
+
+def report_observations(report: object, *, name: str) -> tuple[Observation, ...]:
+    """The observations in a run's report.json (its key `observations`)."""
+    if not isinstance(report, Mapping) or not isinstance(report.get("observations"), list):
+        raise InputError(name, value=_shown(report), remedy="is no run report: it has no list `observations`")
+    documents = report["observations"]
+    return tuple(from_document(d, name=f"{name}: observations[{i}]") for i, d in enumerate(documents))
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, default=str)[:40]
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
