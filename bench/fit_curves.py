@@ -2,8 +2,8 @@
 
     python bench/fit_curves.py [REFERENCE] [--date 2026-11-21]
 
-Writes data/curves.json and prints each curve's error: on all rows, and leaving out one GPU (or table) at a time where two
-share a parameter.
+Writes data/curves.json and prints each curve's error: on all rows, and leaving out one GPU (or table) at a
+time where two share a parameter.
 """
 
 import argparse
@@ -14,10 +14,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from bench.fitting import DATA, fit, read, reference, save, summary
+
 from rightsizer import communication, compute
 from rightsizer.parameters import Parameter, Parameters, load_curves
-
-from bench.fitting import DATA, fit, read, reference, save, summary
 
 GENERATION = {"A100": "ampere", "H100": "hopper", "B200": "blackwell", "A40-": "gddr", "H200": "hopper"}
 MULTIPROCESSORS = {"A100": 108, "H100": 132, "B200": 148, "A40-": 84}
@@ -90,7 +90,7 @@ def attention(folder: Path) -> Table:
     short = [r["gpu"][:4] for r in rows]
     code = np.asarray([compute.GENERATIONS.index(GENERATION[g]) for g in short])
     peak = np.asarray([PEAK[g] for g in short])
-    back = np.asarray([r["pass"] == "bwd" for r in rows])
+    back = np.asarray([r["pass"].startswith("b") for r in rows])
     flop = b * s * s * heads * (qk + v)
 
     def predict(p: Parameters) -> Any:
@@ -178,7 +178,7 @@ def _solve(table: Table, parameters: Parameters, keep: Any) -> Mapping[str, floa
 
 
 def held_out(table: Table, parameters: Parameters) -> Any:
-    """ln errors with each tenth of the rows left out of the fit in turn (rows dealt by position)."""
+    """Ln errors with each tenth of the rows left out of the fit in turn (rows dealt by position)."""
     error = np.empty(len(table.measured_s))
     turn = np.arange(len(error)) % 10
     for part in range(10):

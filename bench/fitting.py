@@ -1,4 +1,4 @@
-"""Robust least squares on ln(predicted / measured) with Gaussian priors on ln(parameter), and the data it reads."""
+"""Robust least squares on ln(predicted / measured) with priors on ln(parameter), and the data it reads."""
 
 import csv
 import json
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rightsizer.parameters import Parameter, Parameters
 from scipy.optimize import least_squares
+
+from rightsizer.parameters import Parameter, Parameters
 
 __all__ = ["DATA", "Fit", "fit", "read", "reference", "robust", "save", "summary"]
 
@@ -96,6 +97,8 @@ def save(path: Path, parameters: Sequence[Parameter], **common: Any) -> None:
             "unit": entry.unit,
             "meaning": entry.meaning,
         }
-        row |= {k: getattr(entry, k) for k in ("source", "fitted_on", "date", "residual") if getattr(entry, k)}
+        row |= {
+            k: getattr(entry, k) for k in ("source", "fitted_on", "date", "residual") if getattr(entry, k)
+        }
         rows.append({k: v for k, v in row.items() if common.get(k) != v})
     path.write_text(json.dumps({**common, "parameters": rows}, indent=1) + "\n", encoding="utf-8")

@@ -1,16 +1,19 @@
 """Seconds of collectives and transfers on the links that they really cross.
 
-Legend: n ranks of a group, r of them inside one fast domain (NVLink, xGMI, or a PCIe host), w = n / r domains, S bytes of
-the full payload, B_in and B_out achieved bytes/s of one GPU inside and between domains (one direction).
+Legend: n ranks of a group, r of them inside one fast domain (NVLink, xGMI, or a PCIe host), w = n / r
+domains, S bytes of the full payload, B_in and B_out achieved bytes/s of one GPU inside and between domains
+(one direction).
 
-Ring gather or scatter (one pass; an all-reduce is two): every rank moves S (n-1)/n. Between domains the group's r GPUs of
-a node drive r NICs in parallel, so that the outer rate is r B_out, and the slower of the two binds:
+Ring gather or scatter (one pass; an all-reduce is two): every rank moves S (n-1)/n. Between domains the
+group's r GPUs of a node drive r NICs in parallel, so that the outer rate is r B_out, and the slower of the
+two binds:
 
     t = S (n-1)/n / min(B_in, r B_out) + latency
 
-Latency per pass: one constant inside a domain, plus one per doubling of domains, plus one per rank for rings over many
-nodes; NCCL leaves its low-latency protocol for large messages, which costs a step (seen in nccl-tests and in vTrain's
-tables near 12 MB) that grows with the ring's length and shrinks with the link's speed.
+Latency per pass: one constant inside a domain, plus one per doubling of domains, plus one per rank for
+rings over many nodes; NCCL leaves its low-latency protocol for large messages, which costs a step (seen in
+nccl-tests and in vTrain's tables near 12 MB) that grows with the ring's length and shrinks with the link's
+speed.
 """
 
 from dataclasses import dataclass
@@ -68,7 +71,7 @@ def links(cases: Cases, parameters: Parameters) -> Links:
 
 
 def group(links: Links, ranks: Array, stride: Array | float = 1.0) -> Group:
-    """`ranks` ranks, each `stride` GPUs from the next (tensor parallel innermost, then context, then data)."""
+    """`ranks` ranks, each `stride` GPUs from the next (tensor parallel innermost, then context, data)."""
     inside = np.minimum(np.maximum(links.reach_gpus / stride, 1.0), ranks)
     return Group(ranks=ranks, inside=np.asarray(inside), domains=np.asarray(np.maximum(ranks / inside, 1.0)))
 
@@ -92,7 +95,7 @@ def ring_s(
 def all_to_all_s(
     payload_bytes: Array, once_per_domain_bytes: Array, group: Group, links: Links, parameters: Parameters
 ) -> Array:
-    """Seconds of an all-to-all of `payload_bytes` per rank, of which `once_per_domain_bytes` leave the domain."""
+    """Seconds of an all-to-all of `payload_bytes` a rank; `once_per_domain_bytes` leave the domain."""
     share = np.where(group.inside > 1, (group.inside - 1) / np.maximum(group.inside, 1), 0.0)
     inside = payload_bytes * share / (links.inside_bytes_per_s * parameters.all_to_all_fraction)
     outside = np.where(group.domains > 1, once_per_domain_bytes, 0.0) / (

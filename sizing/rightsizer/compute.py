@@ -4,9 +4,10 @@ A matmul (m, n, k) on P FLOP/s and B bytes/s (smooth maximum of the two roofline
 
     t = [ (2mnk / (P u w^x) (1 + k0/k))^4 + (bytes/(B r))^4 ]^(1/4) + t0
 
-u is the generation's plateau, w the wave efficiency (the share of the last wave of output tiles that is useful, best of
-four tile shapes; x <= 1 because split-k and stream-k kernels hide part of it), k0 the inner dimension at which half
-of the rate is lost to prologue and epilogue. All of u, x, k0, r, t0 are fitted to measured matmuls (bench/fit_curves.py).
+u is the generation's plateau, w the wave efficiency (the share of the last wave of output tiles that is
+useful, best of four tile shapes; x <= 1 because split-k and stream-k kernels hide part of it), k0 the inner
+dimension at which half of the rate is lost to prologue and epilogue. All of u, x, k0, r, t0 are fitted to
+measured matmuls (bench/fit_curves.py).
 
 Flash attention runs at u_a of the 16-bit peak, plus a chain over the keys that one block must see.
 """
@@ -21,7 +22,17 @@ from rightsizer.parameters import Parameters
 from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen
 from rightsizer.workload import AttentionKernel, Precision
 
-__all__ = ["GENERATIONS", "Kernels", "Rates", "flash_s", "generation", "kernels", "matmul_s", "rates", "wave_efficiency"]
+__all__ = [
+    "GENERATIONS",
+    "Kernels",
+    "Rates",
+    "flash_s",
+    "generation",
+    "kernels",
+    "matmul_s",
+    "rates",
+    "wave_efficiency",
+]
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna", "gddr")
 """Classes of GPUs that share curves; `gddr` are the cards without HBM, of any year."""
@@ -38,7 +49,7 @@ _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What a GPU reaches, by case: FLOP/s of large matmuls in the job's and in 16-bit precision, bytes/s of HBM."""
+    """What a GPU reaches: FLOP/s of large matmuls in the job's precision and in 16 bits, bytes/s."""
 
     generation: Array
     matmul_flop_per_s: Array
@@ -96,7 +107,9 @@ def rates(cases: Cases, parameters: Parameters) -> Rates:
     sms = np.where(gpu.streaming_multiprocessors > 0, gpu.streaming_multiprocessors, 128)
     return Rates(
         generation=code,
-        matmul_flop_per_s=np.minimum(full * plateau, np.where(eight, gpu.fp8_flop_per_s, np.where(four, gpu.fp4_flop_per_s, sixteen))),
+        matmul_flop_per_s=np.minimum(
+            full * plateau, np.where(eight, gpu.fp8_flop_per_s, np.where(four, gpu.fp4_flop_per_s, sixteen))
+        ),
         matmul16_flop_per_s=np.minimum(limited * plateau, sixteen),
         peak16_flop_per_s=np.minimum(limited, sixteen),
         half_k=half_k * speed_up,
@@ -114,14 +127,16 @@ def _sustained(gpu: Columns, code: Array, parameters: Parameters) -> Array:
     """
     usual = np.asarray(_USUAL_POWER_W)[code]
     power = np.where((usual > 0) & (gpu.tdp_w > 0), np.maximum(gpu.tdp_w, 1.0) / np.maximum(usual, 1.0), 1.0)
-    return np.asarray(parameters.keyed("sustained", GENERATIONS)[code] * power**parameters.power_exponent)
+    blackwell = code == GENERATIONS.index("blackwell")
+    exponent = np.where(blackwell, parameters.power_exponent_blackwell, parameters.power_exponent_hopper)
+    return np.asarray(parameters.keyed("sustained", GENERATIONS)[code] * power**exponent)
 
 
 def wave_efficiency(m: Array, n: Array, multiprocessors: Array, parameters: Parameters) -> Array:
     """The useful share of the tensor cores' slots for an (m, n) output: the best of six tiles.
 
-    Tiles of i x j come in ceil(tiles / multiprocessors) waves; a smaller tile wastes fewer slots in the last wave
-    but reuses its operands less (its own efficiency).
+    Tiles of i x j come in ceil(tiles / multiprocessors) waves; a smaller tile wastes fewer slots in the last
+    wave but reuses its operands less (its own efficiency).
     """
     own = (1.0, 1.0, parameters.tile_128, parameters.tile_64, parameters.tile_64, parameters.tile_32)
     best = np.zeros(np.broadcast_shapes(np.shape(m), np.shape(n), np.shape(multiprocessors)))
@@ -194,20 +209,20 @@ def _head(work: LayerWork, rates: Rates, parameters: Parameters, trained: Array)
 def flash_s(flop: Array, keys: Array, flop_per_s: Array, parameters: Parameters) -> Array:
     """Seconds of flash attention: its FLOPs at the plateau, and one block's chain over the keys it sees.
 
-    The chain is what remains when few heads leave multiprocessors idle: seen in the measured tables as a constant of
+    The chain is what remains when few heads leave multiprocessors idle: in the measured tables a constant of
     the sequence, the same on A100 and B200.
     """
     return np.asarray(flop / flop_per_s + parameters.flash_chain_s_per_token * keys)
 
 
-def _attention(
-    cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters
-) -> tuple[Array, Array]:
+def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> tuple[Array, Array]:
     """Attention's core, forward and backward; eager kernels compute the whole s x s and move the scores."""
     library, code = cases.framework.attention_library, rates.generation
     te = parameters.keyed("flash_te", GENERATIONS)[code]
     sdpa = parameters.keyed("flash_sdpa", GENERATIONS)[code]
-    plateau = np.where(library == "te", te, np.where(library == "triton", sdpa * parameters.flash_triton, sdpa))
+    plateau = np.where(
+        library == "te", te, np.where(library == "triton", sdpa * parameters.flash_triton, sdpa)
+    )
     shape = np.where(work.qk_dim <= 64, parameters.flash_head_64, 1.0)
     shape = np.where(work.qk_dim > 160, parameters.flash_head_192, shape)
     forward = rates.peak16_flop_per_s * plateau * shape
@@ -220,7 +235,9 @@ def _attention(
     slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
     used, split = flash(cases), cases.layout.cp
     ring = 1.0 + parameters.context_attention * (split - 1) / split
-    return np.asarray(np.where(used, fast, slow) * ring), np.asarray(np.where(used, fast_back, 2 * slow) * ring)
+    return np.asarray(np.where(used, fast, slow) * ring), np.asarray(
+        np.where(used, fast_back, 2 * slow) * ring
+    )
 
 
 def flash(cases: Cases) -> Array:

@@ -1,11 +1,11 @@
 """Seconds that one micro-batch spends in an average layer, forward and backward, by cause.
 
-Legend: F forward, B backward, H what the host (Python, launches) needs for the same work. The GPU waits when
-H > F, and for the part of a collective that the framework cannot hide. A recomputed part is paid again in B, as
-its own cause.
+Legend: F forward, B backward, H what the host (Python, launches) needs for the same work. The GPU waits
+when H > F, and for the part of a collective that the framework cannot hide. A recomputed part is paid again
+in B, as its own cause.
 
-Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traffic S is never hidden (copies and
-the collective's own kernels), the rest competes with the layer's T as a smooth maximum:
+Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traffic S is never hidden
+(copies and the collective's own kernels), the rest competes with the layer's T as a smooth maximum:
 
     exposed = x S + [ T^4 + ((1-x) S)^4 ]^(1/4) - T
 """
@@ -22,7 +22,7 @@ from rightsizer.framework import Kernels as KernelStyle
 from rightsizer.framework import SelectiveRecompute
 from rightsizer.layout import Offload, Sharding
 from rightsizer.parameters import Parameters
-from rightsizer.work import LayerWork, frozen
+from rightsizer.work import BF16_BYTES, LayerWork, frozen
 from rightsizer.workload import Method, Recompute
 
 __all__ = [
@@ -93,7 +93,9 @@ class _Parts:
     def share(self, other: "_Parts") -> Array:
         """This times that, part by part, in seconds: what shares of a forward pass cost."""
         return np.asarray(
-            self.matmul * other.matmul + self.attention * other.attention + self.elementwise * other.elementwise
+            self.matmul * other.matmul
+            + self.attention * other.attention
+            + self.elementwise * other.elementwise
         )
 
 
@@ -127,8 +129,10 @@ def layer_time(facts: Facts) -> LayerTime:
     exposed = facts.parameters.sharding_exposed
     shard_f = _exposed(gpu_f + wait_f, gather, exposed)
     shard_b = _exposed(gpu_b + wait_b, gather + scatter, exposed)
-    offload_f = _exposed(gpu_f + wait_f, _offload(facts), facts.parameters.offload_exposed)
-    offload_b = _exposed(gpu_b + wait_b, _offload(facts), facts.parameters.offload_exposed)
+    weights, activations = _offload(facts)
+    kept = facts.parameters.offload_exposed * activations
+    offload_f = _exposed(gpu_f + wait_f, weights, facts.parameters.offload_exposed) + kept
+    offload_b = _exposed(gpu_b + wait_b, weights, facts.parameters.offload_exposed) + kept
     return LayerTime(
         matmul_s=forward.matmul + backward.matmul,
         attention_s=forward.attention + backward.attention,
@@ -150,13 +154,13 @@ def _forward(facts: Facts) -> _Parts:
     cases, work, p = facts.cases, facts.work, facts.parameters
     code, memory = host_class(cases), facts.rates.hbm_bytes_per_s
     cast = p.keyed("cast_passes", HOST_CLASSES)[code] * 0.25 * facts.kernels.cast_bytes
-    adapters = np.where(frozen(cases), p.adapter_matmul, 1.0)
     passes = p.keyed("elementwise_passes", HOST_CLASSES)[code]
     passes = np.where(compiled(cases), np.minimum(p.elementwise_fused, passes), passes)
     moved = passes * (work.narrow_bytes + p.wide_share * work.wide_bytes)
     moved = moved + p.permute_passes * work.routed_bytes
+    extra = _dequantised_bytes(facts) + _adapter_bytes(facts)
     return _Parts(
-        matmul=facts.kernels.matmul_forward_s * adapters + (cast + _dequantised_bytes(facts)) / memory,
+        matmul=facts.kernels.matmul_forward_s + (cast + extra) / memory,
         attention=facts.kernels.attention_forward_s,
         elementwise=moved / memory,
     )
@@ -164,11 +168,10 @@ def _forward(facts: Facts) -> _Parts:
 
 def _backward(facts: Facts) -> _Parts:
     """Both gradients of the matmuls, attention's backward, and twice the element-wise traffic."""
-    kernels, adapters = facts.kernels, np.where(frozen(facts.cases), facts.parameters.adapter_matmul, 1.0)
-    inputs = kernels.matmul_input_gradient_s * adapters
-    weights = _dequantised_bytes(facts) / facts.rates.hbm_bytes_per_s
+    kernels = facts.kernels
+    extra = (_dequantised_bytes(facts) + _adapter_bytes(facts)) / facts.rates.hbm_bytes_per_s
     return _Parts(
-        matmul=inputs + kernels.matmul_weight_gradient_s + weights,
+        matmul=kernels.matmul_input_gradient_s + kernels.matmul_weight_gradient_s + extra,
         attention=kernels.attention_backward_s,
         elementwise=2.0 * _forward(facts).elementwise,
     )
@@ -181,6 +184,15 @@ def _dequantised_bytes(facts: Facts) -> Array:
     return np.asarray(np.where(quantised, weights, 0.0) * facts.parameters.dequantise_bytes)
 
 
+def _adapter_bytes(facts: Facts) -> Array:
+    """Low-rank adapters beside frozen linear layers: little compute, but passes over inputs and outputs."""
+    mm, p = facts.work.matmuls, facts.parameters
+    eager = host_class(facts.cases) >= HOST_CLASSES.index("fsdp1")
+    passes = np.where(eager, p.adapter_passes_eager, p.adapter_passes_fused)
+    touched = BF16_BYTES * (mm.count * mm.m * (mm.n + mm.k)).sum(axis=0)
+    return np.asarray(np.where(frozen(facts.cases), passes / 2 * touched, 0.0))
+
+
 def _recomputed(cases: Cases) -> _Parts:
     """The share of each forward part that backward repeats."""
     mode, layers = cases.layout.recompute, cases.layout.recompute_layers
@@ -188,13 +200,15 @@ def _recomputed(cases: Cases) -> _Parts:
     some = np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
     full = np.where(mode == Recompute.FULL, some, 0.0)
     style, chosen = cases.framework.selective, mode == Recompute.SELECTIVE
-    core = np.where(chosen & (style == SelectiveRecompute.ATTENTION_CORE), 1.0, 0.0)
+    some = (style == SelectiveRecompute.MODULES) | (cases.framework.recomputes_expert_modules > 0)
+    core = np.where(chosen & (style == SelectiveRecompute.ATTENTION_CORE) & ~some, 1.0, 0.0)
     ops = np.where(chosen & (style == SelectiveRecompute.OPS), 1.0, 0.0)
-    modules = np.where(chosen & (style == SelectiveRecompute.MODULES), 0.5, 0.0)
+    modules = np.where(chosen & some, 1.0, 0.0)
+    full = full + np.where(chosen & (style == SelectiveRecompute.BLOCKS), 0.5, 0.0)
     return _Parts(
-        matmul=full + 0.5 * ops + modules,
-        attention=full + core + modules,
-        elementwise=full + ops + modules,
+        matmul=full + 0.5 * ops + 0.1 * modules,
+        attention=full + core,
+        elementwise=full + ops + 0.6 * modules,
     )
 
 
@@ -203,6 +217,7 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     cases, work, links, p = facts.cases, facts.work, facts.links, facts.parameters
     layout, framework = cases.layout, cases.framework
     exposed = np.where(framework.overlaps_tensor_parallel > 0, p.tensor_exposed, 1.0)
+    exposed = exposed * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
     tp = 2.0 * exposed * ring_s(work.hidden_bytes, group(links, layout.tp), links, p, passes=2.0)
     cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
     cp = np.maximum(cp - forward.attention, p.context_exposed * cp)
@@ -214,9 +229,9 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
 
 def _backward_exposed(facts: Facts) -> Array:
     """Megatron reduces input gradients while it computes weight gradients."""
-    code = host_class(facts.cases)
-    megatron = (code == HOST_CLASSES.index("megatron")) | (code == HOST_CLASSES.index("core"))
-    return np.asarray(np.where(megatron, facts.parameters.tensor_backward_exposed, 1.0))
+    code, p = host_class(facts.cases), facts.parameters
+    core = np.where(code == HOST_CLASSES.index("core"), p.tensor_backward_exposed_core, 1.0)
+    return np.asarray(np.where(code == HOST_CLASSES.index("megatron"), p.tensor_backward_exposed, core))
 
 
 def _once_per_domain(facts: Facts, domains: Array) -> Array:
@@ -279,8 +294,11 @@ def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
     return np.asarray(share * traffic_s + top * (1 + low**4) ** 0.25 - compute_s)
 
 
-def _offload(facts: Facts) -> Array:
-    """Seconds to bring a layer's offloaded weights, or take its activations, over the host link."""
+def _offload(facts: Facts) -> tuple[Array, Array]:
+    """Seconds to bring a layer's offloaded weights, and to take its activations, over the host link.
+
+    Activations are offloaded by choice, as many as the link can hide: only a share of theirs is felt.
+    """
     cases, work, p = facts.cases, facts.work, facts.parameters
     flags = cases.layout.offload
     superchip = np.char.startswith(cases.gpu.name, "GB") | np.char.startswith(cases.gpu.name, "GH")
@@ -293,4 +311,4 @@ def _offload(facts: Facts) -> Array:
     everything = work.wide_bytes + 8 * work.narrow_bytes
     kept = np.where(cases.layout.recompute == Recompute.FULL, work.narrow_bytes, everything)
     activations = np.where((flags & int(Offload.ACTIVATIONS)) > 0, kept, 0.0)
-    return np.asarray((weights + activations) / host_link)
+    return np.asarray(weights / host_link), np.asarray(activations / host_link)

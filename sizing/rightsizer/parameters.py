@@ -1,7 +1,7 @@
 """Fitted constants as data: each with its prior, unit, meaning, and what it was fitted on.
 
-Two files: `data/curves.json` holds what hardware does (fitted to microbenchmarks), `data/step_time.json` what
-frameworks add (fitted to published runs). No parameter is keyed to a model, a paper or a run.
+Two files: `data/curves.json` holds what hardware does (fitted to microbenchmarks), `data/step_time.json`
+what frameworks add (fitted to published runs). No parameter is keyed to a model, a paper or a run.
 """
 
 import functools

@@ -1,10 +1,10 @@
 """Pipelines in closed form: which layers a stage holds, what the schedule wastes.
 
-Legend: p stages, v chunks of layers on each (interleaving), M micro-batches, L layers, T_i seconds that stage i needs for
-one micro-batch (forward and backward).
+Legend: p stages, v chunks of layers on each (interleaving), M micro-batches, L layers, T_i seconds that
+stage i needs for one micro-batch (forward and backward).
 
-1F1B (Narayanan et al. 2021, arXiv:2104.04473): the slowest stage works M T_max; before its first and after its last
-micro-batch every other stage passes one through, in chunks of 1/v:
+1F1B (Narayanan et al. 2021, arXiv:2104.04473): the slowest stage works M T_max; before its first and after
+its last micro-batch every other stage passes one through, in chunks of 1/v:
 
     t = M T_max + (sum_i T_i - T_max) / v        (equal stages: (M + (p-1)/v) T)
 """

@@ -1,12 +1,12 @@
-"""Seconds of one optimizer step, by cause: a sum of what `layer_time`, `pipeline` and `communication` derive.
+"""Seconds of one optimizer step, by cause.
 
-Legend: M micro-batches, T_i seconds of stage i for one micro-batch (its layers, and on the last stage the head
-and loss), G seconds of the data-parallel gradient exchange, w nodes.
+Legend: M micro-batches, T_i seconds of stage i for one micro-batch (its layers, and on the last stage the
+head and loss), G seconds of the data-parallel gradient exchange, w nodes.
 
     step = [ M max_i T_i + bubble + transfers + exposed(G) + optimizer + fixed ] (1 + j log2 w)
 
-What depends on the micro-batch and the layer alone is priced once for each distinct (micro-batch, tp, cp, ep,
-...) and gathered, so that a search over a million layouts prices a few hundred layers.
+What depends on the micro-batch and the layer alone is priced once for each distinct (micro-batch, tp, cp,
+ep, ...) and gathered, so that a search over a million layouts prices a few hundred layers.
 """
 
 from dataclasses import dataclass, fields
@@ -126,7 +126,9 @@ def _loss(known: Facts) -> Array:
     usual = np.where(np.isin(code, _FUSED_LOSS), False, np.where(np.isin(code, _EAGER_LOSS), True, eager))
     share = np.where(np.where(asked == LossKernel.AUTO, usual, eager), 1.0, p.loss_compiled)
     tokens, vocabulary, _ = known.work.head_shape
-    moved = p.keyed("loss_bytes", HOST_CLASSES)[code] * share * tokens * vocabulary / known.rates.hbm_bytes_per_s
+    moved = (
+        p.keyed("loss_bytes", HOST_CLASSES)[code] * share * tokens * vocabulary / known.rates.hbm_bytes_per_s
+    )
     used = np.where(cases.architecture.vocab > 1, 1.0, 0.0)
     return np.asarray(used * (known.kernels.head_forward_s + known.kernels.head_backward_s + moved))
 
@@ -140,7 +142,7 @@ def _held_weights(known: Facts, layers: Array) -> tuple[Array, Array]:
 
 
 def _data_parallel(known: Facts, layer: LayerTime, layers: Array) -> Array:
-    """Exposed seconds of the gradient exchange, beyond a window of the last backward (next forward) passes."""
+    """Exposed seconds of the gradient exchange, beyond a window of the last backward passes."""
     cases, wires, p = known.cases, known.links, known.parameters
     layout, framework = cases.layout, cases.framework
     dense, experts = _held_weights(known, layers)

@@ -1,11 +1,13 @@
-"""What one GPU must compute for one micro-batch in one average layer: matmul shapes, attention, memory traffic.
+"""What one GPU computes for one micro-batch in an average layer: matmul shapes, attention, traffic.
 
-Legend: s tokens of a sequence, b sequences of a micro-batch, t tensor-parallel, c context-parallel, e expert-parallel ranks,
-T = b s / c tokens in a tensor-parallel region, h hidden, f feed-forward width, a heads, k key/value heads, d head dimension,
-E experts, K experts of a token, L layers. A matmul is (m, n, k): an (m, k) by (k, n) product, 2 m n k FLOP.
+Legend: s tokens of a sequence, b sequences of a micro-batch, t tensor-parallel, c context-parallel, e
+expert-parallel ranks, T = b s / c tokens in a tensor-parallel region, h hidden, f feed-forward width, a
+heads, k key/value heads, d head dimension, E experts, K experts of a token, L layers. A matmul is (m, n,
+k): an (m, k) by (k, n) product, 2 m n k FLOP.
 
-Everything here follows from dimensions alone; no constant is fitted. Layers that differ (dense and sparse, windowed
-and full, encoder and decoder) are averaged: a matmul's `count` is how often it occurs in an average decoder layer.
+Everything here follows from dimensions alone; no constant is fitted. Layers that differ (dense and sparse,
+windowed and full, encoder and decoder) are averaged: a matmul's `count` is how often it occurs in an
+average decoder layer.
 """
 
 from dataclasses import dataclass
@@ -128,7 +130,7 @@ def _head_dims(cases: Cases) -> tuple[Array, Array]:
 
 
 def _mean_keys(cases: Cases) -> Array:
-    """Keys that a query sees on average: s/2 when causal, all s in an encoder, a window where layers have one."""
+    """Keys that a query sees on average: s/2 when causal, s in an encoder, a window where layers have one."""
     arch = cases.architecture
     s = np.maximum(cases.workload.sequence_tokens, 1.0)
     causal = np.isin(arch.family, ("decoder", "encoder-decoder"))
@@ -176,7 +178,7 @@ _Shape = tuple[Array, Array, Array, Array]
 
 
 def _attention_matmuls(cases: Cases, tokens: Array) -> list[_Shape]:
-    """Projections. Latent attention (arXiv:2405.04434) makes q, k and v from low ranks; those are not split by t."""
+    """Projections. Latent attention (arXiv:2405.04434) makes q, k and v from low ranks not split by t."""
     arch, t = cases.architecture, cases.layout.tp
     h = arch.hidden
     latent = np.where(arch.attention == "mla", 1.0, 0.0)

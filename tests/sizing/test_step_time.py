@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from rightsizer import catalog, step_time
 from rightsizer.cases import Case, Cases
 from rightsizer.columns import Columns

@@ -1,0 +1,81 @@
+"""Published step times as cases, and what their judge needs: sources, weights, FLOPs for the null model."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from bench.fitting import read
+
+from rightsizer.cases import Case, Cases
+from rightsizer.columns import Array
+from rightsizer.errors import UnsupportedError
+from rightsizer.estimate import gpus, model_flop_per_token, peak_flop_per_s
+from rightsizer.runs import case_from_row
+from rightsizer.workload import Recompute
+
+__all__ = ["LARGEST_WEIGHT", "StepRows", "load", "take", "weights"]
+
+LARGEST_WEIGHT = 60
+"""A source weighs as the square root of its rows, of at most this many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepRows:
+    """n published step times and the cases that they belong to; `usable` counts the unsupported ones too."""
+
+    rows: Sequence[Mapping[str, str]]
+    cases: Cases
+    source: Array
+    measured_s: Array
+    usable: int
+    unsupported: Sequence[str]
+
+
+def load(folder: Path, *, blind: bool = False) -> StepRows:
+    """The usable rows that the engine supports; `blind` withholds the framework."""
+    usable = [r for r in read(folder, "published_runs.csv") if r["usable_step_time"] == "1"]
+    usable = [r for r in usable if r["step_time_s"]]
+    rows: list[Mapping[str, str]] = []
+    cases: list[Case] = []
+    unsupported: list[str] = []
+    for row in usable:
+        try:
+            cases.append(case_from_row({**row, "framework": ""} if blind else row))
+            rows.append(row)
+        except UnsupportedError as reason:
+            unsupported.append(f"{row['id']}: {reason}")
+    return StepRows(
+        rows=rows,
+        cases=Cases.stack(cases),
+        source=np.asarray([r["id"].rsplit("-", 1)[0] for r in rows]),
+        measured_s=np.asarray([float(r["step_time_s"]) for r in rows]),
+        usable=len(usable),
+        unsupported=unsupported,
+    )
+
+
+def take(cases: Cases, index: Array) -> Cases:
+    """The cases at `index`."""
+    return Cases(
+        architecture=cases.architecture.take(index),
+        workload=cases.workload.take(index),
+        cluster=cases.cluster.take(index),
+        gpu=cases.gpu.take(index),
+        framework=cases.framework.take(index),
+        layout=cases.layout.take(index),
+    )
+
+
+def weights(source: Array) -> Array:
+    """The weight of each row: sources as the square root of their rows, capped."""
+    _, index, counts = np.unique(source, return_inverse=True, return_counts=True)
+    return np.asarray((np.sqrt(np.minimum(counts, LARGEST_WEIGHT)) / counts)[index])
+
+
+def full_rate_s(cases: Cases) -> Array:
+    """Seconds of a step at the vendor's peak, recomputed FLOPs included: what the null model scales."""
+    tokens = cases.workload.sequence_tokens * cases.workload.global_batch_sequences
+    again = np.where(cases.layout.recompute == Recompute.FULL, 4 / 3, 1.0)
+    peak = peak_flop_per_s(cases.gpu, cases.workload) * gpus(cases.layout)
+    return np.asarray(model_flop_per_token(cases) * tokens * again / peak)
