@@ -1,7 +1,7 @@
 """One priced row as an Option: every figure of it, by cause."""
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -50,23 +50,31 @@ def given(request: Request, layout: Layout) -> tuple[Option, bool]:
 
 def option(some: Ground, rows: Rows, index: int = 0) -> Option:
     """Row `index` with its causes."""
-    return options(some, rows.take(np.asarray([index])))[0]
+    return options([(some, rows.take(np.asarray([index])))])[0]
 
 
-def options(some: Ground, rows: Rows) -> tuple[Option, ...]:
-    """Every row with its causes."""
-    prediction = predict(some.cases(rows.layout), some.request.calibration)
-    return tuple(_option(some, rows, prediction, index) for index in range(len(rows)))
+def options(chosen: Sequence[tuple[Ground, Rows]]) -> tuple[Option, ...]:
+    """Single rows of one request, on whichever clusters, with their causes; all are predicted in one go."""
+    first = chosen[0][0]
+    layouts = [layout_of(rows.layout, 0) for _, rows in chosen]
+    cases = replace(
+        first.nouns,
+        cluster=Columns.stack(some.cluster for some, _ in chosen),
+        gpu=Columns.stack(some.cluster.gpu for some, _ in chosen),
+        layout=Columns.stack(layouts),
+    )
+    prediction = predict(cases, first.request.calibration)
+    return tuple(_option(*chosen[i], layouts[i], prediction, i) for i in range(len(chosen)))
 
 
-def _option(some: Ground, rows: Rows, prediction: Prediction, index: int) -> Option:
+def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, index: int) -> Option:
+    """One row's Option; `index` is its place in the prediction."""
     request, cluster = some.request, some.cluster
-    layout = layout_of(rows.layout, index)
     good = goodput.estimate(np.asarray(layout.gpus), np.asarray(some.checkpoint_bytes), request.reliability)
-    finish_s, sigma = float(rows.finish_s[index]), float(rows.sigma[index])
+    finish_s, sigma = float(rows.finish_s[0]), float(rows.sigma[0])
     spares = request.spare_nodes or 0
     held = layout.gpus + spares * cluster.gpus_per_node
-    usd = float(rows.cost_usd[index])
+    usd = float(rows.cost_usd[0])
     step_s = _at(prediction.step_s, index)
     return Option(
         cluster=cluster,
@@ -92,7 +100,7 @@ def _option(some: Ground, rows: Rows, prediction: Prediction, index: int) -> Opt
         finish_s=finish_s,
         finish_lo_s=finish_s * float(np.exp(-_Z_80 * sigma)),
         finish_hi_s=finish_s * float(np.exp(_Z_80 * sigma)),
-        finish_at_confidence_s=float(rows.finish_at_confidence_s[index]),
+        finish_at_confidence_s=float(rows.finish_at_confidence_s[0]),
         cost_usd=None if np.isnan(usd) else usd,
         energy_kwh=cost.energy_kwh(held, finish_s, cluster),
     )

@@ -115,10 +115,14 @@ def _plan(request: Request, winners: list[Winner], evaluated: int) -> Plan:
         "more": _more(first, around),
         "fewer": _fewer(first, around),
     }
-    rows = joined([first.found.row, *(r for r in neighbours.values() if r is not None)])
-    chosen, *rest = options(first.ground, rows)
-    named = dict(zip((n for n, r in neighbours.items() if r is not None), rest, strict=True))
-    others = tuple(options(w.ground, w.found.row)[0] for w in winners[1:])
+    named_rows = {name: row for name, row in neighbours.items() if row is not None}
+    asked = [(w.ground, w.found.row) for w in winners]
+    asked += [(first.ground, row) for row in named_rows.values()]
+    chosen, *rest = options(asked)
+    others, named = (
+        tuple(rest[: len(winners) - 1]),
+        dict(zip(named_rows, rest[len(winners) - 1 :], strict=True)),
+    )
     fewer = named.get("fewer")
     return Plan(
         request=request,

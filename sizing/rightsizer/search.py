@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rightsizer.architecture import parameters_total
 from rightsizer.columns import Array, Columns
 from rightsizer.correction import measured_layouts, slack
 from rightsizer.estimate import model_flop_per_token, peak_flop_per_s
@@ -20,6 +21,7 @@ from rightsizer.outcome import Request
 from rightsizer.pricing import Ground, Rows, fit_layouts, price, price_pairs
 from rightsizer.space import Families, layouts
 from rightsizer.uncertainty import step_sigma
+from rightsizer.workload import Method
 
 __all__ = [
     "Found",
@@ -190,12 +192,27 @@ def fitting(some: Ground, most: int) -> tuple[Array, float]:
     units = some.families.unit
     dp = _raised(some.families, np.maximum(most // units, 1))
     possible = np.flatnonzero(dp * units <= most)
+    light = possible[_least_bytes(some)[possible] <= some.cluster.gpu.memory_bytes]
+    possible = light if light.size else possible
     columns, _ = layouts(
         some.families.take(possible), (dp * units)[possible], some.request.workload, batch_tolerance=1.0
     )
     fits, used = fit_layouts(some, columns, possible.size)
     fits = fits | _measured(some, possible)
     return possible[fits], float(used.min(initial=np.inf))
+
+
+def _least_bytes(some: Ground) -> Array:
+    """Bytes that no accounting can go below: an even share of weights, and of gradients where they are whole.
+
+    A byte for a weight (half where it is quantised), two for a gradient; nothing where they may lie elsewhere.
+    """
+    axes, method = some.families.axes, some.request.workload.method
+    parameters = float(parameters_total(some.request.architecture))
+    frozen = method in (Method.LORA, Method.QLORA)
+    each = np.where(axes["sharding"] >= Sharding.ZERO2, 1.0, 3.0) if not frozen else np.asarray(0.5)
+    away = (axes["sharding"] >= Sharding.ZERO3) | (axes["offload"] > 0)
+    return np.where(away, 0.0, each * parameters / (axes["tp"] * axes["pp"] * axes["ep"]))
 
 
 def _apart(some: Ground, columns: Columns) -> float:
