@@ -1,3 +1,3 @@
-"""Starting training: torchrun argv, framework flags, runs on this machine, the in-job agent. Import its modules."""
+"""Starting training: torchrun argv, framework flags, runs on this machine, the in-job agent."""
 
 __all__: list[str] = []
