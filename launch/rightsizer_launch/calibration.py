@@ -1,4 +1,4 @@
-"""The user's measured runs on disk: read wherever a plan is sized, added to by `calibrate` and by each run."""
+"""The user's measured runs on disk: read wherever a plan is sized, added to by `calibrate` and by runs."""
 
 import contextlib
 import fcntl
