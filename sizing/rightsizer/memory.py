@@ -7,7 +7,7 @@ three figures: the allocator keeps blocks it does not use, and the context and t
 memory it never sees.
 """
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from rightsizer.framework import StageBalance
 from rightsizer.layout import Offload, Sharding
 from rightsizer.memory_activations import Saved, loss_bytes, saved
 from rightsizer.memory_stage import Stage, in_flight, stage
-from rightsizer.memory_states import LayerWeights, adapters_only, layer_weights, states
+from rightsizer.memory_states import LayerWeights, Rates, adapters_only, layer_weights, rates, states
 from rightsizer.parameters import Parameters, load_memory
 from rightsizer.workload import Method, Recompute
 
@@ -70,6 +70,7 @@ class Memory:
 def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
     """Peak bytes by cause on the fullest pipeline stage of every case."""
     p = parameters or load_memory()
+    cases = _in_floats(cases)
     parts = _parts(cases, p)
     pipeline = np.asarray(cases.layout.pp)
     best = _stage_memory(cases, p, np.zeros_like(pipeline), parts)
@@ -89,6 +90,8 @@ def fits(memory: Memory, gpu_memory_bytes: Array) -> Array:
 def _fuller(one: Memory, other: Memory) -> Memory:
     """Row by row the memory of the fuller stage."""
     more = other.device_bytes > one.device_bytes
+    if not np.any(more):
+        return one
     return Memory(
         **{f.name: np.where(more, getattr(other, f.name), getattr(one, f.name)) for f in fields(Memory)}
     )
@@ -96,7 +99,18 @@ def _fuller(one: Memory, other: Memory) -> Memory:
 
 def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
     """Peak bytes by cause of one pipeline stage (0 is the first)."""
+    cases = _in_floats(cases)
     return _stage_memory(cases, p, index, _parts(cases, p))
+
+
+def _in_floats(cases: Cases) -> Cases:
+    """The same cases with the layout's counts as floats, so that no formula converts them again."""
+    layout = cases.layout
+    counts = {name: getattr(layout, name).astype(float) for name in layout.names() if name not in _NOT_COUNTS}
+    return replace(cases, layout=layout.replace(**counts))
+
+
+_NOT_COUNTS = {"offload", "sequence_parallel"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,87 +120,82 @@ class _Parts:
     layer: LayerWeights
     kept: Saved
     loss: Array
+    rates: Rates
 
 
 def _parts(cases: Cases, p: Parameters) -> _Parts:
-    return _Parts(layer=layer_weights(cases), kept=saved(cases, p), loss=loss_bytes(cases, p))
+    return _Parts(
+        layer=layer_weights(cases),
+        kept=saved(cases, p),
+        loss=loss_bytes(cases, p),
+        rates=rates(cases, p.four_bit_bytes),
+    )
 
 
 def _stage_memory(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Memory:
     profile, layer = cases.framework, parts.layer
     here = stage(cases, layer, index)
-    state = states(cases, here.plain, here.experts, here.adapters, p.four_bit_bytes)
+    state = states(here.plain, here.experts, here.adapters, parts.rates)
     working = _working(cases, parts.kept, here.dense_layers, p)
     head_gradient = np.where(profile.fused_weight_gradients, 2.0 * here.head, 0.0)
     loss = np.where(here.last, parts.loss + head_gradient, 0.0)
     temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
     unsharded = _unsharded(cases, layer, here, p)
-    during = _Moment(
-        gradients=np.where(
-            profile.persistent_gradients | (cases.layout.micro_batches > 1), state.gradients, 0.0
-        ),
-        activations=_activations(cases, parts.kept, here, index),
-        unsharded=unsharded,
+    activations = _activations(cases, parts.kept, here, index)
+    held = profile.persistent_gradients | (cases.layout.micro_batches > 1)
+    at = _fullest_moment(
+        (np.where(held, state.gradients, 0.0) + activations + unsharded, state.gradients),
+        loss,
+        working,
+        working + unsharded,
+        temporaries,
     )
-    moment = _fullest_moment(
-        replace(during, loss=loss),
-        replace(during, working=working),
-        _Moment(gradients=state.gradients, working=working, unsharded=unsharded),
-        _Moment(gradients=state.gradients, temporaries=temporaries),
-    )
+    gradients = np.where(held | at.late, state.gradients, 0.0)
+    activations = np.where(at.late, 0.0, activations)
+    unsharded = np.where(at.step, 0.0, unsharded)
+    loss_then, working_then = np.where(at.loss, loss, 0.0), np.where(at.working, working, 0.0)
+    temporaries = np.where(at.step, temporaries, 0.0)
     workspaces = np.asarray(p.workspace_bytes + _dummy_gradients(cases, layer, here))
     buckets = np.asarray(profile.bucket_bytes * p.bucket_scale * _buckets_used(cases))
-    fixed = state.weights + state.optimizer + workspaces + moment.gradients
-    dynamic = moment.total() - moment.gradients + buckets
+    fixed = state.weights + state.optimizer + workspaces + gradients
+    dynamic = activations + unsharded + loss_then + working_then + temporaries + buckets
     return Memory(
         weights_bytes=state.weights,
-        gradients_bytes=moment.gradients,
+        gradients_bytes=gradients,
         optimizer_bytes=state.optimizer,
-        activations_bytes=moment.activations,
-        working_bytes=moment.working,
-        loss_bytes=moment.loss,
-        unsharded_bytes=moment.unsharded,
+        activations_bytes=activations,
+        working_bytes=working_then,
+        loss_bytes=loss_then,
+        unsharded_bytes=unsharded,
         buckets_bytes=buckets,
-        temporaries_bytes=moment.temporaries,
+        temporaries_bytes=temporaries,
         workspaces_bytes=workspaces,
         slack_bytes=_slack(cases, p, fixed, dynamic, (loss, working)),
         context_bytes=np.asarray(p.context_bytes),
     )
 
 
-def _nothing() -> Array:
-    return np.zeros(())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moment:
-    """What is alive at one moment of a step, beside the states and buffers that always are."""
+    """Which moment is the peak: the loss, a layer's backward; late: the last layer's, the step."""
 
-    gradients: Array = field(default_factory=_nothing)
-    activations: Array = field(default_factory=_nothing)
-    working: Array = field(default_factory=_nothing)
-    loss: Array = field(default_factory=_nothing)
-    unsharded: Array = field(default_factory=_nothing)
-    temporaries: Array = field(default_factory=_nothing)
-
-    def total(self) -> Array:
-        """All bytes of the moment."""
-        return (
-            self.gradients + self.activations + self.working + self.loss + self.unsharded + self.temporaries
-        )
+    loss: Array
+    working: Array
+    late: Array
+    step: Array
 
 
-def _fullest_moment(*moments: _Moment) -> _Moment:
-    """Row by row the moment with the most bytes."""
-    best, total = moments[0], moments[0].total()
-    for other in moments[1:]:
-        theirs = other.total()
-        more = theirs > total
-        best = _Moment(
-            **{f.name: np.where(more, getattr(other, f.name), getattr(best, f.name)) for f in fields(_Moment)}
-        )
-        total = np.maximum(total, theirs)
-    return best
+def _fullest_moment(
+    held: tuple[Array, Array], loss: Array, working: Array, last_layer: Array, temporaries: Array
+) -> _Moment:
+    """The moment with the most bytes; `held` is what lies beside (during backward, after it)."""
+    during, after = held
+    early = during + np.maximum(loss, working)
+    late = after + np.maximum(last_layer, temporaries)
+    is_late = late > early
+    step = is_late & (temporaries >= last_layer)
+    at_loss = ~is_late & (loss > working)
+    return _Moment(loss=at_loss, working=~(at_loss | step), late=is_late, step=step)
 
 
 def _activations(cases: Cases, kept: Saved, here: Stage, index: Array) -> Array:

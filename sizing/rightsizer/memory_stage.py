@@ -91,10 +91,10 @@ def _layers(cases: Cases, layer: LayerWeights, first: Array, last: Array) -> tup
 def _share(cases: Cases, layer: LayerWeights, layers: Array, first: Array, last: Array) -> Array:
     """Layers of a stage, by the profile's rule of balance."""
     a, pp = cases.architecture, np.asarray(cases.layout.pp, dtype=float)
-    even = np.where(last, layers - np.ceil(layers / pp) * (pp - 1), np.ceil(layers / pp))
-    even = np.where(layers % pp == 0, layers / pp, np.maximum(even, 0.0))
+    most = np.ceil(layers / pp)
+    even = np.where(last, np.maximum(layers - most * (pp - 1), 0.0), most)
     chunks = pp * cases.layout.vpp
-    ends_fit = ((layers % chunks) != 0) & ((layers + 2) % chunks == 0)
+    ends_fit = ~_divides(chunks, layers) & _divides(chunks, layers + 2)
     counted = np.maximum((layers + 2) / pp - first - last, 0.0)
     head = a.vocab * a.hidden / np.maximum(layer.attention + layer.dense, 1.0) / cases.layout.tp
     spread = np.ceil((layers + head) / pp)
@@ -103,3 +103,9 @@ def _share(cases: Cases, layer: LayerWeights, layers: Array, first: Array, last:
     share = np.where((balance == StageBalance.ENDS) | ends_fit, counted, even)
     share = np.where(balance == StageBalance.COST, by_cost, share)
     return np.where(pp == 1, layers, share)
+
+
+def _divides(chunks: Array, layers: Array) -> Array:
+    """Whether the layers fill the chunks evenly."""
+    share = layers / chunks
+    return np.asarray(share == np.floor(share))

@@ -5,7 +5,7 @@ ranks that share sharded states, L layers, h hidden, V vocabulary. Everything is
 stage.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -28,11 +28,13 @@ __all__ = [
     "Adapters",
     "LayerWeights",
     "Ranks",
+    "Rates",
     "States",
     "adapters_only",
     "embeddings",
     "layer_weights",
     "ranks",
+    "rates",
     "states",
 ]
 
@@ -73,6 +75,19 @@ class Ranks:
     expert_weights: Array
     expert_gradients: Array
     expert_optimizer: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Bytes of a parameter by state, over how many ranks each is divided, and what the GPU holds at all."""
+
+    ranks: Ranks
+    weight: Array
+    gradient: Array
+    optimizer: Array
+    frozen: Array
+    weights_held: Array
+    optimizer_held: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,42 +141,67 @@ def ranks(layout: Columns) -> Ranks:
     group = np.where(layout.shard_group > 0, np.minimum(layout.shard_group, data), data)
     expert_data = np.maximum(1.0, data * layout.tp / (layout.ep * layout.expert_tp))
     expert_group = np.minimum(group, expert_data)
-    stage = np.where(layout.sharding == Sharding.HSDP, Sharding.ZERO3, layout.sharding)
+    one, two, three = (layout.sharding >= float(s) for s in (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3))
     return Ranks(
-        weights=np.where(stage >= Sharding.ZERO3, group, 1.0),
-        gradients=np.where(stage >= Sharding.ZERO2, group, 1.0),
-        optimizer=np.where(stage >= Sharding.ZERO1, group, 1.0),
-        expert_weights=np.where(stage >= Sharding.ZERO3, expert_group, 1.0),
-        expert_gradients=np.where(stage >= Sharding.ZERO2, expert_group, 1.0),
-        expert_optimizer=np.where(stage >= Sharding.ZERO1, expert_group, 1.0),
+        weights=np.where(three, group, 1.0),
+        gradients=np.where(two, group, 1.0),
+        optimizer=np.where(one, group, 1.0),
+        expert_weights=np.where(three, expert_group, 1.0),
+        expert_gradients=np.where(two, expert_group, 1.0),
+        expert_optimizer=np.where(one, expert_group, 1.0),
     )
 
 
-def states(cases: Cases, plain: Array, experts: Array, adapters: Adapters, four_bit_bytes: float) -> States:
-    """Weights, gradients and optimizer states of a stage.
+def rates(cases: Cases, four_bit_bytes: float) -> Rates:
+    """Bytes per parameter and divisors, by the profile, the precision, the optimizer and the sharding.
 
-    `plain` and `experts` are its parameters on one GPU before ZeRO. With adapters the base is frozen: 2 bytes
-    for 16 bits, `four_bit_bytes` for 4 (scales included; embeddings stay at 16 bits), no gradient.
+    With adapters the base is frozen: 2 bytes for 16 bits, `four_bit_bytes` for 4 (scales included).
     """
-    workload, divide = cases.workload, ranks(cases.layout)
-    frozen = adapters_only(workload)
+    frozen = adapters_only(cases.workload)
     weight, gradient, optimizer = _bytes_per_parameter(cases)
-    base = np.where(frozen, _frozen_bytes(workload, four_bit_bytes), weight)
-    ends = np.where(frozen, adapters.embeddings * (2.0 - base), 0.0)
-    weights = (base * plain + ends) / divide.weights + base * experts / divide.expert_weights
-    gradients = gradient * (plain / divide.gradients + experts / divide.expert_gradients)
+    return Rates(
+        ranks=ranks(cases.layout),
+        weight=np.where(frozen, _frozen_bytes(cases.workload, four_bit_bytes), weight),
+        gradient=gradient,
+        optimizer=optimizer,
+        frozen=frozen,
+        weights_held=(cases.layout.offload & Offload.PARAMETERS) == 0,
+        optimizer_held=(cases.layout.offload & Offload.OPTIMIZER) == 0,
+    )
+
+
+def states(plain: Array, experts: Array, adapters: Adapters, per: Rates) -> States:
+    """Weights, gradients and optimizer states of a stage; its parameters are those on one GPU before ZeRO."""
+    divide = per.ranks
+    weights = per.weight * (plain / divide.weights + experts / divide.expert_weights)
     trained = plain / divide.optimizer + experts / divide.expert_optimizer
-    trained = np.where(frozen, (adapters.low_rank + adapters.copied) / divide.optimizer, trained)
-    keeps = (cases.layout.offload & Offload.OPTIMIZER) == 0
-    held = (cases.layout.offload & Offload.PARAMETERS) == 0
-    small = (4.0 * adapters.low_rank + 2.0 * adapters.copied) / divide.weights
-    small_gradients = (4.0 * adapters.low_rank + 2.0 * adapters.copied) / divide.gradients
-    small_optimizer = (8.0 * adapters.low_rank + 4.0 * adapters.copied) / divide.optimizer
+    every = States(
+        weights=weights * per.weights_held,
+        gradients=per.gradient * (plain / divide.gradients + experts / divide.expert_gradients),
+        optimizer=per.optimizer * trained * per.optimizer_held,
+        trained=trained * per.optimizer_held,
+    )
+    if not np.any(per.frozen):
+        return every
+    some = _adapter_states(every, adapters, per)
     return States(
-        weights=weights * held + np.where(frozen, small, 0.0),
-        gradients=np.where(frozen, small_gradients, gradients),
-        optimizer=np.where(frozen, small_optimizer, optimizer * trained) * keeps,
-        trained=trained * keeps,
+        **{
+            f.name: np.where(per.frozen, getattr(some, f.name), getattr(every, f.name))
+            for f in fields(States)
+        }
+    )
+
+
+def _adapter_states(base: States, adapters: Adapters, per: Rates) -> States:
+    """States where only adapters train: fp32 low-rank factors, 16-bit copies of modules."""
+    divide, low, copied = per.ranks, adapters.low_rank, adapters.copied
+    ends = adapters.embeddings * (2.0 - per.weight) * per.weights_held
+    trained = (low + copied) / divide.optimizer * per.optimizer_held
+    return States(
+        weights=base.weights + (ends + 4.0 * low + 2.0 * copied) / divide.weights,
+        gradients=(4.0 * low + 2.0 * copied) / divide.gradients,
+        optimizer=(8.0 * low + 4.0 * copied) / divide.optimizer * per.optimizer_held,
+        trained=trained,
     )
 
 
