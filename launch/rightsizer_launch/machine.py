@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
@@ -30,18 +31,21 @@ from rightsizer.workload import Precision, Workload
 from rightsizer_launch.probe import REFERENCE, REFERENCE_BATCH, REFERENCE_SEQUENCE
 from rightsizer_launch.progress import write_json
 
-__all__ = ["Machine", "cpu_cluster", "detect", "usable_cores"]
+__all__ = ["Machine", "cpu_cluster", "detect", "reference_s", "usable_cores"]
 
 _MOST_CPU_WORKERS = 8  # more gloo workers than this cost more in messages than their cores are worth
-_PROBE_VERSION = 1
+_PROBE_VERSION = 2
 _WATTS_PER_THREAD = 8.0  # a guess; server parts spend 3 to 10 W a core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What there is: a cluster of one node, and how a worker uses its device."""
+    """What there is: clusters of one node to choose from, and how a worker uses its device.
 
-    cluster: Cluster
+    Workers on processors slow each other down, so there is one cluster for each number of them.
+    """
+
+    clusters: tuple[Cluster, ...]
     cuda: bool
     threads_per_worker: int
     words: str
@@ -50,7 +54,7 @@ class Machine:
     @property
     def workers(self) -> int:
         """The most workers that fit, one for each device."""
-        return self.cluster.max_gpus
+        return max(cluster.max_gpus for cluster in self.clusters)
 
 
 def detect(*, cache: Path | None = None, again: bool = False) -> Machine:
@@ -62,19 +66,27 @@ def detect(*, cache: Path | None = None, again: bool = False) -> Machine:
     threads = max(1, cores // _MOST_CPU_WORKERS)
     workers = cores // threads
     measured = _measured(workers, threads, cache or _cache_folder(), again=again)
-    cluster = cpu_cluster(measured, workers=workers, memory_bytes=_available_bytes() / workers)
+    clusters = tuple(
+        cpu_cluster(measured, workers=count, most=workers, memory_bytes=_available_bytes() / workers)
+        for count in range(1, workers + 1)
+    )
     rate = measured["matmul_flop_per_s"] / 1e9
     words = f"{_cpu_name()}: {workers} x {threads} core(s), no GPU; {rate:.0f} GFLOP/s measured per worker"
-    return Machine(cluster=cluster, cuda=False, threads_per_worker=threads, words=words, measured=measured)
+    return Machine(clusters=clusters, cuda=False, threads_per_worker=threads, words=words, measured=measured)
 
 
-def cpu_cluster(measured: Mapping[str, float], *, workers: int, memory_bytes: float) -> Cluster:
-    """A cluster of CPU devices whose predictions agree with the measured reference step."""
+def cpu_cluster(measured: Mapping[str, float], *, workers: int, most: int, memory_bytes: float) -> Cluster:
+    """`workers` of `most` CPU devices, whose predictions agree with the measured reference step.
+
+    Between one worker alone and all together the slow-down is taken as a power of their number.
+    """
+    slow_down = measured["together_step_s"] / measured["alone_step_s"]
+    wanted_s = measured["alone_step_s"] * slow_down ** (math.log(workers) / math.log(most) if most > 1 else 0)
     low, high = 1e-3, 1e3
     for _ in range(40):  # bisection in the logarithm: the prediction falls as the scale grows
         scale = (low * high) ** 0.5
         cluster = _scaled(measured, scale, workers=workers, memory_bytes=memory_bytes)
-        slower = _reference_s(cluster) > measured["reference_step_s"]
+        slower = reference_s(cluster) > wanted_s
         low, high = (scale, high) if slower else (low, scale)
     return cluster
 
@@ -113,7 +125,7 @@ def _scaled(measured: Mapping[str, float], scale: float, *, workers: int, memory
     )
 
 
-def _reference_s(cluster: Cluster) -> float:
+def reference_s(cluster: Cluster) -> float:
     """The engine's seconds for a step of the probe's reference model on one device."""
     workload = Workload(
         tokens=1e6,
@@ -148,7 +160,7 @@ def _gpus(names: list[str]) -> Machine:
     cluster = dataclasses.replace(cluster, max_gpus=len(names))
     threads = max(1, usable_cores() // len(names))
     return Machine(
-        cluster=cluster, cuda=True, threads_per_worker=threads, words=f"{len(names)} x {cluster.gpu.name}"
+        clusters=(cluster,), cuda=True, threads_per_worker=threads, words=f"{len(names)} x {cluster.gpu.name}"
     )
 
 

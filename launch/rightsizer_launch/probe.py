@@ -2,8 +2,8 @@
 
 All workers measure at the same time, so that what they share (memory bandwidth, boost clocks) is shared here
 too. Rank 0 prints the result as JSON: matmul FLOP/s, copy bytes/s, the loopback all-reduce's bytes/s, and the
-seconds of a training step of a small reference model, by which the engine's formulas are scaled
-(`machine.py`).
+seconds of a training step of a small reference model, together and alone, by which the engine's formulas are
+scaled (`machine.py`).
 """
 
 import argparse
@@ -33,14 +33,14 @@ REFERENCE_BATCH = 8
 
 
 def _seconds(work: Callable[[], Any], *, least_s: float = 0.3) -> float:
-    """The median time of a call, over at least three calls and `least_s` seconds, after one to warm up."""
+    """A call's time without disturbance: the first quartile over `least_s` seconds, after one to warm up."""
     work()
     times: list[float] = []
-    while sum(times) < least_s or len(times) < 3:
+    while sum(times) < least_s or len(times) < 4:
         began = time.perf_counter()
         work()
         times.append(time.perf_counter() - began)
-    return statistics.median(times)
+    return statistics.quantiles(times, n=4)[0]
 
 
 def _matmul_flop_per_s(torch: Any) -> float:
@@ -142,11 +142,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         timeout=timedelta(seconds=120),
     )
     distributed.barrier()
+    step = _reference_step(torch)
     found = {
         "matmul_flop_per_s": _matmul_flop_per_s(torch),
         "copy_bytes_per_s": _copy_bytes_per_s(torch),
-        "reference_step_s": _seconds(_reference_step(torch), least_s=1.5),
+        "together_step_s": _seconds(step, least_s=1.5),
     }
+    distributed.barrier()
+    if options.rank == 0:  # the others wait without working
+        found["alone_step_s"] = _seconds(step, least_s=1.0)
     distributed.barrier()
     found["all_reduce_bytes_per_s"] = _all_reduce_bytes_per_s(torch, options.world)
     distributed.destroy_process_group()

@@ -80,7 +80,10 @@ class Record:
     @classmethod
     def parse(cls, line: str) -> "Record":
         """The record of one line; fields of a later version are ignored."""
-        known = {key: value for key, value in json.loads(line).items() if key in cls.__slots__}
+        document = json.loads(line)
+        if not isinstance(document, dict):
+            raise TypeError(f"no record: {line[:40]!r}")
+        known = {key: value for key, value in document.items() if key in cls.__slots__}
         return cls(**known | {"pids": tuple(known.get("pids", ()))})
 
 

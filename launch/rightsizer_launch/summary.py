@@ -10,6 +10,8 @@ from rightsizer.units import format_count, format_duration, format_tokens
 
 __all__ = ["summary"]
 
+_FAIR = (0.7, 1.4)  # measured over predicted; outside, people should know why
+
 
 def summary(report: Mapping[str, Any], console: Console) -> None:
     """Print what came of a run: predicted against measured, what was lost, what H100s would need."""
@@ -21,6 +23,12 @@ def summary(report: Mapping[str, Any], console: Console) -> None:
         soft_wrap=True,
     )
     console.print(_attempts(report["attempts"]))
+    ratios = [a["measuredOverPredicted"] for a in report["attempts"] if a["measuredOverPredicted"]]
+    if any(not _FAIR[0] <= ratio <= _FAIR[1] for ratio in ratios):
+        words = (
+            "far from the prediction: was the machine as busy as when it was measured? --measure does it anew"
+        )
+        console.print(words, soft_wrap=True)
     phases = ", ".join(f"{name} {format_duration(s)}" for name, s in report["secondsByPhase"].items() if s)
     console.print(
         f"restarts {report['restarts']}, steps done again {report['lostSteps']}; time: {phases or 'none'}",
@@ -33,21 +41,13 @@ def summary(report: Mapping[str, Any], console: Console) -> None:
 
 def _attempts(attempts: list[dict[str, Any]]) -> Table:
     table = Table(box=None, padding=(0, 2), header_style="bold")
-    for heading in (
-        "attempt",
-        "workers",
-        "layout",
-        "predicted tok/s",
-        "measured tok/s",
-        "measured/predicted",
-    ):
-        table.add_column(heading, justify="left" if heading == "layout" else "right")
+    for heading in ("attempt", "workers", "predicted", "measured", "ratio"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for attempt in attempts:
         measured = attempt["measured"]
         table.add_row(
             str(attempt["number"]),
             str(attempt["workers"]),
-            attempt["layout"],
             f"{format_count(attempt['predicted']['tokensPerSecond'])} tok/s",
             f"{format_count(measured['tokensPerSecond'])} tok/s" if measured else "-",
             f"{attempt['measuredOverPredicted']:.2f}" if measured else "-",

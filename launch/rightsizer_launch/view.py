@@ -74,6 +74,7 @@ class View:
     clock: Callable[[], float] = time.time
     _live: Live | None = None
     _last_line_s: float = field(default=0.0)
+    _last_step: int = field(default=0)
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -97,11 +98,12 @@ class View:
         now_s = self.clock()
         if self._live is not None:
             self._live.update(_panel(tally, failures, self.expected, now_s))
-        elif tally.step and now_s - self._last_line_s >= _LINE_EVERY_S:
+        elif tally.step != self._last_step and now_s - self._last_line_s >= _LINE_EVERY_S:
             self._last_line_s = now_s
             named = dict(facts(tally, failures, self.expected, now_s=now_s))
             pace = f"{named['tokens/s']} tokens/s; ETA {named['ETA']}"
             self.note(f"tokens {named['tokens']}; loss {named['loss']}; {pace}")
+            self._last_step = tally.step
 
 
 def _panel(tally: Tally, failures: int, expected: Expectation, now_s: float) -> Group:
