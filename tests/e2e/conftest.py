@@ -68,6 +68,19 @@ class Cluster:
         argv = [self.kubectl_path, f"--kubeconfig={self.kubeconfig}", "logs", pod, "--namespace", namespace]
         return subprocess.run(argv, check=False, capture_output=True, text=True).stdout
 
+    def ready_nodes(self) -> frozenset[str]:
+        """The names of the nodes that are Ready; none while the API server is down."""
+        try:
+            nodes = self.get("nodes")["items"]
+        except RuntimeError:
+            return frozenset()
+        ready = {"type": "Ready", "status": "True"}.items()
+        return frozenset(
+            node["metadata"]["name"]
+            for node in nodes
+            if any(ready <= condition.items() for condition in node["status"]["conditions"])
+        )
+
     def wait(self, what: str, condition: Callable[[], bool], within_s: float = 60) -> None:
         """Return when the condition holds; fail when it does not in time."""
         end_s = time.monotonic() + within_s

@@ -21,7 +21,7 @@ def _workers(cluster, namespace):
 
 def _progress(cluster, namespace):
     logs = (cluster.logs(pod, namespace) for pod in _workers(cluster, namespace).values())
-    return max(_step_and_world(log) for log in logs)
+    return max((_step_and_world(log) for log in logs), default=(0, 0))
 
 
 def test_torchrun_trains_on_two_nodes_and_goes_on_when_one_dies(cluster, namespace):
@@ -38,4 +38,4 @@ def test_torchrun_trains_on_two_nodes_and_goes_on_when_one_dies(cluster, namespa
         assert int(resumed[-1]) > 0
     finally:
         cluster.control("node-start", "3")
-    cluster.wait("node 3 again", lambda: cluster.control("status").count(" ready,") == 3)
+    cluster.wait("node 3 again", lambda: "n3" in cluster.ready_nodes())

@@ -5,18 +5,17 @@ versions of the same libraries. A graph's key is the digest of its files, of how
 version: another checkout with the same pins finds the binaries, a changed pin builds beside them.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import host
 import toolchain
 from place import MODULES, ClusterError, Place
 
@@ -60,7 +59,7 @@ GRAPHS = {
             version_symbols={VERSION_SYMBOL: f"v{KUBERNETES_VERSION}"},
         ),
         Graph(name="etcd", commands={"etcd": "go.etcd.io/etcd/server/v3"}),
-        Graph(name="coredns", commands={"coredns": "github.com/coredns/coredns"}),
+        Graph(name="coredns", commands={"coredns": "."}),
         Graph(name="helm", commands={"helm": "helm.sh/helm/v4/cmd/helm"}),
         Graph(
             name="kwok",
@@ -103,15 +102,6 @@ def _key(go: Path, graph: Graph) -> str:
     return digest.hexdigest()[:16]
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One build of a graph at a time on this machine; the kernel opens the lock when its holder dies."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
 def _build(go: Path, graph: Graph, into: Path) -> None:
     building = into.with_name(f"{into.name}.building")
     shutil.rmtree(building, ignore_errors=True)  # what a build that was killed left
@@ -133,7 +123,7 @@ def built(at: Place, name: str) -> Path:
     go = toolchain.go(at)
     into = at.cache / f"{name}-{_key(go, graph)}"
     if not into.exists():
-        with _locked(at.cache / f"{name}.lock"):
+        with host.locked(at.cache / f"{name}.lock"):
             if not into.exists():
                 sys.stderr.write(f"building {name} (once; kept in {into})\n")
                 _build(go, graph, into)

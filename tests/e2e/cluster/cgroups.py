@@ -81,10 +81,10 @@ def members(group: str) -> frozenset[int]:
     return frozenset(found - {0})
 
 
-def kill(group: str) -> None:
+def kill(group: str, *, but: int | None = None) -> None:
     """End every process of the cgroup; in rounds, because one may fork between the look and the blow."""
     end_s = time.monotonic() + GONE_WITHIN_S
-    while alive := members(group):
+    while alive := members(group) - {but}:
         if time.monotonic() > end_s:
             raise ClusterError(f"processes {sorted(alive)} of cgroup {group} do not end")
         for pid in alive:

@@ -7,8 +7,10 @@ env              prints `export KUBECONFIG=...` of the running cluster
 build [NAME...]  build binaries: all graphs of modules/, or these
 tool NAME        print the path of helm, kueue, kwok, kubectl (building it if need be)
 load             import the images again, after a change to examples/
-node-kill N      power off node N: kubelet, containerd and containers at once
-node-start N     power it on again
+node-kill N      kill node N: kubelet, containerd and containers at once
+node-start N     start it again
+node-cut N       cut node N off the network: no packet gets in or out, not even a FIN
+node-join N      connect it again
 kill NAME        kill one daemon (see status), as a crash would
 start NAME       start it again
 kueue-up         install Kueue's controller by its chart
@@ -25,6 +27,7 @@ import images
 import kubectl
 import kueue
 import lifecycle
+import network
 import node
 import preflight
 import toolchain
@@ -90,6 +93,14 @@ def _node_start(at: Place, index: str) -> None:
     node.restart(lifecycle.node_of(at, index))
 
 
+def _node_cut(at: Place, index: str) -> None:
+    network.set_link(lifecycle.node_of(at, index), "down")
+
+
+def _node_join(at: Place, index: str) -> None:
+    network.set_link(lifecycle.node_of(at, index), "up")
+
+
 def _known(at: Place, name: str) -> str:
     if name not in daemons.names(at):
         raise ClusterError(f"{name}: no such daemon; `status` lists them")
@@ -114,12 +125,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "load": _load,
     "node-kill": _node_kill,
     "node-start": _node_start,
+    "node-cut": _node_cut,
+    "node-join": _node_join,
     "kill": _kill,
     "start": _start,
     "kueue-up": kueue.install,
     "kueue-down": kueue.uninstall,
 }
-ONE_ARGUMENT = ("tool", "node-kill", "node-start", "kill", "start")
+ONE_ARGUMENT = ("tool", "node-kill", "node-start", "node-cut", "node-join", "kill", "start")
 
 
 def main(arguments: list[str]) -> int:

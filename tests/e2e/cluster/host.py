@@ -1,8 +1,10 @@
-"""Commands that run and end, and conditions that are waited for."""
+"""Commands that run and end, locks, and conditions that are waited for."""
 
+import fcntl
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from place import ClusterError
@@ -22,6 +24,15 @@ def run(*argv: str | Path, text: str | None = None) -> str:
         said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
         raise ClusterError(f"`{' '.join(map(str, argv))}` failed: {said}")
     return done.stdout
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """One holder at a time on this machine; the kernel opens the lock when its holder dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def wait(what: str, condition: Callable[[], bool], *, within_s: float, look_at: Path) -> None:

@@ -4,9 +4,6 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import build
@@ -25,20 +22,10 @@ READY_S = 90
 MOUNTS = Path("/proc/self/mounts")
 
 
-@contextmanager
-def alone(at: Place) -> Iterator[None]:
-    """Only one `up` or `down` of a cluster at a time."""
-    at.state.parent.mkdir(parents=True, exist_ok=True)
-    lock = at.state.with_suffix(".lock")
-    with lock.open("w") as handle:
-        flock(handle, LOCK_EX)
-        yield
-
-
 def up(at: Place) -> None:
     """A cluster that answers: the one that runs, or a new one."""
     binaries = build.binaries(at)
-    with alone(at):
+    with host.locked(_lock(at)):
         if _complete(at, binaries):
             return
         _clear(at)
@@ -48,8 +35,13 @@ def up(at: Place) -> None:
 def down(at: Place) -> None:
     """Nothing of it is left."""
     if at.state.parent.exists():
-        with alone(at):
+        with host.locked(_lock(at)):
             _clear(at)
+
+
+def _lock(at: Place) -> Path:
+    """Only one `up` or `down` of a cluster at a time."""
+    return at.state.with_suffix(".lock")
 
 
 def _start(at: Place, binaries: dict[str, Path]) -> None:

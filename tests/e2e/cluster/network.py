@@ -9,40 +9,50 @@ NAMESPACES = Path("/run/netns")
 BRIDGE = "nodes"
 
 
-def _inside(namespace: str, *argv: str) -> None:
-    run("nsenter", f"--net={NAMESPACES / namespace}", *argv)
-
-
-def _make_namespace(name: str) -> None:
-    run("ip", "netns", "add", name)
-    _inside(name, "ip", "link", "set", "lo", "up")
-    _inside(name, "sysctl", "-qw", "net.ipv4.ip_forward=1")
-
-
 def make(at: Place) -> None:
     """The control plane's namespace, the nodes' and the wires between them."""
-    _make_namespace(at.control_plane)
-    _inside(at.control_plane, "ip", "link", "add", BRIDGE, "type", "bridge")
-    _inside(at.control_plane, "ip", "address", "add", f"{CONTROL_PLANE_ADDRESS}/24", "dev", BRIDGE)
-    _inside(at.control_plane, "ip", "link", "set", BRIDGE, "up")
+    bridge = (
+        f"link add {BRIDGE} type bridge",
+        f"address add {CONTROL_PLANE_ADDRESS}/24 dev {BRIDGE}",
+        f"link set {BRIDGE} up",
+    )
+    _make_namespace(at.control_plane, *bridge)
     for node in nodes(at):
+        _make_namespace(node.namespace)
         _connect(at, node)
-    for node in nodes(at):
-        for other in nodes(at):
-            if other != node:
-                _inside(node.namespace, "ip", "route", "add", other.pods, "via", other.address)
+
+
+def _make_namespace(name: str, *commands: str) -> None:
+    run("ip", "netns", "add", name)
+    run("nsenter", f"--net={NAMESPACES / name}", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+    _inside(name, "link set lo up", *commands)
+
+
+def _inside(namespace: str, *commands: str) -> None:
+    run("ip", "-netns", namespace, "-batch", "-", text="\n".join(commands) + "\n")
 
 
 def _connect(at: Place, node: Node) -> None:
     plug = f"to-{node.name}"
-    _make_namespace(node.namespace)
-    ends = ("netns", at.control_plane, "type", "veth", "peer", "name", "eth0", "netns", node.namespace)
-    run("ip", "link", "add", plug, *ends)
-    _inside(at.control_plane, "ip", "link", "set", plug, "master", BRIDGE, "up")
-    _inside(at.control_plane, "ip", "route", "add", node.pods, "via", node.address)
-    _inside(node.namespace, "ip", "address", "add", f"{node.address}/24", "dev", "eth0")
-    _inside(node.namespace, "ip", "link", "set", "eth0", "up")
-    _inside(node.namespace, "ip", "route", "add", "default", "via", CONTROL_PLANE_ADDRESS)
+    _inside(
+        at.control_plane,
+        f"link add {plug} type veth peer name eth0 netns {node.namespace}",
+        f"link set {plug} master {BRIDGE} up",
+        f"route add {node.pods} via {node.address}",
+    )
+    others = (other for other in nodes(at) if other != node)
+    _inside(
+        node.namespace,
+        f"address add {node.address}/24 dev eth0",
+        "link set eth0 up",
+        f"route add default via {CONTROL_PLANE_ADDRESS}",
+        *(f"route add {other.pods} via {other.address}" for other in others),
+    )
+
+
+def set_link(node: Node, state: str) -> None:
+    """Pull the node's plug ("down") or put it in again ("up"); what runs there goes on, unheard."""
+    _inside(node.place.control_plane, f"link set to-{node.name} {state}")
 
 
 def left(at: Place) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ INSTALLED = {  # program -> what needs it
     "ip": "makes the nodes' networks",
     "iptables": "kube-proxy's Services",
     "nsenter": "starts a node's daemons in its network",
+    "unshare": "gives each node its own mounts",
     "openssl": "makes the certificates",
     "sysctl": "lets the nodes forward packets",
 }
@@ -33,16 +34,11 @@ def lacks() -> tuple[str, ...]:
         return ("needs Linux",)
     if os.geteuid() != 0:
         return ("needs root, to make namespaces and cgroups",)
-    found = [
-        f"{name} not found ({why}): run tests/e2e/cluster/install.sh"
-        for name, why in INSTALLED.items()
-        if shutil.which(name) is None
-    ]
-    try:
-        node.cni_plugins()
-    except ClusterError as error:
-        found.append(str(error))
-    return (*found, *_kernel_lacks())
+    found = [f"{name} ({why})" for name, why in INSTALLED.items() if shutil.which(name) is None]
+    if node.cni_plugins() is None:
+        found.append("CNI plugins (connect pods to their node)")
+    programs = [f"{', '.join(found)} not found: run tests/e2e/cluster/install.sh"] if found else []
+    return (*programs, *_kernel_lacks())
 
 
 def _kernel_lacks() -> list[str]:

@@ -27,11 +27,12 @@ def _installer(into: Path) -> list[str]:
 def _from_package_index(at: Place, package: str) -> Path:
     """The folder with the package's files, installed once."""
     folder = at.cache / package.replace("==", "-")
-    if not folder.exists():
-        building = folder.with_name(f"{folder.name}.building")
-        shutil.rmtree(building, ignore_errors=True)
-        host.run(*_installer(building), package)
-        building.rename(folder)
+    with host.locked(at.cache / "packages.lock"):
+        if not folder.exists():
+            building = folder.with_name(f"{folder.name}.building")
+            shutil.rmtree(building, ignore_errors=True)
+            host.run(*_installer(building), package)
+            building.rename(folder)
     return folder
 
 

@@ -1,6 +1,0 @@
-//go:build tools
-
-// Package tools pins the commands that cluster.py builds from this module graph.
-package tools
-
-import _ "github.com/coredns/coredns"
