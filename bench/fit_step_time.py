@@ -93,7 +93,7 @@ def fit(rows: StepRows, parameters: Parameters) -> Linear:
     index = fit_rows(rows)
     prior = prior_of(parameters)
     residuals = residuals_of(rows, index, parameters)
-    return solve(residuals, prior.mean.copy(), weights(rows.source[index]), prior)
+    return solve(residuals, prior.mean.copy(), weights(rows.source[index], rows.judged[index]), prior)
 
 
 def at(parameters: Parameters, point: Array) -> Parameters:
@@ -107,13 +107,13 @@ def left_out(
 ) -> tuple[list[Array], dict[str, Array]]:
     """Errors on every source by parameters that have not seen it, for each way of showing the rows."""
     index, prior = fit_rows(rows), prior_of(parameters)
-    source = rows.source[index]
+    source, judged = rows.source[index], rows.judged[index]
     found = [np.full(len(rows.rows), np.nan) for _ in shown]
     folds: dict[str, Array] = {}
     for name in np.unique(rows.source):
         other = source != name
         part = Linear(point=linear.point, residual=linear.residual[other], jacobian=linear.jacobian[other])
-        folds[str(name)] = within(part, weights(source[other]), prior, rounds=20)
+        folds[str(name)] = within(part, weights(source[other], judged[other]), prior, rounds=20)
         trial, mine = at(parameters, folds[str(name)]), np.flatnonzero(rows.source == name)
         for some, error in zip(shown, found, strict=True):
             predicted = step_time.estimate(take(some.cases, mine), trial).total_s
@@ -127,7 +127,7 @@ def null_errors(rows: StepRows) -> Array:
     keys = np.char.add(np.char.add(rows.cases.gpu.name, " "), rows.cases.workload.precision)
     error = np.empty(len(ideal))
     for name in np.unique(rows.source):
-        mine, weight = rows.source == name, weights(rows.source)
+        mine, weight = rows.source == name, weights(rows.source, rows.judged)
         for key in np.unique(keys[mine]):
             seen = ~mine & (keys == key)
             basis = seen if seen.any() else ~mine
@@ -183,6 +183,7 @@ def write(
     flat = [
         {"id": row["id"], **{name: round(float(error[i]), 4) for name, error in columns.items()}}
         for i, row in enumerate(rows.rows)
+        if rows.judged[i]
     ]
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "step_time.json").write_text(
@@ -201,7 +202,7 @@ def main() -> None:
     given = parser.parse_args()
     folder, start = reference(given.reference), load_step_time()
     rows, withheld = load(folder), load(folder, blind=True)
-    print(f"{len(rows.rows)} of {rows.usable} usable rows supported")
+    print(f"{int(rows.judged.sum())} of {rows.usable} usable rows supported")
     linear = fit(rows, start)
     best = at(start, linear.point)
     (out, blind), folds = left_out(rows, [rows, withheld], linear, start)
@@ -210,7 +211,9 @@ def main() -> None:
         entry, value = best.entry(name), getattr(best, name)
         far = float(np.log(value / entry.prior) / entry.sigma_ln)
         print(f"{name:32s} {value:10.4g}  prior {entry.prior:9.3g}  {far:+.1f} sigma")
-    print(table(rows.source, columns))
+    print(table(rows.source[rows.judged], {k: v[rows.judged] for k, v in columns.items()}))
+    print("incomplete rows (recompute not stated):")
+    print(table(rows.source[~rows.judged], {k: v[~rows.judged] for k, v in columns.items()}))
     if not given.dry:
         write(best, rows, columns, folds, given.date)
 

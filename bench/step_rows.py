@@ -16,26 +16,27 @@ from rightsizer.workload import Recompute
 
 __all__ = ["LARGEST_WEIGHT", "StepRows", "load", "take", "weights"]
 
+INCOMPLETE_WEIGHT = 0.5
 LARGEST_WEIGHT = 60
 """A source weighs as the square root of its rows, of at most this many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRows:
-    """n published step times and the cases that they belong to; `usable` counts the unsupported ones too."""
+    """n published step times and their cases; `judged` ones are complete, `usable` counts unsupported ones too."""
 
     rows: Sequence[Mapping[str, str]]
     cases: Cases
     source: Array
     measured_s: Array
+    judged: Array
     usable: int
     unsupported: Sequence[str]
 
 
 def load(folder: Path, *, blind: bool = False) -> StepRows:
     """The usable rows that the engine supports; `blind` withholds the framework."""
-    usable = [r for r in read(folder, "published_runs.csv") if r["usable_step_time"] == "1"]
-    usable = [r for r in usable if r["step_time_s"]]
+    usable = [r for r in read(folder, "published_runs.csv") if _judged(r) or _partly(r)]
     rows: list[Mapping[str, str]] = []
     cases: list[Case] = []
     unsupported: list[str] = []
@@ -50,9 +51,19 @@ def load(folder: Path, *, blind: bool = False) -> StepRows:
         cases=Cases.stack(cases),
         source=np.asarray([r["id"].rsplit("-", 1)[0] for r in rows]),
         measured_s=np.asarray([float(r["step_time_s"]) for r in rows]),
-        usable=len(usable),
+        judged=np.asarray([_judged(r) for r in rows]),
+        usable=sum(_judged(r) for r in usable),
         unsupported=unsupported,
     )
+
+
+def _judged(row: Mapping[str, str]) -> bool:
+    return row["usable_step_time"] == "1" and bool(row["step_time_s"])
+
+
+def _partly(row: Mapping[str, str]) -> bool:
+    """Rows that lack only their recompute: good enough to fit (with the framework's default), not to judge."""
+    return row["usable_step_time_norecompute"] == "1" and bool(row["step_time_s"])
 
 
 def take(cases: Cases, index: Array) -> Cases:
@@ -67,10 +78,11 @@ def take(cases: Cases, index: Array) -> Cases:
     )
 
 
-def weights(source: Array) -> Array:
-    """The weight of each row: sources as the square root of their rows, capped."""
+def weights(source: Array, judged: Array) -> Array:
+    """The weight of each row: sources as the square root of their rows, capped; half for incomplete rows."""
     _, index, counts = np.unique(source, return_inverse=True, return_counts=True)
-    return np.asarray((np.sqrt(np.minimum(counts, LARGEST_WEIGHT)) / counts)[index])
+    weight = (np.sqrt(np.minimum(counts, LARGEST_WEIGHT)) / counts)[index]
+    return np.asarray(weight * np.where(judged, 1.0, INCOMPLETE_WEIGHT))
 
 
 def full_rate_s(cases: Cases) -> Array:

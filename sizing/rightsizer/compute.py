@@ -161,7 +161,8 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
     mm, trained = work.matmuls, np.where(frozen(cases), 0.0, 1.0)
     shape = (-1,) + (1,) * (mm.m.ndim - 1)
     grouped = GROUPED.reshape(shape)
-    low = np.where(grouped, parameters.grouped_matmul, 1.0)
+    several = np.where(rates.low_precision, parameters.grouped_low_precision, parameters.grouped_matmul)
+    low = np.where(grouped, several, 1.0)
     launches = np.where(grouped & (mm.count > 0), 1.0, mm.count)
 
     def total(m: Array, n: Array, k: Array) -> Array:

@@ -248,7 +248,8 @@ def _host(facts: Facts, recomputed: Array) -> tuple[Array, Array]:
     fused = np.where(cases.workload.compile == 1, p.host_compiled, 1.0)
     hooked = (code == _TRAINER) & (cases.layout.sharding >= Sharding.ZERO3)
     hooks = np.where(hooked, p.host_zero3_hooks, 1.0)
-    once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks
+    sparse = np.where(cases.architecture.experts > 0, 1.0 - facts.work.dense_share, 0.0)
+    once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks + sparse * p.host_expert_s
     once = once * (1 + p.host_tensor_growth * np.log2(cases.layout.tp))
     return once, once * (p.host_backward + recomputed)
 
