@@ -205,7 +205,7 @@ def fitting(some: Ground, most: int) -> tuple[Array, float]:
 def _least_bytes(some: Ground) -> Array:
     """Bytes that no accounting can go below: an even share of weights, and of gradients where they are whole.
 
-    A byte for a weight (half where it is quantised), two for a gradient; nothing where they may lie elsewhere.
+    A byte a weight (half where it is quantised), two a gradient; none where they may lie elsewhere.
     """
     axes, method = some.families.axes, some.request.workload.method
     parameters = float(parameters_total(some.request.architecture))
