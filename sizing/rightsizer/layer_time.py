@@ -228,10 +228,12 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
 
 
 def _backward_exposed(facts: Facts) -> Array:
-    """Megatron reduces input gradients while it computes weight gradients."""
+    """Megatron since 2022 reduces input gradients while it computes weight gradients."""
     code, p = host_class(facts.cases), facts.parameters
     core = np.where(code == HOST_CLASSES.index("core"), p.tensor_backward_exposed_core, 1.0)
-    return np.asarray(np.where(code == HOST_CLASSES.index("megatron"), p.tensor_backward_exposed, core))
+    year = facts.cases.workload.library_year
+    overlaps = (code == HOST_CLASSES.index("megatron")) & ((year == 0) | (year >= 2022))
+    return np.asarray(np.where(overlaps, p.tensor_backward_exposed, core))
 
 
 def _once_per_domain(facts: Facts, domains: Array) -> Array:
