@@ -1,7 +1,7 @@
 """Cases: nouns joined with layouts as columns; what every estimate reads."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -71,25 +71,27 @@ class Cases:
             layout=Columns.stack(c.layout for c in rows),
         )
 
-    def distinct(self, names: Sequence[str]) -> tuple["Cases", Array | None]:
-        """One case for each distinct combination of the layout's columns `names`, and where each row went.
+    def distinct(self, keys: Sequence[Array]) -> tuple["Cases", Array | None]:
+        """One case for each distinct combination of whole numbers in `keys`, and where each row went.
 
         Only where all but the layout is shared; else the cases themselves and None.
         """
         nouns = (self.architecture, self.workload, self.cluster, self.gpu, self.framework)
-        columns = [getattr(self.layout, name) for name in names]
-        rows = max((column.size for column in columns), default=1)
+        rows = max((key.size for key in keys), default=1)
         if rows < _WORTH_IT or any(getattr(noun, name).ndim for noun in nouns for name in noun.names()):
             return self, None
-        key = np.zeros(rows, dtype=np.int64)
-        for column in columns:
-            key = key * (int(column.max()) + 1) + column
-        _, first, back = np.unique(key, return_index=True, return_inverse=True)
+        code = np.zeros(rows, dtype=np.int64)
+        for key in keys:
+            code = code * (int(key.max()) + 1) + key
+        _, first, back = np.unique(code, return_index=True, return_inverse=True)
         return replace(self, layout=self.layout.take(first)), back
 
 
 def gathered(estimate: Estimate, back: Array | None) -> Estimate:
-    """An estimate of distinct cases, spread over the rows they stand for (arrays by their last axis)."""
+    """An estimate of distinct cases, spread over the rows they stand for (arrays by their last axis).
+
+    What is nested deeper than tuples stays as it is.
+    """
     if back is None:
         return estimate
     spread = {f.name: _spread(getattr(estimate, f.name), back) for f in fields(estimate)}
@@ -97,8 +99,6 @@ def gathered(estimate: Estimate, back: Array | None) -> Estimate:
 
 
 def _spread(value: Any, back: Array) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _spread(getattr(value, f.name), back) for f in fields(value)})
     if isinstance(value, tuple):
         return tuple(_spread(part, back) for part in value)
     if isinstance(value, np.ndarray) and value.ndim:

@@ -11,6 +11,8 @@ from rightsizer.architecture import flop_per_token
 from rightsizer.cases import Cases, gathered
 from rightsizer.columns import Array, Columns
 from rightsizer.correction import Calibration, Quantity, correct
+from rightsizer.layer_time import layer_time
+from rightsizer.layout import Sharding
 from rightsizer.memory import MEMORY_LIMIT, Memory
 from rightsizer.parameters import load_step_time
 from rightsizer.step_time import StepTime
@@ -33,9 +35,6 @@ __all__ = [
     "predict",
 ]
 
-
-_LAYER_COLUMNS = ("micro_batch", "tp", "cp", "ep", "expert_tp", "sequence_parallel")
-"""All of a layout that a layer's kernels depend on."""
 
 Causes = TypeVar("Causes", bound="DataclassInstance")
 
@@ -156,20 +155,25 @@ def pace(cases: Cases, calibration: Calibration | None = None) -> Pace:
 
 
 def _step_time(cases: Cases) -> StepTime:
-    """`step_time.estimate`, with the kernels of a layer priced once for each distinct shape they have."""
-    compact, back = cases.distinct(_LAYER_COLUMNS)
+    """`step_time.estimate`, with an average layer priced once for each distinct one there is."""
+    compact, back = cases.distinct(_layer_keys(cases.layout))
     known = step_time_module.facts(compact, load_step_time())
     if back is None:
         return step_time_module.price(known)
-    return step_time_module.price(
-        replace(
-            known,
-            cases=cases,
-            work=gathered(known.work, back),
-            kernels=gathered(known.kernels, back),
-            rates=gathered(known.rates, back),
-            links=gathered(known.links, back),
-        )
+    layer = gathered(layer_time(known), back)
+    spread = {name: gathered(getattr(known, name), back) for name in ("work", "kernels", "rates", "links")}
+    return step_time_module.price(replace(known, cases=cases, **spread), layer)
+
+
+def _layer_keys(layout: Columns) -> tuple[Array, ...]:
+    """All of a layout that a layer's time depends on: ranks only where they shard its weights."""
+    sharded = layout.sharding >= Sharding.ZERO3
+    names = ("micro_batch", "tp", "cp", "ep", "expert_tp", "sequence_parallel", "sharding", "offload")
+    return (
+        *(getattr(layout, name) for name in (*names, "recompute", "recompute_layers")),
+        np.where(sharded, layout.dp, 0),
+        np.where(sharded, layout.shard_group, 0),
+        np.where(layout.recompute_layers > 0, layout.pp, 0),
     )
 
 

@@ -90,9 +90,9 @@ def facts(cases: Cases, parameters: Parameters) -> Facts:
     )
 
 
-def price(known: Facts) -> StepTime:
-    """Stages, pipeline and the once-a-step terms around one average layer."""
-    cases, layer = known.cases, layer_time(known)
+def price(known: Facts, layer: LayerTime | None = None) -> StepTime:
+    """Stages, pipeline and the once-a-step terms around one average layer (priced here unless given)."""
+    cases, layer = known.cases, layer or layer_time(known)
     dealt, m = stages(cases), cases.layout.micro_batches
     one = layer.forward_s + layer.backward_s
     loss = _loss(known)
