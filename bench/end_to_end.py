@@ -18,7 +18,6 @@ import argparse
 import csv
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -287,4 +286,4 @@ def show_skipped(skipped: Mapping[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,11 +2,12 @@
 
 A residual is ln(measured / predicted) of one run. In units of the engine's own standard deviation its
 variance is 1, split into shares: what all runs on one GPU type have in common, all of one framework, both
-together (a stack), one family of layouts on that stack, one model on it, and what belongs to one
-configuration alone. Two runs correlate by the shares that they have in common; the correction of a case is
-the conditional mean given all evidence, its variance the conditional variance (Gaussian process regression,
-also known as kriging). So a run of another family counts partly, a few noisy steps move little, and no
-evidence changes nothing. The shares and the noise are data (data/calibration.json).
+together (a stack), one family of layouts on that stack, one model on it, one configuration; the rest
+belongs to a single run (settings that no field tells). Two runs correlate by the shares that they have in
+common; the correction of a case is the conditional mean given all evidence, its variance the conditional
+variance (Gaussian process regression, also known as kriging). So a run of another family counts partly, a
+few noisy steps move little, and no evidence changes nothing. The shares and the noise are data
+(data/calibration.json).
 """
 
 import enum
@@ -23,6 +24,7 @@ from rightsizer.layout import Layout, Sharding
 from rightsizer.parameters import Parameters, load_calibration
 
 __all__ = [
+    "SHARES",
     "Calibration",
     "Correction",
     "Evidence",
@@ -30,6 +32,7 @@ __all__ = [
     "Quantity",
     "Residual",
     "correct",
+    "covariances",
     "layout_family",
     "measured_layouts",
     "noise_ln",
@@ -268,7 +271,7 @@ class _Solved:
     def __init__(self, evidence: Sequence[Evidence], quantity: Quantity, parameters: Parameters) -> None:
         self.evidence = [e for e in evidence if getattr(e, quantity) is not None]
         self.targets = [_evidence_target(e) for e in self.evidence]
-        self._shares = tuple(getattr(parameters, f"{quantity}_share_{name}") for name in _SHARES)
+        self._shares = tuple(getattr(parameters, f"{quantity}_share_{name}") for name in SHARES)
         self._cache: dict[_Target, tuple[float, float]] = {}
         if not self.evidence:
             return
@@ -277,7 +280,8 @@ class _Solved:
         covariance = np.asarray(
             [[_covariance(a, b, self._shares) for b in self.targets] for a in self.targets]
         )
-        covariance += np.diag([(r.noise / r.sigma) ** 2 + 1e-9 for r in residuals])
+        alone = 1.0 - sum(self._shares)
+        covariance += np.diag([alone + (r.noise / r.sigma) ** 2 + 1e-9 for r in residuals])
         self._inverse = np.linalg.inv(covariance)
         self._weights = self._inverse @ value
         trust, n = parameters.degrees_of_freedom, len(value)
@@ -296,20 +300,28 @@ class _Solved:
         return self._cache[target]
 
 
-_SHARES = ("gpu", "framework", "stack", "family", "model")
-"""Shares of the variance by cause; what is left of 1 belongs to one configuration."""
+SHARES = ("gpu", "framework", "stack", "family", "model", "configuration")
+"""Shares of the variance by cause; what is left of 1 belongs to one run: settings that no field tells."""
 
 
-def _covariance(a: _Target, b: _Target, shares: tuple[float, ...]) -> float:
+def _in_common(a: _Target, b: _Target) -> tuple[bool, ...]:
+    """Which of the shares two runs have in common, the configuration last."""
     gpu, framework = a.gpu == b.gpu, a.framework == b.framework
     stack = gpu and framework
     model = stack and a.model == b.model
-    same = (gpu, framework, stack, stack and a.family == b.family, model)
-    total = sum(share for share, shared in zip(shares, same, strict=True) if shared)
     one = model and a.layout is not None and b.layout is not None and a.sequence_tokens == b.sequence_tokens
-    if one and _key(a.layout) == _key(b.layout):
-        total += 1.0 - sum(shares)
-    return total
+    one = one and _key(a.layout) == _key(b.layout)
+    return gpu, framework, stack, stack and a.family == b.family, model, one
+
+
+def _covariance(a: _Target, b: _Target, shares: tuple[float, ...]) -> float:
+    return sum(share for share, shared in zip(shares, _in_common(a, b), strict=True) if shared)
+
+
+def covariances(evidence: Sequence[Evidence]) -> Array:
+    """For each of SHARES, which pairs of runs have it in common: shape (6, n, n)."""
+    targets = [_evidence_target(e) for e in evidence]
+    return np.asarray([[_in_common(a, b) for b in targets] for a in targets], dtype=float).transpose(2, 0, 1)
 
 
 @lru_cache(maxsize=8)

@@ -9,7 +9,7 @@ from rightsizer.outcome import Binding, Option, Request
 from rightsizer.units import format_bytes, format_duration, format_usd
 from rightsizer.workload import Recompute
 
-__all__ = ["gpus_words", "layout_words", "no_plan_reason", "plan_reasons"]
+__all__ = ["calibration_words", "gpus_words", "layout_words", "no_plan_reason", "plan_reasons"]
 
 _WASTE_CAUSES = {
     "pipeline_bubble": "waiting in the pipeline (bubble)",
@@ -67,7 +67,30 @@ def plan_reasons(
     lines = [_why_this_count(request, chosen, fewer), _why_this_layout(chosen, same), _memory(chosen)]
     lines += [_versus(chosen, other) for other in others]
     lines += [_waste(chosen), _failures(request, chosen), _batch(request, chosen)]
+    lines.append(calibration_words(request, chosen))
     return tuple(line for line in lines if line)
+
+
+def calibration_words(request: Request, chosen: Option) -> str:
+    """What one's own runs changed: measured against predicted, and the finish with and without; or nothing."""
+    if not request.calibration:
+        return ""
+    stack = (request.framework.name, chosen.cluster.gpu.name)
+    runs = [e for e in request.calibration.evidence if (e.framework, e.gpu) == stack]
+    timed = [e for e in runs if e.step is not None]
+    words = f"{len(request.calibration.evidence)} measured runs, none of {stack[0]} on {stack[1]}"
+    if timed:
+        steps = sum(e.steps for e in timed)
+        ratio = math.exp(sum(e.steps * e.step.ln for e in timed if e.step) / max(steps, 1))
+        number = f"{len(timed)} run{'s' if len(timed) > 1 else ''}"
+        words = (
+            f"measured {ratio:.2f} of predicted over {steps:,} steps ({number} of {stack[0]} on {stack[1]})"
+        )
+    without_s = chosen.finish_s / chosen.step_correction
+    return (
+        f"{words}; steps are taken x {chosen.step_correction:.2f} and memory x {chosen.memory_correction:.2f}:"
+        f" ETA now {format_duration(chosen.finish_s)}, uncorrected {format_duration(without_s)}"
+    )
 
 
 def no_plan_reason(
