@@ -10,7 +10,7 @@ Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traf
     exposed = x S + [ T^4 + ((1-x) S)^4 ]^(1/4) - T
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -39,6 +39,7 @@ __all__ = [
 HOST_CLASSES = ("megatron", "deepspeed", "torch3d", "core", "fsdp1", "fsdp2", "trainer")
 """Framework generations (`Framework.time_class`) that share host time and element-wise kernels."""
 _C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one direction
+_ZERO3_RAILS_YEAR = 2022  # before it, ZeRO-3's gathers reached one NIC's rate (arXiv:2104.04473 Table 2)
 _TRAINER = HOST_CLASSES.index("trainer")
 
 
@@ -266,6 +267,9 @@ def _sharded(facts: Facts) -> tuple[Array, Array]:
     quantised = cases.workload.method == Method.QLORA
     weight = np.where(quantised, p.quantised_bytes, framework.weight_gather_bytes)
     dense = group(links, ranks, layout.tp)
+    year = cases.workload.library_year
+    early = (framework.family == "deepspeed") & (year > 0) & (year < _ZERO3_RAILS_YEAR)
+    dense = replace(dense, inside=np.where(early & (dense.domains > 1), 1.0, dense.inside))
     sparse = group(links, expert_replicas(cases), np.maximum(layout.ep, 1))
 
     def move(bytes_: Array) -> Array:
