@@ -76,7 +76,7 @@ class Fit:
 
 
 def fit(cases: Cases, calibration: Calibration | None = None) -> Fit:
-    """Whether every case fits: device bytes and one standard deviation within MEMORY_LIMIT of the device."""
+    """Whether every case fits: the peak and one standard deviation within MEMORY_LIMIT of the device."""
     memory, sigma = memory_module.estimate(cases), memory_sigma(cases)
     found = correct(calibration, cases, sigma, Quantity.MEMORY)
     if calibration:
@@ -88,7 +88,7 @@ def fit(cases: Cases, calibration: Calibration | None = None) -> Fit:
         device_bytes=device_bytes,
         sigma=sigma,
         limit_bytes=limit,
-        fits=device_bytes * np.exp(sigma) <= limit,
+        fits=memory_module.fits(memory, cases.gpu.memory_bytes, sigma),
         correction=found.factor,
     )
 

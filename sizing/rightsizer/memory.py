@@ -82,9 +82,14 @@ def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
     return best
 
 
-def fits(memory: Memory, gpu_memory_bytes: Array) -> Array:
-    """Whether the peak stays inside the share of the device that plans may take."""
-    return np.asarray(memory.device_bytes <= MEMORY_LIMIT * gpu_memory_bytes)
+def fits(memory: Memory, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
+    """Whether the peak, and one standard deviation of ln(true / predicted) more, stay within MEMORY_LIMIT.
+
+    Blocks that the allocator keeps without use do not count against the margin: it gives them back first.
+    """
+    limit = MEMORY_LIMIT * gpu_memory_bytes
+    needed = memory.allocated_bytes * np.exp(sigma) + memory.context_bytes
+    return np.asarray((needed <= limit) & (memory.device_bytes <= limit))
 
 
 def _fuller(one: Memory, other: Memory) -> Memory:

@@ -164,3 +164,11 @@ def test_zero_stages_shard_more_and_more_of_the_states(layout):
 
     order = [states(stage) for stage in (Sharding.NONE, Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)]
     assert order == sorted(order, reverse=True)
+
+
+def test_a_peak_above_the_limit_never_fits_and_doubt_counts_against_it():
+    found = memory.estimate(Cases.of(case(sharding=Sharding.ZERO1, recompute=Recompute.FULL)))
+    room = found.device_bytes / memory.MEMORY_LIMIT
+    assert not memory.fits(found, room * 0.99)
+    assert memory.fits(found, room * 1.01)
+    assert not memory.fits(found, room * 1.01, 0.2)
