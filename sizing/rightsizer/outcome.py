@@ -29,6 +29,7 @@ class Binding:
     MIN_GPUS = "minGPUs"
     BATCH = "globalBatch"
     FRAMEWORK = "framework"
+    PRECISION = "precision"
     LAYOUT = "layout"
     COST = "cost"
 

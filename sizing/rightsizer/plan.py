@@ -6,17 +6,27 @@ from rightsizer import cost
 from rightsizer.answers import Refusal, Winner, answer
 from rightsizer.columns import Array
 from rightsizer.errors import InputError
+from rightsizer.hardware import Cluster
 from rightsizer.options import options
 from rightsizer.outcome import Binding, CurvePoint, NoPlan, Option, Plan, Request
 from rightsizer.pricing import Rows, joined, price_pairs
 from rightsizer.reasons import no_plan_reason, plan_reasons
 from rightsizer.search import best, meets, pairs, thin
-from rightsizer.workload import Method
+from rightsizer.workload import Method, Precision
 
 __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request", "plan"]
 
 _CURVE_POINTS = 12
 _CURVE_FAMILIES = 128
+
+_RATES = {
+    Precision.BF16: "bf16_flop_per_s",
+    Precision.FP16: "fp16_flop_per_s",
+    Precision.FP8: "fp8_flop_per_s",
+    Precision.NVFP4: "fp4_flop_per_s",
+    Precision.FP32: "fp32_flop_per_s",
+}
+"""The GPU's peak that says whether it has a precision."""
 
 _MORE = 1.25
 """A runner-up with more GPUs has at least this many times as many."""
@@ -42,7 +52,10 @@ def plan(request: Request) -> Plan | NoPlan:
     missing = _not_able(request)
     if missing:
         return NoPlan(request=request, binding=Binding.FRAMEWORK, reason=missing)
-    answers = [answer(request, cluster) for cluster in request.clusters]
+    able = [cluster for cluster in request.clusters if _has_precision(request, cluster)]
+    if not able:
+        return NoPlan(request=request, binding=Binding.PRECISION, reason=_lacks_precision(request))
+    answers = [answer(request, cluster) for cluster in able]
     evaluated = sum(a.evaluated for a in answers)
     winners = [a for a in answers if isinstance(a, Winner)]
     if not winners:
@@ -74,6 +87,18 @@ def _not_able(request: Request) -> str:
     if able.get(method, framework.can_pretrain):
         return ""
     return f"framework: {framework.name} cannot train with {method}; choose one that can, or another method"
+
+
+def _has_precision(request: Request, cluster: Cluster) -> bool:
+    """Whether the GPU multiplies in the workload's precision; emulation is too slow to plan with."""
+    return bool(getattr(cluster.gpu, _RATES[request.workload.precision]) > 0)
+
+
+def _lacks_precision(request: Request) -> str:
+    gpus = ", ".join(cluster.gpu.name for cluster in request.clusters)
+    first = request.clusters[0].gpu
+    instead = next(p for p in (Precision.BF16, Precision.FP16, Precision.FP32) if getattr(first, _RATES[p]))
+    return f"precision: {gpus}: no {request.workload.precision} matmuls; choose {instead} or another GPU type"
 
 
 def _rank(winner: Winner, *, priced: bool) -> tuple[float, float]:

@@ -125,6 +125,8 @@ IMPOSSIBLE = {
         _request("gpt2", batch=1, min_gpus=8, name="ddp", sequence=1024, days=300),
         Binding.BATCH,
     ),
+    "fp8 on A100": (_request(gpus=("A100",), precision=Precision.FP8), Binding.PRECISION),
+    "bf16 on V100": (_request(gpus=("V100",)), Binding.PRECISION),
     "one second": (_request(days=1 / DAY), Binding.DEADLINE),
 }
 
@@ -154,6 +156,11 @@ def test_of_several_gpu_types_the_cheapest_wins():
     answer = _planned(gpus=("A100-SXM4-80GB", "H100"))
     (other,) = [o for o in answer.runners_up if o.cluster.gpu.name != answer.option.cluster.gpu.name]
     assert answer.option.cost_usd <= other.cost_usd
+
+
+def test_gpu_types_that_lack_the_precision_are_passed_over():
+    answer = _planned(gpus=("A100", "H100"), precision=Precision.FP8)
+    assert answer.option.cluster.gpu.name == "H100-SXM5-80GB"
 
 
 def test_without_a_deadline_the_cheapest_is_taken_and_said():
