@@ -53,6 +53,9 @@ class Spec(Model):
         default_factory=Launch, description="What is started. Without a command a plan can be sized, not run."
     )
     elasticity: Elasticity = Field(default_factory=Elasticity, description="What may be done while it runs.")
+    suspend: bool = Field(
+        False, description="Kubernetes: a running job saves and stops, and goes on when this is false again."
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

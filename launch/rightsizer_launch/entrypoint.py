@@ -2,16 +2,19 @@
 
 torchrun exits 1 whatever happened. This runs it in the same process and exits with the worker's own code (128
 + n for signal n), with 75 when the job was asked to stop and saved first, and with 0 only when the training
-is complete.
+is complete. In a pod, where nobody supervises it, it also gives up by the plan's restart budget (78), leaves
+the reason where Kubernetes looks for it, and starts over by itself when the rendezvous store went away.
 """
 
 import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from rightsizer_launch import patience
 from rightsizer_launch.agent import die_with_parent
 from rightsizer_launch.progress import ENV_DIE_WITH_PARENT, ENV_OUTCOME, EXIT_STOPPED
 
@@ -29,25 +32,52 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run torchrun; its own command line and PET_* variables apply."""
     if os.environ.pop(ENV_DIE_WITH_PARENT, ""):
         die_with_parent(signal.SIGTERM)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    with tempfile.TemporaryDirectory(prefix="rightsizer-") as scratch:
+        run = _pod if patience.unsupervised() else _run
+        code, again = run(arguments, Path(scratch))
+    if again and patience.unsupervised():
+        time.sleep(1)  # the store comes back, maybe elsewhere; the same pod joins it with a clean process
+        command = [sys.executable, "-m", "rightsizer_launch.entrypoint", *arguments]
+        os.execv(sys.executable, command)  # noqa: S606 -- our own program
+    return code
+
+
+def _pod(arguments: list[str], scratch: Path) -> tuple[int, bool]:
+    """The same where no supervisor counts failures."""
+    logs = scratch / "logs"
+    os.environ["PET_LOG_DIR"] = str(logs)
+    with patience.Patience(logs) as watch:
+        code, again = _run(arguments, scratch)
+    words = patience.last_words(logs)
+    if watch.reason:
+        patience.leave_word(f"{watch.reason}: {words}" if words else watch.reason)
+        return patience.EXIT_GIVEN_UP, False
+    if code not in {0, EXIT_STOPPED}:
+        patience.leave_word(words)
+    return code, again
+
+
+def _run(arguments: list[str], scratch: Path) -> tuple[int, bool]:
+    """The exit code, and whether to try again because the rendezvous was lost."""
     from torch.distributed import run  # noqa: PLC0415 -- seconds of import
     from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
-    from torch.distributed.elastic.rendezvous import RendezvousError  # noqa: PLC0415
+    from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
 
-    with tempfile.TemporaryDirectory(prefix="rightsizer-") as scratch:
-        outcome = Path(scratch) / "outcome"
-        os.environ[ENV_OUTCOME] = str(outcome)
-        worker = 0
-        try:
-            run.main(list(sys.argv[1:] if argv is None else argv))
-        except ChildFailedError as error:
-            worker = error.get_first_failure()[1].exitcode
-        except SignalException as error:
-            worker = -int(error.sigval)
-        except RendezvousError as error:
-            sys.stderr.write(f"rightsizer: the rendezvous is gone: {error}\n")
-            worker = os.EX_UNAVAILABLE
-        return exit_code(worker=worker, stopped=outcome.exists())
+    outcome = scratch / "outcome"
+    os.environ[ENV_OUTCOME] = str(outcome)
+    worker, again = 0, False
+    try:
+        run.main(arguments)
+    except ChildFailedError as error:
+        worker = error.get_first_failure()[1].exitcode
+    except SignalException as error:
+        worker = -int(error.sigval)
+    except RendezvousError as error:
+        sys.stderr.write(f"rightsizer: the rendezvous is gone: {error}\n")
+        worker, again = os.EX_UNAVAILABLE, not isinstance(error, RendezvousClosedError)
+    return exit_code(worker=worker, stopped=outcome.exists()), again
 
 
 if __name__ == "__main__":

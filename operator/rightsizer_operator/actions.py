@@ -1,0 +1,58 @@
+"""What a decision may ask for. Values; `door` carries them out, in order."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Action", "Apply", "Delete", "Emit", "PatchJob", "PatchStatus", "Requeue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchStatus:
+    """Make the plan's status this, if nobody else has touched the plan since it was read."""
+
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apply:
+    """See that this child exists; one of the same name that is not this plan's is an error."""
+
+    child: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchJob:
+    """Change what may be changed of a Job: parallelism and completions, or suspend."""
+
+    name: str
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Delete a child; `force`: at once, whatever its node says, and only if it still has this uid."""
+
+    kind: str
+    name: str
+    uid: str = ""
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emit:
+    """Tell it in an Event of the plan."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """Look again by then, even if nothing is heard."""
+
+    after_s: float
+
+
+Action = PatchStatus | Apply | PatchJob | Delete | Emit | Requeue

@@ -1,0 +1,199 @@
+"""How a plan is sized against what the cluster has: the answer, or what is missing. Pure."""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rightsizer.explain import verdict
+from rightsizer.hardware import Cluster
+from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.outcome import NoPlan, Plan, Request
+from rightsizer.plan import plan as size
+from rightsizer.units import parse_usd
+from rightsizer.workload import Recompute
+from rightsizer_api import sizing
+from rightsizer_api.placeholders import LAYOUT_NAMES
+from rightsizer_api.plan import TrainingPlan
+from rightsizer_operator.inventory import Inventory, Wish, clusters
+
+__all__ = ["Decision", "Running", "decide", "layout_of", "pod_gpus", "wish_of"]
+
+_ANY = 16_384  # GPUs of a type that may be bought: the engine's own limit
+_GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+_ENUMS = {"sharding": Sharding, "recompute": Recompute, "offload": Offload}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """`report` is the sized plan, as status.sizing holds it; without it `reason` and `message` say why.
+
+    `possible` is false where no number of these GPUs would do: the plan itself must change.
+    """
+
+    report: Mapping[str, Any] | None = None
+    possible: bool = True
+    reason: str = "Sized"
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What an attempt in progress fixes: its layout, its batch and the tokens it has done."""
+
+    layout: Layout
+    batch: int
+    elastic: bool
+    gpu_type: str
+    tokens: float = 0.0
+    gpus: int = 0
+
+
+def decide(
+    plan: TrainingPlan,
+    *,
+    inventory: Inventory,
+    now: dt.datetime,
+    created: dt.datetime,
+    running: Running | None = None,
+    quota_gpus: int | None = None,
+    inter_gbps: float | None = None,
+) -> Decision:
+    """Size a plan on what is free, else on what there is; else say what is missing.
+
+    InputError and UnsupportedError say what is wrong with the plan itself.
+    """
+    wish = wish_of(plan)
+    if running is not None:
+        wish = replace(wish, types=(running.gpu_type,))
+    kinds = inventory.sizes(wish)
+    asked = _request(plan, clusters=_unbounded(plan, kinds, wish, inter_gbps), created=created)
+    left_s = None if asked.deadline_s is None else asked.deadline_s - (now - created).total_seconds()
+    if left_s is not None and left_s <= 0:
+        return Decision(reason="DeadlinePassed", message="the deadline has passed; give a later one")
+    asked = _continued(replace(asked, deadline_s=left_s), running)
+    if not kinds:
+        wanted = ", ".join(wish.types) or "GPUs that the engine knows"
+        return Decision(reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.words()}")
+    own = running.gpus if running else 0
+    for room in (inventory.free, inventory.total):
+        most = {kind: room(wish, kind, node) + own * (room == inventory.free) for kind, node in kinds.items()}
+        if quota_gpus is not None:
+            most = {kind: min(gpus, quota_gpus) for kind, gpus in most.items()}
+        offered = tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters if most[c.gpu.name])
+        answer = _sized(replace(asked, clusters=offered), running) if offered else None
+        if isinstance(answer, Plan):
+            return Decision(report=_document(answer), message=verdict(answer))
+    return _missing(asked, size(asked), inventory, quota_gpus)
+
+
+def wish_of(plan: TrainingPlan) -> Wish:
+    """What a plan says about nodes."""
+    template = plan.spec.launch.pod_template
+    spec: Mapping[str, Any] = (template.spec if template else None) or {}
+    resources = plan.spec.resources
+    kinds = tuple(c.gpu.name for c in sizing.clusters_of(plan)) if resources.gpu_types else ()
+    return Wish(
+        selector=spec.get("nodeSelector", {}),
+        tolerations=(_GPU_TOLERATION, *spec.get("tolerations", ())),
+        types=kinds,
+        gpus_per_node=resources.gpus_per_node,
+    )
+
+
+def layout_of(report: Mapping[str, Any]) -> Layout:
+    """The layout of a report's document."""
+    values: dict[str, Any] = {}
+    for wire, name in LAYOUT_NAMES.items():
+        if wire in report:
+            values[name] = _plain(name, report[wire])
+    return Layout(**values)
+
+
+def pod_gpus(layout: Layout, node_gpus: int) -> int:
+    """GPUs of a worker pod: as large a part of a node as divides the job and keeps tensor ranks together."""
+    fits = [n for n in range(1, min(node_gpus, layout.gpus) + 1) if layout.gpus % n == 0]
+    together = [n for n in fits if n % layout.tp == 0]
+    return max(together or fits)
+
+
+def _plain(name: str, value: Any) -> Any:
+    if name not in _ENUMS:
+        return value
+    if name == "offload":
+        return sum((Offload[part.upper()] for part in value.split("+")), Offload.NONE)
+    return _ENUMS[name][value.upper()]
+
+
+def _unbounded(
+    plan: TrainingPlan, kinds: Mapping[str, int], wish: Wish, inter_gbps: float | None
+) -> tuple[Cluster, ...]:
+    """Clusters with nodes as they are here, and as many as one likes."""
+    resources, budget = plan.spec.resources, plan.spec.budget
+    price = parse_usd(budget.usd_per_gpu_hour) if budget and budget.usd_per_gpu_hour is not None else None
+    link = resources.interconnect
+    if not kinds and wish.types:
+        return sizing.clusters_of(plan)
+    return clusters(
+        kinds,
+        dict.fromkeys(kinds, _ANY),
+        inter_gbps=(link.inter_node_gbps if link else None) or inter_gbps,
+        price=price,
+    )
+
+
+def _request(plan: TrainingPlan, *, clusters: tuple[Cluster, ...], created: dt.datetime) -> Request:
+    """The engine's question; spares are Kubernetes' business, a Job has none."""
+    if not clusters:
+        stand_in = plan.model_copy(
+            update={
+                "spec": plan.spec.model_copy(
+                    update={"resources": plan.spec.resources.model_copy(update={"gpu_types": ("H100",)})}
+                )
+            }
+        )
+        clusters = sizing.clusters_of(stand_in)
+    return replace(sizing.request(plan, now=created, clusters=clusters), spare_nodes=0)
+
+
+def _continued(asked: Request, running: Running | None) -> Request:
+    """The question about the rest of a run in progress: its batch stays."""
+    if running is None:
+        return asked
+    workload = replace(
+        asked.workload,
+        tokens=max(1.0, asked.workload.tokens - running.tokens),
+        global_batch_sequences=running.batch,
+    )
+    return replace(asked, workload=workload, batch_tolerance=0.0)
+
+
+def _sized(asked: Request, running: Running | None) -> Plan | NoPlan:
+    """The answer; of an elastic run, the same layout on more or fewer GPUs where that is as good."""
+    if running is None or not running.elastic:
+        return size(asked)
+    old = running.layout
+    names = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")
+    kept = size(replace(asked, pinned={**asked.pinned, **{name: int(getattr(old, name)) for name in names}}))
+    free = size(asked)
+    if isinstance(kept, Plan) and (not isinstance(free, Plan) or kept.option.gpus <= free.option.gpus):
+        return kept
+    return free
+
+
+def _missing(asked: Request, answer: Plan | NoPlan, inventory: Inventory, quota_gpus: int | None) -> Decision:
+    if isinstance(answer, NoPlan):
+        return Decision(possible=False, reason="NoPlan", message=verdict(answer))
+    limit = f"; the namespace's quota leaves {quota_gpus}" if quota_gpus is not None else ""
+    needs = f"needs {answer.option.gpus} x {answer.option.cluster.gpu.name}"
+    nodes = f" in pods of up to {answer.option.cluster.gpus_per_node}"
+    return Decision(
+        reason="InsufficientGPUs", message=f"{needs}{nodes}; the cluster has {inventory.words()}{limit}"
+    )
+
+
+def _document(answer: Plan) -> dict[str, Any]:
+    """The report as it is kept: without the causes, which `rightsizer plan` shows."""
+    document = sizing.report(answer).model_dump(mode="json", exclude_none=True, by_alias=True)
+    document["runnersUp"] = document.get("runnersUp", [])[:3]
+    return document

@@ -1,0 +1,190 @@
+"""GPUs of a cluster as its nodes tell them: what there is, what is free, what a plan may use of it. Pure."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rightsizer import catalog
+from rightsizer.errors import RightsizerError
+from rightsizer.hardware import Cluster
+from rightsizer_operator.names import GPU_RESOURCE, PRODUCT_LABEL
+
+__all__ = ["Inventory", "Node", "Taint", "Wish", "gpu_type"]
+
+_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """A node's taint."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node. `gpus` is what it can give to pods (unhealthy devices are already out)."""
+
+    name: str
+    product: str = ""
+    gpus: int = 0
+    ready: bool = True
+    cordoned: bool = False
+    not_ready_since: dt.datetime | None = None
+    taints: tuple[Taint, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> "Node":
+        """The node of an API object."""
+        metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
+        labels = metadata.get("labels", {})
+        ready: Mapping[str, str] = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
+        since = ready.get("lastTransitionTime")
+        healthy = ready.get("status") == "True"
+        return cls(
+            name=metadata["name"],
+            product=labels.get(PRODUCT_LABEL, ""),
+            gpus=int(status.get("allocatable", {}).get(GPU_RESOURCE, 0)),
+            ready=healthy,
+            cordoned=spec.get("unschedulable", False),
+            not_ready_since=None if healthy or not since else dt.datetime.fromisoformat(since),
+            taints=tuple(
+                Taint(key=t["key"], value=t.get("value", ""), effect=t["effect"])
+                for t in spec.get("taints", ())
+            ),
+            labels=labels,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a plan's pods say about nodes: a selector, tolerations, GPU types (empty: any), GPUs of a pod."""
+
+    selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Mapping[str, Any]] = ()
+    types: tuple[str, ...] = ()
+    gpus_per_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The cluster's GPUs.
+
+    `bound` is GPUs of each node that pods of others hold; `claimed` is GPUs of each type that Jobs of other
+    plans ask for, whether their pods run already or not.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    bound: Mapping[str, int] = field(default_factory=dict)
+    claimed: Mapping[str, int] = field(default_factory=dict)
+
+    def usable(self, wish: Wish) -> tuple[Node, ...]:
+        """Nodes that a plan's pods may run on now."""
+        return tuple(
+            node
+            for node in self.nodes
+            if node.gpus
+            and node.ready
+            and not node.cordoned
+            and wish.selector.items() <= {**node.labels}.items()
+            and all(_tolerated(taint, wish.tolerations) for taint in node.taints)
+            and gpu_type(node.product)
+            and (not wish.types or gpu_type(node.product) in wish.types)
+        )
+
+    def products(self, kind: str) -> tuple[str, ...]:
+        """The product labels that mean this GPU type."""
+        return tuple(sorted({node.product for node in self.nodes if gpu_type(node.product) == kind}))
+
+    def free(self, wish: Wish, kind: str, gpus_per_pod: int) -> int:
+        """GPUs of a type that are free, counted in whole pods."""
+        return self._room(wish, kind, gpus_per_pod, self.bound, self.claimed.get(kind, 0))
+
+    def total(self, wish: Wish, kind: str, gpus_per_pod: int) -> int:
+        """GPUs of a type that there are, counted in whole pods."""
+        return self._room(wish, kind, gpus_per_pod, {}, 0)
+
+    def sizes(self, wish: Wish) -> Mapping[str, int]:
+        """GPUs of the largest node by type; a plan may ask for smaller pods."""
+        found: dict[str, int] = {}
+        for node in self.usable(wish):
+            kind = gpu_type(node.product)
+            found[kind] = max(found.get(kind, 0), node.gpus)
+        if wish.gpus_per_node:
+            return {kind: min(size, wish.gpus_per_node) for kind, size in found.items()}
+        return found
+
+    def words(self) -> str:
+        """What there is, in words, faults included."""
+        parts: dict[str, int] = {}
+        idle: dict[str, int] = {}
+        for node in self.nodes:
+            if not node.gpus and not node.product:
+                continue
+            name = gpu_type(node.product) or node.product or "GPUs without a product label"
+            where = parts if node.ready and not node.cordoned else idle
+            where[name] = where.get(name, 0) + node.gpus
+        listed = [f"{count} x {name}" for name, count in sorted(parts.items())]
+        listed += [f"{count} x {name} on nodes cordoned or not ready" for name, count in sorted(idle.items())]
+        return ", ".join(listed) or "no GPU nodes"
+
+    def dead(self, name: str, *, now: dt.datetime, after_s: float) -> bool:
+        """Whether a node is gone, or has been silent for so long."""
+        node = next((n for n in self.nodes if n.name == name), None)
+        if node is None:
+            return True
+        since = node.not_ready_since
+        return since is not None and (now - since).total_seconds() >= after_s
+
+    def _room(self, wish: Wish, kind: str, gpus_per_pod: int, bound: Mapping[str, int], claimed: int) -> int:
+        nodes = (node for node in self.usable(wish) if gpu_type(node.product) == kind)
+        pods = sum(max(0, node.gpus - bound.get(node.name, 0)) // gpus_per_pod for node in nodes)
+        return max(0, pods - -(-claimed // gpus_per_pod)) * gpus_per_pod
+
+
+def gpu_type(product: str) -> str:
+    """The engine's name of a product label; empty where it knows none (or only slices of one)."""
+    return _TYPES.setdefault(product, _gpu_type(product))
+
+
+_TYPES: dict[str, str] = {}
+
+
+def _gpu_type(product: str) -> str:
+    try:
+        return catalog.gpu(product).name if product else ""
+    except RightsizerError:
+        return ""
+
+
+def _tolerated(taint: Taint, tolerations: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a pod with these tolerations may be scheduled despite the taint."""
+    if taint.effect not in _EFFECTS:
+        return True
+    return any(
+        each.get("effect", taint.effect) == taint.effect
+        and each.get("key", taint.key) == taint.key
+        and (each.get("operator") == "Exists" or each.get("value", "") == taint.value)
+        for each in tolerations
+    )
+
+
+def clusters(
+    kinds: Mapping[str, int], most: Mapping[str, int], *, inter_gbps: float | None, price: float | None
+) -> tuple[Cluster, ...]:
+    """The engine's clusters: for each type with room, nodes of that size and that many GPUs."""
+    return tuple(
+        catalog.cluster(
+            kind,
+            gpus_per_node=size,
+            inter_bytes_per_s=inter_gbps * 1e9 if inter_gbps else None,
+            max_gpus=most[kind],
+            price=price,
+        )
+        for kind, size in kinds.items()
+        if most.get(kind, 0) > 0
+    )

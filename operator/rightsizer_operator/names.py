@@ -1,0 +1,59 @@
+"""Names of what the operator writes and reads in a cluster."""
+
+from rightsizer_api.plan import GROUP
+
+__all__ = [
+    "CONTAINER",
+    "DIGEST",
+    "ELASTIC",
+    "FIELD_MANAGER",
+    "GPU_RESOURCE",
+    "GPU_TYPE",
+    "LABEL_ATTEMPT",
+    "LABEL_MANAGED",
+    "LABEL_PLAN",
+    "LABEL_ROLE",
+    "MANAGED",
+    "METRICS_PORT",
+    "PRODUCT_LABEL",
+    "QUEUE_LABEL",
+    "RENDEZVOUS",
+    "WORKER",
+    "job_name",
+    "rendezvous_name",
+]
+
+FIELD_MANAGER = "rightsizer"
+MANAGED = "rightsizer"
+LABEL_MANAGED = "app.kubernetes.io/managed-by"
+LABEL_PLAN = f"{GROUP}/plan"
+LABEL_ATTEMPT = f"{GROUP}/attempt"
+LABEL_ROLE = f"{GROUP}/role"
+WORKER, RENDEZVOUS = "worker", "rendezvous"
+
+DIGEST = f"{GROUP}/launch-digest"
+"""Annotation of a Job: what its workers run, without what an elastic resize changes."""
+GPU_TYPE = f"{GROUP}/gpu-type"
+"""Annotation of a Job: the engine's name of its GPUs."""
+ELASTIC = f"{GROUP}/elastic"
+"""Annotation of a Job: "true" where the number of workers may change in place."""
+
+GPU_RESOURCE = "nvidia.com/gpu"
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+"""Node label of GPU feature discovery."""
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+"""A plan's label that puts its Jobs into a queue of Kueue."""
+
+CONTAINER = "trainer"
+METRICS_PORT = 29401
+"""Rank 0's Prometheus text; one above the rendezvous port."""
+
+
+def job_name(plan: str, attempt: int) -> str:
+    """The Job of an attempt."""
+    return f"{plan}-a{attempt}"
+
+
+def rendezvous_name(plan: str) -> str:
+    """The rendezvous store's ReplicaSet and Service; one for all attempts, which differ by rendezvous id."""
+    return f"{plan}-rdzv"

@@ -1,0 +1,161 @@
+"""What a launch puts into the cluster, as plain objects. Pure.
+
+A ReplicaSet of one rendezvous pod and its headless Service serve all attempts of a plan; each attempt is one
+Indexed Job. The rendezvous is a ReplicaSet and not a bare pod, so that it comes back with the operator down,
+and elsewhere when its node dies; its Service lists it only while it listens, so that a dead one is not found.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rightsizer_launch.patience import EXIT_GIVEN_UP
+from rightsizer_launch.torchrun import DEFAULT_PORT
+from rightsizer_operator import names
+from rightsizer_operator.workers import (
+    Launch,
+    digest,
+    elastic,
+    evicted_after,
+    flags,
+    labels,
+    selector,
+    template,
+)
+
+__all__ = ["job", "rendezvous", "service", "settings_map"]
+
+Object = dict[str, Any]
+
+_BACKOFF_LIMIT = 2_147_483_647  # the entrypoint gives up by rate; a Job's own count never forgets
+_FINAL_CODES = (64, EXIT_GIVEN_UP)  # the script's own "do not retry" (EX_USAGE), and ours
+_STRICT = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+
+
+def service(launch: Launch) -> Object:
+    """The rendezvous' name in DNS."""
+    own = labels(launch, names.RENDEZVOUS)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(launch, names.rendezvous_name(launch.plan.metadata.name), own),
+        "spec": {
+            "clusterIP": "None",
+            "selector": selector(launch, names.RENDEZVOUS),
+            "ports": [{"name": "rendezvous", "port": DEFAULT_PORT, "protocol": "TCP"}],
+        },
+    }
+
+
+def rendezvous(launch: Launch) -> Object:
+    """The store that holds no training state and outlives every worker."""
+    own = labels(launch, names.RENDEZVOUS)
+    store = {
+        "name": "store",
+        "image": launch.settings.rendezvous_image or launch.plan.spec.launch.image,
+        "command": ["python", "-m", "rightsizer_launch.rendezvous"],
+        "args": ["--host", "0.0.0.0", "--port", str(DEFAULT_PORT)],  # noqa: S104 -- a pod's own address
+        "ports": [{"name": "rendezvous", "containerPort": DEFAULT_PORT, "protocol": "TCP"}],
+        "readinessProbe": {"tcpSocket": {"port": DEFAULT_PORT}, "periodSeconds": 1, "failureThreshold": 3},
+        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": _STRICT,
+    }
+    spec: Object = {
+        "containers": [store],
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 5,
+        "tolerations": evicted_after(launch.settings.evict_s),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": _metadata(launch, names.rendezvous_name(launch.plan.metadata.name), own),
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": selector(launch, names.RENDEZVOUS)},
+            "template": {"metadata": {"labels": own}, "spec": _with_pull_secrets(launch, spec)},
+        },
+    }
+
+
+def settings_map(launch: Launch) -> Object | None:
+    """The files that a framework reads, such as DeepSpeed's; None where it needs none."""
+    files = flags(launch).files
+    if not files:
+        return None
+    name = names.job_name(launch.plan.metadata.name, launch.attempt)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(launch, name, labels(launch, names.WORKER)),
+        "data": dict(files),
+    }
+
+
+def job(launch: Launch) -> Object:
+    """The attempt: one Indexed Job of identical workers."""
+    plan, name = launch.plan, names.job_name(launch.plan.metadata.name, launch.attempt)
+    own = labels(launch, names.WORKER) | {names.LABEL_ATTEMPT: str(launch.attempt)}
+    queue = (plan.metadata.labels or {}).get(names.QUEUE_LABEL)
+    notes = {
+        names.DIGEST: digest(launch),
+        names.GPU_TYPE: launch.gpu_type,
+        names.ELASTIC: str(elastic(plan, launch.layout)).lower(),
+    }
+    if queue:
+        own |= {names.QUEUE_LABEL: queue}
+        if elastic(plan, launch.layout):
+            notes["kueue.x-k8s.io/elastic-job"] = "true"
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _metadata(launch, name, own) | {"annotations": notes},
+        "spec": {
+            "completionMode": "Indexed",
+            "parallelism": launch.pods,
+            "completions": launch.pods,
+            "backoffLimit": _BACKOFF_LIMIT,
+            "podReplacementPolicy": "Failed",
+            "ttlSecondsAfterFinished": launch.settings.job_ttl_s,
+            "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
+            "podFailurePolicy": {"rules": _failure_rules()},
+            "template": template(launch, on=launch.products),
+        },
+    }
+
+
+def _failure_rules() -> list[Object]:
+    exits = {"containerName": names.CONTAINER, "operator": "In", "values": list(_FINAL_CODES)}
+    return [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": exits},
+    ]
+
+
+def _with_pull_secrets(launch: Launch, spec: Object) -> Object:
+    asked = launch.plan.spec.launch.pod_template
+    theirs: Mapping[str, Any] = (asked.spec if asked else None) or {}
+    kept = {key: theirs[key] for key in ("imagePullSecrets", "priorityClassName") if key in theirs}
+    return spec | kept
+
+
+def _metadata(launch: Launch, name: str, own: Mapping[str, str]) -> Object:
+    return {
+        "name": name,
+        "namespace": launch.plan.metadata.namespace,
+        "labels": dict(own),
+        "ownerReferences": [
+            {
+                "apiVersion": launch.plan.api_version,
+                "kind": launch.plan.kind,
+                "name": launch.plan.metadata.name,
+                "uid": launch.owner_uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }

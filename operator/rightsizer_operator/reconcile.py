@@ -1,0 +1,301 @@
+"""The one decision: a snapshot of the world in, actions out. Pure.
+
+Level-triggered: nothing depends on what happened, only on what is. Actions come in the order in which they
+must be carried out; if any is lost, the next decision asks for what is still missing. The status comes first:
+it is the journal.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rightsizer.errors import InputError, UnsupportedError
+from rightsizer_api import validate
+from rightsizer_api.plan import TrainingPlan
+from rightsizer_operator import names, objects
+from rightsizer_operator.actions import Action, Apply, Delete, Emit, PatchJob, PatchStatus, Requeue
+from rightsizer_operator.case import Case
+from rightsizer_operator.conditions import holds, no, reason_of, unknown, updated, yes
+from rightsizer_operator.decide import Running, decide, pod_gpus, wish_of
+from rightsizer_operator.journal import Attempt, Journal
+from rightsizer_operator.report import run_conditions, status_document
+from rightsizer_operator.workers import Launch, digest, elastic
+from rightsizer_operator.world import Job, Snapshot
+
+__all__ = ["reconcile"]
+
+_WARNINGS = ("Invalid", "NoPlan", "InsufficientGPUs", "NoSuchGPUs", "DeadlinePassed", "Failed")
+_QUIET = ("Sized", "Starting")
+
+
+def reconcile(world: Snapshot) -> tuple[Action, ...]:
+    """What to do now for one plan; nothing when all is as it should be."""
+    if "deletionTimestamp" in world.plan["metadata"]:
+        return ()  # the children are garbage-collected, and asked to save while they go
+    try:
+        plan = validate({key: value for key, value in world.plan.items() if key != "status"})
+        case = Case(world=world, plan=plan, journal=Journal.of(world.status, world.jobs))
+        if _ended(case) and case.journal.generation == case.generation:
+            return _finish(_clean(case))
+        return _finish(_run(_size(case)))
+    except (InputError, UnsupportedError) as error:
+        return _refuse(world, str(error))
+
+
+def _size(case: Case) -> Case:
+    """Size the plan, if its spec is new or it has no size yet; a new launch makes a new attempt."""
+    world, journal = case.world, case.journal
+    fresh = journal.generation < case.generation
+    if not fresh and journal.report is not None and holds(world.status, "Sized"):
+        return case
+    if not case.plan.spec.launch.command or not case.plan.spec.launch.image:
+        missing = "command" if not case.plan.spec.launch.command else "image"
+        raise InputError(f"spec.launch.{missing}", value=None, remedy="is required to run on Kubernetes")
+    decision = decide(
+        case.plan,
+        inventory=world.inventory,
+        now=world.now,
+        created=case.created,
+        running=_running(case),
+        quota_gpus=world.quota_gpus,
+        inter_gbps=world.settings.inter_node_gbps,
+    )
+    journal = replace(journal, generation=case.generation)
+    if decision.report is None:
+        accepted = yes("Valid") if decision.possible else no(decision.reason, decision.message)
+        sized = no(decision.reason, decision.message)
+        case = replace(case, journal=journal).then(Accepted=accepted, Sized=sized)
+        return case if journal.report else case.then(Requeue(after_s=world.settings.retry_s))
+    case = replace(case, journal=_attempted(case, decision.report, journal))
+    return case.then(
+        Emit(reason="Sized", message=decision.message),
+        Accepted=yes("Valid", _advice(case.plan)),
+        Sized=yes("Sized", decision.message),
+    )
+
+
+def _attempted(case: Case, report: Mapping[str, Any], journal: Journal) -> Journal:
+    """The journal with this size, and with a new attempt if the running one cannot become it."""
+    sized = replace(journal, report=report)
+    old, job = journal.attempt, case.job
+    launch = _launch(replace(case, journal=sized), attempt=old.number if old else 1)
+    told = digest(launch)  # refuses here what could not be launched
+    name = case.plan.metadata.name
+    if old is None:
+        fresh = Attempt(
+            number=1, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, 1)
+        )
+        return replace(sized, attempt=fresh)
+    unstarted = old.started is None and job is None
+    in_place = unstarted or (job is not None and job.digest == told and _fits(job, launch))
+    if in_place:
+        changed = old.gpus != report["gpus"]
+        noted = journal.resized(report, reason="the plan changed", now=case.world.now) if changed else journal
+        attempt = replace(old, gpus=report["gpus"], layout=report["layout"])
+        return replace(sized, attempt=attempt, resizes=noted.resizes if not unstarted else journal.resizes)
+    number = old.number + 1
+    attempt = Attempt(
+        number=number, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, number)
+    )
+    noted = journal.resized(report, reason=f"the plan changed: attempt {number}", now=case.world.now)
+    return replace(sized, attempt=attempt, resizes=noted.resizes)
+
+
+def _fits(job: Job, launch: Launch) -> bool:
+    """Whether this Job can take the size: finished ones and those that are not elastic only their own."""
+    return job.parallelism == launch.pods or (job.elastic and not job.finished and not job.deleting)
+
+
+def _run(case: Case) -> Case:
+    """See that what is sized runs."""
+    if case.journal.report is None or case.journal.attempt is None:
+        waiting = unknown("NotSized")
+        return case.then(Admitted=waiting, Running=no("NotSized"))
+    case = _free_dead(case)
+    if case.older:
+        gone = tuple(Delete(kind="Job", name=job.name) for job in case.older if not job.deleting)
+        return case.then(
+            *gone,
+            Resizing=yes("Relayout", "the attempt before saves and leaves"),
+            Admitted=no("Relayout", "waits for the attempt before"),
+            Running=no("Relayout"),
+        )
+    job = case.job
+    if job is None:
+        return _start(case)
+    if job.finished or job.deleting:
+        return case
+    return _adjust(case, job)
+
+
+def _start(case: Case) -> Case:
+    """Launch, once there is room; what has been started once is put back without asking again."""
+    attempt, queued = case.journal.attempt, names.QUEUE_LABEL in (case.plan.metadata.labels or {})
+    if attempt is None:
+        return case
+    if case.plan.spec.suspend:
+        return case.then(Admitted=no("Suspended"), Running=no("Suspended"))
+    launch = _launch(case, attempt=attempt.number)
+    if attempt.started is None and not queued:
+        free = case.world.inventory.free(wish_of(case.plan), launch.gpu_type, launch.gpus_per_pod)
+        if free < launch.layout.gpus:
+            message = f"needs {launch.layout.gpus} x {launch.gpu_type}, {free} are free"
+            waits = no("WaitingForGPUs", message)
+            return case.then(
+                Requeue(after_s=case.world.settings.retry_s), Admitted=waits, Running=no("NotAdmitted")
+            )
+    started = attempt if attempt.started else replace(attempt, started=case.world.now)
+    made = (objects.settings_map(launch), objects.service(launch), objects.rendezvous(launch))
+    missing = (child for child in made if child and _support(child) not in case.world.supports)
+    case = replace(case, journal=replace(case.journal, attempt=started))
+    admitted = no("Queued", "waits for its queue") if queued else yes("Admitted")
+    return case.then(
+        *(Apply(child=child) for child in missing),
+        Apply(child=objects.job(launch)),
+        Admitted=admitted,
+        Running=no("Starting", f"attempt {attempt.number} starts"),
+    )
+
+
+def _adjust(case: Case, job: Job) -> Case:
+    """Bring a live Job to the wished size, and stop or continue it; its workers' store must be there."""
+    launch = _launch(case, attempt=job.attempt)
+    queued = names.QUEUE_LABEL in (case.plan.metadata.labels or {})
+    wished, patch = launch.pods, {}
+    made = (objects.settings_map(launch), objects.service(launch), objects.rendezvous(launch))
+    missing = [Apply(child=child) for child in made if child and _support(child) not in case.world.supports]
+    if job.parallelism != wished and job.elastic:
+        patch = {"parallelism": wished, "completions": wished}
+    if job.suspended != case.plan.spec.suspend and not queued:
+        patch["suspend"] = case.plan.spec.suspend
+    case = case.then(*missing)
+    if patch:
+        case = case.then(PatchJob(name=job.name, spec=patch))
+    return case
+
+
+def _free_dead(case: Case) -> Case:
+    """Pods that are stuck on a dead node are removed, so that the Job replaces them elsewhere.
+
+    The node has then been silent for longer than the rendezvous waits for an agent, so the others have gone
+    on (or wait) without them; should one live on unseen, it can only ever be one more member of that world.
+    """
+    world = case.world
+    for pod in world.pods:
+        if pod.deletes_by is None or pod.phase in {"Succeeded", "Failed"} or not pod.node:
+            continue
+        if world.inventory.dead(pod.node, now=world.now, after_s=world.settings.dead_node_s):
+            message = f"pod {pod.name} was stuck on dead node {pod.node}"
+            case = case.then(
+                Delete(kind="Pod", name=pod.name, uid=pod.uid, force=True),
+                Emit(reason="DeadNode", message=message, warning=True),
+            )
+        else:
+            case = case.then(Requeue(after_s=5))
+    return case
+
+
+def _clean(case: Case) -> Case:
+    """After the end only the Job stays, with its logs, until its time is over."""
+    name = names.rendezvous_name(case.plan.metadata.name)
+    kinds = [kind for kind in ("ReplicaSet", "Service") if f"{kind}/{name}" in case.world.supports]
+    left = tuple(Delete(kind="Job", name=job.name) for job in case.older if not job.deleting)
+    return case.then(*(Delete(kind=kind, name=name) for kind in kinds), *left)
+
+
+def _finish(case: Case) -> tuple[Action, ...]:
+    """The actions in order, the status first where it changes, events last."""
+    world = case.world
+    case = run_conditions(case)
+    status = status_document(case)
+    status["conditions"] = updated(
+        world.status.get("conditions", ()), case.conditions, generation=case.generation, now=world.now
+    )
+    return _ordered(world, status, case.actions)
+
+
+def _ordered(world: Snapshot, status: Mapping[str, Any], actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    before, after = reason_of(world.status, "Ready"), reason_of(status, "Ready")
+    told = [action for action in actions if isinstance(action, Emit)]
+    if before != after and after not in _QUIET:
+        message = next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
+        told.append(Emit(reason=after, message=message or after, warning=after in _WARNINGS))
+    changed = (PatchStatus(status=status),) if status != world.status else ()
+    rest = tuple(action for action in actions if not isinstance(action, Emit))
+    return (*changed, *rest, *told)
+
+
+def _refuse(world: Snapshot, message: str) -> tuple[Action, ...]:
+    """A plan that cannot be: it says so, and whatever runs is left alone."""
+    conditions = {"Accepted": no("Invalid", message), "Sized": no("Invalid", message)}
+    if not any(job.lives for job in world.jobs):
+        conditions |= {"Ready": no("Invalid", message)}
+    generation = int(world.plan["metadata"].get("generation", 1))
+    status = dict(world.status) | {"observedGeneration": generation}
+    status["conditions"] = updated(
+        world.status.get("conditions", ()), conditions, generation=generation, now=world.now
+    )
+    return _ordered(world, status, ())
+
+
+def _ended(case: Case) -> bool:
+    """Whether the current attempt is over; its Job may be gone since."""
+    job = case.job
+    if job is not None and job.finished:
+        return True
+    return job is None and (holds(case.world.status, "Complete") or holds(case.world.status, "Failed"))
+
+
+def _launch(case: Case, *, attempt: int) -> Launch:
+    """The launch that the journal describes."""
+    report, job = case.journal.report or {}, case.job
+    layout = case.journal.layout
+    kind = report["gpuType"]
+    keep = job is not None and job.elastic and elastic(case.plan, layout) and job.gpus_per_pod > 0
+    size = job.gpus_per_pod if job is not None else 0
+    if not keep or layout.gpus % size:
+        size = pod_gpus(layout, -(-report["gpus"] // max(1, report["nodes"])))
+    return Launch(
+        plan=case.plan,
+        owner_uid=case.world.plan["metadata"]["uid"],
+        attempt=attempt,
+        layout=layout,
+        batch=report["globalBatchSequences"],
+        gpus_per_pod=size,
+        gpu_type=kind,
+        interval_s=report["checkpointIntervalSeconds"],
+        step_s=report["stepSeconds"],
+        products=case.world.inventory.products(kind),
+        settings=case.world.settings,
+    )
+
+
+def _running(case: Case) -> Running | None:
+    """What the attempt in progress fixes for a new size; nothing before there is one."""
+    journal, job = case.journal, case.job
+    if journal.report is None or journal.attempt is None or journal.attempt.started is None:
+        return None
+    layout = journal.layout
+    return Running(
+        layout=layout,
+        batch=journal.report["globalBatchSequences"],
+        elastic=elastic(case.plan, layout) and job is not None and job.lives,
+        gpu_type=journal.report["gpuType"],
+        tokens=float(journal.observed.get("tokens", 0.0)),
+        gpus=job.gpus if job is not None and job.lives else 0,
+    )
+
+
+def _support(child: Mapping[str, Any]) -> str:
+    return f"{child['kind']}/{child['metadata']['name']}"
+
+
+def _advice(plan: TrainingPlan) -> str:
+    """What is allowed but most likely a mistake."""
+    checkpoint, template = plan.spec.launch.checkpoint, plan.spec.launch.pod_template
+    if checkpoint is None:
+        return "there is no spec.launch.checkpoint: any failure starts the training over"
+    containers = ((template.spec if template else None) or {}).get("containers", ())
+    mounts = [m.get("mountPath", "") for c in containers for m in c.get("volumeMounts") or ()]
+    inside = any(f"{checkpoint.path}/".startswith(mount.rstrip("/") + "/") for mount in mounts)
+    return "" if inside else f"no volume is mounted at {checkpoint.path}: checkpoints die with their pods"

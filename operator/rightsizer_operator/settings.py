@@ -1,0 +1,25 @@
+"""What an administrator may set."""
+
+from dataclasses import dataclass
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Limits and habits of one operator.
+
+    `dead_node_s`: silence after which a node counts as dead, so that pods of plans that are stuck on it are
+    removed; longer than the rendezvous' own patience (three keep-alives of 5 s), which has then gone on
+    without them. `evict_s`: how long a worker stays bound to a node that does not answer. `job_ttl_s`: how
+    long a finished Job and its logs stay. `inter_node_gbps`: gigabytes per second between nodes, per GPU and
+    direction, where it is known and the plan does not say.
+    """
+
+    dead_node_s: float = 40.0
+    evict_s: int = 10
+    job_ttl_s: int = 604_800
+    inter_node_gbps: float | None = None
+    rendezvous_image: str = ""
+    observe_s: float = 60.0
+    retry_s: float = 30.0

@@ -1,0 +1,273 @@
+"""The pods of an attempt: torchrun's environment, the framework's flags, the user's template. Pure."""
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rightsizer.layout import Layout
+from rightsizer.units import parse_duration_s
+from rightsizer.workload import Workload
+from rightsizer_api import expand, sizing
+from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.resources import ElasticityMode
+from rightsizer_launch import frameworks, progress
+from rightsizer_launch.patience import ENV_RESTART_LIMIT, ENV_RESTART_WITHIN_S
+from rightsizer_launch.torchrun import DEFAULT_PORT, Torchrun, environment, program, program_arguments
+from rightsizer_operator import names
+from rightsizer_operator.settings import Settings
+from rightsizer_operator.template import merged_template
+
+__all__ = ["Launch", "digest", "elastic", "evicted_after", "flags", "labels", "selector", "template"]
+
+Object = dict[str, Any]
+
+_RUN_DIRECTORY = "/var/run/rightsizer"
+_SETTINGS = "/etc/rightsizer"
+_TERMINATION_LOG = "/dev/termination-log"
+_SHUTDOWN_S = 20  # what the agents take beside the workers' own grace
+_ELASTIC_FRAMEWORKS = ("ddp", "custom")  # the others have the number of ranks in their flags
+_CHANGED_BY_RESIZE = ("RIGHTSIZER_LAYOUT_DP", "RIGHTSIZER_LAYOUT_MICRO_BATCHES")
+_LAYOUT_WORDS_OF_SIZE = ("gpus", "dp", "microBatches", "shardGroup")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """All that an attempt's objects are made of. `batch` is sequences of a step; `products` node labels."""
+
+    plan: TrainingPlan
+    owner_uid: str
+    attempt: int
+    layout: Layout
+    batch: int
+    gpus_per_pod: int
+    gpu_type: str
+    interval_s: float
+    step_s: float
+    products: tuple[str, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def pods(self) -> int:
+        """Worker pods."""
+        return self.layout.gpus // self.gpus_per_pod
+
+
+def elastic(plan: TrainingPlan, layout: Layout) -> bool:
+    """Whether the number of workers may change in place: nothing that the workers were told depends on it."""
+    words = (*plan.spec.launch.command, *plan.spec.launch.args)
+    told = any("{layout." + name + "}" in word for word in words for name in _LAYOUT_WORDS_OF_SIZE)
+    return (
+        plan.spec.elasticity.mode is not ElasticityMode.OFF
+        and plan.spec.launch.framework in _ELASTIC_FRAMEWORKS
+        and layout.dp == layout.gpus
+        and layout.ep == 1
+        and not layout.shard_group
+        and not told
+    )
+
+
+def digest(launch: Launch) -> str:
+    """What the workers run, as a hash that an elastic resize does not change, nor another attempt."""
+    still = replace(launch, attempt=0)
+    pod = template(still, on=())
+    if elastic(launch.plan, launch.layout):
+        variables = pod["spec"]["containers"][0]["env"]
+        changed = [*_CHANGED_BY_RESIZE]
+        checkpoint = launch.plan.spec.launch.checkpoint
+        if checkpoint and checkpoint.interval == "auto":
+            changed.append(progress.ENV_CHECKPOINT_INTERVAL_S)
+        pod["spec"]["containers"][0]["env"] = [v for v in variables if v["name"] not in changed]
+    text = json.dumps(pod, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
+    """The workers' pods, the user's template merged in."""
+    own = labels(launch, names.WORKER) | {names.LABEL_ATTEMPT: str(launch.attempt)}
+    spec: Object = {
+        "containers": [_trainer(launch)],
+        "restartPolicy": "Never",
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": int(_grace_s(launch)) + _SHUTDOWN_S,
+        "tolerations": [
+            *evicted_after(launch.settings.evict_s),
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        ],
+        "topologySpreadConstraints": [_spread(launch)],
+        "volumes": [{"name": "rightsizer-run", "emptyDir": {}}, *_settings_volume(launch)],
+    }
+    asked = launch.plan.spec.launch.pod_template
+    theirs = asked.model_dump(by_alias=True, exclude_none=True) if asked else None
+    merged = merged_template({"metadata": {"labels": own}, "spec": spec}, theirs)
+    if on:
+        _require(merged["spec"], names.PRODUCT_LABEL, on)
+    return merged
+
+
+def _trainer(launch: Launch) -> Object:
+    asked = launch.plan.spec.launch
+    container: Object = {
+        "name": names.CONTAINER,
+        "image": asked.image,
+        "command": ["python", "-m", "rightsizer_launch.entrypoint"],
+        "args": _arguments(launch),
+        "env": _variables(launch),
+        "ports": [{"name": "metrics", "containerPort": names.METRICS_PORT, "protocol": "TCP"}],
+        "resources": {"limits": {names.GPU_RESOURCE: launch.gpus_per_pod}},
+        "terminationMessagePath": _TERMINATION_LOG,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "rightsizer-run", "mountPath": _RUN_DIRECTORY}, *_settings_mount(launch)],
+    }
+    if asked.working_dir:
+        container["workingDir"] = asked.working_dir
+    return container
+
+
+def _arguments(launch: Launch) -> list[str]:
+    """The script and its arguments; a command with the layout's placeholders says it all itself."""
+    asked, workload = launch.plan.spec.launch, _workload(launch)
+    words = (*asked.command, *asked.args)
+    own = not any("{layout." in word for word in words)
+    others = {
+        "plan.name": launch.plan.metadata.name,
+        "checkpoint.path": asked.checkpoint.path if asked.checkpoint else "",
+        "checkpoint.intervalSteps": max(1, round(_interval_s(launch) / launch.step_s)),
+        "workload.sequenceLength": workload.sequence_tokens,
+        "workload.globalBatchSequences": workload.global_batch_sequences,
+        "workload.steps": int(workload.steps),
+    }
+    expanded = (*expand(words, launch.layout, others), *(flags(launch).arguments if own else ()))
+    return list(program_arguments(program(expanded)))
+
+
+def _variables(launch: Launch) -> list[Object]:
+    """Environment of a worker: the pod's address first, which others refer to; the user's last."""
+    asked = launch.plan.spec.launch
+    values = {
+        **flags(launch).environment,
+        **environment(_torchrun(launch)),
+        "PYTHONUNBUFFERED": "1",
+        progress.ENV_RUN_DIRECTORY: _RUN_DIRECTORY,
+        progress.ENV_ATTEMPT: str(launch.attempt),
+        progress.ENV_METRICS_PORT: str(names.METRICS_PORT),
+        progress.ENV_METRICS_ADDRESS: "0.0.0.0",  # noqa: S104 -- a pod's own address
+        ENV_RESTART_LIMIT: str(asked.restarts.limit),
+        ENV_RESTART_WITHIN_S: f"{parse_duration_s(asked.restarts.within):g}",
+    }
+    if asked.checkpoint:
+        values[progress.ENV_CHECKPOINT_PATH] = asked.checkpoint.path
+        values[progress.ENV_CHECKPOINT_INTERVAL_S] = f"{_interval_s(launch):g}"
+    address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    stated = [each.model_dump(by_alias=True, exclude_none=True) for each in asked.env]
+    taken = {each["name"] for each in stated}
+    ours = [{"name": name, "value": value} for name, value in values.items() if name not in taken]
+    return [address, *ours, *stated]
+
+
+def _torchrun(launch: Launch) -> Torchrun:
+    plan, in_place = launch.plan, elastic(launch.plan, launch.layout)
+    fewest = plan.spec.elasticity.min_gpus or plan.spec.resources.min_gpus
+    most = plan.spec.elasticity.max_gpus or plan.spec.resources.max_gpus or launch.layout.gpus
+    low = max(1, -(-fewest // launch.gpus_per_pod)) if in_place else launch.pods
+    high = max(launch.pods, most // launch.gpus_per_pod) if in_place else launch.pods
+    return Torchrun(
+        name=launch.owner_uid,
+        attempt=launch.attempt,
+        endpoint=f"{names.rendezvous_name(plan.metadata.name)}.{plan.metadata.namespace}.svc:{DEFAULT_PORT}",
+        min_nodes=min(low, launch.pods),
+        max_nodes=high,
+        workers_per_node=launch.gpus_per_pod,
+        local_address="$(POD_IP)",
+        last_call_s=5,
+        max_restarts=1_000_000,
+        shutdown_s=int(_grace_s(launch)),
+    )
+
+
+def flags(launch: Launch) -> frameworks.Flags:
+    """The layout in the framework's own words."""
+    return frameworks.flags(
+        launch.plan.spec.launch.framework,
+        launch.layout,
+        _workload(launch),
+        architecture=sizing.architecture_of(launch.plan),
+        directory=_SETTINGS,
+    )
+
+
+def _workload(launch: Launch) -> Workload:
+    plan = launch.plan
+    found = sizing.workload_of(plan, sizing.architecture_of(plan), sizing.framework_of(plan))
+    return replace(found, global_batch_sequences=launch.batch)
+
+
+def _interval_s(launch: Launch) -> float:
+    checkpoint = launch.plan.spec.launch.checkpoint
+    if checkpoint is None or checkpoint.interval == "auto":
+        return max(10.0, round(launch.interval_s))
+    return parse_duration_s(checkpoint.interval)
+
+
+def _grace_s(launch: Launch) -> float:
+    checkpoint = launch.plan.spec.launch.checkpoint
+    return parse_duration_s(checkpoint.grace) if checkpoint else 30.0
+
+
+def _settings_volume(launch: Launch) -> list[Object]:
+    name = names.job_name(launch.plan.metadata.name, launch.attempt)
+    return [{"name": "rightsizer-settings", "configMap": {"name": name}}] if flags(launch).files else []
+
+
+def _settings_mount(launch: Launch) -> list[Object]:
+    mount = {"name": "rightsizer-settings", "mountPath": _SETTINGS, "readOnly": True}
+    return [mount] if flags(launch).files else []
+
+
+def _spread(launch: Launch) -> Object:
+    """Pods that are less than a node go to different nodes where there are some: that is what was priced."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(launch, names.WORKER)},
+    }
+
+
+def evicted_after(seconds: int) -> list[Object]:
+    """Tolerations that let a pod stay so long on a node that has stopped answering."""
+    keys = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+    return [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        for key in keys
+    ]
+
+
+def _require(spec: Object, key: str, values: tuple[str, ...]) -> None:
+    """Only nodes with this label: said in every term of the user's own affinity (terms are alternatives)."""
+    affinity = dict(spec.get("affinity", {}))
+    node = dict(affinity.get("nodeAffinity", {}))
+    hard = "requiredDuringSchedulingIgnoredDuringExecution"
+    wanted = {"key": key, "operator": "In", "values": list(values)}
+    terms = node.get(hard, {}).get("nodeSelectorTerms", [{}])
+    node[hard] = {
+        "nodeSelectorTerms": [
+            {**term, "matchExpressions": [*term.get("matchExpressions", []), wanted]} for term in terms
+        ]
+    }
+    spec["affinity"] = {**affinity, "nodeAffinity": node}
+
+
+def selector(launch: Launch, role: str) -> dict[str, str]:
+    """The labels by which a plan's pods of one role are found."""
+    return {names.LABEL_PLAN: launch.plan.metadata.name, names.LABEL_ROLE: role}
+
+
+def labels(launch: Launch, role: str) -> dict[str, str]:
+    """The labels of a child."""
+    return {
+        "app.kubernetes.io/name": "rightsizer",
+        "app.kubernetes.io/instance": launch.plan.metadata.name,
+        names.LABEL_MANAGED: names.MANAGED,
+        **selector(launch, role),
+    }

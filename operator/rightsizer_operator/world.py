@@ -1,0 +1,176 @@
+"""What the operator knows of the world when it decides: values, parsed from the API's objects."""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rightsizer_operator.inventory import Inventory
+from rightsizer_operator.names import DIGEST, ELASTIC, GPU_RESOURCE, GPU_TYPE, LABEL_ATTEMPT, LABEL_PLAN
+from rightsizer_operator.settings import Settings
+
+__all__ = ["Job", "Pod", "Progress", "Snapshot", "moment", "stamp"]
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` say why."""
+
+    name: str
+    plan: str
+    namespace: str
+    attempt: int
+    owner_uid: str = ""
+    parallelism: int = 0
+    suspended: bool = False
+    ready: int = 0
+    failed: int = 0
+    terminating: int = 0
+    gpus_per_pod: int = 0
+    gpu_type: str = ""
+    digest: str = ""
+    elastic: bool = False
+    deleting: bool = False
+    finished: str = ""
+    reason: str = ""
+    message: str = ""
+    finished_at: dt.datetime | None = None
+    version: int = 0
+
+    @property
+    def lives(self) -> bool:
+        """Whether it holds GPUs or is about to."""
+        return not self.finished and not self.suspended
+
+    @property
+    def gpus(self) -> int:
+        """GPUs it asks for."""
+        return self.parallelism * self.gpus_per_pod
+
+    @classmethod
+    def of(cls, raw: Object) -> "Job":
+        """The Job of an API object of ours."""
+        metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
+        notes, labels = metadata.get("annotations", {}), metadata.get("labels", {})
+        limits = spec["template"]["spec"]["containers"][0].get("resources", {}).get("limits", {})
+        ending = _ending(status)
+        owner = next((o["uid"] for o in metadata.get("ownerReferences", ()) if o.get("controller")), "")
+        return cls(
+            name=metadata["name"],
+            plan=labels.get(LABEL_PLAN, ""),
+            namespace=metadata["namespace"],
+            attempt=int(labels.get(LABEL_ATTEMPT, 0)),
+            owner_uid=owner,
+            parallelism=spec.get("parallelism", 1),
+            suspended=spec.get("suspend", False),
+            ready=status.get("ready", 0),
+            failed=status.get("failed", 0),
+            terminating=status.get("terminating", 0),
+            gpus_per_pod=int(limits.get(GPU_RESOURCE, 0)),
+            gpu_type=notes.get(GPU_TYPE, ""),
+            digest=notes.get(DIGEST, ""),
+            elastic=notes.get(ELASTIC) == "true",
+            deleting="deletionTimestamp" in metadata,
+            finished=ending.get("type", ""),
+            reason=ending.get("reason", ""),
+            message=ending.get("message", ""),
+            finished_at=moment(ending.get("lastTransitionTime")),
+            version=int(metadata.get("resourceVersion", 0)),
+        )
+
+
+def _ending(status: Object) -> Object:
+    """The condition that ends a Job; an ending that has only begun counts (its pods are on their way out)."""
+    names = {"Complete": "Complete", "SuccessCriteriaMet": "Complete", "Failed": "Failed"}
+    names["FailureTarget"] = "Failed"
+    for kind, means in names.items():
+        for condition in status.get("conditions", ()):
+            if condition["type"] == kind and condition["status"] == "True":
+                return {**condition, "type": means}
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One worker pod. `deletes_by` is when its grace ends, once asked to go; `message` its last words."""
+
+    name: str
+    uid: str = ""
+    attempt: int = 0
+    node: str = ""
+    phase: str = "Pending"
+    address: str = ""
+    deletes_by: dt.datetime | None = None
+    exit_code: int | None = None
+    message: str = ""
+    finished_at: dt.datetime | None = None
+
+    @classmethod
+    def of(cls, raw: Object) -> "Pod":
+        """The pod of an API object of ours."""
+        metadata, status = raw["metadata"], raw.get("status", {})
+        ended: Object = {}
+        for container in status.get("containerStatuses", ()):
+            ended = container.get("state", {}).get("terminated") or ended
+        return cls(
+            name=metadata["name"],
+            uid=metadata.get("uid", ""),
+            attempt=int(metadata.get("labels", {}).get(LABEL_ATTEMPT, 0)),
+            node=raw.get("spec", {}).get("nodeName", ""),
+            phase=status.get("phase", "Pending"),
+            address=status.get("podIP", ""),
+            deletes_by=moment(metadata.get("deletionTimestamp")),
+            exit_code=ended.get("exitCode"),
+            message=ended.get("message", "").strip(),
+            finished_at=moment(ended.get("finishedAt")),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a run says of itself. `tokens` count from the beginning of the training."""
+
+    tokens: float
+    tokens_per_s: float
+    step: int
+    restarts: int = 0
+    loss: float | None = None
+    checkpoint_at: dt.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One plan and everything around it that a decision may depend on.
+
+    `plan` is the object as the API gave it. `jobs` are all of this plan. `pods` are its workers, read only
+    while something is wrong with them. `supports` names the Services, ReplicaSets and ConfigMaps there are.
+    `quota_gpus` is what the namespace's quotas leave to this plan; None: no limit.
+    """
+
+    plan: Object
+    inventory: Inventory
+    now: dt.datetime
+    settings: Settings = field(default_factory=Settings)
+    jobs: tuple[Job, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    supports: frozenset[str] = frozenset()
+    quota_gpus: int | None = None
+    progress: Progress | None = None
+
+    @property
+    def status(self) -> Object:
+        """The plan's status as it stands."""
+        found: Object = self.plan.get("status") or {}
+        return found
+
+
+def moment(text: str | None) -> dt.datetime | None:
+    """A moment of the API."""
+    return dt.datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+
+
+def stamp(when: dt.datetime) -> str:
+    """The API's spelling of a moment, to the second."""
+    return when.astimezone(dt.UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,150 @@
+import copy
+import dataclasses
+import datetime as dt
+
+import pytest
+
+from rightsizer_operator.actions import Apply, Delete, Emit, PatchJob, PatchStatus
+from rightsizer_operator.inventory import Inventory, Node
+from rightsizer_operator.reconcile import reconcile
+from rightsizer_operator.settings import Settings
+from rightsizer_operator.world import Job, Snapshot
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+SPEC = {
+    "model": {"dimensions": {"layers": 4, "hidden": 192, "ffnHidden": 512, "heads": 4, "vocab": 256}},
+    "workload": {"tokens": "10M", "sequenceLength": 128, "globalBatchSequences": 24, "precision": "fp32"},
+    "deadline": {"finishWithin": "2h"},
+    "resources": {"minGPUs": 1, "maxGPUs": 4, "gpus": 2, "gpusPerNode": 1},
+    "launch": {
+        "framework": "ddp",
+        "image": "ghcr.io/acme/train:1.4",
+        "command": ["train.py"],
+        "checkpoint": {"path": "/ckpt"},
+    },
+}
+
+
+def merged(base, over):
+    """A deep copy of `base` with `over` laid over it; None removes."""
+    result = copy.deepcopy(base)
+    for key, value in over.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key, {}), value) if isinstance(value, dict) else value
+    return result
+
+
+class World:
+    """A cluster as small as can be: it holds what actions leave behind, and Jobs run when told to."""
+
+    def __init__(self, spec=SPEC, *, nodes=3, gpus=8, inventory=None):
+        self.plan = {
+            "apiVersion": "rightsizer.dev/v1alpha1",
+            "kind": "TrainingPlan",
+            "metadata": {
+                "name": "demo",
+                "namespace": "team",
+                "uid": "uid-1",
+                "generation": 1,
+                "creationTimestamp": "2026-11-21T12:00:00Z",
+            },
+            "spec": copy.deepcopy(spec),
+        }
+        self.nodes = [Node(name=f"n{i}", product="NVIDIA-H100-80GB-HBM3", gpus=gpus) for i in range(nodes)]
+        self.inventory = inventory
+        self.jobs, self.supports, self.events, self.log = {}, set(), [], []
+        self.now, self.pods, self.progress, self.quota = NOW, (), None, None
+
+    def snapshot(self):
+        return Snapshot(
+            plan=copy.deepcopy(self.plan),
+            inventory=self.inventory or Inventory(nodes=tuple(self.nodes)),
+            now=self.now,
+            settings=Settings(),
+            jobs=tuple(Job.of(job) for job in self.jobs.values()),
+            pods=self.pods,
+            supports=frozenset(self.supports),
+            quota_gpus=self.quota,
+            progress=self.progress,
+        )
+
+    def decide(self):
+        return reconcile(self.snapshot())
+
+    def carry_out(self, action):
+        self.log.append(action)
+        if isinstance(action, PatchStatus):
+            self.plan["status"] = copy.deepcopy(dict(action.status))
+        elif isinstance(action, Apply) and action.child["kind"] == "Job":
+            assert action.child["metadata"]["name"] not in self.jobs, "a Job is never applied twice"
+            self.jobs[action.child["metadata"]["name"]] = copy.deepcopy(dict(action.child))
+        elif isinstance(action, Apply):
+            self.supports.add(f"{action.child['kind']}/{action.child['metadata']['name']}")
+        elif isinstance(action, PatchJob):
+            self.jobs[action.name]["spec"].update(action.spec)
+        elif isinstance(action, Delete) and action.kind == "Job":
+            self.jobs.pop(action.name, None)
+        elif isinstance(action, Delete) and action.kind == "Pod":
+            self.pods = tuple(pod for pod in self.pods if pod.name != action.name)
+        elif isinstance(action, Delete):
+            self.supports.discard(f"{action.kind}/{action.name}")
+        elif isinstance(action, Emit):
+            self.events.append(action)
+
+    def settle(self, passes=10):
+        """Decide and carry out until nothing but waiting is left."""
+        for _ in range(passes):
+            actions = [action for action in self.decide() if not hasattr(action, "after_s")]
+            if not actions:
+                return self
+            for action in actions:
+                self.carry_out(action)
+        raise AssertionError(f"never settles: {actions}")
+
+    def edit(self, **spec):
+        self.plan["spec"] = merged(self.plan["spec"], spec)
+        self.plan["metadata"]["generation"] += 1
+        return self
+
+    def job(self, attempt=1, **status):
+        """The attempt's Job; with the status that its controller would write."""
+        job = self.jobs[f"demo-a{attempt}"]
+        job.setdefault("status", {}).update(status)
+        return job
+
+    def ends(self, kind, attempt=1, **more):
+        condition = {"type": kind, "status": "True", "lastTransitionTime": "2026-11-21T12:30:00Z", **more}
+        self.job(attempt, conditions=[condition], ready=0)
+        return self
+
+    def condition(self, kind):
+        found = (c for c in self.plan.get("status", {}).get("conditions", ()) if c["type"] == kind)
+        return next(found, {"status": None, "reason": None, "message": ""})
+
+    @property
+    def state(self):
+        return self.condition("Ready")["reason"]
+
+    @property
+    def pending(self):
+        return [job for job in self.jobs.values() if not job.get("status", {}).get("conditions")]
+
+    def later(self, **delta):
+        self.now += dt.timedelta(**delta)
+        return self
+
+    def change_node(self, index, **fields):
+        self.nodes[index] = dataclasses.replace(self.nodes[index], **fields)
+        return self
+
+
+@pytest.fixture
+def world():
+    """A new world for a plan: world(), or world({"resources": {...}}) to change its spec."""
+
+    def make(change=None, **cluster):
+        return World(merged(SPEC, change or {}), **cluster)
+
+    return make
