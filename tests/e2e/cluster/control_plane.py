@@ -1,6 +1,5 @@
 """etcd, API server, controllers, scheduler, DNS and the relay, each with only the rights that it needs."""
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from place import (
 ADDONS = Path(__file__).resolve().parent / "addons.yaml"
 AUDIT_POLICY = Path(__file__).resolve().parent / "audit.yaml"
 RELAY = Path(__file__).resolve().parent / "relay.py"
-VOLUMES = 60
+VOLUMES = Path(__file__).resolve().parent / "volumes.py"
 START_S = 60
 ETCD = "http://127.0.0.1:2379"
 CONTROLLER = (
@@ -41,16 +40,20 @@ COREFILE = """\
 """
 
 
-def start(at: Place, binaries: Mapping[str, Path]) -> None:
-    """All of it; returns when the API server answers through the relay."""
-    corefile = at.state / "Corefile"
-    corefile.write_text(
-        COREFILE.format(address=CONTROL_PLANE_ADDRESS, kubeconfig=pki.kubeconfig(at, "coredns"))
-    )
+def start_api_server(at: Place, binaries: Mapping[str, Path]) -> None:
+    """The first half: it will answer some seconds later."""
     relay: list[str | Path] = [sys.executable, RELAY, at.control_plane, CONTROL_PLANE_ADDRESS, at.port_file]
     _start(at, "relay", relay, inside=False)
     _start(at, "etcd", _etcd(at, binaries["etcd"]))
     _start(at, "apiserver", _api_server(at, binaries["kube-apiserver"]))
+
+
+def start_controllers(at: Place, binaries: Mapping[str, Path]) -> None:
+    """The second half, once the API server answers through the relay."""
+    corefile = at.state / "Corefile"
+    corefile.write_text(
+        COREFILE.format(address=CONTROL_PLANE_ADDRESS, kubeconfig=pki.kubeconfig(at, "coredns"))
+    )
     wait("the relay's port", at.port_file.exists, within_s=START_S, look_at=at.log / "relay.log")
     pki.write_kubeconfig(at, "admin", f"https://127.0.0.1:{at.port_file.read_text()}", at.kubeconfig)
     look_at = at.log / "apiserver.log"
@@ -58,43 +61,14 @@ def start(at: Place, binaries: Mapping[str, Path]) -> None:
     _start(at, "controller-manager", _controller_manager(at, binaries["kube-controller-manager"]))
     _start(at, "scheduler", _scheduler(at, binaries["kube-scheduler"]))
     _start(at, "coredns", [binaries["coredns"], "-conf", corefile])
+    kubectl.run(at, "create", "--validate=false", "--filename", ADDONS)
+    _start(at, "volumes", [sys.executable, VOLUMES], inside=False)
 
 
 def _start(at: Place, name: str, argv: list[str | Path], *, inside: bool = True) -> None:
     namespace = at.control_plane if inside else None
     group = f"{at.cgroup}/control-plane"
     daemons.start(at, Daemon(name=name, argv=tuple(map(str, argv)), cgroup=group, namespace=namespace))
-
-
-def add_ons(at: Place) -> None:
-    """Roles of the parts that have no built-in one, and volumes to claim."""
-    kubectl.run(at, "apply", "--filename", ADDONS)
-    kubectl.run(at, "apply", "--filename", "-", text=json.dumps(_volumes(at)))
-
-
-def _volumes(at: Place) -> dict[str, object]:
-    """Shared storage, as NFS would be: the nodes are one machine, a folder of it is the same on each."""
-    items = []
-    for i in range(VOLUMES):
-        folder = at.state / "volumes" / f"{i:02}"
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o777)  # any user of any pod, as on an export without root squashing
-        spec = {
-            "capacity": {"storage": "1Ti"},
-            "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
-            "storageClassName": "shared",
-            "persistentVolumeReclaimPolicy": "Retain",
-            "hostPath": {"path": str(folder)},
-        }
-        items.append(
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"name": f"shared-{i:02}"},
-                "spec": spec,
-            }
-        )
-    return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def _etcd(at: Place, binary: Path) -> list[str | Path]:

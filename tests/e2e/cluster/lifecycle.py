@@ -57,14 +57,16 @@ def _start(at: Place, binaries: dict[str, Path]) -> None:
         node.start_containerd(each, binaries)
     pki.make(at)
     say("namespaces and certificates")
-    control_plane.start(at, binaries)
-    say("API server answers")
+    control_plane.start_api_server(at, binaries)
     archive = at.state / "images.tar"
     images.write_archive(archive, images.images(binaries["pause"]))
     for each in nodes(at):
-        node.start_kubelet(each, binaries, archive)
-    control_plane.add_ons(at)
-    say("nodes started")
+        node.import_images(each, archive)
+    say("images imported")
+    control_plane.start_controllers(at, binaries)
+    say("API server answers")
+    for each in nodes(at):
+        node.start_kubelet(each, binaries)
     host.wait("all nodes ready, with GPUs", lambda: _nodes_ready(at), within_s=READY_S, look_at=at.log)
     host.wait(
         "a default service account", lambda: kubectl.has_default_account(at), within_s=30, look_at=at.log

@@ -65,9 +65,8 @@ def start_containerd(node: Node, binaries: Mapping[str, Path]) -> None:
     _start(node, "containerd", ["containerd", "--config", configuration])
 
 
-def start_kubelet(node: Node, binaries: Mapping[str, Path], archive: Path) -> None:
-    """The second half, once containerd listens: images, kubelet, kube-proxy, GPUs."""
-    import_images(node, archive)
+def start_kubelet(node: Node, binaries: Mapping[str, Path]) -> None:
+    """The second half, once containerd has the images: kubelet, kube-proxy, GPUs."""
     cgroups.make(f"{node.cgroup}/pods")
     kubelet, proxy = node.folder / "kubelet.json", node.folder / "proxy.json"
     kubelet.write_text(json.dumps(_kubelet(node)))
@@ -78,7 +77,7 @@ def start_kubelet(node: Node, binaries: Mapping[str, Path], archive: Path) -> No
 
 
 def import_images(node: Node, archive: Path) -> None:
-    """Give the node the images of an archive."""
+    """Give the node the images of an archive, once its containerd listens."""
     answers = ("ctr", "--address", node.socket, "version")
     look_at = node.place.log / f"{node.name}-containerd.log"
     host.wait(
