@@ -87,7 +87,9 @@ def _narayanan(table: str, line: tuple[int, ...], *, zero3: bool) -> Published:
     shape |= {"vpp": vpp, "dp": gpus // tp // pp, "micro_batch": micro, "global_batch": batch}
     s, vocab = 2048, 51200
     flop = 96 * batch * s * layers * hidden**2 * (1 + s / 6 / hidden + vocab / 16 / layers / hidden)
-    how = {"framework": "DeepSpeed", "zero_stage_or_fsdp": "zero3"} if zero3 else {"zero_stage_or_fsdp": "ddp"}
+    how = (
+        {"framework": "DeepSpeed", "zero_stage_or_fsdp": "zero3"} if zero3 else {"zero_stage_or_fsdp": "ddp"}
+    )
     text = {name: str(value) for name, value in shape.items()}
     return Published(table=table, row=_SELENE | text | how, step_s=flop / (tflops * 1e12 * gpus))
 

@@ -29,6 +29,8 @@ __all__ = ["Group", "Links", "all_to_all_s", "group", "links", "ring_s", "send_s
 _STEP_BYTES = 12e6
 _STEP_REFERENCE_BYTES_PER_S = 3e11
 _BUCKET_BYTES = 256e6
+_OMNI_PATH = 0.42  # a node of Jean Zay reached 135 of its 400 Gbit/s: 0.34, where InfiniBand reaches 0.8
+_DATAGRAMS = 0.92  # EFA: 0.74 of the line rate (nccl-tests on 4 nodes of p6-b200), where InfiniBand reaches 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,10 @@ def links(cases: Cases, parameters: Parameters) -> Links:
     switched = cluster.nvlink_domain_gpus > 1
     fraction = np.where(switched, parameters.nvlink_fraction, parameters.pcie_fraction)
     between = np.where(cluster.inter_bytes_per_s > 0, cluster.inter_bytes_per_s, 2.5e10)
+    fabric = np.char.lower(cluster.inter_link)
+    datagrams = np.char.find(fabric, "efa") >= 0
+    path = np.char.find(fabric, "omni-path") >= 0
+    between = between * np.where(path, _OMNI_PATH, np.where(datagrams, _DATAGRAMS, 1.0))
     return Links(
         inside_bytes_per_s=np.asarray(np.maximum(cluster.intra_bytes_per_s, 1e9) * fraction),
         between_bytes_per_s=np.asarray(between * parameters.nic_fraction),
@@ -66,7 +72,7 @@ def links(cases: Cases, parameters: Parameters) -> Links:
         line_bytes_per_s=cluster.intra_bytes_per_s,
         reach_gpus=np.where(switched, cluster.nvlink_domain_gpus, cluster.gpus_per_node),
         switched=np.asarray(switched),
-        datagrams=np.char.find(np.char.lower(cluster.inter_link), "efa") >= 0,
+        datagrams=datagrams,
     )
 
 

@@ -37,7 +37,6 @@ __all__ = ["StepTime", "estimate", "facts", "price"]
 
 _FUSED_LOSS = tuple(HOST_CLASSES.index(name) for name in ("core", "fsdp1"))
 _EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron", "deepspeed", "torch3d"))
-_UNSCATTERED = tuple(HOST_CLASSES.index(name) for name in ("deepspeed",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +166,7 @@ def _transfers(known: Facts) -> Array:
     cases, p = known.cases, known.parameters
     layout, v = cases.layout, np.maximum(cases.layout.vpp, 1)
     crosses = layout.tp * layout.cp * layout.dp >= known.links.reach_gpus
-    whole = np.isin(host_class(cases), _UNSCATTERED)
-    message = known.work.hidden_bytes / np.where(whole, 1.0, layout.tp)
+    message = known.work.hidden_bytes / layout.tp  # every tensor rank sends its part
     sharing = np.minimum(layout.tp * layout.cp * layout.dp, known.links.reach_gpus)
     once = send_s(message, crosses, sharing, known.links, p)
     count = layout.micro_batches * v + layout.pp - 1

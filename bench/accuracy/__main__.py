@@ -1,0 +1,141 @@
+"""How accurate the engine is: by source, over all, blind, beside the null model, and against its goals.
+
+    python -m bench.accuracy [REFERENCE] [--json FILE]
+
+Step times are cross-validated here by source (a minute on one core); memory's residuals are those that
+bench/fit_memory.py left in bench/results/memory.json.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from bench.accuracy.goals import decisions, row_goals, table_goals
+from bench.fit_step_time import at, errors, fit, left_out, null_errors, table
+from bench.fitting import read, reference, summary
+from bench.step_rows import StepRows, load
+
+from rightsizer.columns import Array
+from rightsizer.parameters import load_step_time
+from rightsizer.uncertainty import step_sigma, z_quantile
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+COVERAGE = 0.8
+
+
+def step_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
+    """ln(predicted / measured) of rows: all seen, source left out, framework withheld too, null model."""
+    start, rows, withheld = load_step_time(), load(folder), load(folder, blind=True)
+    linear = fit(rows, start)
+    (out, blind), _ = left_out(rows, [rows, withheld], linear, start)
+    columns = {"seen": errors(rows, at(start, linear.point)), "left_out": out, "blind": blind}
+    return rows, columns | {"null": null_errors(rows)}
+
+
+def overall(source: Array, error: Array) -> dict[str, float]:
+    """The pooled figures without the one large sweep, and the mean of the sources' medians."""
+    rest = summary(error[source != "VTRAIN"])
+    medians = [summary(error[source == name])["median_pct"] for name in np.unique(source)]
+    return rest | {"mean_of_source_medians_pct": round(float(np.mean(medians)), 2)}
+
+
+def coverage(rows: StepRows, error: Array) -> float:
+    """Percent of rows inside the central 80 % interval of the engine."""
+    inside = np.abs(error) <= z_quantile(0.5 + COVERAGE / 2) * step_sigma(rows.cases)
+    return round(100 * float(np.mean(inside[rows.judged])), 1)
+
+
+def without_flags(folder: Path, rows: StepRows, error: Array) -> dict[str, float]:
+    """The pooled figures without the rows that look wrong in the table itself."""
+    flagged = {row["id"] for row in read(folder, "flags.csv")}
+    kept = np.asarray([row["id"] not in flagged for row in rows.rows]) & rows.judged
+    return overall(rows.source[kept], error[kept])
+
+
+def memory() -> dict[str, Any]:
+    """The memory fit's residuals by source, if they are there."""
+    path = RESULTS / "memory.json"
+    if not path.exists():
+        return {}
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    source = np.asarray([row["id"].rsplit("-", 1)[0] for row in rows])
+    found: dict[str, Any] = {}
+    for column in ("seen", "left_out", "blind"):
+        error = np.asarray([row[column] for row in rows])
+        found[column] = {str(name): summary(error[source == name]) for name in np.unique(source)}
+        medians = [value["median_pct"] for value in found[column].values()]
+        found[column]["ALL"] = summary(error) | {"mean_of_source_medians_pct": float(np.mean(medians))}
+    return found
+
+
+def report(folder: Path) -> dict[str, Any]:
+    """Everything that is known, as one document."""
+    rows, columns = step_errors(folder)
+    kept = {name: error[rows.judged] for name, error in columns.items()}
+    source = rows.source[rows.judged]
+    print(table(source, kept))
+    incomplete = {name: error[~rows.judged] for name, error in columns.items()}
+    print("\nrows that do not state recompute:\n" + table(rows.source[~rows.judged], incomplete))
+    goals = [*row_goals(rows, columns["seen"], columns["left_out"]), *table_goals()]
+    _print_goals(goals)
+    chosen = [decisions(rows, columns["left_out"], single_node=single) for single in (False, True)]
+    for choice in chosen:
+        print(choice)
+    by_source = {
+        name: {str(s): summary(error[source == s]) for s in np.unique(source)} for name, error in kept.items()
+    }
+    return {
+        "step_time": {
+            "usable_rows": rows.usable,
+            "supported_pct": round(100 * float(rows.judged.sum()) / rows.usable, 2),
+            "coverage_of_80_pct": coverage(rows, columns["left_out"]),
+            "overall_without_vtrain": {name: overall(source, error) for name, error in kept.items()},
+            "left_out_without_flagged_rows": without_flags(folder, rows, columns["left_out"]),
+            "by_source": by_source,
+            "goals": [dataclasses.asdict(goal) | {"met": goal.met} for goal in goals],
+            "decisions": [dataclasses.asdict(choice) for choice in chosen],
+        },
+        "memory": memory(),
+    }
+
+
+def _print_goals(goals: list[Any]) -> None:
+    print(f"\n{'goal (mean |error|, %)':28} {'rows':>5} {'seen':>7} {'left out':>9} {'allowed':>8}")
+    for goal in goals:
+        verdict = "met" if goal.met else "missed"
+        figures = f"{goal.rows:5d} {goal.seen_pct:7.1f} {goal.left_out_pct:9.1f} {goal.allowed_pct:8.1f}"
+        print(f"{goal.name:28} {figures}  {verdict}")
+
+
+def _print_memory(found: Mapping[str, Any]) -> None:
+    for column, sources in found.items():
+        figures = sources["ALL"]
+        print(
+            f"memory {column:9} median {figures['median_pct']:.1f} p90 {figures['p90_pct']:.1f} "
+            f"mean of source medians {figures['mean_of_source_medians_pct']:.1f} (n {figures['n']})"
+        )
+
+
+def main() -> None:
+    """Print the tables, write the document."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("reference", nargs="?")
+    parser.add_argument("--json", default=str(RESULTS / "accuracy.json"))
+    given = parser.parse_args()
+    found = report(reference(given.reference))
+    steps = found["step_time"]
+    print(f"\nsupported: {steps['supported_pct']} % of {steps['usable_rows']} usable rows")
+    print(f"80 % interval contains {steps['coverage_of_80_pct']} % of rows whose source was left out")
+    for name, figures in steps["overall_without_vtrain"].items():
+        print(f"{name:9} {figures}")
+    print(f"left out, without flagged rows: {steps['left_out_without_flagged_rows']}")
+    _print_memory(found["memory"])
+    Path(given.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
