@@ -125,6 +125,7 @@ class Framework:
     selective: SelectiveRecompute = SelectiveRecompute.ATTENTION_CORE
     recomputes_expert_modules: bool = False
     default_recompute: Recompute = Recompute.NONE
+    default_sharding: str = "none"
 
     # What it does unless told otherwise
     pads_to_longest: bool = False

@@ -21,7 +21,7 @@ from rightsizer.memory_states import LayerWeights, Rates, adapters_only, layer_w
 from rightsizer.parameters import Parameters, load_memory
 from rightsizer.workload import Method, Recompute
 
-__all__ = ["MEMORY_LIMIT", "Memory", "estimate", "fits", "stage_memory"]
+__all__ = ["MEMORY_LIMIT", "Memory", "estimate", "fits", "runs_in", "stage_memory"]
 
 MEMORY_LIMIT = 0.96
 """No plan may take more than this share of a device: the driver and fragmentation need the rest."""
@@ -90,6 +90,11 @@ def fits(memory: Memory, gpu_memory_bytes: Array, sigma: Array | float = 0.0) ->
     limit = MEMORY_LIMIT * gpu_memory_bytes
     needed = memory.allocated_bytes * np.exp(sigma) + memory.context_bytes
     return np.asarray((needed <= limit) & (memory.device_bytes <= limit))
+
+
+def runs_in(memory: Memory, gpu_memory_bytes: float) -> bool:
+    """Whether a run could exist at all: what it allocates and the context stay within the device."""
+    return bool(np.all(memory.allocated_bytes + memory.context_bytes <= gpu_memory_bytes))
 
 
 def _fuller(one: Memory, other: Memory) -> Memory:

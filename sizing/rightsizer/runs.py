@@ -10,9 +10,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from rightsizer import catalog, run_text
+from rightsizer import catalog, memory, run_text
 from rightsizer.architecture import Architecture, AttentionKind
-from rightsizer.cases import Case
+from rightsizer.cases import Case, Cases
 from rightsizer.errors import InputError, RightsizerError, UnsupportedError
 from rightsizer.framework import Framework, framework, recognise, unknown_framework
 from rightsizer.hardware import Cluster, Gpu
@@ -48,13 +48,30 @@ def case_from_row(row: Row) -> Case:
     shape = _dimensions(row)
     split = _parallel_sizes(row)
     profile = _framework(row, split)
-    return Case(
+    case = Case(
         architecture=shape,
         workload=_workload(row, profile, split),
         cluster=_cluster(row, gpu, split["gpus"]),
         framework=profile,
         layout=_layout(row, profile, split, gpu),
     )
+    stated = run_text.recompute(run_text.text(row, "recompute")) is not None
+    return case if stated else _recomputing_enough(case)
+
+
+def _recomputing_enough(case: Case) -> Case:
+    """A run whose recomputation is not stated, but which ran: the least recomputation with which it fits."""
+    for mode in (case.layout.recompute, Recompute.SELECTIVE, Recompute.FULL):
+        if mode is Recompute.SELECTIVE and not case.framework.can_selective_recompute:
+            continue
+        tried = replace(
+            case,
+            layout=replace(case.layout, recompute=mode),
+            workload=replace(case.workload, recompute=mode),
+        )
+        if memory.runs_in(memory.estimate(Cases.of(tried)), case.cluster.gpu.memory_bytes):
+            break
+    return tried
 
 
 def _gpu(name: str) -> Gpu:
@@ -206,11 +223,10 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
 
 def _batch(row: Row, dp: int) -> tuple[int, int, int]:
     """(micro-batch, micro-batches, global batch) in sequences, each from the others when missing."""
-    micro, accumulation, total = (
-        run_text.count(row, c) for c in ("micro_batch", "grad_accum", "global_batch")
-    )
+    columns = ("micro_batch", "grad_accum", "global_batch")
+    micro, accumulation, total = (run_text.count(row, column) for column in columns)
     if not micro:
-        micro = max(1, total // (dp * max(1, accumulation)))
+        micro = max(1, total // (dp * accumulation)) if accumulation else 1
     if not accumulation:
         accumulation = max(1, math.ceil(total / (dp * micro)))
     return micro, accumulation, total or dp * micro * accumulation
@@ -261,7 +277,8 @@ def _recompute(row: Row, profile: Framework) -> tuple[Recompute, int]:
 
 
 def _layout(row: Row, profile: Framework, split: Mapping[str, int], gpu: Gpu) -> Layout:
-    shard, group = run_text.sharding(run_text.text(row, "zero_stage_or_fsdp"))
+    words = run_text.text(row, "zero_stage_or_fsdp") or profile.default_sharding
+    shard, group = run_text.sharding(words)
     if group < 0:
         group = max(1, run_text.count(row, "gpus_per_node", gpu.gpus_per_node) // (split["tp"] * split["pp"]))
     sequence = run_text.flag(row, "sp")

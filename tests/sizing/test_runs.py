@@ -171,6 +171,22 @@ def test_what_cannot_be_modelled_is_refused_with_the_reason(changes, reason):
         case(**changes)
 
 
+def test_a_run_that_ran_recomputes_at_least_what_it_needs_to_fit():
+    long = {"seq_len": "65536", "tp": "2", "dp": "16", "recompute": ""}
+    assert case(**long).layout.recompute is Recompute.FULL
+    assert case(recompute="").layout.recompute is Recompute.NONE
+    assert case(**(long | {"recompute": "none"})).layout.recompute is Recompute.NONE
+
+
+def test_an_unstated_micro_batch_is_one_sequence():
+    layout = case(micro_batch="", grad_accum="").layout
+    assert (layout.micro_batch, layout.micro_batches) == (1, 32)
+
+
+def test_unstated_sharding_is_the_frameworks_own():
+    assert case(framework="torchtitan", zero_stage_or_fsdp="").layout.sharding is Sharding.ZERO3
+
+
 CELL = st.one_of(
     st.text(max_size=12),
     st.sampled_from(
