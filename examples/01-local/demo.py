@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rightsizer_launch.calibration import ENV_FILE
 from rightsizer_launch.progress import PROGRESS, ProgressReader, Record
 
 PLAN = Path(__file__).with_name("plan.yaml")
@@ -60,7 +61,10 @@ class Run:
             *extra,
         ]
         print("   $ rightsizer", *command[1:], flush=True)
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        environment = os.environ | {ENV_FILE: ""}  # a run disturbed on purpose must not calibrate later plans
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         threading.Thread(target=self._relay, daemon=True).start()
 
     def __enter__(self) -> "Run":

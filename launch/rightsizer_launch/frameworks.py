@@ -126,6 +126,7 @@ def _torchtitan(layout: Layout, workload: Workload, layers: int, _directory: str
         "training.enable_cpu_offload": layout.offload != Offload.NONE,
     }
     if piped:
+        options["training.disable_cuda_graphs"] = True  # on by default, and refused with pipelines
         options["parallelism.pipeline_parallel_microbatch_size"] = layout.micro_batch
         options["parallelism.pipeline_parallel_schedule"] = "Interleaved1F1B" if layout.vpp > 1 else "1F1B"
     if layout.vpp > 1:

@@ -68,7 +68,8 @@ def test_accelerates_own_launcher_would_export_the_same():
     exported = pytest.importorskip("accelerate.utils.launch").prepare_multi_gpu_env
     argv = (
         "--mixed_precision bf16 --use_fsdp --fsdp_version 2 --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP "
-        "--fsdp_state_dict_type SHARDED_STATE_DICT --use_parallelism_config --num_processes 64 "
+        "--fsdp_state_dict_type SHARDED_STATE_DICT --use_parallelism_config "
+        "--num_processes 64 --num_machines 1 --dynamo_backend no "
         "--parallelism_config_dp_shard_size 16 --parallelism_config_tp_size 4 train.py"
     )
     theirs = exported(launch.launch_command_parser().parse_args(argv.split()))
