@@ -106,9 +106,28 @@ def test_a_non_root_pod_with_a_read_only_root_runs_rightsizer(cluster, namespace
     assert "0.1.0" in cluster.logs("strict", namespace)
 
 
+def test_a_broken_gpu_is_not_allocatable_until_it_heals(cluster):
+    def allocatable():
+        return cluster.get("node", "n1")["status"]["allocatable"]["nvidia.com/gpu"]
+
+    cluster.control("gpus-broken", "1", "0,3")
+    cluster.wait("two GPUs fewer", lambda: allocatable() == "6")
+    cluster.control("gpus-broken", "1", "-")
+    cluster.wait("all GPUs again", lambda: allocatable() == "8")
+
+
 def test_a_killed_api_server_comes_back_where_it_was(cluster):
     cluster.control("kill", "apiserver")
     with pytest.raises(RuntimeError):
         cluster.kubectl("get", "nodes")
     cluster.control("start", "apiserver")
     cluster.wait("the API server", lambda: cluster.ready_nodes() == {"n1", "n2", "n3"})
+
+
+def test_a_node_that_is_cut_off_turns_not_ready_and_comes_back(cluster):
+    cluster.control("node-cut", "3")
+    try:
+        cluster.wait("the silence to be noticed", lambda: cluster.ready_nodes() == {"n1", "n2"}, within_s=90)
+    finally:
+        cluster.control("node-join", "3")
+    cluster.wait("node 3 again", lambda: "n3" in cluster.ready_nodes())

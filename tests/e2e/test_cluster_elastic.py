@@ -26,13 +26,13 @@ def _progress(cluster, namespace):
 
 def test_torchrun_trains_on_two_nodes_and_goes_on_when_one_dies(cluster, namespace):
     cluster.apply(JOB.replace("{script}", str(SCRIPT)), namespace)
-    cluster.wait("a world of two", lambda: _progress(cluster, namespace)[1] == 2, within_s=120)
+    cluster.wait("a world of two", lambda: _progress(cluster, namespace)[1] == 2, within_s=240)
     assert set(_workers(cluster, namespace)) == {"n2", "n3"}
     survivor = _workers(cluster, namespace)["n2"]
     cluster.control("node-kill", "3")
     try:
         cluster.wait(
-            "a world of one", lambda: _step_and_world(cluster.logs(survivor, namespace))[1] == 1, within_s=120
+            "a world of one", lambda: _step_and_world(cluster.logs(survivor, namespace))[1] == 1, within_s=240
         )
         resumed = re.findall(r"rank 0/1 resumes at step (\d+)", cluster.logs(survivor, namespace))
         assert int(resumed[-1]) > 0

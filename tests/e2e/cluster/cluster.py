@@ -11,6 +11,7 @@ node-kill N      kill node N: kubelet, containerd and containers at once
 node-start N     start it again
 node-cut N       cut node N off the network: no packet gets in or out, not even a FIN
 node-join N      connect it again
+gpus-broken N L  let the pretended GPUs L (0,3; - for none) of node N be unhealthy
 kill NAME        kill one daemon (see status), as a crash would
 start NAME       start it again
 kueue-up         install Kueue's controller by its chart
@@ -101,6 +102,10 @@ def _node_join(at: Place, index: str) -> None:
     network.set_link(lifecycle.node_of(at, index), "up")
 
 
+def _gpus_broken(at: Place, index: str, gpus: str) -> None:
+    node.break_gpus(lifecycle.node_of(at, index), gpus.removesuffix("-").split(","))
+
+
 def _known(at: Place, name: str) -> str:
     if name not in daemons.names(at):
         raise ClusterError(f"{name}: no such daemon; `status` lists them")
@@ -127,18 +132,28 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "node-start": _node_start,
     "node-cut": _node_cut,
     "node-join": _node_join,
+    "gpus-broken": _gpus_broken,
     "kill": _kill,
     "start": _start,
     "kueue-up": kueue.install,
     "kueue-down": kueue.uninstall,
 }
-ONE_ARGUMENT = ("tool", "node-kill", "node-start", "node-cut", "node-join", "kill", "start")
+ARGUMENTS = {  # the others take none
+    "tool": 1,
+    "node-kill": 1,
+    "node-start": 1,
+    "node-cut": 1,
+    "node-join": 1,
+    "gpus-broken": 2,
+    "kill": 1,
+    "start": 1,
+}
 
 
 def main(arguments: list[str]) -> int:
     """Exit codes: 0 done, 1 could not (one line says why), 2 not a command."""
     name, *rest = arguments or ["help"]
-    fits = name == "build" or len(rest) == (name in ONE_ARGUMENT)
+    fits = name == "build" or len(rest) == ARGUMENTS.get(name, 0)
     if name not in COMMANDS or not fits:
         sys.stderr.write(f"usage: {Path(__file__).name} COMMAND\n\n{__doc__}")
         return 2

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import cgroups
@@ -14,6 +14,7 @@ import pki
 from daemons import Daemon
 from place import CONTROL_PLANE_ADDRESS, POD_ADDRESSES, REPOSITORY, ClusterError, Node
 
+BROKEN_GPUS = "rightsizer-unhealthy-gpus"  # gpu-plugin/main.go
 DEVICE_PLUGINS = "/var/lib/kubelet/device-plugins"  # the kubelet listens there, whatever its --root-dir
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))  # Debian's package; everybody else
 # Where containerd, CNI and kubelet keep things whatever they are told: each node has its own, in a mount
@@ -99,6 +100,11 @@ def restart(node: Node) -> None:
         daemons.restart(node.place, f"{node.name}-{part}")
         if part == "machine":
             _wait_for_machine(node)
+
+
+def break_gpus(node: Node, indexes: Sequence[str]) -> None:
+    """Let the device plugin report these GPUs as unhealthy, and the others as healthy."""
+    (node.folder / "own" / DEVICE_PLUGINS[1:] / BROKEN_GPUS).write_text(" ".join(indexes))
 
 
 def cni_plugins() -> Path | None:
