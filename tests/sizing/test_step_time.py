@@ -1,14 +1,22 @@
+import csv
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rightsizer import catalog, step_time
 from rightsizer.cases import Case, Cases
 from rightsizer.columns import Columns
 from rightsizer.framework import framework
 from rightsizer.layout import Layout, Sharding
-from rightsizer.workload import Workload
+from rightsizer.runs import case_from_row
+from rightsizer.workload import Method, Precision, Recompute, Workload
+
+ROWS = list(csv.DictReader((Path(__file__).parent / "published_steps.csv").read_text("utf-8").splitlines()))
+MODEL_FLOP_PER_TOKEN_8B = 6 * 7.5e9  # matmul parameters of Llama-3.1-8B without the input embedding
 
 
 def case(**layout: int) -> Case:
@@ -26,17 +34,120 @@ def seconds(one: Case) -> float:
     return float(step_time.estimate(Cases.of(one)).total_s)
 
 
+LAYOUTS = st.builds(
+    case,
+    dp=st.sampled_from([1, 2, 8, 64, 512]),
+    tp=st.sampled_from([1, 2, 8, 16]),
+    pp=st.sampled_from([1, 2, 4, 8]),
+    cp=st.sampled_from([1, 2, 4]),
+    sharding=st.sampled_from(list(Sharding)),
+    micro_batch=st.sampled_from([1, 2, 8]),
+    micro_batches=st.sampled_from([8, 16, 64]),
+    recompute=st.sampled_from([Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]),
+)
+FEW = settings(max_examples=40, deadline=None)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{r['model_name']} {r['gpus']} {r['gpu']}" for r in ROWS])
+def test_a_published_step_is_met(row: dict[str, str]) -> None:
+    """Each within 15 %; the sources are in the table."""
+    assert seconds(case_from_row(row)) == pytest.approx(float(row["step_time_s"]), rel=0.15)
+
+
+def test_published_steps_are_met_on_average() -> None:
+    cases = Cases.stack(case_from_row(row) for row in ROWS)
+    error = np.log(step_time.estimate(cases).total_s / [float(row["step_time_s"]) for row in ROWS])
+    assert np.mean(np.abs(error)) < 0.07
+
+
 def test_the_total_is_the_sum_of_its_causes() -> None:
     found = step_time.estimate(Cases.of(case()))
     assert float(found.total_s) == pytest.approx(sum(float(v) for v in found.causes.values()))
 
 
-def test_every_cause_is_finite_and_not_negative() -> None:
-    found = step_time.estimate(Cases.of(case(tp=8, pp=4, dp=2, cp=2, micro_batches=16)))
+@FEW
+@given(LAYOUTS)
+def test_every_cause_is_finite_and_not_negative(one: Case) -> None:
+    found = step_time.estimate(Cases.of(one))
     assert all(np.isfinite(v) and v >= 0 for v in found.causes.values())
+
+
+@FEW
+@given(LAYOUTS)
+def test_nothing_runs_above_the_peak(one: Case) -> None:
+    layout = one.layout
+    tokens = layout.dp * layout.micro_batch * layout.micro_batches * 8192
+    least = MODEL_FLOP_PER_TOKEN_8B * tokens / (one.cluster.gpu.bf16_flop_per_s * layout.gpus)
+    assert seconds(one) > least
+
+
+@FEW
+@given(LAYOUTS)
+def test_more_micro_batches_take_longer(one: Case) -> None:
+    more = replace(one, layout=replace(one.layout, micro_batches=one.layout.micro_batches * 2))
+    assert seconds(more) > seconds(one)
+
+
+@FEW
+@given(LAYOUTS)
+def test_longer_sequences_take_longer(one: Case) -> None:
+    longer = replace(one, workload=replace(one.workload, sequence_tokens=16384))
+    assert seconds(longer) > seconds(one)
+
+
+@FEW
+@given(LAYOUTS)
+def test_a_faster_network_is_never_slower(one: Case) -> None:
+    cluster = replace(one.cluster, inter_bytes_per_s=one.cluster.inter_bytes_per_s * 2)
+    assert seconds(replace(one, cluster=cluster)) <= seconds(one) * (1 + 1e-9)
+
+
+@FEW
+@given(LAYOUTS)
+def test_a_faster_gpu_is_never_slower(one: Case) -> None:
+    gpu = one.cluster.gpu
+    faster = replace(
+        gpu, bf16_flop_per_s=gpu.bf16_flop_per_s * 1.3, fp16_flop_per_s=gpu.fp16_flop_per_s * 1.3
+    )
+    assert seconds(replace(one, cluster=replace(one.cluster, gpu=faster))) <= seconds(one) * (1 + 1e-9)
+
+
+@FEW
+@given(LAYOUTS)
+def test_recomputing_everything_is_never_faster(one: Case) -> None:
+    nothing, everything = (
+        replace(one, layout=replace(one.layout, recompute=mode)) for mode in (Recompute.NONE, Recompute.FULL)
+    )
+    assert seconds(everything) > seconds(nothing)
 
 
 def test_columns_of_layouts_give_what_single_cases_give() -> None:
     layouts = [case(dp=8).layout, case(dp=4, tp=2, micro_batches=8).layout, case(dp=2, pp=4).layout]
     together = step_time.estimate(Cases.of(case(), layouts=Columns.stack(layouts))).total_s
     assert together == pytest.approx([seconds(replace(case(), layout=one)) for one in layouts])
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_every_method_has_a_price(method: Method) -> None:
+    assert seconds(replace(case(), workload=replace(case().workload, method=method))) > 0
+
+
+@pytest.mark.parametrize("precision", [Precision.FP8, Precision.BF16], ids=str)
+def test_adapters_are_cheaper_than_training_everything(precision: Precision) -> None:
+    whole = replace(case().workload, precision=precision)
+    adapters = replace(whole, method=Method.LORA)
+    assert seconds(replace(case(), workload=adapters)) < seconds(replace(case(), workload=whole))
+
+
+@pytest.mark.parametrize("gpu", [gpu.name for gpu in catalog.gpus()])
+def test_every_catalogued_gpu_has_a_price(gpu: str) -> None:
+    assert 0 < seconds(replace(case(), cluster=catalog.cluster(gpu))) < np.inf
+
+
+@pytest.mark.parametrize(
+    "model", ["deepseek-ai/DeepSeek-V3", "Qwen/Qwen3-30B-A3B", "mistralai/Mixtral-8x7B-v0.1"]
+)
+def test_experts_have_a_price(model: str) -> None:
+    one = replace(case(ep=8), architecture=catalog.model(model), framework=framework("megatron-core"))
+    found = step_time.estimate(Cases.of(one))
+    assert float(found.expert_parallel_s) > 0
