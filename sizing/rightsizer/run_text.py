@@ -30,7 +30,7 @@ __all__ = [
     "text",
 ]
 
-_MISSING = {"", "nan", "none", "null", "na", "n/a", "-", "--", "?", "unknown"}
+_MISSING = {"", "nan", "null", "na", "n/a", "-", "--", "?", "unknown"}
 _TRUE, _FALSE = {"1", "1.0", "true", "yes", "y", "on"}, {"0", "0.0", "false", "no", "n", "off"}
 _LARGEST = 1e12
 _NIC_GBPS = (
@@ -58,7 +58,7 @@ def text(row: Mapping[str, str], name: str) -> str:
 def number(row: Mapping[str, str], name: str, default: float = 0.0) -> float:
     """A cell as a finite, non-negative number; `default` when it is missing."""
     value = text(row, name)
-    if not value:
+    if value.lower() in {"", "none"}:
         return default
     try:
         result = float(value.replace(",", "").replace("_", ""))
@@ -148,16 +148,7 @@ def method(words: str) -> Method:
     words = words.lower()
     if "qlora" in words or "q-lora" in words:
         return Method.QLORA
-    if words in {
-        "",
-        "pretrain",
-        "pre-train",
-        "pretraining",
-        "train",
-        "training",
-        "scratch",
-        "continued pretraining",
-    }:
+    if words in {"", "none"} or words.startswith(("pretrain", "pre-train", "train", "scratch", "continued")):
         return Method.PRETRAIN
     return Method.FINETUNE if words.startswith(("full", "fine", "sft")) else Method.LORA
 
@@ -212,7 +203,7 @@ def loss(words: str) -> LossKernel:
 def lora_targets(words: str) -> str:
     """Where adapters sit: on the attention or on all matrices, with "+embeddings" where these train whole."""
     words = words.lower()
-    if not words:
+    if words in {"", "none"}:
         return ""
     everywhere = re.search(r"all|mlp|gate|up_proj|down_proj|linear|w[123]|fc[12]", words)
     whole = re.search(r"embed|lm_?head|wte", words)

@@ -172,7 +172,7 @@ def test_what_cannot_be_modelled_is_refused_with_the_reason(changes, reason):
 
 
 def test_a_run_that_ran_recomputes_at_least_what_it_needs_to_fit():
-    long = {"seq_len": "65536", "tp": "2", "dp": "16", "recompute": ""}
+    long = {"seq_len": "65536", "tp": "2", "dp": "16", "recompute": "", "flash_attention": "1"}
     assert case(**long).layout.recompute is Recompute.FULL
     assert case(recompute="").layout.recompute is Recompute.NONE
     assert case(**(long | {"recompute": "none"})).layout.recompute is Recompute.NONE
