@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -12,8 +13,9 @@ from rightsizer.outcome import Request
 from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing
 from rightsizer_cli.mistakes import OptionError
 from rightsizer_cli.options import Spec
+from rightsizer_launch.calibration import load as load_calibration
 
-__all__ = ["document_of", "read"]
+__all__ = ["calibrated", "document_of", "read"]
 
 RIVALS = (
     {"model.name", "model.config", "model.configPath", "model.dimensions"},
@@ -40,6 +42,12 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
             beneath = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
             plan = load(json.dumps(document_of(beneath, given)))
         return plan, sizing.request(plan)
+
+
+def calibrated(request: Request, *, ignore: bool) -> Request:
+    """The request with what the user's own runs measured, if anything, unless that is to be ignored."""
+    learnt = None if ignore else load_calibration()
+    return replace(request, calibration=learnt) if learnt else request
 
 
 def document_of(beneath: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

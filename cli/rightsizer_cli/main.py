@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from rightsizer_cli.commands.calibrate import calibrate
 from rightsizer_cli.commands.catalog import gpus, models
 from rightsizer_cli.commands.crd import crd
 from rightsizer_cli.commands.estimate import estimate
 from rightsizer_cli.commands.explain import explain
+from rightsizer_cli.commands.operate import operator
 from rightsizer_cli.commands.plan import plan
 from rightsizer_cli.commands.run import run
 from rightsizer_cli.commands.version import version
@@ -19,7 +21,7 @@ from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK
 
 __all__ = ["build", "execute", "main"]
 
-COMMANDS = (plan, estimate, explain, run, models, gpus, crd, version)
+COMMANDS = (plan, estimate, explain, run, calibrate, models, gpus, operator, crd, version)
 
 EPILOG = """Exit codes: 0 a plan or an answer, 2 bad input, 3 no plan meets the goal.
 Completion for your shell: rightsizer --install-completion."""

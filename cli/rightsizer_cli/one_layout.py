@@ -14,10 +14,10 @@ from rightsizer.units import format_bytes, format_count, format_duration
 from rightsizer.workload import Recompute
 from rightsizer_api import sizing
 from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.inputs import read
+from rightsizer_cli.inputs import calibrated, read
 from rightsizer_cli.mistakes import OptionError
 from rightsizer_cli.options import HardwareFlags, JobFlags, LayoutFlags
-from rightsizer_cli.render import asked, option_tables
+from rightsizer_cli.render import asked, calibration_line, option_tables
 
 __all__ = ["layout_from", "print_estimate"]
 
@@ -30,11 +30,18 @@ SHARDINGS = {s.name.lower(): s for s in Sharding}
 
 
 def print_estimate(
-    file: Path | None, job: JobFlags, hardware: HardwareFlags, flags: LayoutFlags, *, as_json: bool
+    file: Path | None,
+    job: JobFlags,
+    hardware: HardwareFlags,
+    flags: LayoutFlags,
+    *,
+    as_json: bool,
+    ignore: bool = False,
 ) -> None:
     """Predict one layout and print it; without a number of tokens, only what a step takes."""
     whole_run = file is not None or job.tokens is not None
     _, request = read(file, job if whole_run else replace(job, tokens=ANY_TOKENS), hardware)
+    request = calibrated(request, ignore=ignore)
     if len(request.clusters) != 1:
         names = ", ".join(cluster.gpu.name for cluster in request.clusters)
         raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
@@ -56,6 +63,7 @@ def print_estimate(
         Text(words, style=style),
         asked(request, whole_run=whole_run),
         *option_tables(found, whole_run=whole_run),
+        *calibration_line(request, found),
     )
 
 

@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["GoalFlags", "HardwareFlags", "JobFlags", "Json", "LayoutFlags", "PlanFile", "Spec"]
+__all__ = [
+    "GoalFlags",
+    "HardwareFlags",
+    "JobFlags",
+    "Json",
+    "LayoutFlags",
+    "NoCalibration",
+    "PlanFile",
+    "Spec",
+]
 
 
 class Spec(str):
@@ -19,6 +28,13 @@ class Spec(str):
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+NoCalibration = Annotated[
+    bool,
+    typer.Option(
+        "--no-calibration", help="Leave out what your own runs measured (`rightsizer calibrate --show`)."
+    ),
+]
 
 PlanFile = Annotated[
     Path | None, typer.Argument(metavar="[FILE]", help="TrainingPlan manifest; flags given beside it win.")

@@ -10,12 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from rightsizer.explain import layout_words, verdict
+from rightsizer.reasons import calibration_words
 from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
 
 if TYPE_CHECKING:
     from rightsizer.plan import NoPlan, Option, Plan, Request
 
-__all__ = ["no_plan_page", "option_tables", "options_table", "plan_page", "table"]
+__all__ = ["calibration_line", "no_plan_page", "option_tables", "options_table", "plan_page", "table"]
 
 SMALLEST_SHARE = 0.005
 """Causes below this share of their total are left out of the tables (JSON has them all)."""
@@ -33,7 +34,13 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
         parts.append(Group(Text("Runners-up", style="bold"), options_table(plan.runners_up)))
     if plan.reasons:
         parts.append(Text(f"Why: {plan.reasons[0]}"))
-    return parts
+    return [*parts, *calibration_line(plan.request, option)]
+
+
+def calibration_line(request: "Request", option: "Option") -> list[RenderableType]:
+    """What the user's own runs changed, if there are any."""
+    words = calibration_words(request, option)
+    return [Text(f"Calibrated: {words}")] if words else []
 
 
 def no_plan_page(answer: "NoPlan") -> list[RenderableType]:

@@ -104,10 +104,10 @@ class Factors:
     memory_sigma_factor: float
 
 
-def stack_factors(some: Calibration) -> tuple[Factors, ...]:
-    """One row for each (framework, GPU, family) that was measured."""
+def stack_factors(some: Calibration, runs: Iterable[Evidence] | None = None) -> tuple[Factors, ...]:
+    """One row for each (framework, GPU, family) that was measured, or of which `runs` are."""
     groups: dict[tuple[str, str, int], list[Evidence]] = {}
-    for one in some.evidence:
+    for one in some.evidence if runs is None else runs:
         family = int(layout_family(Columns.of(one.layout)))
         groups.setdefault((one.framework, one.gpu, family), []).append(one)
     return tuple(_factors(some, key, members) for key, members in groups.items())

@@ -72,7 +72,7 @@ def plan_reasons(
 
 
 def calibration_words(request: Request, chosen: Option) -> str:
-    """What one's own runs changed: measured against predicted, and the finish with and without; or nothing."""
+    """What one's own runs changed: measured against predicted, the finish with and without."""
     if not request.calibration:
         return ""
     stack = (request.framework.name, chosen.cluster.gpu.name)
@@ -88,7 +88,7 @@ def calibration_words(request: Request, chosen: Option) -> str:
         )
     without_s = chosen.finish_s / chosen.step_correction
     return (
-        f"{words}; steps are taken x {chosen.step_correction:.2f} and memory x {chosen.memory_correction:.2f}:"
+        f"{words}; steps count x {chosen.step_correction:.2f}, memory x {chosen.memory_correction:.2f};"
         f" ETA now {format_duration(chosen.finish_s)}, uncorrected {format_duration(without_s)}"
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rightsizer_cli.flags import grouped
-from rightsizer_cli.options import HardwareFlags, JobFlags, Json, LayoutFlags, PlanFile
+from rightsizer_cli.options import HardwareFlags, JobFlags, Json, LayoutFlags, NoCalibration, PlanFile
 
 __all__ = ["estimate"]
 
@@ -29,6 +29,7 @@ def estimate(
     framework_unknown: Annotated[
         bool, typer.Option("--framework-unknown", help="With --runs: do not read the column framework.")
     ] = False,
+    no_calibration: NoCalibration = False,
 ) -> None:
     """Predict time and memory of one given layout, or of every run in a table."""
     from rightsizer_cli.mistakes import OptionError  # noqa: PLC0415  (the engine is slow to import)
@@ -38,7 +39,7 @@ def estimate(
 
         if out is not None or framework_unknown:
             raise OptionError("--out", value=str(out), remedy="belongs to --runs")
-        print_estimate(file, job, hardware, layout, as_json=json)
+        print_estimate(file, job, hardware, layout, as_json=json, ignore=no_calibration)
         return
     from rightsizer_cli.runs import estimate_runs  # noqa: PLC0415
 

@@ -2,7 +2,7 @@
 
 from rightsizer_cli.exits import NO_PLAN, OK
 from rightsizer_cli.flags import grouped
-from rightsizer_cli.options import GoalFlags, HardwareFlags, JobFlags, Json, PlanFile
+from rightsizer_cli.options import GoalFlags, HardwareFlags, JobFlags, Json, NoCalibration, PlanFile
 
 __all__ = ["explain"]
 
@@ -15,14 +15,15 @@ def explain(
     goal: GoalFlags,
     hardware: HardwareFlags,
     json: Json = False,
+    no_calibration: NoCalibration = False,
 ) -> int:
     """Say why this plan: what binds, what was rejected, and where every figure comes from."""
     from rightsizer.plan import Plan  # noqa: PLC0415  (numpy and pydantic are slow to import)
     from rightsizer.plan import plan as decide  # noqa: PLC0415
     from rightsizer_cli.explanation import print_explanation  # noqa: PLC0415
-    from rightsizer_cli.inputs import read  # noqa: PLC0415
+    from rightsizer_cli.inputs import calibrated, read  # noqa: PLC0415
 
     _, request = read(file, job, goal, hardware)
-    answer = decide(request)
+    answer = decide(calibrated(request, ignore=no_calibration))
     print_explanation(answer, as_json=json)
     return OK if isinstance(answer, Plan) else NO_PLAN

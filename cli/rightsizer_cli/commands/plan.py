@@ -7,7 +7,7 @@ import typer
 
 from rightsizer_cli.exits import NO_PLAN, OK
 from rightsizer_cli.flags import grouped
-from rightsizer_cli.options import GoalFlags, HardwareFlags, JobFlags, Json, PlanFile
+from rightsizer_cli.options import GoalFlags, HardwareFlags, JobFlags, Json, NoCalibration, PlanFile
 
 __all__ = ["plan"]
 
@@ -30,19 +30,20 @@ def plan(
         Path | None,
         typer.Option(metavar="FILE", help="Draw cost against time to FILE.svg or FILE.png."),
     ] = None,
+    no_calibration: NoCalibration = False,
 ) -> int:
     """Find the fewest GPUs, and the layout, that finish in time."""
     from rightsizer.plan import Plan  # noqa: PLC0415  (numpy and pydantic are slow to import)
     from rightsizer.plan import plan as decide  # noqa: PLC0415
     from rightsizer_cli.answers import check_output, print_answer, print_manifest  # noqa: PLC0415
-    from rightsizer_cli.inputs import read  # noqa: PLC0415
+    from rightsizer_cli.inputs import calibrated, read  # noqa: PLC0415
     from rightsizer_cli.plot import check_plot, draw_plan  # noqa: PLC0415
 
     kind = check_output("json" if json else output)
     if plot is not None:
         check_plot(plot)
     wanted, request = read(file, job, goal, hardware)
-    answer = decide(request)
+    answer = decide(calibrated(request, ignore=no_calibration))
     if plot is not None and isinstance(answer, Plan):
         draw_plan(answer, plot)
     elif plot is not None:
