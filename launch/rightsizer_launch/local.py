@@ -6,7 +6,7 @@ resume).
 
 import datetime as dt
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from rich.console import Console
 
 from rightsizer.errors import InputError
 from rightsizer.explain import layout_words, verdict
+from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout
 from rightsizer.outcome import NoPlan, Option, Plan, Request
 from rightsizer.plan import plan as size
@@ -70,12 +71,16 @@ class _Sized:
 
 
 def run(
-    source: Path | TrainingPlan, options: Options | None = None, *, console: Console | None = None
+    source: Path | TrainingPlan,
+    options: Options | None = None,
+    *,
+    console: Console | None = None,
+    detect: Callable[..., machine.Machine] = machine.detect,
 ) -> int:
     """Run a plan (its file, or the plan itself) on this machine to its end; the exit code.
 
-    A file's relative paths start at its folder. InputError and UnsupportedError say what is wrong with the
-    input.
+    A file's relative paths start at its folder; `detect(again=)` says what this machine is. InputError and
+    UnsupportedError say what is wrong with the input.
     """
     options, console = options or Options(), console or Console(highlight=False)
     plan = load(source) if isinstance(source, Path) else source
@@ -89,15 +94,22 @@ def run(
         if old is not None:
             console.print(f"the earlier run is kept in {old}", soft_wrap=True)
     with held(path) as directory:
-        return _run(plan, home, directory, options, console)
+        _same_training(plan, directory)
+        if directory.done:
+            console.print(f"{plan.metadata.name} is complete already ({path}); --fresh starts over")
+            return 0
+        return _run(plan, home, directory, options, console, here=detect(again=options.measure))
 
 
-def _run(plan: TrainingPlan, home: Path, directory: RunDirectory, options: Options, console: Console) -> int:
-    _same_training(plan, directory)
-    if directory.done:
-        console.print(f"{plan.metadata.name} is complete already ({directory.path}); --fresh starts over")
-        return 0
-    here = machine.detect(again=options.measure)
+def _run(
+    plan: TrainingPlan,
+    home: Path,
+    directory: RunDirectory,
+    options: Options,
+    console: Console,
+    *,
+    here: machine.Machine,
+) -> int:
     if options.workers is not None and not 1 <= options.workers <= here.workers:
         raise InputError(
             "--workers", value=options.workers, remedy=f"this machine has room for 1 to {here.workers}"
@@ -180,10 +192,22 @@ def _size(
         batch_tolerance=0.0 if attempts else asked.batch_tolerance,
         spare_nodes=0,
     )
+    asked = replace(asked, clusters=_eligible(asked))
     answer = size(asked)
     option = _option(answer, asked)
     workload = replace(workload, global_batch_sequences=option.global_batch_sequences)
     return _Sized(answer=answer, option=option, workload=workload, deadline_s=left)
+
+
+def _eligible(asked: Request) -> tuple[Cluster, ...]:
+    """The clusters that may be used in full: a refusal must not speak of those that were never allowed."""
+    if len(asked.clusters) == 1:
+        return asked.clusters
+    least, most = asked.min_gpus, asked.max_gpus or asked.clusters[-1].max_gpus
+    fitting = [cluster for cluster in asked.clusters if least <= cluster.max_gpus <= most]
+    if asked.gpu_counts:
+        fitting = [cluster for cluster in fitting if cluster.max_gpus in asked.gpu_counts]
+    return tuple(fitting) or asked.clusters[-1:]
 
 
 def _option(answer: Plan | NoPlan, asked: Request) -> Option:
