@@ -1,9 +1,10 @@
 """Well-known tables that publish FLOP rates instead of step times, as rows of the reference schema.
 
-Narayanan et al. 2021 (arXiv:2104.04473) Tables 1 and 2: TFLOP/s per GPU by its equation 3,
-96 B s l h^2 (1 + s/6h + V/16lh), which counts full recomputation. Table 1 does not print micro-batches and
-chunks; those here are the largest that the batch, the layers and the memory of an 80 GB card allow and are an
-assumption. Llama 3 (arXiv:2407.21783) Table 4: 6 N and full attention, no recomputation; chunks are assumed.
+Narayanan et al. 2021 (arXiv:2104.04473) Tables 1 and 2: TFLOP/s per GPU by its equation 3, 96 B s l h^2
+(1 + s/6h + V/16lh), which counts full recomputation. Table 1 does not print micro-batches and chunks;
+those here are the largest that the batch, the layers and the memory of an 80 GB card allow and are an
+assumption. Llama 3 (arXiv:2407.21783) Table 4: 6 N and full attention (as PaLM counts, the paper does not
+say), without recomputation; chunks are assumed.
 """
 
 from collections.abc import Mapping
@@ -105,6 +106,6 @@ def _llama(gpus: int, cp: int, sequence: int, batch: int, tflops: int) -> Publis
         "micro_batch": "1", "global_batch": str(batch), "precision": "bf16", "recompute": "none",
         "flash_attention": "1", "method": "pretrain",
     }  # fmt: skip
-    flop_per_token = 6 * _LLAMA_3_MATMUL_PARAMETERS + 12 * 126 * 16384 * sequence / (2 if cp > 1 else 1)
+    flop_per_token = 6 * _LLAMA_3_MATMUL_PARAMETERS + 12 * 126 * 16384 * sequence
     step_s = flop_per_token * batch * sequence / (tflops * 1e12 * gpus)
     return Published(table="Llama-3 405B Table 4", row=row, step_s=step_s)

@@ -40,6 +40,7 @@ HOST_CLASSES = ("megatron", "deepspeed", "torch3d", "core", "fsdp1", "fsdp2", "t
 """Framework generations (`Framework.time_class`) that share host time and element-wise kernels."""
 _C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one direction
 _ZERO3_RAILS_YEAR = 2022  # before it, ZeRO-3's gathers reached one NIC's rate (arXiv:2104.04473 Table 2)
+_CORE_YEAR = 2024  # Megatron-Core's first stable release
 _TRAINER = HOST_CLASSES.index("trainer")
 
 
@@ -101,11 +102,14 @@ class _Parts:
 
 
 def host_class(cases: Cases) -> Array:
-    """Index into HOST_CLASSES; an unknown class is priced as a current Megatron-Core."""
+    """Index into HOST_CLASSES; an unknown class is priced as its time's Megatron."""
     names, inverse = np.unique(np.atleast_1d(cases.framework.time_class), return_inverse=True)
     known = HOST_CLASSES.index("core")
     table = np.asarray([HOST_CLASSES.index(n) if n in HOST_CLASSES else known for n in names.tolist()])
-    return np.asarray(table[inverse.reshape(np.shape(cases.framework.time_class))])
+    code = table[inverse.reshape(np.shape(cases.framework.time_class))]
+    year = cases.workload.library_year
+    old = (cases.framework.known == 0) & (year > 0) & (year < _CORE_YEAR) & (code == known)
+    return np.where(old, HOST_CLASSES.index("megatron"), code)
 
 
 def compiled(cases: Cases) -> Array:
