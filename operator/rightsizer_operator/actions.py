@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Action", "Apply", "Delete", "Emit", "PatchJob", "PatchStatus", "Requeue"]
+__all__ = ["Action", "Apply", "Delete", "Emit", "PatchJob", "PatchStatus", "Requeue", "describe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +56,21 @@ class Requeue:
 
 
 Action = PatchStatus | Apply | PatchJob | Delete | Emit | Requeue
+
+
+def describe(action: Action) -> str:
+    """The action in words, for a dry run."""
+    match action:
+        case PatchStatus(status=status):
+            ready = next((c["reason"] for c in status["conditions"] if c["type"] == "Ready"), "")
+            return f"set the status ({ready})"
+        case Apply(child=child):
+            return f"apply {child['kind']} {child['metadata']['name']}"
+        case PatchJob(name=name, spec=spec):
+            return f"patch Job {name}: {dict(spec)}"
+        case Delete(kind=kind, name=name):
+            return f"delete {kind} {name}"
+        case Emit(reason=reason, message=message):
+            return f"tell {reason}: {message}"
+        case Requeue(after_s=after_s):
+            return f"look again within {after_s:g} s"

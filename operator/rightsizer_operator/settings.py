@@ -13,7 +13,8 @@ class Settings:
     removed; longer than the rendezvous' own patience (three keep-alives of 5 s), which has then gone on
     without them. `evict_s`: how long a worker stays bound to a node that does not answer. `job_ttl_s`: how
     long a finished Job and its logs stay. `inter_node_gbps`: gigabytes per second between nodes, per GPU and
-    direction, where it is known and the plan does not say.
+    direction, where it is known and the plan does not say. `refresh_s`: how often everything is read anew,
+    whatever the watches have told.
     """
 
     dead_node_s: float = 40.0
@@ -22,4 +23,6 @@ class Settings:
     inter_node_gbps: float | None = None
     rendezvous_image: str = ""
     observe_s: float = 60.0
+    refresh_s: float = 120.0
+    dry_run: bool = False
     retry_s: float = 30.0

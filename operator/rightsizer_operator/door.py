@@ -1,0 +1,204 @@
+"""The one door to the Kubernetes API: plain JSON in and out through the official client's asyncio half."""
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import client
+
+from rightsizer_api.plan import API_VERSION, GROUP, KIND, VERSION
+from rightsizer_operator.metrics import Metrics
+from rightsizer_operator.names import FIELD_MANAGER
+
+__all__ = ["ApiError", "Door", "NameTakenError", "plans_path"]
+
+Object = dict[str, Any]
+
+_PATHS = {
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Service": "/api/v1/namespaces/{}/services",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
+    KIND: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/trainingplans",
+}
+_MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+_TIMEOUT_S = 30.0
+_CHUNK = 500
+
+
+class ApiError(Exception):
+    """The API server's refusal, or (status 0) that it could not be asked."""
+
+    def __init__(self, status: int, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class NameTakenError(ApiError):
+    """A child's name belongs to somebody else."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(409, f"{what} exists and is not this plan's; rename the plan, or remove it")
+
+
+def plans_path(namespace: str, name: str) -> str:
+    """A plan's address."""
+    return f"{_PATHS[KIND].format(namespace)}/{name}"
+
+
+class Door:
+    """Every request of the operator; each is counted, and none is repeated here."""
+
+    def __init__(self, api: client.ApiClient, metrics: Metrics, *, dry_run: bool = False) -> None:
+        self._api = api
+        self._metrics = metrics
+        self._dry_run = dry_run
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+        content: str = "application/json",
+    ) -> Object:
+        """One request; ApiError on anything but success."""
+        parameters = dict(query or {})
+        if self._dry_run and method != "GET":
+            parameters["dryRun"] = "All"
+        sent = await self._api.param_serialize(
+            method,
+            path,
+            query_params=list(parameters.items()),
+            header_params={"Accept": "application/json", "Content-Type": content},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = await self._api.call_api(*sent, _request_timeout=_TIMEOUT_S)
+            text = await answer.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._metrics.requested(method, 0)
+            raise ApiError(0, f"the API server cannot be reached: {error}") from error
+        self._metrics.requested(method, answer.status)
+        if answer.status >= 400:
+            raise _refusal(answer.status, text, answer.getheaders())
+        found: Object = json.loads(text)
+        return found
+
+    async def every(self, path: str, **query: str) -> AsyncIterator[Object]:
+        """Every object of a collection, fetched in pieces."""
+        more: dict[str, Any] = {**query, "limit": _CHUNK}
+        while True:
+            page = await self.call("GET", path, query=more)
+            for item in page["items"]:
+                yield item
+            mark = page["metadata"].get("continue")
+            if not mark:
+                return
+            more["continue"] = mark
+
+    async def children(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        """Objects of one kind in a namespace with these labels."""
+        return [each async for each in self.every(_PATHS[kind].format(namespace), labelSelector=selector)]
+
+    async def apply(self, child: Mapping[str, Any]) -> Object:
+        """See that a child exists, by server-side apply; never over somebody else's object."""
+        metadata, kind = child["metadata"], child["kind"]
+        path = f"{_PATHS[kind].format(metadata['namespace'])}/{metadata['name']}"
+        owner = metadata["ownerReferences"][0]["uid"]
+        try:
+            there = await self.call("GET", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        else:
+            if owner not in {o["uid"] for o in there["metadata"].get("ownerReferences", ())}:
+                raise NameTakenError(f"{kind} {metadata['name']}")
+            if "deletionTimestamp" in there["metadata"]:
+                raise ApiError(409, f"{kind} {metadata['name']} is still on its way out")
+            if kind == "Job":
+                return there
+        return await self.call(
+            "PATCH", path, body=child, query={"fieldManager": FIELD_MANAGER}, content=_APPLY
+        )
+
+    async def patch_job(self, namespace: str, name: str, spec: Mapping[str, Any]) -> Object:
+        """Change fields of a Job's spec."""
+        path = f"{_PATHS['Job'].format(namespace)}/{name}"
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self.call("PATCH", path, body={"spec": dict(spec)}, query=query, content=_MERGE)
+
+    async def patch_status(self, namespace: str, name: str, version: str, patch: Mapping[str, Any]) -> Object:
+        """Change a plan's status, unless the plan has changed since `version`: that is a 409."""
+        body = {"metadata": {"resourceVersion": version}, "status": patch}
+        path = f"{plans_path(namespace, name)}/status"
+        query = {"fieldManager": FIELD_MANAGER}
+        return await self.call("PATCH", path, body=body, query=query, content=_MERGE)
+
+    async def delete(
+        self, kind: str, namespace: str, name: str, *, uid: str = "", force: bool = False
+    ) -> None:
+        """Delete a child; one that is not there is no error."""
+        options: Object = {"propagationPolicy": "Foreground" if kind == "Job" else "Background"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if force:
+            options["gracePeriodSeconds"] = 0
+        try:
+            await self.call("DELETE", f"{_PATHS[kind].format(namespace)}/{name}", body=options)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def emit(self, plan: Mapping[str, Any], reason: str, message: str, *, warning: bool) -> None:
+        """An Event of a plan. Its name follows from what it says of which version: twice is once."""
+        metadata, now = plan["metadata"], dt.datetime.now(dt.UTC).replace(microsecond=0)
+        stamp = now.isoformat().replace("+00:00", "Z")
+        seed = f"{metadata['uid']}/{metadata['resourceVersion']}/{reason}/{message}"
+        name = f"{metadata['name']}.{hashlib.sha256(seed.encode()).hexdigest()[:16]}"
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": metadata["namespace"]},
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": KIND,
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+            "reason": reason,
+            "message": message[:1000],
+            "type": "Warning" if warning else "Normal",
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": 1,
+            "source": {"component": FIELD_MANAGER},
+            "reportingComponent": FIELD_MANAGER,
+            "reportingInstance": FIELD_MANAGER,
+        }
+        try:
+            await self.call("POST", f"/api/v1/namespaces/{metadata['namespace']}/events", body=event)
+        except ApiError as error:
+            if error.status not in {403, 404, 409}:  # a namespace on its way out takes none; told already
+                raise
+
+
+def _refusal(status: int, text: bytes, headers: Mapping[str, str] | None) -> ApiError:
+    try:
+        message = str(json.loads(text).get("message", ""))
+    except (ValueError, AttributeError):
+        message = text[:200].decode(errors="replace")
+    try:
+        after = float((headers or {}).get("Retry-After", ""))
+    except ValueError:
+        after = None
+    return ApiError(status, message, retry_after_s=after)

@@ -1,0 +1,394 @@
+"""The loop: news comes in, plans are looked at one by one, decisions are carried out, failures wait."""
+
+import asyncio
+import datetime as dt
+import logging
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rightsizer_api.plan import GROUP, VERSION
+from rightsizer_operator import names
+from rightsizer_operator.actions import Action, Apply, Delete, Emit, PatchJob, PatchStatus, Requeue, describe
+from rightsizer_operator.cache import Cache, Key, bound_gpus, plan_key
+from rightsizer_operator.conditions import holds, merge_patch, reason_of
+from rightsizer_operator.door import ApiError, Door, plans_path
+from rightsizer_operator.metrics import Metrics
+from rightsizer_operator.names import GPU_RESOURCE, LABEL_MANAGED, LABEL_PLAN, MANAGED
+from rightsizer_operator.reconcile import reconcile
+from rightsizer_operator.settings import Settings
+from rightsizer_operator.world import Job, Pod, Progress, Snapshot, moment
+
+__all__ = ["Loop"]
+
+_LOG = logging.getLogger("rightsizer.operator")
+_WORKERS = 8
+_FIRST_RETRY_S, _LAST_RETRY_S = 0.2, 60.0
+_BOUND_FOR_S = 5.0  # how old the count of other people's pods may be when a plan is sized
+_WAITING = ("NoSuchGPUs", "InsufficientGPUs", "WaitingForGPUs")
+
+
+class Loop:
+    """Everything in memory; nothing that a restart may not lose."""
+
+    def __init__(self, door: Door, metrics: Metrics, settings: Settings, namespaces: tuple[str, ...]) -> None:
+        self.cache = Cache()
+        self.progress: dict[Key, Progress] = {}
+        self.alive_at = time.monotonic()
+        self._door, self._metrics, self._settings = door, metrics, settings
+        self._namespaces = namespaces
+        self._queue: asyncio.Queue[Key] = asyncio.Queue()
+        self._queued: set[Key] = set()
+        self._busy: set[Key] = set()
+        self._again: set[Key] = set()
+        self._failures: dict[Key, int] = {}
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._bound_at = float("-inf")
+        self._leads = asyncio.Event()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica acts."""
+        return self._leads.is_set()
+
+    # --- news ------------------------------------------------------------
+
+    def saw_plan(self, raw: Mapping[str, Any], *, gone: bool) -> None:
+        """A plan was added, changed or deleted."""
+        key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
+        if gone:
+            self._forget(key)
+        elif self.cache.saw_plan(raw):
+            self.push(key)
+
+    def saw_job(self, raw: Mapping[str, Any], *, gone: bool) -> None:
+        """A Job was added, changed or deleted; GPUs that become free may be waited for."""
+        key = plan_key(raw)
+        freed = gone or bool(raw.get("status", {}).get("completionTime"))
+        if gone:
+            self.cache.lost_job(raw)
+        elif not self.cache.saw_job(raw):
+            return
+        self.push(key)
+        if freed:
+            self.wake_waiting()
+
+    def saw_node(self, raw: Mapping[str, Any], *, gone: bool) -> None:
+        """A node was added, changed or deleted."""
+        if gone:
+            self.cache.nodes.pop(raw["metadata"]["name"], None)
+        elif not self.cache.saw_node(raw):
+            return
+        self.wake_waiting()
+        self._wake_unwell()
+
+    def push(self, key: Key) -> None:
+        """Look at this plan soon; being asked twice is being asked once."""
+        if not self._leads.is_set() or key in self._queued:
+            return
+        if key in self._busy:
+            self._again.add(key)
+            return
+        self._queued.add(key)
+        self._queue.put_nowait(key)
+        self._metrics.queue.set(len(self._queued))
+
+    def wake_waiting(self) -> None:
+        """What GPUs are free may have changed."""
+        self._bound_at = float("-inf")
+        for key, plan in self.cache.plans.items():
+            if reason_of(plan.get("status") or {}, "Ready") in _WAITING:
+                self.push(key)
+
+    def _wake_unwell(self) -> None:
+        for key, jobs in self.cache.jobs.items():
+            if any(job.lives and (job.terminating or job.ready < job.parallelism) for job in jobs.values()):
+                self.push(key)
+
+    def _forget(self, key: Key) -> None:
+        self.cache.lost_plan(key)
+        self.progress.pop(key, None)
+        self._failures.pop(key, None)
+        self._metrics.forget(key)
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self.wake_waiting()
+
+    # --- the whole world ------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Read everything anew: at the start, on becoming leader, and now and then, whatever watches say."""
+        ours = f"{LABEL_MANAGED}={MANAGED}"
+        for raw in [n async for n in self._door.every("/api/v1/nodes")]:
+            self.cache.saw_node(raw)
+        jobs, plans, supports = [], [], []
+        for scope in self._scopes():
+            jobs += [j async for j in self._door.every(f"/apis/batch/v1{scope}/jobs", labelSelector=ours)]
+            for group, kind in (
+                ("api/v1", "Service"),
+                ("apis/apps/v1", "ReplicaSet"),
+                ("api/v1", "ConfigMap"),
+            ):
+                path = f"/{group}{scope}/{kind.lower()}s"
+                supports += [(kind, s) async for s in self._door.every(path, labelSelector=ours)]
+            path = f"/apis/{GROUP}/{VERSION}{scope}/trainingplans"
+            plans += [p async for p in self._door.every(path)]
+        self.cache.jobs.clear()
+        self.cache.supports.clear()
+        for raw in jobs:
+            self.cache.saw_job(raw)
+        for kind, raw in supports:
+            if "deletionTimestamp" not in raw["metadata"]:
+                self.cache.supports[plan_key(raw)].add(f"{kind}/{raw['metadata']['name']}")
+        seen = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in plans}
+        for key in self.cache.plans.keys() - seen.keys():
+            self._forget(key)
+        for key, plan in seen.items():
+            self.cache.saw_plan(plan)
+            self._tell(key)
+            self.push(key)
+        self.alive_at = time.monotonic()
+
+    def _scopes(self) -> tuple[str, ...]:
+        return tuple(f"/namespaces/{name}" for name in self._namespaces) or ("",)
+
+    async def lead(self) -> None:
+        """Act until cancelled."""
+        self._metrics.leads.set(1)
+        self._leads.set()
+        try:
+            while True:  # an API server that does not answer is waited for
+                try:
+                    await self.refresh()
+                    break
+                except ApiError as error:
+                    _LOG.warning("cannot read the cluster: %s", error)
+                    await asyncio.sleep(1)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(_WORKERS):
+                    group.create_task(self._work())
+                group.create_task(self._keep_fresh())
+        finally:
+            self._leads.clear()
+            self._metrics.leads.set(0)
+            self._drop_queue()
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.refresh_s)
+            try:
+                await self.refresh()
+            except ApiError as error:
+                _LOG.warning("cannot read the cluster: %s", error)
+
+    def _drop_queue(self) -> None:
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._queued.clear()
+        self._busy.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    # --- one plan ------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            self._queued.discard(key)
+            self._busy.add(key)
+            self._metrics.queue.set(len(self._queued))
+            try:
+                await self._attend(key)
+            finally:
+                self._busy.discard(key)
+            if key in self._again:
+                self._again.discard(key)
+                self.push(key)
+
+    async def _attend(self, key: Key) -> None:
+        """One plan, once; what fails is tried again, later each time."""
+        try:
+            with self._metrics.reconcile_seconds.time():
+                await self._reconcile(key)
+        except ApiError as error:
+            if error.status == 409 and key in self.cache.plans:
+                await self._reread(key)
+            self._metrics.failures.inc()
+            times = self._failures[key] = self._failures.get(key, 0) + 1
+            wait_s = min(_LAST_RETRY_S, _FIRST_RETRY_S * 2 ** (times - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
+            _LOG.warning("%s/%s: %s; again in %.1f s", *key, error, max(wait_s, error.retry_after_s or 0))
+            self._later(key, max(wait_s, error.retry_after_s or 0))
+        else:
+            self._failures.pop(key, None)
+            self._tell(key)
+
+    async def _reread(self, key: Key) -> None:
+        try:
+            self.cache.saw_plan(await self._door.call("GET", plans_path(*key)))
+        except ApiError as error:
+            if error.status == 404:
+                self._forget(key)
+
+    async def _reconcile(self, key: Key) -> None:
+        plan = self.cache.plans.get(key)
+        if plan is None:
+            return
+        status = plan.get("status") or {}
+        quota = None
+        if not holds(status, "Sized") or _outdated(plan):
+            await self._count_others()
+            quota = await self._quota(key)
+        elif reason_of(status, "Ready") in _WAITING:
+            await self._count_others()
+        pods = await self._pods(key, plan)
+        plan = self.cache.plans.get(key)
+        if plan is None:
+            return
+        # From here to the reservation in `_carry_out` nothing is awaited: two plans never take the same GPUs.
+        actions = reconcile(self._snapshot(key, plan, pods, quota))
+        for action in actions:
+            if isinstance(action, Apply) and action.child["kind"] == "Job":
+                job = Job.of(action.child)
+                self.cache.jobs[key].setdefault(job.name, job)
+        try:
+            for action in actions:
+                await self._carry_out(key, action)
+        except ApiError:
+            self._unreserve(key)
+            raise
+
+    def _snapshot(
+        self, key: Key, plan: Mapping[str, Any], pods: tuple[Pod, ...], quota: int | None
+    ) -> Snapshot:
+        return Snapshot(
+            plan=plan,
+            inventory=self.cache.inventory(without=key),
+            now=dt.datetime.now(dt.UTC),
+            settings=self._settings,
+            jobs=tuple(self.cache.jobs[key].values()),
+            pods=pods,
+            supports=frozenset(self.cache.supports[key]),
+            quota_gpus=quota,
+            progress=self.progress.get(key),
+        )
+
+    def _unreserve(self, key: Key) -> None:
+        for name in [job.name for job in self.cache.jobs[key].values() if not job.version]:
+            del self.cache.jobs[key][name]
+
+    async def _carry_out(self, key: Key, action: Action) -> None:
+        namespace, plan = key[0], self.cache.plans[key]
+        if self._settings.dry_run:
+            _LOG.info("%s/%s: would %s", *key, describe(action))
+        match action:
+            case PatchStatus():
+                patch = merge_patch(plan.get("status") or {}, action.status)
+                version = plan["metadata"]["resourceVersion"]
+                self.cache.saw_plan(await self._door.patch_status(*key, version, patch))
+            case Apply():
+                made = await self._door.apply(action.child)
+                self._made(key, made, action.child["kind"])
+            case PatchJob():
+                self.cache.saw_job(await self._door.patch_job(namespace, action.name, action.spec))
+            case Delete():
+                await self._door.delete(
+                    action.kind, namespace, action.name, uid=action.uid, force=action.force
+                )
+                self.cache.supports[key].discard(f"{action.kind}/{action.name}")
+            case Emit():
+                await self._door.emit(plan, action.reason, action.message, warning=action.warning)
+            case Requeue():
+                self._later(key, action.after_s)
+
+    def _made(self, key: Key, made: Mapping[str, Any], kind: str) -> None:
+        if kind == "Job":
+            self._metrics.launches.inc()
+            self.cache.saw_job(made)
+        else:
+            self.cache.supports[key].add(f"{kind}/{made['metadata']['name']}")
+
+    def _later(self, key: Key, after_s: float) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        self._timers[key] = asyncio.get_running_loop().call_later(after_s, self.push, key)
+
+    async def _pods(self, key: Key, plan: Mapping[str, Any]) -> tuple[Pod, ...]:
+        """The plan's workers, if anything is wrong with them."""
+        failed = reason_of(plan.get("status") or {}, "Ready") == "Failed"
+        unwell = [
+            job
+            for job in self.cache.jobs[key].values()
+            if job.terminating
+            or (job.failed and not job.finished)
+            or (job.finished == "Failed" and not failed)
+        ]
+        if not unwell:
+            return ()
+        selector = f"{LABEL_PLAN}={key[1]},{names.LABEL_ROLE}={names.WORKER}"
+        return tuple(Pod.of(raw) for raw in await self._door.children("Pod", key[0], selector))
+
+    async def addresses(self, key: Key) -> tuple[str, ...]:
+        """Addresses of the plan's running workers."""
+        selector = f"{LABEL_PLAN}={key[1]},{names.LABEL_ROLE}={names.WORKER}"
+        try:
+            raw = await self._door.children("Pod", key[0], selector)
+        except ApiError:
+            return ()
+        pods = (Pod.of(each) for each in raw)
+        return tuple(pod.address for pod in pods if pod.address and pod.phase == "Running")
+
+    async def _count_others(self) -> None:
+        """GPUs that pods of others hold; every plan that is sized within a few seconds shares one count."""
+        now = time.monotonic()
+        if now - self._bound_at < _BOUND_FOR_S:
+            return
+        self._bound_at = now
+        theirs = f"!{LABEL_PLAN}"
+        pods = [pod async for pod in self._door.every("/api/v1/pods", labelSelector=theirs)]
+        self.cache.bound = bound_gpus(pods)
+
+    async def _quota(self, key: Key) -> int | None:
+        """GPUs that the namespace's quotas leave to this plan; None without one."""
+        lefts = []
+        own = sum(job.gpus for job in self.cache.jobs[key].values() if job.lives)
+        async for quota in self._door.every(f"/api/v1/namespaces/{key[0]}/resourcequotas"):
+            status = quota.get("status", {})
+            name = f"requests.{GPU_RESOURCE}"
+            if name in status.get("hard", {}):
+                used = int(status.get("used", {}).get(name, 0))
+                lefts.append(max(0, int(status["hard"][name]) - used + own))
+        return min(lefts, default=None)
+
+    def _tell(self, key: Key) -> None:
+        """The plan's gauges."""
+        plan = self.cache.plans.get(key)
+        if plan is None:
+            return
+        status = plan.get("status") or {}
+        sizing, observed = status.get("sizing") or {}, status.get("observed") or {}
+        most = plan["spec"].get("resources", {}).get("maxGPUs")
+        facts = {
+            "gpus": sizing.get("gpus"),
+            "gpus_saved": most - sizing["gpus"] if most and sizing.get("gpus") else None,
+            "predicted_tokens_per_second": sizing.get("tokensPerSecond"),
+            "measured_tokens_per_second": observed.get("tokensPerSecond"),
+            "margin_seconds": _margin_s(status),
+            "attempt": (status.get("attempt") or {}).get("number"),
+            "restarts": observed.get("restarts"),
+        }
+        known = {name: float(value) for name, value in facts.items() if value is not None}
+        self._metrics.plan(key, reason_of(status, "Ready") or "New", known)
+
+
+def _margin_s(status: Mapping[str, Any]) -> float | None:
+    due, eta = moment(status.get("deadline")), moment(status.get("eta"))
+    return (due - eta).total_seconds() if due and eta else None
+
+
+def _outdated(plan: Mapping[str, Any]) -> bool:
+    status = plan.get("status") or {}
+    return int(status.get("observedGeneration", 0)) < int(plan["metadata"]["generation"])
