@@ -186,7 +186,8 @@ def _stop(run: _Run, job: Job, stop: StopFlag) -> Ending:
     job.stop(grace_s=run.spec.grace_s, impatient=lambda: stop.asked > 1)
     run.read(job)
     saved = run.tally.saved_step
-    word = f"checkpoint of step {saved}" if saved > before or saved == run.tally.step else "not saved"
+    fresh = saved > before or (saved == run.tally.step and saved > 0)
+    word = f"checkpoint of step {saved}" if fresh else "nothing new was saved"
     run.watcher.note(f"stopped at step {run.tally.step} ({word})")
     return Ending.DONE if (run.spec.run_directory / DONE).exists() else Ending.STOPPED
 
