@@ -41,6 +41,7 @@ HOST_CLASSES = ("megatron", "deepspeed", "torch3d", "core", "fsdp1", "fsdp2", "t
 _C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one direction
 _ZERO3_RAILS_YEAR = 2022  # before it, ZeRO-3's gathers reached one NIC's rate (arXiv:2104.04473 Table 2)
 _CORE_YEAR = 2024  # Megatron-Core's first stable release
+_PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and writes one
 _TRAINER = HOST_CLASSES.index("trainer")
 
 
@@ -167,7 +168,7 @@ def _forward(facts: Facts) -> _Parts:
     return _Parts(
         matmul=facts.kernels.matmul_forward_s + (cast + extra) / memory,
         attention=facts.kernels.attention_forward_s,
-        elementwise=moved / memory,
+        elementwise=moved / memory + passes / _PASSES_OF_A_KERNEL * p.launch_s,
     )
 
 
