@@ -27,11 +27,11 @@ ASSUMED_STEPS = 20
 """Steps behind a row's step_time_s where the table has no column `steps`: some, not many."""
 
 FAMILIES = {
-    LayoutFamily.DATA: "data parallel",
+    LayoutFamily.DATA: "data",
     LayoutFamily.SHARDED: "sharded",
-    LayoutFamily.TENSOR: "tensor or context parallel",
+    LayoutFamily.TENSOR: "tensor, context",
     LayoutFamily.PIPELINE: "pipeline",
-    LayoutFamily.EXPERT: "expert parallel",
+    LayoutFamily.EXPERT: "experts",
 }
 
 
@@ -142,12 +142,13 @@ def print_learnt(found: Learnt, *, as_json: bool) -> None:
         show(f"{len(found.skipped)} rows left out; the first: {found.skipped[0]}")
     if kept:
         show(_table(after, stack_factors(found.before, found.after.evidence)))
-        show("Plans of that kind are multiplied by the correction; what was itself measured, by more of it.")
+        show(
+            "step, memory: measured over predicted; taken: the correction of a like run, more if the very same."
+        )
 
 
 def _table(after: Sequence[Factors], before: Sequence[Factors]) -> Table:
-    figures = (">step measured", ">correction", ">memory measured", ">correction")
-    grid = table("Over predicted", "framework", "GPU", "layouts", ">runs", ">steps", *figures)
+    grid = table("framework", "GPU", "layouts", ">runs", ">steps", ">step", ">taken", ">memory", ">taken")
     for now, then in zip(after, before, strict=True):
         grid.add_row(
             now.framework,
