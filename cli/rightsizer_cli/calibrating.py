@@ -143,7 +143,7 @@ def print_learnt(found: Learnt, *, as_json: bool) -> None:
     if kept:
         show(_table(after, stack_factors(found.before, found.after.evidence)))
         show(
-            "step, memory: measured over predicted; taken: the correction of a like run, more if the very same."
+            "step, memory: measured over predicted; taken: the correction of a like run; the same run gets more."
         )
 
 
@@ -169,4 +169,5 @@ def _ratio(value: float | None) -> str:
 
 
 def _change(before: float, after: float) -> str:
-    return f"x {after:.3f}" if abs(after - before) < 5e-4 else f"x {before:.3f} -> {after:.3f}"
+    same = abs(after - before) < 5e-3
+    return f"x {after:.2f}" if same else f"{before:.2f} -> {after:.2f}"
