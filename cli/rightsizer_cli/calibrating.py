@@ -143,7 +143,7 @@ def print_learnt(found: Learnt, *, as_json: bool) -> None:
     if kept:
         show(_table(after, stack_factors(found.before, found.after.evidence)))
         show(
-            "step, memory: measured over predicted; taken: the correction of a like run; the same run gets more."
+            "step, memory: measured over predicted; taken: the correction of a like run; the same gets more."
         )
 
 
