@@ -1,12 +1,13 @@
 """Fit the hardware's curves to the measured tables: matmuls, attention, memory, NVLink.
 
-    python bench/fit_curves.py [REFERENCE] [--date 2026-11-21]
+    python -m bench.fit_curves [REFERENCE] [--date 2026-11-21]
 
 Writes data/curves.json and prints each curve's error: on all rows, and leaving out one GPU (or table) at a
 time where two share a parameter.
 """
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +18,9 @@ import numpy as np
 from bench.fitting import DATA, fit, read, reference, save, summary
 
 from rightsizer import communication, compute
-from rightsizer.parameters import Parameter, Parameters, load_curves
+from rightsizer.parameters import Parameter, Parameters, load_curves, load_step_time
 
+RESULTS = Path(__file__).resolve().parent / "results"
 GENERATION = {"A100": "ampere", "H100": "hopper", "B200": "blackwell", "A40-": "gddr", "H200": "hopper"}
 MULTIPROCESSORS = {"A100": 108, "H100": 132, "B200": 148, "A40-": 84}
 PEAK = {"A100": 312e12, "H100": 989.4e12, "B200": 2250e12, "A40-": 149.7e12}
@@ -194,17 +196,21 @@ def main() -> None:
     arguments.add_argument("reference", nargs="?")
     arguments.add_argument("--date", default="2026-11-21")
     given = arguments.parse_args()
-    folder, parameters = reference(given.reference), load_curves()
+    folder, parameters = reference(given.reference), load_step_time() | load_curves()
     fitted: dict[str, Parameter] = {}
+    report: dict[str, Any] = {}
     for make in (memory, matmuls, attention, rings):
         table = make(folder)
         values = _solve(table, parameters, np.ones(len(table.measured_s), bool))
         parameters = parameters.replace(**values)
         error = np.log(table.predict(parameters) / table.measured_s)
         outside = held_out(table, parameters)
+        report[table.name] = {"in_sample": summary(error), "held_out": summary(outside)}
         print(f"{table.name:10s} in sample {summary(error)}\n{'':10s} held out  {summary(outside)}")
         for label in np.unique(table.labels):
-            print(f"  {label:36s} {summary(error[table.labels == label])}")
+            found = summary(error[table.labels == label])
+            report[table.name][str(label)] = found
+            print(f"  {label:36s} {found}")
         for name, value in values.items():
             fitted[name] = replace(
                 parameters.entry(name),
@@ -213,7 +219,8 @@ def main() -> None:
                 date=given.date,
                 residual=summary(outside)["median_pct"] / 100,
             )
-    save(DATA / "curves.json", [fitted.get(name, parameters.entry(name)) for name in parameters])
+    (RESULTS / "curves.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    save(DATA / "curves.json", [fitted.get(name, parameters.entry(name)) for name in load_curves()])
 
 
 if __name__ == "__main__":

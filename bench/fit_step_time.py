@@ -1,6 +1,6 @@
 """Fit what frameworks add to published step times, and judge the engine on sources left out of the fit.
 
-    python bench/fit_step_time.py [REFERENCE] [--date 2026-11-21] [--dry]
+    python -m bench.fit_step_time [REFERENCE] [--date 2026-11-21] [--dry]
 
 The hardware's curves stay as measured (bench/fit_curves.py). Sources weigh as the square root of their
 rows. Writes data/step_time.json and bench/results/step_time.json: ln(predicted / measured) of each row with

@@ -55,6 +55,7 @@ def document(found: Mapping[str, Any]) -> str:
     parts = [_HEAD, "## Step time\n", _overall(steps), "\n### By source\n", _sources(steps["by_source"])]
     parts += ["\n### Goals\n", _goals(steps["goals"]), "\n### Decisions\n", _decisions(steps["decisions"])]
     parts += ["\n![predicted against measured](accuracy.svg)\n"]
+    parts += ["\n## Hardware curves\n", _curves()]
     if found["memory"]:
         parts += ["\n## Peak memory\n", _memory(found["memory"])]
     return "\n".join([*parts, _NOT_MODELLED])
@@ -107,6 +108,18 @@ def _decisions(chosen: list[Mapping[str, Any]]) -> str:
         f"{c['pairs_right_pct']:.1f} % of {c['pairs']} pairs in order."
         for c in chosen
     )
+
+
+def _curves() -> str:
+    path = RESULTS / "curves.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    lines = ["| curve | rows | median / p90, in sample | a tenth of the rows left out |", "|---|---|---|---|"]
+    for name, curve in found.items():
+        inside, outside = curve["in_sample"], curve["held_out"]
+        figures = f"{inside['median_pct']:.1f} / {inside['p90_pct']:.1f}"
+        held = f"{outside['median_pct']:.1f} / {outside['p90_pct']:.1f}"
+        lines.append(f"| {name} | {inside['n']} | {figures} | {held} |")
+    return "\n".join(["Fitted to measured kernels and collectives before any training run.\n", *lines])
 
 
 def _memory(found: Mapping[str, Mapping[str, Any]]) -> str:
