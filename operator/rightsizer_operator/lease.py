@@ -1,16 +1,22 @@
-"""One replica acts: a Lease, taken over within seconds when its holder falls silent."""
+"""One replica acts: a Lease, taken over within seconds when its holder falls silent.
+
+The election is the official client's; its own Lease lock (37.0) cannot create a Lease, so the lock is ours.
+"""
 
 import asyncio
+import datetime as dt
+import json
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import aiohttp
-from kubernetes.aio.client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.leaderelection.electionconfig import Config
 from kubernetes.aio.leaderelection.leaderelection import LeaderElection
-from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
+from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
+from kubernetes.aio.leaderelection.resourcelock.baselock import BaseLock
+
+from rightsizer_operator.door import ApiError, Door
 
 __all__ = ["LEASE_S", "hold"]
 
@@ -19,33 +25,65 @@ LEASE_S, _RENEW_S, _RETRY_S = 10, 6, 2
 """Seconds: a silent holder's lease runs out; a holder that cannot renew stops; between tries."""
 
 
-class _Lock(LeaseLock):
-    """A Lease whose server may be away for a while: that is a failed try, never the operator's end."""
+class _Lock(BaseLock):
+    """A Lease. A server that is away for a while makes a failed try, never the operator's end."""
+
+    def __init__(self, door: Door, name: str, namespace: str, identity: str) -> None:
+        super().__init__(name, namespace, identity)
+        self._door = door
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._lease: dict[str, Any] = {}
 
     async def get(self, name: str, namespace: str) -> Any:
         """The record, or why there is none."""
+        del namespace
         try:
-            return await super().get(name, namespace)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return False, ApiException(status=0, reason=str(error))
+            self._lease = await self._door.call("GET", f"{self._path}/{name}")
+        except ApiError as error:
+            refused = ApiException(status=error.status, reason=str(error))
+            refused.body = json.dumps({"code": error.status})
+            return False, refused
+        spec = self._lease.get("spec", {})
+        duration = spec.get("leaseDurationSeconds")
+        return True, LeaderElectionRecord(
+            spec.get("holderIdentity"),
+            str(duration) if duration else None,
+            spec.get("acquireTime"),
+            spec.get("renewTime"),
+        )
 
-    async def create(self, name: str, namespace: str, election_record: Any) -> bool:
+    async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
         """Whether the Lease was created."""
-        try:
-            return bool(await super().create(name, namespace, election_record))
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            return False
+        metadata = {"name": name, "namespace": namespace}
+        self._lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+        return await self._write("POST", self._path, election_record)
 
-    async def update(self, name: str, namespace: str, updated_record: Any) -> bool:
-        """Whether the Lease is (still) ours."""
+    async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
+        """Whether the Lease is (still) ours; its resourceVersion lets one of two takers win."""
+        del namespace
+        return await self._write("PUT", f"{self._path}/{name}", updated_record)
+
+    async def _write(self, method: str, path: str, record: LeaderElectionRecord) -> bool:
+        now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        old = self._lease.get("spec", {})
+        same = old.get("holderIdentity") == record.holder_identity
+        spec = {
+            "holderIdentity": record.holder_identity,
+            "leaseDurationSeconds": LEASE_S,
+            "acquireTime": old["acquireTime"] if same else now,
+            "renewTime": now,
+            "leaseTransitions": old.get("leaseTransitions", 0) + (not same),
+        }
         try:
-            return bool(await super().update(name, namespace, updated_record))
-        except (aiohttp.ClientError, TimeoutError, OSError):
+            self._lease = await self._door.call(method, path, body={**self._lease, "spec": spec})
+        except ApiError as error:
+            _LOG.info("the lease is not ours: %s", error)
             return False
+        return True
 
 
 async def hold(
-    api: ApiClient,
+    door: Door,
     *,
     name: str,
     namespace: str,
@@ -54,25 +92,32 @@ async def hold(
 ) -> None:
     """Wait for the Lease, act while it is ours, and wait again when it is lost; for ever."""
     while True:
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        acted: list[asyncio.Task[None]] = []
 
-        async def acting(ended: asyncio.Future[None] = ended) -> None:
+        async def acting(acted: list[asyncio.Task[None]] = acted) -> None:
+            _LOG.info("%s holds the lease", identity)
+            acted.append(asyncio.create_task(act()))
             try:
-                await act()
+                await acted[0]
             finally:
-                ended.set_result(None)
+                acted[0].cancel()
 
         async def stopped() -> None:
             _LOG.warning("%s lost the lease", identity)
 
-        lock = _Lock(name, namespace, identity, api)
         config = Config(
-            lock,
+            _Lock(door, name, namespace, identity),
             lease_duration=LEASE_S,
             renew_deadline=_RENEW_S,
             retry_period=_RETRY_S,
             onstarted_leading=acting,
             onstopped_leading=stopped,
         )
-        await LeaderElection(config).run()
-        await ended
+        election = asyncio.create_task(LeaderElection(config).run())
+        try:
+            await election
+        finally:
+            election.cancel()
+            for task in acted:
+                task.cancel()
+            await asyncio.gather(*acted, return_exceptions=True)

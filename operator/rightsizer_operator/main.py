@@ -53,12 +53,8 @@ def run(options: Options) -> int:
 async def _run(options: Options) -> None:
     metrics = Metrics()
     async with await _api() as api:
-        loop = Loop(
-            Door(api, metrics, dry_run=options.settings.dry_run),
-            metrics,
-            options.settings,
-            options.namespaces,
-        )
+        door = Door(api, metrics, dry_run=options.settings.dry_run)
+        loop = Loop(door, metrics, options.settings, options.namespaces)
         watching = kopf.operator(
             registry=registry_for(loop),
             settings=settings_for(),
@@ -66,7 +62,7 @@ async def _run(options: Options) -> None:
             clusterwide=not options.namespaces,
             namespaces=options.namespaces,
         )
-        leading = loop.lead() if options.settings.dry_run else _lead(api, loop, options)
+        leading = loop.lead() if options.settings.dry_run else _lead(door, loop, options)
         async with serving(loop, metrics, port=options.port, silent_s=4 * options.settings.refresh_s):
             tasks = [asyncio.create_task(task) for task in (watching, leading, measure(loop))]
             try:
@@ -80,9 +76,9 @@ async def _run(options: Options) -> None:
                 raise result
 
 
-def _lead(api: client.ApiClient, loop: Loop, options: Options) -> Coroutine[Any, Any, None]:
+def _lead(door: Door, loop: Loop, options: Options) -> Coroutine[Any, Any, None]:
     return hold(
-        api,
+        door,
         name=options.lease_name,
         namespace=options.lease_namespace or _namespace(),
         identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",

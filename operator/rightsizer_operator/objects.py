@@ -62,9 +62,11 @@ def rendezvous(launch: Launch) -> Object:
         "readinessProbe": {"tcpSocket": {"port": DEFAULT_PORT}, "periodSeconds": 1, "failureThreshold": 3},
         "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": _STRICT,
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 -- the pod's own
     }
     spec: Object = {
         "containers": [store],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 5,

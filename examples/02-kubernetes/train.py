@@ -1,0 +1,1 @@
+../01-local/train.py
