@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from rightsizer_launch import patience
 from rightsizer_launch.agent import die_with_parent
@@ -33,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if os.environ.pop(ENV_DIE_WITH_PARENT, ""):
         die_with_parent(signal.SIGTERM)
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if patience.unsupervised():
+        # a container's first process ignores what it does not handle; torchrun's own handler comes late
+        signal.signal(signal.SIGTERM, _obey)
     with tempfile.TemporaryDirectory(prefix="rightsizer-") as scratch:
         run = _pod if patience.unsupervised() else _run
         code, again = run(arguments, Path(scratch))
@@ -41,6 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = [sys.executable, "-m", "rightsizer_launch.entrypoint", *arguments]
         os.execv(sys.executable, command)  # noqa: S606 -- our own program
     return code
+
+
+def _obey(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)
 
 
 def _pod(arguments: list[str], scratch: Path) -> tuple[int, bool]:
