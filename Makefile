@@ -9,8 +9,11 @@ export RIGHTSIZER_REFERENCE ?= ../shared/reference
 # numpy's threads fight with pytest's workers on small machines
 export OMP_NUM_THREADS ?= 1
 
+# Fitted parameters carry the date of their fit
+TODAY = $(shell date -u +%F)
+
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test check generate fit bench ci clean help
+.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes ci clean help
 
 all: check test  ## check and test
 
@@ -24,8 +27,8 @@ demo: $(READY)  ## size, train with two workers, kill one, resume, resize 2 -> 1
 	$(BIN)/python examples/01-local/demo.py
 
 test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no cluster
-	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow"
-	$(BIN)/pytest -q -m "torchrun or slow"
+	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow and not kubernetes"
+	$(BIN)/pytest -q -m "(torchrun or slow) and not kubernetes"
 
 check: $(READY)  ## format, lint, types, layer contracts, generated files
 	$(BIN)/ruff format --check .
@@ -38,13 +41,27 @@ generate: $(READY)  ## rewrite the CRD, the schemas and the generated docs
 	$(BIN)/python -m rightsizer_api.generate
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
-	$(BIN)/python -m bench.fit_curves
-	$(BIN)/python -m bench.fit_step_time
-	$(BIN)/python -m bench.fit_memory
+	$(BIN)/python -m bench.fit_curves --date $(TODAY)
+	$(BIN)/python -m bench.fit_step_time --date $(TODAY)
+	$(BIN)/python -m bench.fit_memory --date $(TODAY)
+	$(BIN)/python -m bench.fit_uncertainty --date $(TODAY)
+	$(BIN)/python -m bench.calibration --fit --date $(TODAY)
 
-bench: $(READY)  ## accuracy against published runs, and speed
+bench: $(READY)  ## accuracy against published and whole runs, worth of calibration, speed
 	$(BIN)/python -m bench.accuracy
+	$(BIN)/python -m bench.end_to_end
+	$(BIN)/python -m bench.calibration
 	$(BIN)/python -m bench.speed
+
+cluster-up:  ## a real Kubernetes on this machine (needs root); prints `export KUBECONFIG=...`
+	@$(MAKE) --no-print-directory -s $(READY) >&2
+	@$(BIN)/python tests/e2e/cluster/cluster.py up
+
+cluster-down: $(READY)  ## end it, with nothing left
+	$(BIN)/python tests/e2e/cluster/cluster.py down
+
+test-kubernetes: $(READY)  ## the tests on that Kubernetes; starts one if none runs
+	$(BIN)/pytest -q -m kubernetes tests/e2e
 
 ci: check test  ## what .ci/run calls
 
@@ -53,4 +70,4 @@ clean:  ## remove what make and the tests built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:  ## one line for each target
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##[[:space:]]*/\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##[[:space:]]*/\1\t/' | expand -t 18
