@@ -23,7 +23,7 @@ LARGEST_WEIGHT = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRows:
-    """n published step times and their cases; `judged` ones are complete, `usable` counts unsupported ones too."""
+    """n published step times and their cases; `judged` ones are complete, `usable` counts all of those."""
 
     rows: Sequence[Mapping[str, str]]
     cases: Cases
@@ -62,7 +62,7 @@ def _judged(row: Mapping[str, str]) -> bool:
 
 
 def _partly(row: Mapping[str, str]) -> bool:
-    """Rows that lack only their recompute: good enough to fit (with the framework's default), not to judge."""
+    """Rows that lack only their recompute: good enough to fit by the framework's default, not to judge."""
     return row["usable_step_time_norecompute"] == "1" and bool(row["step_time_s"])
 
 
@@ -79,7 +79,7 @@ def take(cases: Cases, index: Array) -> Cases:
 
 
 def weights(source: Array, judged: Array) -> Array:
-    """The weight of each row: sources as the square root of their rows, capped; half for incomplete rows."""
+    """The weight of each row: sources as the square root of their rows, capped; half if incomplete."""
     _, index, counts = np.unique(source, return_inverse=True, return_counts=True)
     weight = (np.sqrt(np.minimum(counts, LARGEST_WEIGHT)) / counts)[index]
     return np.asarray(weight * np.where(judged, 1.0, INCOMPLETE_WEIGHT))

@@ -38,8 +38,8 @@ GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna", "gddr")
 """Classes of GPUs that share curves; `gddr` are the cards without HBM, of any year."""
 
 _NEAREST = {
-    "volta": 0, "turing": 0, "ampere": 1, "ada-lovelace": 1, "ada": 1, "hopper": 2, "blackwell": 3, "rubin": 3,
-    "cdna2": 4, "cdna3": 4, "cdna4": 4,
+    "volta": 0, "turing": 0, "ampere": 1, "ada-lovelace": 1, "ada": 1, "hopper": 2, "blackwell": 3,
+    "rubin": 3, "cdna2": 4, "cdna3": 4, "cdna4": 4,
 }  # fmt: skip
 _GDDR_BYTES_PER_S = 1.25e12  # no HBM part since 2020 is slower, and no GDDR6 part faster
 _GDDR7_BYTES_PER_S = 2.0e12
@@ -49,7 +49,7 @@ _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What a GPU reaches: FLOP/s of large matmuls in the job's precision and in 16 bits, bytes/s."""
+    """What a GPU reaches: FLOP/s of large matmuls in the job's precision and in 16 bits; bytes/s."""
 
     generation: Array
     matmul_flop_per_s: Array
