@@ -36,6 +36,7 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(f"{status}: {message}")
         self.status = status
+        self.message = message
         self.retry_after_s = retry_after_s
 
 

@@ -46,7 +46,7 @@ class _Lock(BaseLock):
         spec = self._lease.get("spec", {})
         duration = spec.get("leaseDurationSeconds")
         return True, LeaderElectionRecord(
-            spec.get("holderIdentity"),
+            spec.get("holderIdentity") or None,
             str(duration) if duration else None,
             spec.get("acquireTime"),
             spec.get("renewTime"),
@@ -63,10 +63,15 @@ class _Lock(BaseLock):
         del namespace
         return await self._write("PUT", f"{self._path}/{name}", updated_record)
 
+    async def release(self) -> None:
+        """Give the Lease back, if it is ours, so that another replica need not wait for it to run out."""
+        if self._lease.get("spec", {}).get("holderIdentity") == self.identity:
+            await self._write("PUT", f"{self._path}/{self.name}", LeaderElectionRecord("", None, None, None))
+
     async def _write(self, method: str, path: str, record: LeaderElectionRecord) -> bool:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         old = self._lease.get("spec", {})
-        same = old.get("holderIdentity") == record.holder_identity
+        same = old.get("holderIdentity") == record.holder_identity and "acquireTime" in old
         spec = {
             "holderIdentity": record.holder_identity,
             "leaseDurationSeconds": LEASE_S,
@@ -92,21 +97,30 @@ async def hold(
 ) -> None:
     """Wait for the Lease, act while it is ours, and wait again when it is lost; for ever."""
     while True:
-        acted: list[asyncio.Task[None]] = []
+        lock = _Lock(door, name, namespace, identity)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        async def acting(acted: list[asyncio.Task[None]] = acted) -> None:
+        leaders: list[asyncio.Task[Any] | None] = []
+
+        async def acting(
+            ended: asyncio.Future[None] = ended, leaders: list[asyncio.Task[Any] | None] = leaders
+        ) -> None:
             _LOG.info("%s holds the lease", identity)
-            acted.append(asyncio.create_task(act()))
+            leaders.append(asyncio.current_task())
             try:
-                await acted[0]
+                await act()
+            except Exception as error:
+                ended.set_exception(error)
+                raise
             finally:
-                acted[0].cancel()
+                if not ended.done():
+                    ended.set_result(None)
 
         async def stopped() -> None:
             _LOG.warning("%s lost the lease", identity)
 
         config = Config(
-            _Lock(door, name, namespace, identity),
+            lock,
             lease_duration=LEASE_S,
             renew_deadline=_RENEW_S,
             retry_period=_RETRY_S,
@@ -115,9 +129,11 @@ async def hold(
         )
         election = asyncio.create_task(LeaderElection(config).run())
         try:
-            await election
+            await asyncio.wait((election, ended), return_when=asyncio.FIRST_COMPLETED)
+            await ended  # what failed while acting ends the operator; a new one starts with a clean memory
         finally:
-            election.cancel()
-            for task in acted:
+            acts = [task for task in leaders if task is not None]
+            for task in (election, *acts):
                 task.cancel()
-            await asyncio.gather(*acted, return_exceptions=True)
+            await asyncio.wait((election, *acts))
+            await lock.release()

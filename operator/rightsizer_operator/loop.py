@@ -14,17 +14,19 @@ from rightsizer_operator.actions import Action, Apply, Delete, Emit, PatchJob, P
 from rightsizer_operator.cache import Cache, Key, bound_gpus, plan_key
 from rightsizer_operator.conditions import holds, merge_patch, reason_of
 from rightsizer_operator.door import ApiError, Door, plans_path
+from rightsizer_operator.facts import facts_of
 from rightsizer_operator.metrics import Metrics
 from rightsizer_operator.names import GPU_RESOURCE, LABEL_MANAGED, LABEL_PLAN, MANAGED
 from rightsizer_operator.reconcile import reconcile
 from rightsizer_operator.settings import Settings
-from rightsizer_operator.world import Job, Pod, Progress, Snapshot, moment
+from rightsizer_operator.world import Job, Pod, Progress, Snapshot
 
 __all__ = ["Loop"]
 
 _LOG = logging.getLogger("rightsizer.operator")
 _WORKERS = 8
-_FIRST_RETRY_S, _LAST_RETRY_S = 0.2, 60.0
+_FIRST_RETRY_S, _LAST_RETRY_S, _FAULT_RETRY_S = 0.2, 60.0, 5.0
+_REFUSALS = (400, 403, 409, 422)  # of a child: the API server, a policy or a quota says no
 _BOUND_FOR_S = 5.0  # how old the count of other people's pods may be when a plan is sized
 _WAITING = ("NoSuchGPUs", "InsufficientGPUs", "WaitingForGPUs")
 
@@ -43,6 +45,7 @@ class Loop:
         self._busy: set[Key] = set()
         self._again: set[Key] = set()
         self._failures: dict[Key, int] = {}
+        self._refused: dict[Key, str] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._bound_at = float("-inf")
         self._leads = asyncio.Event()
@@ -110,6 +113,7 @@ class Loop:
         self.cache.lost_plan(key)
         self.progress.pop(key, None)
         self._failures.pop(key, None)
+        self._refused.pop(key, None)
         self._metrics.forget(key)
         timer = self._timers.pop(key, None)
         if timer is not None:
@@ -216,14 +220,25 @@ class Loop:
         except ApiError as error:
             if error.status == 409 and key in self.cache.plans:
                 await self._reread(key)
-            self._metrics.failures.inc()
-            times = self._failures[key] = self._failures.get(key, 0) + 1
-            wait_s = min(_LAST_RETRY_S, _FIRST_RETRY_S * 2 ** (times - 1)) * random.uniform(0.5, 1.0)  # noqa: S311
-            _LOG.warning("%s/%s: %s; again in %.1f s", *key, error, max(wait_s, error.retry_after_s or 0))
-            self._later(key, max(wait_s, error.retry_after_s or 0))
+            wait_s = self._retry(key, at_least_s=error.retry_after_s or 0.0)
+            _LOG.warning("%s/%s: %s; again in %.1f s", *key, error, wait_s)
+        except Exception:  # a fault of ours in one plan must not stop all the others
+            _LOG.exception("%s/%s: a fault of the operator", *key)
+            self._retry(key, at_least_s=_FAULT_RETRY_S)
         else:
             self._failures.pop(key, None)
             self._tell(key)
+
+    def _retry(self, key: Key, *, at_least_s: float) -> float:
+        """Look again later, and later each time; after how many seconds."""
+        if key not in self.cache.plans:
+            return 0.0
+        self._metrics.failures.inc()
+        times = self._failures[key] = self._failures.get(key, 0) + 1
+        most_s = min(_LAST_RETRY_S, _FIRST_RETRY_S * 2.0 ** (times - 1))
+        wait_s = max(at_least_s, most_s * random.uniform(0.5, 1.0))  # noqa: S311 -- spreads retries
+        self._later(key, wait_s)
+        return wait_s
 
     async def _reread(self, key: Key) -> None:
         try:
@@ -255,10 +270,13 @@ class Loop:
                 self.cache.jobs[key].setdefault(job.name, job)
         try:
             for action in actions:
+                if key not in self.cache.plans:
+                    return  # deleted meanwhile
                 await self._carry_out(key, action)
-        except ApiError:
+        finally:
             self._unreserve(key)
-            raise
+        if any(isinstance(action, Apply) for action in actions):
+            self._refused.pop(key, None)
 
     def _snapshot(
         self, key: Key, plan: Mapping[str, Any], pods: tuple[Pod, ...], quota: int | None
@@ -273,11 +291,13 @@ class Loop:
             supports=frozenset(self.cache.supports[key]),
             quota_gpus=quota,
             progress=self.progress.get(key),
+            refusal=self._refused.get(key, ""),
         )
 
     def _unreserve(self, key: Key) -> None:
-        for name in [job.name for job in self.cache.jobs[key].values() if not job.version]:
-            del self.cache.jobs[key][name]
+        jobs = self.cache.jobs.get(key, {})
+        for name in [job.name for job in jobs.values() if not job.version]:
+            del jobs[name]
 
     async def _carry_out(self, key: Key, action: Action) -> None:
         namespace, plan = key[0], self.cache.plans[key]
@@ -289,8 +309,7 @@ class Loop:
                 version = plan["metadata"]["resourceVersion"]
                 self.cache.saw_plan(await self._door.patch_status(*key, version, patch))
             case Apply():
-                made = await self._door.apply(action.child)
-                self._made(key, made, action.child["kind"])
+                self._made(key, await self._apply(key, action.child), action.child["kind"])
             case PatchJob():
                 self.cache.saw_job(await self._door.patch_job(namespace, action.name, action.spec))
             case Delete():
@@ -302,6 +321,15 @@ class Loop:
                 await self._door.emit(plan, action.reason, action.message, warning=action.warning)
             case Requeue():
                 self._later(key, action.after_s)
+
+    async def _apply(self, key: Key, child: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Apply a child; a refusal is remembered, for the status to tell."""
+        try:
+            return await self._door.apply(child)
+        except ApiError as error:
+            if error.status in _REFUSALS:
+                self._refused[key] = f"{child['kind']} {child['metadata']['name']}: {error.message}"
+            raise
 
     def _made(self, key: Key, made: Mapping[str, Any], kind: str) -> None:
         if kind == "Job":
@@ -368,25 +396,7 @@ class Loop:
         plan = self.cache.plans.get(key)
         if plan is None:
             return
-        status = plan.get("status") or {}
-        sizing, observed = status.get("sizing") or {}, status.get("observed") or {}
-        most = plan["spec"].get("resources", {}).get("maxGPUs")
-        facts = {
-            "gpus": sizing.get("gpus"),
-            "gpus_saved": most - sizing["gpus"] if most and sizing.get("gpus") else None,
-            "predicted_tokens_per_second": sizing.get("tokensPerSecond"),
-            "measured_tokens_per_second": observed.get("tokensPerSecond"),
-            "margin_seconds": _margin_s(status),
-            "attempt": (status.get("attempt") or {}).get("number"),
-            "restarts": observed.get("restarts"),
-        }
-        known = {name: float(value) for name, value in facts.items() if value is not None}
-        self._metrics.plan(key, reason_of(status, "Ready") or "New", known)
-
-
-def _margin_s(status: Mapping[str, Any]) -> float | None:
-    due, eta = moment(status.get("deadline")), moment(status.get("eta"))
-    return (due - eta).total_seconds() if due and eta else None
+        self._metrics.plan(key, reason_of(plan.get("status") or {}, "Ready") or "New", facts_of(plan))
 
 
 def _outdated(plan: Mapping[str, Any]) -> bool:

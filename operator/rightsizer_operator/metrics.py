@@ -17,6 +17,8 @@ STATES = (
     "DeadlinePassed",
     "WaitingForGPUs",
     "Queued",
+    "Refused",
+    "Finishing",
     "Suspended",
     "Starting",
     "Running",

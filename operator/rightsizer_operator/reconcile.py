@@ -24,7 +24,7 @@ from rightsizer_operator.world import Job, Snapshot
 
 __all__ = ["reconcile"]
 
-_WARNINGS = ("Invalid", "NoPlan", "InsufficientGPUs", "NoSuchGPUs", "DeadlinePassed", "Failed")
+_WARNINGS = ("Invalid", "NoPlan", "InsufficientGPUs", "NoSuchGPUs", "DeadlinePassed", "Refused", "Failed")
 _QUIET = ("Sized", "Starting")
 
 
@@ -149,6 +149,8 @@ def _start(case: Case) -> Case:
     missing = (child for child in made if child and _support(child) not in case.world.supports)
     case = replace(case, journal=replace(case.journal, attempt=started))
     admitted = no("Queued", "waits for its queue") if queued else yes("Admitted")
+    if case.world.refusal:
+        admitted = no("Refused", case.world.refusal)
     return case.then(
         *(Apply(child=child) for child in missing),
         Apply(child=objects.job(launch)),

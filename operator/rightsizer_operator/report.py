@@ -66,7 +66,7 @@ def _ended(case: Case, job: Job) -> Case:
     over = no("Finished")
     if job.finished == "Complete":
         return case.then(
-            Complete=yes("Trained", job.message or "every worker finished"),
+            Complete=yes("Trained", "every token is trained on"),
             Failed=no("Trained"),
             Running=over,
             Resizing=over,
@@ -87,6 +87,8 @@ def _live(case: Case, job: Job) -> Case:
     words = f"{job.ready} of {wished} workers"
     if job.ready >= wished:
         running = yes("AllWorkers", words)
+    elif job.succeeded:
+        running = yes("Finishing", words)
     elif job.ready:
         running = yes("SomeWorkers", words) if job.elastic else no("WaitingForWorkers", words)
     else:
@@ -127,7 +129,7 @@ def _state(case: Case) -> Condition:
         return no(admitted.reason, admitted.message)
     words = running.message if running else ""
     if running is not None and running.status == "True":
-        return yes("Running", words)
+        return yes("Finishing" if running.reason == "Finishing" else "Running", words)
     lost = holds(case.world.status, "Running") or case.said("Ready").get("reason") == "Recovering"
     return no("Recovering" if lost else "Starting", words)
 

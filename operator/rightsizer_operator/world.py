@@ -26,6 +26,7 @@ class Job:
     parallelism: int = 0
     suspended: bool = False
     ready: int = 0
+    succeeded: int = 0
     failed: int = 0
     terminating: int = 0
     gpus_per_pod: int = 0
@@ -66,6 +67,7 @@ class Job:
             parallelism=spec.get("parallelism", 1),
             suspended=spec.get("suspend", False),
             ready=status.get("ready", 0),
+            succeeded=_succeeded(status),
             failed=status.get("failed", 0),
             terminating=status.get("terminating", 0),
             gpus_per_pod=int(limits.get(GPU_RESOURCE, 0)),
@@ -79,6 +81,13 @@ class Job:
             finished_at=moment(ending.get("lastTransitionTime")),
             version=int(metadata.get("resourceVersion", 0)),
         )
+
+
+def _succeeded(status: Object) -> int:
+    """Pods that have succeeded, those that the controller has yet to count too."""
+    return int(status.get("succeeded", 0)) + len(
+        status.get("uncountedTerminatedPods", {}).get("succeeded", ())
+    )
 
 
 def _ending(status: Object) -> Object:
@@ -146,7 +155,8 @@ class Snapshot:
 
     `plan` is the object as the API gave it. `jobs` are all of this plan. `pods` are its workers, read only
     while something is wrong with them. `supports` names the Services, ReplicaSets and ConfigMaps there are.
-    `quota_gpus` is what the namespace's quotas leave to this plan; None: no limit.
+    `quota_gpus` is what the namespace's quotas leave to this plan; None: no limit. `refusal` is why the API
+    server did not take a child, the last time that it was tried.
     """
 
     plan: Object
@@ -158,6 +168,7 @@ class Snapshot:
     supports: frozenset[str] = frozenset()
     quota_gpus: int | None = None
     progress: Progress | None = None
+    refusal: str = ""
 
     @property
     def status(self) -> Object:

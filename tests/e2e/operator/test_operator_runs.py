@@ -1,0 +1,82 @@
+import logging
+import time
+
+import pytest
+
+pytestmark = pytest.mark.kubernetes
+LOG = logging.getLogger(__name__)
+
+
+def test_a_plan_trains_on_different_nodes_and_completes(start):
+    run = start(workload={"tokens": "100k"})
+    run.until("Running")
+    assert len({pod["spec"]["nodeName"] for pod in run.pods()}) == 2
+    run.until("Complete", within_s=300)
+    assert run.condition("Complete")["status"] == "True"
+    run.cluster.wait("no store is left", lambda: not run.pods("rendezvous"))
+
+
+def test_a_plan_that_cannot_be_says_so_within_a_second(start):
+    began = time.monotonic()
+    run = start(resources={"gpuTypes": ["H1000"], "gpusPerNode": 1})
+    run.cluster.wait("an answer", lambda: run.state == "Invalid", within_s=10)
+    took_s = time.monotonic() - began
+    created = run.cluster.get("tp", run.name, namespace=run.namespace)["metadata"]["creationTimestamp"]
+    answered = run.condition("Accepted")["lastTransitionTime"]
+    assert answered <= created[:-3] + f"{int(created[-3:-1]) + 1:02}Z" or took_s < 2
+    assert "H1000" in run.condition("Accepted")["message"]
+
+
+def test_a_script_that_fails_for_good_fails_the_plan_in_its_own_words(start):
+    run = start(launch={"command": ["-m", "no_such_module"], "restarts": {"limit": 1, "within": "10m"}})
+    run.until("Failed", within_s=240)
+    assert "failures within" in run.condition("Failed")["message"]
+
+
+def test_scaling_changes_the_world_in_place(start):
+    run = start()
+    run.steps_with(2)
+    for workers in (3, 1):
+        began = time.time()
+        run.kubectl("scale", "tp", run.name, f"--replicas={workers}")
+        step, _, when = run.steps_with(workers, after=began)
+        assert step > 1
+        LOG.info(f"a step of {workers} workers after {when - began:.1f} s")
+    assert run.jobs == [f"{run.name}-a1"]
+
+
+def test_suspend_saves_and_resume_goes_on(start):
+    run = start()
+    step, *_ = run.steps_with(2)
+    run.patch(suspend=True)
+    run.until("Suspended")
+    run.cluster.wait("no worker is left", lambda: not run.pods())
+    began = time.time()
+    run.patch(suspend=False)
+    run.steps_with(2, after=began)
+    resumed = next(r["step"] for r, _ in run.records() if r["event"] == "start" and r["time"] > began)
+    assert resumed >= step
+
+
+def test_a_change_that_workers_must_be_told_is_a_new_attempt_that_goes_on(start):
+    run = start()
+    step, *_ = run.steps_with(2)
+    began = time.time()
+    run.patch(workload={"tokens": "90M"})
+    run.cluster.wait("attempt 2", lambda: run.jobs == [f"{run.name}-a2"], within_s=120)
+    run.steps_with(2, after=began)
+    resumed = next(r["step"] for r, _ in run.records() if r["event"] == "start")
+    assert resumed >= step
+    assert run.status["attempt"]["number"] == 2
+
+
+def test_a_deleted_plan_takes_everything_but_its_checkpoints(start):
+    run = start()
+    run.steps_with(2)
+    run.kubectl("delete", "tp", run.name, "--timeout=10s")
+
+    def left():
+        return run.kubectl("get", "jobs,pods,services,replicasets", "--output=name").split()
+
+    run.cluster.wait("nothing is left", lambda: not left(), within_s=120)
+    assert run.kubectl("get", "pvc", "--output=name")
