@@ -121,7 +121,8 @@ def compiled(cases: Cases) -> Array:
 
 def layer_time(facts: Facts) -> LayerTime:
     """The seconds of an average layer for one micro-batch."""
-    forward, backward = _forward(facts), _backward(facts)
+    forward = _forward(facts)
+    backward = _backward(facts, forward)
     again = _recomputed(facts.cases)
     recompute = again.share(forward)
     tp, cp, ep = _collectives(facts, forward)
@@ -172,14 +173,14 @@ def _forward(facts: Facts) -> _Parts:
     )
 
 
-def _backward(facts: Facts) -> _Parts:
+def _backward(facts: Facts, forward: _Parts) -> _Parts:
     """Both gradients of the matmuls, attention's backward, and twice the element-wise traffic."""
     kernels = facts.kernels
     extra = (_dequantised_bytes(facts) + _adapter_bytes(facts)) / facts.rates.hbm_bytes_per_s
     return _Parts(
         matmul=kernels.matmul_input_gradient_s + kernels.matmul_weight_gradient_s + extra,
         attention=kernels.attention_backward_s,
-        elementwise=2.0 * _forward(facts).elementwise,
+        elementwise=2.0 * forward.elementwise,
     )
 
 
