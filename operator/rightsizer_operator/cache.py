@@ -8,7 +8,7 @@ from rightsizer_operator.inventory import Inventory, Node
 from rightsizer_operator.names import GPU_RESOURCE, LABEL_PLAN
 from rightsizer_operator.world import Job
 
-__all__ = ["Cache", "Key", "bound_gpus", "plan_key"]
+__all__ = ["Cache", "Key", "bound_gpus", "plan_key", "quota_left"]
 
 Key = tuple[str, str]
 """Namespace and name of a plan."""
@@ -96,3 +96,13 @@ def bound_gpus(pods: Iterable[Object]) -> dict[str, int]:
         if count:
             held[node] += count
     return dict(held)
+
+
+def quota_left(quotas: Iterable[Object], *, own: int) -> int | None:
+    """GPUs that quotas leave to a plan that holds `own` of them already; None where none counts GPUs."""
+    name, lefts = f"requests.{GPU_RESOURCE}", []
+    for quota in quotas:
+        status = quota.get("status", {})
+        if name in status.get("hard", {}):
+            lefts.append(max(0, int(status["hard"][name]) - int(status.get("used", {}).get(name, 0)) + own))
+    return min(lefts, default=None)

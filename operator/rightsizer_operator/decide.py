@@ -157,14 +157,13 @@ def _request(plan: TrainingPlan, *, clusters: tuple[Cluster, ...], created: dt.d
 
 
 def _continued(asked: Request, running: Running | None) -> Request:
-    """The question about the rest of a run in progress: its batch stays."""
+    """The question about the rest of a run in progress: its batch stays, unless the plan now says another."""
     if running is None:
         return asked
-    workload = replace(
-        asked.workload,
-        tokens=max(1.0, asked.workload.tokens - running.tokens),
-        global_batch_sequences=running.batch,
-    )
+    workload = replace(asked.workload, tokens=max(1.0, asked.workload.tokens - running.tokens))
+    if abs(workload.global_batch_sequences / running.batch - 1.0) > asked.batch_tolerance:
+        return replace(asked, workload=workload)
+    workload = replace(workload, global_batch_sequences=running.batch)
     return replace(asked, workload=workload, batch_tolerance=0.0)
 
 

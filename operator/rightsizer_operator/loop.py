@@ -11,12 +11,12 @@ from typing import Any
 from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator import names
 from rightsizer_operator.actions import Action, Apply, Delete, Emit, PatchJob, PatchStatus, Requeue, describe
-from rightsizer_operator.cache import Cache, Key, bound_gpus, plan_key
+from rightsizer_operator.cache import Cache, Key, bound_gpus, plan_key, quota_left
 from rightsizer_operator.conditions import holds, merge_patch, reason_of
 from rightsizer_operator.door import ApiError, Door, plans_path
 from rightsizer_operator.facts import facts_of
 from rightsizer_operator.metrics import Metrics
-from rightsizer_operator.names import GPU_RESOURCE, LABEL_MANAGED, LABEL_PLAN, MANAGED
+from rightsizer_operator.names import LABEL_MANAGED, LABEL_PLAN, MANAGED
 from rightsizer_operator.reconcile import reconcile
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.world import Job, Pod, Progress, Snapshot
@@ -381,15 +381,9 @@ class Loop:
 
     async def _quota(self, key: Key) -> int | None:
         """GPUs that the namespace's quotas leave to this plan; None without one."""
-        lefts = []
         own = sum(job.gpus for job in self.cache.jobs[key].values() if job.lives)
-        async for quota in self._door.every(f"/api/v1/namespaces/{key[0]}/resourcequotas"):
-            status = quota.get("status", {})
-            name = f"requests.{GPU_RESOURCE}"
-            if name in status.get("hard", {}):
-                used = int(status.get("used", {}).get(name, 0))
-                lefts.append(max(0, int(status["hard"][name]) - used + own))
-        return min(lefts, default=None)
+        path = f"/api/v1/namespaces/{key[0]}/resourcequotas"
+        return quota_left([quota async for quota in self._door.every(path)], own=own)
 
     def _tell(self, key: Key) -> None:
         """The plan's gauges."""

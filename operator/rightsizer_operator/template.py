@@ -6,7 +6,7 @@ from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer_api.launch import EnvVar
-from rightsizer_operator.names import GPU_RESOURCE
+from rightsizer_operator.names import CONTAINER, GPU_RESOURCE
 
 __all__ = ["merge", "merged_template"]
 
@@ -66,10 +66,10 @@ def _check(theirs: Mapping[str, Any]) -> None:
     spec = theirs.get("spec") or {}
     for name in _OURS:
         if name in spec and not (name == "restartPolicy" and spec[name] == "Never"):
-            raise InputError(
-                f"{_FIELD}.spec.{name}", value=spec[name], remedy="is set by rightsizer; remove it"
-            )
+            raise InputError(f"{_FIELD}.spec.{name}", value=spec[name], remedy=_REMEDY)
     for index, container in enumerate(_items(spec, "containers")):
+        if container.get("name") == CONTAINER:
+            _check_trainer(container, f"{_FIELD}.spec.containers[{index}]")
         for position, variable in enumerate(_items(container, "env", f".containers[{index}]")):
             _check_variable(variable, f"{_FIELD}.spec.containers[{index}].env[{position}]")
 

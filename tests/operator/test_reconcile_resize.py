@@ -48,11 +48,12 @@ def test_a_later_deadline_changes_no_job(world):
     "change",
     [
         {"workload": {"tokens": "20M"}},
+        {"workload": {"globalBatchSequences": 48}},
         {"launch": {"command": ["other.py"]}},
         {"launch": {"image": "ghcr.io/acme/train:1.5"}},
         {"elasticity": {"mode": "Off"}},
     ],
-    ids=["tokens", "command", "image", "elasticity"],
+    ids=["tokens", "batch", "command", "image", "elasticity"],
 )
 def test_what_the_workers_were_told_can_only_change_in_a_new_attempt(world, change):
     running = live(world).edit(**change).settle()
@@ -102,7 +103,7 @@ def test_more_tokens_after_the_end_go_on_from_there(world):
     done = live(world).ends("Complete").settle()
     assert done.state == "Complete"
     done.edit(workload={"tokens": "20M"}).settle()
-    assert (list(done.pending)[0]["metadata"]["name"], done.state) == ("demo-a2", "Starting")
+    assert (done.pending[0]["metadata"]["name"], done.state) == ("demo-a2", "Starting")
 
 
 def test_what_is_measured_decides_the_eta_and_is_written_now_and_then(world):

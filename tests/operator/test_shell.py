@@ -1,0 +1,86 @@
+import pytest
+from prometheus_client import generate_latest
+
+from rightsizer_launch.metrics import TrainMetrics
+from rightsizer_operator.cache import Cache
+from rightsizer_operator.conditions import merge_patch
+from rightsizer_operator.facts import facts_of
+from rightsizer_operator.measure import parse
+from rightsizer_operator.metrics import STATES, Metrics
+
+
+def patched(old, patch):
+    """RFC 7386."""
+    result = dict(old)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            result[key] = patched(result.get(key) if isinstance(result.get(key), dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {"a": 1}),
+        ({"a": 1}, {}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}),
+        ({"a": [1, 2]}, {"a": [2]}),
+        ({"a": {"b": {"c": 1}}}, {"a": {"b": {"d": 2}}, "e": []}),
+        ({"a": 1}, {"a": 1}),
+    ],
+)
+def test_a_merge_patch_makes_the_old_into_the_new(old, new):
+    patch = merge_patch(old, new)
+    assert patched(old, patch) == new
+    assert bool(patch) == (old != new)
+
+
+def test_every_counter_and_state_is_there_at_zero():
+    text = Metrics().text().decode()
+    assert all(f'rightsizer_plans{{state="{state}"}} 0.0' in text for state in STATES)
+    for code in ("0", "409", "429", "500"):
+        assert f'rightsizer_operator_api_errors_total{{code="{code}"}} 0.0' in text
+
+
+def test_a_failed_request_is_counted_by_its_status():
+    metrics = Metrics()
+    metrics.requested("PATCH", 409)
+    assert 'rightsizer_operator_api_errors_total{code="409"} 1.0' in metrics.text().decode()
+
+
+def test_a_plan_s_gauges_come_from_its_status_and_go_with_it():
+    status = {"sizing": {"gpus": 6}, "deadline": "2026-11-21T13:00:00Z", "eta": "2026-11-21T12:00:00Z"}
+    facts = facts_of({"spec": {"resources": {"maxGPUs": 8}}, "status": status})
+    assert facts == {"gpus": 6.0, "gpus_saved": 2.0, "margin_seconds": 3600.0}
+    metrics = Metrics()
+    metrics.plan(("team", "demo"), "Running", facts)
+    assert 'rightsizer_plan_gpus_saved{namespace="team",plan="demo"} 2.0' in metrics.text().decode()
+    metrics.forget(("team", "demo"))
+    assert "demo" not in metrics.text().decode()
+
+
+def test_progress_is_read_from_the_agent_s_own_metrics():
+    agent = TrainMetrics()
+    agent.set(position_tokens=3e6, tokens_per_second=50.0, step=7, loss=2.5, restarts=1)
+    progress = parse(generate_latest(agent.registry).decode())
+    assert (progress.tokens, progress.tokens_per_s, progress.step) == (3e6, 50.0, 7)
+    assert (progress.loss, progress.restarts, progress.checkpoint_at) == (2.5, 1, None)
+
+
+@pytest.mark.parametrize("text", ["", "not metrics {", "up 1\n"], ids=["empty", "torn", "others"])
+def test_what_is_no_progress_is_unknown(text):
+    assert parse(text) is None
+
+
+def test_late_news_of_an_older_version_is_dropped():
+    def plan(version):
+        return {"metadata": {"namespace": "team", "name": "demo", "resourceVersion": version}}
+
+    cache = Cache()
+    assert cache.saw_plan(plan("10"))
+    assert not cache.saw_plan(plan("9"))
+    assert cache.plans["team", "demo"]["metadata"]["resourceVersion"] == "10"
