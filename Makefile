@@ -34,6 +34,7 @@ check: $(READY)  ## format, lint, types, layer contracts, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	cd tests/e2e/cluster && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases *.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m rightsizer_api.generate --check
 
@@ -55,12 +56,14 @@ bench: $(READY)  ## accuracy against published and whole runs, worth of calibrat
 
 cluster-up:  ## a real Kubernetes on this machine (needs root); prints `export KUBECONFIG=...`
 	@$(MAKE) --no-print-directory -s $(READY) >&2
+	@tests/e2e/cluster/install.sh >&2
 	@$(BIN)/python tests/e2e/cluster/cluster.py up
 
 cluster-down: $(READY)  ## end it, with nothing left
 	$(BIN)/python tests/e2e/cluster/cluster.py down
 
 test-kubernetes: $(READY)  ## the tests on that Kubernetes; starts one if none runs
+	tests/e2e/cluster/install.sh
 	$(BIN)/pytest -q -m kubernetes tests/e2e
 
 ci: check test  ## what .ci/run calls

@@ -2,8 +2,8 @@
 
     python bench/fit_memory.py [REFERENCE] [--date 2026-11-21] [--dry]
 
-Sources weigh by the square root of their rows. Writes data/memory.json and bench/results/memory.json: errors with
-all sources seen; with the own source left out; with that and the framework withheld.
+Sources weigh by the square root of their rows. Writes data/memory.json and bench/results/memory.json: errors
+with all sources seen; with the own source left out; with that and the framework withheld.
 """
 
 import argparse

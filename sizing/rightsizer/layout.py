@@ -9,7 +9,7 @@ __all__ = ["Layout", "Offload", "Sharding"]
 
 
 class Sharding(enum.IntEnum):
-    """What the data-parallel group shards: ZeRO-1 optimizer states, -2 also gradients, -3 (FSDP) also weights.
+    """What the data-parallel group shards: ZeRO-1 optimizer states, -2 gradients too, -3 (FSDP) weights too.
 
     HSDP is ZeRO-3 inside a shard group, replicated across groups.
     """
@@ -34,8 +34,8 @@ class Offload(enum.IntFlag):
 class Layout:
     """One way to split the work; gpus = dp * tp * pp * cp. Experts are split over `ep` ranks of dp * cp * tp.
 
-    `shard_group` ranks share the sharded states (0 = all of dp * cp). `micro_batch` is sequences per forward pass;
-    `micro_batches` forward passes make a step on every pipeline.
+    `shard_group` ranks share the sharded states (0 = all of dp * cp). `micro_batch` is sequences per forward
+    pass; `micro_batches` forward passes make a step on every pipeline.
     """
 
     dp: int = 1

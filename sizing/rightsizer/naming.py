@@ -59,7 +59,7 @@ def normal(name: str) -> str:
 
 
 def nearest(known: Index, name: str) -> tuple[str, ...]:
-    """The rows whose spellings contain the name or resemble it, best first; a few least unlike if none does."""
+    """The rows whose spellings contain the name or resemble it, best first; else the few least unlike."""
     key = normal(name)[:100]
     if not key:
         return ()
