@@ -33,7 +33,7 @@ from rightsizer.pipeline import bubble_s, stages
 from rightsizer.work import frozen, layer_work
 from rightsizer.workload import LossKernel
 
-__all__ = ["StepTime", "estimate", "facts", "price"]
+__all__ = ["Passes", "StepTime", "estimate", "facts", "passes", "price", "total_s"]
 
 _FUSED_LOSS = tuple(HOST_CLASSES.index(name) for name in ("core", "fsdp1"))
 _EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron", "deepspeed", "torch3d"))
@@ -91,24 +91,77 @@ def facts(cases: Cases, parameters: Parameters) -> Facts:
 
 def price(known: Facts, layer: LayerTime | None = None) -> StepTime:
     """Stages, pipeline and the once-a-step terms around one average layer (priced here unless given)."""
-    cases, layer = known.cases, layer or layer_time(known)
-    dealt, m = stages(cases), cases.layout.micro_batches
-    one = layer.forward_s + layer.backward_s
-    loss = _loss(known)
+    layer = layer or layer_time(known)
+    one, m = passes(known, layer), known.cases.layout.micro_batches
+    parts = {name: m * one.binding_layers * seconds for name, seconds in layer.causes.items()}
+    parts["host_s"] = parts["host_s"] + one.fixed_s
+    parts |= {"loss_s": m * one.loss_s, "pipeline_bubble_s": one.bubble_s}
+    parts |= _exchanged(known, one)
+    return StepTime(**parts, jitter_s=_jitter(known) * np.asarray(sum(parts.values())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """What a layout takes whatever its number of replicas and micro-batches (unless ZeRO-3 shards layers).
+
+    Seconds of an average layer and, on the stage that binds, its layers and its loss for one micro-batch;
+    `fixed_s` and `bubble_s` are once a step. Bytes and elements are as in LayerWork.
+    """
+
+    forward_s: Array
+    backward_s: Array
+    middle_layers: Array
+    binding_layers: Array
+    loss_s: Array
+    fixed_s: Array
+    bubble_s: Array
+    hidden_bytes: Array
+    dense_weights: Array
+    expert_weights: Array
+    embedding_weights: Array
+
+
+def passes(known: Facts, layer: LayerTime) -> Passes:
+    """The stages' seconds around an average layer's."""
+    cases, work = known.cases, known.work
+    dealt, one, loss = stages(cases), layer.forward_s + layer.backward_s, _loss(known)
     middle, last = dealt.middle_layers * one, dealt.last_layers * one + loss
     last_binds = (last >= middle) | (cases.layout.pp == 1)
-    held = m * np.where(last_binds, dealt.last_layers, dealt.middle_layers)
-    parts = {name: held * seconds for name, seconds in layer.causes.items()}
-    parts["host_s"] = parts["host_s"] + _fixed(known)
-    parts |= {
-        "loss_s": m * np.where(last_binds, loss, 0.0),
-        "data_parallel_s": _data_parallel(known, layer, dealt.middle_layers),
-        "pipeline_bubble_s": bubble_s(cases, middle, last),
-        "pipeline_transfer_s": _transfers(known),
-        "optimizer_s": _optimizer(known, dealt.middle_layers),
+    return Passes(
+        forward_s=layer.forward_s,
+        backward_s=layer.backward_s,
+        middle_layers=dealt.middle_layers,
+        binding_layers=np.where(last_binds, dealt.last_layers, dealt.middle_layers),
+        loss_s=np.where(last_binds, loss, 0.0),
+        fixed_s=_fixed(known),
+        bubble_s=bubble_s(cases, middle, last),
+        hidden_bytes=work.hidden_bytes,
+        dense_weights=work.dense_weights,
+        expert_weights=work.expert_weights,
+        embedding_weights=work.embedding_weights,
+    )
+
+
+def total_s(known: Facts, one: Passes) -> Array:
+    """`price(...).total_s` with passes from elsewhere: the work and the kernels of `known` are not read."""
+    a_pass = one.binding_layers * (one.forward_s + one.backward_s) + one.loss_s
+    total = known.cases.layout.micro_batches * a_pass + (one.fixed_s + one.bubble_s)
+    return np.asarray((total + sum(_exchanged(known, one).values())) * (1.0 + _jitter(known)))
+
+
+def _exchanged(known: Facts, one: Passes) -> dict[str, Array]:
+    """The causes that change with the number of replicas and micro-batches in a way of their own."""
+    return {
+        "data_parallel_s": _data_parallel(known, one),
+        "pipeline_transfer_s": _transfers(known, one),
+        "optimizer_s": _optimizer(known, one),
     }
-    jitter = known.parameters.node_jitter * np.log2(np.maximum(_gpus(cases) / known.links.reach_gpus, 1.0))
-    return StepTime(**parts, jitter_s=jitter * np.asarray(sum(parts.values())))
+
+
+def _jitter(known: Facts) -> Array:
+    """The share that the slowest of many nodes adds."""
+    domains = np.maximum(_gpus(known.cases) / known.links.reach_gpus, 1.0)
+    return np.asarray(known.parameters.node_jitter * np.log2(domains))
 
 
 def _gpus(cases: Cases) -> Array:
@@ -132,19 +185,19 @@ def _loss(known: Facts) -> Array:
     return np.asarray(used * (known.kernels.head_forward_s + known.kernels.head_backward_s + moved))
 
 
-def _held_weights(known: Facts, layers: Array) -> tuple[Array, Array]:
+def _held_weights(known: Facts, one: Passes) -> tuple[Array, Array]:
     """Trained elements on one GPU before sharding: dense ones (with its embedding), routed experts."""
-    cases, work = known.cases, known.work
+    cases, layers = known.cases, one.middle_layers
     trained = np.where(frozen(cases), known.parameters.adapter_share, 1.0)
-    ends = work.embedding_weights / np.where(cases.layout.pp > 1, 2.0, 1.0)
-    return (work.dense_weights * layers + ends) * trained, work.expert_weights * layers * trained
+    ends = one.embedding_weights / np.where(cases.layout.pp > 1, 2.0, 1.0)
+    return (one.dense_weights * layers + ends) * trained, one.expert_weights * layers * trained
 
 
-def _data_parallel(known: Facts, layer: LayerTime, layers: Array) -> Array:
+def _data_parallel(known: Facts, one: Passes) -> Array:
     """Exposed seconds of the gradient exchange, beyond a window of the last backward passes."""
     cases, wires, p = known.cases, known.links, known.parameters
     layout, framework = cases.layout, cases.framework
-    dense, experts = _held_weights(known, layers)
+    dense, experts = _held_weights(known, one)
     zero = (layout.sharding == Sharding.ZERO1) | (layout.sharding == Sharding.ZERO2)
     moved = framework.gradient_reduce_bytes * np.where(zero, 1.0, 2.0) + np.where(zero, 2.0, 0.0)
     ranks = group(wires, layout.dp * layout.cp, layout.tp)
@@ -155,18 +208,19 @@ def _data_parallel(known: Facts, layer: LayerTime, layers: Array) -> Array:
     traffic = traffic * np.where(each, layout.micro_batches, 1)
     traffic = np.where(layout.sharding >= Sharding.ZERO3, 0.0, traffic)
     v = np.maximum(layout.vpp, 1)
-    passes = np.minimum(1 + (layout.pp - 1) * (v - 1) / v, np.maximum(layout.micro_batches, 1))
-    window = p.data_window * layers * passes * (layer.backward_s + np.where(zero, layer.forward_s, 0.0))
+    drains = np.minimum(1 + (layout.pp - 1) * (v - 1) / v, np.maximum(layout.micro_batches, 1))
+    window = p.data_window * one.middle_layers * drains
+    window = window * (one.backward_s + np.where(zero, one.forward_s, 0.0))
     hidden = p.data_exposed * traffic + np.maximum((1 - p.data_exposed) * traffic - window, 0.0)
     return np.asarray(np.where(framework.overlaps_gradient_reduce > 0, hidden, traffic))
 
 
-def _transfers(known: Facts) -> Array:
+def _transfers(known: Facts, one: Passes) -> Array:
     """Exposed seconds of sending activations forward and gradients back between stages."""
     cases, p = known.cases, known.parameters
     layout, v = cases.layout, np.maximum(cases.layout.vpp, 1)
     crosses = layout.tp * layout.cp * layout.dp >= known.links.reach_gpus
-    message = known.work.hidden_bytes / layout.tp  # every tensor rank sends its part
+    message = one.hidden_bytes / layout.tp  # every tensor rank sends its part
     sharing = np.minimum(layout.tp * layout.cp * layout.dp, known.links.reach_gpus)
     once = send_s(message, crosses, sharing, known.links, p)
     count = layout.micro_batches * v + layout.pp - 1
@@ -175,14 +229,14 @@ def _transfers(known: Facts) -> Array:
     return np.asarray(np.where(layout.pp > 1, 2.0 * count * once * exposed, 0.0))
 
 
-def _optimizer(known: Facts, layers: Array) -> Array:
+def _optimizer(known: Facts, one: Passes) -> Array:
     """Reading and writing the states once, and summing a tied embedding's two gradients."""
     cases, p, wires = known.cases, known.parameters, known.links
-    dense, experts = _held_weights(known, layers)
+    dense, experts = _held_weights(known, one)
     shards = np.where(cases.layout.sharding >= Sharding.ZERO1, shard_ranks(cases), 1)
     states = p.optimizer_bytes * (dense + experts) / shards / known.rates.hbm_bytes_per_s
     tied = (cases.layout.pp > 1) & (cases.architecture.tied_embeddings > 0) & ~frozen(cases)
-    shared = np.where(tied, 4.0 * known.work.embedding_weights, 0.0)
+    shared = np.where(tied, 4.0 * one.embedding_weights, 0.0)
     far = _gpus(cases) > wires.reach_gpus
     return np.asarray(states + shared / np.where(far, wires.between_bytes_per_s, wires.inside_bytes_per_s))
 
