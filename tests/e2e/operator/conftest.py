@@ -38,7 +38,7 @@ class Run:
         self.kubectl("patch", "tp", self.name, "--type=merge", f"--patch={document}")
 
     def kubectl(self, *arguments):
-        return self.cluster.kubectl(*arguments, "--namespace", self.namespace)
+        return self.cluster.kubectl(f"--namespace={self.namespace}", *arguments)
 
     @property
     def status(self):
