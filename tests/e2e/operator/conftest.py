@@ -23,14 +23,13 @@ class Run:
 
     def __init__(self, cluster, namespace, **spec):
         self.cluster, self.namespace = cluster, namespace
-        self.document = yaml.safe_load((EXAMPLE / "plan.yaml").read_text())
+        self.document, self.claim = yaml.safe_load_all((EXAMPLE / "plan.yaml").read_text())
         _laid(self.document["spec"], {"workload": {"tokens": "100M"}, "deadline": {"finishWithin": "100h"}})
         _laid(self.document["spec"], spec)
         self.name = self.document["metadata"]["name"]
 
     def start(self):
-        self.cluster.apply((EXAMPLE / "checkpoints.yaml").read_text(), self.namespace)
-        self.cluster.apply(yaml.safe_dump(self.document), self.namespace)
+        self.cluster.apply(yaml.safe_dump_all([self.claim, self.document]), self.namespace)
         return self
 
     def patch(self, **spec):

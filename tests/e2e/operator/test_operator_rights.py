@@ -23,7 +23,8 @@ JOBS = """
 - {apiGroups: [batch], resources: [jobs], verbs: [create]}
 - {apiGroups: [""], resources: [pods], verbs: [create]}
 """
-PLAN = (Path(__file__).resolve().parents[3] / "examples" / "02-kubernetes" / "plan.yaml").read_text()
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "02-kubernetes" / "plan.yaml"
+PLAN = EXAMPLE.read_text().split("---\n")[0]
 
 
 def _as_tenant(cluster, namespace, *arguments, text):
