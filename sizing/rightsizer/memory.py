@@ -7,6 +7,7 @@ three figures: the allocator keeps blocks it does not use, and the context and t
 memory it never sees.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -17,11 +18,30 @@ from rightsizer.framework import StageBalance
 from rightsizer.layout import Offload, Sharding
 from rightsizer.memory_activations import Saved, loss_bytes, saved
 from rightsizer.memory_stage import Stage, in_flight, stage
-from rightsizer.memory_states import LayerWeights, Rates, adapters_only, layer_weights, rates, states
+from rightsizer.memory_states import (
+    Adapters,
+    LayerWeights,
+    Rates,
+    adapters_only,
+    layer_weights,
+    rates,
+    states,
+)
 from rightsizer.parameters import Parameters, load_memory
 from rightsizer.workload import Method, Recompute
 
-__all__ = ["MEMORY_LIMIT", "Memory", "estimate", "fits", "runs_in", "stage_memory"]
+__all__ = [
+    "MEMORY_LIMIT",
+    "Held",
+    "Memory",
+    "estimate",
+    "fits",
+    "in_floats",
+    "of_stages",
+    "runs_in",
+    "stage_memory",
+    "stages",
+]
 
 MEMORY_LIMIT = 0.96
 """No plan may take more than this share of a device: the driver and fragmentation need the rest."""
@@ -67,18 +87,51 @@ class Memory:
         return np.asarray(self.reserved_bytes + self.context_bytes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a stage holds whatever the number of replicas and micro-batches.
+
+    Parameters are those on one GPU before ZeRO, activations those of one micro-batch.
+    """
+
+    index: Array
+    plain: Array
+    experts: Array
+    low_rank: Array
+    copied: Array
+    embeddings: Array
+    activations_bytes: Array
+    loss_bytes: Array
+    working_bytes: Array
+    unsharded_bytes: Array
+    buckets_bytes: Array
+    workspaces_bytes: Array
+
+
 def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
     """Peak bytes by cause on the fullest pipeline stage of every case."""
     p = parameters or load_memory()
-    cases = _in_floats(cases)
-    parts = _parts(cases, p)
-    pipeline = np.asarray(cases.layout.pp)
-    best = _stage_memory(cases, p, np.zeros_like(pipeline), parts)
-    candidates = [pipeline - 1] if np.any(pipeline > 1) else []
+    cases = in_floats(cases)
+    return of_stages(cases, p, stages(cases, p))
+
+
+def stages(cases: Cases, p: Parameters) -> tuple[Held, ...]:
+    """The stages of which one is the fullest: the first, the last, the second where ends hold fewer."""
+    parts, pipeline = _parts(cases, p), np.asarray(cases.layout.pp)
+    candidates = [np.zeros_like(pipeline)]
+    if np.any(pipeline > 1):
+        candidates.append(pipeline - 1)
     if np.any((pipeline > 2) & (cases.framework.stage_balance != StageBalance.EVEN)):
         candidates.append(np.minimum(1, pipeline - 1))
-    for index in candidates:
-        best = _fuller(best, _stage_memory(cases, p, index, parts))
+    return tuple(_held(cases, p, index, parts) for index in candidates)
+
+
+def of_stages(cases: Cases, p: Parameters, candidates: Sequence[Held]) -> Memory:
+    """Peak bytes by cause on the fullest of some stages."""
+    per = rates(cases, p.four_bit_bytes)
+    best, *others = (_stage_memory(cases, p, held, per) for held in candidates)
+    for other in others:
+        best = _fuller(best, other)
     return best
 
 
@@ -109,11 +162,11 @@ def _fuller(one: Memory, other: Memory) -> Memory:
 
 def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
     """Peak bytes by cause of one pipeline stage (0 is the first)."""
-    cases = _in_floats(cases)
-    return _stage_memory(cases, p, index, _parts(cases, p))
+    cases = in_floats(cases)
+    return of_stages(cases, p, [_held(cases, p, index, _parts(cases, p))])
 
 
-def _in_floats(cases: Cases) -> Cases:
+def in_floats(cases: Cases) -> Cases:
     """The same cases with the layout's counts as floats, so that no formula converts them again."""
     layout = cases.layout
     counts = {name: getattr(layout, name).astype(float) for name in layout.names() if name not in _NOT_COUNTS}
@@ -130,7 +183,6 @@ class _Parts:
     layer: LayerWeights
     kept: Saved
     loss: Array
-    rates: Rates
 
 
 def _parts(cases: Cases, p: Parameters) -> _Parts:
@@ -138,20 +190,36 @@ def _parts(cases: Cases, p: Parameters) -> _Parts:
         layer=layer_weights(cases),
         kept=saved(cases, p),
         loss=loss_bytes(cases, p),
-        rates=rates(cases, p.four_bit_bytes),
     )
 
 
-def _stage_memory(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Memory:
-    profile, layer = cases.framework, parts.layer
-    here = stage(cases, layer, index)
-    state = states(here.plain, here.experts, here.adapters, parts.rates)
-    working = _working(cases, parts.kept, here.dense_layers, p)
+def _held(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Held:
+    """The stage of that index."""
+    profile, here = cases.framework, stage(cases, parts.layer, index)
     head_gradient = np.where(profile.fused_weight_gradients, 2.0 * here.head, 0.0)
-    loss = np.where(here.last, parts.loss + head_gradient, 0.0)
+    return Held(
+        index=index,
+        plain=here.plain,
+        experts=here.experts,
+        low_rank=here.adapters.low_rank,
+        copied=here.adapters.copied,
+        embeddings=here.adapters.embeddings,
+        activations_bytes=_activations(cases, parts.kept, here),
+        loss_bytes=np.where(here.last, parts.loss + head_gradient, 0.0),
+        working_bytes=_working(cases, parts.kept, here.dense_layers, p),
+        unsharded_bytes=_unsharded(cases, parts.layer, here, p),
+        buckets_bytes=np.asarray(profile.bucket_bytes * p.bucket_scale * _buckets_used(cases)),
+        workspaces_bytes=np.asarray(p.workspace_bytes + _dummy_gradients(cases, parts.layer, here)),
+    )
+
+
+def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates) -> Memory:
+    profile, loss, working = cases.framework, here.loss_bytes, here.working_bytes
+    adapters = Adapters(low_rank=here.low_rank, copied=here.copied, embeddings=here.embeddings)
+    state = states(here.plain, here.experts, adapters, per)
     temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
-    unsharded = _unsharded(cases, layer, here, p)
-    activations = _activations(cases, parts.kept, here, index)
+    unsharded = here.unsharded_bytes
+    activations = in_flight(cases.layout, here.index) * here.activations_bytes
     held = profile.persistent_gradients | (cases.layout.micro_batches > 1)
     at = _fullest_moment(
         (np.where(held, state.gradients, 0.0) + activations + unsharded, state.gradients),
@@ -165,8 +233,7 @@ def _stage_memory(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> M
     unsharded = np.where(at.step, 0.0, unsharded)
     loss_then, working_then = np.where(at.loss, loss, 0.0), np.where(at.working, working, 0.0)
     temporaries = np.where(at.step, temporaries, 0.0)
-    workspaces = np.asarray(p.workspace_bytes + _dummy_gradients(cases, layer, here))
-    buckets = np.asarray(profile.bucket_bytes * p.bucket_scale * _buckets_used(cases))
+    buckets, workspaces = here.buckets_bytes, here.workspaces_bytes
     fixed = state.weights + state.optimizer + workspaces + gradients
     dynamic = activations + unsharded + loss_then + working_then + temporaries + buckets
     return Memory(
@@ -208,8 +275,8 @@ def _fullest_moment(
     return _Moment(loss=at_loss, working=~(at_loss | step), late=is_late, step=step)
 
 
-def _activations(cases: Cases, kept: Saved, here: Stage, index: Array) -> Array:
-    """All micro-batches in flight on a stage, less what recomputation and offloading leave out."""
+def _activations(cases: Cases, kept: Saved, here: Stage) -> Array:
+    """One micro-batch on a stage, less what recomputation and offloading leave out."""
     layout = cases.layout
     layers = here.dense_layers + here.moe_layers
     partly = (layout.recompute == Recompute.FULL) & (layout.recompute_layers > 0)
@@ -218,7 +285,7 @@ def _activations(cases: Cases, kept: Saved, here: Stage, index: Array) -> Array:
     one = here.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
     one = one + here.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
     offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
-    return np.where(offloaded, 0.0, in_flight(layout, index) * one)
+    return np.where(offloaded, 0.0, one)
 
 
 def _working(cases: Cases, kept: Saved, dense: Array, p: Parameters) -> Array:
