@@ -117,10 +117,11 @@ def observed(
 
 
 def record(report: Mapping[str, Any], path: Path | None = None) -> int:
-    """Feed a finished run's report back; how many observations were in it."""
+    """Feed a finished run's report back; how many observations are kept: none where that is switched off."""
     where, found = path or default_path(), report_observations(report, name="report")
-    if where is not None and found:
-        add(found, where)
+    if where is None or not found:
+        return 0
+    add(found, where)
     return len(found)
 
 
