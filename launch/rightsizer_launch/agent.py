@@ -18,6 +18,7 @@ left alone would leave the others waiting in a collective. The reduction runs on
 wait for the GPU's queue.
 """
 
+import atexit
 import contextlib
 import ctypes
 import json
@@ -149,6 +150,9 @@ def start(*, step: int = 0, tokens: float = 0.0) -> None:
     if not active():
         return
     _state.started, _state.step, _state.tokens = True, step, tokens
+    outcome = os.environ.get(progress.ENV_OUTCOME)
+    if outcome:  # left by workers of this agent that stopped before a restart
+        Path(outcome).unlink(missing_ok=True)
     _state.step_began_s = _state.checkpoint_s = time.monotonic()
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, _ask)
@@ -192,6 +196,8 @@ def should_checkpoint() -> bool:
 
 def should_stop() -> bool:
     """Whether to leave the loop now. The same on every rank."""
+    if _state.stop and not _state.asked and progress.ENV_RESTART_LIMIT in os.environ:
+        atexit.register(_come_back)
     return _state.stop
 
 
@@ -219,6 +225,20 @@ def finish() -> None:
     _write("finish")
     done = {"step": _state.step, "tokens": _state.tokens, "loss": _state.loss, "time": time.time()}
     progress.write_json(_home() / progress.DONE, done)
+
+
+def _come_back() -> None:
+    """End as a failure, so that torchrun starts this worker again: it was another pod that had to go.
+
+    A world stops as a whole, to save; those that stay must not wait for the leaver in torchrun's exit
+    barrier. The supervisor-to-be reads from the file's size how many restarts were no failures.
+    """
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        with (_home() / progress.COME_BACKS).open("ab", buffering=0) as file:
+            file.write(b".")
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(progress.EXIT_STOPPED)
 
 
 def _home() -> Path:

@@ -13,10 +13,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rightsizer_launch.budget import RestartBudget
-from rightsizer_launch.progress import ENV_RUN_DIRECTORY, PROGRESS, ProgressReader
+from rightsizer_launch.progress import (
+    COME_BACKS,
+    ENV_RESTART_LIMIT,
+    ENV_RUN_DIRECTORY,
+    PROGRESS,
+    ProgressReader,
+)
 
 __all__ = [
-    "ENV_RESTART_LIMIT",
     "ENV_RESTART_WITHIN_S",
     "EXIT_GIVEN_UP",
     "Patience",
@@ -25,8 +30,6 @@ __all__ = [
     "unsupervised",
 ]
 
-ENV_RESTART_LIMIT = "RIGHTSIZER_RESTART_LIMIT"
-"""Worker failures allowed within the window; its presence says that no supervisor counts them."""
 ENV_RESTART_WITHIN_S = "RIGHTSIZER_RESTART_WITHIN_S"
 """The window, seconds."""
 
@@ -53,7 +56,10 @@ class Patience:
         self._give_up = give_up or _terminate
         self._seen = 0
         self._step = 0
-        self._reader = ProgressReader(Path(os.environ.get(ENV_RUN_DIRECTORY, ".")) / PROGRESS)
+        home = Path(os.environ.get(ENV_RUN_DIRECTORY, "."))
+        self._come_backs = home / COME_BACKS
+        self._come_backs.unlink(missing_ok=True)  # of an agent before this one, whose folders are gone too
+        self._reader = ProgressReader(home / PROGRESS)
         self._reader.read()
         limit, window = os.environ[ENV_RESTART_LIMIT], os.environ.get(ENV_RESTART_WITHIN_S, "3600")
         self._budget = RestartBudget(limit=int(limit), within_s=float(window))
@@ -71,6 +77,7 @@ class Patience:
         """Count what is new."""
         folders = self._logs.glob("*/attempt_*")
         restarts = max((int(path.name.removeprefix("attempt_")) for path in folders), default=0)
+        restarts -= self._come_backs.stat().st_size if self._come_backs.exists() else 0
         records = self._reader.read()
         self._step = max((record.step for record in records), default=self._step)
         for _ in range(self._seen, restarts):

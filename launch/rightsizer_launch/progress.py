@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = [
     "CHECKPOINTS",
+    "COME_BACKS",
     "DONE",
     "ENV_ATTEMPT",
     "ENV_CHECKPOINT_INTERVAL_S",
@@ -21,6 +22,7 @@ __all__ = [
     "ENV_METRICS_ADDRESS",
     "ENV_METRICS_PORT",
     "ENV_OUTCOME",
+    "ENV_RESTART_LIMIT",
     "ENV_RUN_DIRECTORY",
     "EXIT_STOPPED",
     "PROGRESS",
@@ -47,9 +49,14 @@ ENV_METRICS_ADDRESS = "RIGHTSIZER_METRICS_ADDRESS"
 ENV_OUTCOME = "RIGHTSIZER_OUTCOME_FILE"
 """Where a worker tells the entrypoint that it stopped on request, its work saved."""
 
+ENV_RESTART_LIMIT = "RIGHTSIZER_RESTART_LIMIT"
+"""Worker failures allowed within a window; its presence says that no supervisor counts them, as in a pod."""
+
 PROGRESS = "progress.jsonl"
 DONE = "done.json"
 CHECKPOINTS = "checkpoints"
+COME_BACKS = "come-backs"
+"""One byte for each time that the workers stopped for another pod's sake and start again."""
 
 EXIT_STOPPED = 75
 """The entrypoint's exit code for a job that stopped on request, saved (EX_TEMPFAIL: try again later)."""

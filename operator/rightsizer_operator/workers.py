@@ -12,7 +12,7 @@ from rightsizer_api import expand, sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch import frameworks, progress
-from rightsizer_launch.patience import ENV_RESTART_LIMIT, ENV_RESTART_WITHIN_S
+from rightsizer_launch.patience import ENV_RESTART_WITHIN_S
 from rightsizer_launch.torchrun import DEFAULT_PORT, Torchrun, environment, program, program_arguments
 from rightsizer_operator import names
 from rightsizer_operator.settings import Settings
@@ -152,7 +152,7 @@ def _variables(launch: Launch) -> list[Object]:
         progress.ENV_ATTEMPT: str(launch.attempt),
         progress.ENV_METRICS_PORT: str(names.METRICS_PORT),
         progress.ENV_METRICS_ADDRESS: "0.0.0.0",  # noqa: S104 -- a pod's own address
-        ENV_RESTART_LIMIT: str(asked.restarts.limit),
+        progress.ENV_RESTART_LIMIT: str(asked.restarts.limit),
         ENV_RESTART_WITHIN_S: f"{parse_duration_s(asked.restarts.within):g}",
     }
     if asked.checkpoint:

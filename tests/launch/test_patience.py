@@ -29,6 +29,12 @@ def test_failures_beyond_the_budget_give_up_once(pod):
     assert [pod(n, 10.0 * n)[1] for n in (0, 1, 2, 3, 4)] == [0, 0, 0, 1, 1]
 
 
+def test_a_stop_for_another_pod_s_sake_is_no_failure(pod, tmp_path):
+    for count in range(6):
+        (tmp_path / "come-backs").write_bytes(b"." * count)
+        assert pod(count, 10.0 * count) == ("", 0)
+
+
 def test_old_failures_are_forgotten(pod):
     assert [pod(n, 2000.0 * n)[1] for n in range(6)] == [0] * 6
 
