@@ -87,17 +87,18 @@ def layouts_per_s() -> tuple[float, int]:
     """Layouts of 405B, each with memory and time by cause and finish, over counts of GPUs."""
     asked = PLANS["Llama 3.1 405B, 15.6T tokens, <= 16,384 H100"]()
     some = families(asked.architecture, asked.workload, asked.clusters[0], asked.framework)
-    base = ground(asked, asked.clusters[0], some)
     counts = np.arange(1024, 16385, 512)
     family = np.tile(np.arange(len(some)), counts.size)
     gpus = np.repeat(counts, len(some))
     columns, legal = layouts(some.take(family), gpus, asked.workload, batch_tolerance=0.05)
     chosen = np.flatnonzero(legal)
-    columns, rows = columns.take(chosen), chosen.size
+    columns, family, gpus = columns.take(chosen), family[chosen], gpus[chosen]
+    rows = chosen.size
 
     def both() -> None:
-        fit_layouts(base, columns, rows)
-        price(base, family[chosen], gpus[chosen], columns)
+        base = ground(asked, asked.clusters[0], some)
+        fit_layouts(base, family, columns)
+        price(base, family, gpus, columns)
 
     return rows / fastest_s(both, 5), rows
 

@@ -145,7 +145,8 @@ def _nothing_fits(base: Ground, family: Array, gpus: Array) -> tuple[str, float]
     )
     if not legal.any():
         return Binding.BATCH, np.inf
-    _, used = fit_layouts(base, columns.take(np.flatnonzero(legal)), int(legal.sum()))
+    chosen = np.flatnonzero(legal)
+    _, used = fit_layouts(base, family[chosen], columns.take(chosen))
     return Binding.MEMORY, float(used.min())
 
 

@@ -20,13 +20,22 @@ Array = NDArray[Any]
 
 
 class Columns:
-    """Named, read-only columns of shape () or (n,)."""
+    """Named, read-only columns of shape () or (n,).
 
-    __slots__ = ("_columns", "_derived")
+    Rows taken from other columns are gathered when a column is first asked for: few formulas read them all.
+    """
 
-    def __init__(self, columns: Mapping[str, Array]) -> None:
-        self._columns = dict(columns)
+    def __init__(
+        self,
+        columns: Mapping[str, Array],
+        *,
+        source: "Columns | None" = None,
+        index: "Array | slice" = slice(None),
+    ) -> None:
+        self.__dict__.update(columns)
+        self._names = tuple(columns)
         self._derived: dict[str, Any] = {}
+        self._source, self._index = source, index
 
     @classmethod
     def of(cls, noun: Any) -> "Columns":
@@ -42,22 +51,25 @@ class Columns:
         )
 
     def __getattr__(self, name: str) -> Array:
-        try:
-            return self._columns[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        if name.startswith("_") or self._source is None:
+            raise AttributeError(name)
+        column: Array = getattr(self._source, name)
+        taken = column if column.ndim == 0 else column[self._index]
+        self.__dict__[name] = taken
+        return taken
 
     def names(self) -> tuple[str, ...]:
         """The columns' names."""
-        return tuple(self._columns)
+        inherited = () if self._source is None else self._source.names()
+        return tuple(dict.fromkeys((*inherited, *self._names)))
 
-    def take(self, index: Array) -> "Columns":
+    def take(self, index: "Array | slice") -> "Columns":
         """The rows at `index` (any numpy index); columns of shape () stay as they are."""
-        return Columns({k: v if v.ndim == 0 else v[index] for k, v in self._columns.items()})
+        return Columns({}, source=self, index=index)
 
     def replace(self, **changes: Array) -> "Columns":
         """A copy with some columns exchanged."""
-        return Columns(self._columns | changes)
+        return Columns(changes, source=self)
 
 
 Noun = TypeVar("Noun")

@@ -11,7 +11,7 @@ from rightsizer.architecture import flop_per_token
 from rightsizer.cases import Cases, gathered
 from rightsizer.columns import Array, Columns
 from rightsizer.correction import Calibration, Quantity, correct
-from rightsizer.layer_time import layer_time
+from rightsizer.layer_time import Facts, LayerTime, layer_time
 from rightsizer.layout import Sharding
 from rightsizer.memory import MEMORY_LIMIT, Memory
 from rightsizer.parameters import load_step_time
@@ -29,10 +29,13 @@ __all__ = [
     "Prediction",
     "fit",
     "gpus",
+    "known_layers",
+    "least",
     "model_flop_per_token",
     "pace",
     "peak_flop_per_s",
     "predict",
+    "scaled",
 ]
 
 
@@ -80,7 +83,7 @@ def fit(cases: Cases, calibration: Calibration | None = None) -> Fit:
     memory, sigma = memory_module.estimate(cases), memory_sigma(cases)
     found = correct(calibration, cases, sigma, Quantity.MEMORY)
     if calibration:
-        memory, sigma = _scaled(memory, found.factor, but="context_bytes"), sigma * found.sigma_factor
+        memory, sigma = scaled(memory, found.factor, but="context_bytes"), sigma * found.sigma_factor
     device_bytes = memory.device_bytes
     limit = np.asarray(MEMORY_LIMIT * cases.gpu.memory_bytes)
     return Fit(
@@ -93,7 +96,7 @@ def fit(cases: Cases, calibration: Calibration | None = None) -> Fit:
     )
 
 
-def _scaled(causes: Causes, factor: Array, *, but: str = "") -> Causes:
+def scaled(causes: Causes, factor: Array, *, but: str = "") -> Causes:
     """Every cause times a factor, so that they still sum to the total; the cause `but` stays as it is."""
     names = [f.name for f in fields(causes) if f.name != but]
     return replace(causes, **{name: getattr(causes, name) * factor for name in names})
@@ -133,16 +136,11 @@ class Pace:
 
 def pace(cases: Cases, calibration: Calibration | None = None) -> Pace:
     """How fast every case is; never faster than the peak of its GPUs."""
-    layout = cases.layout
     step_time, sigma = _step_time(cases), step_sigma(cases)
     found = correct(calibration, cases, sigma, Quantity.STEP)
     if calibration:
-        step_time, sigma = _scaled(step_time, found.factor), sigma * found.sigma_factor
-    sequences = np.asarray(layout.dp * layout.micro_batch * layout.micro_batches, dtype=float)
-    tokens = sequences * cases.workload.sequence_tokens
-    least_s = (
-        tokens * model_flop_per_token(cases) / (gpus(layout) * peak_flop_per_s(cases.gpu, cases.workload))
-    )
+        step_time, sigma = scaled(step_time, found.factor), sigma * found.sigma_factor
+    tokens, least_s = least(cases)
     step_s = np.maximum(step_time.total_s, least_s)
     return Pace(
         step_time=step_time,
@@ -154,15 +152,29 @@ def pace(cases: Cases, calibration: Calibration | None = None) -> Pace:
     )
 
 
+def least(cases: Cases) -> tuple[Array, Array]:
+    """Tokens of a step, and the seconds that it takes at the peak of its GPUs."""
+    layout = cases.layout
+    sequences = np.asarray(layout.dp * layout.micro_batch * layout.micro_batches, dtype=float)
+    tokens = sequences * cases.workload.sequence_tokens
+    peak = gpus(layout) * peak_flop_per_s(cases.gpu, cases.workload)
+    return tokens, np.asarray(tokens * model_flop_per_token(cases) / peak)
+
+
 def _step_time(cases: Cases) -> StepTime:
     """`step_time.estimate`, with an average layer priced once for each distinct one there is."""
+    return step_time_module.price(*known_layers(cases))
+
+
+def known_layers(cases: Cases) -> tuple[Facts, LayerTime]:
+    """The facts of cases and the seconds of their average layers, each distinct layer priced once."""
     compact, back = cases.distinct(_layer_keys(cases.layout))
     known = step_time_module.facts(compact, load_step_time())
+    layer = layer_time(known)
     if back is None:
-        return step_time_module.price(known)
-    layer = gathered(layer_time(known), back)
+        return known, layer
     spread = {name: gathered(getattr(known, name), back) for name in ("work", "kernels", "rates", "links")}
-    return step_time_module.price(replace(known, cases=cases, **spread), layer)
+    return replace(known, cases=cases, **spread), gathered(layer, back)
 
 
 def _layer_keys(layout: Columns) -> tuple[Array, ...]:

@@ -34,6 +34,7 @@ __all__ = [
     "MEMORY_LIMIT",
     "Held",
     "Memory",
+    "candidates",
     "estimate",
     "fits",
     "in_floats",
@@ -112,24 +113,33 @@ def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
     """Peak bytes by cause on the fullest pipeline stage of every case."""
     p = parameters or load_memory()
     cases = in_floats(cases)
-    return of_stages(cases, p, stages(cases, p))
+    return of_stages(cases, p, stages(cases, p, candidates(cases)))
 
 
-def stages(cases: Cases, p: Parameters) -> tuple[Held, ...]:
-    """The stages of which one is the fullest: the first, the last, the second where ends hold fewer."""
-    parts, pipeline = _parts(cases, p), np.asarray(cases.layout.pp)
-    candidates = [np.zeros_like(pipeline)]
+def candidates(cases: Cases) -> list[Array]:
+    """Indices of the stages that may be the fullest.
+
+    The first, the last, and the second where the ends hold fewer layers.
+    """
+    pipeline = np.asarray(cases.layout.pp)
+    found = [np.zeros_like(pipeline)]
     if np.any(pipeline > 1):
-        candidates.append(pipeline - 1)
+        found.append(pipeline - 1)
     if np.any((pipeline > 2) & (cases.framework.stage_balance != StageBalance.EVEN)):
-        candidates.append(np.minimum(1, pipeline - 1))
-    return tuple(_held(cases, p, index, parts) for index in candidates)
+        found.append(np.minimum(1, pipeline - 1))
+    return found
 
 
-def of_stages(cases: Cases, p: Parameters, candidates: Sequence[Held]) -> Memory:
+def stages(cases: Cases, p: Parameters, indices: Sequence[Array]) -> tuple[Held, ...]:
+    """What the stages of these indices hold."""
+    parts = _parts(cases, p)
+    return tuple(_held(cases, p, index, parts) for index in indices)
+
+
+def of_stages(cases: Cases, p: Parameters, some: Sequence[Held]) -> Memory:
     """Peak bytes by cause on the fullest of some stages."""
     per = rates(cases, p.four_bit_bytes)
-    best, *others = (_stage_memory(cases, p, held, per) for held in candidates)
+    best, *others = (_stage_memory(cases, p, held, per) for held in some)
     for other in others:
         best = _fuller(best, other)
     return best
@@ -163,7 +173,7 @@ def _fuller(one: Memory, other: Memory) -> Memory:
 def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
     """Peak bytes by cause of one pipeline stage (0 is the first)."""
     cases = in_floats(cases)
-    return of_stages(cases, p, [_held(cases, p, index, _parts(cases, p))])
+    return of_stages(cases, p, stages(cases, p, [index]))
 
 
 def in_floats(cases: Cases) -> Cases:
@@ -172,6 +182,8 @@ def in_floats(cases: Cases) -> Cases:
     counts = {name: getattr(layout, name).astype(float) for name in layout.names() if name not in _NOT_COUNTS}
     return replace(cases, layout=layout.replace(**counts))
 
+
+_NO_ADAPTERS = Adapters(low_rank=np.zeros(()), copied=np.zeros(()), embeddings=np.zeros(()))
 
 _NOT_COUNTS = {"offload", "sequence_parallel"}
 
@@ -196,14 +208,15 @@ def _parts(cases: Cases, p: Parameters) -> _Parts:
 def _held(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Held:
     """The stage of that index."""
     profile, here = cases.framework, stage(cases, parts.layer, index)
+    adapters = here.adapters if np.any(adapters_only(cases.workload)) else _NO_ADAPTERS
     head_gradient = np.where(profile.fused_weight_gradients, 2.0 * here.head, 0.0)
     return Held(
         index=index,
         plain=here.plain,
         experts=here.experts,
-        low_rank=here.adapters.low_rank,
-        copied=here.adapters.copied,
-        embeddings=here.adapters.embeddings,
+        low_rank=adapters.low_rank,
+        copied=adapters.copied,
+        embeddings=adapters.embeddings,
         activations_bytes=_activations(cases, parts.kept, here),
         loss_bytes=np.where(here.last, parts.loss + head_gradient, 0.0),
         working_bytes=_working(cases, parts.kept, here.dense_layers, p),

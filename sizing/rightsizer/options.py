@@ -23,9 +23,6 @@ _Z_80 = 1.2815515655446004
 """Half width of the central 80 % of a normal distribution, in standard deviations."""
 
 
-_NO_FAMILIES = Families(axes={}, unit=np.zeros(0, dtype=np.int64), sibling=np.zeros(0, dtype=np.int64))
-
-
 def layout_of(columns: Columns, index: int) -> Layout:
     """The layout in row `index`."""
     plain = {name: np.atleast_1d(getattr(columns, name)) for name in Layout.__dataclass_fields__}
@@ -41,10 +38,12 @@ def layout_of(columns: Columns, index: int) -> Layout:
 
 def given(request: Request, layout: Layout) -> tuple[Option, bool]:
     """One layout on the request's first cluster without any search, and whether it fits in memory."""
-    some = ground(request, request.clusters[0], _NO_FAMILIES)
-    columns = Columns.stack([layout])
-    fits, _ = fit_layouts(some, columns, 1)
-    row = price(some, np.zeros(1, dtype=np.int64), np.array([layout.gpus]), columns)
+    columns, one = Columns.stack([layout]), np.zeros(1, dtype=np.int64)
+    axes = {name: getattr(columns, name) for name in columns.names()}
+    family = Families(axes=axes, unit=columns.tp * columns.pp * columns.cp, sibling=one)
+    some = ground(request, request.clusters[0], family)
+    fits, _ = fit_layouts(some, one, columns)
+    row = price(some, one, np.array([layout.gpus]), columns)
     return option(some, row), bool(fits[0])
 
 

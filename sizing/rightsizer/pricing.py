@@ -10,10 +10,10 @@ from rightsizer import cost, goodput
 from rightsizer.architecture import parameters_total
 from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns
-from rightsizer.estimate import fit, pace
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import Request
-from rightsizer.space import Families, complexity, layouts
+from rightsizer.replicas import Replicas
+from rightsizer.space import Families, layouts
 from rightsizer.workload import Method
 
 __all__ = ["Ground", "Rows", "checkpoint_bytes", "fit_layouts", "ground", "joined", "price", "price_pairs"]
@@ -36,6 +36,7 @@ class Ground:
     cluster: Cluster
     nouns: Cases
     families: Families
+    replicas: Replicas
     confidence_z: float
     checkpoint_bytes: float
 
@@ -55,7 +56,6 @@ class Rows:
     finish_s: Array
     finish_at_confidence_s: Array
     cost_usd: Array
-    complexity: Array
 
     def __len__(self) -> int:
         return int(self.gpus.size)
@@ -81,6 +81,7 @@ def ground(request: Request, cluster: Cluster, some: Families) -> Ground:
         cluster=cluster,
         nouns=nouns,
         families=some,
+        replicas=Replicas(nouns, some.axes, request.calibration),
         confidence_z=NormalDist().inv_cdf(request.confidence),
         checkpoint_bytes=checkpoint_bytes(request),
     )
@@ -103,11 +104,10 @@ def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
     for name, value in request.pinned.items():
         legal &= getattr(columns, name) == value
     chosen = np.flatnonzero(legal)
-    columns = columns.take(chosen)
-    fits = np.flatnonzero(fit_layouts(some, columns, chosen.size)[0])
-    fits = fits[_least_recompute(some.families.sibling[family[chosen[fits]]], gpus[chosen[fits]])]
-    chosen = chosen[fits]
-    return price(some, family[chosen], gpus[chosen], columns.take(fits))
+    columns, family, gpus = columns.take(chosen), family[chosen], gpus[chosen]
+    fits = np.flatnonzero(fit_layouts(some, family, columns)[0])
+    fits = fits[_least_recompute(some.families.sibling[family[fits]], gpus[fits])]
+    return price(some, family[fits], gpus[fits], columns.take(fits))
 
 
 def _least_recompute(sibling: Array, gpus: Array) -> Array:
@@ -117,43 +117,34 @@ def _least_recompute(sibling: Array, gpus: Array) -> Array:
     return np.flatnonzero(first)
 
 
-def fit_layouts(some: Ground, columns: Columns, rows: int) -> tuple[Array, Array]:
-    """Which layouts fit memory, and their device bytes."""
-    learnt = some.request.calibration
-    parts = [fit(some.cases(columns.take(s)), learnt) for s in _slices(rows)]
-    sizes = [s.size for s in _slices(rows)]
-    fits = [np.broadcast_to(p.fits, (n,)) for p, n in zip(parts, sizes, strict=True)]
-    used = [np.broadcast_to(p.device_bytes, (n,)) for p, n in zip(parts, sizes, strict=True)]
-    return (np.concatenate(fits), np.concatenate(used)) if parts else (np.zeros(0, bool), np.zeros(0))
+def fit_layouts(some: Ground, family: Array, columns: Columns) -> tuple[Array, Array]:
+    """Which layouts of these families fit memory, and their device bytes."""
+    parts = [some.replicas.fit(family[s], columns.take(s)) for s in _slices(family.size)]
+    return _concatenated([p.fits for p in parts], bool), _concatenated([p.device_bytes for p in parts], float)
 
 
 def price(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
     """The rows of layouts, chunk by chunk; memory is not looked at."""
-    parts = [_price_chunk(some, family[s], gpus[s], columns.take(s)) for s in _slices(family.size)]
-    if not parts:
-        nothing = np.zeros(0)
-        return _rows(some, family, gpus, columns, (nothing, nothing, nothing))
-    return parts[0] if len(parts) == 1 else joined(parts)
+    parts = [some.replicas.pace(family[s], columns.take(s)) for s in _slices(family.size)]
+    names = ("step_s", "tokens_per_step", "sigma")
+    measured = tuple(_concatenated([getattr(p, name) for p in parts], float) for name in names)
+    return _rows(some, family, gpus, columns, measured)
 
 
-def _slices(rows: int) -> Iterator[Array]:
-    """Index ranges of at most CHUNK_ROWS."""
-    for start in range(0, rows, CHUNK_ROWS):
-        yield np.arange(start, min(start + CHUNK_ROWS, rows))
+def _concatenated(parts: Sequence[Array], kind: type) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
 
 
-def _price_chunk(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
-    speed = pace(some.cases(columns), some.request.calibration)
-    measured = (speed.step_s, speed.tokens_per_step, speed.sigma)
-    return _rows(some, family, gpus, columns, tuple(np.broadcast_to(m, family.shape) for m in measured))
+def _slices(rows: int) -> Iterator[slice]:
+    """Ranges of at most CHUNK_ROWS."""
+    return (slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS))
 
 
 def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: tuple[Array, ...]) -> Rows:
     step_s, tokens_per_step, sigma = measured
     request = some.request
     steps = np.ceil(request.workload.tokens / np.maximum(tokens_per_step, 1.0))
-    good = goodput.estimate(gpus, np.asarray(some.checkpoint_bytes), request.reliability)
-    finish_s = steps * step_s / good.productive
+    finish_s = steps * step_s / _productive(some, gpus)
     price_usd = cost.price_usd_per_gpu_h(some.cluster)
     spare_gpus = (request.spare_nodes or 0) * some.cluster.gpus_per_node
     usd = np.full(gpus.shape, np.nan)
@@ -167,8 +158,16 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: 
         finish_s=finish_s,
         finish_at_confidence_s=finish_s * np.exp(some.confidence_z * sigma),
         cost_usd=usd,
-        complexity=np.broadcast_to(complexity(columns), gpus.shape),
     )
+
+
+def _productive(some: Ground, gpus: Array) -> Array:
+    """The share of wall time that trains: once for each number of GPUs."""
+    counts = np.flatnonzero(np.bincount(gpus))
+    good = goodput.estimate(counts, np.asarray(some.checkpoint_bytes), some.request.reliability)
+    table = np.zeros(int(counts.max(initial=0)) + 1)
+    table[counts] = good.productive
+    return np.asarray(table[gpus])
 
 
 def joined(parts: Sequence[Rows]) -> Rows:

@@ -19,7 +19,7 @@ from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout, Sharding
 from rightsizer.outcome import Request
 from rightsizer.pricing import Ground, Rows, fit_layouts, price, price_pairs
-from rightsizer.space import Families, layouts
+from rightsizer.space import Families, complexity, layouts
 from rightsizer.uncertainty import step_sigma
 from rightsizer.workload import Method
 
@@ -97,7 +97,7 @@ def best(rows: Rows, good: Array) -> int | None:
         return None
     finish = rows.finish_at_confidence_s[candidates]
     near = candidates[finish <= finish.min() * (1 + SIMPLER_WITHIN)]
-    order = np.lexsort((rows.finish_at_confidence_s[near], np.round(rows.complexity[near], 6)))
+    order = np.lexsort((rows.finish_at_confidence_s[near], np.round(complexity(rows.layout.take(near)), 6)))
     return int(near[order[0]])
 
 
@@ -197,7 +197,7 @@ def fitting(some: Ground, most: int) -> tuple[Array, float]:
     columns, _ = layouts(
         some.families.take(possible), (dp * units)[possible], some.request.workload, batch_tolerance=1.0
     )
-    fits, used = fit_layouts(some, columns, possible.size)
+    fits, used = fit_layouts(some, possible, columns)
     fits = fits | _measured(some, possible)
     return possible[fits], float(used.min(initial=np.inf))
 

@@ -1,0 +1,164 @@
+"""Many layouts of a few families: what does not change with the number of replicas is priced once.
+
+A search prices each family (everything but the data-parallel size) on hundreds of GPU counts. Stages, layers,
+kernels, activations and the loss are the same on all of them; only the exchange between replicas, sharded
+states and micro-batches differ. ZeRO-3 shards the layers too, so its rows are priced one by one.
+
+The answers are those of `estimate.pace` and `estimate.fit` up to rounding; tests hold them to that.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from rightsizer import memory, step_time
+from rightsizer.cases import Cases
+from rightsizer.columns import Array, Columns
+from rightsizer.correction import Calibration, Quantity, correct
+from rightsizer.estimate import gpus, known_layers, least, pace, scaled
+from rightsizer.layout import Layout, Sharding
+from rightsizer.memory import Held
+from rightsizer.parameters import load_memory, load_step_time
+from rightsizer.step_time import Passes
+from rightsizer.uncertainty import memory_sigma, step_sigma
+
+__all__ = ["Fits", "Paces", "Replicas"]
+
+_MANY = 2.0**40
+"""Replicas of any family that fill more than one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paces:
+    """Seconds of a step, its standard deviation of ln(true / predicted), and its tokens, each (n,)."""
+
+    step_s: Array
+    sigma: Array
+    tokens_per_step: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Fits:
+    """Whether layouts fit memory, and the bytes that they take of the device, each (n,)."""
+
+    fits: Array
+    device_bytes: Array
+
+
+class _Table:
+    """Columns that `make` makes of families (an index array), made when first asked for and kept."""
+
+    def __init__(self, size: int, make: Callable[[Array], Mapping[str, Array]]) -> None:
+        self._make, self._ready = make, np.zeros(size, dtype=bool)
+        self._columns: dict[str, Array] = {}
+
+    def rows(self, family: Array) -> dict[str, Array]:
+        """The families at `family`, each made once."""
+        wanted = np.zeros(self._ready.size, dtype=bool)
+        wanted[family] = True
+        missing = np.flatnonzero(wanted & ~self._ready)
+        if missing.size:
+            self._fill(missing)
+        return {k: v if v.ndim == 0 else v[family] for k, v in self._columns.items()}
+
+    def _fill(self, missing: Array) -> None:
+        for name, value in self._make(missing).items():
+            if value.ndim:
+                self._columns.setdefault(name, np.zeros(self._ready.size))[missing] = value
+            else:
+                self._columns[name] = value
+        self._ready[missing] = True
+
+
+class Replicas:
+    """The families of one cluster, and what was found of them so far.
+
+    `nouns` are shared (shape ()), `axes` hold a column of shape (families,) for each axis of a family.
+    """
+
+    def __init__(self, nouns: Cases, axes: Mapping[str, Array], calibration: Calibration | None) -> None:
+        size = axes["tp"].size
+        once = {"dp": np.asarray(1), "micro_batches": np.asarray(1), "sequence_parallel": axes["tp"] > 1}
+        columns: dict[str, Array] = once | dict(axes)
+        self._nouns, self._calibration = nouns, calibration
+        self._layout = Columns.of(Layout()).replace(**columns)
+        self._counts = memory.in_floats(self._cases(self._layout)).layout
+        self._ends = memory.candidates(self._cases(self._counts))
+        self._layered = axes["sharding"] >= Sharding.ZERO3
+        self._known = step_time.facts(self._cases(Columns.of(Layout())), load_step_time())
+        self._passes = _Table(size, self._make_passes)
+        self._held = _Table(size, self._make_held)
+        self._step_sigma = _Table(size, lambda index: self._make_sigma(step_sigma, index))
+        self._memory_sigma = _Table(size, lambda index: self._make_sigma(memory_sigma, index))
+
+    def pace(self, family: Array, layout: Columns) -> Paces:
+        """How fast layouts of these families (both of shape (n,)) are."""
+        layered = self._layered[family]
+        if not layered.any():
+            return self._pace(family, layout)
+        cases = self._cases(layout)
+        if layered.all():
+            each = pace(cases, self._calibration)
+            found = (each.step_s, each.sigma, each.tokens_per_step)
+            return Paces(*(np.broadcast_to(column, family.shape) for column in found))
+        order = [np.flatnonzero(~layered), np.flatnonzero(layered)]
+        parts = [self.pace(family[index], layout.take(index)) for index in order]
+        back = np.argsort(np.concatenate(order))
+        names = ("step_s", "sigma", "tokens_per_step")
+        return Paces(*(np.concatenate([getattr(part, name) for part in parts])[back] for name in names))
+
+    def fit(self, family: Array, layout: Columns) -> Fits:
+        """Whether layouts of these families (both of shape (n,)) fit memory."""
+        cases, columns = self._rows(family, layout), self._held.rows(family)
+        stages = [_stage(columns, position) for position in range(len(self._ends))]
+        found = memory.of_stages(cases, load_memory(), stages)
+        sigma = self._sigma(self._memory_sigma, family, cases)
+        learnt = correct(self._calibration, self._cases(layout), sigma, Quantity.MEMORY)
+        if self._calibration:
+            found, sigma = scaled(found, learnt.factor, but="context_bytes"), sigma * learnt.sigma_factor
+        fits = memory.fits(found, cases.gpu.memory_bytes, sigma)
+        return Fits(fits, np.broadcast_to(found.device_bytes, family.shape))
+
+    def _pace(self, family: Array, layout: Columns) -> Paces:
+        cases = self._rows(family, layout)
+        sigma = self._sigma(self._step_sigma, family, cases)
+        total_s = step_time.total_s(replace(self._known, cases=cases), Passes(**self._passes.rows(family)))
+        learnt = correct(self._calibration, self._cases(layout), sigma, Quantity.STEP)
+        if self._calibration:
+            total_s, sigma = total_s * learnt.factor, sigma * learnt.sigma_factor
+        tokens, least_s = least(cases)
+        return Paces(np.maximum(total_s, least_s), sigma, tokens)
+
+    def _cases(self, layout: Columns) -> Cases:
+        return replace(self._nouns, layout=layout)
+
+    def _rows(self, family: Array, layout: Columns) -> Cases:
+        """The cases with counts as floats."""
+        counts = {"dp": layout.dp.astype(float), "micro_batches": layout.micro_batches.astype(float)}
+        return self._cases(self._counts.take(family).replace(**counts))
+
+    def _sigma(self, table: _Table, family: Array, cases: Cases) -> Array:
+        found = table.rows(family)
+        return np.where(gpus(cases.layout) > cases.cluster.gpus_per_node, found["beyond"], found["inside"])
+
+    def _make_passes(self, index: Array) -> dict[str, Array]:
+        return _columns(step_time.passes(*known_layers(self._cases(self._layout.take(index)))))
+
+    def _make_held(self, index: Array) -> dict[str, Array]:
+        cases = self._cases(self._counts.take(index))
+        held = memory.stages(cases, load_memory(), [end[index] for end in self._ends])
+        return {f"{name}{i}": column for i, one in enumerate(held) for name, column in _columns(one).items()}
+
+    def _make_sigma(self, sigma: Callable[[Cases], Array], index: Array) -> dict[str, Array]:
+        layout = self._counts.take(index)
+        many = layout.replace(dp=np.asarray(_MANY))
+        return {"inside": sigma(self._cases(layout)), "beyond": sigma(self._cases(many))}
+
+
+def _columns(one: Passes | Held) -> dict[str, Array]:
+    return {f.name: getattr(one, f.name) for f in fields(one)}
+
+
+def _stage(columns: Mapping[str, Array], position: int) -> Held:
+    return Held(**{f.name: columns[f"{f.name}{position}"] for f in fields(Held)})

@@ -1,0 +1,52 @@
+import numpy as np
+import pytest
+
+from rightsizer import catalog
+from rightsizer.estimate import fit, pace
+from rightsizer.framework import framework
+from rightsizer.outcome import Request
+from rightsizer.pricing import ground
+from rightsizer.space import families, layouts
+from rightsizer.workload import Method, Workload
+
+JOBS = {
+    "dense": ("meta-llama/Llama-3.1-8B", "megatron", Method.PRETRAIN),
+    "experts": ("mistralai/Mixtral-8x7B-v0.1", "megatron", Method.PRETRAIN),
+    "sharded layers": ("meta-llama/Llama-3.1-8B", "deepspeed", Method.PRETRAIN),
+    "sharded groups": ("meta-llama/Llama-3.1-8B", "torchtitan", Method.PRETRAIN),
+    "adapters": ("meta-llama/Llama-3.1-8B", "trl", Method.LORA),
+}
+
+
+def _rows(model, name, method):
+    """Every legal layout on a few counts of GPUs."""
+    workload = Workload(tokens=60e9, sequence_tokens=4096, global_batch_sequences=256, method=method)
+    request = Request(
+        architecture=catalog.model(model),
+        workload=workload,
+        framework=framework(name),
+        clusters=(catalog.cluster("H100"),),
+        deadline_s=1e6,
+    )
+    some = families(request.architecture, workload, request.clusters[0], request.framework, offload=True)
+    family, gpus = np.tile(np.arange(len(some)), 3), np.repeat([8, 48, 256], len(some))
+    columns, legal = layouts(some.take(family), gpus, workload, batch_tolerance=0.1)
+    chosen = np.flatnonzero(legal)
+    return ground(request, request.clusters[0], some), family[chosen], columns.take(chosen)
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_a_family_priced_once_is_as_fast_as_each_of_its_layouts(job):
+    some, family, columns = _rows(*job)
+    plain, quick = pace(some.cases(columns)), some.replicas.pace(family, columns)
+    np.testing.assert_allclose(quick.step_s, plain.step_s, rtol=1e-12)
+    np.testing.assert_allclose(quick.sigma, np.broadcast_to(plain.sigma, family.shape), rtol=1e-12)
+    np.testing.assert_array_equal(quick.tokens_per_step, plain.tokens_per_step)
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_a_family_priced_once_takes_the_memory_of_each_of_its_layouts(job):
+    some, family, columns = _rows(*job)
+    plain, quick = fit(some.cases(columns)), some.replicas.fit(family, columns)
+    np.testing.assert_allclose(quick.device_bytes, plain.device_bytes, rtol=1e-12)
+    np.testing.assert_array_equal(quick.fits, plain.fits)
