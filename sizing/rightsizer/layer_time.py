@@ -7,7 +7,7 @@ in B, as its own cause.
 Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traffic S is never hidden
 (copies and the collective's own kernels), the rest competes with the layer's T as a smooth maximum:
 
-    exposed = x S + [ T^4 + ((1-x) S)^4 ]^(1/4) - T
+    exposed = x S + [ T^3 + ((1-x) S)^3 ]^(1/3) - T
 """
 
 from dataclasses import dataclass, fields, replace
@@ -304,7 +304,7 @@ def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
     rest = (1 - share) * traffic_s
     top = np.maximum(np.maximum(compute_s, rest), 1e-12)
     low = np.minimum(compute_s, rest) / top
-    return np.asarray(share * traffic_s + top * (1 + low**4) ** 0.25 - compute_s)
+    return np.asarray(share * traffic_s + top * (1 + low**3) ** (1 / 3) - compute_s)
 
 
 def _offload(facts: Facts) -> tuple[Array, Array]:

@@ -31,7 +31,7 @@ from rightsizer.layout import Sharding
 from rightsizer.parameters import Parameters, load_step_time
 from rightsizer.pipeline import bubble_s, stages
 from rightsizer.work import frozen, layer_work
-from rightsizer.workload import LossKernel
+from rightsizer.workload import LossKernel, Precision
 
 __all__ = ["Passes", "StepTime", "estimate", "facts", "passes", "price", "total_s"]
 
@@ -199,7 +199,9 @@ def _data_parallel(known: Facts, one: Passes) -> Array:
     layout, framework = cases.layout, cases.framework
     dense, experts = _held_weights(known, one)
     zero = (layout.sharding == Sharding.ZERO1) | (layout.sharding == Sharding.ZERO2)
-    moved = framework.gradient_reduce_bytes * np.where(zero, 1.0, 2.0) + np.where(zero, 2.0, 0.0)
+    sixteen = cases.workload.precision == Precision.FP16  # loss scaling keeps gradients in 16 bits
+    gradient = np.where(sixteen, 2.0, framework.gradient_reduce_bytes)
+    moved = gradient * np.where(zero, 1.0, 2.0) + np.where(zero, 2.0, 0.0)
     ranks = group(wires, layout.dp * layout.cp, layout.tp)
     spread = group(wires, expert_replicas(cases), np.maximum(layout.ep, 1))
     sparse = ring_s(experts * moved, spread, wires, p)
@@ -216,14 +218,18 @@ def _data_parallel(known: Facts, one: Passes) -> Array:
 
 
 def _transfers(known: Facts, one: Passes) -> Array:
-    """Exposed seconds of sending activations forward and gradients back between stages."""
+    """Exposed seconds of sending activations forward and gradients back between stages.
+
+    A micro-batch passes p - 1 boundaries twice while p of them are in flight: (p-1)/p messages of each
+    direction for every one. Where the pipeline leaves a domain, its slow boundary sets the pace.
+    """
     cases, p = known.cases, known.parameters
     layout, v = cases.layout, np.maximum(cases.layout.vpp, 1)
-    crosses = layout.tp * layout.cp * layout.dp >= known.links.reach_gpus
+    crosses = _gpus(cases) > known.links.reach_gpus
     message = one.hidden_bytes / layout.tp  # every tensor rank sends its part
     sharing = np.minimum(layout.tp * layout.cp * layout.dp, known.links.reach_gpus)
     once = send_s(message, crosses, sharing, known.links, p)
-    count = layout.micro_batches * v + layout.pp - 1
+    count = layout.micro_batches * v * (layout.pp - 1) / layout.pp + layout.pp - 1
     overlapped = (v > 1) & (host_class(cases) == HOST_CLASSES.index("core"))
     exposed = np.where(overlapped, p.transfer_overlapped, p.transfer_exposed)
     return np.asarray(np.where(layout.pp > 1, 2.0 * count * once * exposed, 0.0))
