@@ -1,0 +1,62 @@
+"""What the chart grants is what is used: read from the audit log, so it comes after the other tests."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+
+CHART = Path(__file__).resolve().parents[3] / "helm" / "rightsizer"
+DEEPSPEED = {
+    "framework": "deepspeed",
+    "command": ["train.py"],
+    "image": "ghcr.io/acme/train:1.4",
+}
+
+
+def _granted(helm):
+    rendered = helm("template", "rightsizer", CHART, "--namespace", "rightsizer-system")
+    rules = [
+        rule
+        for document in yaml.safe_load_all(rendered)
+        if document and document["kind"] in {"Role", "ClusterRole"}
+        for rule in document["rules"]
+    ]
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _used(cluster, operator):
+    """Verbs of the operator that were allowed, and those that were not."""
+    log = Path("/var/lib/rightsizer-cluster") / cluster.name / "log" / "audit.jsonl"
+    allowed, refused = set(), set()
+    for line in log.read_text().splitlines():
+        event = json.loads(line)
+        if event["user"]["username"] != f"system:serviceaccount:{operator}:rightsizer":
+            continue
+        asked, code = event.get("objectRef"), event["responseStatus"]["code"]
+        if asked is None:
+            continue
+        subresource = f"/{asked['subresource']}" if "subresource" in asked else ""
+        what = (asked.get("apiGroup", ""), asked["resource"] + subresource)
+        # a patch that creates needs both rights
+        verbs = {event["verb"]} | ({"create"} if event["verb"] == "patch" and code == 201 else set())
+        (refused if code == 403 else allowed).update((*what, verb) for verb in verbs)
+    return allowed, refused
+
+
+def test_every_verb_is_granted_because_it_is_used(cluster, operator, helm, start):
+    run = start(launch=DEEPSPEED, layout={"microBatch": 4})
+    run.cluster.wait("a Job with its settings", lambda: run.jobs, within_s=60)
+    allowed, refused = _used(cluster, operator)
+    granted = _granted(helm)
+    assert allowed <= granted
+    assert not {verb for verb in refused - allowed if verb not in granted}
+    assert granted <= allowed
