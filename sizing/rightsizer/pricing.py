@@ -1,6 +1,6 @@
 """Pricing layouts: families on a number of GPUs become rows with seconds, bytes, finish and cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 
@@ -17,9 +17,6 @@ from rightsizer.space import Families, layouts
 from rightsizer.workload import Method
 
 __all__ = ["Ground", "Rows", "checkpoint_bytes", "fit_layouts", "ground", "joined", "price", "price_pairs"]
-
-CHUNK_ROWS = 16384
-"""Rows priced at once: enough to hide the cost of a numpy call, few enough to stay under 100 MiB."""
 
 CHECKPOINT_BYTES_PER_PARAMETER = 14.0
 """Mixed-precision Adam: 2 (weights) + 4 (master) + 8 (moments); BLOOM-176B measured 13.05."""
@@ -119,25 +116,14 @@ def _least_recompute(sibling: Array, gpus: Array) -> Array:
 
 def fit_layouts(some: Ground, family: Array, columns: Columns) -> tuple[Array, Array]:
     """Which layouts of these families fit memory, and their device bytes."""
-    parts = [some.replicas.fit(family[s], columns.take(s)) for s in _slices(family.size)]
-    return _concatenated([p.fits for p in parts], bool), _concatenated([p.device_bytes for p in parts], float)
+    found = some.replicas.fit(family, columns)
+    return found.fits, found.device_bytes
 
 
 def price(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
-    """The rows of layouts, chunk by chunk; memory is not looked at."""
-    parts = [some.replicas.pace(family[s], columns.take(s)) for s in _slices(family.size)]
-    names = ("step_s", "tokens_per_step", "sigma")
-    measured = tuple(_concatenated([getattr(p, name) for p in parts], float) for name in names)
-    return _rows(some, family, gpus, columns, measured)
-
-
-def _concatenated(parts: Sequence[Array], kind: type) -> Array:
-    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
-
-
-def _slices(rows: int) -> Iterator[slice]:
-    """Ranges of at most CHUNK_ROWS."""
-    return (slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS))
+    """The rows of layouts; memory is not looked at."""
+    found = some.replicas.pace(family, columns)
+    return _rows(some, family, gpus, columns, (found.step_s, found.tokens_per_step, found.sigma))
 
 
 def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: tuple[Array, ...]) -> Rows:

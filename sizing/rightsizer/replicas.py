@@ -7,7 +7,7 @@ states and micro-batches differ. ZeRO-3 shards the layers too, so its rows are p
 The answers are those of `estimate.pace` and `estimate.fit` up to rounding; tests hold them to that.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -17,13 +17,17 @@ from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns
 from rightsizer.correction import Calibration, Quantity, correct
 from rightsizer.estimate import gpus, known_layers, least, pace, scaled
+from rightsizer.layer_time import Facts
 from rightsizer.layout import Layout, Sharding
 from rightsizer.memory import Held
-from rightsizer.parameters import load_memory, load_step_time
+from rightsizer.parameters import load_memory
 from rightsizer.step_time import Passes
 from rightsizer.uncertainty import memory_sigma, step_sigma
 
 __all__ = ["Fits", "Paces", "Replicas"]
+
+CHUNK_ROWS = 16384
+"""Rows priced at once: enough to hide the cost of a numpy call, few enough to stay in the cache."""
 
 _MANY = 2.0**40
 """Replicas of any family that fill more than one node."""
@@ -54,15 +58,16 @@ class _Table:
         self._columns: dict[str, Array] = {}
 
     def rows(self, family: Array) -> dict[str, Array]:
-        """The families at `family`, each made once."""
+        """The families at `family`, which `fill` has made."""
+        return {k: v if v.ndim == 0 else v[family] for k, v in self._columns.items()}
+
+    def fill(self, family: Array) -> None:
+        """Make those that are not made yet."""
         wanted = np.zeros(self._ready.size, dtype=bool)
         wanted[family] = True
         missing = np.flatnonzero(wanted & ~self._ready)
-        if missing.size:
-            self._fill(missing)
-        return {k: v if v.ndim == 0 else v[family] for k, v in self._columns.items()}
-
-    def _fill(self, missing: Array) -> None:
+        if not missing.size:
+            return
         for name, value in self._make(missing).items():
             if value.ndim:
                 self._columns.setdefault(name, np.zeros(self._ready.size))[missing] = value
@@ -86,7 +91,7 @@ class Replicas:
         self._counts = memory.in_floats(self._cases(self._layout)).layout
         self._ends = memory.candidates(self._cases(self._counts))
         self._layered = axes["sharding"] >= Sharding.ZERO3
-        self._known = step_time.facts(self._cases(Columns.of(Layout())), load_step_time())
+        self._known: Facts | None = None
         self._passes = _Table(size, self._make_passes)
         self._held = _Table(size, self._make_held)
         self._step_sigma = _Table(size, lambda index: self._make_sigma(step_sigma, index))
@@ -94,22 +99,21 @@ class Replicas:
 
     def pace(self, family: Array, layout: Columns) -> Paces:
         """How fast layouts of these families (both of shape (n,)) are."""
-        layered = self._layered[family]
-        if not layered.any():
-            return self._pace(family, layout)
-        cases = self._cases(layout)
-        if layered.all():
-            each = pace(cases, self._calibration)
-            found = (each.step_s, each.sigma, each.tokens_per_step)
-            return Paces(*(np.broadcast_to(column, family.shape) for column in found))
-        order = [np.flatnonzero(~layered), np.flatnonzero(layered)]
-        parts = [self.pace(family[index], layout.take(index)) for index in order]
-        back = np.argsort(np.concatenate(order))
+        self._step_sigma.fill(family)
+        self._passes.fill(family[~self._layered[family]])
+        parts = [self._pace(family[s], layout.take(s)) for s in _slices(family.size)]
         names = ("step_s", "sigma", "tokens_per_step")
-        return Paces(*(np.concatenate([getattr(part, name) for part in parts])[back] for name in names))
+        return Paces(*(_joined([getattr(part, name) for part in parts]) for name in names))
 
     def fit(self, family: Array, layout: Columns) -> Fits:
         """Whether layouts of these families (both of shape (n,)) fit memory."""
+        self._memory_sigma.fill(family)
+        self._held.fill(family)
+        parts = [self._fit(family[s], layout.take(s)) for s in _slices(family.size)]
+        fits = _joined([part.fits for part in parts]).astype(bool)
+        return Fits(fits, _joined([part.device_bytes for part in parts]))
+
+    def _fit(self, family: Array, layout: Columns) -> Fits:
         cases, columns = self._rows(family, layout), self._held.rows(family)
         stages = [_stage(columns, position) for position in range(len(self._ends))]
         found = memory.of_stages(cases, load_memory(), stages)
@@ -121,6 +125,21 @@ class Replicas:
         return Fits(fits, np.broadcast_to(found.device_bytes, family.shape))
 
     def _pace(self, family: Array, layout: Columns) -> Paces:
+        layered = self._layered[family]
+        if not layered.any():
+            return self._pace_quickly(family, layout)
+        if layered.all():
+            each = pace(self._cases(layout), self._calibration)
+            found = (each.step_s, each.sigma, each.tokens_per_step)
+            return Paces(*(np.broadcast_to(column, family.shape) for column in found))
+        order = [np.flatnonzero(~layered), np.flatnonzero(layered)]
+        parts = [self._pace(family[index], layout.take(index)) for index in order]
+        back = np.argsort(np.concatenate(order))
+        names = ("step_s", "sigma", "tokens_per_step")
+        return Paces(*(_joined([getattr(part, name) for part in parts])[back] for name in names))
+
+    def _pace_quickly(self, family: Array, layout: Columns) -> Paces:
+        assert self._known is not None  # noqa: S101 - `pace` has filled the table
         cases = self._rows(family, layout)
         sigma = self._sigma(self._step_sigma, family, cases)
         total_s = step_time.total_s(replace(self._known, cases=cases), Passes(**self._passes.rows(family)))
@@ -143,7 +162,9 @@ class Replicas:
         return np.where(gpus(cases.layout) > cases.cluster.gpus_per_node, found["beyond"], found["inside"])
 
     def _make_passes(self, index: Array) -> dict[str, Array]:
-        return _columns(step_time.passes(*known_layers(self._cases(self._layout.take(index)))))
+        known, layer = known_layers(self._cases(self._layout.take(index)))
+        self._known = known
+        return _columns(step_time.passes(known, layer))
 
     def _make_held(self, index: Array) -> dict[str, Array]:
         cases = self._cases(self._counts.take(index))
@@ -154,6 +175,15 @@ class Replicas:
         layout = self._counts.take(index)
         many = layout.replace(dp=np.asarray(_MANY))
         return {"inside": sigma(self._cases(layout)), "beyond": sigma(self._cases(many))}
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0), *parts])
+
+
+def _slices(rows: int) -> Iterator[slice]:
+    """Ranges of at most CHUNK_ROWS."""
+    return (slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS))
 
 
 def _columns(one: Passes | Held) -> dict[str, Array]:
