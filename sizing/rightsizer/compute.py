@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rightsizer.cases import Cases
-from rightsizer.columns import Array, Columns
+from rightsizer.columns import Array, Columns, derived
 from rightsizer.parameters import Parameters
 from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen
 from rightsizer.workload import AttentionKernel, Precision
@@ -76,6 +76,7 @@ class Kernels:
     head_backward_s: Array
 
 
+@derived
 def generation(gpu: Columns) -> Array:
     """Index into GENERATIONS; an architecture without curves of its own gets the nearest one's."""
     names, inverse = np.unique(np.atleast_1d(gpu.architecture), return_inverse=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from rightsizer.cases import Cases
-from rightsizer.columns import Array
+from rightsizer.columns import Array, Columns, derived
 from rightsizer.communication import Links, all_to_all_s, group, ring_s
 from rightsizer.compute import Kernels, Rates
 from rightsizer.framework import Kernels as KernelStyle
@@ -104,13 +104,19 @@ class _Parts:
 
 def host_class(cases: Cases) -> Array:
     """Index into HOST_CLASSES; an unknown class is priced as its time's Megatron."""
-    names, inverse = np.unique(np.atleast_1d(cases.framework.time_class), return_inverse=True)
-    known = HOST_CLASSES.index("core")
-    table = np.asarray([HOST_CLASSES.index(n) if n in HOST_CLASSES else known for n in names.tolist()])
-    code = table[inverse.reshape(np.shape(cases.framework.time_class))]
+    known, code = HOST_CLASSES.index("core"), _time_code(cases.framework)
     year = cases.workload.library_year
     old = (cases.framework.known == 0) & (year > 0) & (year < _CORE_YEAR) & (code == known)
     return np.where(old, HOST_CLASSES.index("megatron"), code)
+
+
+@derived
+def _time_code(framework: Columns) -> Array:
+    """Index into HOST_CLASSES of the framework's own class."""
+    names, inverse = np.unique(np.atleast_1d(framework.time_class), return_inverse=True)
+    known = HOST_CLASSES.index("core")
+    table = np.asarray([HOST_CLASSES.index(n) if n in HOST_CLASSES else known for n in names.tolist()])
+    return np.asarray(table[inverse.reshape(np.shape(framework.time_class))])
 
 
 def compiled(cases: Cases) -> Array:

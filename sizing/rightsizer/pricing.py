@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -66,11 +68,11 @@ class Rows:
 def ground(request: Request, cluster: Cluster, some: Families) -> Ground:
     """The shared part of a search on one cluster."""
     nouns = Cases(
-        architecture=Columns.of(request.architecture),
-        workload=Columns.of(request.workload),
-        cluster=Columns.of(cluster),
-        gpu=Columns.of(cluster.gpu),
-        framework=Columns.of(request.framework),
+        architecture=_columns(request.architecture),
+        workload=_columns(request.workload),
+        cluster=_columns(cluster),
+        gpu=_columns(cluster.gpu),
+        framework=_columns(request.framework),
         layout=Columns({}),
     )
     return Ground(
@@ -82,6 +84,12 @@ def ground(request: Request, cluster: Cluster, some: Families) -> Ground:
         confidence_z=NormalDist().inv_cdf(request.confidence),
         checkpoint_bytes=checkpoint_bytes(request),
     )
+
+
+@lru_cache(maxsize=64)
+def _columns(noun: Any) -> Columns:
+    """A noun's columns, kept with what is derived of them: GPU types of one request share all but theirs."""
+    return Columns.of(noun)
 
 
 def checkpoint_bytes(request: Request) -> float:

@@ -97,10 +97,14 @@ class Replicas:
         self._step_sigma = _Table(size, lambda index: self._make_sigma(step_sigma, index))
         self._memory_sigma = _Table(size, lambda index: self._make_sigma(memory_sigma, index))
 
-    def pace(self, family: Array, layout: Columns) -> Paces:
-        """How fast layouts of these families (both of shape (n,)) are."""
+    def fill(self, family: Array) -> None:
+        """Look at the pace of families at once that will be asked for bit by bit."""
         self._step_sigma.fill(family)
         self._passes.fill(family[~self._layered[family]])
+
+    def pace(self, family: Array, layout: Columns) -> Paces:
+        """How fast layouts of these families (both of shape (n,)) are."""
+        self.fill(family)
         parts = [self._pace(family[s], layout.take(s)) for s in _slices(family.size)]
         names = ("step_s", "sigma", "tokens_per_step")
         return Paces(*(_joined([getattr(part, name) for part in parts]) for name in names))

@@ -41,6 +41,9 @@ RATE_SLACK = 0.10
 _FEW_COUNTS = 12
 """So few counts are priced outright: bounding every family first would cost more."""
 
+_FEW_FAMILIES = 8192
+"""So few families are looked at in one go, whether or not the search will come to all of them."""
+
 _WINDOW = 128
 _BLOCK_ROWS = 6000
 """Rows priced between two looks at whether one is good: a call costs as much as some thousand rows."""
@@ -131,6 +134,8 @@ def fewest(some: Ground, allowed: Array, alive: Array) -> tuple[Found | None, in
     if not possible.size:
         return None, 0
     need, evaluated = np.zeros(alive.shape), 0
+    if alive.size <= _FEW_FAMILIES:
+        some.replicas.fill(alive)
     if possible.size > _FEW_COUNTS:
         need, evaluated = _fewest_by_family(some, alive, int(possible[0]), int(possible[-1]))
     near: Rows | None = None
