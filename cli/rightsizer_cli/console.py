@@ -16,11 +16,11 @@ def show(*parts: RenderableType) -> None:
 
     Sentences keep to one line in a pipe, for scripts; a terminal wraps them between words.
     """
-    screen = Console(highlight=False)
+    screen = Console(highlight=False, emoji=False)
     if screen.is_terminal:
         _print(screen, parts, wrap=True)
         return
-    pipe = Console(highlight=False, width=PIPED_COLUMNS, color_system=None)
+    pipe = Console(highlight=False, emoji=False, width=PIPED_COLUMNS, color_system=None)
     with pipe.capture() as captured:
         _print(pipe, parts, wrap=False)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rightsizer.columns import Array
+from rightsizer.columns import Array, distinct
 from rightsizer.hardware import Cluster
 from rightsizer.options import option
 from rightsizer.outcome import Binding, Option, Request
@@ -154,4 +154,4 @@ def _near_most(allowed: Array) -> Array:
     """Counts to say what comes nearest: the largest ones, those a sixteenth apart, and a few small ones."""
     most = int(allowed[-1])
     fractions = most * np.arange(1, 17) // 16
-    return np.unique(np.concatenate([allowed[-8:], allowed[np.isin(allowed, fractions)], thin(allowed, 8)]))
+    return distinct(np.concatenate([allowed[-8:], allowed[np.isin(allowed, fractions)], thin(allowed, 8)]))

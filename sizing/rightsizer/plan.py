@@ -4,7 +4,7 @@ import numpy as np
 
 from rightsizer import cost
 from rightsizer.answers import Refusal, Winner, answer
-from rightsizer.columns import Array
+from rightsizer.columns import Array, distinct
 from rightsizer.errors import InputError
 from rightsizer.hardware import Cluster
 from rightsizer.options import options
@@ -174,8 +174,9 @@ def _around(winner: Winner) -> Rows:
     found, allowed = winner.found, winner.allowed
     gpus = int(found.row.gpus[0])
     near = np.concatenate([allowed[allowed <= gpus][-4:], allowed[allowed >= gpus * _MORE][:2]])
-    far = np.setdiff1d(_grid(winner), near)
-    good = np.unique(found.at_count.family[np.argsort(found.at_count.finish_s)[:_CURVE_FAMILIES]])
+    grid = _grid(winner)
+    far = grid[(grid[:, None] != near).all(axis=1)]
+    good = distinct(found.at_count.family[np.argsort(found.at_count.finish_s)[:_CURVE_FAMILIES]])
     family, counts = [], []
     for families, sizes in ((winner.alive, near), (good, far)):
         chosen, these = pairs(winner.ground.families.unit[families], np.zeros(families.shape), sizes)
@@ -187,7 +188,7 @@ def _around(winner: Winner) -> Rows:
 def _grid(winner: Winner) -> Array:
     """Sizes of the curve: from a quarter of the chosen one to four times."""
     allowed, gpus = winner.allowed, int(winner.found.row.gpus[0])
-    return np.unique(
+    return distinct(
         np.append(thin(allowed[(allowed * 4 >= gpus) & (allowed <= gpus * 4)], _CURVE_POINTS), gpus)
     )
 

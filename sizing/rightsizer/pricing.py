@@ -11,7 +11,7 @@ import numpy as np
 from rightsizer import cost, goodput
 from rightsizer.architecture import parameters_total
 from rightsizer.cases import Cases
-from rightsizer.columns import Array, Columns
+from rightsizer.columns import Array, Columns, distinct
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import Request
 from rightsizer.replicas import Replicas
@@ -157,7 +157,7 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: 
 
 def _productive(some: Ground, gpus: Array) -> Array:
     """The share of wall time that trains: once for each number of GPUs."""
-    counts = np.flatnonzero(np.bincount(gpus))
+    counts = distinct(gpus)
     good = goodput.estimate(counts, np.asarray(some.checkpoint_bytes), some.request.reliability)
     table = np.zeros(int(counts.max(initial=0)) + 1)
     table[counts] = good.productive

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rightsizer.architecture import parameters_total
-from rightsizer.columns import Array, Columns
+from rightsizer.columns import Array, Columns, distinct
 from rightsizer.correction import measured_layouts, slack
 from rightsizer.estimate import model_flop_per_token, peak_flop_per_s
 from rightsizer.hardware import Cluster
@@ -189,7 +189,7 @@ def thin(allowed: Array, points: int) -> Array:
     wanted = np.geomspace(allowed[0], allowed[-1], points)
     powers = 2.0 ** np.arange(np.log2(allowed[-1]) + 1)
     nearest = np.searchsorted(allowed, np.concatenate([wanted, powers]))
-    return np.unique(allowed[np.minimum(nearest, allowed.size - 1)])
+    return distinct(allowed[np.minimum(nearest, allowed.size - 1)])
 
 
 def fitting(some: Ground, most: int) -> tuple[Array, float]:
