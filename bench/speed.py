@@ -1,16 +1,20 @@
 """How fast the engine is: layouts a second, whole plans, and the command from cold.
 
-Run it on an idle machine, on one core: `taskset -c 0 python bench/speed.py [--json FILE]`. Calculon is not
-run here: its figure was measured once on such a machine, and the ratio is to that.
+Run it on an idle machine, on one core: `taskset -c 0 python -m bench.speed [--json FILE]`. Beside the wall
+time stands the processor's, which says more on a machine that has other work. The ratio to Calculon is to a
+figure that was once recorded, unless its seconds a layout on this machine are given.
 """
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +24,15 @@ from rightsizer.framework import framework
 from rightsizer.outcome import Request
 from rightsizer.plan import plan
 from rightsizer.pricing import fit_layouts, ground, price
+from rightsizer.search import pairs
 from rightsizer.space import families, layouts
 from rightsizer.workload import Precision, Workload
 
 DAY_S = 86400.0
-CALCULON_S_PER_LAYOUT = 0.8e-3
+CALCULON_RECORDED_S_PER_LAYOUT = 0.8e-3
 """Calculon on two cores with its debug logging off, infeasible layouts included; feasible take 14-25 ms."""
+
+RESULTS = Path(__file__).parent / "results" / "speed.json"
 
 
 def request(model: str, tokens: float, days: float, gpus: tuple[str, ...], **given: object) -> Request:
@@ -73,67 +80,102 @@ PLANS: dict[str, Callable[[], Request]] = {
 }
 
 
-def fastest_s(action: Callable[[], object], times: int) -> float:
-    """The fastest of several runs: what the work takes when nothing disturbs it."""
-    taken = []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The least of several runs: seconds on the wall, seconds of the processor."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def fastest(action: Callable[[], object], times: int = 5) -> Taken:
+    """What the work takes when nothing disturbs it."""
+    wall, cpu = [], []
     for _ in range(times):
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), _cpu_s()
         action()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+        wall.append(time.perf_counter() - start)
+        cpu.append(_cpu_s() - worked)
+    return Taken(wall_s=min(wall), cpu_s=min(cpu))
 
 
-def layouts_per_s() -> tuple[float, int]:
-    """Layouts of 405B, each with memory and time by cause and finish, over counts of GPUs."""
+def _cpu_s() -> float:
+    """Seconds of the processor that this process and its children took so far."""
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in own)
+
+
+def layouts_taken() -> tuple[Taken, int]:
+    """Layouts of 405B, each with memory, time, finish and cost, over counts of GPUs; nothing is kept between.
+
+    The families and their legal layouts are made before; what families have in common is in the figure.
+    """
     asked = PLANS["Llama 3.1 405B, 15.6T tokens, <= 16,384 H100"]()
     some = families(asked.architecture, asked.workload, asked.clusters[0], asked.framework)
-    counts = np.arange(1024, 16385, 512)
-    family = np.tile(np.arange(len(some)), counts.size)
-    gpus = np.repeat(counts, len(some))
+    family, gpus = pairs(some.unit, np.zeros(len(some)), np.arange(1024, 16385, 128))
     columns, legal = layouts(some.take(family), gpus, asked.workload, batch_tolerance=0.05)
     chosen = np.flatnonzero(legal)
     columns, family, gpus = columns.take(chosen), family[chosen], gpus[chosen]
-    rows = chosen.size
 
     def both() -> None:
         base = ground(asked, asked.clusters[0], some)
         fit_layouts(base, family, columns)
         price(base, family, gpus, columns)
 
-    return rows / fastest_s(both, 5), rows
+    return fastest(both), chosen.size
 
 
-def cold_start_s() -> float:
+def cold_start() -> Taken:
     """The whole command from a new process: imports, catalog, plan and table."""
-    command = [sys.executable, "-m", "rightsizer_cli.main", "plan", "--model", "meta-llama/Llama-3.1-8B"]
-    command += ["--tokens", "100B", "--deadline", "72h", "--gpu", "H100", "--max-gpus", "256"]
-    return fastest_s(lambda: subprocess.run(command, check=True, capture_output=True), 5)
+    command = [
+        str(Path(sys.executable).with_name("rightsizer")),
+        "plan",
+        "--model",
+        "meta-llama/Llama-3.1-8B",
+    ]
+    command += ["--model", "meta-llama/Llama-3.1-8B", "--tokens", "100B", "--deadline", "72h"]
+    command += ["--gpu", "H100", "--max-gpus", "256"]
+    return fastest(lambda: subprocess.run(command, check=True, capture_output=True))
 
 
-def main() -> None:
-    """Print the table; write it as JSON where asked."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
-    target = parser.parse_args().json
-    rate, rows = layouts_per_s()
-    figures: dict[str, float] = {"layouts_per_s": rate}
-    print(f"{rate:12,.0f} layouts/s, one core, {rows:,} layouts of 405B with memory and time")
-    print(
-        f"{rate * CALCULON_S_PER_LAYOUT:12,.0f} times Calculon's {1 / CALCULON_S_PER_LAYOUT:,.0f} layouts/s"
-    )
+def plans() -> dict[str, float]:
+    """The whole plans: seconds, on the wall and of the processor."""
+    figures = {}
     for name, question in PLANS.items():
         asked = question()
         answer = plan(asked)
-        taken = fastest_s(lambda asked=asked: plan(asked), 5)  # type: ignore[misc]
-        figures[name] = taken
-        outcome = type(answer).__name__
-        print(f"{taken:12.3f} s  {name}: {outcome}, {answer.layouts_evaluated:,} layouts")
-    figures["cold_start_s"] = cold_start_s()
-    print(f"{figures['cold_start_s']:12.3f} s  rightsizer plan, from cold")
-    figures["memory_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
-    print(f"{figures['memory_bytes'] / 2**20:12.0f} MiB resident at most")
-    if target:
-        target.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        taken = fastest(partial(plan, asked))
+        figures |= {f"{name}: wall_s": taken.wall_s, f"{name}: cpu_s": taken.cpu_s}
+        outcome = f"{type(answer).__name__}, {answer.layouts_evaluated:,} layouts"
+        print(f"{taken.wall_s:12.3f} s, {taken.cpu_s:.3f} s of CPU: {name}: {outcome}")
+    return figures
+
+
+def rate(calculon_s: float | None) -> dict[str, float]:
+    """Layouts a second, and how many times Calculon's."""
+    taken, rows = layouts_taken()
+    per_s = rows / taken.cpu_s
+    print(f"{per_s:12,.0f} layouts/s of one core ({rows / taken.wall_s:,.0f} on the wall), {rows:,} of 405B")
+    other = calculon_s or CALCULON_RECORDED_S_PER_LAYOUT
+    source = "measured here" if calculon_s else "recorded once, not run here"
+    print(f"{per_s * other:12,.0f} times Calculon's {1 / other:,.0f} layouts/s ({source})")
+    return {"layouts_per_cpu_s": per_s, "layouts_per_wall_s": rows / taken.wall_s}
+
+
+def main() -> None:
+    """Print the table and write it as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--calculon-s-per-layout", type=float)
+    given = parser.parse_args()
+    figures = plans() | rate(given.calculon_s_per_layout)
+    mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    print(f"{mebibytes:12.0f} MiB resident at most")
+    cold = cold_start()
+    print(f"{cold.wall_s:12.3f} s, {cold.cpu_s:.3f} s of CPU: rightsizer plan, from cold")
+    figures |= {"cold_start_wall_s": cold.wall_s, "cold_start_cpu_s": cold.cpu_s}
+    figures |= {"resident_mebibytes": mebibytes, "load_average": os.getloadavg()[0]}
+    given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
