@@ -24,19 +24,26 @@ PLAN = [
 ]
 
 
-def test_svg_shows_curve_choice_deadline_and_budget(tmp_path):
-    file = tmp_path / "curve.svg"
-    assert execute([*PLAN, "--budget", "$1k", "--plot", str(file)]) == 0
-    drawn = file.read_text()
+PRICED = [*PLAN, "--budget", "$1k", "--plot"]
+
+
+@pytest.fixture(scope="module")
+def curve(tmp_path_factory):
+    file = tmp_path_factory.mktemp("plot") / "curve.svg"
+    assert execute([*PRICED, str(file)]) == 0
+    return file
+
+
+def test_svg_shows_curve_choice_deadline_and_budget(curve):
+    drawn = curve.read_text()
     assert all(word in drawn for word in ("deadline", "budget", "chosen: ", "expected cost"))
-    assert list(tmp_path.iterdir()) == [file]
+    assert list(curve.parent.iterdir()) == [curve]
 
 
-def test_the_same_plan_draws_the_same_bytes(tmp_path):
-    files = [tmp_path / "a.svg", tmp_path / "b.svg"]
-    for file in files:
-        execute([*PLAN, "--plot", str(file)])
-    assert files[0].read_bytes() == files[1].read_bytes()
+def test_the_same_plan_draws_the_same_bytes(curve, tmp_path):
+    again = tmp_path / "again.svg"
+    assert execute([*PRICED, str(again)]) == 0
+    assert again.read_bytes() == curve.read_bytes()
 
 
 def test_png_is_a_png(tmp_path):
