@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from rightsizer.uncertainty import z_quantile
 
 from rightsizer.cases import Case, Cases
 from rightsizer.errors import RightsizerError
 from rightsizer.estimate import Prediction, gpus, predict
 from rightsizer.runs import case_from_row
+from rightsizer.uncertainty import z_quantile
 from rightsizer_cli.files import read_text, write_whole
 from rightsizer_cli.mistakes import OptionError
 
