@@ -26,6 +26,7 @@ _PATHS = {
     KIND: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/trainingplans",
 }
 _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+_STRATEGIC = "application/strategic-merge-patch+json"
 _TIMEOUT_S = 30.0
 _CHUNK = 500
 
@@ -142,6 +143,25 @@ class Door:
         path = f"{plans_path(namespace, name)}/status"
         query = {"fieldManager": FIELD_MANAGER}
         return await self.call("PATCH", path, body=body, query=query, content=_MERGE)
+
+    async def fail_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Say for a dead node what it cannot: the pod has failed, by no fault of its own.
+
+        A Job keeps a finalizer on its pods and replaces none before it has an end, so that a forced deletion
+        alone would change nothing. The pod garbage collector does the same for nodes that are gone.
+        """
+        reason, message = "DeadNode", "its node does not answer"
+        ended = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+        status = {"phase": "Failed", "reason": reason, "message": message, "conditions": [ended]}
+        path = f"{_PATHS['Pod'].format(namespace)}/{name}/status"
+        body = {"metadata": {"uid": uid}, "status": status}
+        try:
+            await self.call(
+                "PATCH", path, body=body, query={"fieldManager": FIELD_MANAGER}, content=_STRATEGIC
+            )
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
     async def delete(
         self, kind: str, namespace: str, name: str, *, uid: str = "", force: bool = False

@@ -313,6 +313,8 @@ class Loop:
             case PatchJob():
                 self.cache.saw_job(await self._door.patch_job(namespace, action.name, action.spec))
             case Delete():
+                if action.force:
+                    await self._door.fail_pod(namespace, action.name, action.uid)
                 await self._door.delete(
                     action.kind, namespace, action.name, uid=action.uid, force=action.force
                 )
