@@ -94,6 +94,8 @@ class _Run:
         if now_s - self.scanned_s >= _SCAN_S:
             self.scanned_s = now_s
             for _ in range(job.failures() - self.seen):
+                if self.budget.spent:
+                    break  # given up: what fails until the last agent is gone says nothing more
                 self.failed("a worker died; torchrun restarts the others with it")
             self.seen = max(self.seen, job.failures())
         for record in records:
