@@ -103,6 +103,7 @@ def test_a_missing_value_is_not_shown_as_none(capsys):
     assert capsys.readouterr().err.startswith("error: --gpu: name at least one")
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_quiet():
     script = (
         "import io, sys; from rightsizer_cli.main import execute\n"
@@ -114,6 +115,7 @@ def test_ctrl_c_is_quiet():
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet():
     script = "import sys; from rightsizer_cli.main import execute; sys.exit(execute(['models', '--json']))"
     pipe = subprocess.PIPE

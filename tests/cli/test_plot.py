@@ -9,6 +9,8 @@ from rightsizer.errors import InputError
 from rightsizer_cli.main import execute
 from rightsizer_cli.plot import check_plot
 
+pytestmark = pytest.mark.slow  # matplotlib takes seconds to start
+
 PLAN = [
     "plan",
     "--model",
