@@ -21,7 +21,7 @@ from rightsizer_operator.door import ApiError, Door
 __all__ = ["LEASE_S", "hold"]
 
 _LOG = logging.getLogger("rightsizer.operator")
-LEASE_S, _RENEW_S, _RETRY_S = 10, 6, 2
+LEASE_S, _RENEW_S, _RETRY_S = 8, 5, 2
 """Seconds: a silent holder's lease runs out; a holder that cannot renew stops; between tries."""
 
 
