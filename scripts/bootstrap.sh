@@ -34,4 +34,9 @@ echo "installing the locked packages into $venv (torch is the largest: about 3 G
 [ -x "$venv/bin/python" ] || .tools/bin/uv venv --quiet --python "$python" "$venv"
 .tools/bin/uv pip install --quiet --python "$venv/bin/python" --require-hashes --requirement requirements.lock
 .tools/bin/uv pip install --quiet --python "$venv/bin/python" --no-deps --editable .
+
+# uv leaves no bytecode, and where PYTHONDONTWRITEBYTECODE is set Python never will: every command would compile anew
+site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+"$venv/bin/python" -m compileall -q -j 0 sizing crds launch operator cli \
+  "$site"/{numpy,pydantic,rich,typer,yaml,markdown_it,pygments,hypothesis,pytest,_pytest,xdist} >/dev/null || true
 "$venv/bin/rightsizer" --version

@@ -56,7 +56,7 @@ CONFIGS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(config=CONFIGS)
 def test_any_config_is_an_architecture_or_a_clear_error(config: Mapping[str, object]) -> None:
     try:
@@ -67,7 +67,7 @@ def test_any_config_is_an_architecture_or_a_clear_error(config: Mapping[str, obj
     assert 0 <= network.parameters_active <= network.parameters_total
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     changes=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=3), kind=st.sampled_from(model_types())
 )

@@ -45,7 +45,7 @@ LAYOUTS = st.builds(
     micro_batches=st.sampled_from([8, 16, 64]),
     recompute=st.sampled_from([Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]),
 )
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=20, deadline=None)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{r['model_name']} {r['gpus']} {r['gpu']}" for r in ROWS])
