@@ -23,7 +23,7 @@ $(READY): pyproject.toml requirements.lock scripts/bootstrap.sh
 	PYTHON=$(PYTHON) scripts/bootstrap.sh $(VENV)
 	@touch $@
 
-demo: $(READY)  ## size, train with two workers, kill one, resume, resize 2 -> 1, report (about 3 minutes)
+demo: $(READY)  ## size, train with two workers, kill one, resume, resize 2 -> 1, report (about 2 minutes)
 	$(BIN)/python examples/01-local/demo.py
 
 test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no cluster
