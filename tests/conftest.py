@@ -4,7 +4,7 @@ from hypothesis import settings
 
 os.environ["RIGHTSIZER_CALIBRATION"] = ""  # no test reads or writes what this user has measured
 
-# The unit suite answers within half a minute; `pytest --hypothesis-profile=thorough` looks longer
+# Keeps the unit suite near half a minute; `pytest --hypothesis-profile=thorough` looks longer
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("quick")
