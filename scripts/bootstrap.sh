@@ -37,6 +37,6 @@ echo "installing the locked packages into $venv (torch is the largest: about 3 G
 
 # uv leaves no bytecode, and where PYTHONDONTWRITEBYTECODE is set Python never will: every command would compile anew
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-"$venv/bin/python" -m compileall -q -j 0 sizing crds launch operator cli \
+"$venv/bin/python" -m compileall -q -j 0 sizing crds launch telemetry slurm operator cli \
   "$site"/{numpy,pydantic,rich,typer,yaml,markdown_it,pygments,hypothesis,pytest,_pytest,xdist} >/dev/null || true
 "$venv/bin/rightsizer" --version

@@ -1,0 +1,1 @@
+"""Slurm: the daemon that the submit plugins ask, `rightsizer sbatch`, the monitor."""

@@ -1,0 +1,1 @@
+"""Prometheus: queries, the one client, samples to readings, our own metric names."""
