@@ -1,0 +1,96 @@
+"""What was read of one live job over one window: measured rates and shares, each of which may be unknown."""
+
+import enum
+import math
+from dataclasses import dataclass, fields, replace
+
+__all__ = ["Phase", "Reading", "cleaned"]
+
+
+class Phase(enum.StrEnum):
+    """What the job does at the end of the window, as its agent says; UNKNOWN where nobody says it."""
+
+    STARTUP = "startup"
+    TRAINING = "training"
+    CHECKPOINT = "checkpoint"
+    EVALUATION = "evaluation"
+    RECOVERY = "recovery"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One job over one window. None is unknown, never 0; a zero was measured.
+
+    `window_s` is the length of the window that ends `age_s` seconds before now (age of the newest sample);
+    `coverage` (0..1) is the share of the expected samples, `samples` their number. `gpus` are those that
+    trained throughout the window; a job that was resized inside it has no one number: None. `tokens_per_s` is
+    the whole job's mean over the window in phase training, checkpoint writes left out; `tokens_done` and
+    `steps` count from the start of the run, `window_steps` those of the window.
+
+    Shares are 0..1. `gpu_busy_mean` and `gpu_busy_max`: time in which any kernel ran (GR_ENGINE_ACTIVE, else
+    GPU_UTIL / 100), the mean over the job's GPUs and the highest value that any GPU had at any sample.
+    `tensor_active`, `memory_active` (DRAM): means. `power_fraction`: mean draw over TDP, of the busiest GPU.
+    `data_wait_fraction`, `communication_fraction`, `checkpoint_fraction`: of the window's wall
+    time. `memory_used_fraction`: framebuffer in use on the fullest GPU, an upper bound on need.
+
+    `checkpoint_age_s` is the age of the last complete checkpoint. `others_waiting`: whether jobs queue for
+    GPUs of this kind. `queries` are the questions behind the figures, each with its answer, for people.
+    """
+
+    window_s: float | None = None
+    age_s: float | None = None
+    coverage: float | None = None
+    samples: int | None = None
+    gpus: int | None = None
+    tokens_per_s: float | None = None
+    tokens_done: float | None = None
+    steps: int | None = None
+    window_steps: int | None = None
+    gpu_busy_mean: float | None = None
+    gpu_busy_max: float | None = None
+    tensor_active: float | None = None
+    memory_active: float | None = None
+    power_fraction: float | None = None
+    data_wait_fraction: float | None = None
+    communication_fraction: float | None = None
+    checkpoint_fraction: float | None = None
+    memory_used_fraction: float | None = None
+    phase: Phase = Phase.UNKNOWN
+    checkpoint_age_s: float | None = None
+    others_waiting: bool | None = None
+    queries: tuple[str, ...] = ()
+
+
+_SHARES = (
+    "gpu_busy_mean",
+    "gpu_busy_max",
+    "tensor_active",
+    "memory_active",
+    "data_wait_fraction",
+    "communication_fraction",
+    "checkpoint_fraction",
+    "memory_used_fraction",
+    "coverage",
+)
+_MOST_SHARE = 1.05
+"""A share a little above 1 is rounding of rates over a window; one far above is a wrong unit."""
+
+_MOST_POWER = 1.5
+"""Boost and sampling take the draw a little over TDP; more is a wrong unit. A guess."""
+
+
+def cleaned(some: Reading) -> Reading:
+    """The reading with what cannot be true made unknown: NaN, infinite, negative, shares that are percent."""
+    found: dict[str, float | None] = {}
+    for one in fields(some):
+        value = getattr(some, one.name)
+        if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if not math.isfinite(value) or value < 0:
+            found[one.name] = None
+        elif one.name in _SHARES:
+            found[one.name] = min(float(value), 1.0) if value <= _MOST_SHARE else None
+    if (some.power_fraction or 0.0) > _MOST_POWER:
+        found["power_fraction"] = None
+    return replace(some, **found) if found else some  # type: ignore[arg-type]
