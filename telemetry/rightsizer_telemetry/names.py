@@ -1,0 +1,121 @@
+"""Every metric of ours, with its help text: the agent's, the operator's, Slurm's, and the recorded families.
+
+Dashboards, rules and alerts may name nothing else of ours; a test holds them and the programs to these lists.
+"""
+
+from collections.abc import Mapping
+
+__all__ = ["AGENT", "HOLDER", "JOB_LABELS", "OPERATOR", "OURS", "RECORDED", "SLURM", "SLURM_LABELS", "series"]
+
+HOLDER = ("executor", "cluster", "namespace", "workload")
+"""Labels that name who holds a GPU. `executor`: kubernetes, slurm, or empty for a GPU that nobody holds.
+
+`cluster`: as the exporter or the external labels say, else empty. `namespace`: of the pod; empty on Slurm.
+`workload`: what owns the pod (a Job, a StatefulSet, ...; read off the pod's name), or Slurm's job id.
+"""
+
+JOB_LABELS = ("namespace", "plan")
+"""Labels of the operator's gauges of one plan."""
+
+AGENT: Mapping[str, str] = {
+    "rightsizer_train_tokens_total": "Tokens processed by this process, repeated steps included",
+    "rightsizer_train_position_tokens": "Tokens of the training done so far",
+    "rightsizer_train_target_tokens": "Tokens of the whole training",
+    "rightsizer_train_step": "Optimizer steps done so far",
+    "rightsizer_train_step_seconds": "Duration of the optimizer steps of this process (sum and count)",
+    "rightsizer_train_tokens_per_second": "Tokens per second of the whole job over the last steps",
+    "rightsizer_train_loss": "Training loss of the last step",
+    "rightsizer_train_workers": "Workers in the current world",
+    "rightsizer_train_restarts": "Times torchrun restarted the workers within this attempt",
+    "rightsizer_train_checkpoint_timestamp_seconds": "Unix time of the last checkpoint",
+    "rightsizer_train_checkpoint_position_tokens": "Tokens done at the last checkpoint",
+}
+"""What rank 0 of a training serves (`rightsizer_launch.metrics`)."""
+
+OPERATOR: Mapping[str, str] = {
+    "rightsizer_operator_reconcile_seconds": "Time to bring one plan up to date (histogram)",
+    "rightsizer_operator_api_requests_total": "Requests to the API server, by method",
+    "rightsizer_operator_api_errors_total": "Requests that failed, by HTTP status; 0: not reached",
+    "rightsizer_operator_reconcile_failures_total": "Plans that had to be tried again",
+    "rightsizer_operator_launches_total": "Jobs created",
+    "rightsizer_operator_leads": "1 where this replica acts",
+    "rightsizer_operator_queue": "Plans that wait to be looked at",
+    "rightsizer_plans": "Plans by state",
+    "rightsizer_plan_gpus": "GPUs that the plan is sized to",
+    "rightsizer_plan_gpus_saved": "GPUs of spec.resources.maxGPUs that the plan does not take",
+    "rightsizer_plan_predicted_tokens_per_second": "Throughput as predicted",
+    "rightsizer_plan_measured_tokens_per_second": "Throughput as the workers report it",
+    "rightsizer_plan_margin_seconds": "Deadline minus expected end; negative: late",
+    "rightsizer_plan_attempt": "Number of the current attempt",
+    "rightsizer_plan_restarts": "Restarts of workers within the attempt",
+}
+"""What the operator serves (`rightsizer_operator.metrics`)."""
+
+SLURM: Mapping[str, str] = {
+    "rightsizer_slurm_job_info": "1 for each live GPU job; who and where as labels",
+    "rightsizer_slurm_job_gpus": "GPUs that the job holds",
+    "rightsizer_slurm_job_requested_gpus": "GPUs that the job asked for when it was submitted",
+    "rightsizer_slurm_job_sized_gpus": "GPUs that its plan is sized to; only where the job has a plan",
+    "rightsizer_slurm_job_predicted_tokens_per_second": "Throughput as predicted",
+    "rightsizer_slurm_job_measured_tokens_per_second": "Throughput as the agent in the job reports it",
+    "rightsizer_slurm_job_margin_seconds": "Deadline minus expected end; negative: late",
+    "rightsizer_slurm_job_restarts": "Restarts and requeues of the job so far",
+    "rightsizer_slurm_jobs": "Jobs with a plan, by Slurm's state",
+    "rightsizer_slurm_partition_gpus": "GPUs of a partition, by state: allocated, idle, down",
+    "rightsizer_slurm_submits_total": "Submissions that the plugin asked about, by result",
+    "rightsizer_slurm_submit_seconds": "Time to answer the plugin (histogram)",
+    "rightsizer_slurm_decisions_total": "Decisions of the monitor, by action",
+    "rightsizer_slurm_actions_failed_total": "Actions that Slurm refused, by action",
+    "rightsizer_slurm_command_errors_total": "Slurm commands that failed or ran out of time, by command",
+    "rightsizer_slurm_sweep_timestamp_seconds": "Unix time of the last complete look at all jobs",
+    "rightsizer_slurm_sweep_seconds": "How long that look took",
+}
+"""What the Slurm daemon and monitor serve (`rightsizer_slurm`)."""
+
+SLURM_LABELS: Mapping[str, tuple[str, ...]] = {
+    "rightsizer_slurm_job_info": ("cluster", "jobid", "user", "account", "partition", "plan"),
+    "rightsizer_slurm_jobs": ("cluster", "state"),
+    "rightsizer_slurm_partition_gpus": ("cluster", "partition", "state"),
+    "rightsizer_slurm_submits_total": ("result",),
+    "rightsizer_slurm_submit_seconds": (),
+    "rightsizer_slurm_decisions_total": ("action",),
+    "rightsizer_slurm_actions_failed_total": ("action",),
+    "rightsizer_slurm_command_errors_total": ("command",),
+    "rightsizer_slurm_sweep_timestamp_seconds": (),
+    "rightsizer_slurm_sweep_seconds": (),
+}
+"""Labels of Slurm's metrics; those of one job that are not listed carry `cluster` and `jobid`."""
+
+RECORDED: Mapping[str, str] = {
+    "rightsizer:gpu_busy:ratio": "Share of time in which any kernel ran, of one GPU or MIG instance",
+    "rightsizer:gpu_sm_active:ratio": "Share of time in which a streaming multiprocessor had a warp, mean over SMs",
+    "rightsizer:gpu_tensor_active:ratio": "Share of cycles in which the tensor pipe was active",
+    "rightsizer:gpu_dram_active:ratio": "Share of cycles in which the memory interface moved data",
+    "rightsizer:gpu_memory_used:bytes": "Framebuffer in use, what an allocator keeps included",
+    "rightsizer:gpu_memory_used:ratio": "Framebuffer in use, of all there is",
+    "rightsizer:gpu_power:watts": "Power draw",
+    "rightsizer:gpu_power:ratio": "Power draw over the catalog's TDP; only for GPUs that the catalog knows",
+    "rightsizer:workload_gpus:count": "GPUs that one workload holds",
+    "rightsizer:workload_busy:ratio": "Mean share of busy time over a workload's GPUs",
+    "rightsizer:workload_busy:max": "Share of busy time of a workload's busiest GPU",
+    "rightsizer:workload_owner:info": "1; user and account of a Slurm job as labels",
+    "rightsizer:train_tokens_per_second:max": "Tokens per second of one training",
+    "rightsizer:train_position_tokens:max": "Tokens that one training has done",
+    "rightsizer:train_target_tokens:max": "Tokens of one whole training",
+    "rightsizer:train_step:max": "Optimizer steps that one training has done",
+    "rightsizer:train_workers:max": "Workers of one training",
+    "rightsizer:train_checkpoint_timestamp_seconds:max": "Unix time of a training's last checkpoint",
+}
+"""What the recording rules make, each with the labels HOLDER and, for one GPU, those of the device."""
+
+OURS: Mapping[str, str] = {**AGENT, **OPERATOR, **SLURM, **RECORDED}
+
+
+def series(name: str) -> tuple[str, ...]:
+    """The series of a metric as queries name them: a histogram's or summary's parts instead of its name."""
+    words = OURS[name]
+    if "(histogram)" in words:
+        return (f"{name}_bucket", f"{name}_sum", f"{name}_count")
+    if "(sum and count)" in words:
+        return (f"{name}_sum", f"{name}_count")
+    return (name,)
