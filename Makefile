@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 TODAY = $(shell date -u +%F)
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes ci clean help
+.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm ci clean help
 
 all: check test  ## check and test
 
@@ -35,6 +35,7 @@ check: $(READY)  ## format, lint, types, layer contracts, generated files
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	cd tests/e2e/cluster && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases *.py
+	cd tests/e2e/slurm && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases cluster.py machines.py place.py settings.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m rightsizer_api.generate --check
 
@@ -65,6 +66,18 @@ cluster-down: $(READY)  ## end it, with nothing left
 test-kubernetes: $(READY)  ## the tests on that Kubernetes; starts one if none runs
 	tests/e2e/cluster/install.sh
 	$(BIN)/pytest -q -m kubernetes tests/e2e
+
+slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
+	@$(MAKE) --no-print-directory -s $(READY) >&2
+	@tests/e2e/slurm/install.sh >&2
+	@$(BIN)/python tests/e2e/slurm/cluster.py up
+
+slurm-down: $(READY)  ## end it, with nothing left
+	$(BIN)/python tests/e2e/slurm/cluster.py down
+
+test-slurm: $(READY)  ## the tests on that Slurm; starts one if none runs
+	tests/e2e/slurm/install.sh
+	$(BIN)/pytest -q -m slurm tests/e2e
 
 ci: check test  ## what .ci/run calls
 

@@ -1,12 +1,16 @@
-"""The fixture `cluster`: a whole Kubernetes on this machine, for tests marked `kubernetes`."""
+"""The fixtures `cluster` and `slurm`: a whole Kubernetes and a whole Slurm on this machine.
+
+They are for tests marked `kubernetes` and `slurm`.
+"""
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,19 +18,20 @@ from typing import Any
 import pytest
 
 CONTROL = Path(__file__).resolve().parent / "cluster" / "cluster.py"
+SLURM_CONTROL = Path(__file__).resolve().parent / "slurm" / "cluster.py"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "kubernetes: needs root and the built binaries (`make test-kubernetes`)"
     )
+    config.addinivalue_line("markers", "slurm: needs root and Slurm's packages (`make test-slurm`)")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only `-m kubernetes` starts a cluster: a plain `pytest` must not surprise anybody with one."""
-    if "kubernetes" in (config.option.markexpr or ""):
-        return
-    skipped = [item for item in items if item.get_closest_marker("kubernetes")]
+    unasked = [m for m in ("kubernetes", "slurm") if m not in (config.option.markexpr or "")]
+    skipped = [item for item in items if any(item.get_closest_marker(marker) for marker in unasked)]
     if skipped:
         config.hook.pytest_deselected(items=skipped)
         items[:] = [item for item in items if item not in skipped]
@@ -130,3 +135,94 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     )
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slurm:
+    """A running Slurm: its commands, and cluster.py for what happens to machines."""
+
+    name: str
+    environment: Mapping[str, str]
+
+    def control(self, *arguments: str) -> str:
+        """cluster.py with these arguments, e.g. "node-down", "n2"."""
+        return _slurm_control(self.name, *arguments).stdout
+
+    def ask(
+        self, *argv: str | Path, user: str | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """One of Slurm's commands (as another user); the caller looks at how it ended."""
+        return subprocess.run(
+            argv,
+            check=False,
+            capture_output=True,
+            text=True,
+            env=dict(self.environment),
+            user=user,
+            cwd=cwd,
+            timeout=120,
+        )
+
+    def run(self, *argv: str | Path, user: str | None = None, cwd: Path | None = None) -> str:
+        """What a command prints; a failure raises with what it says."""
+        done = self.ask(*argv, user=user, cwd=cwd)
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(map(str, argv))}: {done.stderr.strip()}")
+        return done.stdout
+
+    def job(self, job: str) -> dict[str, str]:
+        """A job as `scontrol show job` tells it, field by field."""
+        shown = self.run("scontrol", "--oneliner", "show", "job", job)
+        return dict(re.findall(r"(?:^| )([A-Za-z/:]+)=(.*?)(?= [A-Za-z/:]+=|$)", shown.strip()))
+
+    def wait(self, what: str, condition: Callable[[], bool], within_s: float = 60) -> None:
+        """Return when the condition holds; fail when it does not in time."""
+        end_s = time.monotonic() + within_s
+        while not condition():
+            if time.monotonic() > end_s:
+                state = self.ask("squeue", "--all").stdout + self.ask("sinfo").stdout
+                pytest.fail(f"{what}: not within {within_s:.0f} s\n{state}")
+            time.sleep(0.1)
+
+    def cancel_all(self) -> None:
+        """End every job, and wait until the nodes are free again."""
+        listed = self.run("squeue", "--noheader", "--format=%A").split()
+        if listed:
+            self.ask("scancel", "--full", *sorted(set(listed)))
+        self.wait("an empty queue", lambda: not self.run("squeue", "--noheader").strip())
+
+
+def _slurm_control(name: str, *arguments: str, plugin: bool = True) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "RIGHTSIZER_SLURM": name,
+        "RIGHTSIZER_SLURM_PLUGIN": "on" if plugin else "off",
+    }
+    done = subprocess.run(
+        [sys.executable, SLURM_CONTROL, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    if done.returncode != 0:
+        pytest.fail(f"slurm/cluster.py {' '.join(arguments)}: {done.stderr.strip()}", pytrace=False)
+    return done
+
+
+@pytest.fixture(scope="session")
+def slurm_control() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """slurm/cluster.py for a cluster of any name: slurm_control("bare", "up", plugin=False)."""
+    return _slurm_control
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Slurm]:
+    """The cluster of `make slurm-up` if it runs (and it stays), else one for this session."""
+    name = os.environ.get("RIGHTSIZER_SLURM", "rightsizer")
+    was_up = "pid" in _slurm_control(name, "status").stdout
+    exports = re.findall(r"^export (\w+)=(.*)$", _slurm_control(name, "up").stdout, flags=re.MULTILINE)
+    home = {"PATH": os.environ["PATH"], "HOME": "/tmp", "LC_ALL": "C"}  # noqa: S108 (the users of tests have no home)
+    yield Slurm(name=name, environment=home | dict(exports))
+    if not was_up:
+        _slurm_control(name, "down")

@@ -1,0 +1,111 @@
+"""Machines: each is a PID namespace, so that one SIGKILL ends its daemon, its job steps and all below."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from place import ClusterError, Place
+
+_POLL_S = 0.02
+_INIT = '"$@" & while kill -0 $! 2>/dev/null; do wait; done'
+"""PID 1 of a machine: reaps orphans while its daemon lives, and ends with it."""
+
+
+def start(at: Place, name: str, argv: list[str | Path], environment: dict[str, str] | None = None) -> None:
+    """Start a machine with one daemon in the foreground; findable from its first instruction."""
+    pids = at.home / "pids"
+    pids.mkdir(parents=True, exist_ok=True)
+
+    def before_exec() -> None:
+        (pids / name).write_text(f"{os.getpid()} {_start_time(os.getpid())}")
+
+    with (at.log / f"{name}.out").open("ab") as log:
+        subprocess.Popen(
+            ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", _INIT, name, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+            env={"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "SLURM_CONF": str(at.conf)}
+            | (environment or {}),
+            preexec_fn=before_exec,  # noqa: PLW1509 (this program has one thread)
+        )
+
+
+def names(at: Place) -> tuple[str, ...]:
+    """Every machine that was ever started here."""
+    folder = at.home / "pids"
+    return tuple(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else ()
+
+
+def pid(at: Place, name: str) -> int | None:
+    """The machine's outermost process, if it still runs: a pid alone may meanwhile be somebody else's."""
+    try:
+        recorded, started = (at.home / "pids" / name).read_text().split()
+        return int(recorded) if _start_time(int(recorded)) == started else None
+    except (FileNotFoundError, ProcessLookupError, ValueError):
+        return None
+
+
+def kill(at: Place, name: str) -> None:
+    """End a machine at once, as a power cut would, and wait until it is gone."""
+    found = pid(at, name)
+    if found is None:
+        return
+    inside = _children(found)
+    for process in (*inside, found):
+        _signal(process, signal.SIGKILL)
+    wait(f"the end of {name}", lambda: pid(at, name) is None, within_s=10, look_at=at.log)
+
+
+def pause(at: Place, name: str, *, stop: bool) -> None:
+    """Stop every process of a machine where it stands, or let it go on."""
+    found = pid(at, name)
+    if found is None:
+        raise ClusterError(f"{name}: does not run")
+    for process in _descendants(found):
+        _signal(process, signal.SIGSTOP if stop else signal.SIGCONT)
+
+
+def wait(what: str, condition: Callable[[], bool], *, within_s: float, look_at: Path) -> None:
+    """Return when the condition holds."""
+    end_s = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > end_s:
+            raise ClusterError(f"{what}: not there after {within_s:.0f} s; see {look_at}")
+        time.sleep(_POLL_S)
+
+
+def _descendants(process: int) -> tuple[int, ...]:
+    children = _children(process)
+    return (*children, *(below for child in children for below in _descendants(child)))
+
+
+def _children(process: int) -> tuple[int, ...]:
+    try:
+        listed = Path(f"/proc/{process}/task/{process}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ()
+    return tuple(int(child) for child in listed.split())
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        return
+
+
+def _start_time(process: int) -> str:
+    """Ticks since boot when it started; `proc(5)`. Raises if there is none, or only its zombie."""
+    try:
+        after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        raise ProcessLookupError(process) from None
+    if after_name[0] == "Z":
+        raise ProcessLookupError(process)
+    return after_name[19]

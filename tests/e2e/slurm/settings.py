@@ -1,0 +1,134 @@
+"""The files of a cluster: slurm.conf, gres.conf, keys, pretended GPUs."""
+
+import os
+import shutil
+import socket
+import stat
+from contextlib import ExitStack
+from pathlib import Path
+
+from place import FIRST_PORT, KINDS, LAST_PORT, PORTS, USER, ClusterError, Kind, Place
+
+_NULL_DEVICE = os.makedev(1, 3)
+
+_SLURM_CONF = """\
+ClusterName={name}
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={port}
+SlurmdPort={unused}
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+AuthType=auth/munge
+AuthInfo=socket={home}/run/munge.sock,cred_expire=5
+SlurmUser={user}
+SlurmdUser=root
+StateSaveLocation={home}/state
+SlurmdSpoolDir={home}/spool/%n
+SlurmctldPidFile={home}/run/slurmctld.pid
+SlurmdPidFile={home}/run/slurmd-%n.pid
+SlurmctldLogFile={home}/log/slurmctld.log
+SlurmdLogFile={home}/log/slurmd-%n.log
+SlurmdParameters=config_overrides
+MailProg={home}/etc/mail.sh
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobAcctGatherType=jobacct_gather/none
+SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
+MpiDefault=none
+ReturnToService=2
+GresTypes=gpu
+SlurmctldTimeout=30
+SlurmdTimeout=10
+KillWait=2
+MinJobAge=600
+MaxJobCount=20000
+"""
+"""cred_expire is what a requeued job waits (120 s by default); AccountingStorageType is left at none."""
+
+_MAIL = """\
+#!/bin/sh
+{{ echo "== $*"; env | grep ^SLURM_; cat; }} >> {log}/mail.log
+"""
+
+
+def write(at: Place) -> None:
+    """Everything that the daemons read."""
+    for folder in ("etc", "run", "log", "state", "dev", "spool", "run/rightsizer"):
+        (at.home / folder).mkdir(parents=True, exist_ok=True)
+    for folder in ("state", "log", "run", "run/rightsizer"):
+        shutil.chown(at.home / folder, USER, USER)
+    _key(at)
+    _devices(at)
+    mail = at.etc / "mail.sh"
+    mail.write_text(_MAIL.format(log=at.log))
+    mail.chmod(0o755)
+    (at.etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+    (at.etc / "gres.conf").write_text("".join(_gres(at, kind) for kind in KINDS))
+    port = _free_ports()
+    lines = _SLURM_CONF.format(name=at.name, port=port, unused=port + 1, home=at.home, user=USER)
+    lines += "JobSubmitPlugins=lua\n" if at.plugin else ""
+    at.conf.write_text(lines + _nodes(port + 2) + "".join(_partition(kind) for kind in KINDS))
+
+
+def _key(at: Place) -> None:
+    key = at.etc / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(stat.S_IRUSR)
+
+
+def _devices(at: Place) -> None:
+    """A GRES with a count needs device files; plain files are refused, /dev/null under other names is not."""
+    for index in range(max(kind.gpus for kind in KINDS)):
+        path = at.home / "dev" / f"nvidia{index}"
+        if not path.exists():
+            os.mknod(path, stat.S_IFCHR | 0o666, _NULL_DEVICE)
+
+
+def _gres(at: Place, kind: Kind) -> str:
+    files = f"{at.home}/dev/nvidia[0-{kind.gpus - 1}]"
+    return f"NodeName={','.join(kind.nodes)} Name=gpu Type={kind.gpu} File={files}\n"
+
+
+def _nodes(port: int) -> str:
+    lines = []
+    for kind in KINDS:
+        for name in kind.nodes:
+            lines.append(
+                f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={kind.cpus}"
+                f" Sockets={kind.sockets} CoresPerSocket={kind.cpus // kind.sockets} ThreadsPerCore=1"
+                f" RealMemory={kind.memory_mb} Gres=gpu:{kind.gpu}:{kind.gpus} Feature={kind.gpu}\n"
+            )
+            port += 1
+    return "".join(lines)
+
+
+def _partition(kind: Kind) -> str:
+    default = " Default=YES" if kind is KINDS[0] else ""
+    nodes = ",".join(kind.nodes)
+    return f"PartitionName={kind.partition} Nodes={nodes}{default} MaxTime={kind.max_time} DefaultTime=60\n"
+
+
+def _free_ports() -> int:
+    """The first of PORTS neighbouring ports that nobody listens on."""
+    for first in range(FIRST_PORT, LAST_PORT, PORTS):
+        if all(_is_free(port) for port in range(first, first + PORTS)):
+            return first
+    raise ClusterError(f"no {PORTS} free ports between {FIRST_PORT} and {LAST_PORT}; end what listens there")
+
+
+def _is_free(port: int) -> bool:
+    with ExitStack() as stack:
+        probe = stack.enter_context(socket.socket())
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def install_plugin(at: Place, source: Path) -> None:
+    """Copy the Lua files beside slurm.conf, as an admin would."""
+    for path in sorted(source.glob("*.lua")):
+        shutil.copy(path, at.etc / path.name)
