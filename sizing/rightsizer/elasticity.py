@@ -65,8 +65,10 @@ class Limits:
     `min_gpus`..`max_gpus` (None: no limit). `free_gpus` are free for it to grow into now; None: not known,
     the executor's queue decides. At most one resize in `cool_down_s`, failed ones counted.
     `checkpoint_interval_s` is the time between the job's checkpoints, None if it writes none; then nothing is
-    resized. `restart_s` is from the stop to the first step of the new size. `others_waiting` overrides the
-    reading's where the executor knows; None: as the reading says.
+    resized. `restart_s` is from the stop to the first step of the new size; `saves_first` says that the
+    executor has it save before it stops, so that no work is done twice. The first `warm_up_s` of a size, and
+    windows shorter than `least_window_s`, say nothing. `others_waiting` overrides the reading's where the
+    executor knows; None: as the reading says.
     """
 
     mode: Mode = Mode.RECOMMEND
@@ -77,6 +79,9 @@ class Limits:
     cool_down_s: float = 3600.0
     checkpoint_interval_s: float | None = None
     restart_s: float = 600.0
+    saves_first: bool = False
+    warm_up_s: float = 300.0
+    least_window_s: float = 600.0
     pressure: Pressure = Pressure.ON_PRESSURE
     others_waiting: bool | None = None
 

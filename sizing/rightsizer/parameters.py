@@ -22,6 +22,7 @@ __all__ = [
     "load_calibration",
     "load_curves",
     "load_memory",
+    "load_resize",
     "load_step_time",
     "parse",
 ]
@@ -118,3 +119,9 @@ def load_memory() -> Parameters:
 def load_calibration() -> Parameters:
     """How much of a run's residual other runs share, and how noisy one measured run is."""
     return _load("calibration.json")
+
+
+@functools.cache
+def load_resize() -> Parameters:
+    """The thresholds of the resize policy, each with its source or called a guess."""
+    return _load("resize.json")

@@ -17,6 +17,11 @@ class Phase(enum.StrEnum):
     RECOVERY = "recovery"
     UNKNOWN = "unknown"
 
+    @property
+    def may_idle(self) -> bool:
+        """Whether idle GPUs are to be expected: it starts, saves, evaluates or recovers."""
+        return self not in (Phase.TRAINING, Phase.UNKNOWN)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
