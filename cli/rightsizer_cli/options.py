@@ -1,4 +1,4 @@
-"""Options that several commands share; each names the plan field it sets: flags and manifests are one.
+"""Options that several commands share; each sets the plan field of its name in `rightsizer_api.short_names`.
 
 Quantities stay text here: the plan's parser reads them, with the same errors for a flag as for a manifest.
 """
@@ -17,14 +17,7 @@ __all__ = [
     "LayoutFlags",
     "NoCalibration",
     "PlanFile",
-    "Spec",
 ]
-
-
-class Spec(str):
-    """The dotted path under `spec` that an option sets."""
-
-    __slots__ = ()
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -47,32 +40,26 @@ class JobFlags:
 
     model: Annotated[
         str | None,
-        Spec("model.name"),
         typer.Option(metavar="NAME", help="Model from the catalog (`rightsizer models`)."),
     ] = None
     config: Annotated[
         Path | None,
-        Spec("model.configPath"),
         typer.Option(metavar="FILE", help="Hugging Face config.json of a model that is not in the catalog."),
     ] = None
     method: Annotated[
         str | None,
-        Spec("workload.method"),
         typer.Option(metavar="METHOD", help="pretrain (default), finetune, lora or qlora."),
     ] = None
     tokens: Annotated[
         str | None,
-        Spec("workload.tokens"),
         typer.Option(metavar="COUNT", help="Tokens to train on: 100B, 1.5T, 4M."),
     ] = None
     sequence_length: Annotated[
         int | None,
-        Spec("workload.sequenceLength"),
         typer.Option(metavar="N", help="Tokens in a sequence (default: 8192; 2048 when fine-tuning)."),
     ] = None
     global_batch: Annotated[
         str | None,
-        Spec("workload.globalBatchTokens"),
         typer.Option(
             metavar="COUNT",
             help="Tokens in a step over all GPUs (default: what suits the compute, or 64 sequences).",
@@ -80,61 +67,50 @@ class JobFlags:
     ] = None
     precision: Annotated[
         str | None,
-        Spec("workload.precision"),
         typer.Option(metavar="TYPE", help="bf16 (default), fp16, fp8 or fp32."),
     ] = None
     optimizer: Annotated[
         str | None,
-        Spec("workload.optimizer"),
         typer.Option(metavar="NAME", help="adamw (default), adamw8bit, sgd, adafactor, lion or muon."),
     ] = None
     recompute: Annotated[
         str | None,
-        Spec("workload.recompute"),
         typer.Option(
             metavar="MODE", help="Activations recomputed in backward: auto, none, selective or full."
         ),
     ] = None
     lora_rank: Annotated[
         int | None,
-        Spec("workload.lora.rank"),
         typer.Option(metavar="N", help="Rank of the adapters (lora, qlora; default 16)."),
     ] = None
     lora_targets: Annotated[
         str | None,
-        Spec("workload.lora.targets"),
         typer.Option(metavar="WHICH", help="Matrices with adapters: attention (default) or all."),
     ] = None
     quantised_bits: Annotated[
         int | None,
-        Spec("workload.quantisedBits"),
         typer.Option(metavar="N", help="Bits of a frozen weight (qlora; default 4)."),
     ] = None
     loss: Annotated[
         str | None,
-        Spec("workload.loss"),
         typer.Option(metavar="KERNEL", help="Cross-entropy: auto, eager, compiled, fused or chunked."),
     ] = None
     attention: Annotated[
         str | None,
-        Spec("workload.attention"),
         typer.Option(metavar="KERNEL", help="Attention: auto, flash, sdpa or eager."),
     ] = None
     compile: Annotated[
         bool | None,
-        Spec("workload.compile"),
         typer.Option(
             "--compile/--no-compile", help="Whether the model is compiled; default: as the framework does."
         ),
     ] = None
     library_version: Annotated[
         str | None,
-        Spec("workload.libraryVersion"),
         typer.Option(metavar="DATE", help="When the framework was released: 2025-06 or 25.06."),
     ] = None
     framework: Annotated[
         str | None,
-        Spec("launch.framework"),
         typer.Option(
             metavar="NAME", help="torchtitan (default), megatron, deepspeed, accelerate, ddp or custom."
         ),
@@ -147,38 +123,28 @@ class GoalFlags:
 
     deadline: Annotated[
         str | None,
-        Spec("deadline.finishWithin"),
         typer.Option(metavar="DURATION", help="Finish within: 72h, 3d, 1h30m."),
     ] = None
     finish_by: Annotated[
         str | None,
-        Spec("deadline.finishBy"),
         typer.Option(metavar="TIME", help="Finish by a moment instead: 2027-03-01T08:00:00Z."),
     ] = None
     confidence: Annotated[
         float | None,
-        Spec("deadline.confidence"),
         typer.Option(metavar="P", help="Probability with which the deadline must hold (default 0.9)."),
     ] = None
     budget: Annotated[
         str | None,
-        Spec("budget.maxUSD"),
         typer.Option(metavar="USD", help="Most the run may cost: 60000, $60k."),
     ] = None
-    max_gpus: Annotated[
-        int | None, Spec("resources.maxGPUs"), typer.Option(metavar="N", help="Most GPUs it may take.")
-    ] = None
-    min_gpus: Annotated[
-        int | None, Spec("resources.minGPUs"), typer.Option(metavar="N", help="Fewest GPUs it may take.")
-    ] = None
+    max_gpus: Annotated[int | None, typer.Option(metavar="N", help="Most GPUs it may take.")] = None
+    min_gpus: Annotated[int | None, typer.Option(metavar="N", help="Fewest GPUs it may take.")] = None
     gpus: Annotated[
         int | None,
-        Spec("resources.gpus"),
         typer.Option(metavar="N", help="Exactly so many GPUs, instead of the fewest that do."),
     ] = None
     spare_nodes: Annotated[
         int | None,
-        Spec("resources.spareNodes"),
         typer.Option(
             metavar="N", help="Nodes that wait to replace failed ones; default: the engine chooses."
         ),
@@ -191,25 +157,19 @@ class HardwareFlags:
 
     gpu: Annotated[
         list[str] | None,
-        Spec("resources.gpuTypes"),
         typer.Option(metavar="NAME", help="GPU type (`rightsizer gpus`); repeat to let it choose."),
     ] = None
-    gpus_per_node: Annotated[
-        int | None, Spec("resources.gpusPerNode"), typer.Option(metavar="N", help="GPUs in a node.")
-    ] = None
+    gpus_per_node: Annotated[int | None, typer.Option(metavar="N", help="GPUs in a node.")] = None
     node_shape: Annotated[
         str | None,
-        Spec("resources.nodeShape"),
         typer.Option(metavar="NAME", help="Cloud node type, which fixes network and price."),
     ] = None
     inter_node_gbps: Annotated[
         float | None,
-        Spec("resources.interconnect.interNodeGBps"),
         typer.Option(metavar="RATE", help="GB/s between nodes, per GPU and direction."),
     ] = None
     price: Annotated[
         str | None,
-        Spec("budget.usdPerGPUHour"),
         typer.Option(metavar="USD", help="What a GPU-hour costs you; default: the dated list price."),
     ] = None
 
