@@ -1,0 +1,12 @@
+"""Text of others on its way to a log or a terminal."""
+
+__all__ = ["one_line"]
+
+_LONGEST = 300
+
+
+def one_line(text: str, longest: int = _LONGEST) -> str:
+    """Any text as one bounded line of printable ASCII: it can forge no log line and no terminal."""
+    head = text[: longest * 4]
+    words = " ".join("".join(c if " " < c <= "~" else " " for c in head).split())
+    return words if len(words) <= longest else words[: longest - 3] + "..."
