@@ -4,7 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Action", "Apply", "Delete", "Emit", "PatchJob", "PatchStatus", "Requeue", "describe"]
+__all__ = [
+    "Action",
+    "Apply",
+    "Delete",
+    "Emit",
+    "PatchJob",
+    "PatchStatus",
+    "PatchWorkload",
+    "Requeue",
+    "describe",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +37,14 @@ class PatchJob:
 
     name: str
     spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchWorkload:
+    """Tell Kueue that a Workload may run, or may not: what suspends and resumes a Job that is queued."""
+
+    name: str
+    active: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +73,7 @@ class Requeue:
     after_s: float
 
 
-Action = PatchStatus | Apply | PatchJob | Delete | Emit | Requeue
+Action = PatchStatus | Apply | PatchJob | PatchWorkload | Delete | Emit | Requeue
 
 
 def describe(action: Action) -> str:
@@ -63,14 +81,17 @@ def describe(action: Action) -> str:
     match action:
         case PatchStatus(status=status):
             ready = next((c["reason"] for c in status["conditions"] if c["type"] == "Ready"), "")
-            return f"set the status ({ready})"
+            words = f"set the status ({ready})"
         case Apply(child=child):
-            return f"apply {child['kind']} {child['metadata']['name']}"
+            words = f"apply {child['kind']} {child['metadata']['name']}"
         case PatchJob(name=name, spec=spec):
-            return f"patch Job {name}: {dict(spec)}"
+            words = f"patch Job {name}: {dict(spec)}"
+        case PatchWorkload(name=name, active=active):
+            words = f"{'activate' if active else 'deactivate'} Workload {name}"
         case Delete(kind=kind, name=name):
-            return f"delete {kind} {name}"
+            words = f"delete {kind} {name}"
         case Emit(reason=reason, message=message):
-            return f"tell {reason}: {message}"
+            words = f"tell {reason}: {message}"
         case Requeue(after_s=after_s):
-            return f"look again within {after_s:g} s"
+            words = f"look again within {after_s:g} s"
+    return words

@@ -183,7 +183,7 @@ def _sized(asked: Request, running: Running | None) -> Plan | NoPlan:
 def _missing(asked: Request, answer: Plan | NoPlan, inventory: Inventory, quota_gpus: int | None) -> Decision:
     if isinstance(answer, NoPlan):
         return Decision(possible=False, reason="NoPlan", message=verdict(answer))
-    limit = f"; the namespace's quota leaves {quota_gpus}" if quota_gpus is not None else ""
+    limit = f"; quotas leave {quota_gpus}" if quota_gpus is not None else ""
     needs = f"needs {answer.option.gpus} x {answer.option.cluster.gpu.name}"
     nodes = f" in pods of up to {answer.option.cluster.gpus_per_node}"
     return Decision(

@@ -137,6 +137,12 @@ class Door:
         query = {"fieldManager": FIELD_MANAGER}
         return await self.call("PATCH", path, body={"spec": dict(spec)}, query=query, content=_MERGE)
 
+    async def patch_workload(self, version: str, namespace: str, name: str, *, active: bool) -> None:
+        """Let Kueue run a Workload, or not."""
+        path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{namespace}/workloads/{name}"
+        query = {"fieldManager": FIELD_MANAGER}
+        await self.call("PATCH", path, body={"spec": {"active": active}}, query=query, content=_MERGE)
+
     async def patch_status(self, namespace: str, name: str, version: str, patch: Mapping[str, Any]) -> Object:
         """Change a plan's status, unless the plan has changed since `version`: that is a 409."""
         body = {"metadata": {"resourceVersion": version}, "status": patch}

@@ -6,12 +6,23 @@ import logging
 import random
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator import names
-from rightsizer_operator.actions import Action, Apply, Delete, Emit, PatchJob, PatchStatus, Requeue, describe
-from rightsizer_operator.cache import Cache, Key, bound_gpus, plan_key, quota_left
+from rightsizer_operator.actions import (
+    Action,
+    Apply,
+    Delete,
+    Emit,
+    PatchJob,
+    PatchStatus,
+    PatchWorkload,
+    Requeue,
+    describe,
+)
+from rightsizer_operator.cache import Cache, Key, plan_key
 from rightsizer_operator.conditions import holds, merge_patch, reason_of
 from rightsizer_operator.door import ApiError, Door, plans_path
 from rightsizer_operator.facts import facts_of
@@ -19,6 +30,7 @@ from rightsizer_operator.metrics import Metrics
 from rightsizer_operator.names import LABEL_MANAGED, LABEL_PLAN, MANAGED
 from rightsizer_operator.reconcile import reconcile
 from rightsizer_operator.settings import Settings
+from rightsizer_operator.surroundings import Surroundings
 from rightsizer_operator.world import Job, Pod, Progress, Snapshot
 
 __all__ = ["Loop"]
@@ -27,7 +39,6 @@ _LOG = logging.getLogger("rightsizer.operator")
 _WORKERS = 8
 _FIRST_RETRY_S, _LAST_RETRY_S, _FAULT_RETRY_S = 0.2, 60.0, 5.0
 _REFUSALS = (400, 403, 409, 422)  # of a child: the API server, a policy or a quota says no
-_BOUND_FOR_S = 5.0  # how old the count of other people's pods may be when a plan is sized
 _WAITING = ("NoSuchGPUs", "InsufficientGPUs", "WaitingForGPUs")
 
 
@@ -47,7 +58,7 @@ class Loop:
         self._failures: dict[Key, int] = {}
         self._refused: dict[Key, str] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self._bound_at = float("-inf")
+        self._around = Surroundings(door, self.cache)
         self._leads = asyncio.Event()
 
     @property
@@ -99,7 +110,7 @@ class Loop:
 
     def wake_waiting(self) -> None:
         """What GPUs are free may have changed."""
-        self._bound_at = float("-inf")
+        self._around.forget()
         for key, plan in self.cache.plans.items():
             if reason_of(plan.get("status") or {}, "Ready") in _WAITING:
                 self.push(key)
@@ -254,16 +265,19 @@ class Loop:
         status = plan.get("status") or {}
         quota = None
         if not holds(status, "Sized") or _outdated(plan):
-            await self._count_others()
-            quota = await self._quota(key)
+            await self._around.count_others()
+            quota = await self._around.quota(key)
         elif reason_of(status, "Ready") in _WAITING:
-            await self._count_others()
+            await self._around.count_others()
         pods = await self._pods(key, plan)
+        queue = await self._around.queue(plan)
+        jobs = tuple(self.cache.jobs[key].values())
+        workloads = await self._around.workloads(plan, jobs) if queue else ()
         plan = self.cache.plans.get(key)
         if plan is None:
             return
         # From here to the reservation in `_carry_out` nothing is awaited: two plans never take the same GPUs.
-        actions = reconcile(self._snapshot(key, plan, pods, quota))
+        actions = reconcile(replace(self._snapshot(key, plan, pods, quota), queue=queue, workloads=workloads))
         for action in actions:
             if isinstance(action, Apply) and action.child["kind"] == "Job":
                 job = Job.of(action.child)
@@ -312,6 +326,8 @@ class Loop:
                 self._made(key, await self._apply(key, action.child), action.child["kind"])
             case PatchJob():
                 self.cache.saw_job(await self._door.patch_job(namespace, action.name, action.spec))
+            case PatchWorkload():
+                await self._around.activate(namespace, action.name, active=action.active)
             case Delete():
                 if action.force:
                     await self._door.fail_pod(namespace, action.name, action.uid)
@@ -370,22 +386,6 @@ class Loop:
             return ()
         pods = (Pod.of(each) for each in raw)
         return tuple(pod.address for pod in pods if pod.address and pod.phase == "Running")
-
-    async def _count_others(self) -> None:
-        """GPUs that pods of others hold; every plan that is sized within a few seconds shares one count."""
-        now = time.monotonic()
-        if now - self._bound_at < _BOUND_FOR_S:
-            return
-        self._bound_at = now
-        theirs = f"!{LABEL_PLAN}"
-        pods = [pod async for pod in self._door.every("/api/v1/pods", labelSelector=theirs)]
-        self.cache.bound = bound_gpus(pods)
-
-    async def _quota(self, key: Key) -> int | None:
-        """GPUs that the namespace's quotas leave to this plan; None without one."""
-        own = sum(job.gpus for job in self.cache.jobs[key].values() if job.lives)
-        path = f"/api/v1/namespaces/{key[0]}/resourcequotas"
-        return quota_left([quota async for quota in self._door.every(path)], own=own)
 
     def _tell(self, key: Key) -> None:
         """The plan's gauges."""

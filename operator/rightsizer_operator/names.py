@@ -15,7 +15,9 @@ __all__ = [
     "LABEL_ROLE",
     "MANAGED",
     "METRICS_PORT",
+    "PRIORITY_LABEL",
     "PRODUCT_LABEL",
+    "QUEUE_ELASTIC",
     "QUEUE_LABEL",
     "RENDEZVOUS",
     "WORKER",
@@ -43,6 +45,10 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 """Node label of GPU feature discovery."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """A plan's label that puts its Jobs into a queue of Kueue."""
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+"""A plan's label that names their WorkloadPriorityClass."""
+QUEUE_ELASTIC = "kueue.x-k8s.io/elastic-job"
+"""Annotation of a Job: "true" lets Kueue admit its growth while it runs (ElasticJobsViaWorkloadSlices)."""
 
 CONTAINER = "trainer"
 METRICS_PORT = 29401

@@ -11,6 +11,7 @@ from typing import Any
 from rightsizer_launch.patience import EXIT_GIVEN_UP
 from rightsizer_launch.torchrun import DEFAULT_PORT
 from rightsizer_operator import names
+from rightsizer_operator.queueing import topology_notes
 from rightsizer_operator.workers import (
     Launch,
     digest,
@@ -102,21 +103,30 @@ def job(launch: Launch) -> Object:
     """The attempt: one Indexed Job of identical workers."""
     plan, name = launch.plan, names.job_name(launch.plan.metadata.name, launch.attempt)
     own = labels(launch, names.WORKER) | {names.LABEL_ATTEMPT: str(launch.attempt)}
-    queue = (plan.metadata.labels or {}).get(names.QUEUE_LABEL)
+    queued = {
+        label: value
+        for label, value in (plan.metadata.labels or {}).items()
+        if label in (names.QUEUE_LABEL, names.PRIORITY_LABEL)
+    }
+    in_place = elastic(plan, launch.layout)
     notes = {
         names.DIGEST: digest(launch),
         names.GPU_TYPE: launch.gpu_type,
-        names.ELASTIC: str(elastic(plan, launch.layout)).lower(),
+        names.ELASTIC: str(in_place).lower(),
     }
-    if queue:
-        own |= {names.QUEUE_LABEL: queue}
-        if elastic(plan, launch.layout):
-            notes["kueue.x-k8s.io/elastic-job"] = "true"
+    if queued and in_place:
+        notes[names.QUEUE_ELASTIC] = "true"
+    pods = template(launch, on=launch.products)
+    near = topology_notes(launch.queue, pods=launch.pods, in_place=in_place)
+    if near:
+        theirs = pods["metadata"].get("annotations", {})
+        pods = pods | {"metadata": pods["metadata"] | {"annotations": near | theirs}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _metadata(launch, name, own) | {"annotations": notes},
+        "metadata": _metadata(launch, name, own | queued) | {"annotations": notes},
         "spec": {
+            **({"suspend": True} if launch.queue else {}),
             "completionMode": "Indexed",
             "parallelism": launch.pods,
             "completions": launch.pods,
@@ -125,7 +135,7 @@ def job(launch: Launch) -> Object:
             "ttlSecondsAfterFinished": launch.settings.job_ttl_s,
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
             "podFailurePolicy": {"rules": _failure_rules()},
-            "template": template(launch, on=launch.products),
+            "template": pods,
         },
     }
 

@@ -13,19 +13,29 @@ from rightsizer.errors import InputError, UnsupportedError
 from rightsizer_api import validate
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_operator import names, objects
-from rightsizer_operator.actions import Action, Apply, Delete, Emit, PatchJob, PatchStatus, Requeue
+from rightsizer_operator.actions import (
+    Action,
+    Apply,
+    Delete,
+    Emit,
+    PatchJob,
+    PatchStatus,
+    PatchWorkload,
+    Requeue,
+)
 from rightsizer_operator.case import Case
 from rightsizer_operator.conditions import holds, no, reason_of, unknown, updated, yes
 from rightsizer_operator.decide import Running, decide, pod_gpus, wish_of
 from rightsizer_operator.journal import Attempt, Journal
 from rightsizer_operator.report import run_conditions, status_document
 from rightsizer_operator.workers import Launch, digest, elastic
-from rightsizer_operator.world import Job, Snapshot
+from rightsizer_operator.world import Job, Snapshot, moment
 
 __all__ = ["reconcile"]
 
 _WARNINGS = ("Invalid", "NoPlan", "InsufficientGPUs", "NoSuchGPUs", "DeadlinePassed", "Refused", "Failed")
 _QUIET = ("Sized", "Starting")
+_QUEUE_SOON_S = 2.0
 
 
 def reconcile(world: Snapshot) -> tuple[Action, ...]:
@@ -57,7 +67,7 @@ def _size(case: Case) -> Case:
         now=world.now,
         created=case.created,
         running=_running(case),
-        quota_gpus=world.quota_gpus,
+        quota_gpus=_limit(world),
         inter_gbps=world.settings.inter_node_gbps,
     )
     journal = replace(journal, generation=case.generation)
@@ -130,7 +140,7 @@ def _run(case: Case) -> Case:
 
 def _start(case: Case) -> Case:
     """Launch, once there is room; what has been started once is put back without asking again."""
-    attempt, queued = case.journal.attempt, names.QUEUE_LABEL in (case.plan.metadata.labels or {})
+    attempt, queued = case.journal.attempt, case.world.queue is not None
     if attempt is None:
         return case
     if case.plan.spec.suspend:
@@ -162,7 +172,7 @@ def _start(case: Case) -> Case:
 def _adjust(case: Case, job: Job) -> Case:
     """Bring a live Job to the wished size, and stop or continue it; its workers' store must be there."""
     launch = _launch(case, attempt=job.attempt)
-    queued = names.QUEUE_LABEL in (case.plan.metadata.labels or {})
+    queued = case.world.queue is not None
     wished, patch = launch.pods, {}
     made = (objects.settings_map(launch), objects.service(launch), objects.rendezvous(launch))
     missing = [Apply(child=child) for child in made if child and _support(child) not in case.world.supports]
@@ -173,7 +183,21 @@ def _adjust(case: Case, job: Job) -> Case:
     case = case.then(*missing)
     if patch:
         case = case.then(PatchJob(name=job.name, spec=patch))
-    return case
+    return _ask_queue(case, job) if queued else case
+
+
+def _ask_queue(case: Case, job: Job) -> Case:
+    """A queued Job is Kueue's to stop and to start; it is asked to, and looked at again while it waits."""
+    asked = case.plan.spec.suspend
+    held = [each for each in case.world.workloads if not each.finished]
+    case = case.then(
+        *(PatchWorkload(name=each.name, active=not asked) for each in held if each.active == asked)
+    )
+    if not asked and (job.suspended or job.ready < job.parallelism):
+        since = moment(case.said("Admitted").get("lastTransitionTime")) or case.world.now
+        waited_s = (case.world.now - since).total_seconds()
+        return case.then(Requeue(after_s=min(max(_QUEUE_SOON_S, waited_s / 4), case.world.settings.retry_s)))
+    return case.then(Requeue(after_s=_QUEUE_SOON_S)) if asked and not job.suspended else case
 
 
 def _free_dead(case: Case) -> Case:
@@ -268,6 +292,7 @@ def _launch(case: Case, *, attempt: int) -> Launch:
         interval_s=report["checkpointIntervalSeconds"],
         step_s=report["stepSeconds"],
         products=case.world.inventory.products(kind),
+        queue=case.world.queue,
         settings=case.world.settings,
     )
 
@@ -286,6 +311,12 @@ def _running(case: Case) -> Running | None:
         tokens=float(journal.observed.get("tokens", 0.0)),
         gpus=job.gpus if job is not None and job.lives else 0,
     )
+
+
+def _limit(world: Snapshot) -> int | None:
+    """The most GPUs that this plan may ever hold, by the namespace's quotas and its queue's."""
+    limits = (world.quota_gpus, world.queue.gpus if world.queue else None)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _support(child: Mapping[str, Any]) -> str:

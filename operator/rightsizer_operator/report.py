@@ -8,6 +8,7 @@ from rightsizer_api import sizing
 from rightsizer_operator import names
 from rightsizer_operator.case import Case
 from rightsizer_operator.conditions import Condition, holds, no, unknown, yes
+from rightsizer_operator.queueing import waiting_words
 from rightsizer_operator.world import Job, Pod, moment, stamp
 
 __all__ = ["run_conditions", "status_document"]
@@ -82,7 +83,8 @@ def _live(case: Case, job: Job) -> Case:
     if job.suspended and case.plan.spec.suspend:
         return case.then(Admitted=no("Suspended"), Running=no("Suspended", "saved and stopped on request"))
     if job.suspended:
-        return case.then(Admitted=no("Queued", "waits for its queue"), Running=no("NotAdmitted"))
+        words = waiting_words(case.world.workloads)
+        return case.then(Admitted=no("Queued", words), Running=no("NotAdmitted"))
     wished = job.parallelism
     words = f"{job.ready} of {wished} workers"
     if job.ready >= wished:
@@ -103,7 +105,9 @@ def _resizing(case: Case) -> Condition:
     wished = attempt.gpus // job.gpus_per_pod if job.gpus_per_pod else job.parallelism
     changes = job.elastic and wished != job.parallelism
     if changes or (holds(case.world.status, "Resizing") and job.ready != wished):
-        return yes("InPlace", f"{job.ready} of {wished} workers")
+        words = f"{job.ready} of {wished} workers"
+        waits = any(each.replaces and not each.admitted for each in case.world.workloads if not each.finished)
+        return yes("InPlace", f"{words}; {waiting_words(case.world.workloads)}" if waits else words)
     return no("NotResizing")
 
 

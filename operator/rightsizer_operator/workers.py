@@ -15,6 +15,7 @@ from rightsizer_launch import frameworks, progress
 from rightsizer_launch.patience import ENV_RESTART_WITHIN_S
 from rightsizer_launch.torchrun import DEFAULT_PORT, Torchrun, environment, program, program_arguments
 from rightsizer_operator import names
+from rightsizer_operator.queueing import Queue
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.template import merged_template
 
@@ -33,7 +34,10 @@ _LAYOUT_WORDS_OF_SIZE = ("gpus", "dp", "microBatches", "shardGroup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """All that an attempt's objects are made of. `batch` is sequences of a step; `products` node labels."""
+    """All that an attempt's objects are made of. `batch` is sequences of a step; `products` node labels.
+
+    `queue` is the queue that it waits in, where Kueue serves it.
+    """
 
     plan: TrainingPlan
     owner_uid: str
@@ -45,6 +49,7 @@ class Launch:
     interval_s: float
     step_s: float
     products: tuple[str, ...] = ()
+    queue: Queue | None = None
     settings: Settings = field(default_factory=Settings)
 
     @property

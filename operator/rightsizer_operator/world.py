@@ -7,6 +7,7 @@ from typing import Any
 
 from rightsizer_operator.inventory import Inventory
 from rightsizer_operator.names import DIGEST, ELASTIC, GPU_RESOURCE, GPU_TYPE, LABEL_ATTEMPT, LABEL_PLAN
+from rightsizer_operator.queueing import Queue, Workload
 from rightsizer_operator.settings import Settings
 
 __all__ = ["Job", "Pod", "Progress", "Snapshot", "moment", "stamp"]
@@ -22,6 +23,7 @@ class Job:
     plan: str
     namespace: str
     attempt: int
+    uid: str = ""
     owner_uid: str = ""
     parallelism: int = 0
     suspended: bool = False
@@ -63,6 +65,7 @@ class Job:
             plan=labels.get(LABEL_PLAN, ""),
             namespace=metadata["namespace"],
             attempt=int(labels.get(LABEL_ATTEMPT, 0)),
+            uid=metadata.get("uid", ""),
             owner_uid=owner,
             parallelism=spec.get("parallelism", 1),
             suspended=spec.get("suspend", False),
@@ -155,8 +158,9 @@ class Snapshot:
 
     `plan` is the object as the API gave it. `jobs` are all of this plan. `pods` are its workers, read only
     while something is wrong with them. `supports` names the Services, ReplicaSets and ConfigMaps there are.
-    `quota_gpus` is what the namespace's quotas leave to this plan; None: no limit. `refusal` is why the API
-    server did not take a child, the last time that it was tried.
+    `quota_gpus` is what the namespace's quotas leave to this plan; None: no limit. `queue` is its queue,
+    where Kueue serves one, and `workloads` what Kueue holds for its Jobs, read while they wait. `refusal` is
+    why the API server did not take a child, the last time that it was tried.
     """
 
     plan: Object
@@ -167,6 +171,8 @@ class Snapshot:
     pods: tuple[Pod, ...] = ()
     supports: frozenset[str] = frozenset()
     quota_gpus: int | None = None
+    queue: Queue | None = None
+    workloads: tuple[Workload, ...] = ()
     progress: Progress | None = None
     refusal: str = ""
 

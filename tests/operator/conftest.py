@@ -56,6 +56,7 @@ class World:
         self.inventory = inventory
         self.jobs, self.supports, self.events, self.log = {}, set(), [], []
         self.now, self.pods, self.progress, self.quota = NOW, (), None, None
+        self.queue, self.workloads = None, ()
 
     def snapshot(self):
         return Snapshot(
@@ -67,6 +68,8 @@ class World:
             pods=self.pods,
             supports=frozenset(self.supports),
             quota_gpus=self.quota,
+            queue=self.queue,
+            workloads=self.workloads,
             progress=self.progress,
         )
 

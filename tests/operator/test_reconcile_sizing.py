@@ -1,6 +1,7 @@
 import pytest
 
 from rightsizer_operator.inventory import Inventory, Node
+from rightsizer_operator.queueing import Queue
 
 
 def test_a_plan_without_gpus_says_what_there_is(world):
@@ -39,10 +40,10 @@ def test_a_plan_waits_while_others_hold_the_gpus_and_holds_none_itself(world):
 def test_a_queued_plan_is_launched_at_once_and_waits_in_its_queue(world):
     queued = world(nodes=1, gpus=2)
     queued.plan["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    queued.queue = Queue(name="team")
     queued.inventory = Inventory(nodes=tuple(queued.nodes), claimed={"H100-SXM5-80GB": 2})
     queued.settle()
     assert queued.job()["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
-    queued.job()["spec"]["suspend"] = True  # as Kueue does
     assert (queued.settle().state, queued.job()["spec"]["suspend"]) == ("Queued", True)
 
 
@@ -50,7 +51,7 @@ def test_a_quota_bounds_the_plan_and_is_named(world):
     bounded = world()
     bounded.quota = 1
     assert bounded.settle().state == "InsufficientGPUs"
-    assert "quota leaves 1" in bounded.condition("Sized")["message"]
+    assert "quotas leave 1" in bounded.condition("Sized")["message"]
 
 
 def test_a_plan_that_no_number_of_gpus_meets_is_not_accepted(world):

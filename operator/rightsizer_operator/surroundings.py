@@ -1,0 +1,118 @@
+"""What is read around a plan only when a decision needs it: other people's pods, quotas, its queue."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rightsizer_operator.cache import Cache, Key, bound_gpus, quota_left
+from rightsizer_operator.door import ApiError, Door
+from rightsizer_operator.names import LABEL_PLAN, QUEUE_LABEL
+from rightsizer_operator.queueing import Queue, Workload, flavors_of, gpus_of, levels_of
+from rightsizer_operator.world import Job
+
+__all__ = ["Surroundings"]
+
+_BOUND_FOR_S = 5.0  # how old the count of other people's pods may be when a plan is sized
+_QUEUE_FOR_S = 30.0
+_KUEUE = "kueue.x-k8s.io"
+_JOB_UID = f"{_KUEUE}/job-uid"
+
+
+class Surroundings:
+    """Reads, with short memories, so that many plans that are sized together share one."""
+
+    def __init__(self, door: Door, cache: Cache) -> None:
+        self._door, self._cache = door, cache
+        self._bound_at = float("-inf")
+        self._queues: dict[Key, tuple[float, Queue | None]] = {}
+        self._version = ("", float("-inf"))
+
+    def forget(self) -> None:
+        """GPUs came or went: count again when next asked."""
+        self._bound_at = float("-inf")
+
+    async def count_others(self) -> None:
+        """GPUs that pods of others hold; every plan that is sized within a few seconds shares one count."""
+        now = time.monotonic()
+        if now - self._bound_at < _BOUND_FOR_S:
+            return
+        self._bound_at = now
+        theirs = f"!{LABEL_PLAN}"
+        pods = [pod async for pod in self._door.every("/api/v1/pods", labelSelector=theirs)]
+        self._cache.bound = bound_gpus(pods)
+
+    async def quota(self, key: Key) -> int | None:
+        """GPUs that the namespace's quotas leave to this plan; None without one."""
+        own = sum(job.gpus for job in self._cache.jobs[key].values() if job.lives)
+        path = f"/api/v1/namespaces/{key[0]}/resourcequotas"
+        return quota_left([quota async for quota in self._door.every(path)], own=own)
+
+    async def queue(self, plan: Mapping[str, Any]) -> Queue | None:
+        """The plan's queue; None if it names none, or nobody here serves queues."""
+        metadata = plan["metadata"]
+        name = metadata.get("labels", {}).get(QUEUE_LABEL)
+        if not name:
+            return None
+        key, now = (metadata["namespace"], name), time.monotonic()
+        until, known = self._queues.get(key, (float("-inf"), None))
+        if now < until:
+            return known
+        version = await self._kueue()
+        found = await self._read(key, version) if version else None
+        self._queues[key] = (now + _QUEUE_FOR_S, found)
+        return found
+
+    async def workloads(self, plan: Mapping[str, Any], jobs: tuple[Job, ...]) -> tuple[Workload, ...]:
+        """What Kueue holds for Jobs that wait, that are to wait, or that grow."""
+        asked = bool(plan["spec"].get("suspend"))
+        waits = [job for job in jobs if not job.finished and _held(job, asked=asked)]
+        version = await self._kueue() if waits else ""
+        if not version:
+            return ()
+        path = f"/apis/{_KUEUE}/{version}/namespaces/{plan['metadata']['namespace']}/workloads"
+        selector = f"{_JOB_UID} in ({','.join(job.uid for job in waits)})"
+        return tuple([Workload.of(raw) async for raw in self._door.every(path, labelSelector=selector)])
+
+    async def activate(self, namespace: str, name: str, *, active: bool) -> None:
+        """Let Kueue run a Workload, or not."""
+        await self._door.patch_workload(await self._kueue(), namespace, name, active=active)
+
+    async def _kueue(self) -> str:
+        """The version in which Kueue's API is spoken here; empty without Kueue."""
+        version, until = self._version
+        if time.monotonic() < until:
+            return version
+        group = await self._found(f"/apis/{_KUEUE}")
+        version = str(group["preferredVersion"]["version"]) if group else ""
+        self._version = (version, time.monotonic() + _QUEUE_FOR_S)
+        return version
+
+    async def _read(self, key: Key, version: str) -> Queue:
+        """A queue that does not exist, or points nowhere, is one without limits: Kueue says what is wrong."""
+        root = f"/apis/{_KUEUE}/{version}"
+        local = await self._found(f"{root}/namespaces/{key[0]}/localqueues/{key[1]}")
+        name = local["spec"].get("clusterQueue", "") if local else ""
+        found = await self._found(f"{root}/clusterqueues/{name}") if name else None
+        if found is None:
+            return Queue(name=key[1])
+        levels: tuple[str, ...] = ()
+        for flavor in flavors_of(found):
+            kind = await self._found(f"{root}/resourceflavors/{flavor}")
+            asked = kind["spec"].get("topologyName") if kind else None
+            topology = await self._found(f"{root}/topologies/{asked}") if asked else None
+            levels = levels_of(topology) if topology else ()
+            if not levels:
+                break  # Kueue refuses such a wish where one kind of GPU of the queue has no topology
+        return Queue(name=key[1], gpus=gpus_of(found), levels=levels)
+
+    async def _found(self, path: str) -> Mapping[str, Any] | None:
+        try:
+            return await self._door.call("GET", path)
+        except ApiError as error:
+            if error.status in (403, 404):  # not granted counts as not there: the Job is queued all the same
+                return None
+            raise
+
+
+def _held(job: Job, *, asked: bool) -> bool:
+    return bool(job.uid) and (job.suspended or asked or job.ready < job.parallelism)

@@ -1,0 +1,116 @@
+import pytest
+
+from rightsizer_operator.actions import PatchJob, PatchWorkload, Requeue
+from rightsizer_operator.queueing import Queue, Workload, gpus_of, topology_notes, waiting_words
+
+LABELS = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "urgent"}
+NEAR = "kueue.x-k8s.io/podset-preferred-topology"
+LEVELS = ("zone", "rack", "kubernetes.io/hostname")
+
+
+def cluster_queue(nominal, **spec):
+    flavor = {"name": "gpus", "resources": [{"name": "nvidia.com/gpu", **nominal}]}
+    return {
+        "spec": {"resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": [flavor]}], **spec}
+    }
+
+
+def workload(*conditions, active=True, **annotations):
+    said = [dict(zip(("type", "status", "message"), each, strict=True)) for each in conditions]
+    metadata = {"name": "w", "annotations": annotations}
+    return {"metadata": metadata, "spec": {"active": active}, "status": {"conditions": said}}
+
+
+@pytest.fixture
+def queued(world):
+    def make(spec=None, **queue):
+        made = world(spec)
+        made.plan["metadata"]["labels"] = LABELS
+        made.queue = Queue(name="team", **queue)
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("queue", "most"),
+    [
+        (cluster_queue({"nominalQuota": "8"}), 8),
+        (cluster_queue({"nominalQuota": 8, "borrowingLimit": 4}, cohortName="all"), 12),
+        (cluster_queue({"nominalQuota": 8, "borrowingLimit": 4}), 8),
+        (cluster_queue({"nominalQuota": 8}, cohortName="all"), None),
+        (cluster_queue({"nominalQuota": "1k"}), None),
+        ({"spec": {"resourceGroups": []}}, None),
+    ],
+    ids=["quota", "borrows so much", "borrows from nobody", "borrows", "another spelling", "no GPUs in it"],
+)
+def test_what_a_queue_can_give_is_its_quota_and_what_it_may_borrow(queue, most):
+    assert gpus_of(queue) == most
+
+
+def test_a_queued_job_is_made_suspended_and_tells_kueue_its_queue_priority_and_growth(queued):
+    job = queued().settle().job()
+    assert job["spec"]["suspend"]
+    assert LABELS.items() <= job["metadata"]["labels"].items()
+    assert job["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] == "true"
+
+
+def test_a_plan_is_sized_to_what_its_queue_can_give(queued):
+    small = queued(gpus=1).settle()
+    assert small.state == "InsufficientGPUs"
+    assert "quotas leave 1" in small.condition("Sized")["message"]
+
+
+def test_a_queued_plan_says_why_it_waits_in_the_queues_own_words(queued):
+    waits = queued().settle()
+    waits.workloads = (Workload.of(workload(("QuotaReserved", "False", "1 more needed"))),)
+    assert waits.settle().state == "Queued"
+    assert waits.condition("Admitted")["message"] == "1 more needed"
+    assert any(isinstance(action, Requeue) for action in waits.decide())
+
+
+def test_a_preempted_workload_says_by_what_and_what_it_lacks():
+    raw = workload(("Preempted", "True", "by uid-2."), ("QuotaReserved", "False", "no room"))
+    assert waiting_words([Workload.of(raw)]) == "by uid-2; no room"
+
+
+@pytest.mark.parametrize("suspend", [True, False], ids=["suspend", "resume"])
+def test_kueue_is_asked_to_stop_and_start_what_it_owns(queued, suspend):
+    run = queued().settle()
+    run.job()["spec"]["suspend"] = not suspend
+    run.workloads = (Workload(name="w", active=suspend, admitted=suspend),)
+    actions = run.edit(suspend=suspend).decide()
+    assert PatchWorkload(name="w", active=not suspend) in actions
+    assert not any(isinstance(action, PatchJob) for action in actions)
+
+
+def test_growth_that_waits_for_quota_says_so(queued):
+    run = queued().settle()
+    run.job(ready=2)["spec"]["suspend"] = False
+    run.settle().edit(resources={"gpus": 3}).settle()
+    run.workloads = (
+        Workload(name="w", admitted=True),
+        Workload(name="w2", replaces=True, words="1 more needed"),
+    )
+    assert run.settle().condition("Resizing")["message"] == "2 of 3 workers; 1 more needed"
+
+
+@pytest.mark.parametrize(
+    ("levels", "pods", "in_place", "notes"),
+    [
+        (LEVELS, 4, False, {NEAR: "rack"}),
+        (LEVELS, 1, False, {}),
+        (LEVELS, 4, True, {}),
+        (("kubernetes.io/hostname",), 4, False, {}),
+        ((), 4, False, {}),
+    ],
+    ids=["near", "one pod", "elastic", "nodes only", "no topology"],
+)
+def test_workers_that_stay_are_wished_near_each_other(levels, pods, in_place, notes):
+    assert topology_notes(Queue(name="team", levels=levels), pods=pods, in_place=in_place) == notes
+
+
+def test_a_label_without_kueue_makes_a_plain_job(world):
+    plain = world()
+    plain.plan["metadata"]["labels"] = LABELS
+    assert "suspend" not in plain.settle().job()["spec"]
