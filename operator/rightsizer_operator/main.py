@@ -91,7 +91,7 @@ async def _api() -> client.ApiClient:
         if "KUBERNETES_SERVICE_HOST" in os.environ and not os.environ.get("KUBECONFIG"):
             config.load_incluster_config()
         else:
-            await config.load_kube_config()
+            await config.load_kube_config(config_file=os.environ.get("KUBECONFIG") or None)
     except (ConfigException, FileNotFoundError) as error:
         remedy = "run in a cluster, or set KUBECONFIG"
         raise InputError(

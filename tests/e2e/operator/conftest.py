@@ -2,10 +2,14 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+
+sys.path.append(str(Path(__file__).with_name("harness")))
+from outside import Api, Outside
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 EXAMPLE = REPOSITORY / "examples" / "02-kubernetes"
@@ -131,3 +135,29 @@ def start(cluster, operator, namespace):
     yield begin
     for run in runs:
         run.kubectl("delete", "tp", run.name, "--wait=false", "--ignore-not-found")
+
+
+@pytest.fixture(scope="session")
+def house(cluster, operator, tmp_path_factory):
+    """Where operators are started outside the cluster, with the chart's account and no more rights."""
+    token = cluster.kubectl(
+        *("create", "token", "rightsizer", "--namespace", operator, "--duration=2h")
+    ).strip()
+    made = Outside(Api(cluster.kubeconfig), token, operator, tmp_path_factory.mktemp("operators"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def alone(cluster, operator, house):
+    """The house, while no operator acts in the cluster and no pod is scheduled: tests are the kubelet."""
+    scale = ("scale", "deployment", "rightsizer", "--namespace", operator)
+    pods = lambda: cluster.get("pods", namespace=operator)["items"]  # noqa: E731
+    cluster.kubectl(*scale, "--replicas=0")
+    cluster.wait("no operator in the cluster", lambda: not pods())
+    cluster.control("kill", "scheduler")
+    yield house
+    house.end_all()
+    cluster.control("start", "scheduler")
+    cluster.kubectl(*scale, "--replicas=2")
+    cluster.kubectl("rollout", "status", "deployment/rightsizer", "--namespace", operator, "--timeout=180s")

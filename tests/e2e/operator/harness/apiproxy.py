@@ -1,0 +1,154 @@
+"""A front of the real API server for operators that tests run: it records, and misbehaves when told to."""
+
+import asyncio
+import contextlib
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+from aiohttp import web
+
+CUT = "cut"
+_HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-encoding", "content-encoding"}
+
+
+@dataclass(kw_only=True)
+class Seen:
+    """A request, and what became of it; `status` 0: it was not answered (yet)."""
+
+    method: str
+    path: str
+    watch: bool
+    at: float = field(default_factory=time.time)
+    status: int = 0
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changes anything but the Lease."""
+        return self.method != "GET" and "/leases" not in self.path
+
+    @property
+    def what(self) -> str:
+        """In words, without names: PATCH trainingplans/status."""
+        parts = self.path.split("/")
+        kind = parts.index("namespaces") + 2 if "namespaces" in parts else len(parts) - 1
+        return " ".join((self.method, "/".join((parts[kind], *parts[kind + 2 :]))))
+
+
+class Proxy:
+    """Serves on a port of the loopback, in a thread of its own, for one operator.
+
+    `before(seen)` may answer instead of the API server: a response, CUT (none, ever), or None to pass the
+    request on. `after(seen)` is called when the API server has answered; the operator hears of it unless it
+    says CUT. While `mute`, watches stay open and say nothing.
+    """
+
+    def __init__(self, server: str, trust: ssl.SSLContext, token: str) -> None:
+        self.before: Callable[[Seen], web.Response | str | None] = lambda _seen: None
+        self.after: Callable[[Seen], str | None] = lambda _seen: None
+        self.mute = False
+        self.log: list[Seen] = []
+        self._server, self._trust, self._token = server, trust, token
+        self._loop = asyncio.new_event_loop()
+        self._ready, self._stop = threading.Event(), asyncio.Event()
+        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()))
+        self._thread.start()
+        self._ready.wait()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def writes(self) -> list[Seen]:
+        """What changed anything, in order of arrival."""
+        return [seen for seen in self.log if seen.writes]
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        connector = aiohttp.TCPConnector(ssl=self._trust, limit=0)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as self._session:
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            self._port = runner.addresses[0][1]
+            self._ready.set()
+            await self._stop.wait()
+            await runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        seen = Seen(method=request.method, path=request.path, watch="watch" in request.query)
+        self.log.append(seen)
+        own = await asyncio.to_thread(self.before, seen)
+        if isinstance(own, web.Response):
+            seen.status = own.status
+            return own
+        if own == CUT:
+            return self._cut(request)
+        headers = {key: value for key, value in request.headers.items() if key.lower() not in _HOP}
+        headers["Authorization"] = f"Bearer {self._token}"
+        body = await request.read()
+        url = self._server + request.raw_path
+        try:
+            async with self._session.request(
+                request.method, url, headers=headers, data=body or None
+            ) as answer:
+                if seen.watch:
+                    seen.status = answer.status
+                    return await self._stream(request, answer)
+                text = await answer.read()
+        except aiohttp.ClientError:
+            return self._cut(request)
+        seen.status = answer.status
+        if await asyncio.to_thread(self.after, seen) == CUT:
+            return self._cut(request)
+        return web.Response(status=answer.status, body=text, headers=_kept(answer))
+
+    async def _stream(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        stream = web.StreamResponse(status=answer.status, headers=_kept(answer))
+        await stream.prepare(request)
+        with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+            async for chunk in answer.content.iter_any():
+                while self.mute:  # the connection stays; nobody is told anything
+                    await asyncio.sleep(0.1)
+                await stream.write(chunk)
+        return stream
+
+    @staticmethod
+    def _cut(request: web.Request) -> web.Response:
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response()
+
+
+def _kept(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    return {key: value for key, value in answer.headers.items() if key.lower() not in _HOP}
+
+
+def storm(share: float, status: int, *, writes_only: bool = False, retry_after_s: int = 0, seed: int = 0):
+    """A `before` that refuses a share of the requests, as an API server under pressure does."""
+    dice = random.Random(seed)  # noqa: S311 -- no secret
+    reasons = {409: "Conflict", 429: "TooManyRequests", 503: "ServiceUnavailable"}
+
+    def before(seen: Seen) -> web.Response | None:
+        if (writes_only and not seen.writes) or "/leases" in seen.path or dice.random() >= share:
+            return None
+        headers = {"Retry-After": str(retry_after_s)} if retry_after_s else {}
+        refusal = {"kind": "Status", "code": status, "reason": reasons[status], "message": "a storm"}
+        return web.json_response(refusal, status=status, headers=headers)
+
+    return before

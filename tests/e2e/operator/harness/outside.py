@@ -1,0 +1,177 @@
+"""Operators outside the cluster, each behind a front of the API server that can misbehave."""
+
+import base64
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from apiproxy import Proxy
+
+ZYGOTE = Path(__file__).with_name("zygote.py")
+
+
+class Api:
+    """The administrator's own way to the API server: quicker than a kubectl for each word."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        document = json.loads(kubeconfig.read_text())
+        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+        self.server = cluster["server"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self.trust = ssl.create_default_context(cadata=authority)
+        self._context = ssl.create_default_context(cadata=authority)
+        with tempfile.NamedTemporaryFile(suffix=".pem") as pem:
+            for part in ("client-key-data", "client-certificate-data"):
+                pem.write(base64.b64decode(user[part]))
+            pem.flush()
+            self._context.load_cert_chain(pem.name)
+        self._line: http.client.HTTPSConnection | None = None
+
+    def __call__(self, method: str, path: str, body: Any = None, *, kind: str = "json") -> dict[str, Any]:
+        """One request; 404 and 409 come back as they are, other refusals raise."""
+        line = self._line or self._connect()
+        text = None if body is None else json.dumps(body)
+        line.request(method, path, text, {"Content-Type": f"application/{kind}"})
+        answer = line.getresponse()
+        found: dict[str, Any] = json.loads(answer.read() or b"{}")
+        if answer.status >= 400 and answer.status not in {404, 409}:
+            raise RuntimeError(f"{method} {path}: {answer.status} {found.get('message')}")
+        return found
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """A merge patch."""
+        return self("PATCH", path, body, kind="merge-patch+json")
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._line:
+            self._line.close()
+            self._line = None
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        at = urlsplit(self.server)
+        self._line = http.client.HTTPSConnection(at.hostname, at.port, context=self._context, timeout=60)
+        return self._line
+
+
+class Operator:
+    """One operator process and its front."""
+
+    def __init__(self, house: "Outside", **settings: Any) -> None:
+        self._house, self._settings = house, settings
+        self.proxy = Proxy(house.api.server, house.api.trust, house.token)
+        self.log = house.folder / f"operator-{self.proxy.url.rpartition(':')[2]}.log"
+        self._kubeconfig = self.log.with_suffix(".kubeconfig")
+        self._kubeconfig.write_text(json.dumps(_kubeconfig(self.proxy.url)))
+        self.port = _free_port()
+        self.pid = 0
+
+    def start(self) -> "Operator":
+        """Start it, or start it again."""
+        order = {
+            "kubeconfig": str(self._kubeconfig),
+            "log": str(self.log),
+            "port": self.port,
+            "lease": self._house.system,
+            "settings": self._settings,
+        }
+        self.pid = self._house.fork(order)
+        return self
+
+    def signal(self, number: int) -> None:
+        """Signal it."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """As a crash would, and wait until it is gone."""
+        if not self.pid:
+            return
+        try:
+            self.signal(signal.SIGKILL)
+            while True:
+                os.kill(self.pid, 0)
+                time.sleep(0.005)
+        except ProcessLookupError:
+            self.pid = 0
+
+    def get(self, path: str) -> tuple[int, str]:
+        """What it answers itself: /healthz, /metrics."""
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            line.request("GET", path)
+            answer = line.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            line.close()
+
+    def close(self) -> None:
+        """End both."""
+        self.kill()
+        self.proxy.close()
+
+
+class Outside:
+    """Where operators outside the cluster are started, with the rights of the chart's own account."""
+
+    def __init__(self, api: Api, token: str, system: str, folder: Path) -> None:
+        self.api, self.token, self.system, self.folder = api, token, system, folder
+        self._zygote = subprocess.Popen(
+            [sys.executable, ZYGOTE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._made: list[Operator] = []
+
+    def operator(self, **settings: Any) -> Operator:
+        """A new operator, not started yet."""
+        self._made.append(Operator(self, **settings))
+        return self._made[-1]
+
+    def fork(self, order: Mapping[str, Any]) -> int:
+        """Start a process; its pid."""
+        self._zygote.stdin.write(json.dumps(order) + "\n")
+        self._zygote.stdin.flush()
+        return int(self._zygote.stdout.readline())
+
+    def forget_lease(self) -> None:
+        """Who acts next need not wait for the dead one's Lease to run out; that is measured elsewhere."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.system}/leases/rightsizer-operator"
+        self.api("DELETE", path)
+
+    def end_all(self) -> None:
+        """End the operators that were made."""
+        while self._made:
+            self._made.pop().close()
+
+    def close(self) -> None:
+        """End everything."""
+        self.end_all()
+        self._zygote.stdin.close()
+        self._zygote.stdout.close()
+        self._zygote.wait()
+        self.api.close()
+
+
+def _kubeconfig(url: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "front",
+        "clusters": [{"name": "front", "cluster": {"server": url}}],
+        "users": [{"name": "front", "user": {"token": "the front adds it"}}],
+        "contexts": [{"name": "front", "context": {"cluster": "front", "user": "front"}}],
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
