@@ -88,7 +88,7 @@ SLURM_LABELS: Mapping[str, tuple[str, ...]] = {
 
 RECORDED: Mapping[str, str] = {
     "rightsizer:gpu_busy:ratio": "Share of time in which any kernel ran, of one GPU or MIG instance",
-    "rightsizer:gpu_sm_active:ratio": "Share of time in which a streaming multiprocessor had a warp, mean over SMs",
+    "rightsizer:gpu_sm_active:ratio": "Share of time in which an SM had a warp, mean over SMs",
     "rightsizer:gpu_tensor_active:ratio": "Share of cycles in which the tensor pipe was active",
     "rightsizer:gpu_dram_active:ratio": "Share of cycles in which the memory interface moved data",
     "rightsizer:gpu_memory_used:bytes": "Framebuffer in use, what an allocator keeps included",

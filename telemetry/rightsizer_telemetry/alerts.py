@@ -1,0 +1,208 @@
+"""The alert rules; each has a page of the same name under docs/runbooks."""
+
+from dataclasses import dataclass
+
+from rightsizer_telemetry.rules import INTERVAL_S
+
+__all__ = ["ALERTS", "IDLE_RATIO", "RUNBOOKS", "Alert", "document"]
+
+RUNBOOKS = "docs/runbooks"
+IDLE_RATIO = 0.05
+"""A GPU below is idle: a few kernels of monitoring are no work. Kaiwo's threshold; gpu-pruner's is 0."""
+_LOW_RATIO = 0.5
+"""Microsoft's line of low utilisation (Platform-X, ICSE 2024)."""
+_AWAKE_POWER_RATIO = 0.35
+"""Draw above this share of TDP is work, whatever other counters say. A guess above the usual idle draw."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One alert: what it asks, for how long it must hold, and what people read."""
+
+    name: str
+    expr: str
+    hold: str
+    severity: str
+    summary: str
+    description: str
+
+    def document(self) -> dict[str, object]:
+        """As a rule file has it."""
+        return {
+            "alert": self.name,
+            "expr": self.expr,
+            "for": self.hold,
+            "labels": {"severity": self.severity},
+            "annotations": {
+                "summary": self.summary,
+                "description": self.description,
+                "runbook_url": f"{RUNBOOKS}/{self.name}.md",
+            },
+        }
+
+
+_HOLDER = "on (executor, cluster, namespace, workload)"
+_WORKLOAD = "{{ $labels.executor }} workload {{ $labels.namespace }}/{{ $labels.workload }}"
+_PLAN = "plan {{ $labels.namespace }}/{{ $labels.plan }} ({{ $labels.executor }})"
+_BUSY = 'rightsizer:gpu_busy:ratio{executor!=""}'
+
+ALERTS = (
+    Alert(
+        name="RightsizerGPUsIdle",
+        expr=(
+            f"max by (executor, cluster, namespace, workload) (max_over_time({_BUSY}[30m])) < {IDLE_RATIO}\n"
+            f"and {_HOLDER} max by (executor, cluster, namespace, workload) "
+            f"(count_over_time({_BUSY}[30m])) >= {int(0.8 * 1800 / INTERVAL_S)}\n"
+            f"unless {_HOLDER} max by (executor, cluster, namespace, workload) "
+            f"(max_over_time(rightsizer:gpu_power:ratio[30m])) > {_AWAKE_POWER_RATIO}"
+        ),
+        hold="5m",
+        severity="warning",
+        summary=f"{_WORKLOAD} holds GPUs and uses none of them",
+        description=(
+            "For 30 minutes its busiest GPU was busy {{ $value | humanizePercentage }} of the time at most, "
+            "and no GPU drew the power of work."
+        ),
+    ),
+    Alert(
+        name="RightsizerGPUsUnderused",
+        expr=(
+            f"avg by (executor, cluster, namespace, workload) (avg_over_time({_BUSY}[2h])) < {_LOW_RATIO}\n"
+            f"and {_HOLDER} max by (executor, cluster, namespace, workload) "
+            f"(max_over_time({_BUSY}[30m])) >= {IDLE_RATIO}\n"
+            f"and {_HOLDER} max by (executor, cluster, namespace, workload) "
+            f"(count_over_time({_BUSY}[2h])) >= {int(0.8 * 7200 / INTERVAL_S)}"
+        ),
+        hold="30m",
+        severity="info",
+        summary=f"{_WORKLOAD} keeps its GPUs busy less than half of the time",
+        description="Over 2 hours the mean over its GPUs was {{ $value | humanizePercentage }}.",
+    ),
+    Alert(
+        name="RightsizerGPUsUnmetered",
+        expr=(
+            f"rightsizer:workload_requested_gpus:count > 0\nunless {_HOLDER} rightsizer:workload_gpus:count"
+        ),
+        hold="15m",
+        severity="info",
+        summary=f"nothing reports the GPUs of {_WORKLOAD}",
+        description=(
+            "It holds {{ $value }} GPUs, and no exporter says how busy they are. Nothing is decided about "
+            "it: what is not measured is unknown, not idle."
+        ),
+    ),
+    Alert(
+        name="RightsizerMemoryNearlyFull",
+        expr=(
+            "max by (executor, cluster, namespace, workload) "
+            '(rightsizer:gpu_memory_used:ratio{executor!=""}) > 0.97'
+        ),
+        hold="15m",
+        severity="info",
+        summary=f"{_WORKLOAD} has filled the memory of a GPU",
+        description=(
+            "{{ $value | humanizePercentage }} of the fullest GPU's memory is taken, what the allocator "
+            "keeps included: an out-of-memory error may be near."
+        ),
+    ),
+    Alert(
+        name="RightsizerPlanLate",
+        expr="rightsizer:plan_margin:seconds < 0",
+        hold="15m",
+        severity="warning",
+        summary=f"{_PLAN} will miss its deadline",
+        description="At the measured rate, deadline minus end is {{ $value | humanizeDuration }}.",
+    ),
+    Alert(
+        name="RightsizerPlanSlow",
+        expr=(
+            "rightsizer:plan_measured:tokens_per_second"
+            " / (rightsizer:plan_predicted:tokens_per_second > 0) < 0.7"
+        ),
+        hold="30m",
+        severity="warning",
+        summary=f"{_PLAN} trains slower than predicted",
+        description="Measured tokens per second are {{ $value | humanizePercentage }} of the predicted.",
+    ),
+    Alert(
+        name="RightsizerTrainingStalled",
+        expr=(
+            "max_over_time(rightsizer:train_position_tokens:max[30m])"
+            " - min_over_time(rightsizer:train_position_tokens:max[30m]) == 0\n"
+            "and (rightsizer:train_position_tokens:max < rightsizer:train_target_tokens:max)\n"
+            "and count_over_time(rightsizer:train_position_tokens:max[30m])"
+            f" >= {int(0.8 * 1800 / INTERVAL_S)}"
+        ),
+        hold="5m",
+        severity="critical",
+        summary="training {{ $labels.namespace }}/{{ $labels.workload }} does not move",
+        description="Its workers answer, and no token was added for 30 minutes.",
+    ),
+    Alert(
+        name="RightsizerTrainingRestarts",
+        expr="max by (executor, cluster, namespace, plan) (delta(rightsizer:plan_restarts:count[30m])) > 3",
+        hold="0m",
+        severity="warning",
+        summary=f"{_PLAN} restarts again and again",
+        description="{{ $value | humanize }} restarts of its workers in 30 minutes.",
+    ),
+    Alert(
+        name="RightsizerCheckpointOld",
+        expr="time() - (rightsizer:train_checkpoint_timestamp_seconds:max > 0) > 4 * 3600",
+        hold="5m",
+        severity="warning",
+        summary="training {{ $labels.namespace }}/{{ $labels.workload }} has not saved for long",
+        description="Its last checkpoint is {{ $value | humanizeDuration }} old; a failure costs as much.",
+    ),
+    Alert(
+        name="RightsizerLossNotFinite",
+        expr=(
+            "count by (namespace, exported_namespace, pod, exported_pod, jobid) "
+            "(rightsizer_train_loss != rightsizer_train_loss or abs(rightsizer_train_loss) == Inf)"
+        ),
+        hold="5m",
+        severity="critical",
+        summary="a training's loss is not a number",
+        description="{{ $labels.namespace }} {{ $labels.pod }}{{ $labels.jobid }} trains for nothing.",
+    ),
+    Alert(
+        name="RightsizerOperatorWithoutLeader",
+        expr=(
+            "sum(rightsizer_operator_leads) < 1\n"
+            "or (absent(rightsizer_operator_leads) and on () count(rightsizer_plans offset 30m))"
+        ),
+        hold="5m",
+        severity="critical",
+        summary="no rightsizer operator acts",
+        description="Plans are neither started nor resized; what runs goes on.",
+    ),
+    Alert(
+        name="RightsizerOperatorFailing",
+        expr="rate(rightsizer_operator_reconcile_failures_total[15m]) > 0.05",
+        hold="15m",
+        severity="warning",
+        summary="the rightsizer operator fails again and again",
+        description="{{ $value | humanize }} reconciliations a second had to be tried again.",
+    ),
+    Alert(
+        name="RightsizerSlurmMonitorSilent",
+        expr="time() - rightsizer_slurm_sweep_timestamp_seconds > 600",
+        hold="5m",
+        severity="warning",
+        summary="the rightsizer monitor of a Slurm cluster does not look at its jobs",
+        description="Its last complete look is {{ $value | humanizeDuration }} old.",
+    ),
+    Alert(
+        name="RightsizerSlurmActionsFail",
+        expr="sum by (instance, action) (increase(rightsizer_slurm_actions_failed_total[30m])) > 2",
+        hold="0m",
+        severity="warning",
+        summary="Slurm refuses what the rightsizer monitor asks for",
+        description="{{ $value | humanize }} actions of kind {{ $labels.action }} failed in 30 minutes.",
+    ),
+)
+
+
+def document() -> dict[str, object]:
+    """The rule file of all alerts."""
+    return {"groups": [{"name": "rightsizer-alerts", "rules": [alert.document() for alert in ALERTS]}]}

@@ -1,0 +1,182 @@
+"""What GPU exporters serve, and whose GPU it is: each source as PromQL with one set of labels.
+
+DCGM's exporter comes in two spellings of names (newer DCGM: `*_UTIL_RATIO`), two worlds of labels (`pod` with
+honorLabels, else `exported_pod` beside the exporter's own `pod`), `Hostname` or `hostname`, whole GPUs or MIG
+instances (`GPU_I_ID`; GPU_UTIL says nothing of them), for pods or for Slurm (`hpc_job`). jobstats' exporter
+says the job as label `jobid`, before 0.2.2 as the value of `nvidia_gpu_jobId`; its gauges that are named
+`*_util_percent` are ratios. slurm-job-exporter serves GPUs of jobs only, without UUIDs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rightsizer_telemetry.names import HOLDER
+from rightsizer_telemetry.promql import Step, constants, relabel, string
+
+__all__ = [
+    "DCGM",
+    "DEVICE",
+    "GPU_LABELS",
+    "JOBSTATS",
+    "SOURCES",
+    "Source",
+    "of_slurm",
+    "samples",
+    "workload_steps",
+]
+
+DEVICE = ("pod", "node", "gpu", "uuid", "mig", "model")
+"""Labels of one GPU or MIG instance as one pod or job has it."""
+GPU_LABELS = (*HOLDER, *DEVICE)
+
+_POD_HASH = "[bcdfghjklmnpqrstvwxz2456789]"
+"""The letters of generated names (k8s.io/apimachinery, util/rand)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One exporter: what comes before and after a signal's name in its metrics, and the signals we read."""
+
+    name: str
+    prefix: str
+    signals: tuple[str, ...]
+    suffix: str = ""
+
+    def select(self, matcher: str) -> str:
+        """Its series, each with its signal's name as a label, without NaN and what is negative."""
+        regex = f"{self.prefix}({'|'.join(self.signals)}){self.suffix}"
+        every = f"{{__name__=~{string(regex)},{matcher}}}"
+        return f"({relabel(every, [('signal', '$1', '__name__', regex)])} >= 0)"
+
+
+DCGM = Source(
+    name="dcgm",
+    prefix="DCGM_FI_",
+    signals=(
+        "PROF_GR_ENGINE_ACTIVE",
+        "PROF_GR_ENGINE_UTIL_RATIO",
+        "PROF_SM_ACTIVE",
+        "PROF_SM_UTIL_RATIO",
+        "PROF_PIPE_TENSOR_ACTIVE",
+        "PROF_TENSOR_UTIL_RATIO",
+        "PROF_DRAM_ACTIVE",
+        "PROF_DRAM_UTIL_RATIO",
+        "DEV_GPU_UTIL",
+        "DEV_FB_USED",
+        "DEV_FB_FREE",
+        "DEV_FB_RESERVED",
+        "DEV_POWER_USAGE",
+    ),
+)
+JOBSTATS = Source(
+    name="jobstats",
+    prefix="nvidia_gpu_",
+    signals=(
+        "graphics_util_percent",
+        "duty_cycle",
+        "sm_util_percent",
+        "any_tensor_util_percent",
+        "dram_bw_util_percent",
+        "memory_used_bytes",
+        "memory_total_bytes",
+        "power_usage_milliwatts",
+    ),
+)
+SLURM_JOB_EXPORTER = Source(
+    name="slurm-job-exporter",
+    prefix="slurm_job_",
+    signals=("utilization", "tensor", "memory_usage", "memory_total", "power"),
+    suffix="_gpu",
+)
+SOURCES = (DCGM, JOBSTATS, SLURM_JOB_EXPORTER)
+"""In the order in which they are believed where several report the same GPU."""
+
+
+def samples(source: Source) -> str:
+    """Every signal of a source with GPU_LABELS and `signal`, one series for each GPU, holder and signal."""
+    branches = {DCGM.name: _dcgm, JOBSTATS.name: _jobstats, SLURM_JOB_EXPORTER.name: _slurm_job_exporter}
+    labelled = "\nor\n".join(branches[source.name](source))
+    return f"max by ({', '.join((*GPU_LABELS, 'signal'))}) (\n{labelled}\n)"
+
+
+def workload_steps() -> tuple[Step, ...]:
+    """The workload from a pod's name: what Indexed Jobs, Deployments, Jobs and StatefulSets append comes off.
+
+    The last match wins: the most specific form is last.
+    """
+    tails = (
+        "",
+        "-[0-9]+",
+        f"-{_POD_HASH}{{5}}",
+        f"-{_POD_HASH}{{6,10}}-{_POD_HASH}{{5}}",
+        f"-[0-9]+-{_POD_HASH}{{5}}",
+    )
+    return tuple(("workload", "$1", "pod", f"(.+){tail}") for tail in tails)
+
+
+def of_slurm(expression: str, job: str) -> str:
+    """The expression as something of the Slurm job that the label `job` names."""
+    steps = (*constants({"executor": "slurm"}), ("workload", "$1", job, "(.+)"))
+    return relabel(f"max without (namespace, pod) ({expression})", steps)
+
+
+def _of_nobody(expression: str) -> str:
+    return f"max without (namespace, pod, workload, executor) ({expression})"
+
+
+def _dcgm(source: Source) -> Sequence[str]:
+    """Pods, Slurm jobs, and GPUs that nobody holds.
+
+    A GPU without a pod still shows one where Prometheus attaches the target's labels: the exporter's own,
+    which `up` of the same target carries too.
+    """
+    own = "on (job, instance, namespace, pod) up"
+    exported = source.select('hpc_job="",exported_pod!=""')
+    plain = source.select('hpc_job="",exported_pod="",pod!=""')
+    bare = source.select('hpc_job="",exported_pod="",pod=""')
+    named = (("pod", "$1", "exported_pod", "(.+)"), ("namespace", "$1", "exported_namespace", "(.+)"))
+    device = _device(
+        {"uuid": "UUID", "mig": "GPU_I_ID", "model": "modelName"}, hosts=("Hostname", "hostname")
+    )
+    return (
+        relabel(
+            f"({exported} or ({plain} unless {own}))",
+            (*named, *constants({"executor": "kubernetes"}), *workload_steps(), *device),
+        ),
+        relabel(of_slurm(source.select('hpc_job!=""'), "hpc_job"), device),
+        relabel(_of_nobody(f"{bare} or ({plain} and {own})"), device),
+    )
+
+
+def _jobstats(source: Source) -> Sequence[str]:
+    """Jobs by label, jobs by value (before 0.2.2), and GPUs without a job."""
+    device = _device({"gpu": "minor_number", "mig": "GPU_I_ID", "model": "name"})
+    unlabelled = source.select('jobid=~"|0"')
+    where = "instance, uuid"
+    jobs_by_value = f'count_values by ({where}) ("workload", nvidia_gpu_jobId{{jobid=""}} > 0)'
+    by_value = f"{unlabelled} * on ({where}) group_left (workload) {jobs_by_value}"
+    free = f"{unlabelled} unless on ({where}) (nvidia_gpu_jobId > 0)"
+    return (
+        relabel(of_slurm(source.select('jobid=~"[1-9][0-9]*"'), "jobid"), device),
+        relabel(of_slurm(by_value, "workload"), device),
+        relabel(_of_nobody(free), device),
+    )
+
+
+def _slurm_job_exporter(source: Source) -> Sequence[str]:
+    """Jobs; a MIG instance is named by its UUID in `gpu`."""
+    device = (*_device({"model": "gpu_type"}), ("uuid", "$1", "gpu", "((?:MIG|GPU)-.+)"))
+    return (relabel(of_slurm(source.select('slurmjobid!=""'), "slurmjobid"), device),)
+
+
+def _device(renamed: dict[str, str], *, hosts: Sequence[str] = ()) -> tuple[Step, ...]:
+    """Steps for the labels of a device from a source's own; `hosts` name the node, else its address does.
+
+    A node is named without its domain, as Slurm does; an IP address stays whole.
+    """
+    return (
+        *((ours, "$1", theirs, "(.*)") for ours, theirs in renamed.items()),
+        ("node", "$1", "instance", "(.+?)(?::[0-9]+)?"),
+        *(("node", "$1", host, "(.+)") for host in hosts),
+        ("node", "$1", "node", "([A-Za-z][^.:]*).*"),
+    )
