@@ -25,11 +25,12 @@ def _laid(base, over):
 class Run:
     """A plan in a namespace of its own, and what can be seen of it."""
 
-    def __init__(self, cluster, namespace, **spec):
+    def __init__(self, cluster, namespace, *, metadata=None, **spec):
         self.cluster, self.namespace = cluster, namespace
         self.document, self.claim = yaml.safe_load_all((EXAMPLE / "plan.yaml").read_text())
         _laid(self.document["spec"], {"workload": {"tokens": "100M"}, "deadline": {"finishWithin": "100h"}})
         _laid(self.document["spec"], spec)
+        _laid(self.document["metadata"], metadata or {})
         self.name = self.document["metadata"]["name"]
 
     def start(self):
@@ -125,7 +126,10 @@ def operator(cluster, helm):
 
 @pytest.fixture
 def start(cluster, operator, namespace):
-    """start(...): the example's plan with changes to its spec, applied; it goes when the test ends."""
+    """start(...): the example's plan with changes to its spec, applied; it goes when the test ends.
+
+    `metadata` changes that: another name makes a second plan in the same namespace.
+    """
     runs = []
 
     def begin(**spec):

@@ -1,0 +1,83 @@
+"""Kueue's real controller, and queues of a test's own."""
+
+import json
+
+import pytest
+
+GROUP = "kueue.x-k8s.io"
+RACK = "rightsizer.test/rack"
+
+
+def _object(kind, name, **fields):
+    return {"apiVersion": f"{GROUP}/v1beta2", "kind": kind, "metadata": {"name": name}, **fields}
+
+
+@pytest.fixture(scope="package")
+def kueue(cluster):
+    """Kueue, with elastic Jobs switched on; it goes before nodes are killed, for its webhooks hold up Jobs."""
+    cluster.control("kueue-up")
+    yield
+    cluster.control("kueue-down")
+
+
+@pytest.fixture(scope="package")
+def priorities(cluster, kueue):
+    """Two WorkloadPriorityClasses, low and urgent."""
+    classes = [_object("WorkloadPriorityClass", name, value=value) for name, value in PRIORITIES.items()]
+    for each in classes:
+        cluster.apply(json.dumps(each))
+
+
+PRIORITIES = {"low": 100, "urgent": 1000}
+
+
+@pytest.fixture
+def queue(cluster, kueue, namespace):
+    """queue(gpus): the namespace's LocalQueue `team` with this quota; on racks, if `racks` names each node's."""
+    made = []
+
+    def make(gpus, *, racks=None):
+        flavor = {}
+        if racks:
+            for node, rack in racks.items():
+                cluster.kubectl("label", "node", node, f"{RACK}={rack}", "--overwrite")
+            levels = [{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]
+            made.append(_object("Topology", namespace, spec={"levels": levels}))
+            flavor = {
+                "spec": {"nodeLabels": {"rightsizer.test/gpus": "pretended"}, "topologyName": namespace}
+            }
+        made.append(_object("ResourceFlavor", namespace, **flavor))
+        quota = {"name": "nvidia.com/gpu", "nominalQuota": gpus}
+        group = {
+            "coveredResources": ["nvidia.com/gpu"],
+            "flavors": [{"name": namespace, "resources": [quota]}],
+        }
+        spec = {
+            "namespaceSelector": {},
+            "resourceGroups": [group],
+            "preemption": {"withinClusterQueue": "LowerPriority"},
+        }
+        made.append(_object("ClusterQueue", namespace, spec=spec))
+        for each in made:
+            cluster.apply(json.dumps(each))
+        cluster.apply(json.dumps(_object("LocalQueue", "team", spec={"clusterQueue": namespace})), namespace)
+
+    yield make
+    cluster.kubectl("delete", "tp", "--all", "--namespace", namespace)
+    cluster.kubectl("delete", "jobs", "--all", "--namespace", namespace, "--wait=false")
+    cluster.kubectl("delete", "localqueue", "--all", "--namespace", namespace)
+    for each in reversed(made):
+        cluster.kubectl("delete", each["kind"], namespace, "--wait=false")
+
+
+@pytest.fixture
+def queued(start):
+    """queued(name, priority): a plan in the queue `team`."""
+
+    def make(name="small-gpt", *, priority=None, **spec):
+        labels = {f"{GROUP}/queue-name": "team"}
+        labels |= {f"{GROUP}/priority-class": priority} if priority else {}
+        own = {"checkpoint": {"path": f"/checkpoints/{name}"}, **spec.pop("launch", {})}
+        return start(metadata={"name": name, "labels": labels}, launch=own, **spec)
+
+    return make

@@ -1,0 +1,93 @@
+"""Plans in a queue of the real Kueue: they wait, are preempted, grow and shrink through it, and lie near."""
+
+import logging
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+LOG = logging.getLogger(__name__)
+
+ONE = {"gpus": 1, "maxGPUs": 1}
+
+
+def _started_at(run, after):
+    """The step at which the workers that came later went on."""
+    return next(r["step"] for r, _ in run.records() if r["event"] == "start" and r["time"] > after)
+
+
+def test_a_plan_waits_for_quota_says_why_and_trains_when_it_is_free(queue, queued):
+    queue(2)
+    first = queued("first")
+    step, *_ = first.steps_with(2)
+    second = queued("second", resources=ONE)
+    second.until("Queued", within_s=30)
+    second.cluster.wait(
+        "the reason", lambda: "insufficient" in second.condition("Admitted")["message"], within_s=30
+    )
+    assert second.condition("Admitted")["status"] == "False"
+    assert second.cluster.get("job", "second-a1", namespace=second.namespace)["spec"]["suspend"]
+    first.patch(suspend=True)  # Kueue takes the quota back
+    first.until("Suspended")
+    second.steps_with(1)
+    second.kubectl("delete", "tp", "second", "--wait=false")
+    began = time.time()
+    first.patch(suspend=False)
+    first.steps_with(2, after=began)
+    assert _started_at(first, began) >= step
+
+
+def test_a_preempted_plan_goes_on_from_its_checkpoint(queue, queued, priorities):
+    queue(2)
+    low = queued("low", priority="low")
+    step, *_ = low.steps_with(2)
+    urgent = queued("urgent", priority="urgent", workload={"tokens": "60k"})
+    low.until("Queued", within_s=60)
+    low.cluster.wait("the reason", lambda: "reempt" in low.condition("Admitted")["message"], within_s=30)
+    began = time.time()
+    urgent.until("Complete", within_s=240)
+    low.steps_with(2, after=began)
+    LOG.info(f"preempted at step {step} or later, went on at step {_started_at(low, began)}")
+    assert _started_at(low, began) >= step
+    assert low.jobs.count("low-a1") == 1
+    assert low.status["attempt"]["number"] == 1
+
+
+def test_growth_waits_for_quota_while_the_workers_train_on(queue, queued):
+    queue(3)
+    other, run = queued("other", resources=ONE), queued()
+    other.steps_with(1)
+    run.steps_with(2)
+    run.kubectl("scale", "tp", run.name, "--replicas=3")
+    run.cluster.wait(
+        "the reason", lambda: "insufficient" in run.condition("Resizing")["message"], within_s=60
+    )
+    run.steps_with(2, after=time.time())
+    began = time.time()
+    other.kubectl("delete", "tp", "other")
+    step, _, when = run.steps_with(3, after=began)
+    LOG.info(f"a step of 3 workers {when - began:.1f} s after the quota was free")
+    began = time.time()
+    run.kubectl("scale", "tp", run.name, "--replicas=1")
+    shrunk, _, when = run.steps_with(1, after=began)
+    LOG.info(f"a step of 1 worker {when - began:.1f} s after it was asked for")
+    assert (shrunk > step, run.jobs) == (True, [f"{run.name}-a1"])
+
+
+def test_workers_that_stay_are_placed_in_one_rack(queue, queued):
+    queue(24, racks={"n1": "a", "n2": "b", "n3": "b"})
+    run = queued(
+        launch={"framework": "fsdp"},
+        resources={"gpusPerNode": 8, "gpus": 16, "maxGPUs": 16},
+        workload={"globalBatchSequences": 32},
+        layout={"microBatch": 1},
+    )
+    run.cluster.wait("two workers on nodes", lambda: len(_nodes(run)) == 2, within_s=60)
+    assert set(_nodes(run)) == {"n2", "n3"}
+    template = run.cluster.get("job", run.jobs[0], namespace=run.namespace)["spec"]["template"]
+    near = template["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"]
+    assert near == "rightsizer.test/rack"
+
+
+def _nodes(run):
+    return [pod["spec"]["nodeName"] for pod in run.pods() if "nodeName" in pod["spec"]]
