@@ -1,0 +1,200 @@
+"""The language of job comments: `rightsizer: model=... tokens=100B deadline=72h`, or `rightsizer: plan=FILE`.
+
+    comment = "rightsizer:" { word } ;                   (at most 1,024 characters, words set off by blanks)
+    word    = key "=" value ;
+    key     = short name | path ;                        (deadline, max-gpus; workload.sequenceLength)
+    value   = bare | '"' { quoted } '"' | "'" { quoted } "'" ;
+    bare    = { letter | digit | one of . _ = : , / + @ % ~ - } ;
+    quoted  = bare character | " " ;
+
+A short name is a flag of `rightsizer plan` without its dashes; a path is a field of a TrainingPlan's `spec`.
+Values are those of flags and manifests, and are checked by the same models.
+"""
+
+import difflib
+import enum
+import functools
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel
+
+from rightsizer.errors import InputError
+from rightsizer_api import API_VERSION, KIND, Spec, TrainingPlan, validate
+from rightsizer_api.errors import wire_fields
+from rightsizer_api.short_names import SHORT_NAMES, overlaid
+
+__all__ = ["LONGEST", "PREFIX", "Comment", "is_ours", "keys", "parse", "plan_of"]
+
+PREFIX = "rightsizer:"
+LONGEST = 1024
+"""Characters of a comment; the Lua plugin holds the same bound."""
+
+_ALIASES = {"min": "min_gpus", "max": "max_gpus"}
+_PLAN, _RUN = "plan", "run"
+_WORD = re.compile(r"""([A-Za-z][A-Za-z0-9_.-]*)=("[^"']*"|'[^"']*'|[^\s"']*)(?=\s|$)""")
+_FOREIGN = re.compile(r"""[^A-Za-z0-9 ._=:,/+@%~"'-]""")
+_FILES = frozenset({"model.configPath"})
+"""Paths that name a file: read for a user by the daemon, they would be read with the daemon's rights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """What a comment says: values at paths under `spec`, the key that the user wrote for each, a plan's file.
+
+    `run` is set in comments that rightsizer wrote itself: that job was sized when it was submitted.
+    """
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    plan: str = ""
+    run: str = ""
+
+
+def is_ours(comment: str) -> bool:
+    """Whether a job's comment speaks to rightsizer."""
+    return comment.lstrip().startswith(PREFIX)
+
+
+def keys() -> tuple[str, ...]:
+    """Every short key, as it is written."""
+    names = [name for name in (*SHORT_NAMES, *_ALIASES) if SHORT_NAMES.get(name) not in _FILES]
+    return (_PLAN, *(_dashed(name) for name in names))
+
+
+def parse(comment: str) -> Comment:
+    """What the comment says. InputError names the word that is wrong, and the nearest right one."""
+    given: dict[str, Any] = {}
+    written: dict[str, str] = {}
+    own = {_PLAN: "", _RUN: ""}
+    for key, value in _words(comment):
+        if key in own:
+            path = key
+            own[key] = value
+        else:
+            path = _path(key, value)
+            given[path] = _converted(path, key, value)
+        if path in written:
+            raise InputError(key, value=value, remedy=f"comes twice ({written[path]}, {key}); keep one")
+        written[path] = key
+    if not given and not own[_PLAN]:
+        raise InputError("comment", value=comment.strip(), remedy="says nothing; write model=... tokens=...")
+    return Comment(given=given, keys=written, plan=own[_PLAN], run=own[_RUN])
+
+
+def plan_of(comment: Comment, *, beneath: TrainingPlan | None = None, name: str = "job") -> TrainingPlan:
+    """The plan that a comment means, its words put over the plan of its file if it names one."""
+    spec: Mapping[str, Any] = {}
+    head: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
+    if beneath is not None:
+        document = beneath.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
+        spec, head["metadata"] = document["spec"], document["metadata"]
+    else:
+        _complete(comment)
+    try:
+        return validate(head | {"spec": overlaid(spec, comment.given)})
+    except InputError as error:
+        raise _in_their_words(error, comment) from None
+
+
+def _words(comment: str) -> Iterator[tuple[str, str]]:
+    text = comment.strip().removeprefix(PREFIX)
+    if len(comment) > LONGEST:
+        remedy = f"has more than {LONGEST} characters; put the plan in a file and write plan=FILE"
+        raise InputError("comment", value=f"{len(comment)} characters", remedy=remedy)
+    foreign = _FOREIGN.search(text.replace("\t", " "))
+    if foreign:
+        remedy = "cannot be in a comment; letters, digits, blanks, quotes and . _ = : , / + @ % ~ - can"
+        raise InputError("comment", value=foreign.group(), remedy=remedy)
+    at = 0
+    while text[at:].strip():
+        at += len(text[at:]) - len(text[at:].lstrip())
+        match = _WORD.match(text, at)
+        if match is None:
+            raise InputError("comment", value=text[at:].split()[0][:60], remedy="is no key=value")
+        yield match[1], match[2].strip("\"'")
+        at = match.end()
+
+
+def _path(key: str, value: str) -> str:
+    """The path under spec that a key means."""
+    name = key.lower().replace("-", "_")
+    short = SHORT_NAMES.get(_ALIASES.get(name, name))
+    path = short or (key.removeprefix("spec.") if "." in key else "")
+    if path in _FILES:
+        raise InputError(key, value=value, remedy="names a file; put the plan in a file and write plan=FILE")
+    if short or _field_at(path) is not None:
+        return path
+    folded = {k.replace("-", ""): k for k in keys()}
+    near = difflib.get_close_matches(name.replace("_", ""), folded, n=1, cutoff=0.5)
+    known = f"did you mean {folded[near[0]]}?" if near else f"known: {', '.join(keys())}"
+    raise InputError(key, value=value, remedy=f"unknown key; {known}")
+
+
+@functools.cache
+def _field_at(path: str) -> Any:
+    """The annotation of a field of Spec at a dotted path of wire names; None where there is none."""
+    model: Any = Spec
+    annotation: Any = None
+    for step in path.split("."):
+        fields = wire_fields(model) if model is not None else {}
+        if step not in fields:
+            return None
+        annotation = fields[step].annotation
+        models = [kind for kind in _kinds(annotation) if issubclass(kind, BaseModel)]
+        model = models[0] if models else None
+    return annotation
+
+
+def _kinds(annotation: Any) -> tuple[type, ...]:
+    """The plain types in an annotation: int | None -> (int, NoneType)."""
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _kinds(typing.get_args(annotation)[0])
+    if typing.get_origin(annotation) in {typing.Union, types.UnionType}:
+        return tuple(kind for part in typing.get_args(annotation) for kind in _kinds(part))
+    origin = typing.get_origin(annotation) or annotation
+    return (origin,) if isinstance(origin, type) else ()
+
+
+def _converted(path: str, key: str, value: str) -> Any:
+    """A value in the type of its field; what does not convert stays text: the model says what is wrong."""
+    kinds = _kinds(_field_at(path))
+    if any(issubclass(kind, BaseModel | dict) for kind in kinds):
+        raise InputError(key, value=value, remedy="is a group of fields; set one of them, or write plan=FILE")
+    if tuple in kinds:
+        return [part for part in value.split(",") if part]
+    if bool in kinds and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    if int in kinds and str not in kinds and re.fullmatch(r"[+-]?[0-9]{1,15}", value):
+        return int(value)
+    if float in kinds and str not in kinds and re.fullmatch(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?", value):
+        return float(value)
+    names = [str(each.value) for kind in kinds if issubclass(kind, enum.Enum) for each in kind]
+    return next((name for name in names if name.lower() == value.lower()), value)
+
+
+def _complete(comment: Comment) -> None:
+    """A comment that stands alone says at least what, and how much."""
+    for group, key, example in (
+        ("model.", "model", "model=meta-llama/Llama-3.1-8B"),
+        (("workload.tokens", "workload.dataset."), "tokens", "tokens=100B"),
+    ):
+        if not any(path.startswith(group) for path in comment.given):
+            raise InputError(key, value=None, remedy=f"is missing; write such as {example}")
+
+
+def _in_their_words(error: InputError, comment: Comment) -> InputError:
+    """The error, named after the key that the user wrote instead of the field that it set."""
+    path = error.field.removeprefix("spec.").split("[")[0]
+    named = comment.keys.get(path)
+    if named is None:
+        return error
+    return InputError(named, value=error.value, remedy=error.remedy)
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
