@@ -2,6 +2,8 @@
 
     agent.start(step=step, tokens=tokens)       # after init_process_group and loading the checkpoint
     while tokens < agent.target_tokens(default):
+        with agent.waiting_for_data():          # optional: tells a slow loader from slow GPUs
+            batch = next(batches)
         ...                                     # one optimizer step
         agent.step(tokens=batch_tokens, loss=loss)
         if agent.should_checkpoint():
@@ -27,6 +29,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -40,6 +43,7 @@ __all__ = [
     "active",
     "checkpoint_directory",
     "checkpointed",
+    "evaluating",
     "finish",
     "layout",
     "model",
@@ -48,6 +52,7 @@ __all__ = [
     "start",
     "step",
     "target_tokens",
+    "waiting_for_data",
 ]
 
 
@@ -187,6 +192,29 @@ def step(*, tokens: float, loss: float | None = None) -> None:
     if _rank() == 0:
         _write("step", step_s=step_s)
         _observe(tokens=tokens, step_s=step_s)
+        _enter("checkpoint" if _state.due else "training")
+
+
+@contextlib.contextmanager
+def waiting_for_data() -> Iterator[None]:
+    """Time a wait for the data loader; `rightsizer` then tells slow input from slow GPUs. Rank 0's counts."""
+    began_s = time.monotonic()
+    try:
+        yield
+    finally:
+        if _state.metrics is not None:
+            _state.metrics.spend(data_wait=time.monotonic() - began_s)
+
+
+@contextlib.contextmanager
+def evaluating() -> Iterator[None]:
+    """Say that what happens inside is evaluation: GPUs may idle, and no tokens are added."""
+    _enter("evaluation")
+    try:
+        yield
+    finally:
+        _state.step_began_s = time.monotonic()
+        _enter("training")
 
 
 def should_checkpoint() -> bool:
@@ -206,10 +234,13 @@ def checkpointed(path: str | Path) -> None:
     if not _state.started:
         return
     now_s = time.monotonic()
+    took_s = now_s - _state.step_began_s
     _state.due = False
     _state.saved = True
     _state.checkpoint_s = _state.step_began_s = now_s
     if _state.metrics is not None:
+        _state.metrics.spend(checkpoint=took_s)
+        _state.metrics.enter("training")
         _state.metrics.set(checkpoint_timestamp_seconds=time.time(), checkpoint_position_tokens=_state.tokens)
     if _rank() == 0:
         _write("checkpoint", path=str(path))
@@ -313,11 +344,17 @@ def _serve() -> None:
         position_tokens=_state.tokens,
         step=_state.step,
     )
+    _enter("recovery" if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) else "startup")
     address = os.environ.get(progress.ENV_METRICS_ADDRESS, "127.0.0.1")
     try:
         _state.server = serve(_state.metrics, port=int(port), address=address)
     except OSError as error:  # someone took the port; training matters more than its metrics
         sys.stderr.write(f"rightsizer: no metrics on {address}:{port}: {error}\n")
+
+
+def _enter(phase: str) -> None:
+    if _state.metrics is not None:
+        _state.metrics.enter(phase)
 
 
 def _observe(*, tokens: float, step_s: float) -> None:

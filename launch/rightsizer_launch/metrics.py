@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["NAMES", "TrainMetrics", "serve"]
+__all__ = ["NAMES", "PHASES", "TrainMetrics", "serve"]
 
 TOKENS = "rightsizer_train_tokens"
 POSITION = "rightsizer_train_position_tokens"
@@ -15,6 +15,12 @@ WORKERS = "rightsizer_train_workers"
 RESTARTS = "rightsizer_train_restarts"
 CHECKPOINT_TIMESTAMP = "rightsizer_train_checkpoint_timestamp_seconds"
 CHECKPOINT_POSITION = "rightsizer_train_checkpoint_position_tokens"
+CHECKPOINT_SECONDS = "rightsizer_train_checkpoint_seconds"
+DATA_WAIT_SECONDS = "rightsizer_train_data_wait_seconds"
+PHASE = "rightsizer_train_phase"
+
+PHASES = ("startup", "training", "checkpoint", "evaluation", "recovery")
+"""What a training may be doing, as label `phase`."""
 
 NAMES = {
     TOKENS + "_total": "Tokens processed by this process, those of steps that are later repeated included",
@@ -28,6 +34,9 @@ NAMES = {
     RESTARTS: "Times torchrun restarted the workers within this attempt",
     CHECKPOINT_TIMESTAMP: "Unix time of the last checkpoint",
     CHECKPOINT_POSITION: "Tokens done at the last checkpoint",
+    CHECKPOINT_SECONDS + "_total": "Seconds that this process spent in checkpoints",
+    DATA_WAIT_SECONDS + "_total": "Seconds that this process waited for data, as far as the script times it",
+    PHASE: "1 for what the training does now, 0 for the other phases",
 }
 """Every metric that the agent serves, with its help text."""
 
@@ -41,13 +50,29 @@ class TrainMetrics:
         self.registry = CollectorRegistry()
         self._tokens = Counter(TOKENS, NAMES[TOKENS + "_total"], registry=self.registry)
         self._seconds = Summary(STEP_SECONDS, NAMES[STEP_SECONDS], registry=self.registry)
-        plain = [name for name in NAMES if name not in {TOKENS + "_total", STEP_SECONDS}]
+        self._counters = {
+            name: Counter(name, NAMES[name + "_total"], registry=self.registry)
+            for name in (CHECKPOINT_SECONDS, DATA_WAIT_SECONDS)
+        }
+        self._phase = Gauge(PHASE, NAMES[PHASE], ["phase"], registry=self.registry)
+        plain = [name for name in NAMES if not name.endswith("_total") and name not in {STEP_SECONDS, PHASE}]
         self._gauges = {name: Gauge(name, NAMES[name], registry=self.registry) for name in plain}
+        self.enter("startup")
 
     def set(self, **values: float) -> None:
         """Set gauges by the last part of their name, as in `set(loss=2.1, workers=8)`."""
         for name, value in values.items():
             self._gauges[f"rightsizer_train_{name}"].set(value)
+
+    def spend(self, **seconds: float) -> None:
+        """Add to what something took, as in `spend(data_wait=0.3)`."""
+        for name, value in seconds.items():
+            self._counters[f"rightsizer_train_{name}_seconds"].inc(value)
+
+    def enter(self, phase: str) -> None:
+        """Say what the training does from now on: one of PHASES."""
+        for name in PHASES:
+            self._phase.labels(name).set(float(name == phase))
 
     def observe(self, *, tokens: float, step_s: float) -> None:
         """Count one step."""

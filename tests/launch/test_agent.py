@@ -97,3 +97,31 @@ def test_every_metric_is_served_as_prometheus_text():
         server.server_close()
     missing = [name for name in metrics.NAMES if f"\n{name}" not in text]
     assert (missing, "rightsizer_train_loss 2.5" in text) == ([], True)
+
+
+WAITS = """
+import re, time
+import rightsizer_launch.agent as agent
+from prometheus_client import generate_latest
+def phase():
+    return re.findall(r'phase="(\\w+)"} 1.0', generate_latest(agent._state.metrics.registry).decode())
+agent.start()
+seen = phase()
+with agent.waiting_for_data():
+    time.sleep(0.02)
+agent.step(tokens=1.0)
+seen += phase()
+agent.checkpointed("somewhere")
+seen += phase()
+with agent.evaluating():
+    seen += phase()
+text = generate_latest(agent._state.metrics.registry).decode()
+waited = re.search(r"data_wait_seconds_total ([0-9.e-]+)", text)[1]
+print(*seen, float(waited) >= 0.02)
+"""
+
+
+def test_the_metrics_say_what_the_training_does_and_how_long_it_waited_for_data(tmp_path):
+    known = {"RIGHTSIZER_RUN_DIRECTORY": str(tmp_path), "RIGHTSIZER_METRICS_PORT": str(free_port())}
+    done = run(WAITS, **known, RIGHTSIZER_CHECKPOINT_INTERVAL_S="0")
+    assert done.stdout.split() == ["startup", "checkpoint", "training", "evaluation", "True"], done.stderr
