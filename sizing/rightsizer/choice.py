@@ -144,7 +144,7 @@ def _handicapped(size: Size, p: Parameters) -> float:
 def chosen(needs: Need, p: Parameters) -> Choice:
     """Late: the fewest GPUs that are in time. Early: the fewest that still are, if that is worth it."""
     if not needs.in_time(needs.present):
-        return _late(needs)
+        return _late(needs, p)
     smaller = [s for s in needs.others if s.gpus < needs.present.gpus]
     fewer = [s for s in smaller if needs.in_time(s, margin=p.shrink_margin)]
     reachable = [s for s in fewer if s.gpus * p.most_shrink >= needs.present.gpus]
@@ -160,8 +160,11 @@ def chosen(needs: Need, p: Parameters) -> Choice:
     return Choice(why=_spare(needs))
 
 
-def _late(needs: Need) -> Choice:
-    """The fewest more GPUs (or another layout) in time at the confidence; else at even odds; else none."""
+def _late(needs: Need, p: Parameters) -> Choice:
+    """The fewest more GPUs (or another layout) in time at the confidence; else at even odds; else none.
+
+    Where none is in time, GPUs that hardly speed it up are given back.
+    """
     late = _ending(needs, needs.present)
     able = [s for s in needs.others if s.gpus >= needs.present.gpus]
     for z in (needs.z, 0.0):
@@ -170,18 +173,25 @@ def _late(needs: Need) -> Choice:
             size = good[0]
             action = Action.GROW if size.gpus > needs.present.gpus else Action.RELAYOUT
             sure = "" if z == needs.z else " at even odds"
-            return Choice(action=action, size=size, why=f"{late}; {_with(needs, size)}{sure}")
+            return Choice(action=action, size=size, why=f"{late}; {_ending(needs, size)}{sure}")
     most = max((s.gpus for s in able), default=needs.present.gpus)
-    return Choice(why=f"{late}, and no size up to {most} GPUs is in time", hopeless=True)
+    hopeless = f"{late}, and no size up to {most} GPUs is in time"
+    present_s = needs.seconds(needs.present, z=needs.z)
+    for size in needs.others:
+        near = needs.seconds(size, z=needs.z) <= present_s * (1.0 + p.hopeless_slower)
+        reachable = needs.present.gpus > size.gpus >= needs.present.gpus / p.most_shrink
+        if near and reachable and needs.worth(size, p):
+            return _shrunk(needs, size, hopeless)
+    return Choice(why=hopeless, hopeless=True)
 
 
-def _shrunk(needs: Need, size: Size) -> Choice:
+def _shrunk(needs: Need, size: Size, before: str = "") -> Choice:
     gain = needs.saves_gpu_hours(size) - needs.price_gpu_hours(size)
     what = f"saves {gain:.3g} GPU-hours net"
     if gain <= 0:
         handed = needs.hands_over_gpu_hours(size)
         what = f"hands {handed:.3g} GPU-hours to those who wait, for {-gain:.3g} more in all"
-    why = f"{_ending(needs, needs.present)}; {_with(needs, size)}, which {what}"
+    why = f"{before or _ending(needs, needs.present)}; {_ending(needs, size)}, which {what}"
     return Choice(action=Action.SHRINK, size=size, why=why)
 
 
@@ -209,7 +219,3 @@ def _ending(needs: Need, size: Size) -> str:
     spare_s = needs.deadline_left_s - end_s
     how = f"{format_duration(spare_s)} before" if spare_s >= 0 else f"{format_duration(-spare_s)} past"
     return f"{size.gpus} GPUs finish in {format_duration(end_s)}, {how} the deadline"
-
-
-def _with(needs: Need, size: Size) -> str:
-    return _ending(needs, size)

@@ -184,6 +184,12 @@ def test_even_scaling_shrinks_only_for_those_who_wait():
     assert "restart costs more" in alone.reason
 
 
+def test_a_job_late_at_every_size_gives_back_gpus_that_hardly_speed_it_up():
+    found = decided(scaling=Curve(doubling=1.02, sigma=0.01), deadline_left_s=50 * HOUR)
+    assert (found.action, found.gpus) == (Action.SHRINK, 4)
+    assert "no size up to 32 GPUs is in time; 4 GPUs finish" in found.reason
+
+
 def test_a_decision_carries_its_evidence_and_its_price():
     found = decided(deadline_left_s=300 * HOUR)
     assert found.evidence[0] == "window 2h, 240 samples, 98% of those expected"

@@ -184,8 +184,8 @@ SERIES = st.lists(
 
 
 @given(some=JOBS, noise=st.lists(st.floats(-0.03, 0.03), min_size=10, max_size=10))
-def test_a_steady_job_goes_one_way_and_stays(some, noise):
-    """True rates on the curve, measured within 3 %: never a shrink and a growth of one job."""
+def test_a_steady_job_never_takes_back_what_it_gave(some, noise):
+    """True rates on the curve, measured within 3 %: a growth may be shrunk once it caught up, no more."""
     limits, curve = replace(LIMITS, pressure=some.pressure), some.curve
     job = Job.of(some)
     done, now_s = [], 0.0
@@ -198,5 +198,5 @@ def test_a_steady_job_goes_one_way_and_stays(some, noise):
             done.append(found.action)
         now_s += HOUR
         job.tokens_left -= HOUR * true
-    assert len(set(done)) <= 1
+    assert done == sorted(done, key=[Action.GROW, Action.SHRINK].index)
     assert len(done) <= len(COUNTS)
