@@ -1,0 +1,92 @@
+"""slurm.json in a run's directory: how the job was sized, so that it can be watched and resized."""
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rightsizer.errors import InputError
+from rightsizer_launch.progress import write_json
+
+__all__ = ["NAME", "RunFile", "read", "read_own", "write"]
+
+NAME = "slurm.json"
+_MOST_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFile:
+    """How a job was sized and submitted.
+
+    `nodes` of `node_gpus` GPUs and `node_cores` cores each; an `elastic` one may go on with `fewest_nodes` to
+    `most_nodes`. `layout` holds the layout under its wire names. `deadline_at_s` is a moment, seconds since
+    the epoch; None without a deadline.
+    """
+
+    job_id: int = 0
+    plan: str = ""
+    partition: str = ""
+    gres: str = ""
+    gpu: str = ""
+    nodes: int = 1
+    node_gpus: int = 1
+    node_cores: int = 1
+    elastic: bool = False
+    fewest_nodes: int = 1
+    most_nodes: int = 1
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    batch_sequences: int = 0
+    step_s: float = 0.0
+    checkpoint_interval_s: float | None = None
+    submitted_at_s: float = 0.0
+    deadline_at_s: float | None = None
+
+
+def write(folder: Path, record: RunFile) -> None:
+    """Replace the file at once."""
+    write_json(folder / NAME, asdict(record))
+
+
+def read(folder: Path) -> RunFile | None:
+    """The record; None where there is none. InputError where it is no such record."""
+    try:
+        text = (folder / NAME).read_text()
+    except FileNotFoundError:
+        return None
+    return _parsed(text, str(folder / NAME))
+
+
+def read_own(folder: Path, *, owner: int) -> RunFile | None:
+    """The record of somebody's run; None where there is none that is theirs and readable."""
+    text = text_of(folder / NAME, owner=owner)
+    return None if text is None else _parsed(text, str(folder / NAME))
+
+
+def text_of(path: Path, *, owner: int, most_bytes: int = _MOST_BYTES) -> str | None:
+    """A user's file, read by someone else: only a regular file of theirs, and only so much of it.
+
+    The path comes from a job's comment, which its user wrote: no link to another's file is followed to its
+    content, and no pipe is waited for.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != owner or found.st_size > most_bytes:
+            return None
+        return file.read(most_bytes).decode(errors="replace")
+
+
+def _parsed(text: str, path: str) -> RunFile:
+    try:
+        document = json.loads(text)
+        known = {name: document[name] for name in RunFile.__slots__ if name in document}
+        return RunFile(**known)
+    except (ValueError, TypeError):
+        remedy = "is not a record of rightsizer sbatch; remove it to start over"
+        raise InputError("run directory", value=path, remedy=remedy) from None
