@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass
 
+from rightsizer.parameters import load_resize
 from rightsizer_telemetry.rules import INTERVAL_S
 
-__all__ = ["ALERTS", "IDLE_RATIO", "RUNBOOKS", "Alert", "document"]
+__all__ = ["ALERTS", "RUNBOOKS", "Alert", "document"]
 
 RUNBOOKS = "docs/runbooks"
-IDLE_RATIO = 0.05
-"""A GPU below is idle: a few kernels of monitoring are no work. Kaiwo's threshold; gpu-pruner's is 0."""
-_LOW_RATIO = 0.5
-"""Microsoft's line of low utilisation (Platform-X, ICSE 2024)."""
-_AWAKE_POWER_RATIO = 0.35
-"""Draw above this share of TDP is work, whatever other counters say. A guess above the usual idle draw."""
+_POLICY = load_resize()
+"""The thresholds of the resize policy: an alert and a decision about the same job agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +38,25 @@ class Alert:
         }
 
 
+def _samples(window_s: float) -> int:
+    """Samples of one GPU below which a window is not judged."""
+    return int(_POLICY.least_coverage * window_s / INTERVAL_S)
+
+
 _HOLDER = "on (executor, cluster, namespace, workload)"
 _WORKLOAD = "{{ $labels.executor }} workload {{ $labels.namespace }}/{{ $labels.workload }}"
 _PLAN = "plan {{ $labels.namespace }}/{{ $labels.plan }} ({{ $labels.executor }})"
 _BUSY = 'rightsizer:gpu_busy:ratio{executor!=""}'
+_EACH = "by (executor, cluster, namespace, workload)"
 
 ALERTS = (
     Alert(
         name="RightsizerGPUsIdle",
         expr=(
-            f"max by (executor, cluster, namespace, workload) (max_over_time({_BUSY}[30m])) < {IDLE_RATIO}\n"
-            f"and {_HOLDER} max by (executor, cluster, namespace, workload) "
-            f"(count_over_time({_BUSY}[30m])) >= {int(0.8 * 1800 / INTERVAL_S)}\n"
-            f"unless {_HOLDER} max by (executor, cluster, namespace, workload) "
-            f"(max_over_time(rightsizer:gpu_power:ratio[30m])) > {_AWAKE_POWER_RATIO}"
+            f"max {_EACH} (max_over_time({_BUSY}[30m])) < {_POLICY.idle_busy:g}\n"
+            f"and {_HOLDER} max {_EACH} (count_over_time({_BUSY}[30m])) >= {_samples(1800)}\n"
+            f"unless {_HOLDER} max {_EACH} (max_over_time(rightsizer:gpu_power:ratio[30m]))"
+            f" > {_POLICY.idle_power_veto:g}"
         ),
         hold="5m",
         severity="warning",
@@ -67,11 +69,9 @@ ALERTS = (
     Alert(
         name="RightsizerGPUsUnderused",
         expr=(
-            f"avg by (executor, cluster, namespace, workload) (avg_over_time({_BUSY}[2h])) < {_LOW_RATIO}\n"
-            f"and {_HOLDER} max by (executor, cluster, namespace, workload) "
-            f"(max_over_time({_BUSY}[30m])) >= {IDLE_RATIO}\n"
-            f"and {_HOLDER} max by (executor, cluster, namespace, workload) "
-            f"(count_over_time({_BUSY}[2h])) >= {int(0.8 * 7200 / INTERVAL_S)}"
+            f"avg {_EACH} (avg_over_time({_BUSY}[2h])) < {_POLICY.low_busy:g}\n"
+            f"and {_HOLDER} max {_EACH} (max_over_time({_BUSY}[30m])) >= {_POLICY.idle_busy:g}\n"
+            f"and {_HOLDER} max {_EACH} (count_over_time({_BUSY}[2h])) >= {_samples(7200)}"
         ),
         hold="30m",
         severity="info",
@@ -131,7 +131,7 @@ ALERTS = (
             " - min_over_time(rightsizer:train_position_tokens:max[30m]) == 0\n"
             "and (rightsizer:train_position_tokens:max < rightsizer:train_target_tokens:max)\n"
             "and count_over_time(rightsizer:train_position_tokens:max[30m])"
-            f" >= {int(0.8 * 1800 / INTERVAL_S)}"
+            f" >= {_samples(1800)}"
         ),
         hold="5m",
         severity="critical",

@@ -18,7 +18,9 @@ JOB_LABELS = ("namespace", "plan")
 """Labels of the operator's gauges of one plan."""
 
 AGENT: Mapping[str, str] = {
-    "rightsizer_train_tokens_total": "Tokens processed by this process, repeated steps included",
+    "rightsizer_train_tokens_total": (
+        "Tokens processed by this process, those of steps that are later repeated included"
+    ),
     "rightsizer_train_position_tokens": "Tokens of the training done so far",
     "rightsizer_train_target_tokens": "Tokens of the whole training",
     "rightsizer_train_step": "Optimizer steps done so far",
@@ -29,6 +31,11 @@ AGENT: Mapping[str, str] = {
     "rightsizer_train_restarts": "Times torchrun restarted the workers within this attempt",
     "rightsizer_train_checkpoint_timestamp_seconds": "Unix time of the last checkpoint",
     "rightsizer_train_checkpoint_position_tokens": "Tokens done at the last checkpoint",
+    "rightsizer_train_checkpoint_seconds_total": "Seconds that this process spent in checkpoints",
+    "rightsizer_train_data_wait_seconds_total": (
+        "Seconds that this process waited for data, as far as the script times it"
+    ),
+    "rightsizer_train_phase": "1 for what the training does now, 0 for the other phases",
 }
 """What rank 0 of a training serves (`rightsizer_launch.metrics`)."""
 
@@ -99,12 +106,26 @@ RECORDED: Mapping[str, str] = {
     "rightsizer:workload_busy:ratio": "Mean share of busy time over a workload's GPUs",
     "rightsizer:workload_busy:max": "Share of busy time of a workload's busiest GPU",
     "rightsizer:workload_owner:info": "1; user and account of a Slurm job as labels",
-    "rightsizer:train_tokens_per_second:max": "Tokens per second of one training",
+    "rightsizer:workload_requested_gpus:count": "GPUs that a workload asks for, whether metered or not",
+    "rightsizer:train_tokens_per_second:max": "Tokens per second of one training, as it says",
     "rightsizer:train_position_tokens:max": "Tokens that one training has done",
     "rightsizer:train_target_tokens:max": "Tokens of one whole training",
     "rightsizer:train_step:max": "Optimizer steps that one training has done",
     "rightsizer:train_workers:max": "Workers of one training",
     "rightsizer:train_checkpoint_timestamp_seconds:max": "Unix time of a training's last checkpoint",
+    "rightsizer:train_tokens:rate2m": "Tokens that a training adds a second, whatever it does",
+    "rightsizer:train_steps:rate2m": "Optimizer steps a second",
+    "rightsizer:train_step_seconds:rate2m": "Share of time inside optimizer steps",
+    "rightsizer:train_data_wait:ratio": "Share of time waiting for data",
+    "rightsizer:train_checkpoint:ratio": "Share of time in checkpoints",
+    "rightsizer:train_phase:info": "1 for what a training does, as label phase",
+    "rightsizer:plan_gpus:count": "GPUs that a plan is sized to, on either executor",
+    "rightsizer:plan_predicted:tokens_per_second": "Throughput of a plan as predicted",
+    "rightsizer:plan_measured:tokens_per_second": "Throughput of a plan as measured",
+    "rightsizer:plan_margin:seconds": "Deadline minus expected end of a plan; negative: late",
+    "rightsizer:plan_restarts:count": "Restarts of a plan's workers",
+    "rightsizer:gpu_by_source:raw": "Every signal of every source in its own unit, labels source and signal",
+    "rightsizer:gpu:raw": "The same, of one source for each GPU",
 }
 """What the recording rules make, each with the labels HOLDER and, for one GPU, those of the device."""
 

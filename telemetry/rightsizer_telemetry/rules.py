@@ -228,39 +228,64 @@ def _requested() -> str:
     return f"{by} ({pods})\nor {by} ({jobs})"
 
 
-TRAINING = {
-    "tokens_per_second": "rightsizer_train_tokens_per_second",
-    "position_tokens": "rightsizer_train_position_tokens",
-    "target_tokens": "rightsizer_train_target_tokens",
-    "step": "rightsizer_train_step",
-    "workers": "rightsizer_train_workers",
-    "checkpoint_timestamp_seconds": "rightsizer_train_checkpoint_timestamp_seconds",
+_TRAINING = "executor, cluster, namespace, workload, plan"
+_RATE = "2m"
+"""Four samples: one may be missed, and a step of a minute still shows in every rate."""
+
+GAUGES = (
+    "tokens_per_second",
+    "position_tokens",
+    "target_tokens",
+    "step",
+    "workers",
+    "checkpoint_timestamp_seconds",
+)
+"""The agent's gauges that are kept, one series for each training."""
+
+RATES: Mapping[str, str] = {
+    "tokens:rate2m": "tokens_total",
+    "steps:rate2m": "step_seconds_count",
+    "step_seconds:rate2m": "step_seconds_sum",
+    "data_wait:ratio": "data_wait_seconds_total",
+    "checkpoint:ratio": "checkpoint_seconds_total",
 }
-"""What is kept of the agent's gauges, one series for each training."""
+"""Recorded name -> the agent's counter whose rate it is; seconds in a second are a share."""
 
 
 def _trainings() -> Sequence[Rule]:
-    """The agent's gauges by holder and plan: a pod's label, else its Job's name without "-a<N>"."""
-    return [
-        Rule(record=f"rightsizer:train_{name}:max", expr=_by_training(metric))
-        for name, metric in TRAINING.items()
+    """The agent's word by holder and plan: a pod's label, else its Job's name without "-a<N>"."""
+    templates = {
+        **{f"{name}:max": ("max", f"rightsizer_train_{name}{{%s}}") for name in GAUGES},
+        **{
+            name: ("sum", f"rate(rightsizer_train_{counter}{{%s}}[{_RATE}])")
+            for name, counter in RATES.items()
+        },
+    }
+    rules = [
+        Rule(record=f"rightsizer:train_{name}", expr=f"{over} by ({_TRAINING}) (\n{_training(template)}\n)")
+        for name, (over, template) in templates.items()
     ]
+    phase = f"max by ({_TRAINING}, phase) (\n{_training('rightsizer_train_phase{%s} == 1')}\n)"
+    return [*rules, Rule(record="rightsizer:train_phase:info", expr=phase)]
 
 
-def _by_training(metric: str) -> str:
+def _training(template: str) -> str:
+    """The agent's series, in pods, in Slurm jobs and elsewhere; the template has a place for matchers."""
     worlds = (("namespace", "$1", "exported_namespace", "(.+)"), ("pod", "$1", "exported_pod", "(.+)"))
+    inside = ('jobid="",pod!=""', 'jobid="",pod="",exported_pod!=""')
     pods = relabel(
-        f'({metric}{{jobid="",pod!=""}} or {metric}{{jobid="",exported_pod!=""}})',
+        f"({' or '.join(template % matcher for matcher in inside)})",
         (*worlds, *constants({"executor": "kubernetes"}), *workload_steps(), *_PLAN_OF_WORKLOAD),
     )
-    jobs = of_slurm(f'{metric}{{jobid!=""}}', "jobid")
+    jobs = of_slurm(template % 'jobid!=""', "jobid")
     local = relabel(
-        f'{metric}{{jobid="",pod="",exported_pod=""}}',
+        f"({template % _OUTSIDE})",
         (*constants({"executor": "local"}), ("workload", "$1", "instance", "(.+)")),
     )
-    return f"max by ({', '.join((*HOLDER, 'plan'))}) (\n{pods}\nor\n{jobs}\nor\n{local}\n)"
+    return f"{pods}\nor\n{jobs}\nor\n{local}"
 
 
+_OUTSIDE = 'jobid="",pod="",exported_pod=""'
 _PLAN_OF_WORKLOAD = (
     ("known_plan", "$1", "plan", "(.+)"),
     ("plan", "$1", "workload", "(.+)-a[0-9]+"),
