@@ -17,8 +17,10 @@ _REPOSITORY = Path(__file__).parents[2]
 
 def generated() -> Mapping[str, str]:
     """Every generated file: its path in the repository and its content."""
+    crd = crd_yaml()
     return {
-        "crds/trainingplans.rightsizer.dev.yaml": crd_yaml(),
+        "crds/trainingplans.rightsizer.dev.yaml": crd,
+        "helm/rightsizer/crds/trainingplans.rightsizer.dev.yaml": crd,  # Helm follows no links
         "crds/plan-report.schema.json": report_schema(),
         "docs/plan-reference.md": reference(),
     }

@@ -3,7 +3,7 @@
 import datetime as dt
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import aiohttp
@@ -54,9 +54,13 @@ def plans_path(namespace: str, name: str) -> str:
 
 
 class Door:
-    """Every request of the operator; each is counted, and none is repeated here."""
+    """Every request of the operator; each is counted, and none is repeated here.
+
+    `may_write` is asked before each write: a process that was stopped must not go on where it was.
+    """
 
     def __init__(self, api: client.ApiClient, metrics: Metrics, *, dry_run: bool = False) -> None:
+        self.may_write: Callable[[], bool] = lambda: True
         self._api = api
         self._metrics = metrics
         self._dry_run = dry_run
@@ -69,8 +73,12 @@ class Door:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, Any] | None = None,
         content: str = "application/json",
+        timeout_s: float = _TIMEOUT_S,
+        fenced: bool = True,
     ) -> Object:
-        """One request; ApiError on anything but success."""
+        """One request; ApiError on anything but success, and on a write that is not ours to make."""
+        if method != "GET" and fenced and not self.may_write():
+            raise ApiError(0, "the lease may be another's by now")
         parameters = dict(query or {})
         if self._dry_run and method != "GET":
             parameters["dryRun"] = "All"
@@ -83,7 +91,7 @@ class Door:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = await self._api.call_api(*sent, _request_timeout=_TIMEOUT_S)
+            answer = await self._api.call_api(*sent, _request_timeout=timeout_s)
             text = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._metrics.requested(method, 0)

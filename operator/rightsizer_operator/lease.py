@@ -7,6 +7,7 @@ import asyncio
 import datetime as dt
 import json
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -21,8 +22,10 @@ from rightsizer_operator.door import ApiError, Door
 __all__ = ["LEASE_S", "hold"]
 
 _LOG = logging.getLogger("rightsizer.operator")
-LEASE_S, _RENEW_S, _RETRY_S = 8, 5, 2
-"""Seconds: a silent holder's lease runs out; a holder that cannot renew stops; between tries."""
+LEASE_S, _RENEW_S, _RETRY_S, _ASK_S = 8, 5, 2, 3
+"""Seconds: a silent holder's lease runs out; a holder that cannot renew stops; between tries; of one try."""
+_WRITES_S = LEASE_S - 1
+"""Seconds after the last renewal in which a holder may write: others wait longer."""
 
 
 class _Lock(BaseLock):
@@ -33,12 +36,17 @@ class _Lock(BaseLock):
         self._door = door
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._lease: dict[str, Any] = {}
+        self._renewed_at = float("-inf")
+
+    def held(self) -> bool:
+        """Whether nobody else can hold the Lease yet, whatever has happened to this process meanwhile."""
+        return time.monotonic() - self._renewed_at < _WRITES_S
 
     async def get(self, name: str, namespace: str) -> Any:
         """The record, or why there is none."""
         del namespace
         try:
-            self._lease = await self._door.call("GET", f"{self._path}/{name}")
+            self._lease = await self._door.call("GET", f"{self._path}/{name}", timeout_s=_ASK_S)
         except ApiError as error:
             refused = ApiException(status=error.status, reason=str(error))
             refused.body = json.dumps({"code": error.status})
@@ -79,11 +87,13 @@ class _Lock(BaseLock):
             "renewTime": now,
             "leaseTransitions": old.get("leaseTransitions", 0) + (not same),
         }
+        began, body = time.monotonic(), {**self._lease, "spec": spec}
         try:
-            self._lease = await self._door.call(method, path, body={**self._lease, "spec": spec})
+            self._lease = await self._door.call(method, path, body=body, timeout_s=_ASK_S, fenced=False)
         except ApiError as error:
             _LOG.info("the lease is not ours: %s", error)
             return False
+        self._renewed_at = began if record.holder_identity == self.identity else float("-inf")
         return True
 
 
@@ -98,6 +108,7 @@ async def hold(
     """Wait for the Lease, act while it is ours, and wait again when it is lost; for ever."""
     while True:
         lock = _Lock(door, name, namespace, identity)
+        door.may_write = lock.held
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         leaders: list[asyncio.Task[Any] | None] = []

@@ -75,7 +75,7 @@ class Life:
         """Delete the plan, and see that nothing of it is left."""
         self.api("DELETE", self.path)
         left = lambda: [o for path in KINDS.values() for o in self.ours(path)]  # noqa: E731
-        self._wait("nothing is left", lambda: not left() and not self.pods, 60)
+        self.wait("nothing is left", lambda: not left() and not self.pods, 60)
 
     def run_pods(self) -> None:
         """Let every worker run and be ready, as a kubelet would report."""
@@ -108,8 +108,8 @@ class Life:
                 gpus,
             ) and plan["status"]["observedGeneration"] == plan["metadata"]["generation"]
 
-        self._wait(f"{state}, attempt {attempt}, {gpus} GPUs", there, within_s)
-        self._wait("nothing amiss", lambda: not self.amiss(state, attempt, gpus), within_s)
+        self.wait(f"{state}, attempt {attempt}, {gpus} GPUs", there, within_s)
+        self.wait("nothing amiss", lambda: not self.amiss(state, attempt, gpus), within_s)
 
     def amiss(self, state: str, attempt: int, gpus: int) -> list[str]:
         """What is not as it should be: more or fewer Jobs than one, an orphan, a wrong size or status."""
@@ -152,7 +152,7 @@ class Life:
         }[state]
         return [] if holds == wanted else [f"conditions {sorted(holds)}"]
 
-    def _wait(self, what: str, condition: Callable[[], bool], within_s: float) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], within_s: float) -> None:
         end_s = time.monotonic() + within_s
         while not condition():
             if time.monotonic() > end_s:
