@@ -23,6 +23,7 @@ VALUES = {
             "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
         },
         "readinessProbe": {"initialDelaySeconds": 1},
+        "livenessProbe": {"timeoutSeconds": 10, "failureThreshold": 30},  # busy is not dead
     },
 }
 

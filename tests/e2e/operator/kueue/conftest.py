@@ -14,26 +14,27 @@ def _object(kind, name, **fields):
 
 @pytest.fixture(scope="package")
 def kueue(cluster):
-    """Kueue, with elastic Jobs switched on; it goes before nodes are killed, for its webhooks hold up Jobs."""
+    """Kueue with elastic Jobs switched on. One that runs already stays; else it goes before nodes are killed,
+
+    because its webhooks hold up every Job while they are away.
+    """
+    was_up = bool(cluster.kubectl("get", "namespace", "kueue-system", "--ignore-not-found"))
     cluster.control("kueue-up")
     yield
-    cluster.control("kueue-down")
+    if not was_up:
+        cluster.control("kueue-down")
 
 
 @pytest.fixture(scope="package")
 def priorities(cluster, kueue):
     """Two WorkloadPriorityClasses, low and urgent."""
-    classes = [_object("WorkloadPriorityClass", name, value=value) for name, value in PRIORITIES.items()]
-    for each in classes:
-        cluster.apply(json.dumps(each))
-
-
-PRIORITIES = {"low": 100, "urgent": 1000}
+    for name, value in {"low": 100, "urgent": 1000}.items():
+        cluster.apply(json.dumps(_object("WorkloadPriorityClass", name, value=value)))
 
 
 @pytest.fixture
 def queue(cluster, kueue, namespace):
-    """queue(gpus): the namespace's LocalQueue `team` with this quota; on racks, if `racks` names each node's."""
+    """queue(gpus): the namespace's LocalQueue `team` with this quota; `racks` names the rack of each node."""
     made = []
 
     def make(gpus, *, racks=None):
