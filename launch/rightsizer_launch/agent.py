@@ -265,7 +265,8 @@ def _come_back() -> None:
     barrier. The supervisor-to-be reads from the file's size how many restarts were no failures.
     """
     if os.environ.get("LOCAL_RANK", "0") == "0":
-        with (_home() / progress.COME_BACKS).open("ab", buffering=0) as file:
+        agent_s_own = Path(os.environ[progress.ENV_OUTCOME]).parent  # the run's directory may be every node's
+        with (agent_s_own / progress.COME_BACKS).open("ab", buffering=0) as file:
             file.write(b".")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

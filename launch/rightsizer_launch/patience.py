@@ -57,7 +57,7 @@ class Patience:
         self._seen = 0
         self._step = 0
         home = Path(os.environ.get(ENV_RUN_DIRECTORY, "."))
-        self._come_backs = home / COME_BACKS
+        self._come_backs = logs.parent / COME_BACKS  # where the entrypoint keeps what is its own
         self._come_backs.unlink(missing_ok=True)  # of an agent before this one, whose folders are gone too
         self._reader = ProgressReader(home / PROGRESS)
         self._reader.read()

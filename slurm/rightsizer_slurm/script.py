@@ -17,6 +17,7 @@ from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch import frameworks, progress
 from rightsizer_launch.patience import ENV_RESTART_WITHIN_S
 from rightsizer_launch.torchrun import Torchrun, environment, program, program_arguments
+from rightsizer_slurm.comment import PREFIX
 from rightsizer_slurm.fitting import Fitted
 
 __all__ = [
@@ -72,7 +73,7 @@ def batch_options(fitted: Fitted, place: Place) -> tuple[str, ...]:
         "--no-kill",
         "--open-mode=append",
         f"--output={_pattern(place.run)}/slurm-%j.out",
-        f"--comment=rightsizer: plan={place.plan} run={place.run}",
+        f"--comment={PREFIX} {_word('plan', place.plan)} {_word('run', place.run)}",
         *place.options,
     )
 
@@ -169,7 +170,7 @@ def _variables(fitted: Fitted, place: Place) -> dict[str, str]:
         min_nodes=1,
         max_nodes=fitted.nodes,
         workers_per_node=fitted.node_gpus,
-        last_call_s=5,
+        last_call_s=15,
         max_restarts=1_000_000,
         shutdown_s=int(_grace_s(fitted)),
     )
@@ -255,6 +256,16 @@ def _directive(option: str) -> str:
     return option if re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]+", option) else shlex.quote(option)
 
 
+def _word(key: str, path: str) -> str:
+    """key=path as a comment has it (`rightsizer_slurm.comment`)."""
+    if not re.fullmatch(r"[A-Za-z0-9 ._=:,/+@%~-]+", path):
+        remedy = (
+            "has a character that no comment of Slurm may hold; letters, digits, blanks and ._=:,/+@%~- may"
+        )
+        raise InputError(key, value=path, remedy=remedy)
+    return f'{key}="{path}"' if " " in path else f"{key}={path}"
+
+
 def _theirs(endpoint: str) -> str:
     return f"export PET_RDZV_ENDPOINT={shlex.quote(endpoint)}\n"
 
@@ -294,12 +305,16 @@ RIGHTSIZER_ADDRESSES=$(scontrol show node --oneliner "$SLURM_JOB_NODELIST" |
 export RIGHTSIZER_ADDRESSES
 store=
 {rendezvous}
-# USR1: the time limit is near. USR2: rightsizer changes the size. TERM: someone cancels. All save first.
+# USR1: the time limit is near. USR2: rightsizer changes the size. Both save first: the workers do so on
+# SIGTERM, which goes to them by scancel, for srun takes it as an order to kill. TERM: cancelled.
 after=
-stop() {{ after=$1; kill -TERM "$step" 2> /dev/null; }}
+stop() {{
+  after=$1
+  until scancel --signal=TERM "$SLURM_JOB_ID" || ! kill -0 "$step" 2> /dev/null; do sleep 2; done
+}}
 trap 'stop requeue' USR1
 trap 'stop requeuehold' USR2
-trap 'stop cancelled' TERM
+trap 'after=cancelled' TERM
 
 echo "rightsizer: job $SLURM_JOB_ID, start $restart, $SLURM_JOB_NUM_NODES nodes: $SLURM_JOB_NODELIST"
 srun --no-kill --kill-on-bad-exit=0 --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \\
