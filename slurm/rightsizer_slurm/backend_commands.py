@@ -7,10 +7,10 @@ from rightsizer_slurm.commands import Slurm, SlurmError
 from rightsizer_slurm.jobs import Job
 from rightsizer_slurm.jobs_json import job_of_json
 
-__all__ = ["Commands"]
+__all__ = ["SlurmCommands"]
 
 
-class Commands:
+class SlurmCommands:
     """squeue, scontrol and scancel."""
 
     name = "commands"

@@ -1,6 +1,6 @@
 """The door to one Slurm cluster: what may be read and done, by whichever backend fits.
 
-`Commands` (squeue, scontrol, scancel) works with every Slurm; `Pyslurm` reads and steers through
+`SlurmCommands` (squeue, scontrol, scancel) works with every Slurm; `Pyslurm` reads and steers through
 Slurm's library where the pyslurm that is installed is made for the cluster's version. Sizes always go through
 scontrol: pyslurm's `modify` sends no node count, and says nothing of it.
 """

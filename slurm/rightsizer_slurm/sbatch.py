@@ -23,7 +23,7 @@ from rightsizer_launch import calibration
 from rightsizer_launch.state import RunDirectory
 from rightsizer_launch.torchrun import program
 from rightsizer_slurm import fitting, runfile
-from rightsizer_slurm.backend_commands import Commands
+from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.commands import Slurm
 from rightsizer_slurm.fitting import Asked, Fitted
 from rightsizer_slurm.pools import pools
@@ -87,7 +87,7 @@ def submit_plan(
     if not plan.spec.launch.command:
         raise InputError("spec.launch.command", value=None, remedy="name the training script to start")
     program((*plan.spec.launch.command, *plan.spec.launch.args))
-    door = Commands(slurm)
+    door = SlurmCommands(slurm)
     directory = RunDirectory(path=(options.directory or Path("runs") / plan.metadata.name).resolve())
     if directory.done:
         say(f"{plan.metadata.name} is complete already ({directory.path}); another --dir starts over")
@@ -109,7 +109,7 @@ def submit_plan(
 
 
 def _fit(
-    plan: TrainingPlan, options: Options, door: Commands, environment: Mapping[str, str]
+    plan: TrainingPlan, options: Options, door: SlurmCommands, environment: Mapping[str, str]
 ) -> Fitted | NoPlan:
     here = door.cluster()
     found = pools(
@@ -130,7 +130,9 @@ def _fit(
     )
 
 
-def _place(fitted: Fitted, file: Path, directory: RunDirectory, options: Options, door: Commands) -> Place:
+def _place(
+    fitted: Fitted, file: Path, directory: RunDirectory, options: Options, door: SlurmCommands
+) -> Place:
     launch = fitted.plan.spec.launch
     home = file.resolve().parent
     if launch.image and "--container-image" not in door.slurm.run("srun", "--help"):
@@ -150,7 +152,7 @@ def _place(fitted: Fitted, file: Path, directory: RunDirectory, options: Options
     )
 
 
-def _check_directory(plan: TrainingPlan, directory: RunDirectory, door: Commands) -> None:
+def _check_directory(plan: TrainingPlan, directory: RunDirectory, door: SlurmCommands) -> None:
     """Refuse a directory in which another job runs, or that holds the checkpoints of another training."""
     before = runfile.read(directory.path)
     job = door.job(before.job_id) if before and before.job_id else None
@@ -174,7 +176,7 @@ def _submit(
     text: str,
     *,
     directory: RunDirectory,
-    door: Commands,
+    door: SlurmCommands,
     environment: Mapping[str, str],
 ) -> int:
     """Write what the job reads, submit, and note the job's number."""
