@@ -176,9 +176,9 @@ def _late(needs: Need, p: Parameters) -> Choice:
             return Choice(action=action, size=size, why=f"{late}; {_ending(needs, size)}{sure}")
     most = max((s.gpus for s in able), default=needs.present.gpus)
     hopeless = f"{late}, and no size up to {most} GPUs is in time"
-    present_s = needs.seconds(needs.present, z=needs.z)
+    longest_s = needs.seconds(needs.present) * (1.0 + p.hopeless_slower)
     for size in needs.others:
-        near = needs.seconds(size, z=needs.z) <= present_s * (1.0 + p.hopeless_slower)
+        near = needs.seconds(size) <= longest_s
         reachable = needs.present.gpus > size.gpus >= needs.present.gpus / p.most_shrink
         if near and reachable and needs.worth(size, p):
             return _shrunk(needs, size, hopeless)

@@ -177,10 +177,27 @@ class Job:
 
 TICK_S = 600.0
 SERIES = st.lists(
-    st.tuples(st.floats(0.0, 1e5), st.one_of(st.none(), st.floats(0, 1)), st.sampled_from(list(Phase))),
+    st.tuples(
+        st.one_of(st.floats(1.0, 1e4), st.just(0.0)),
+        st.one_of(st.none(), st.floats(0, 1)),
+        st.sampled_from([Phase.TRAINING, Phase.TRAINING, Phase.TRAINING, *Phase]),
+    ),
     min_size=20,
     max_size=120,
 )
+
+
+@given(some=JOBS, series=SERIES)
+def test_any_series_of_metrics_resizes_once_a_cool_down_at_most(some, series):
+    limits = replace(LIMITS, pressure=some.pressure)
+    job = Job.of(some)
+    moments = []
+    for tick, (rate, busy, phase) in enumerate(series):
+        found = job.step(tick * TICK_S, limits, rate, gpu_busy_mean=busy, phase=phase)
+        if found.act:
+            moments.append(tick * TICK_S)
+        job.tokens_left = max(0.0, job.tokens_left - TICK_S * rate)
+    assert all(b - a >= limits.cool_down_s for a, b in itertools.pairwise(moments))
 
 
 @given(some=JOBS, noise=st.lists(st.floats(-0.03, 0.03), min_size=10, max_size=10))
