@@ -1,0 +1,19 @@
+"""The console script: the garbage collector looks less often, then the command runs.
+
+What a command imports (some 90,000 objects) lives until it exits; looking through it for garbage took 70 ms
+of a `rightsizer plan`.
+"""
+
+import gc
+
+__all__ = ["main"]
+
+_OBJECTS = 200_000  # net allocations between collections; Python's default is 700
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    gc.set_threshold(_OBJECTS)
+    from rightsizer_cli.main import main as run  # noqa: PLC0415  (after the collector is told)
+
+    run()
