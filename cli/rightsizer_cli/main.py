@@ -17,10 +17,11 @@ from rightsizer_cli.commands.operate import operator
 from rightsizer_cli.commands.plan import plan
 from rightsizer_cli.commands.run import run
 from rightsizer_cli.commands.sbatch import sbatch
+from rightsizer_cli.commands.slurm import slurm
 from rightsizer_cli.commands.version import version
 from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK
 
-__all__ = ["build", "execute", "main"]
+__all__ = ["build", "execute", "main", "outcome"]
 
 COMMANDS = (plan, estimate, explain, run, sbatch, calibrate, models, gpus, operator, crd, version)
 
@@ -35,15 +36,17 @@ def main() -> None:
 
 def execute(args: Sequence[str]) -> int:
     """Run one command line; the exit code. A user's mistake is one line on stderr."""
-    app = build(completion=_asks_for_completion(args))
+    return outcome(build(completion=_asks_for_completion(args)), args, program="rightsizer")
+
+
+def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
+    """The exit code of one command line of an application; its errors in one line on stderr."""
     try:
-        code = get_command(app).main(
-            args=list(args) or ["--help"], prog_name="rightsizer", standalone_mode=False
-        )
+        code = get_command(app).main(args=list(args) or ["--help"], prog_name=program, standalone_mode=False)
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         return _fail(
-            f"{error.format_message()} (see `{context.command_path if context else 'rightsizer'} --help`)"
+            f"{error.format_message()} (see `{context.command_path if context else program} --help`)"
         )
     except typer.Abort:
         return INTERRUPTED
@@ -73,6 +76,7 @@ def build(*, completion: bool = False) -> typer.Typer:
     app.callback()(_root)
     for command in COMMANDS:
         app.command()(command)
+    app.add_typer(slurm())
     return app
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from rightsizer.correction import Calibration
 from rightsizer.errors import InputError
 from rightsizer.explain import verdict
+from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout
 from rightsizer.outcome import NoPlan, Option, Plan, Request
 from rightsizer.plan import plan as size
@@ -87,10 +88,12 @@ def fit(
     price = parse_usd(budget.usd_per_gpu_hour) if budget and budget.usd_per_gpu_hour is not None else None
     bounded = [_bounded(pool, asked) for pool in found]
     refused: NoPlan | None = None
+    tried: tuple[tuple[Pool, Cluster], ...] = ()
     for free in (True, False):
         offered = clusters(bounded, free=free, inter_bytes_per_s=gbps * 1e9 if gbps else None, price=price)
-        if not offered:
+        if not offered or offered == tried:
             continue
+        tried = offered
         request = sizing.request(plan, now=now, clusters=tuple(cluster for _, cluster in offered))
         answer = size(replace(request, spare_nodes=0, calibration=calibration))
         if isinstance(answer, Plan):

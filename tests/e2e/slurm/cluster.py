@@ -71,12 +71,15 @@ def _begin(at: Place) -> None:
     settings.write(at)
     if at.plugin:
         settings.install_plugin(at, REPOSITORY / "slurm" / "lua")
-    for name in ("munged", "slurmctld", *NODES):
+    for name in ("munged", "slurmctld", *NODES, *(["rightsizer"] if at.plugin else [])):
         machines.start(at, name, _argv(at, name))
         if name == "munged":
             socket = at.run / "munge.sock"
             machines.wait("munged's socket", socket.exists, within_s=_UP_S, look_at=at.log)
     machines.wait("six idle nodes", lambda: _idle_nodes(at) == len(NODES), within_s=_UP_S, look_at=at.log)
+    if at.plugin:
+        socket = at.daemon / "plan.sock"
+        machines.wait("rightsizer's socket", socket.exists, within_s=_UP_S, look_at=at.log)
 
 
 def _argv(at: Place, name: str) -> list[str | Path]:
@@ -92,6 +95,8 @@ def _argv(at: Place, name: str) -> list[str | Path]:
         return ["munged", "--foreground", "--force", *(f"--{key}={path}" for key, path in files.items())]
     if name == "slurmctld":
         return ["slurmctld", "-D", "-f", at.conf]
+    if name == "rightsizer":
+        return [Path(sys.executable).with_name("rightsizer"), "slurm", "daemon", "--config", at.site]
     return ["slurmd", "-D", "-N", name, "-f", at.conf]
 
 
@@ -125,7 +130,7 @@ def _env(at: Place) -> None:
         raise ClusterError("no Slurm runs: `make slurm-up` starts one")
     _print(f"export SLURM_CONF={at.conf}")
     if at.plugin:
-        _print(f"export RIGHTSIZER_SLURM_SOCKET={at.socket}")
+        _print(f"export RIGHTSIZER_SLURM_CONF={at.site}")
 
 
 def _status(at: Place) -> None:

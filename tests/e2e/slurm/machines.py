@@ -2,7 +2,9 @@
 
 import os
 import signal
+import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +12,21 @@ from pathlib import Path
 from place import ClusterError, Place
 
 _POLL_S = 0.02
-_INIT = '"$@" & while kill -0 $! 2>/dev/null; do wait; done'
-"""PID 1 of a machine: reaps orphans while its daemon lives, and ends with it."""
+_INIT = """
+if [ -n "$CLOSED" ]; then
+  kept=$(mktemp -d) && mount --bind "$PYTHON" "$kept" && mount -t tmpfs -o mode=755 none "$CLOSED" &&
+    mkdir -p "$PYTHON" && mount --bind "$kept" "$PYTHON" && umount "$kept" && rmdir "$kept" || exit 1
+fi
+unset CLOSED PYTHON
+"$@" & while kill -0 $! 2>/dev/null; do wait; done
+"""
+"""PID 1 of a machine: reaps orphans while its daemon lives, and ends with it.
+
+Where Python is in a folder closed to other users (a root's pyenv), the machine sees an open one instead.
+"""
 
 
-def start(at: Place, name: str, argv: list[str | Path], environment: dict[str, str] | None = None) -> None:
+def start(at: Place, name: str, argv: list[str | Path]) -> None:
     """Start a machine with one daemon in the foreground; findable from its first instruction."""
     pids = at.home / "pids"
     pids.mkdir(parents=True, exist_ok=True)
@@ -30,10 +42,16 @@ def start(at: Place, name: str, argv: list[str | Path], environment: dict[str, s
             stderr=log,
             start_new_session=True,
             cwd="/",
-            env={"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "SLURM_CONF": str(at.conf)}
-            | (environment or {}),
+            env={"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "SLURM_CONF": str(at.conf), **_closed()},
             preexec_fn=before_exec,  # noqa: PLW1509 (this program has one thread)
         )
+
+
+def _closed() -> dict[str, str]:
+    """The outermost folder around this Python that only its owner may enter, if there is one."""
+    python = Path(sys.base_prefix).resolve()
+    shut = [folder for folder in reversed(python.parents) if not folder.stat().st_mode & stat.S_IXOTH]
+    return {"CLOSED": str(shut[0]), "PYTHON": str(python)} if shut else {}
 
 
 def names(at: Place) -> tuple[str, ...]:

@@ -82,9 +82,14 @@ class Place:
         return self.etc / "slurm.conf"
 
     @property
-    def socket(self) -> Path:
-        """The daemon's."""
-        return self.run / "rightsizer" / "plan.sock"
+    def site(self) -> Path:
+        """rightsizer.conf, for the plugin and the daemon."""
+        return self.etc / "rightsizer.conf"
+
+    @property
+    def daemon(self) -> Path:
+        """The daemon's folder: its socket, its state."""
+        return self.run / "rightsizer"
 
 
 def place() -> Place:
@@ -92,4 +97,4 @@ def place() -> Place:
     name = os.environ.get("RIGHTSIZER_SLURM", "rightsizer")
     if not name.isalnum() or len(name) > 20:
         raise ClusterError(f"RIGHTSIZER_SLURM={name}: use at most 20 letters and digits")
-    return Place(name=name, plugin=os.environ.get("RIGHTSIZER_SLURM_PLUGIN", "off") != "off")
+    return Place(name=name, plugin=os.environ.get("RIGHTSIZER_SLURM_PLUGIN", "on") != "off")

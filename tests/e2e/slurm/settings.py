@@ -46,6 +46,18 @@ MaxJobCount=20000
 """
 """cred_expire is what a requeued job waits (120 s by default); AccountingStorageType is left at none."""
 
+_SITE = """\
+mode = size
+socket = {daemon}/plan.sock
+state = {daemon}/state.db
+user = {user}
+users = yes
+refresh_s = 1
+timeout_s = {timeout_s}     # the default, 0.3, is for machines that are not as loaded as those of tests
+hold_after_s = {hold_after_s}
+cooldown_s = 2
+"""
+
 _MAIL = """\
 #!/bin/sh
 {{ echo "== $*"; env | grep ^SLURM_; cat; }} >> {log}/mail.log
@@ -129,6 +141,7 @@ def _is_free(port: int) -> bool:
 
 
 def install_plugin(at: Place, source: Path) -> None:
-    """Copy the Lua files beside slurm.conf, as an admin would."""
+    """The Lua files and rightsizer.conf beside slurm.conf, as an admin would."""
     for path in sorted(source.glob("*.lua")):
         shutil.copy(path, at.etc / path.name)
+    at.site.write_text(_SITE.format(daemon=at.daemon, user=USER, timeout_s=5, hold_after_s=4))

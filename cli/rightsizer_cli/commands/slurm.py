@@ -1,0 +1,30 @@
+"""`rightsizer slurm ...`: what runs beside a Slurm cluster."""
+
+import typer
+
+from rightsizer_cli.commands.slurm_daemon import daemon
+
+__all__ = ["slurm"]
+
+COMMANDS = (daemon,)
+
+
+def slurm() -> typer.Typer:
+    """The group of commands."""
+    group = typer.Typer(
+        name="slurm",
+        help="Beside a Slurm cluster: answer its submit plugins, watch its jobs.",
+        invoke_without_command=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    group.callback()(_group)
+    for command in COMMANDS:
+        group.command()(command)
+    return group
+
+
+def _group(context: typer.Context) -> None:
+    """Beside a Slurm cluster: answer its submit plugins, watch its jobs."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

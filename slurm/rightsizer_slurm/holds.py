@@ -1,0 +1,97 @@
+"""Jobs that were held to be sized later: find each, change it in one update, release it. Nothing twice.
+
+The plugin marks such a job by its AdminComment. A job that its owner released, cancelled or started meanwhile
+is left alone; a job that is refused stays held, and its AdminComment says why.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rightsizer_slurm.backends import Backend
+from rightsizer_slurm.commands import Slurm, SlurmError
+from rightsizer_slurm.jobs import Job
+from rightsizer_slurm.protocol import Answer, Verdict
+from rightsizer_slurm.state import State, Ticket
+from rightsizer_slurm.text import one_line
+
+__all__ = ["MARK", "Carried", "carry_out", "marked"]
+
+MARK = "rightsizer/1 hold="
+_FORGOTTEN_S = 3600.0
+"""A ticket without a job this long after its submit: the submit failed behind the plugin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What was done about one ticket, for the log."""
+
+    ticket: str
+    job_id: int | None
+    what: str
+
+
+def marked(name: str) -> str:
+    """The AdminComment of a job that waits for this ticket's size."""
+    return f"{MARK}{name}"
+
+
+def carry_out(
+    state: State, slurm: Slurm, backend: Backend, *, now_s: float | None = None
+) -> tuple[Carried, ...]:
+    """One round over all tickets that have an answer. SlurmError where Slurm cannot be asked: again later."""
+    waiting = [ticket for ticket in state.tickets() if ticket.answer is not None]
+    if not waiting:
+        return ()
+    jobs = {job.admin_comment: job for job in backend.jobs() if job.admin_comment.startswith(MARK)}
+    now_s = time.time() if now_s is None else now_s
+    return tuple(filter(None, (_one(ticket, jobs, state, slurm, now_s) for ticket in waiting)))
+
+
+def _one(ticket: Ticket, jobs: dict[str, Job], state: State, slurm: Slurm, now_s: float) -> Carried | None:
+    job = jobs.get(marked(ticket.name))
+    if job is None:
+        if now_s - ticket.made_s < _FORGOTTEN_S:
+            return None
+        state.done(ticket.name)
+        return Carried(ticket=ticket.name, job_id=None, what="no job came of it")
+    state.found(ticket.name, job.job_id)
+    if not job.held:
+        state.done(ticket.name)
+        return Carried(ticket=ticket.name, job_id=job.job_id, what=f"is {job.state} and not held: left alone")
+    try:
+        what = _settle(job, ticket, slurm)
+    except SlurmError as error:
+        if error.code is None:
+            raise
+        what = f"cannot be changed, released as written: {error}"
+        slurm.run("scontrol", "release", str(job.job_id))
+    state.done(ticket.name)
+    return Carried(ticket=ticket.name, job_id=job.job_id, what=what)
+
+
+def _settle(job: Job, ticket: Ticket, slurm: Slurm) -> str:
+    answer, target = ticket.answer, f"JobId={job.job_id}"
+    if answer is None or answer.verdict is Verdict.REFUSE:
+        said = one_line(answer.say if answer else "", 400)
+        slurm.run("scontrol", "update", target, f"AdminComment=rightsizer/1 refused: {said}")
+        return f"refused, stays held: {said}"
+    slurm.run("scontrol", "update", target, *changes(answer))
+    if ticket.question.priority != 0:
+        slurm.run("scontrol", "release", str(job.job_id))
+    return f"sized: {answer.say}"
+
+
+def changes(answer: Answer) -> Iterable[str]:
+    """The one update of a waiting job: nodes, tasks and cores together, else Slurm says BadConstraints."""
+    fields = answer.fields
+    words = {
+        "NumNodes": f"{fields['min_nodes']}-{fields['max_nodes']}" if "min_nodes" in fields else None,
+        "NumTasks": fields.get("num_tasks"),
+        "NumCPUs": fields.get("min_cpus"),
+        "TimeLimit": fields.get("time_limit"),
+        "Partition": fields.get("partition"),
+        "TresPerNode": f"gres:{fields['gres']}" if "gres" in fields else None,
+        "AdminComment": fields.get("admin_comment", "rightsizer/1 as written"),
+    }
+    return [f"{key}={value}" for key, value in words.items() if value is not None]
