@@ -63,6 +63,12 @@ class Cache:
         key = plan_key(raw)
         self.jobs[key].pop(raw["metadata"]["name"], None)
 
+    def owned(self, key: Key) -> tuple[Job, ...]:
+        """The plan's own Jobs: a label is not enough, anybody may write one."""
+        plan = self.plans.get(key)
+        uid = plan["metadata"]["uid"] if plan else ""
+        return tuple(job for job in self.jobs.get(key, {}).values() if job.owner_uid == uid)
+
     def saw_node(self, raw: Object) -> bool:
         """A node as it is now; whether that changes anything for a plan (its heartbeat does not)."""
         node = Node.of(raw)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rightsizer.errors import InputError
 from rightsizer.explain import verdict
 from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout, Offload, Sharding
@@ -17,7 +18,7 @@ from rightsizer_api.placeholders import LAYOUT_NAMES
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_operator.inventory import Inventory, Wish, clusters
 
-__all__ = ["Decision", "Running", "decide", "layout_of", "pod_gpus", "wish_of"]
+__all__ = ["Decision", "Running", "decide", "layout_of", "pod_gpus", "question", "wish_of"]
 
 _ANY = 16_384  # GPUs of a type that may be bought: the engine's own limit
 _GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -85,6 +86,21 @@ def decide(
         if isinstance(answer, Plan):
             return Decision(report=_document(answer), message=verdict(answer))
     return _missing(asked, size(asked), inventory, quota_gpus)
+
+
+def question(plan: TrainingPlan, *, inventory: Inventory, created: dt.datetime) -> Request:
+    """What the engine is asked about a plan on all that a cluster has, free or not.
+
+    InputError says that it has none of the GPUs that the plan may use.
+    """
+    wish = wish_of(plan)
+    kinds = inventory.sizes(wish)
+    if not kinds:
+        remedy = f"none of them is usable here; there is {inventory.words()}"
+        raise InputError("spec.resources.gpuTypes", value=", ".join(wish.types) or "any", remedy=remedy)
+    asked = _request(plan, clusters=_unbounded(plan, kinds, wish, None), created=created)
+    most = {kind: inventory.total(wish, kind, node) for kind, node in kinds.items()}
+    return replace(asked, clusters=tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters))
 
 
 def wish_of(plan: TrainingPlan) -> Wish:

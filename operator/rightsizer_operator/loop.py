@@ -300,7 +300,7 @@ class Loop:
             inventory=self.cache.inventory(without=key),
             now=dt.datetime.now(dt.UTC),
             settings=self._settings,
-            jobs=tuple(self.cache.jobs[key].values()),
+            jobs=self.cache.owned(key),
             pods=pods,
             supports=frozenset(self.cache.supports[key]),
             quota_gpus=quota,
@@ -367,7 +367,7 @@ class Loop:
         failed = reason_of(plan.get("status") or {}, "Ready") == "Failed"
         unwell = [
             job
-            for job in self.cache.jobs[key].values()
+            for job in self.cache.owned(key)
             if job.terminating
             or (job.failed and not job.finished)
             or (job.finished == "Failed" and not failed)

@@ -134,8 +134,9 @@ def _state(case: Case) -> Condition:
     words = running.message if running else ""
     if running is not None and running.status == "True":
         return yes("Finishing" if running.reason == "Finishing" else "Running", words)
-    lost = holds(case.world.status, "Running") or case.said("Ready").get("reason") == "Recovering"
-    return no("Recovering" if lost else "Starting", words)
+    if holds(case.world.status, "Running") or case.said("Ready").get("reason") == "Recovering":
+        return no("Recovering", f"{words} are left; those that come back go on from the last checkpoint")
+    return no("Starting", words)
 
 
 def _at_risk(case: Case) -> Condition:
