@@ -126,9 +126,7 @@ def cluster() -> Iterator[Cluster]:
         _control(name, "down")
 
 
-@pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    """A namespace of the test's own."""
+def _namespace(cluster: Cluster) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
     cluster.wait(
@@ -137,6 +135,18 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     )
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own."""
+    yield from _namespace(cluster)
+
+
+@pytest.fixture
+def neighbour(cluster: Cluster) -> Iterator[str]:
+    """Another one."""
+    yield from _namespace(cluster)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +185,7 @@ class Slurm:
     def job(self, job: str) -> dict[str, str]:
         """A job as `scontrol show job` tells it, field by field."""
         shown = self.run("scontrol", "--oneliner", "show", "job", job)
-        return dict(re.findall(r"(?:^| )([A-Za-z/:]+)=(.*?)(?= [A-Za-z/:]+=|$)", shown.strip()))
+        return dict(re.findall(r"(?:^| )([A-Z][A-Za-z/:]*)=(.*?)(?= [A-Z][A-Za-z/:]*=|$)", shown.strip()))
 
     def wait(self, what: str, condition: Callable[[], bool], within_s: float = 60) -> None:
         """Return when the condition holds; fail when it does not in PATIENCE times that."""

@@ -1,8 +1,10 @@
 """The operator as users run it: installed by Helm, in a pod; and a plan that trains as long as it is let."""
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -142,12 +144,18 @@ def start(cluster, operator, namespace):
 
 
 @pytest.fixture(scope="session")
-def house(cluster, operator, tmp_path_factory):
-    """Where operators are started outside the cluster, with the chart's account and no more rights."""
+def house(cluster, operator):
+    """Where operators are started outside the cluster, with the chart's account and no more rights.
+
+    Their logs stay in the machine's folder for temporary files until the next time.
+    """
+    folder = Path(tempfile.gettempdir()) / f"rightsizer-operators-{cluster.name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     token = cluster.kubectl(
         *("create", "token", "rightsizer", "--namespace", operator, "--duration=2h")
     ).strip()
-    made = Outside(Api(cluster.kubeconfig), token, operator, tmp_path_factory.mktemp("operators"))
+    made = Outside(Api(cluster.kubeconfig), token, operator, folder)
     yield made
     made.close()
 

@@ -1,5 +1,6 @@
+"""What a tenant can do through a plan: nothing that it could not do without one, and nothing elsewhere."""
+
 import json
-from pathlib import Path
 
 import pytest
 
@@ -19,45 +20,96 @@ metadata: {{name: author}}
 roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: author}}
 subjects: [{{kind: ServiceAccount, name: default}}]
 """
-JOBS = """
-- {apiGroups: [batch], resources: [jobs], verbs: [create]}
-- {apiGroups: [""], resources: [pods], verbs: [create]}
-"""
-EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "02-kubernetes" / "plan.yaml"
-PLAN = EXAMPLE.read_text().split("---\n")[0]
+RULES = {
+    "jobs": "- {apiGroups: [batch], resources: [jobs], verbs: [create]}",
+    "replicasets": "- {apiGroups: [apps], resources: [replicasets], verbs: [create]}",
+    "core": '- {apiGroups: [""], resources: [pods, services, configmaps], verbs: [create]}',
+}
 
 
-def _as_tenant(cluster, namespace, *arguments, text):
-    user = f"--as=system:serviceaccount:{namespace}:default"
-    return cluster.kubectl(*arguments, "--namespace", namespace, user, "--filename", "-", text=text)
+@pytest.fixture
+def tenant(cluster, operator, namespace):
+    """tenant(*rules): the namespace's default account may write plans, and what the rules say; create(run)."""
+
+    def grant(*rules):
+        cluster.apply(TENANT.format(more="\n".join(RULES[rule] for rule in rules)), namespace)
+
+        def create(run, where=namespace):
+            user = f"--as=system:serviceaccount:{namespace}:default"
+            text = json.dumps(run.document)
+            return cluster.kubectl("create", "--namespace", where, user, "--filename", "-", text=text)
+
+        return create
+
+    return grant
 
 
-def test_a_plan_gives_nobody_jobs_that_they_may_not_create(cluster, operator, namespace):
-    cluster.apply(TENANT.format(more=""), namespace)
-    with pytest.raises(RuntimeError, match="may not create in this namespace"):
-        _as_tenant(cluster, namespace, "create", text=PLAN)
+@pytest.mark.parametrize("missing", RULES)
+def test_a_plan_gives_nobody_what_they_may_not_create(tenant, plan, missing):
+    create = tenant(*(RULES.keys() - {missing}))
+    with pytest.raises(RuntimeError, match="may not create all of these"):
+        create(plan())
 
 
-def test_who_may_create_jobs_may_create_plans_in_that_namespace_only(cluster, operator, namespace):
-    cluster.apply(TENANT.format(more=JOBS), namespace)
-    _as_tenant(cluster, namespace, "create", text=PLAN)
-    cluster.kubectl("delete", "tp", "small-gpt", "--namespace", namespace)
-    user = f"--as=system:serviceaccount:{namespace}:default"
+def test_who_may_create_all_of_it_may_create_plans_in_that_namespace_only(cluster, tenant, plan):
+    create, run = tenant(*RULES), plan()
+    create(run)
     with pytest.raises(RuntimeError, match=r"cannot create resource"):
-        cluster.kubectl("create", "--namespace", "default", user, "--filename", "-", text=PLAN)
+        create(run, where="default")
 
 
-def test_a_foreign_object_of_a_childs_name_is_left_alone(cluster, start, namespace):
+def test_a_template_that_names_another_namespace_stays_at_home(cluster, tenant, plan):
+    create, run = tenant(*RULES), plan(launch={"podTemplate": {"metadata": {"namespace": "default"}}})
+    create(run)
+    cluster.wait("a Job at home", lambda: run.jobs)
+    assert not cluster.get("jobs", "--selector=app.kubernetes.io/managed-by=rightsizer")["items"]
+
+
+def test_a_privileged_pod_is_held_to_the_namespace_s_standard(cluster, tenant, plan, namespace):
+    cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+    container = {"name": "trainer", "securityContext": {"privileged": True}}
+    template = {"containers": [container], "hostPID": True}
+    create, run = tenant(*RULES), plan(launch={"podTemplate": {"spec": template}})
+    create(run)
+    cluster.wait("a refusal", lambda: "violates PodSecurity" in run.kubectl("get", "events"))
+    assert not run.pods()
+    assert not run.pods("rendezvous")
+
+
+def test_plans_of_one_name_in_two_namespaces_do_not_meet(cluster, plan, namespace, neighbour):
+    here, there = plan(), plan(namespace=neighbour)
+    for run in (here, there):
+        run.start()
+        cluster.wait("a Job", lambda run=run: run.jobs)
+    here.kubectl("delete", "tp", here.name)
+    cluster.wait("its own Job is gone", lambda: not here.jobs)
+    assert there.jobs == ["small-gpt-a1"]
+    job = cluster.get("job", "small-gpt-a1", namespace=neighbour)
+    assert "deletionTimestamp" not in job["metadata"]
+    there.kubectl("delete", "tp", there.name)
+
+
+def test_foreign_objects_of_the_children_s_names_and_labels_are_left_alone(cluster, start, namespace):
+    labels = {"app.kubernetes.io/managed-by": "rightsizer", "rightsizer.dev/plan": "small-gpt"}
     service = {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": "small-gpt-rdzv"},
+        "metadata": {"name": "small-gpt-rdzv", "labels": labels},
         "spec": {"ports": [{"port": 1}]},
     }
-    cluster.apply(json.dumps(service), namespace)
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "ghcr.io/acme/train:1.4"}]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "small-gpt-a0", "labels": labels | {"rightsizer.dev/attempt": "0"}},
+        "spec": {"suspend": True, "template": {"spec": pod}},
+    }
+    for each in (service, job):
+        cluster.apply(json.dumps(each), namespace)
     run = start()
     cluster.wait("a size", lambda: run.condition("Sized")["status"] == "True", within_s=30)
+    cluster.wait("a refusal", lambda: "is not this plan's" in run.kubectl("describe", "tp", run.name))
     found = cluster.get("service", "small-gpt-rdzv", namespace=namespace)
     assert found["spec"]["ports"][0]["port"] == 1
     assert "ownerReferences" not in found["metadata"]
-    assert run.jobs == []
+    assert run.jobs == ["small-gpt-a0"]

@@ -75,7 +75,7 @@ class Life:
         """Delete the plan, and see that nothing of it is left."""
         self.api("DELETE", self.path)
         left = lambda: [o for path in KINDS.values() for o in self.ours(path)]  # noqa: E731
-        self.wait("nothing is left", lambda: not left() and not self.pods, 60)
+        self.wait("nothing is left", lambda: not left() and not self.pods, 180)
 
     def run_pods(self) -> None:
         """Let every worker run and be ready, as a kubelet would report."""
@@ -95,7 +95,7 @@ class Life:
 
     # --- what must hold ---
 
-    def until(self, state: str, *, attempt: int = 1, gpus: int = 1, within_s: float = 60) -> None:
+    def until(self, state: str, *, attempt: int = 1, gpus: int = 1, within_s: float = 180) -> None:
         """Wait for a state of this attempt at this size, while pods run; then see that all is right."""
 
         def there() -> bool:

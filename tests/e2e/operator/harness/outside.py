@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,11 +37,12 @@ class Api:
                 pem.write(base64.b64decode(user[part]))
             pem.flush()
             self._context.load_cert_chain(pem.name)
-        self._line: http.client.HTTPSConnection | None = None
+        self._lines = threading.local()  # a connection for each thread
+        self._open: list[http.client.HTTPSConnection] = []
 
     def __call__(self, method: str, path: str, body: Any = None, *, kind: str = "json") -> dict[str, Any]:
         """One request; 404 and 409 come back as they are, other refusals raise."""
-        line = self._line or self._connect()
+        line = getattr(self._lines, "line", None) or self._connect()
         text = None if body is None else json.dumps(body)
         line.request(method, path, text, {"Content-Type": f"application/{kind}"})
         answer = line.getresponse()
@@ -53,16 +55,12 @@ class Api:
         """A merge patch."""
         return self("PATCH", path, body, kind="merge-patch+json")
 
-    def close(self) -> None:
-        """Hang up."""
-        if self._line:
-            self._line.close()
-            self._line = None
-
     def _connect(self) -> http.client.HTTPSConnection:
         at = urlsplit(self.server)
-        self._line = http.client.HTTPSConnection(at.hostname, at.port, context=self._context, timeout=60)
-        return self._line
+        self._lines.line = http.client.HTTPSConnection(
+            at.hostname, at.port, context=self._context, timeout=60
+        )
+        return self._lines.line
 
 
 class Operator:
