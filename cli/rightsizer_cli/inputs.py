@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer.outcome import Request
-from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing
+from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing, validate, with_config
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
 from rightsizer_cli.mistakes import OptionError
 from rightsizer_launch.calibration import load as load_calibration
@@ -26,13 +25,13 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
         raise OptionError("FILE", value="", remedy="name a manifest, or give --model, --tokens and --gpu")
     if file is None:
         with _errors_named_after({spec: flag for spec, flag, _ in options}):
-            plan = load(json.dumps(document_of({}, given)))
+            plan = _plan_of(document_of({}, given))
             return plan, sizing.request(plan)
     plan = loads(sys.stdin.read(), name="stdin") if str(file) == "-" else load(file)
     with _errors_named_after({spec: flag for spec, flag, _ in options if spec in given}):
         if given:
             beneath = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
-            plan = load(json.dumps(document_of(beneath, given)))
+            plan = _plan_of(document_of(beneath, given))
         return plan, sizing.request(plan)
 
 
@@ -46,6 +45,10 @@ def document_of(beneath: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
     """A manifest with values put at dotted paths under `spec`; fields that rival a given one are dropped."""
     head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "plan"}}
     return head | dict(beneath) | {"spec": overlaid(beneath.get("spec", {}), given)}
+
+
+def _plan_of(document: dict[str, Any]) -> TrainingPlan:
+    return validate(with_config(document, Path()))
 
 
 def _options(groups: tuple[Any, ...]) -> Iterator[tuple[str, str, Any]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rightsizer_api.crd import crd_yaml
     from rightsizer_api.errors import PlanError
-    from rightsizer_api.manifest import dump, load, loads, validate
+    from rightsizer_api.manifest import dump, load, loads, validate, with_config
     from rightsizer_api.placeholders import PLACEHOLDERS, expand
     from rightsizer_api.plan import API_VERSION, GROUP, KIND, VERSION, Metadata, Spec, TrainingPlan
     from rightsizer_api.report import PlanReport
@@ -33,12 +33,13 @@ __all__ = [
     "load",
     "loads",
     "validate",
+    "with_config",
 ]
 
 _HOMES = {
     "crd": ("crd_yaml",),
     "errors": ("PlanError",),
-    "manifest": ("dump", "load", "loads", "validate"),
+    "manifest": ("dump", "load", "loads", "validate", "with_config"),
     "placeholders": ("PLACEHOLDERS", "expand"),
     "plan": ("API_VERSION", "GROUP", "KIND", "VERSION", "Metadata", "Spec", "TrainingPlan"),
     "report": ("PlanReport",),
