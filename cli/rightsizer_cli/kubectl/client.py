@@ -1,0 +1,105 @@
+"""The user's kubectl: their kubeconfig, context, namespace and credentials, as they use it elsewhere."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from rightsizer.errors import InputError, RightsizerError
+
+__all__ = ["Client", "ClusterError", "Where", "checked_name"]
+
+Object = Mapping[str, Any]
+Runner = Callable[[Sequence[str]], subprocess.CompletedProcess[str]]
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+PLANS = "trainingplans.rightsizer.dev"
+
+
+class ClusterError(RightsizerError):
+    """What kubectl or the API server refused, in its own words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Which cluster and namespace; the same options as kubectl's."""
+
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Default: your context's.")
+    ] = ""
+    context: Annotated[str, typer.Option(metavar="NAME", help="Context of your kubeconfig.")] = ""
+    kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="Default: as kubectl finds it.")] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """kubectl, told where; `run` starts it (a function, so that tests need no cluster)."""
+
+    where: Where
+    run: Runner
+
+    @classmethod
+    def of(cls, where: Where) -> "Client":
+        """The kubectl on the PATH."""
+        path = shutil.which("kubectl")
+        if path is None:
+            raise InputError("kubectl", value="", remedy="is not on your PATH")
+
+        def run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+            return subprocess.run([path, *arguments], check=False, capture_output=True, text=True)
+
+        return cls(where=where, run=run)
+
+    def call(self, *arguments: str) -> str:
+        """What kubectl prints; ClusterError with its last line if it fails."""
+        options = {"namespace": self.where.namespace, "context": self.where.context}
+        options["kubeconfig"] = self.where.kubeconfig
+        done = self.run([*(f"--{name}={value}" for name, value in options.items() if value), *arguments])
+        if done.returncode:
+            said = (done.stderr.strip().splitlines() or [f"kubectl exits with {done.returncode}"])[-1]
+            raise ClusterError(said.removeprefix("error: ").removeprefix("Error from server "))
+        return done.stdout
+
+    def get(self, *what: str) -> Object:
+        """An object, or a list of them."""
+        found: Object = json.loads(self.call("get", *what, "--output=json"))
+        return found
+
+    def plan(self, name: str) -> Object:
+        """One TrainingPlan."""
+        return self.get(PLANS, checked_name(name))
+
+    def plans(self, *, everywhere: bool) -> tuple[Object, ...]:
+        """The namespace's TrainingPlans, or everybody's."""
+        return tuple(self.get(PLANS, *(("--all-namespaces",) if everywhere else ()))["items"])
+
+    def events(self, plan: Object) -> tuple[Object, ...]:
+        """What was told of a plan, oldest first; none where that may not be read."""
+        metadata = plan["metadata"]
+        selector = f"--field-selector=involvedObject.uid={metadata['uid']}"
+        try:
+            found = self.get("events", selector, f"--namespace={metadata['namespace']}")["items"]
+        except ClusterError:
+            return ()
+        return tuple(sorted(found, key=lambda event: event.get("lastTimestamp") or ""))
+
+    def patch(self, name: str, spec: Object) -> None:
+        """Change fields of a plan's spec."""
+        body = json.dumps({"spec": spec})
+        self.call("patch", PLANS, checked_name(name), "--type=merge", f"--patch={body}")
+
+    def scale(self, name: str, gpus: int) -> None:
+        """Ask for so many GPUs, as `kubectl scale` does."""
+        self.call("scale", PLANS, checked_name(name), f"--replicas={gpus}")
+
+
+def checked_name(name: str) -> str:
+    """A name that the API server could know; nothing else reaches kubectl's command line."""
+    if not _NAME.fullmatch(name):
+        raise InputError("NAME", value=name, remedy="is no name of a TrainingPlan")
+    return name

@@ -1,0 +1,163 @@
+"""A plan's state in words: what it does, why, whether it is on time, what to do next. Pure."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rightsizer.units import format_count, format_duration
+
+__all__ = ["condition", "moment", "next_step", "on_time", "state_of", "told", "why"]
+
+Object = Mapping[str, Any]
+
+_MEANS = {
+    "": "nothing has looked at it yet",
+    "Invalid": "its spec is wrong",
+    "NoPlan": "no layout meets its goal",
+    "DeadlinePassed": "its deadline has passed before it could start",
+    "NoSuchGPUs": "the cluster has none of the GPUs that it may use",
+    "InsufficientGPUs": "it needs more GPUs than it can ever get here",
+    "WaitingForGPUs": "it waits for GPUs that others hold",
+    "Queued": "it waits in its queue",
+    "Refused": "the API server does not take its workers",
+    "Starting": "its workers start",
+    "Running": "it trains",
+    "Recovering": "it lost workers and is getting them back",
+    "Resizing": "its number of workers or its layout changes",
+    "Relayout": "the attempt before it saves and leaves",
+    "Finishing": "its last workers stop",
+    "Suspended": "it was stopped on request; its checkpoint is saved",
+    "Complete": "every token is trained on",
+    "Failed": "it gave up",
+}
+_PODS = "nothing; if it stays so: kubectl describe pods -n {namespace} -l rightsizer.dev/plan={name}"
+_NEXT = {
+    "": "see that the operator runs: kubectl get pods --all-namespaces -l app.kubernetes.io/name=rightsizer",
+    "Invalid": "correct that field and apply the plan again",
+    "NoPlan": "give it a later deadline, more GPUs or a smaller task; kubectl rightsizer explain {name}",
+    "DeadlinePassed": "give it a later deadline",
+    "NoSuchGPUs": "name other GPUs in spec.resources.gpuTypes, or add nodes: it starts by itself then",
+    "InsufficientGPUs": "give it a later deadline, or add nodes or quota: it starts by itself then",
+    "WaitingForGPUs": "nothing: it starts by itself when they are free",
+    "Queued": "nothing: it starts when its queue admits it; kubectl get workloads -n {namespace}",
+    "Refused": "remove what the message names; it tries again by itself",
+    "Starting": _PODS,
+    "Recovering": _PODS,
+    "Suspended": "kubectl rightsizer resume {name} -n {namespace}",
+    "Failed": "kubectl logs -n {namespace} job/{job}; then correct the plan: a changed spec is a new attempt",
+    "Complete": "nothing; delete the plan when its logs are no longer needed",
+}
+_LATE = (
+    "more GPUs may help: kubectl rightsizer plan {name} -n {namespace}; then resize it, or move its deadline"
+)
+
+
+def moment(text: str | None) -> dt.datetime | None:
+    """A moment of the API."""
+    return dt.datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
+
+
+def condition(plan: Object, kind: str) -> Object:
+    """A condition; empty if the plan has none of that type."""
+    conditions = plan.get("status", {}).get("conditions", ())
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def state_of(plan: Object) -> str:
+    """The reason of Ready; empty before anybody has looked."""
+    return str(condition(plan, "Ready").get("reason", ""))
+
+
+def why(plan: Object, events: Sequence[Object], now: dt.datetime) -> list[str]:
+    """The story, a sentence or two each: state, size, time, pace, what was told last, what to do."""
+    metadata, state = plan["metadata"], state_of(plan)
+    message = condition(plan, "Ready").get("message", "")
+    meaning = _MEANS.get(state, "")
+    head = (
+        f"{metadata['name']} is {state or 'new'}: {meaning}" if meaning else f"{metadata['name']} is {state}"
+    )
+    lines = [f"{head}{_since(plan, now)}."]
+    lines += [f"Said: {message}."] if message else []
+    lines += [text for text in (_pending(plan), _size(plan), on_time(plan), _pace(plan)) if text]
+    lines += [f"Changed: {_change(each)}" for each in plan.get("status", {}).get("resizes", ())[-3:]]
+    lines += [f"Told {told(event, now)}" for event in events[-5:]]
+    return [*lines, f"Next: {next_step(plan)}."]
+
+
+def next_step(plan: Object) -> str:
+    """What a person can do now."""
+    state, metadata = state_of(plan), plan["metadata"]
+    late = condition(plan, "DeadlineAtRisk").get("status") == "True" and state in {"Running", "Resizing"}
+    words = _LATE if late else _NEXT.get(state, "nothing")
+    job = plan.get("status", {}).get("attempt", {}).get("jobName", "")
+    return words.format(name=metadata["name"], namespace=metadata["namespace"], job=job)
+
+
+def on_time(plan: Object) -> str:
+    """Whether it will meet its deadline, and by how much."""
+    status = plan.get("status", {})
+    due, eta = moment(status.get("deadline")), moment(status.get("eta"))
+    if due is None:
+        return f"It has no deadline; expected end {status['eta']}." if eta else "It has no deadline."
+    if eta is None:
+        return f"It is due {status['deadline']}; nobody can say yet when it ends."
+    margin_s = (due - eta).total_seconds()
+    over = state_of(plan) == "Complete"
+    words = f"{format_duration(abs(margin_s))} {'before' if margin_s >= 0 else 'after'} its deadline"
+    verb = "ended" if over else "ends"
+    judged = "On time" if margin_s >= 0 else "Late"
+    return f"{judged}: it {verb} {status['eta']}, {words}."
+
+
+def told(event: Object, now: dt.datetime) -> str:
+    """An Event in one line."""
+    when = moment(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp"))
+    age = f"{format_duration(max(0.0, (now - when).total_seconds()))} ago" if when else "once"
+    return f"{age}: {event['reason']}: {event['message']}"
+
+
+def _since(plan: Object, now: dt.datetime) -> str:
+    since = moment(condition(plan, "Ready").get("lastTransitionTime"))
+    return f", for {format_duration((now - since).total_seconds())}" if since and now > since else ""
+
+
+def _pending(plan: Object) -> str:
+    """What was last asked of it and cannot be done, while something else runs."""
+    sized = condition(plan, "Sized")
+    if sized.get("status") == "False" and sized.get("reason") != state_of(plan):
+        return f"Its newest spec cannot be carried out ({sized['reason']}): {sized.get('message', '')}."
+    return ""
+
+
+def _size(plan: Object) -> str:
+    sizing = plan.get("status", {}).get("sizing")
+    if not sizing:
+        return ""
+    resources = plan["spec"].get("resources", {})
+    limits = [f"{word} {resources[key]}" for key, word in _LIMITS.items() if resources.get(key)]
+    asked = f" (asked: {', '.join(limits)})" if limits else ""
+    gpus = f"{sizing['gpus']} x {sizing['gpuType']}, {sizing['layoutText']}"
+    words = condition(plan, "Sized").get("message", "")
+    detail = f" Sized as: {words}." if condition(plan, "Sized").get("status") == "True" and words else ""
+    return f"Size: {gpus}{asked}.{detail}"
+
+
+_LIMITS = {"gpus": "exactly", "minGPUs": "at least", "maxGPUs": "at most"}
+
+
+def _pace(plan: Object) -> str:
+    status = plan.get("status", {})
+    seen, sizing = status.get("observed", {}), status.get("sizing", {})
+    rate, expected = seen.get("tokensPerSecond"), sizing.get("tokensPerSecond")
+    if not rate:
+        return ""
+    done = f"{seen.get('progress', 0.0):.0%} done at step {seen.get('step', 0)}"
+    words = f"Pace: {format_count(rate)} tokens/s, {done}"
+    if expected:
+        words += f"; {rate / expected:.2f} x the prediction"
+    return words + (f"; {seen['restarts']} restarts." if seen.get("restarts") else ".")
+
+
+def _change(entry: Object) -> str:
+    before, after = entry.get("fromGPUs"), entry.get("toGPUs")
+    return f"{entry['at']}: {before} to {after} GPUs ({entry.get('toLayout', '')}): {entry['reason']}."
