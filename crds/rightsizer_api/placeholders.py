@@ -4,14 +4,16 @@ Only a dotted name in braces is a placeholder, so JSON passes untouched; {{layou
 """
 
 import difflib
+import enum
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rightsizer.errors import InputError
-from rightsizer.layout import Layout
+from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.workload import Recompute
 
-__all__ = ["LAYOUT_NAMES", "PLACEHOLDERS", "check", "expand", "layout_values"]
+__all__ = ["LAYOUT_NAMES", "PLACEHOLDERS", "check", "expand", "layout_of", "layout_values"]
 
 LAYOUT_NAMES: Mapping[str, str] = {
     "gpus": "gpus",
@@ -44,6 +46,12 @@ PLACEHOLDERS: Mapping[str, str] = {
 }
 """Every placeholder and what it becomes."""
 
+_ENUMS: Mapping[str, type[enum.IntEnum] | type[enum.IntFlag]] = {
+    "sharding": Sharding,
+    "recompute": Recompute,
+    "offload": Offload,
+}
+
 # A dollar before the brace is someone else's interpolation (OmegaConf, shells).
 _PLACEHOLDER = re.compile(r"(?<!\$)\{(\{)?([A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)+)\}(?(1)\})")
 
@@ -51,6 +59,17 @@ _PLACEHOLDER = re.compile(r"(?<!\$)\{(\{)?([A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9
 def layout_values(layout: Layout) -> dict[str, int | str | bool]:
     """A layout under its wire names; enumerations by lower-case name."""
     return {wire: _plain(getattr(layout, name)) for wire, name in LAYOUT_NAMES.items()}
+
+
+def layout_of(values: Mapping[str, Any]) -> Layout:
+    """The layout of values under wire names: what `layout_values` makes, or a report holds."""
+    found: dict[str, Any] = {}
+    for wire, name in LAYOUT_NAMES.items():
+        if wire in values and name != "gpus":
+            kind = _ENUMS.get(name)
+            words = str(values[wire]).upper().split("+")
+            found[name] = values[wire] if kind is None else kind(sum(kind[word] for word in words))
+    return Layout(**found)
 
 
 def check(text: str, *, field: str) -> None:

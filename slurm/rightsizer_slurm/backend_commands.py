@@ -73,9 +73,9 @@ class SlurmCommands:
             keep = sorted(names, key=lambda name: name != job.batch_host)[:nodes]
             self.slurm.run("scontrol", "update", f"JobId={job_id}", f"NodeList={','.join(keep)}")
 
-    def comment(self, job_id: int, text: str) -> None:
-        """Replace the comment."""
-        self.slurm.run("scontrol", "update", f"JobId={job_id}", f"Comment={text}")
+    def annotate(self, job_id: int, text: str) -> None:
+        """Replace the AdminComment."""
+        self.slurm.run("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
 
     def signal_script(self, job_id: int, name: str) -> None:
         """To the batch script alone."""

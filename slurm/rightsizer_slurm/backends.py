@@ -13,7 +13,16 @@ from rightsizer_slurm.cluster import Cluster
 from rightsizer_slurm.commands import SlurmError
 from rightsizer_slurm.jobs import Job
 
-__all__ = ["Backend", "choose", "fits", "pyslurm_version"]
+__all__ = ["Backend", "away", "choose", "fits", "pyslurm_version"]
+
+_AWAY = (
+    "unable to contact slurm controller",
+    "socket timed out",
+    "connection refused",
+    "connect failure",
+    "controller not responding",
+    "communication connection failure",
+)
 
 
 class Backend(Protocol):
@@ -48,14 +57,19 @@ class Backend(Protocol):
     def shrink(self, job_id: int, *, nodes: int) -> None:
         """Take nodes away from a running job; its batch host stays."""
 
-    def comment(self, job_id: int, text: str) -> None:
-        """Replace a job's comment."""
+    def annotate(self, job_id: int, text: str) -> None:
+        """Replace a job's AdminComment; wants an operator's rights."""
 
     def signal_script(self, job_id: int, name: str) -> None:
         """Send a signal to the batch script alone."""
 
     def notify(self, job_id: int, text: str) -> None:
         """Write a line where the job's output goes."""
+
+
+def away(error: SlurmError) -> bool:
+    """Whether nobody answered, which says nothing of the question: ask again later."""
+    return error.code is None or any(words in error.said.lower() for words in _AWAY)
 
 
 def pyslurm_version() -> str:

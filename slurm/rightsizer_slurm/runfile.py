@@ -11,7 +11,7 @@ from typing import Any
 from rightsizer.errors import InputError
 from rightsizer_launch.progress import write_json
 
-__all__ = ["NAME", "RunFile", "read", "read_own", "write"]
+__all__ = ["NAME", "RunFile", "read", "read_own", "text_of", "write"]
 
 NAME = "slurm.json"
 _MOST_BYTES = 4 * 2**20
@@ -39,6 +39,7 @@ class RunFile:
     most_nodes: int = 1
     layout: Mapping[str, Any] = field(default_factory=dict)
     batch_sequences: int = 0
+    batch_tokens: float = 0.0
     step_s: float = 0.0
     checkpoint_interval_s: float | None = None
     submitted_at_s: float = 0.0
@@ -65,21 +66,25 @@ def read_own(folder: Path, *, owner: int) -> RunFile | None:
     return None if text is None else _parsed(text, str(folder / NAME))
 
 
-def text_of(path: Path, *, owner: int, most_bytes: int = _MOST_BYTES) -> str | None:
-    """A user's file, read by someone else: only a regular file of theirs, and only so much of it.
+def text_of(path: Path, *, owner: int, tail_bytes: int | None = None) -> str | None:
+    """A user's file, read by someone else: only a regular file of theirs, whole if small, or its last bytes.
 
-    The path comes from a job's comment, which its user wrote: no link to another's file is followed to its
-    content, and no pipe is waited for.
+    The path comes from a job's comment, which its user wrote: a link to another's file is not read, and no
+    pipe is waited for. None where there is no such file, or one too large to be read whole.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:
         return None
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != owner or found.st_size > most_bytes:
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != owner:
             return None
-        return file.read(most_bytes).decode(errors="replace")
+        if tail_bytes is not None:
+            file.seek(max(0, found.st_size - tail_bytes))
+        elif found.st_size > _MOST_BYTES:
+            return None
+        return file.read(tail_bytes or _MOST_BYTES).decode(errors="replace")
 
 
 def _parsed(text: str, path: str) -> RunFile:

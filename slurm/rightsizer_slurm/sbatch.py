@@ -210,6 +210,7 @@ def _record(fitted: Fitted, job: int, plan: str) -> runfile.RunFile:
         most_nodes=most_nodes(fitted),
         layout=layout_values(fitted.option.layout),
         batch_sequences=fitted.workload.global_batch_sequences,
+        batch_tokens=float(fitted.workload.global_batch_sequences * fitted.workload.sequence_tokens),
         step_s=fitted.option.step_s,
         checkpoint_interval_s=interval_s(fitted) if fitted.plan.spec.launch.checkpoint else None,
         submitted_at_s=now_s,

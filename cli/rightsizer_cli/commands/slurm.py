@@ -3,10 +3,13 @@
 import typer
 
 from rightsizer_cli.commands.slurm_daemon import daemon
+from rightsizer_cli.commands.slurm_monitor import monitor
+from rightsizer_cli.commands.slurm_report import report
+from rightsizer_cli.commands.slurm_resize import resize
 
 __all__ = ["slurm"]
 
-COMMANDS = (daemon,)
+COMMANDS = (daemon, monitor, report, resize)
 
 
 def slurm() -> typer.Typer:
