@@ -1,0 +1,133 @@
+"""Submitting jobs with comments, and changing the site's file for one test."""
+
+import contextlib
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SEEN_S = 1.1  # the plugin reads rightsizer.conf at most once a second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """What sbatch said, and the job that came of it; none if it was refused."""
+
+    said: str
+    job: dict[str, str] | None
+
+    @property
+    def tres(self) -> dict[str, str]:
+        """Requested resources by name."""
+        return dict(part.split("=", 1) for part in (self.job or {})["TRES"].split(","))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The cluster's rightsizer.conf, its daemon, and a folder that everybody may read."""
+
+    slurm: Any
+    conf: Path
+    folder: Path
+
+    def sbatch(self, comment: str, *options: str, user: str | None = None, hold: bool = True) -> Submitted:
+        """Submit a job that waits (or runs for a second)."""
+        words = ["--hold"] if hold else []
+        done = self.slurm.ask(
+            "sbatch", "--parsable", "--output=/dev/null", *words, *options, f"--comment={comment}",
+            "--wrap=sleep 1", user=user, cwd="/",
+        )  # fmt: skip
+        number = done.stdout.strip().split(";")[0]
+        return Submitted(said=done.stderr, job=self.slurm.job(number) if number else None)
+
+    @contextlib.contextmanager
+    def settings(self, text: str = "", *, restart: bool = False, **changed: object) -> Iterator[None]:
+        """Other settings, and more sections, for a while."""
+        before = self.conf.read_text()
+        after = before
+        for key, value in changed.items():
+            after = re.sub(rf"^{key} = .*$", f"{key} = {value}", after, flags=re.MULTILINE)
+        try:
+            self.conf.write_text(after + text)
+            self._seen(restart=restart)
+            yield
+        finally:
+            self.conf.write_text(before)
+            self._seen(restart=restart)
+
+    def _seen(self, *, restart: bool) -> None:
+        if restart:
+            self.restart()
+        time.sleep(SEEN_S)
+
+    def restart(self) -> None:
+        """End the daemon and start it again."""
+        self.slurm.control("kill", "rightsizer")
+        self.start()
+
+    def start(self) -> None:
+        """Start the daemon, and wait until it listens."""
+        path = self.conf.parent.parent / "run" / "rightsizer" / "plan.sock"
+        path.unlink(missing_ok=True)
+        self.slurm.control("start", "rightsizer")
+        self.slurm.wait("the daemon listens", path.exists)
+
+
+@pytest.fixture
+def site(slurm: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The site; jobs that a test leaves are cancelled."""
+    folder = tmp_path_factory.mktemp("open")
+    for each in (folder, *folder.parents):
+        if each.owner() == "root" and str(each).startswith("/tmp/"):  # noqa: S108
+            each.chmod(0o755)
+    yield Site(slurm=slurm, conf=Path(slurm.environment["RIGHTSIZER_SLURM_CONF"]), folder=folder)
+    slurm.cancel_all()
+
+
+Handler = Callable[[socket.socket], None]
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Iterator[Callable[[Handler], Path]]:
+    """Instead of the daemon: a socket whose connections a test handles, as the daemon never would."""
+    path = Path("/run") / f"rightsizer-{tmp_path.name[:40]}.sock"
+    ended = threading.Event()
+    listeners: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def serve(listener: socket.socket, handler: Handler) -> None:
+        while not ended.is_set():
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(5)
+                handler(connection)
+
+    def start(handler: Handler) -> Path:
+        listener = socket.socket(socket.AF_UNIX)
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        path.chmod(0o666)
+        listener.listen(64)
+        listener.settimeout(0.1)
+        thread = threading.Thread(target=serve, args=(listener, handler), daemon=True)
+        thread.start()
+        listeners.append(listener)
+        threads.append(thread)
+        return path
+
+    yield start
+    ended.set()
+    for thread in threads:
+        thread.join()
+    for listener in listeners:
+        listener.close()
+    path.unlink(missing_ok=True)

@@ -1,0 +1,205 @@
+"""Whatever is wrong with rightsizer, a job is submitted as it was written; and what each mode refuses."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+COMMENT = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
+HEAD = "RIGHTSIZER 1 OK\n"
+
+
+def as_written(submitted: Any, nodes: int = 2) -> bool:
+    """Whether a job that asked for two nodes still does, and for no GPUs."""
+    return (
+        submitted.job is not None
+        and "TresPerNode" not in submitted.job
+        and submitted.tres["node"] == str(nodes)
+    )
+
+
+@pytest.fixture
+def down(site: Any) -> Iterator[Any]:
+    """The site without its daemon."""
+    site.slurm.control("kill", "rightsizer")
+    yield site
+    site.start()
+
+
+def test_with_the_daemon_down_a_job_goes_on_as_written_and_says_so(down: Any) -> None:
+    submitted = down.sbatch(COMMENT, "--nodes=2")
+    assert as_written(submitted)
+    assert submitted.said.count("rightsizer: no size (") == 1
+
+
+def test_a_hung_daemon_is_waited_for_once(site: Any) -> None:
+    site.slurm.control("stop", "rightsizer")
+    try:
+        with site.settings(timeout_s=1, cooldown_s=30):
+            first, second = _timed(site), _timed(site)
+    finally:
+        site.slurm.control("continue", "rightsizer")
+    assert as_written(first[1])
+    assert as_written(second[1])
+    assert first[0] >= 1.0
+    assert second[0] < first[0]
+    assert "no answer a moment ago" in second[1].said
+
+
+def _timed(site: Any) -> tuple[float, Any]:
+    began_s = time.monotonic()
+    submitted = site.sbatch(COMMENT, "--nodes=2")
+    return time.monotonic() - began_s, submitted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "garbage \x00\xff\n" * 10,
+        "RIGHTSIZER 2 OK\nmin_nodes=1\nEND\n",
+        f"{HEAD}min_nodes=1\n",
+        f"{HEAD}min_nodes=1\nmax_nodes=1\ngres=gpu:h100:8\nsay=half",
+        f"{HEAD}min_nodes=99999999\nEND\n",
+        f"{HEAD}min_nodes=-1\nEND\n",
+        f"{HEAD}max_nodes=3\nmin_nodes=3\nEND\n",
+        f"{HEAD}user_id=0\nEND\n",
+        f"{HEAD}script=#!/bin/sh\nEND\n",
+        f"{HEAD}gres=gpu:h100:8,nic:1\nEND\n",
+        f"{HEAD}partition=a100,h100\nEND\n",
+        f"{HEAD}env.LD_PRELOAD=/tmp/x.so\nEND\n",
+        f"{HEAD}env.RIGHTSIZER_X=$(id)\nEND\n",
+        f"{HEAD}admin_comment=other\nEND\n",
+        f"{HEAD}priority=1\nEND\n",
+        "RIGHTSIZER 1 EXPLODE\nEND\n",
+        f"{HEAD}say={'x' * 20000}\nEND\n",
+    ],
+    ids=lambda text: text.removeprefix(HEAD).replace("\n", "|")[:24] or "nothing",
+)
+def test_an_answer_that_is_wrong_in_any_part_changes_nothing(
+    site: Any, stand_in: Callable[..., Path], text: str
+) -> None:
+    path = stand_in(_says(text))
+    with site.settings(socket=path, cooldown_s=0):
+        submitted = site.sbatch(COMMENT, "--nodes=2", "--partition=h100")
+    assert as_written(submitted)
+    assert submitted.job["Partition"] == "h100"
+    assert "the job goes on as written" in submitted.said
+
+
+def test_an_answer_that_drips_in_is_not_waited_for(site: Any, stand_in: Callable[..., Path]) -> None:
+    def drip(connection: socket.socket) -> None:
+        connection.recv(8192)
+        for letter in HEAD * 5:
+            connection.sendall(letter.encode())
+            time.sleep(0.1)
+
+    with site.settings(socket=stand_in(drip), timeout_s=0.5, cooldown_s=0):
+        spent_s, submitted = _timed(site)
+    assert as_written(submitted)
+    assert spent_s < 5
+
+
+def test_an_answer_is_one_line_on_the_terminal_and_in_the_log(
+    site: Any, stand_in: Callable[..., Path]
+) -> None:
+    text = "RIGHTSIZER 1 KEEP\nsay=good\x1b[2J\x07 %s %n\r bad\nEND\n"
+    with site.settings(socket=stand_in(_says(text))):
+        submitted = site.sbatch(COMMENT, "--nodes=2")
+    assert as_written(submitted)
+    assert submitted.said == "sbatch: rightsizer: good [2J  %s %n  bad\n"
+
+
+def test_without_its_settings_the_plugin_does_nothing(site: Any) -> None:
+    away = site.conf.with_suffix(".away")
+    site.conf.rename(away)
+    time.sleep(1.1)
+    try:
+        submitted = site.sbatch(COMMENT, "--nodes=2")
+    finally:
+        away.rename(site.conf)
+        time.sleep(1.1)
+    assert (as_written(submitted), submitted.said) == (True, "")
+
+
+@pytest.mark.parametrize("broken", [None, "this is no Lua", "return 7", "return {}", "error('no')"])
+def test_without_its_other_half_the_plugin_does_nothing(site: Any, broken: str | None) -> None:
+    half, plugin = site.conf.with_name("rightsizer.lua"), site.conf.with_name("job_submit.lua")
+    before = half.read_text()
+    try:
+        half.unlink() if broken is None else half.write_text(broken)
+        _touch(plugin)
+        assert as_written(site.sbatch(COMMENT, "--nodes=2"))
+    finally:
+        half.write_text(before)
+        _touch(plugin)
+
+
+def _touch(path: Path) -> None:
+    """slurmctld loads a plugin again when its file's time changed, in whole seconds."""
+    time.sleep(1.1)
+    os.utime(path)
+
+
+def test_in_the_mode_warn_nothing_changes_but_all_is_said(site: Any) -> None:
+    with site.settings(mode="warn"):
+        submitted = site.sbatch(COMMENT, "--nodes=2")
+        wrong = site.sbatch("rightsizer: modle=x", "--nodes=2")
+    assert as_written(submitted)
+    assert as_written(wrong)
+    assert "not changed; would be: 1 x 1 h100" in submitted.said
+    assert "would be refused: modle: " in wrong.said
+
+
+def test_in_the_mode_off_nothing_is_said(site: Any) -> None:
+    with site.settings("\n[partition a100]\nmode = size\n", mode="off", restart=True):
+        submitted = site.sbatch(COMMENT, "--nodes=2")
+        other = site.sbatch(COMMENT, "--partition=a100")
+    assert (as_written(submitted), submitted.said) == (True, "")
+    assert "TresPerNode=gres:gpu:a100" in f"TresPerNode={other.job['TresPerNode']}"
+
+
+def test_in_the_mode_enforce_a_gpu_job_must_say_what_it_trains(site: Any) -> None:
+    with site.settings("\n[partition h100]\nmode = enforce\n"):
+        silent = site.sbatch("", "--gres=gpu:1")
+        cores = site.sbatch("", "--nodes=2")
+        other = site.sbatch("", "--gres=gpu:1", "--partition=a100")
+        sized = site.sbatch(COMMENT)
+    assert silent.job is None
+    assert "wants to know what a GPU job trains" in silent.said
+    assert None not in (cores.job, other.job, sized.job)
+
+
+@pytest.mark.parametrize("mode", ["size", "enforce"])
+def test_enforce_too_fails_open(down: Any, mode: str) -> None:
+    with down.settings(f"\n[partition h100]\nmode = {mode}\n"):
+        assert as_written(down.sbatch(COMMENT, "--nodes=2"))
+
+
+def test_the_daemon_runs_as_slurms_user_and_answers_slurmctld_only(site: Any) -> None:
+    path = site.conf.parent.parent / "run" / "rightsizer" / "plan.sock"
+    assert path.owner() == "slurm"
+    assert path.stat().st_mode & 0o777 == 0o666  # users = yes, for cli_filter
+    with site.settings(users="no", restart=True):
+        assert path.stat().st_mode & 0o777 == 0o660
+        refused = subprocess.run(
+            ["python3", "-c", f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"],
+            user="nobody", cwd="/", check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        assert "PermissionError" in refused.stderr
+
+
+def _says(text: str) -> Callable[[socket.socket], None]:
+    def handler(connection: socket.socket) -> None:
+        connection.recv(8192)
+        connection.sendall(text.encode("latin-1"))
+
+    return handler
