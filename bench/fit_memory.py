@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import DATA, fit, reference, save, summary
+from bench.fitting import DATA, reference, save, summary
+from bench.gauss_newton import Linear, Prior, solve
 from bench.memory_rows import MemoryRows, load, predicted_bytes
 
 from rightsizer.columns import Array
@@ -30,15 +31,23 @@ def weights(some: MemoryRows) -> Array:
     return 1.0 / np.sqrt(counts[index])
 
 
-def fitted(some: MemoryRows, parameters: Parameters, keep: Array) -> dict[str, float]:
-    """Values of all terms, fitted on the rows in `keep`."""
+def fitted(
+    some: MemoryRows, parameters: Parameters, keep: Array, *, start: Array | None = None
+) -> tuple[dict[str, float], Array]:
+    """Values of all terms, fitted on the rows in `keep`; their logarithms, where another fit may start."""
     names = [name for name in parameters if parameters.entry(name).sigma_ln > 0]
-    weight = weights(some) * keep
+    entries = [parameters.entry(name) for name in names]
+    prior = Prior(
+        mean=np.log([entry.prior for entry in entries]), sigma=np.asarray([e.sigma_ln for e in entries])
+    )
 
-    def predict(trial: Parameters) -> Array:
-        return predicted_bytes(some, trial)
+    def residuals(point: Array) -> Array:
+        trial = parameters.replace(**dict(zip(names, np.exp(point).tolist(), strict=True)))
+        return errors(some, trial)
 
-    return dict(fit(predict, some.measured_bytes, weight, parameters, names, rounds=12).values)
+    first = prior.mean if start is None else start
+    found: Linear = solve(residuals, first, weights(some) * keep, prior)
+    return dict(zip(names, np.exp(found.point).tolist(), strict=True)), found.point
 
 
 def errors(some: MemoryRows, parameters: Parameters) -> Array:
@@ -49,9 +58,10 @@ def errors(some: MemoryRows, parameters: Parameters) -> Array:
 def left_out(told: MemoryRows, shown: Mapping[str, MemoryRows], parameters: Parameters) -> dict[str, Array]:
     """Errors on every source from a fit without it, for each way of showing the rows."""
     result = {name: np.zeros(len(some.rows)) for name, some in shown.items()}
+    _, near = fitted(told, parameters, np.ones(len(told.rows)))
     for source in np.unique(told.source):
         mine = told.source == source
-        values = fitted(told, parameters, (~mine).astype(float))
+        values, _ = fitted(told, parameters, (~mine).astype(float), start=near)
         trial = parameters.replace(**values)
         for name, some in shown.items():
             result[name][mine] = errors(some, trial)[mine]
@@ -86,12 +96,15 @@ def main() -> None:
     options = parser.parse_args()
     folder = reference(options.reference)
     told, plain, blind = load(folder, notes=True), load(folder), load(folder, blind=True)
+    blind_told = load(folder, notes=True, blind=True)
     start = load_memory()
-    best = start.replace(**fitted(told, start, np.ones(len(told.rows))))
+    values, _ = fitted(told, start, np.ones(len(told.rows)))
+    best = start.replace(**values)
     columns = {"seen": errors(plain, best), "seen, notes": errors(told, best)}
     if not options.quick:
-        out = left_out(told, {"left out": plain, "left out, notes": told, "blind": blind}, start)
-        columns |= out
+        shown = {"left out": plain, "left out, notes": told, "blind": blind}
+        shown["blind, notes"] = blind_told
+        columns |= left_out(told, shown, start)
     print({name: float(f"{getattr(best, name):.4g}") for name in best})
     print(table(plain.source, columns))
     if not options.dry:

@@ -41,6 +41,11 @@ class MemoryRows:
     measured_bytes: Array
     kind: Array
     rank: Array
+    parts: Mapping[str, Cases]
+
+    def part(self, rank: str) -> Cases:
+        """The cases of the rows that were read on that rank."""
+        return self.parts[rank]
 
 
 def load(folder: Path, *, notes: bool = False, blind: bool = False) -> MemoryRows:
@@ -54,30 +59,35 @@ def load(folder: Path, *, notes: bool = False, blind: bool = False) -> MemoryRow
 def build(rows: Sequence[Mapping[str, str]], cases: Sequence[Case]) -> MemoryRows:
     """Rows and their cases as columns."""
     source = np.asarray([r["id"].split("-")[0] for r in rows])
+    rank = np.asarray([RANK.get(s, "fullest") for s in source])
+    parts = {
+        str(r): Cases.stack(c for c, at in zip(cases, rank, strict=True) if at == r) for r in np.unique(rank)
+    }
     return MemoryRows(
         rows=rows,
         cases=Cases.stack(cases),
         source=source,
         measured_bytes=np.asarray([float(r["peak_memory_gib"]) for r in rows]) * GIB,
         kind=np.asarray([KIND.get(s, "device") for s in source]),
-        rank=np.asarray([RANK.get(s, "fullest") for s in source]),
+        rank=rank,
+        parts=parts,
     )
 
 
 def predicted_bytes(some: MemoryRows, parameters: Parameters | None = None) -> Array:
     """The engine's figure of the kind and on the rank that each source read."""
     p = parameters or memory.load_memory()
-    pp = np.asarray(some.cases.layout.pp)
-    by_rank = {
-        "fullest": memory.estimate(some.cases, p),
-        "first": memory.stage_memory(some.cases, p, np.zeros_like(pp)),
-        "last": memory.stage_memory(some.cases, p, pp - 1),
-    }
     result = np.zeros(len(some.rows))
-    for rank, found in by_rank.items():
+    for rank in ("fullest", "first", "last"):
+        mine = np.flatnonzero(some.rank == rank)
+        if not mine.size:
+            continue
+        cases, pp = some.part(rank), np.asarray(some.part(rank).layout.pp)
+        index = {"fullest": None, "first": np.zeros_like(pp), "last": pp - 1}[rank]
+        found = memory.estimate(cases, p) if index is None else memory.stage_memory(cases, p, index)
         for kind in ("allocated", "reserved", "device"):
-            values = np.broadcast_to(getattr(found, f"{kind}_bytes"), result.shape)
-            result = np.where((some.rank == rank) & (some.kind == kind), values, result)
+            values = np.broadcast_to(getattr(found, f"{kind}_bytes"), mine.shape)
+            result[mine] = np.where(some.kind[mine] == kind, values, result[mine])
     return result
 
 
@@ -93,6 +103,7 @@ _SIGNS = (
     ),
     ("loss", r"\+packed|\+compile", "eager"),
     ("variable_length", r"not padded or packed|unpacked", "1"),
+    ("offload", r"activation offload kept", "activation"),
 )
 
 
@@ -108,6 +119,8 @@ def promoted(row: Mapping[str, str]) -> dict[str, str]:
     for column, found in (("lora_rank", rank), ("dense_layers", dense), ("expert_tp", expert)):
         if found:
             result[column] = next(g for g in found.groups() if g)
+    if "multi_dist_optimizer" in row["model_name"]:  # the test configures two instances
+        result["zero_stage_or_fsdp"] += f" within {max(1, int(row['dp']) // 2)}"
     if "cross_entropy_loss_fusion" in row["model_name"]:
         result["loss"] = "jit"
     return result

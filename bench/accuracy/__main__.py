@@ -64,7 +64,7 @@ def memory() -> dict[str, Any]:
     rows = json.loads(path.read_text(encoding="utf-8"))
     source = np.asarray([row["id"].rsplit("-", 1)[0] for row in rows])
     found: dict[str, Any] = {}
-    for column in ("seen", "left_out", "blind"):
+    for column in ("seen_notes", "left_out", "left_out_notes", "blind_notes"):
         error = np.asarray([row[column] for row in rows])
         found[column] = {str(name): summary(error[source == name]) for name in np.unique(source)}
         medians = [value["median_pct"] for value in found[column].values()]

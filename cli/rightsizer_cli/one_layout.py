@@ -8,6 +8,7 @@ from rich.text import Text
 from rightsizer.explain import gpus_words, layout_words
 from rightsizer.framework import Framework
 from rightsizer.layout import Layout, Sharding
+from rightsizer.memory import Verdict
 from rightsizer.options import given
 from rightsizer.outcome import Plan, Request
 from rightsizer.units import format_bytes, format_count, format_duration
@@ -49,16 +50,18 @@ def print_estimate(
     words = (
         f"{gpus_words(found)}, {layout_words(found.layout)}: {format_duration(found.step_s)} a step,"
         f" {format_count(found.tokens_per_s / found.gpus)} tokens/s a GPU,"
-        f" {'' if fits else 'does NOT fit: '}{format_bytes(found.device_bytes)} a GPU"
+        f" {'' if fits is Verdict.FITS else f'{fits}: '}{format_bytes(found.device_bytes)} a GPU"
     )
     if as_json:
         answer = Plan(request=request, option=found, runners_up=(), reasons=(), binding="layout", curve=(),
                       layouts_evaluated=1)  # fmt: skip
         unknown = {} if whole_run else dict.fromkeys(RUN_FIELDS)
-        report = sizing.report(answer).model_copy(update={"feasible": fits, "verdict": words} | unknown)
+        report = sizing.report(answer).model_copy(
+            update={"feasible": fits is not Verdict.DOES_NOT_FIT, "verdict": words} | unknown
+        )
         echo_json(report.model_dump(mode="json", by_alias=True))
         return
-    style = "bold green" if fits else "bold red"
+    style = {Verdict.FITS: "bold green", Verdict.TIGHT: "bold yellow"}.get(fits, "bold red")
     show(
         Text(words, style=style),
         asked(request, whole_run=whole_run),

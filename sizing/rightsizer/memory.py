@@ -7,6 +7,7 @@ three figures: the allocator keeps blocks it does not use, and the context and t
 memory it never sees.
 """
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -34,22 +35,36 @@ __all__ = [
     "MEMORY_LIMIT",
     "Held",
     "Memory",
+    "Verdict",
     "candidates",
     "estimate",
     "fits",
     "in_floats",
+    "may_fit",
     "of_stages",
     "runs_in",
     "stage_memory",
     "stages",
+    "verdict",
 ]
 
 MEMORY_LIMIT = 0.96
 """No plan may take more than this share of a device: the driver and fragmentation need the rest."""
 
 
+_Z_90 = 1.6448536269514722
+"""Half width of the central 90 % of a normal distribution, in standard deviations."""
+
 ELASTIC_LIMIT = 0.95
 """Share of a device up to which the allocator keeps unused blocks; nearer to the end it gives them back."""
+
+
+class Verdict(enum.StrEnum):
+    """Whether a layout fits: surely enough to plan with, too near the limit to promise, or not at all."""
+
+    FITS = "fits"
+    TIGHT = "may not fit"
+    DOES_NOT_FIT = "does NOT fit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +170,26 @@ def fits(memory: Memory, gpu_memory_bytes: Array, sigma: Array | float = 0.0) ->
     return np.asarray((needed <= limit) & (memory.device_bytes <= limit))
 
 
+def may_fit(memory: Memory, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
+    """Whether the peak may stay within the device: it does at the lower end of the 90 % interval.
+
+    Only what fails this "does not fit"; between this and `fits` lies what is too tight to promise.
+    """
+    least = memory.allocated_bytes * np.exp(-_Z_90 * sigma) + memory.context_bytes
+    return np.asarray(least <= gpu_memory_bytes)
+
+
+def verdict(memory: Memory, gpu_memory_bytes: float, sigma: float) -> Verdict:
+    """What can be said of one case's memory."""
+    if np.all(fits(memory, np.asarray(gpu_memory_bytes), sigma)):
+        return Verdict.FITS
+    return (
+        Verdict.TIGHT
+        if np.all(may_fit(memory, np.asarray(gpu_memory_bytes), sigma))
+        else Verdict.DOES_NOT_FIT
+    )
+
+
 def runs_in(memory: Memory, gpu_memory_bytes: float) -> bool:
     """Whether a run could exist at all: what it allocates and the context stay within the device."""
     return bool(np.all(memory.allocated_bytes + memory.context_bytes <= gpu_memory_bytes))
@@ -184,6 +219,8 @@ def in_floats(cases: Cases) -> Cases:
 
 
 _NO_ADAPTERS = Adapters(low_rank=np.zeros(()), copied=np.zeros(()), embeddings=np.zeros(()))
+
+_AXES = ("dp", "tp", "pp", "cp", "ep")
 
 _NOT_COUNTS = {"offload", "sequence_parallel"}
 
@@ -247,7 +284,7 @@ def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates) -> Memory
     loss_then, working_then = np.where(at.loss, loss, 0.0), np.where(at.working, working, 0.0)
     temporaries = np.where(at.step, temporaries, 0.0)
     buckets, workspaces = here.buckets_bytes, here.workspaces_bytes
-    fixed = state.weights + state.optimizer + workspaces + gradients
+    fixed, context = state.weights + state.optimizer + workspaces + gradients, _context(cases, p)
     dynamic = activations + unsharded + loss_then + working_then + temporaries + buckets
     return Memory(
         weights_bytes=state.weights,
@@ -260,8 +297,8 @@ def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates) -> Memory
         buckets_bytes=buckets,
         temporaries_bytes=temporaries,
         workspaces_bytes=workspaces,
-        slack_bytes=_slack(cases, p, fixed, dynamic, (loss, working)),
-        context_bytes=np.asarray(p.context_bytes),
+        slack_bytes=_slack(cases, p, fixed + context, dynamic, (loss, working)),
+        context_bytes=context,
     )
 
 
@@ -338,14 +375,21 @@ def _trains_all(cases: Cases) -> Array:
     return ~adapters_only(cases.workload)
 
 
+def _context(cases: Cases, p: Parameters) -> Array:
+    """The CUDA context, and the buffers of a communicator for every kind of group that the GPU is in."""
+    layout = cases.layout
+    groups = sum((np.asarray(getattr(layout, axis) > 1, dtype=float) for axis in _AXES), np.zeros(()))
+    return np.asarray(p.context_bytes + p.communicator_bytes * groups)
+
+
 def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, phases: tuple[Array, Array]) -> Array:
     """Blocks that the allocator keeps without use: it frees them before it fails.
 
     A share of all dynamic bytes, a share of the phase that is not the peak (its blocks do not fit the
-    other's), and more of the peak where batches vary in length.
+    other's), and more of the peak where batches vary in length. `fixed` counts the context too.
     """
     loss, working = phases
     varied = np.where(cases.workload.variable_length, p.variable_slack, 0.0) * np.maximum(loss, working)
     wanted = p.reserved_slack * dynamic + p.phase_slack * np.minimum(loss, working) + varied
-    room = ELASTIC_LIMIT * cases.gpu.memory_bytes - fixed - dynamic - p.context_bytes
+    room = ELASTIC_LIMIT * cases.gpu.memory_bytes - fixed - dynamic
     return np.asarray(np.clip(np.minimum(wanted, room), 0.0, None))

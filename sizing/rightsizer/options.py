@@ -8,11 +8,11 @@ import numpy as np
 
 from rightsizer import cost, goodput
 from rightsizer.columns import Array, Columns
-from rightsizer.estimate import Prediction, predict
+from rightsizer.estimate import Prediction, fit, predict
 from rightsizer.layout import Layout, Offload, Sharding
-from rightsizer.memory import Memory
+from rightsizer.memory import Memory, Verdict, verdict
 from rightsizer.outcome import Option, Request
-from rightsizer.pricing import Ground, Rows, fit_layouts, ground, price
+from rightsizer.pricing import Ground, Rows, ground, price
 from rightsizer.space import Families
 from rightsizer.step_time import StepTime
 from rightsizer.workload import Recompute
@@ -36,15 +36,16 @@ def layout_of(columns: Columns, index: int) -> Layout:
     return Layout(**value)
 
 
-def given(request: Request, layout: Layout) -> tuple[Option, bool]:
+def given(request: Request, layout: Layout) -> tuple[Option, Verdict]:
     """One layout on the request's first cluster without any search, and whether it fits in memory."""
     columns, one = Columns.stack([layout]), np.zeros(1, dtype=np.int64)
     axes = {name: getattr(columns, name) for name in columns.names()}
     family = Families(axes=axes, unit=columns.tp * columns.pp * columns.cp, sibling=one)
     some = ground(request, request.clusters[0], family)
-    fits, _ = fit_layouts(some, one, columns)
+    room = fit(some.cases(columns), request.calibration)
+    fits = verdict(room.memory, some.cluster.gpu.memory_bytes, float(np.max(room.sigma)))
     row = price(some, one, np.array([layout.gpus]), columns)
-    return option(some, row), bool(fits[0])
+    return option(some, row), fits
 
 
 def option(some: Ground, rows: Rows, index: int = 0) -> Option:

@@ -106,8 +106,9 @@ def no_plan_reason(
     allowed = min(cluster.max_gpus, request.max_gpus or cluster.max_gpus)
     if binding == Binding.MEMORY:
         least = format_bytes(least_bytes) if math.isfinite(least_bytes) else "more"
+        sure = "fits" if least_bytes > cluster.gpu.memory_bytes else "surely fits"
         return (
-            f"memory: no layout that {request.framework.name} can run fits: the least is {least} a GPU;"
+            f"memory: no layout that {request.framework.name} can run {sure}: the least is {least} a GPU;"
             f" {cluster.gpu.name} has {format_bytes(cluster.gpu.memory_bytes)}, you allow {allowed:,} GPUs"
         )
     if binding == Binding.LAYOUT:
