@@ -3,7 +3,9 @@
 PyYAML is imported by the functions that read or write text: a plan of flags needs none, and it is slow.
 """
 
+import functools
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,9 +54,24 @@ def validate(document: object) -> TrainingPlan:
         if document.get(field) != wanted:
             raise InputError(field, value=document.get(field), remedy=f"must be {wanted}")
     try:
-        return TrainingPlan.model_validate(document, by_alias=True, by_name=False)
+        return _model().model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
         raise plan_error(error, TrainingPlan) from None
+
+
+@functools.cache
+def _model() -> type[TrainingPlan]:
+    """TrainingPlan, built. Pydantic would first look for plugins in every installed distribution (40 ms)."""
+    setting = "PYDANTIC_DISABLE_PLUGINS"
+    before = os.environ.get(setting)
+    os.environ[setting] = "__all__"
+    try:
+        TrainingPlan.model_rebuild()
+    finally:
+        del os.environ[setting]
+        if before is not None:
+            os.environ[setting] = before
+    return TrainingPlan
 
 
 def _parsed(text: str, *, name: str) -> object:
