@@ -1,6 +1,7 @@
 """GPUs of a cluster as its nodes tell them: what there is, what is free, what a plan may use of it. Pure."""
 
 import datetime as dt
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,15 +147,9 @@ class Inventory:
         return max(0, pods - -(-claimed // gpus_per_pod)) * gpus_per_pod
 
 
+@functools.cache
 def gpu_type(product: str) -> str:
     """The engine's name of a product label; empty where it knows none (or only slices of one)."""
-    return _TYPES.setdefault(product, _gpu_type(product))
-
-
-_TYPES: dict[str, str] = {}
-
-
-def _gpu_type(product: str) -> str:
     try:
         return catalog.gpu(product).name if product else ""
     except RightsizerError:
