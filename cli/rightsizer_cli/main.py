@@ -17,13 +17,14 @@ from rightsizer_cli.commands.operate import operator
 from rightsizer_cli.commands.plan import plan
 from rightsizer_cli.commands.run import run
 from rightsizer_cli.commands.sbatch import sbatch
+from rightsizer_cli.commands.simulate import simulate
 from rightsizer_cli.commands.slurm import slurm
 from rightsizer_cli.commands.version import version
 from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK
 
 __all__ = ["build", "execute", "main", "outcome"]
 
-COMMANDS = (plan, estimate, explain, run, sbatch, calibrate, models, gpus, operator, crd, version)
+COMMANDS = (plan, estimate, explain, run, sbatch, calibrate, simulate, models, gpus, operator, crd, version)
 
 EPILOG = """Exit codes: 0 a plan or an answer, 2 bad input, 3 no plan meets the goal.
 Completion for your shell: rightsizer --install-completion."""

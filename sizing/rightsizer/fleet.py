@@ -9,6 +9,7 @@ one whose time falls most for each GPU-hour added.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from statistics import NormalDist
 
 from rightsizer.elasticity import Size
@@ -143,9 +144,14 @@ def _kept(wish: _Wish) -> Size:
 
 def _seconds(claim: Claim, size: Size, *, sure: bool = False) -> float:
     """To the claim's end with a size: the median, or the quantile at its confidence."""
-    z = NormalDist().inv_cdf(claim.confidence) if sure else 0.0
+    z = _quantile(claim.confidence) if sure else 0.0
     start_s = 0.0 if size.gpus == claim.present_gpus else claim.restart_s
     return start_s + claim.tokens_left / (size.tokens_per_s * size.goodput) * math.exp(z * size.sigma)
+
+
+@cache
+def _quantile(confidence: float) -> float:
+    return NormalDist().inv_cdf(confidence)
 
 
 def _share(wish: _Wish, size: Size) -> Share:

@@ -78,6 +78,10 @@ _SHARES = (
     "memory_used_fraction",
     "coverage",
 )
+_NUMBERS = tuple(
+    one.name for one in fields(Reading) if one.name not in ("phase", "others_waiting", "queries")
+)
+
 _MOST_SHARE = 1.05
 """A share a little above 1 is rounding of rates over a window; one far above is a wrong unit."""
 
@@ -88,14 +92,14 @@ _MOST_POWER = 1.5
 def cleaned(some: Reading) -> Reading:
     """The reading with what cannot be true made unknown: NaN, infinite, negative, shares that are percent."""
     found: dict[str, float | None] = {}
-    for one in fields(some):
-        value = getattr(some, one.name)
-        if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+    for name in _NUMBERS:
+        value = getattr(some, name)
+        if value is None or 0 <= value <= 1:
             continue
-        if not math.isfinite(value) or value < 0:
-            found[one.name] = None
-        elif one.name in _SHARES:
-            found[one.name] = min(float(value), 1.0) if value <= _MOST_SHARE else None
+        if not 0 <= value < math.inf:
+            found[name] = None
+        elif name in _SHARES:
+            found[name] = 1.0 if value <= _MOST_SHARE else None
     if (some.power_fraction or 0.0) > _MOST_POWER:
         found["power_fraction"] = None
     return replace(some, **found) if found else some  # type: ignore[arg-type]

@@ -1,9 +1,4 @@
-"""A trace of jobs replayed: static requests, the policy (`decide` and `allocate`), and an oracle. Pure.
-
-How a job's rate depends on its GPUs is a model, since traces do not say it: on n GPUs a job that asked for
-g takes (1 - s) g/n + s of its duration, s being the part that GPUs do not shorten (Amdahl's law, anchored at
-the size that ran). What is drawn at random is drawn by the caller and is part of each job.
-"""
+"""A trace of jobs replayed under the policy: `allocate` starts them, `decide` resizes them. Pure."""
 
 import heapq
 import math
@@ -11,14 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from rightsizer.elasticity import Action, Decision, History, Limits, Mode, Pressure, Running, Size
+from rightsizer.baselines import oracle, static
+from rightsizer.elasticity import Action, Decision, History, Running, Size
 from rightsizer.fleet import Claim, allocate
 from rightsizer.reading import Phase, Reading
 from rightsizer.resize import decide, window_s
+from rightsizer.trace_jobs import (
+    HOUR_S,
+    Outcome,
+    Rules,
+    Timeline,
+    TraceJob,
+    TraceScaling,
+    counts,
+    missed,
+    most_gpus,
+    relative_s,
+    timeline,
+)
 
 __all__ = ["Outcome", "Rules", "Timeline", "TraceJob", "oracle", "replay", "static"]
 
-_HOUR_S = 3600.0
 _STEP_S = 10.0
 """Seconds of an optimizer step, for counting steps in a window; a guess, hundreds fit any window."""
 
@@ -27,197 +35,6 @@ _SAMPLE_S = 30.0
 
 _MOST_CLAIMS = 48
 """So many waiting jobs, the first in the queue, are looked at when GPUs get free."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceJob:
-    """One job. Moments are seconds on the trace's clock; None: it has no deadline.
-
-    `serial` (0..1) is the part of its duration on `gpus` GPUs that more GPUs do not shorten,
-    `believed_serial` what the policy takes it for once it has run; `busy` the mean use of its GPUs.
-    `rate_error_ln` is ln(predicted / true rate) before it runs, `measured_error_ln` that of a measured rate.
-    """
-
-    key: str
-    submitted_s: float
-    duration_s: float
-    gpus: int
-    deadline_s: float | None = None
-    busy: float = 0.5
-    serial: float = 0.5
-    believed_serial: float = 0.5
-    rate_error_ln: float = 0.0
-    measured_error_ln: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How the policy is run: its limits, how often it looks.
-
-    A job may start with `start_growth` and grow to `most_growth` times what it asked for, by the next power
-    of two below.
-    `start_sigma` and `scaling_sigma` are what the policy takes the errors of its rates for, before a job
-    runs and at sizes that it does not have.
-    """
-
-    limits: Limits = field(
-        default_factory=lambda: Limits(
-            mode=Mode.AUTO,
-            pressure=Pressure.ALWAYS,
-            cool_down_s=_HOUR_S,
-            checkpoint_interval_s=1800.0,
-            restart_s=300.0,
-            saves_first=True,
-        )
-    )
-    most_growth: float = 2.0
-    start_growth: float = 1.0
-    look_s: float = _HOUR_S
-    look_most_s: float = 6 * _HOUR_S
-    start_sigma: float = 0.15
-    scaling_sigma: float = 0.1
-    confidence: float = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """GPUs in use from each moment on."""
-
-    moments_s: tuple[float, ...]
-    gpus: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of each job, in the trace's order, and what was done.
-
-    `lost_gpu_hours` is the part of `gpu_hours` that restarts took; `decisions` counts the looks by action.
-    """
-
-    started_s: tuple[float, ...]
-    finished_s: tuple[float, ...]
-    gpu_hours: tuple[float, ...]
-    missed: int
-    resizes: int = 0
-    lost_gpu_hours: float = 0.0
-    decisions: dict[str, int] = field(default_factory=dict)
-    timeline: Timeline = field(default_factory=lambda: Timeline((), ()))
-
-
-def counts(asked: int, most: int) -> tuple[int, ...]:
-    """Sizes that a job could have: powers of two and what it asked for."""
-    return tuple(sorted({asked} | {1 << k for k in range(most.bit_length()) if 1 << k <= most}))
-
-
-def relative_s(serial: float, asked: int, gpus: int) -> float:
-    """Time on `gpus` GPUs over the time on those asked for."""
-    return (1.0 - serial) * asked / gpus + serial
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceScaling:
-    """A job's sizes as the policy sees them; its unit of work is a second on the GPUs asked for."""
-
-    asked: int
-    serial: float
-    counts: tuple[int, ...]
-    sigma: float
-
-    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
-        """The curve through the measured rate."""
-        here = relative_s(self.serial, self.asked, gpus) * tokens_per_s
-        return tuple(
-            Size(
-                gpus=n,
-                tokens_per_s=here / relative_s(self.serial, self.asked, n),
-                sigma=0.02 if n == gpus and steps else self.sigma,
-            )
-            for n in self.counts
-        )
-
-
-def static(jobs: Sequence[TraceJob], *, gpus: int) -> Outcome:
-    """What was asked for, first come, first served, until it is done; nobody is overtaken."""
-    started, running, free, now_s = [], list[tuple[float, int]](), gpus, -math.inf
-    for job in jobs:
-        now_s = max(now_s, job.submitted_s)
-        while running and (running[0][0] <= now_s or free < job.gpus):
-            end_s, back = heapq.heappop(running)
-            now_s, free = max(now_s, end_s), free + back
-        started.append(now_s)
-        heapq.heappush(running, (now_s + job.duration_s, job.gpus))
-        free -= job.gpus
-    finished = [start + job.duration_s for start, job in zip(started, jobs, strict=True)]
-    changes = [(s, j.gpus) for s, j in zip(started, jobs, strict=True)]
-    changes += [(f, -j.gpus) for f, j in zip(finished, jobs, strict=True)]
-    return Outcome(
-        started_s=tuple(started),
-        finished_s=tuple(finished),
-        gpu_hours=tuple(j.gpus * j.duration_s / _HOUR_S for j in jobs),
-        missed=_missed(jobs, finished),
-        timeline=_timeline(changes),
-    )
-
-
-def oracle(jobs: Sequence[TraceJob], *, gpus: int, rules: Rules | None = None) -> Outcome:
-    """The fewest GPU-hours that each job could take by its true curve, with no queue and no restart cost.
-
-    It changes between two sizes at the best moment (time is linear in the work done at each, so the cheapest
-    mix lies on the lower hull). A job that no size brings in time takes the fewest GPU-hours at which it is
-    hardly slower than as asked for (5 %). No real scheduler can beat this bound at as many deadlines met.
-    """
-    found = [_best(job, min(gpus, _most(job, rules or Rules()))) for job in jobs]
-    finished = [job.submitted_s + taken_s for job, (taken_s, _) in zip(jobs, found, strict=True)]
-    return Outcome(
-        started_s=tuple(job.submitted_s for job in jobs),
-        finished_s=tuple(finished),
-        gpu_hours=tuple(hours for _, hours in found),
-        missed=_missed(jobs, finished),
-    )
-
-
-_HARDLY_SLOWER = 1.05
-
-
-def _best(job: TraceJob, most: int) -> tuple[float, float]:
-    """Seconds and GPU-hours of the cheapest way to be in time; as fast as asked for where none is."""
-    points = [(job.duration_s * relative_s(job.serial, job.gpus, n), n) for n in counts(job.gpus, most)]
-    limit_s = math.inf if job.deadline_s is None else job.deadline_s - job.submitted_s
-    if min(seconds for seconds, _ in points) > limit_s:
-        limit_s = job.duration_s * _HARDLY_SLOWER
-    options = [(seconds * n / _HOUR_S, seconds) for seconds, n in points if seconds <= limit_s]
-    for slow_s, few in points:
-        for quick_s, many in points:
-            if quick_s <= limit_s < slow_s < math.inf:
-                part = (slow_s - limit_s) / (slow_s - quick_s)
-                options.append(((part * quick_s * many + (1 - part) * slow_s * few) / _HOUR_S, limit_s))
-    hours, seconds = min(options)
-    return seconds, hours
-
-
-def _missed(jobs: Sequence[TraceJob], finished_s: Sequence[float]) -> int:
-    return sum(
-        job.deadline_s is not None and end_s > job.deadline_s + 1e-6
-        for job, end_s in zip(jobs, finished_s, strict=True)
-    )
-
-
-def _timeline(changes: Sequence[tuple[float, int]]) -> Timeline:
-    moments: list[float] = []
-    levels: list[int] = []
-    level = 0
-    for moment, change in sorted(changes):
-        level += change
-        if moments and moments[-1] == moment:
-            levels[-1] = level
-        else:
-            moments.append(moment)
-            levels.append(level)
-    return Timeline(tuple(moments), tuple(levels))
-
-
-def _most(job: TraceJob, rules: Rules) -> int:
-    return max(job.gpus, int(job.gpus * rules.most_growth))
 
 
 @dataclass(slots=True)
@@ -250,7 +67,7 @@ class _Replay:
     def __init__(self, jobs: Sequence[TraceJob], gpus: int, rules: Rules) -> None:
         self.rules, self.gpus, self.free = rules, gpus, gpus
         self.live = [
-            _Live(job, i, counts(job.gpus, min(gpus, _most(job, rules))), job.duration_s)
+            _Live(job, i, counts(job.gpus, min(gpus, most_gpus(job, rules))), job.duration_s)
             for i, job in enumerate(jobs)
         ]
         self.queue: dict[str, _Live] = {}
@@ -315,7 +132,7 @@ class _Replay:
         live.gpus, live.since_s = gpus, now_s + restart_s
         live.rate = 1.0 / relative_s(live.job.serial, live.job.gpus, gpus)
         live.version += 1
-        self.lost_hours += gpus * restart_s / _HOUR_S
+        self.lost_hours += gpus * restart_s / HOUR_S
         end_s = live.since_s + live.left / live.rate
         heapq.heappush(self.events, (end_s, _ENDS, live.index, live.version))
         live.look_s = self.rules.look_s
@@ -327,7 +144,7 @@ class _Replay:
             heapq.heappush(self.events, (when_s, _LOOKS, live.index, live.version))
 
     def charge(self, live: _Live, now_s: float) -> None:
-        self.hours[live.index] += live.gpus * (now_s - live.held_since_s) / _HOUR_S
+        self.hours[live.index] += live.gpus * (now_s - live.held_since_s) / HOUR_S
         live.held_since_s = now_s
 
     def end(self, live: _Live, now_s: float) -> None:
@@ -393,9 +210,9 @@ def replay(jobs: Sequence[TraceJob], *, gpus: int, rules: Rules | None = None) -
         started_s=tuple(run.started),
         finished_s=tuple(run.finished),
         gpu_hours=tuple(run.hours),
-        missed=_missed(jobs, run.finished),
+        missed=missed(jobs, run.finished),
         resizes=run.resizes,
         lost_gpu_hours=run.lost_hours,
         decisions=run.decisions,
-        timeline=_timeline(run.changes),
+        timeline=timeline(run.changes),
     )
