@@ -178,11 +178,11 @@ ALERTS = (
     ),
     Alert(
         name="RightsizerOperatorFailing",
-        expr="rate(rightsizer_operator_reconcile_failures_total[15m]) > 0.05",
+        expr="60 * rate(rightsizer_operator_reconcile_failures_total[15m]) > 3",
         hold="15m",
         severity="warning",
         summary="the rightsizer operator fails again and again",
-        description="{{ $value | humanize }} reconciliations a second had to be tried again.",
+        description="{{ $value | humanize }} reconciliations a minute had to be tried again.",
     ),
     Alert(
         name="RightsizerSlurmMonitorSilent",
