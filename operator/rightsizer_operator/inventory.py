@@ -84,22 +84,22 @@ class Inventory:
     claimed: Mapping[str, int] = field(default_factory=dict)
 
     def usable(self, wish: Wish) -> tuple[Node, ...]:
-        """Nodes that a plan's pods may run on now."""
-        return tuple(
-            node
-            for node in self.nodes
-            if node.gpus
-            and node.ready
-            and not node.cordoned
-            and wish.selector.items() <= {**node.labels}.items()
-            and all(_tolerated(taint, wish.tolerations) for taint in node.taints)
-            and gpu_type(node.product)
-            and (not wish.types or gpu_type(node.product) in wish.types)
-        )
+        """Nodes that a plan's pods may run on now; nodes that are alike are judged once."""
+        verdicts: dict[object, bool] = {}
+        found = []
+        for node in self.nodes:
+            kind = (node.product, node.gpus, node.ready, node.cordoned, node.taints)
+            takes = verdicts.get(kind)
+            if takes is None:
+                takes = verdicts[kind] = _takes(node, wish)
+            if takes and (not wish.selector or wish.selector.items() <= {**node.labels}.items()):
+                found.append(node)
+        return tuple(found)
 
     def products(self, kind: str) -> tuple[str, ...]:
         """The product labels that mean this GPU type."""
-        return tuple(sorted({node.product for node in self.nodes if gpu_type(node.product) == kind}))
+        products = {node.product for node in self.nodes}
+        return tuple(sorted(product for product in products if gpu_type(product) == kind))
 
     def free(self, wish: Wish, kind: str, gpus_per_pod: int) -> int:
         """GPUs of a type that are free, counted in whole pods."""
@@ -154,6 +154,19 @@ def gpu_type(product: str) -> str:
         return catalog.gpu(product).name if product else ""
     except RightsizerError:
         return ""
+
+
+def _takes(node: Node, wish: Wish) -> bool:
+    """Whether a node of this kind takes a plan's pods, its selector apart."""
+    kind = gpu_type(node.product)
+    return bool(
+        node.gpus
+        and node.ready
+        and not node.cordoned
+        and all(_tolerated(taint, wish.tolerations) for taint in node.taints)
+        and kind
+        and (not wish.types or kind in wish.types)
+    )
 
 
 def _tolerated(taint: Taint, tolerations: Sequence[Mapping[str, Any]]) -> bool:
