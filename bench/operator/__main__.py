@@ -1,0 +1,241 @@
+"""How the operator scales: 1,000 nodes and 2,000 plans on a real API server, against a bare client.
+
+    python -m bench.operator                        # needs root; takes the machine for a while
+    python -m bench.operator --nodes 50 --plans 100
+
+The API server, its controllers, KWOK, the operator and this client share one machine: throughput is a ratio
+to a bare client that creates the same children, in the same run, before and between. Everything else is as
+measured under the load average beside it.
+"""
+
+import argparse
+import asyncio
+import logging
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.operator import lab, population
+from bench.operator.api import Api, connected
+from bench.operator.lab import Operator
+
+LOG = logging.getLogger("bench")
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "operator.json"
+BARE, PLANS = "bench-bare", "bench-plans"
+HALVES = 2
+PATIENCE_S = 1800
+GOALS = {
+    "launch throughput, of the bare client's": ("ratio", ">=", 0.6),
+    "create to Job, p99, at a tenth of that rate": ("latency_p99_s", "<=", 1.0),
+    "start-up with every plan there": ("startup_s", "<=", 20.0),
+    "resident memory": ("rss_mib", "<=", 200.0),
+    "API writes for a launch": ("writes_per_launch", "<=", 12.0),
+    "API writes for an idle plan and hour": ("writes_per_idle_hour", "<=", 0.0),
+    "events missed": ("missed", "<=", 0.0),
+}
+
+
+async def until(what: str, done, *, every_s: float = 0.2) -> float:
+    """Seconds until `done()` holds."""
+    began_s = time.monotonic()
+    while not await done():
+        if time.monotonic() - began_s > PATIENCE_S:
+            sys.exit(f"{what}: not within {PATIENCE_S} s")
+        await asyncio.sleep(every_s)
+    return time.monotonic() - began_s
+
+
+async def bare(api: Api, first: int, count: int, nodes: int) -> float:
+    """Seconds in which a bare client creates the children of so many plans."""
+    kinds = 27
+    made = [population.children(population.plan(BARE, f"kind{k:02}x", k), nodes) for k in range(kinds)]
+    names = [(f"b{first + i:04}x", i % kinds) for i in range(count)]
+    sets = [[population.renamed(c, f"kind{k:02}x", name) for c in made[k]] for name, k in names]
+
+    async def write(children):
+        for child in children:
+            await api.create(child)
+
+    return await api.each([lambda one=one: write(one) for one in sets])
+
+
+async def launched(api: Api, operator: Operator, there: int, count: int) -> float:
+    """Seconds from the first new Job to the last, of `count` plans that wait when the operator comes."""
+
+    async def some():
+        return await api.count("Job", PLANS) > there
+
+    async def every():
+        return await api.count("Job", PLANS) >= there + count
+
+    await until("the first Job", some, every_s=0.05)
+    first_s, already = time.monotonic(), await api.count("Job", PLANS) - there
+    await until("the last Job", every, every_s=0.05)
+    LOG.info("operator: %.0f s of processor", operator.cpu_s())
+    return (time.monotonic() - first_s) * count / max(1, count - already)
+
+
+async def settled(operator: Operator, plans: int) -> float:
+    """Seconds until every plan was looked at and is Running."""
+
+    async def done():
+        found = operator.metrics()
+        running = operator.states().get("Running", 0) if found else 0
+        return running >= plans and not found["rightsizer_operator_queue"]
+
+    return await until("every plan Running", done, every_s=0.5)
+
+
+async def latency(api: Api, first: int, count: int, per_s: float) -> list[float]:
+    """Seconds from `create` to the Job as a watch sees it, of plans that come at a rate."""
+    seen: dict[str, float] = {}
+    watching = asyncio.create_task(api.jobs_seen(PLANS, seen))
+    await asyncio.sleep(2)
+    created: dict[str, float] = {}
+    for index in range(first, first + count):
+        raw = population.plan(PLANS, f"p{index:04}", index)
+        created[raw["metadata"]["name"]] = time.monotonic()
+        await api.create(raw)
+        await asyncio.sleep(max(0.0, 1 / per_s - (time.monotonic() - created[raw["metadata"]["name"]])))
+
+    async def all_seen():
+        return created.keys() <= seen.keys()
+
+    await until("the last of the slow ones", all_seen)
+    watching.cancel()
+    return sorted(seen[name] - when for name, when in created.items())
+
+
+async def missed(api: Api, plans: int) -> int:
+    """Plans without exactly one Job, or whose suspension (of every 20th) was not carried out."""
+    stopped = [f"p{index:04}" for index in range(0, plans, 20)]
+    await api.each(
+        [
+            lambda name=name: api.patch("TrainingPlan", PLANS, name, {"spec": {"suspend": True}})
+            for name in stopped
+        ]
+    )
+    wrong: set[str] = set()
+
+    async def none():
+        jobs = await api.every("Job", PLANS)
+        counts: dict[str, int] = {}
+        held = set()
+        for job in jobs:
+            name = job["metadata"]["labels"]["rightsizer.dev/plan"]
+            counts[name] = counts.get(name, 0) + 1
+            held |= {name} if job["spec"].get("suspend") else set()
+        wrong.clear()
+        wrong.update(f"p{i:04}" for i in range(plans) if counts.get(f"p{i:04}", 0) != 1)
+        wrong.update(held ^ set(stopped))
+        return not wrong
+
+    try:
+        await asyncio.wait_for(until("suspensions", none, every_s=2), timeout=300)
+    except TimeoutError:
+        LOG.warning("missed: %s", sorted(wrong)[:10])
+    return len(wrong)
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The smallest value that so many are not above."""
+    return sorted(values)[max(0, math.ceil(q * len(values)) - 1)]
+
+
+async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
+    """The whole bench."""
+    async with connected(kubeconfig) as api:
+        for name in (BARE, PLANS):
+            await api.create({"kind": "Namespace", "metadata": {"name": name}})
+        took_s = await api.create_all(population.node(index) for index in range(asked.nodes))
+        LOG.info("%d nodes in %.0f s", asked.nodes, took_s)
+        half = asked.plans // HALVES
+        total = half * HALVES
+        bare_s, ours_s, writes = [], [], []
+        for turn in range(HALVES):
+            bare_s.append(await bare(api, turn * half, half, asked.nodes))
+            LOG.info("bare client: %.1f launches/s, load %.1f", half / bare_s[-1], lab.load()[0])
+            names = range(turn * half, (turn + 1) * half)
+            await api.create_all(population.plan(PLANS, f"p{i:04}", i) for i in names)
+            with lab.operator(kubeconfig, PLANS) as operator:
+                ours_s.append(await launched(api, operator, turn * half, half))
+                LOG.info("operator: %.1f launches/s, load %.1f", half / ours_s[-1], lab.load()[0])
+                await settled(operator, (turn + 1) * half)
+                writes.append(operator.writes() / half)
+                LOG.info("%.1f writes a launch, %.0f reads", writes[-1], operator.reads())
+        ours_per_s, bare_per_s = total / sum(ours_s), total / sum(bare_s)
+        with lab.operator(kubeconfig, PLANS) as operator:
+
+            async def looked():
+                found = operator.metrics()
+                seen = found.get("rightsizer_operator_reconcile_seconds_count", 0)
+                return seen >= total and not found["rightsizer_operator_queue"]
+
+            await until("every plan looked at", looked)
+            startup_s, startup_load = time.monotonic() - operator.began_s, lab.load()[0]
+            LOG.info("start-up %.1f s, %.0f writes", startup_s, operator.writes())
+            before = operator.writes()
+            await asyncio.sleep(asked.idle_s)
+            idle = operator.writes() - before
+            LOG.info("idle: %.0f writes in %.0f s", idle, asked.idle_s)
+            slow = await latency(api, total, asked.slow, ours_per_s / 10)
+            lost = await missed(api, total + asked.slow)
+            rss_mib = operator.rss_bytes() / 2**20
+    return {
+        "nodes": asked.nodes,
+        "plans": total,
+        "ratio": ours_per_s / bare_per_s,
+        "operator_launches_per_s": ours_per_s,
+        "bare_launches_per_s": bare_per_s,
+        "latency_p50_s": quantile(slow, 0.5),
+        "latency_p99_s": quantile(slow, 0.99),
+        "latency_plans": len(slow),
+        "startup_s": startup_s,
+        "startup_load": startup_load,
+        "rss_mib": rss_mib,
+        "writes_per_launch": max(writes),
+        "writes_per_idle_hour": idle / total * 3600 / asked.idle_s,
+        "missed": lost,
+        "load": lab.load(),
+    }
+
+
+def table(found: dict[str, object]) -> str:
+    """The goals and what was measured."""
+    lines = [f"{found['nodes']} nodes x 8 GPUs, {found['plans']} plans; load average {found['load'][1]:.1f}"]
+    for words, (key, sense, goal) in GOALS.items():
+        value = found[key]
+        met = value >= goal if sense == ">=" else value <= goal
+        lines.append(f"{words:46} {value:10.2f}   goal {sense} {goal:g}{'' if met else '   NOT MET'}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run, print, keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--plans", type=int, default=2000)
+    parser.add_argument("--slow", type=int, default=100, help="plans of the latency's measurement")
+    parser.add_argument("--idle-s", type=float, default=300.0)
+    parser.add_argument("--cluster", default="bench", help="name of the cluster that is made for it")
+    parser.add_argument("--kubeconfig", type=Path, help="a running cluster instead")
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    asked = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    with lab.cluster(asked.cluster) as kubeconfig:
+        apply = ["kubectl", f"--kubeconfig={kubeconfig}", "apply", "--server-side", "-f"]
+        crd = lab.ROOT / "helm" / "rightsizer" / "crds"
+        subprocess.run([*apply, crd], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["kubectl", f"--kubeconfig={kubeconfig}", "cordon", "n1"], check=True)
+        with lab.kwok(asked.cluster, kubeconfig):
+            found = asyncio.run(run(kubeconfig, asked))
+    lab.dump(asked.json, found)
+    sys.stdout.write(table(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

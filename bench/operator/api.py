@@ -1,0 +1,95 @@
+"""The bench's own client of the API server: the operator's, so that both pay the same for a request."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kubernetes.aio import client, config, watch
+
+from rightsizer_api.plan import GROUP, VERSION
+from rightsizer_operator.door import ApiError, Door
+from rightsizer_operator.metrics import Metrics
+
+WORKERS = 8  # as many as the operator has
+PATHS = {
+    "Node": "/api/v1/nodes",
+    "Namespace": "/api/v1/namespaces",
+    "Service": "/api/v1/namespaces/{}/services",
+    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "TrainingPlan": f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/trainingplans",
+}
+
+
+class Api:
+    """Create, count, delete, and watch Jobs appear."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._api, self._door = api, Door(api, Metrics())
+
+    async def create(self, raw: Mapping[str, Any]) -> None:
+        """Create an object; one that is there already is no error."""
+        path = PATHS[raw["kind"]].format(raw["metadata"].get("namespace"))
+        try:
+            await self._door.call("POST", path, body=raw)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    async def create_all(self, objects: Iterable[Mapping[str, Any]]) -> float:
+        """Create objects, WORKERS at a time; how many seconds it took."""
+        return await self.each([lambda raw=raw: self.create(raw) for raw in objects])
+
+    async def each(self, tasks: list[Callable[[], Awaitable[None]]]) -> float:
+        """Carry tasks out, WORKERS at a time; how many seconds it took."""
+        left = iter(tasks)
+
+        async def work() -> None:
+            for task in left:
+                await task()
+
+        began_s = time.monotonic()
+        await asyncio.gather(*(work() for _ in range(WORKERS)))
+        return time.monotonic() - began_s
+
+    async def count(self, kind: str, namespace: str) -> int:
+        """How many objects of a kind a namespace has."""
+        page = await self._door.call("GET", PATHS[kind].format(namespace), query={"limit": 1})
+        return len(page["items"]) + int(page["metadata"].get("remainingItemCount") or 0)
+
+    async def every(self, kind: str, namespace: str) -> list[dict[str, Any]]:
+        """All objects of a kind."""
+        return [each async for each in self._door.every(PATHS[kind].format(namespace))]
+
+    async def clear(self, kind: str, namespace: str) -> None:
+        """Delete all objects of a kind, and wait until they are gone."""
+        await self._door.call(
+            "DELETE", PATHS[kind].format(namespace), body={"propagationPolicy": "Background"}
+        )
+        while await self.count(kind, namespace):
+            await asyncio.sleep(1)
+
+    async def patch(self, kind: str, namespace: str, name: str, body: Mapping[str, Any]) -> None:
+        """Change an object by a merge patch."""
+        path = f"{PATHS[kind].format(namespace)}/{name}"
+        await self._door.call("PATCH", path, body=body, content="application/merge-patch+json")
+
+    async def jobs_seen(self, namespace: str, seen: dict[str, float]) -> None:
+        """Note when each plan's Job is first seen; until cancelled."""
+        listing = client.BatchV1Api(self._api).list_namespaced_job
+        async with watch.Watch().stream(listing, namespace) as events:
+            async for event in events:
+                labels = event["raw_object"]["metadata"]["labels"]
+                seen.setdefault(labels["rightsizer.dev/plan"], time.monotonic())
+
+
+@contextlib.asynccontextmanager
+async def connected(kubeconfig: Path) -> AsyncIterator[Api]:
+    """The API of a cluster."""
+    await config.load_kube_config(str(kubeconfig))
+    async with client.ApiClient() as api:
+        yield Api(api)

@@ -1,0 +1,152 @@
+"""A real control plane with one real node and a thousand of KWOK's, and the operator as a process."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTROL = ROOT / "tests" / "e2e" / "cluster" / "cluster.py"
+LOGS = Path("/tmp") / "rightsizer-bench"  # noqa: S108 -- logs of a bench
+GRACE_S = 3600  # pretended nodes need no heartbeats, which would be all that a small machine does
+WRITES = ("POST", "PATCH", "DELETE")
+
+
+def control(name: str, *arguments: str) -> str:
+    """cluster.py for the bench's cluster."""
+    settings = {
+        "RIGHTSIZER_CLUSTER": name,
+        "RIGHTSIZER_CLUSTER_NODES": "1",
+        "RIGHTSIZER_CLUSTER_NODE_GRACE_S": str(GRACE_S),
+    }
+    argv = [sys.executable, str(CONTROL), *arguments]
+    done = subprocess.run(
+        argv, check=False, stdout=subprocess.PIPE, text=True, env={**os.environ, **settings}
+    )
+    if done.returncode:
+        sys.exit(f"cluster.py {' '.join(arguments)} failed")
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def cluster(name: str) -> Iterator[Path]:
+    """The kubeconfig of a cluster of the bench's own, taken down at the end."""
+    kubeconfig = Path(control(name, "up").removeprefix("export KUBECONFIG="))
+    try:
+        yield kubeconfig
+    finally:
+        control(name, "down")
+
+
+@contextlib.contextmanager
+def kwok(name: str, kubeconfig: Path) -> Iterator[None]:
+    """KWOK, which plays the nodes that are annotated as fake, and the pods on them."""
+    binary = control(name, "tool", "kwok")
+    argv = [binary, f"--kubeconfig={kubeconfig}", f"--node-lease-duration-seconds={GRACE_S}"]
+    argv += ["--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--cidr=10.240.0.0/12"]
+    with _running(argv, LOGS / "kwok.log", {}):
+        yield
+
+
+@contextlib.contextmanager
+def _running(argv: list[str], log: Path, settings: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(argv, stdout=out, stderr=out, env={**os.environ, **settings})
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """A running operator; what it says of itself, and what the machine says of it."""
+
+    pid: int
+    port: int
+    began_s: float
+
+    def metrics(self) -> dict[str, float]:
+        """Its metrics, by name (and method, where they have one); empty before it listens."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return {}
+        return {
+            f"{sample.name}{{{sample.labels['method']}}}" if "method" in sample.labels else sample.name: (
+                sample.value
+            )
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if not sample.name.startswith("rightsizer_plan")
+        }
+
+    def states(self) -> dict[str, int]:
+        """Plans by state."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
+            families = text_string_to_metric_families(answer.read().decode())
+            return {
+                sample.labels["state"]: int(sample.value)
+                for family in families
+                if family.name == "rightsizer_plans"
+                for sample in family.samples
+                if sample.value
+            }
+
+    def writes(self) -> float:
+        """Requests that changed something, since it began; its Lease, a PUT, is not counted."""
+        found = self.metrics()
+        return sum(found[f"rightsizer_operator_api_requests_total{{{method}}}"] for method in WRITES)
+
+    def reads(self) -> float:
+        """Requests that read, watches not counted."""
+        return self.metrics()["rightsizer_operator_api_requests_total{GET}"]
+
+    def rss_bytes(self, which: str = "VmHWM") -> int:
+        """Resident memory: the most so far (VmHWM), or now (VmRSS)."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith(which)))
+
+    def cpu_s(self) -> float:
+        """Processor time so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def operator(kubeconfig: Path, namespace: str) -> Iterator[Operator]:
+    """The operator, as `rightsizer operator` outside a cluster."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    argv = [str(Path(sys.executable).with_name("rightsizer")), "operator", f"--port={port}"]
+    argv += [f"--namespace={namespace}", f"--lease-namespace={namespace}"]
+    began_s = time.monotonic()
+    with _running(argv, LOGS / "operator.log", {"KUBECONFIG": str(kubeconfig)}) as process:
+        yield Operator(pid=process.pid, port=port, began_s=began_s)
+
+
+def load() -> tuple[float, float, float]:
+    """The machine's load average: of the last 1, 5 and 15 minutes."""
+    return os.getloadavg()
+
+
+def dump(path: Path, value: object) -> None:
+    """JSON in a file."""
+    path.write_text(json.dumps(value, indent=2) + "\n")
