@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -42,5 +43,17 @@ def build() -> typer.Typer:
     return app
 
 
-def _root() -> None:
-    """TrainingPlans in your cluster: how they do, why, and how to change them."""
+def _show_help(context: typer.Context, *, wanted: bool) -> None:
+    if wanted:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _root(
+    *,
+    show_help: Annotated[
+        bool,
+        typer.Option("--help", "-h", help="Show this message and exit.", is_eager=True, callback=_show_help),
+    ] = False,
+) -> None:
+    """The option exits before this body runs."""
