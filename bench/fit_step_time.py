@@ -27,7 +27,8 @@ RESULTS = Path(__file__).resolve().parent / "results"
 SINGLE_SOURCE_ROWS = 300
 """Rows of one source that enter the fit at most: the rest of a large sweep tells nothing new."""
 PRICED = (
-    "host_", "step_", "elementwise", "cast_", "wide_share", "permute", "dequantise", "adapter", "tensor_",
+    "accumulate", "host_",
+    "step_", "elementwise", "cast_", "wide_share", "permute", "dequantise", "adapter", "tensor_",
     "context_exposed", "data_", "sharding", "transfer", "offload", "loss_", "optimizer", "expert_exposed",
     "node_jitter", "p2p_", "all_to_all", "quantised", "ring_", "node_latency",
 )  # fmt: skip

@@ -27,6 +27,7 @@ __all__ = [
     "Kernels",
     "Rates",
     "flash_s",
+    "fused_experts",
     "generation",
     "kernels",
     "matmul_s",
@@ -44,6 +45,9 @@ _NEAREST = {
 _GDDR_BYTES_PER_S = 1.25e12  # no HBM part since 2020 is slower, and no GDDR6 part faster
 _GDDR7_BYTES_PER_S = 2.0e12
 _USUAL_POWER_W = (0.0, 0.0, 700.0, 1000.0, 750.0, 0.0)  # by generation; 0: matmuls stay below the limit
+_SUM_BYTES = 8.0  # a weight gradient added to a 32-bit sum in the same kernel: read and written
+_FUSED_EXPERTS_YEAR = 2026.4  # Megatron-Bridge 26.06
+_CAST_LAUNCHES = 3.0  # of an expert: its matmul, and a cast of either operand
 _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
 
 
@@ -70,6 +74,7 @@ class Kernels:
     matmul_input_gradient_s: Array
     matmul_weight_gradient_s: Array
     cast_bytes: Array
+    expert_cast_bytes: Array
     attention_forward_s: Array
     attention_backward_s: Array
     head_forward_s: Array
@@ -148,12 +153,23 @@ def wave_efficiency(m: Array, n: Array, multiprocessors: Array, parameters: Para
 
 
 def matmul_s(
-    m: Array, n: Array, k: Array, *, flop_per_s: Array, half_k: Array, rates: Rates, parameters: Parameters
+    m: Array,
+    n: Array,
+    k: Array,
+    *,
+    flop_per_s: Array,
+    half_k: Array,
+    rates: Rates,
+    parameters: Parameters,
+    output_bytes: Array | float = BF16_BYTES,
 ) -> Array:
-    """Seconds of one (m, k) x (k, n) matmul without its launch; the module's formula."""
+    """Seconds of one (m, k) x (k, n) matmul without its launch; the module's formula.
+
+    `output_bytes` are moved for each element of the result: more where it is added to 32-bit sums.
+    """
     wave = wave_efficiency(m, n, rates.multiprocessors, parameters) ** parameters.wave_exponent
     compute = 2.0 * m * n * k / (flop_per_s * wave) * (1.0 + half_k / k)
-    moved = BF16_BYTES * (m * k + k * n + m * n) / rates.hbm_bytes_per_s
+    moved = (BF16_BYTES * (m * k + k * n) + output_bytes * m * n) / rates.hbm_bytes_per_s
     return np.asarray((compute**4 + moved**4) ** 0.25)
 
 
@@ -162,11 +178,14 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
     mm, trained = work.matmuls, np.where(frozen(cases), 0.0, 1.0)
     shape = (-1,) + (1,) * (mm.m.ndim - 1)
     grouped = GROUPED.reshape(shape)
-    several = np.where(rates.low_precision, parameters.grouped_low_precision, parameters.grouped_matmul)
+    eight = parameters.keyed("grouped_low_precision", GENERATIONS)[rates.generation]
+    alone = rates.low_precision & ~fused_experts(cases, rates)
+    several = np.where(alone, eight, parameters.grouped_matmul)
     low = np.where(grouped, several, 1.0)
-    launches = np.where(grouped & (mm.count > 0), 1.0, mm.count)
+    launches = np.where(grouped & alone, _CAST_LAUNCHES, 1.0)
+    fused = np.where(cases.framework.fused_weight_gradients > 0, _SUM_BYTES, BF16_BYTES)
 
-    def total(m: Array, n: Array, k: Array) -> Array:
+    def total(m: Array, n: Array, k: Array, output_bytes: Array | float = BF16_BYTES) -> Array:
         one = matmul_s(
             m,
             n,
@@ -175,17 +194,20 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
             half_k=rates.half_k,
             rates=rates,
             parameters=parameters,
+            output_bytes=output_bytes,
         )
-        return np.asarray((mm.count * one + launches * parameters.launch_s).sum(axis=0))
+        return np.asarray((mm.count * (one + launches * parameters.launch_s)).sum(axis=0))
 
     head_forward, head_backward = _head(work, rates, parameters, trained)
     attention_forward, attention_backward = _attention(cases, work, rates, parameters)
-    operands = BF16_BYTES * (mm.count * (mm.m * mm.k + mm.k * mm.n + mm.m * mm.n)).sum(axis=0)
+    operands = BF16_BYTES * mm.count * (mm.m * mm.k + mm.k * mm.n + mm.m * mm.n)
+    expert = np.where(grouped, operands, 0.0).sum(axis=0)
     return Kernels(
         matmul_forward_s=total(mm.m, mm.n, mm.k),
         matmul_input_gradient_s=total(mm.m, mm.k, mm.n),
-        matmul_weight_gradient_s=total(mm.k, mm.n, mm.m) * trained,
-        cast_bytes=np.where(rates.low_precision, operands, 0.0),
+        matmul_weight_gradient_s=total(mm.k, mm.n, mm.m, fused) * trained,
+        cast_bytes=np.where(rates.low_precision, operands.sum(axis=0) - expert, 0.0),
+        expert_cast_bytes=np.where(rates.low_precision, expert, 0.0),
         attention_forward_s=attention_forward,
         attention_backward_s=attention_backward,
         head_forward_s=head_forward,
@@ -232,14 +254,24 @@ def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Paramete
     keys = work.attention_tokens / cases.layout.cp
     fast = flash_s(work.attention_flop, keys, forward, parameters)
     fast_back = flash_s(2.5 * work.attention_flop, keys, backward, parameters)
-    slow = 2.0 * work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
-    slow = slow + BF16_BYTES * parameters.score_passes * work.score_elements / rates.hbm_bytes_per_s
+    moved = BF16_BYTES * work.score_elements / rates.hbm_bytes_per_s
+    each = work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
+    product = each * (1.0 + rates.half_k16 / work.qk_dim), each * (1.0 + 32.0 / work.qk_dim)
+    slow = sum(((one**4 + moved**4) ** 0.25 for one in product), parameters.score_passes * moved)
     slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
     used, split = flash(cases), cases.layout.cp
     ring = 1.0 + parameters.context_attention * (split - 1) / split
     return np.asarray(np.where(used, fast, slow) * ring), np.asarray(
         np.where(used, fast_back, 2 * slow) * ring
     )
+
+
+def fused_experts(cases: Cases, rates: Rates) -> Array:
+    """Megatron-Core since mid-2026 casts, permutes and multiplies experts in fused kernels on Blackwell."""
+    year = cases.workload.library_year
+    new = ((year == 0) | (year >= _FUSED_EXPERTS_YEAR)) & (cases.framework.time_class == "core")
+    blackwell = rates.generation == GENERATIONS.index("blackwell")
+    return np.asarray(new & blackwell & rates.low_precision & (cases.architecture.experts > 0))
 
 
 def flash(cases: Cases) -> Array:

@@ -28,6 +28,10 @@ __all__ = [
 ]
 
 
+COMPILED_SINCE = 2025.0
+"""Year from which torch's own trainers compile the loss (torchtitan's default)."""
+
+
 class Kernels(enum.IntEnum):
     """How the element-wise work between matmuls runs: one kernel per torch op, hand-fused, or compiled."""
 
@@ -94,6 +98,8 @@ class Framework:
     overlaps_gradient_reduce: bool = True
     overlaps_weight_gather: bool = True
     overlaps_tensor_parallel: bool = False
+    overlaps_context_exchange: bool = True
+    overlaps_expert_exchange: bool = False
     reduces_every_micro_batch: bool = False
     sequence_parallel_default: bool = False
     stage_balance: StageBalance = StageBalance.EVEN
@@ -188,15 +194,27 @@ def recognise(text: str, *, year: float = 0.0) -> Framework | None:
 
 
 def unknown_framework(
-    *, model_parallel: bool, sharded: bool, adapters: bool, finetune: bool = False
+    *,
+    model_parallel: bool,
+    sharded: bool,
+    adapters: bool,
+    finetune: bool = False,
+    zero: bool = False,
+    year: float = 0.0,
 ) -> Framework:
-    """What is assumed when the framework is not known, by what the layout gives away."""
+    """What is assumed when the framework is not known, by what the layout and its year give away.
+
+    `zero`: what is sharded is told in ZeRO's stages, or the optimizer alone lies in host memory: DeepSpeed's
+    ways. `year` is the libraries' (0: today's).
+    """
     if adapters:
         return framework("unknown-adapters")
     if model_parallel:
         return framework("unknown-parallel")
+    if sharded and zero:
+        return framework("unknown-zero")
     if sharded:
-        return framework("unknown-sharded")
+        return framework("unknown-sharded-2024" if 0 < year < COMPILED_SINCE else "unknown-sharded")
     return framework("unknown-finetune" if finetune else "unknown")
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns, derived
 from rightsizer.communication import Links, all_to_all_s, group, ring_s
-from rightsizer.compute import Kernels, Rates
+from rightsizer.compute import Kernels, Rates, fused_experts
 from rightsizer.framework import Kernels as KernelStyle
 from rightsizer.framework import SelectiveRecompute
 from rightsizer.layout import Offload, Sharding
@@ -29,6 +29,7 @@ __all__ = [
     "HOST_CLASSES",
     "Facts",
     "LayerTime",
+    "accumulated_s",
     "compiled",
     "expert_replicas",
     "host_class",
@@ -166,11 +167,14 @@ def _forward(facts: Facts) -> _Parts:
     """Matmuls with their casts and adapters, attention, and the element-wise kernels between them."""
     cases, work, p = facts.cases, facts.work, facts.parameters
     code, memory = host_class(cases), facts.rates.hbm_bytes_per_s
-    cast = p.keyed("cast_passes", HOST_CLASSES)[code] * 0.25 * facts.kernels.cast_bytes
+    fused = fused_experts(cases, facts.rates)
+    dense, routed = facts.kernels.cast_bytes, facts.kernels.expert_cast_bytes
+    cast = dense + np.where(fused, 0.0, routed)
+    cast = p.keyed("cast_passes", HOST_CLASSES)[code] * 0.25 * cast
     passes = p.keyed("elementwise_passes", HOST_CLASSES)[code]
     passes = np.where(compiled(cases), np.minimum(p.elementwise_fused, passes), passes)
     moved = passes * (work.narrow_bytes + p.wide_share * work.wide_bytes)
-    moved = moved + p.permute_passes * work.routed_bytes
+    moved = moved + p.permute_passes * np.where(fused, p.permute_fused, 1.0) * work.routed_bytes
     extra = _dequantised_bytes(facts) + _adapter_bytes(facts)
     return _Parts(
         matmul=facts.kernels.matmul_forward_s + (cast + extra) / memory,
@@ -183,11 +187,21 @@ def _backward(facts: Facts, forward: _Parts) -> _Parts:
     """Both gradients of the matmuls, attention's backward, and twice the element-wise traffic."""
     kernels = facts.kernels
     extra = (_dequantised_bytes(facts) + _adapter_bytes(facts)) / facts.rates.hbm_bytes_per_s
+    summed = accumulated_s(facts, facts.work.dense_weights + facts.work.expert_weights)
     return _Parts(
         matmul=kernels.matmul_input_gradient_s + kernels.matmul_weight_gradient_s + extra,
         attention=kernels.attention_backward_s,
-        elementwise=2.0 * forward.elementwise,
+        elementwise=2.0 * forward.elementwise + summed,
     )
+
+
+def accumulated_s(facts: Facts, weights: Array) -> Array:
+    """Seconds to add one micro-batch's gradients of `weights` elements to the step's."""
+    trained = np.where(frozen(facts.cases), 0.0, weights)
+    p = facts.parameters
+    fused = facts.cases.framework.fused_weight_gradients > 0
+    each = np.where(fused, 0.0, p.accumulate_bytes)
+    return np.asarray(trained * each / facts.rates.hbm_bytes_per_s)
 
 
 def _dequantised_bytes(facts: Facts) -> Array:
@@ -233,10 +247,12 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     exposed = exposed * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
     tp = 2.0 * exposed * ring_s(work.hidden_bytes, group(links, layout.tp), links, p, passes=2.0)
     cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
-    cp = np.maximum(cp - forward.attention, p.context_exposed * cp)
+    hidden = np.maximum(cp - forward.attention, p.context_exposed * cp)
+    cp = np.where(framework.overlaps_context_exchange > 0, hidden, cp)
     experts = group(links, np.maximum(layout.ep, 1), np.maximum(layout.expert_tp, 1))
     once = _once_per_domain(facts, experts.domains)
-    ep = 2.0 * p.expert_exposed * all_to_all_s(work.routed_bytes, once, experts, links, p)
+    exposed = np.where(framework.overlaps_expert_exchange > 0, p.expert_overlapped, p.expert_exposed)
+    ep = 2.0 * exposed * all_to_all_s(work.routed_bytes, once, experts, links, p)
     return tp, cp, np.where(cases.architecture.experts > 0, ep, 0.0)
 
 
@@ -246,6 +262,7 @@ def _backward_exposed(facts: Facts) -> Array:
     core = np.where(code == HOST_CLASSES.index("core"), p.tensor_backward_exposed_core, 1.0)
     year = facts.cases.workload.library_year
     overlaps = (code == HOST_CLASSES.index("megatron")) & ((year == 0) | (year >= 2022))
+    overlaps = overlaps | ((code == HOST_CLASSES.index("deepspeed")) & ((year == 0) | (year >= 2023)))
     return np.asarray(np.where(overlaps, p.tensor_backward_exposed, core))
 
 

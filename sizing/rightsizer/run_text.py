@@ -26,6 +26,7 @@ __all__ = [
     "precision",
     "quantised_bits",
     "recompute",
+    "released",
     "sharding",
     "text",
 ]
@@ -33,6 +34,7 @@ __all__ = [
 _MISSING = {"", "nan", "null", "na", "n/a", "-", "--", "?", "unknown"}
 _TRUE, _FALSE = {"1", "1.0", "true", "yes", "y", "on"}, {"0", "0.0", "false", "no", "n", "off"}
 _LARGEST = 1e12
+_CALENDAR_VERSION = re.compile(r"\b(2[0-9])\.(0[1-9]|1[0-2])\b")
 _NIC_GBPS = (
     (r"connect-?x-?8|cx-?8|\bxdr\b", 800.0),
     (r"connect-?x-?7|cx-?7|\bndr\b", 400.0),
@@ -69,6 +71,13 @@ def number(row: Mapping[str, str], name: str, default: float = 0.0) -> float:
     if not 0.0 <= result <= _LARGEST:
         raise UnsupportedError(f"{name}: {value[:40]!r} is outside 0 to {_LARGEST:.0e}")
     return result
+
+
+def released(row: Mapping[str, str]) -> float:
+    """The framework's release as a year with fraction: a calendar version (26.04), else the year's column."""
+    year, found = number(row, "year"), _CALENDAR_VERSION.search(text(row, "framework"))
+    exact = 2000 + int(found.group(1)) + (int(found.group(2)) - 1) / 12 if found else year
+    return exact if abs(exact - year) <= 1 or not year else year
 
 
 def count(row: Mapping[str, str], name: str, default: int = 0) -> int:

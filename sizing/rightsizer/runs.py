@@ -5,6 +5,7 @@ table lacks are filled from the catalog (a recognised model, the GPU's usual nod
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -17,7 +18,7 @@ from rightsizer.errors import InputError, RightsizerError, UnsupportedError
 from rightsizer.framework import Framework, framework, recognise, unknown_framework
 from rightsizer.hardware import Cluster, Gpu
 from rightsizer.layout import Layout, Sharding
-from rightsizer.workload import Method, Precision, Recompute, Workload
+from rightsizer.workload import LossKernel, Method, Precision, Recompute, Workload
 
 __all__ = ["COLUMNS", "OPTIONAL_COLUMNS", "case_from_row"]
 
@@ -29,6 +30,9 @@ moe_experts moe_topk moe_ffn_hidden moe_shared_experts seq_len gpu gpus gpus_per
 interconnect_inter dp tp pp vpp cp ep sp zero_stage_or_fsdp micro_batch global_batch grad_accum precision
 recompute flash_attention optimizer offload method
 """
+CROWDED = 1.0 / 3.0
+"""Share of a GPU's memory that nobody gives to logits: above it a loss in chunks is assumed. A guess."""
+
 COLUMNS = tuple(_COLUMNS.split())
 """The input columns of the schema."""
 
@@ -55,8 +59,20 @@ def case_from_row(row: Row) -> Case:
         framework=profile,
         layout=_layout(row, profile, split, gpu),
     )
+    case = _losing_little(case)
     stated = run_text.recompute(run_text.text(row, "recompute")) is not None
     return case if stated else _recomputing_enough(case)
+
+
+def _losing_little(case: Case) -> Case:
+    """An unknown framework, its loss not stated: fused where one sequence's logits would crowd the GPU."""
+    if case.framework.known or case.workload.loss is not LossKernel.AUTO:
+        return case
+    tokens = case.workload.sequence_tokens / (case.layout.cp * case.layout.tp)
+    logits_bytes = memory.load_memory().logit_bytes_eager * tokens * case.architecture.vocab
+    if logits_bytes < CROWDED * case.cluster.gpu.memory_bytes:
+        return case
+    return replace(case, workload=replace(case.workload, loss=LossKernel.FUSED))
 
 
 def _recomputing_enough(case: Case) -> Case:
@@ -218,6 +234,8 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
         sharded=sharded,
         adapters=adapters,
         finetune=how is Method.FINETUNE,
+        zero=bool(re.match(r"zero[-_ ]?[23]", shards)),
+        year=run_text.number(row, "year"),
     )
 
 
@@ -258,7 +276,7 @@ def _workload(row: Row, profile: Framework, split: Mapping[str, int]) -> Workloa
         attention=run_text.attention(
             run_text.text(row, "flash_attention") or run_text.text(row, "attention")
         ),
-        library_year=run_text.number(row, "year"),
+        library_year=run_text.released(row),
         variable_length=_variable_length(row, profile, how),
     )
 

@@ -21,6 +21,7 @@ from rightsizer.layer_time import (
     HOST_CLASSES,
     Facts,
     LayerTime,
+    accumulated_s,
     compiled,
     expert_replicas,
     host_class,
@@ -182,6 +183,8 @@ def _loss(known: Facts) -> Array:
         p.keyed("loss_bytes", HOST_CLASSES)[code] * share * tokens * vocabulary / known.rates.hbm_bytes_per_s
     )
     used = np.where(cases.architecture.vocab > 1, 1.0, 0.0)
+    _, columns, hidden = known.work.head_shape
+    moved = moved + accumulated_s(known, columns * hidden)
     return np.asarray(used * (known.kernels.head_forward_s + known.kernels.head_backward_s + moved))
 
 

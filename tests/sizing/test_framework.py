@@ -40,12 +40,18 @@ def test_an_unheard_of_framework_is_not_recognised():
 
 @pytest.mark.parametrize(
     ("facts", "name"),
-    [((True, False, False), "unknown-parallel"), ((False, True, False), "unknown-sharded")],
-    ids=["tensor-parallel", "sharded"],
+    [
+        ({"model_parallel": True}, "unknown-parallel"),
+        ({"sharded": True}, "unknown-sharded"),
+        ({"sharded": True, "year": 2024.0}, "unknown-sharded-2024"),
+        ({"sharded": True, "zero": True}, "unknown-zero"),
+        ({"adapters": True, "sharded": True}, "unknown-adapters"),
+    ],
+    ids=["tensor-parallel", "sharded", "sharded before compiled losses", "told as ZeRO", "adapters"],
 )
 def test_what_is_assumed_of_an_unknown_framework_follows_the_layout_and_says_so(facts, name):
-    model_parallel, sharded, adapters = facts
-    found = unknown_framework(model_parallel=model_parallel, sharded=sharded, adapters=adapters)
+    plain = {"model_parallel": False, "sharded": False, "adapters": False}
+    found = unknown_framework(**(plain | facts))
     assert (found.name, found.known) == (name, False)
 
 
