@@ -37,6 +37,7 @@ from typing import Any
 
 from rightsizer_launch import progress
 from rightsizer_launch.metrics import TrainMetrics, serve
+from rightsizer_launch.peak import fullest_bytes, worth_asking
 
 __all__ = [
     "JobLayout",
@@ -92,6 +93,7 @@ class _State:
     step_began_s: float = 0.0
     checkpoint_s: float = 0.0
     rate: float = 0.0
+    since: int = 0
     group: Any = None
     metrics: TrainMetrics | None = None
     server: Any = field(default=None, repr=False)
@@ -187,10 +189,12 @@ def step(*, tokens: float, loss: float | None = None) -> None:
     _state.tokens += tokens
     _state.loss = total / ranks if ranks else None
     _state.stop, _state.due = stop > 0, save > 0 or stop > 0
+    _state.since += 1
+    peak_bytes = fullest_bytes(_state.group) if worth_asking(_state.since) else None
     rate = tokens / max(step_s, 1e-9)
     _state.rate = rate if not _state.rate else 0.8 * _state.rate + 0.2 * rate
     if _rank() == 0:
-        _write("step", step_s=step_s)
+        _write("step", step_s=step_s, peak_bytes=peak_bytes)
         _observe(tokens=tokens, step_s=step_s)
         _enter("checkpoint" if _state.due else "training")
 

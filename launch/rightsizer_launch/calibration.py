@@ -102,6 +102,7 @@ def observed(
     request: Request, option: Option, *, run: str, steps: Iterable[Record], attempt: int
 ) -> tuple[Observation, ...]:
     """What `attempt` measured of `option`; nothing where it had too few steps, or ran on other workers."""
+    steps = tuple(steps)
     warm = warm_steps(steps, attempt)
     if not warm or warm[-1].world != option.gpus:
         return ()
@@ -112,8 +113,13 @@ def observed(
         framework=request.framework,
         layout=option.layout,
     )
-    found = observe(case, run=run, step_s=[record.step_s for record in warm])
+    peak_bytes = max((r.peak_bytes or 0.0 for r in steps if _same_world(r, warm[-1])), default=0.0)
+    found = observe(case, run=run, step_s=[record.step_s for record in warm], allocated_bytes=peak_bytes)
     return () if found is None else (found,)
+
+
+def _same_world(one: Record, last: Record) -> bool:
+    return (one.attempt, one.world) == (last.attempt, last.world)
 
 
 def record(report: Mapping[str, Any], path: Path | None = None) -> int:

@@ -67,7 +67,8 @@ class Record:
     """One line of progress: `event` is start, step, checkpoint, stop or finish.
 
     `step` and `tokens` count from the beginning of the training, `step_s` is the last step's duration,
-    `restart` what torchrun has restarted within the attempt; `pids` (start only) are the workers' by rank.
+    `restart` what torchrun has restarted within the attempt; `peak_bytes` the allocator's peak so far on the
+    fullest GPU, where it was asked for; `pids` (start only) are the workers' by rank.
     """
 
     event: str
@@ -80,6 +81,7 @@ class Record:
     loss: float | None = None
     step_s: float = 0.0
     tokens_per_s: float = 0.0
+    peak_bytes: float | None = None
     path: str = ""
     pids: tuple[int, ...] = ()
     layout: Mapping[str, Any] = field(default_factory=dict)

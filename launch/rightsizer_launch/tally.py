@@ -12,6 +12,7 @@ PHASES = ("startup", "training", "checkpoint", "recovery")
 """Where wall time goes: until an attempt's first step, in steps, in saves, from a failure to the restart."""
 
 _WARM_UP_STEPS = 2  # after every start the first steps pay for lazy initialisation
+_RECENT_STEPS = 50
 _CURVE_POINTS = 50
 
 
@@ -83,6 +84,15 @@ class Tally:
         points = sorted(by_step.items())
         stride = max(1, -(-len(points) // _CURVE_POINTS))
         return tuple(points[::stride])
+
+    @property
+    def recent_tokens_per_s(self) -> float | None:
+        """The median pace of the latest steps past the warm-up; None while there is none."""
+        warm = warm_steps(self.steps[-_RECENT_STEPS:], self.attempt)
+        if len(warm) < 2 or warm[-1].step <= warm[0].step:
+            return None
+        tokens_per_step = (warm[-1].tokens - warm[0].tokens) / (warm[-1].step - warm[0].step)
+        return tokens_per_step / max(statistics.median(r.step_s for r in warm), 1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,12 @@ class Expectation:
 
 
 def eta_s(tally: Tally, expected: Expectation) -> float:
-    """Seconds to the end at the measured pace, at the predicted one until something is measured."""
-    rate = tally.tokens_per_s or expected.tokens_per_s
+    """Seconds to the end: at the own median pace once past the warm-up, at the predicted one until then.
+
+    The prediction is calibrated: it weighs earlier runs.
+    """
+    measured = tally.recent_tokens_per_s
+    rate = expected.tokens_per_s if measured is None else measured
     return max(0.0, expected.target_tokens - tally.tokens) / max(rate, 1e-9)
 
 

@@ -41,6 +41,20 @@ def observed(count: int = 30, *, run: str = "a", world: int = 2):
     )
 
 
+def test_the_peak_of_the_fullest_gpu_is_observed_beside_the_steps():
+    answer = sized()
+    some = [replace(r, peak_bytes=2e9 if r.step == 4 else None) for r in steps(30)]
+    other = Record(event="step", time=0.0, step=1, step_s=0.5, world=1, peak_bytes=9e9)
+    (found,) = calibration.observed(answer.request, answer.option, run="a", steps=[other, *some], attempt=1)
+    assert found.allocated_bytes == 2e9
+    assert (
+        calibration.observed(answer.request, answer.option, run="a", steps=steps(30), attempt=1)[
+            0
+        ].allocated_bytes
+        == 0
+    )
+
+
 @pytest.mark.parametrize(
     ("environ", "path"),
     [

@@ -3,6 +3,7 @@ import pytest
 from rightsizer_launch.budget import RestartBudget
 from rightsizer_launch.progress import Record
 from rightsizer_launch.tally import Tally, pace
+from rightsizer_launch.view import Expectation, eta_s
 
 
 def start(time, step, *, attempt=1, restart=0, world=2):
@@ -57,6 +58,13 @@ def test_the_pace_leaves_each_starts_warm_up_out():
     measured = pace(slow_first, 1, tokens_per_step=100.0)
     assert measured is not None
     assert (measured.step_s, measured.tokens_per_s, measured.steps) == (2.0, 50.0, 7)
+
+
+def test_the_eta_is_the_predicted_one_until_the_warm_up_has_passed():
+    expected = Expectation(target_tokens=1000.0, tokens_per_s=10.0, deadline_s=None, began_s=0.0)
+    warm_up, later = steps(1, 2, began=0, step_s=9.0), steps(3, 5, began=18, step_s=2.0)
+    assert eta_s(Tally().add(warm_up), expected) == pytest.approx(800 / 10)
+    assert eta_s(Tally().add([*warm_up, *later]), expected) == pytest.approx(500 / 50)
 
 
 def test_there_is_no_pace_before_there_are_steps():
