@@ -3,6 +3,7 @@
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.explain import verdict
@@ -39,6 +40,20 @@ def answer(
         said = parse(question.comment)
         beneath = plan_of_file(said.plan) if said.plan else None
         plan = _bounded(plan_of(said, beneath=beneath), question)
+    except RightsizerError as error:
+        return Answer(verdict=Verdict.REFUSE, say=_told(error))
+    given = _placed(plan, question, here, site, now)
+    away = any(not node.up for node in here.nodes) or any(not each.up for each in here.partitions)
+    if given.verdict is Verdict.REFUSE and away:
+        # a node that is down comes back, and Slurm lets jobs wait for it: what is refused must be so for ever
+        later = _placed(plan, question, _all_up(here), site, now)
+        return later if later.verdict is Verdict.OK else given
+    return given
+
+
+def _placed(plan: TrainingPlan, question: Question, here: Cluster, site: Site, now: dt.datetime) -> Answer:
+    """The plan's size on this cluster, or why there is none."""
+    try:
         found = _pools(plan, question, here, site)
         fitted = _best(plan, found, question, here, now)
     except RightsizerError as error:
@@ -46,6 +61,15 @@ def answer(
     if isinstance(fitted, NoPlan):
         return Answer(verdict=Verdict.REFUSE, say=f"{verdict(fitted)}{_limits(question, found)}")
     return _sized(fitted, question)
+
+
+def _all_up(here: Cluster) -> Cluster:
+    """The cluster with what is away there again, and in use."""
+    return replace(
+        here,
+        partitions=tuple(replace(partition, up=True) for partition in here.partitions),
+        nodes=tuple(node if node.up else replace(node, up=True, gpus_used=node.gpus) for node in here.nodes),
+    )
 
 
 def _bounded(plan: TrainingPlan, question: Question) -> TrainingPlan:

@@ -5,13 +5,12 @@ is left alone; a job that is refused stays held, and its AdminComment says why.
 """
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rightsizer_slurm.backends import Backend
 from rightsizer_slurm.commands import Slurm, SlurmError
 from rightsizer_slurm.jobs import Job
-from rightsizer_slurm.protocol import Answer, Verdict
+from rightsizer_slurm.protocol import Answer, Question, Verdict
 from rightsizer_slurm.state import State, Ticket
 from rightsizer_slurm.text import one_line
 
@@ -76,22 +75,40 @@ def _settle(job: Job, ticket: Ticket, slurm: Slurm) -> str:
         said = one_line(answer.say if answer else "", 400)
         slurm.run("scontrol", "update", target, f"AdminComment=rightsizer/1 refused: {said}")
         return f"refused, stays held: {said}"
-    slurm.run("scontrol", "update", target, *changes(answer))
+    if answer.verdict is Verdict.OK:
+        slurm.run("scontrol", "update", target, *changes(ticket.question, answer))
     if ticket.question.priority != 0:
         slurm.run("scontrol", "release", str(job.job_id))
-    return f"sized: {answer.say}"
+    # the mark goes last: after a crash on the way here the same is done again
+    said = answer.fields.get("admin_comment", "rightsizer/1 as written")
+    slurm.run("scontrol", "update", target, f"AdminComment={said}")
+    return f"{'sized' if answer.verdict is Verdict.OK else 'released'}: {answer.say}"
 
 
-def changes(answer: Answer) -> Iterable[str]:
-    """The one update of a waiting job: nodes, tasks and cores together, else Slurm says BadConstraints."""
-    fields = answer.fields
+def changes(question: Question, answer: Answer) -> tuple[str, ...]:
+    """The one update of a waiting job.
+
+    Its tasks and cores a task cannot be changed any more. So where its user named neither, the cores alone
+    are given, and Slurm counts one task a node; where they did, tasks and cores must agree with what they
+    named, or the job would wait for ever (BadConstraints).
+    """
+    fields, nodes = answer.fields, int(answer.fields.get("max_nodes", 1))
+    tasks = _tasks(question, nodes)
     words = {
-        "NumNodes": f"{fields['min_nodes']}-{fields['max_nodes']}" if "min_nodes" in fields else None,
-        "NumTasks": fields.get("num_tasks"),
-        "NumCPUs": fields.get("min_cpus"),
+        "NumNodes": f"{nodes}-{nodes}" if "max_nodes" in fields else None,
+        "NumTasks": tasks,
+        "NumCPUs": fields.get("min_cpus") if tasks is None else tasks * (question.cpus_per_task or 1),
         "TimeLimit": fields.get("time_limit"),
         "Partition": fields.get("partition"),
         "TresPerNode": f"gres:{fields['gres']}" if "gres" in fields else None,
-        "AdminComment": fields.get("admin_comment", "rightsizer/1 as written"),
     }
-    return [f"{key}={value}" for key, value in words.items() if value is not None]
+    return tuple(f"{key}={value}" for key, value in words.items() if value is not None)
+
+
+def _tasks(question: Question, nodes: int) -> int | None:
+    """Tasks that follow from the user's own words; None where there are none."""
+    if question.ntasks_per_node:
+        return nodes * question.ntasks_per_node
+    if question.num_tasks:
+        return max(nodes, question.num_tasks)
+    return nodes if question.cpus_per_task else None

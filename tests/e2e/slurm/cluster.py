@@ -7,6 +7,7 @@ env              prints the `export ...` lines of the running cluster
 node-down NODE   cut a node's power: its slurmd, job steps and their processes end at once
 node-up NODE     start it again
 kill NAME        kill one daemon (see status) as a crash would
+end NAME         end it in order (SIGTERM)
 start NAME       start it again
 stop NAME        freeze one daemon where it stands (SIGSTOP)
 continue NAME    let it go on
@@ -153,6 +154,10 @@ def _kill(at: Place, name: str) -> None:
     machines.kill(at, _known(at, name))
 
 
+def _end_one(at: Place, name: str) -> None:
+    machines.end(at, _known(at, name))
+
+
 def _start(at: Place, name: str) -> None:
     if machines.pid(at, _known(at, name)) is None:
         machines.start(at, name, _argv(at, name))
@@ -191,6 +196,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "node-down": _node_down,
     "node-up": _node_up,
     "kill": _kill,
+    "end": _end_one,
     "start": _start,
     "stop": _stop,
     "continue": _continue,

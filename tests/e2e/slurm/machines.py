@@ -80,6 +80,17 @@ def kill(at: Place, name: str) -> None:
     wait(f"the end of {name}", lambda: pid(at, name) is None, within_s=10, look_at=at.log)
 
 
+def end(at: Place, name: str) -> None:
+    """Ask a machine's daemon to end (SIGTERM), as a shutdown would, and wait until it has."""
+    found = pid(at, name)
+    if found is None:
+        return
+    for init in _children(found):
+        for daemon in _children(init):
+            _signal(daemon, signal.SIGTERM)
+    wait(f"the end of {name}", lambda: pid(at, name) is None, within_s=60, look_at=at.log)
+
+
 def pause(at: Place, name: str, *, stop: bool) -> None:
     """Stop every process of a machine where it stands, or let it go on."""
     found = pid(at, name)

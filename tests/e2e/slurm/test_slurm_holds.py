@@ -1,0 +1,116 @@
+"""Jobs that are held until they are sized; bursts; restarts of either daemon. Nothing twice, nothing lost."""
+
+import concurrent.futures
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+COMMENT = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
+DENSE = "rightsizer: model=llama-3.1-8b tokens=10B deadline={}h"
+
+
+@pytest.fixture
+def slow(site: Any) -> Iterator[Any]:
+    """The site with a daemon that answers nothing new at once."""
+    with site.settings(hold_after_s=0, restart=True):
+        yield site
+
+
+def _settled(site: Any, job: str) -> int:
+    """How often the daemon says that it has dealt with a job."""
+    log = (site.conf.parent.parent / "log" / "rightsizer.out").read_text()
+    return len(re.findall(rf"job {job}, ticket \w+: ", log))
+
+
+def _sized(site: Any, job: str) -> bool:
+    return "nodes=" in site.slurm.job(job).get("AdminComment", "")
+
+
+def test_a_job_whose_size_takes_too_long_is_held_then_sized_and_released(slow: Any) -> None:
+    submitted = slow.sbatch(DENSE.format(24), "--time=7-0", hold=False)
+    job = submitted.job["JobId"]
+    assert "the job is held, and released with its size" in submitted.said
+    slow.slurm.wait("the job is sized", lambda: _sized(slow, job))
+    slow.slurm.wait("the job starts", lambda: slow.slurm.job(job)["JobState"] != "PENDING")
+    found = slow.slurm.job(job)
+    nodes = re.search(r"nodes=(\d+) gpus=(\d+)", found["AdminComment"])
+    assert re.search(r"node=(\d+)", found["TRES"])[1] == nodes[1]
+    assert found["TresPerNode"] == f"gres:gpu:h100:{int(nodes[2]) // int(nodes[1])}"
+    assert found["NumTasks"] == nodes[1]
+
+
+def test_a_job_that_its_user_holds_is_sized_and_stays_held(slow: Any) -> None:
+    submitted = slow.sbatch(COMMENT)
+    slow.slurm.wait("the job is sized", lambda: _sized(slow, submitted.job["JobId"]))
+    time.sleep(1)
+    assert slow.slurm.job(submitted.job["JobId"])["Reason"] == "JobHeldUser"
+
+
+def test_a_job_that_cannot_be_sized_stays_held_and_says_why(slow: Any) -> None:
+    submitted = slow.sbatch(DENSE.format(1), hold=False)
+    job = submitted.job["JobId"]
+    slow.slurm.wait("the refusal", lambda: "refused:" in slow.slurm.job(job).get("AdminComment", ""))
+    assert slow.slurm.job(job)["JobState"] == "PENDING"
+
+
+def test_a_comment_that_is_wrong_is_refused_at_once_though_sizing_is_slow(slow: Any) -> None:
+    assert slow.sbatch("rightsizer: modle=x tokens=1B").job is None
+
+
+def test_a_held_job_that_its_owner_releases_is_left_alone(site: Any) -> None:
+    with site.settings(hold_after_s=0, refresh_s=600, restart=True):
+        site.slurm.control("end", "slurmctld")  # so that the daemon cannot act before the owner does
+        site.restart()
+        site.slurm.control("start", "slurmctld")
+        site.slurm.wait("Slurm answers", lambda: site.slurm.ask("scontrol", "ping").returncode == 0)
+        submitted = site.sbatch(COMMENT, "--nodes=2", hold=False)
+        site.slurm.run("scontrol", "release", submitted.job["JobId"])
+        site.slurm.wait("it runs", lambda: site.slurm.job(submitted.job["JobId"])["JobState"] != "PENDING")
+        assert "node=2" in site.slurm.job(submitted.job["JobId"])["TRES"]
+
+
+def test_held_jobs_are_sized_after_a_restart_of_either_daemon(slow: Any) -> None:
+    jobs = [slow.sbatch(DENSE.format(hours), hold=False).job["JobId"] for hours in (30, 36, 48)]
+    slow.slurm.control("kill", "rightsizer")
+    slow.slurm.control("end", "slurmctld")
+    slow.slurm.control("start", "slurmctld")
+    slow.start()
+    for job in jobs:
+        slow.slurm.wait("each job is sized", lambda job=job: _settled(slow, job) > 0)
+    time.sleep(2)
+    assert [_settled(slow, job) for job in jobs] == [1, 1, 1]
+    assert all(_sized(slow, job) for job in jobs)
+
+
+def test_questions_are_answered_while_slurmctld_is_away_and_after(site: Any) -> None:
+    before = site.sbatch(COMMENT)
+    site.slurm.control("end", "slurmctld")
+    time.sleep(2.5)
+    site.slurm.control("start", "slurmctld")
+    site.slurm.wait("Slurm answers", lambda: site.slurm.ask("scontrol", "ping").returncode == 0)
+    after = site.sbatch(COMMENT)
+    assert after.job["TresPerNode"] == before.job["TresPerNode"]
+
+
+def test_a_burst_of_submits_has_no_timeout_and_no_duplicate(site: Any) -> None:
+    count = int(os.environ.get("RIGHTSIZER_BURST", "200"))
+    argv = ("sbatch", "--hold", "--parsable", "--output=/dev/null", "--wrap=true", f"--comment={COMMENT}")
+
+    def submit(index: int) -> tuple[int, str, str]:
+        done = site.slurm.ask(*argv, f"--job-name=burst-{index}", cwd="/")
+        return done.returncode, done.stdout.strip(), done.stderr
+
+    site.sbatch(COMMENT)
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(submit, range(count)))
+    assert [said for code, _, said in answers if code != 0] == []
+    names = site.slurm.run("squeue", "--noheader", "--format=%j|%b|%D").split()
+    burst = [name.split("|") for name in names if name.startswith("burst-")]
+    assert len(burst) == len({name for name, _, _ in burst}) == count
+    assert {(gres, nodes) for _, gres, nodes in burst} == {("gres:gpu:h100:1", "1")}
