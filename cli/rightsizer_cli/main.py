@@ -15,6 +15,7 @@ from rightsizer_cli.commands.estimate import estimate
 from rightsizer_cli.commands.explain import explain
 from rightsizer_cli.commands.operate import operator
 from rightsizer_cli.commands.plan import plan
+from rightsizer_cli.commands.report import report
 from rightsizer_cli.commands.run import run
 from rightsizer_cli.commands.sbatch import sbatch
 from rightsizer_cli.commands.simulate import simulate
@@ -24,7 +25,21 @@ from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK
 
 __all__ = ["build", "execute", "main", "outcome"]
 
-COMMANDS = (plan, estimate, explain, run, sbatch, calibrate, simulate, models, gpus, operator, crd, version)
+COMMANDS = (
+    plan,
+    estimate,
+    explain,
+    run,
+    sbatch,
+    calibrate,
+    simulate,
+    report,
+    models,
+    gpus,
+    operator,
+    crd,
+    version,
+)
 
 EPILOG = """Exit codes: 0 a plan or an answer, 2 bad input, 3 no plan meets the goal.
 Completion for your shell: rightsizer --install-completion."""

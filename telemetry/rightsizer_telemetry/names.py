@@ -105,6 +105,8 @@ RECORDED: Mapping[str, str] = {
     "rightsizer:workload_gpus:count": "GPUs that one workload holds",
     "rightsizer:workload_busy:ratio": "Mean share of busy time over a workload's GPUs",
     "rightsizer:workload_busy:max": "Share of busy time of a workload's busiest GPU",
+    "rightsizer:workload_idle_gpus:count": "GPUs of a workload that are idle at the moment",
+    "rightsizer:workload_tensor:ratio": "Mean tensor activity over a workload's GPUs",
     "rightsizer:workload_owner:info": "1; user and account of a Slurm job as labels",
     "rightsizer:workload_requested_gpus:count": "GPUs that a workload asks for, whether metered or not",
     "rightsizer:train_tokens_per_second:max": "Tokens per second of one training, as it says",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from rightsizer import catalog
 from rightsizer.hardware import Gpu
+from rightsizer.parameters import load_resize
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import any_of, constants, relabel, string
 from rightsizer_telemetry.sources import SOURCES, of_slurm, samples, workload_steps
@@ -197,6 +198,14 @@ def _workloads() -> Sequence[Rule]:
         Rule(record="rightsizer:workload_gpus:count", expr=f"count {by} ({busy})"),
         Rule(record="rightsizer:workload_busy:ratio", expr=f"avg {by} ({busy})"),
         Rule(record="rightsizer:workload_busy:max", expr=f"max {by} ({busy})"),
+        Rule(
+            record="rightsizer:workload_idle_gpus:count",
+            expr=f"count {by} ({busy} < {load_resize().idle_busy:g}) or count {by} ({busy}) * 0",
+        ),
+        Rule(
+            record="rightsizer:workload_tensor:ratio",
+            expr=f'avg {by} (rightsizer:gpu_tensor_active:ratio{{executor!=""}})',
+        ),
         Rule(record="rightsizer:workload_requested_gpus:count", expr=_requested()),
         Rule(record="rightsizer:workload_owner:info", expr=_owners()),
     )

@@ -1,0 +1,122 @@
+"""The over-provision report as one HTML page that needs nothing else: tables, and plots as inline SVG."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rightsizer_telemetry.usage import TARGET_BUSY, Report, Usage, owners
+
+__all__ = ["page"]
+
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 220, 48, 24
+_BARS = 20
+"""Owners in the bar plot: the rest is in the table."""
+
+
+def page(report: Report) -> str:
+    """The page. Every word from outside is escaped by the template engine."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (only the page needs it)
+
+    environment = Environment(
+        loader=PackageLoader("rightsizer_telemetry", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"hours": _hours, "share": _share, "usd": _usd, "count": _count}
+    return environment.get_template("report.html.j2").render(
+        at=dt.datetime.fromtimestamp(report.at_s, dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        days=report.window_s / 86400,
+        report=report,
+        owners=owners(report),
+        totals=_totals(report),
+        target=TARGET_BUSY,
+        curves=_curves(report),
+        bars=_bars(report),
+        dots=_dots(report.workloads),
+        plot={"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "bottom": _BOTTOM},
+    )
+
+
+def _totals(report: Report) -> Mapping[str, float | None]:
+    metered = [use for use in report.workloads if use.used_gpu_h is not None]
+    prices = [use.idle_usd for use in metered if use.idle_usd is not None]
+    return {
+        "held": sum(use.held_gpu_h for use in report.workloads),
+        "used": sum(use.used_gpu_h or 0.0 for use in metered),
+        "idle": sum(use.idle_gpu_h or 0.0 for use in metered),
+        "unmetered": sum(use.held_gpu_h for use in report.workloads if use.used_gpu_h is None),
+        "free": report.free_gpu_h,
+        "usd": sum(prices) if prices else None,
+    }
+
+
+def _curves(report: Report) -> Mapping[str, Any]:
+    """Lines of GPUs over the window, in pixels, with the ticks of the vertical axis."""
+    most = max((value for points in report.curves.values() for _, value in points), default=0.0) or 1.0
+    start_s = report.at_s - report.window_s
+
+    def place(at_s: float, value: float) -> str:
+        x = _LEFT + (_WIDTH - _LEFT - 8) * (at_s - start_s) / report.window_s
+        return f"{x:.1f},{_down(value / most):.1f}"
+
+    lines = {
+        name: " ".join(place(at_s, value) for at_s, value in points)
+        for name, points in report.curves.items()
+        if points
+    }
+    return {"lines": lines, "ticks": [(f"{most * share:.3g}", _down(share)) for share in (0, 0.5, 1)]}
+
+
+def _down(share: float) -> float:
+    """The height of a share of the plot, counted from its top as SVG does."""
+    return _HEIGHT - _BOTTOM - share * (_HEIGHT - _BOTTOM - 12)
+
+
+def _bars(report: Report) -> Sequence[Mapping[str, Any]]:
+    """One bar for each owner: GPU-hours used, held but not busy, and idle."""
+    found = [owner for owner in owners(report) if owner.held_gpu_h > 0][:_BARS]
+    most = max((owner.held_gpu_h for owner in found), default=1.0)
+    room = _WIDTH - 220 - 90
+    return [
+        {
+            "name": owner.name,
+            "y": 6 + 20 * i,
+            "held": room * owner.held_gpu_h / most,
+            "used": room * owner.used_gpu_h / most,
+            "idle": room * owner.idle_gpu_h / most,
+            "label": _hours(owner.idle_gpu_h),
+        }
+        for i, owner in enumerate(found)
+    ]
+
+
+def _dots(workloads: Sequence[Usage]) -> Sequence[Mapping[str, Any]]:
+    """Mean busy share against GPU-hours (a square root, so that small jobs show), one dot each."""
+    known = [use for use in workloads if use.busy_mean is not None and use.held_gpu_h > 0]
+    most = max((use.held_gpu_h for use in known), default=1.0)
+    return [
+        {
+            "x": _LEFT + (_WIDTH - _LEFT - 16) * (use.held_gpu_h / most) ** 0.5,
+            "y": _down(min(1.0, use.busy_mean or 0.0)),
+            "title": f"{use.workload}: {_share(use.busy_mean)} busy, {_hours(use.held_gpu_h)}",
+        }
+        for use in known
+    ]
+
+
+def _hours(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.1f} GPU-h"
+
+
+def _share(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0%}"
+
+
+def _usd(value: float | None) -> str:
+    return "unknown" if value is None else f"${value:,.0f}"
+
+
+def _count(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"

@@ -1,0 +1,302 @@
+"""Who held how many GPUs over a window, how busy they were, and what the idle ones cost; ours and not."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rightsizer import catalog
+from rightsizer.errors import InputError, RightsizerError
+from rightsizer.parameters import load_resize
+from rightsizer_telemetry.client import Prometheus, Row, Series, Unknown
+from rightsizer_telemetry.names import HOLDER
+from rightsizer_telemetry.promql import duration
+from rightsizer_telemetry.rules import INTERVAL_S
+
+__all__ = ["TARGET_BUSY", "Owner", "Report", "Usage", "collect", "owners"]
+
+TARGET_BUSY = 0.8
+"""GPUs as busy as this are well used: NVIDIA calls 0.8 necessary for effective use (DCGM, SM_ACTIVE)."""
+_POINTS = 240
+"""Points of a curve, and of the sums over the window."""
+_BY = ", ".join(HOLDER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One workload over the window. None: nobody measured it, which is not 0.
+
+    GPU-hours: `held`, `used` (integral of the share in which kernels ran), `idle` (of GPUs that did nothing
+    at the moment). `gpus` are held now, `peak_gpus` at most. `needs_gpus`: what would do the same work at
+    TARGET_BUSY, 0 for a workload that did none; a hint to look, not a promise: fewer GPUs may train slower.
+    """
+
+    executor: str
+    cluster: str = ""
+    namespace: str = ""
+    workload: str
+    plan: str = ""
+    user: str = ""
+    account: str = ""
+    models: tuple[str, ...] = ()
+    gpus: int = 0
+    peak_gpus: int = 0
+    held_gpu_h: float = 0.0
+    used_gpu_h: float | None = None
+    idle_gpu_h: float | None = None
+    busy_max: float | None = None
+    tensor_active: float | None = None
+    memory_used_max: float | None = None
+    price_usd_per_gpu_h: float | None = None
+
+    @property
+    def busy_mean(self) -> float | None:
+        """Share of the held time in which kernels ran."""
+        return None if self.used_gpu_h is None or not self.held_gpu_h else self.used_gpu_h / self.held_gpu_h
+
+    @property
+    def idle_usd(self) -> float | None:
+        """What the idle GPU-hours cost."""
+        if self.idle_gpu_h is None or self.price_usd_per_gpu_h is None:
+            return None
+        return self.idle_gpu_h * self.price_usd_per_gpu_h
+
+    @property
+    def needs_gpus(self) -> int | None:
+        """GPUs that would do as much at TARGET_BUSY."""
+        if self.busy_mean is None or self.busy_max is None:
+            return None
+        if self.busy_max < load_resize().idle_busy:
+            return 0
+        return min(self.peak_gpus, max(1, math.ceil(self.peak_gpus * self.busy_mean / TARGET_BUSY - 1e-9)))
+
+    @property
+    def owner(self) -> str:
+        """Whose it is: the namespace, or account and user, as far as somebody says."""
+        if self.executor == "kubernetes":
+            return self.namespace
+        return "/".join(part for part in (self.account, self.user) if part) or "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """What all workloads of one namespace or account held. Sums leave out what nobody measured."""
+
+    executor: str
+    name: str
+    workloads: int
+    held_gpu_h: float
+    used_gpu_h: float
+    idle_gpu_h: float
+    unmetered_gpu_h: float
+    idle_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A window that ends at `at_s`; `curves` are GPUs held, busy and free over it."""
+
+    at_s: float
+    window_s: float
+    step_s: float
+    workloads: tuple[Usage, ...]
+    free_gpu_h: float | None = None
+    curves: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+
+
+def collect(client: Prometheus, *, window_s: float, price_usd_per_gpu_h: float | None = None) -> Report:
+    """Ask a Prometheus that evaluates our recording rules. InputError where it gives no usable answer."""
+    if not (math.isfinite(window_s) and window_s >= 60):
+        raise InputError("window", value=window_s, remedy="at least a minute")
+    clock = _sound(client.instant("vector(time())"))
+    if len(clock) != 1 or not math.isfinite(clock[0].value):
+        raise InputError("prometheus", value="vector(time())", remedy="the server does not tell its time")
+    now_s = clock[0].value
+    step_s = float(max(INTERVAL_S, math.ceil(window_s / _POINTS)))
+    ask = _Asker(client=client, now_s=now_s, window_s=window_s, step_s=step_s)
+    figures = ask.figures()
+    words = {label: ask.words(label, family) for label, family in _WORDS.items()}
+    workloads = [
+        _usage(holder, some, step_s)
+        for holder, some in sorted(figures.items())
+        if some.get("held", 0.0) > 0 or some.get("asked", 0.0) > 0
+    ]
+    named = [_named(use, words, price_usd_per_gpu_h) for use in workloads]
+    named.sort(key=lambda use: (-(use.idle_gpu_h or 0.0), -use.held_gpu_h, use.workload))
+    return Report(
+        at_s=now_s,
+        window_s=window_s,
+        step_s=step_s,
+        workloads=tuple(named),
+        free_gpu_h=ask.total('count(rightsizer:gpu_busy:ratio{executor=""})'),
+        curves=ask.curves(),
+    )
+
+
+def owners(report: Report) -> tuple[Owner, ...]:
+    """Sums by namespace or account, the most idle first."""
+    groups: dict[tuple[str, str], list[Usage]] = {}
+    for use in report.workloads:
+        groups.setdefault((use.executor, use.owner), []).append(use)
+    found = [
+        Owner(
+            executor=executor,
+            name=name,
+            workloads=len(uses),
+            held_gpu_h=math.fsum(use.held_gpu_h for use in uses),
+            used_gpu_h=_sum(use.used_gpu_h for use in uses) or 0.0,
+            idle_gpu_h=_sum(use.idle_gpu_h for use in uses) or 0.0,
+            unmetered_gpu_h=math.fsum(use.held_gpu_h for use in uses if use.used_gpu_h is None),
+            idle_usd=_sum(use.idle_usd for use in uses),
+        )
+        for (executor, name), uses in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda owner: (-owner.idle_gpu_h, -owner.held_gpu_h, owner.name)))
+
+
+_Holder = tuple[str, str, str, str]
+_HELD = "rightsizer:workload_gpus:count"
+_SUMS = {
+    "held": _HELD,
+    "used": f"rightsizer:workload_busy:ratio * {_HELD}",
+    "idle": "rightsizer:workload_idle_gpus:count",
+    "asked": f"rightsizer:workload_requested_gpus:count unless on ({_BY}) {_HELD}",
+}
+"""Figures that are integrated over the window: GPUs, moment by moment."""
+_LEVELS = {
+    "peak": f"max by ({_BY}) (max_over_time({_HELD}[%r]))",
+    "peak_asked": f"max by ({_BY}) (max_over_time(rightsizer:workload_requested_gpus:count[%r]))",
+    "now": f"max by ({_BY}) ({_HELD})",
+    "now_asked": f"max by ({_BY}) (rightsizer:workload_requested_gpus:count)",
+    "busy_max": f"max by ({_BY}) (max_over_time(rightsizer:workload_busy:max[%r]))",
+    "tensor": f"max by ({_BY}) (avg_over_time(rightsizer:workload_tensor:ratio[%r]))",
+    "memory": f'max by ({_BY}) (max_over_time(rightsizer:gpu_memory_used:ratio{{executor!=""}}[%r]))',
+}
+_CURVES = {
+    "held": f"sum({_HELD})",
+    "busy": f"sum(rightsizer:workload_busy:ratio * {_HELD})",
+    "free": 'count(rightsizer:gpu_busy:ratio{executor=""})',
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asker:
+    """The questions of one report."""
+
+    client: Prometheus
+    now_s: float
+    window_s: float
+    step_s: float
+
+    def figures(self) -> dict[_Holder, dict[str, float]]:
+        """Every figure of every workload, by name; what was not measured is not there."""
+        found: dict[_Holder, dict[str, float]] = {}
+        spans = f"[{duration(self.window_s)}:{duration(self.step_s)}]"
+        questions = {
+            **{name: f"max by ({_BY}) (sum_over_time(({query}){spans}))" for name, query in _SUMS.items()},
+            **{name: query.replace("%r", duration(self.window_s)) for name, query in _LEVELS.items()},
+        }
+        for name, query in questions.items():
+            for row in _sound(self.client.instant(query, at_s=self.now_s)):
+                if math.isfinite(row.value) and row.value >= 0:
+                    found.setdefault(_holder(row), {})[name] = row.value
+        return found
+
+    def words(self, label: str, family: str) -> dict[_Holder, tuple[str, ...]]:
+        """The values of one label for each workload."""
+        query = f"group by ({_BY}, {label}) (last_over_time({family}[{duration(self.window_s)}]))"
+        found: dict[_Holder, set[str]] = {}
+        for row in _sound(self.client.instant(query, at_s=self.now_s)):
+            if row.labels.get(label):
+                found.setdefault(_holder(row), set()).add(row.labels[label])
+        return {holder: tuple(sorted(words)) for holder, words in found.items()}
+
+    def total(self, query: str) -> float | None:
+        """GPU-hours of a count over the window."""
+        spans = f"[{duration(self.window_s)}:{duration(self.step_s)}]"
+        rows = _sound(self.client.instant(f"sum_over_time(({query}){spans})", at_s=self.now_s))
+        return rows[0].value * self.step_s / 3600 if len(rows) == 1 and math.isfinite(rows[0].value) else None
+
+    def curves(self) -> dict[str, tuple[tuple[float, float], ...]]:
+        """GPUs held, busy and free over the window; empty where nothing was measured."""
+        start_s = self.now_s - self.window_s
+        found = {}
+        for name, query in _CURVES.items():
+            answer = self.client.range(query, start_s=start_s, end_s=self.now_s, step_s=self.step_s)
+            series: Sequence[Series] = () if isinstance(answer, Unknown) else answer
+            found[name] = tuple(
+                (at_s, value) for one in series for at_s, value in one.points if math.isfinite(value)
+            )
+        return found
+
+
+def _price(models: Iterable[str], given: float | None) -> float | None:
+    """USD for a GPU-hour: as given, else list; of several models the cheapest."""
+    if given is not None:
+        return given
+    return min((price for model in models if (price := _list_price(model)) is not None), default=None)
+
+
+def _list_price(model: str) -> float | None:
+    try:
+        return catalog.gpu(model).price_usd_per_gpu_h
+    except RightsizerError:
+        return None
+
+
+def _usage(holder: _Holder, some: Mapping[str, float], step_s: float) -> Usage:
+    hours = step_s / 3600
+    executor, cluster, namespace, workload = holder
+    metered = "held" in some
+    return Usage(
+        executor=executor,
+        cluster=cluster,
+        namespace=namespace,
+        workload=workload,
+        gpus=round(some.get("now" if metered else "now_asked", 0.0)),
+        peak_gpus=round(some.get("peak" if metered else "peak_asked", 0.0)),
+        held_gpu_h=some.get("held", some.get("asked", 0.0)) * hours,
+        used_gpu_h=some["used"] * hours if "used" in some else None,
+        idle_gpu_h=some["idle"] * hours if "idle" in some else None,
+        busy_max=some.get("busy_max"),
+        tensor_active=some.get("tensor"),
+        memory_used_max=some.get("memory"),
+    )
+
+
+_WORDS = {
+    "model": "rightsizer:gpu_busy:ratio",
+    "user": "rightsizer:workload_owner:info",
+    "account": "rightsizer:workload_owner:info",
+    "plan": "rightsizer:train_step:max",
+}
+"""Label -> the family that carries it."""
+
+
+def _named(use: Usage, words: Mapping[str, Mapping[_Holder, tuple[str, ...]]], price: float | None) -> Usage:
+    holder = (use.executor, use.cluster, use.namespace, use.workload)
+    said = {label: found.get(holder, ()) for label, found in words.items()}
+    return replace(
+        use,
+        models=said["model"],
+        user=", ".join(said["user"]),
+        account=", ".join(said["account"]),
+        plan=", ".join(said["plan"]),
+        price_usd_per_gpu_h=_price(said["model"], price),
+    )
+
+
+def _holder(row: Row) -> _Holder:
+    executor, cluster, namespace, workload = (row.labels.get(name, "") for name in HOLDER)
+    return (executor, cluster, namespace, workload)
+
+
+def _sound(answer: Sequence[Row] | Unknown) -> Sequence[Row]:
+    if isinstance(answer, Unknown):
+        raise InputError("prometheus", value=answer.reason, remedy="no usable answer: is the address right?")
+    return answer
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None where nothing is."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if known else None

@@ -1,0 +1,150 @@
+"""The fixture `live`: a real Prometheus with our rules, fed by this machine's stand-in for GPU exporters."""
+
+import dataclasses
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rightsizer_launch.rendezvous import free_port
+from rightsizer_telemetry.client import Access, Prometheus, Unknown
+
+ROOT = Path(__file__).resolve().parents[3]
+INTERVAL_S = 2
+"""Of scrapes and of rules: the shipped 30 s would make a test of minutes of waiting."""
+WARM_S = 80
+"""Long enough for windows of a minute and rates over two."""
+
+_DCGM_POD = {"namespace": "gpu-operator", "pod": "dcgm-x7k2p"}
+TARGETS = (
+    ("dcgm", "/dcgm", False, _DCGM_POD),
+    ("dcgm-honoured", "/dcgm-honoured", True, _DCGM_POD),
+    ("jobstats", "/jobstats", False, {"cluster": "hpc", "instance": "n5:9445"}),
+    ("slurm-job-exporter", "/slurm-job-exporter", False, {"cluster": "hpc", "instance": "n6:9798"}),
+    ("kube-state-metrics", "/kube-state-metrics", True, {}),
+    ("agent", "/agent", False, {"namespace": "team", "pod": "llama-a1-0-x7k2p"}),
+    ("agent-slurm", "/agent", False, {"cluster": "hpc", "jobid": "101"}),
+    ("operator", "/operator", False, {"namespace": "rightsizer", "pod": "operator-0"}),
+    ("slurm", "/slurm", True, {"instance": "slurmctl:8081"}),
+)
+"""Scrape jobs: name, path, honorLabels, and the labels that service discovery would attach."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "prometheus: needs prometheus and promtool (`make test-prometheus`)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Only `-m prometheus` starts servers."""
+    if "prometheus" in (config.option.markexpr or ""):
+        return
+    skipped = [item for item in items if item.get_closest_marker("prometheus")]
+    if skipped:
+        config.hook.pytest_deselected(items=skipped)
+        items[:] = [item for item in items if item not in skipped]
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Server:
+    """A Prometheus on loopback that can be stopped and started again with its data."""
+
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    shutil.which("prometheus") or "prometheus",
+                    f"--config.file={self.folder / 'prometheus.yml'}",
+                    f"--storage.tsdb.path={self.folder / 'data'}",
+                    f"--web.listen-address=127.0.0.1:{self.port}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        end_s = time.monotonic() + 120
+        with self.client() as client:
+            while isinstance(client.instant("vector(1)"), Unknown):
+                if self.process.poll() is not None or time.monotonic() > end_s:
+                    pytest.fail(f"prometheus does not answer:\n{(self.folder / 'log').read_text()[-3000:]}")
+                time.sleep(0.2)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(60)
+            self.process = None
+
+    def client(self, **changes: object) -> Prometheus:
+        access = Access(url=self.url, timeout_s=60.0)
+        return Prometheus(dataclasses.replace(access, **changes))  # type: ignore[arg-type]
+
+
+def configuration(folder: Path, port: int) -> None:
+    """prometheus.yml and the shipped rules, evaluated more often."""
+    names = []
+    for name in ("recording-rules.yaml", "alerts.yaml"):
+        rules = yaml.safe_load((ROOT / "deploy/prometheus" / name).read_text())
+        for group in rules["groups"]:
+            group["interval"] = f"{INTERVAL_S}s"
+        (folder / name).write_text(yaml.safe_dump(rules))
+        names.append(name)
+    scrapes = [
+        {
+            "job_name": job,
+            "metrics_path": path,
+            "honor_labels": honour,
+            "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": labels}],
+        }
+        for job, path, honour, labels in TARGETS
+    ]
+    document = {
+        "global": {"scrape_interval": f"{INTERVAL_S}s", "evaluation_interval": f"{INTERVAL_S}s"},
+        "rule_files": names,
+        "scrape_configs": scrapes,
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(document))
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Prometheus with data over more than a minute."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    exporter = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("exporter.py")], stdout=subprocess.PIPE, text=True
+    )
+    server = Server(folder=folder, port=free_port())
+    try:
+        assert exporter.stdout is not None
+        configuration(folder, int(exporter.stdout.readline()))
+        server.start()
+        _warm(server)
+        yield server
+    finally:
+        server.stop()
+        exporter.terminate()
+        exporter.communicate()
+
+
+def _warm(server: Server) -> None:
+    """Wait until the recorded family covers the window; a loaded machine takes its time."""
+    query = f"max(count_over_time(rightsizer:workload_gpus:count[{WARM_S}s]))"
+    end_s = time.monotonic() + 420
+    with server.client() as client:
+        while time.monotonic() < end_s:
+            answer = client.instant(query)
+            if not isinstance(answer, Unknown) and answer and answer[0].value >= 0.9 * WARM_S / INTERVAL_S:
+                return
+            time.sleep(1)
+    pytest.fail(f"no recorded data:\n{(server.folder / 'log').read_text()[-3000:]}")
