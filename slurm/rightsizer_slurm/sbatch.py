@@ -1,15 +1,16 @@
-"""`rightsizer sbatch`: a plan sized to this cluster, its batch script written and submitted. No admin needed.
+"""`rightsizer sbatch`: a plan, or a script that speaks of one, sized to this cluster and submitted.
 
 Exit codes: 0 submitted (or printed, or complete already), 2 bad input or Slurm refused, 3 no plan.
 """
 
 import datetime as dt
 import os
+import shlex
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rightsizer.errors import InputError
@@ -23,13 +24,19 @@ from rightsizer_launch import calibration
 from rightsizer_launch.state import RunDirectory
 from rightsizer_launch.torchrun import program
 from rightsizer_slurm import fitting, runfile
+from rightsizer_slurm.answering import answer
 from rightsizer_slurm.backend_commands import SlurmCommands
-from rightsizer_slurm.commands import Slurm
+from rightsizer_slurm.commands import Slurm, SlurmError
+from rightsizer_slurm.comment import is_ours
+from rightsizer_slurm.directives import directives, overrides, question
 from rightsizer_slurm.fitting import Asked, Fitted
 from rightsizer_slurm.pools import pools
+from rightsizer_slurm.protocol import Verdict
 from rightsizer_slurm.script import Place, elastic, fewest_nodes, files, interval_s, most_nodes, script
+from rightsizer_slurm.sites import Site
+from rightsizer_slurm.text import one_line
 
-__all__ = ["Options", "submit_plan"]
+__all__ = ["Options", "submit", "submit_plan", "submit_script"]
 
 _NO_PLAN = 3
 _SCRIPT = "job.sbatch"
@@ -72,6 +79,58 @@ class Options:
     rendezvous: str = ""
     dry_run: bool = False
     more: tuple[str, ...] = ()
+
+
+def submit(file: Path, options: Options, *, say: Callable[[str], None], slurm: Slurm | None = None) -> int:
+    """Submit a plan, or a batch script of the user's own that speaks to rightsizer in its comment."""
+    try:
+        is_script = file.read_bytes()[:2] == b"#!"
+    except OSError as error:
+        raise InputError("FILE", value=str(file), remedy=f"cannot be read: {error.strerror}") from None
+    if is_script:
+        return submit_script(file, options, say=say, slurm=slurm)
+    return submit_plan(file, options, say=say, slurm=slurm)
+
+
+def submit_script(
+    file: Path,
+    options: Options,
+    *,
+    say: Callable[[str], None],
+    slurm: Slurm | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> int:
+    """Size the job of a user's own script by its comment, within what its #SBATCH lines say, and submit it."""
+    found = directives(file.read_text(errors="replace"))
+    if not is_ours(found.get("comment", "")):
+        remedy = 'has no line #SBATCH --comment="rightsizer: model=... tokens=..."; add one, or give a plan'
+        raise InputError("FILE", value=str(file), remedy=remedy)
+    asked = question(found, partition=options.partition, account=options.account, time=options.time)
+    if options.nodes is not None:
+        asked = replace(asked, max_nodes=min(options.nodes, asked.max_nodes or options.nodes))
+    door = SlurmCommands(slurm)
+    sized = answer(
+        asked,
+        here=door.cluster(),
+        site=Site(),
+        now=dt.datetime.now(dt.UTC),
+        plan_of_file=lambda path: load(Path(path)),
+    )
+    if sized.verdict is not Verdict.OK:
+        say(sized.say)
+        return _NO_PLAN
+    chosen = {"--account": options.account, "--qos": options.qos}
+    said = (f"{name}={value}" for name, value in chosen.items() if value)
+    words = (*overrides(sized.fields, found), *said)
+    command = ("--parsable", *words, *options.more, str(file))
+    if options.dry_run:
+        say(f"# {sized.say}\n{shlex.join(('sbatch', *command))}")
+        return 0
+    inherited = _inherited(environment) | dict(sized.variables)
+    job = _number(door.slurm.run("sbatch", *command, environment=inherited))
+    say(f"job {job}: {sized.say}")
+    say(f"next: squeue --jobs={job}; rightsizer slurm report")
+    return 0
 
 
 def submit_plan(
@@ -185,12 +244,22 @@ def _submit(
         (directory.path / name).write_text(content)
     batch = directory.path / _SCRIPT
     batch.write_text(text)
-    kept = {name: value for name, value in environment.items() if name not in _OURS}
-    said = door.slurm.run("sbatch", "--parsable", str(batch), environment=kept)
-    job = int(said.strip().splitlines()[-1].split(";")[0])
+    job = _number(door.slurm.run("sbatch", "--parsable", str(batch), environment=_inherited(environment)))
     directory.plan.write_text(dump(fitted.plan))
     runfile.write(directory.path, _record(fitted, job, str(place.plan)))
     return job
+
+
+def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in _OURS}
+
+
+def _number(said: str) -> int:
+    """The job that sbatch --parsable tells: NUMBER or NUMBER;CLUSTER, in its last line."""
+    number = said.strip().splitlines()[-1].split(";")[0] if said.strip() else ""
+    if not number.isdigit():
+        raise SlurmError("sbatch", f"told no job: {one_line(said)}")
+    return int(number)
 
 
 def _record(fitted: Fitted, job: int, plan: str) -> runfile.RunFile:

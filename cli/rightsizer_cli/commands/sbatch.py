@@ -10,7 +10,9 @@ __all__ = ["sbatch"]
 
 def sbatch(
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="TrainingPlan manifest.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="TrainingPlan manifest, or a script with a comment for it.")
+    ],
     more: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- OPTION]...", help="More options for sbatch, after --, as they are."),
@@ -49,7 +51,7 @@ def sbatch(
     """Size a plan to this Slurm cluster, write its batch script, submit it, and say what and why."""
     import sys  # noqa: PLC0415
 
-    from rightsizer_slurm.sbatch import Options, submit_plan  # noqa: PLC0415  (numpy is slow to import)
+    from rightsizer_slurm.sbatch import Options, submit  # noqa: PLC0415  (numpy is slow to import)
 
     options = Options(
         partition=partition,
@@ -63,4 +65,4 @@ def sbatch(
         dry_run=dry_run,
         more=tuple(more or ()),
     )
-    return submit_plan(file, options, say=typer.echo)
+    return submit(file, options, say=typer.echo)
