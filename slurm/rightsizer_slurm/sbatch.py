@@ -100,7 +100,7 @@ def submit_script(
     slurm: Slurm | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> int:
-    """Size the job of a user's own script by its comment, within what its #SBATCH lines say, and submit it."""
+    """Size the job of a user's own script by its comment, within its #SBATCH lines, and submit it."""
     found = directives(file.read_text(errors="replace"))
     if not is_ours(found.get("comment", "")):
         remedy = 'has no line #SBATCH --comment="rightsizer: model=... tokens=..."; add one, or give a plan'

@@ -33,9 +33,17 @@ def test_they_bound_the_question():
 
 @pytest.mark.parametrize(
     ("text", "minutes"),
-    [("90", 90), ("90:30", 91), ("1:30:00", 90), ("1-2", 1560), ("1-2:03", 1563), ("1-2:03:04", 1564), ("", None)],
+    [
+        ("90", 90),
+        ("90:30", 91),
+        ("1:30:00", 90),
+        ("1-2", 1560),
+        ("1-2:03", 1563),
+        ("1-2:03:04", 1564),
+        ("", None),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_time_limits_of_every_form(text, minutes):
     assert question({"time": text}).time_limit == minutes
 
