@@ -101,6 +101,9 @@ class Resize(Model):
     from_layout: Text | None = Field(None, description="Layout before, in short.")
     to_layout: Text | None = Field(None, description="Layout after, in short.")
     reason: Text = Field(description="Why.")
+    cause: Annotated[str, Field(pattern=r"^(Plan|Measured|Failure)$", max_length=16)] | None = Field(
+        None, description="Plan: it was changed; Measured: the pace asked for it; Failure: a resize failed."
+    )
     price_gpu_hours: Seconds | None = Field(None, description="What it cost, in GPU-hours.")
 
 

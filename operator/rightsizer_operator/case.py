@@ -16,13 +16,18 @@ __all__ = ["Case"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A snapshot on its way to actions: the plan, the journal as it will be, what is decided so far."""
+    """A snapshot on its way to actions: the plan, the journal as it will be, what is decided so far.
+
+    `recommendation` is a new one, if there is any; `resized`: this very decision changes the size.
+    """
 
     world: Snapshot
     plan: TrainingPlan
     journal: Journal
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
+    recommendation: Mapping[str, Any] | None = None
+    resized: bool = False
 
     @property
     def job(self) -> Job | None:

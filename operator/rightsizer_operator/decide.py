@@ -1,16 +1,21 @@
 """How a plan is sized against what the cluster has: the answer, or what is missing. Pure."""
 
 import datetime as dt
+import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rightsizer.elasticity import Scaling
 from rightsizer.errors import InputError
 from rightsizer.explain import verdict
 from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.options import given
 from rightsizer.outcome import NoPlan, Plan, Request
 from rightsizer.plan import plan as size
+from rightsizer.scaling import PlanScaling
 from rightsizer.units import parse_usd
 from rightsizer.workload import Recompute
 from rightsizer_api import sizing
@@ -22,6 +27,7 @@ __all__ = ["Decision", "Running", "decide", "layout_of", "pod_gpus", "question",
 
 _ANY = 16_384  # GPUs of a type that may be bought: the engine's own limit
 _GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+_KEPT = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")  # by an elastic resize
 _ENUMS = {"sharding": Sharding, "recompute": Recompute, "offload": Offload}
 
 
@@ -72,19 +78,19 @@ def decide(
     left_s = None if asked.deadline_s is None else asked.deadline_s - (now - created).total_seconds()
     if left_s is not None and left_s <= 0:
         return Decision(reason="DeadlinePassed", message="the deadline has passed; give a later one")
-    asked = _continued(replace(asked, deadline_s=left_s), running)
+    asked = _continued(replace(asked, deadline_s=None if left_s is None else _floor(left_s)), running)
     if not kinds:
         wanted = ", ".join(wish.types) or "GPUs that the engine knows"
         return Decision(reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.words()}")
     own = running.gpus if running else 0
     for room in (inventory.free, inventory.total):
         most = {kind: room(wish, kind, node) + own * (room == inventory.free) for kind, node in kinds.items()}
-        if quota_gpus is not None:
-            most = {kind: min(gpus, quota_gpus) for kind, gpus in most.items()}
+        limits = [limit for limit in (quota_gpus, asked.max_gpus) if limit is not None]
+        most = {kind: min(gpus, *limits) for kind, gpus in most.items()} if limits else most
         offered = tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters if most[c.gpu.name])
-        answer = _sized(replace(asked, clusters=offered), running) if offered else None
-        if isinstance(answer, Plan):
-            return Decision(report=_document(answer), message=verdict(answer))
+        found = _fitting(_Question(replace(asked, clusters=offered), running)) if offered else None
+        if found is not None:
+            return found
     return _missing(asked, size(asked), inventory, quota_gpus)
 
 
@@ -101,6 +107,64 @@ def question(plan: TrainingPlan, *, inventory: Inventory, created: dt.datetime) 
     asked = _request(plan, clusters=_unbounded(plan, kinds, wish, None), created=created)
     most = {kind: inventory.total(wish, kind, node) for kind, node in kinds.items()}
     return replace(asked, clusters=tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters))
+
+
+def at_size(
+    plan: TrainingPlan,
+    *,
+    gpus: int,
+    layout: Layout | None,
+    running: Running,
+    inventory: Inventory,
+    created: dt.datetime,
+    inter_gbps: float | None = None,
+) -> Mapping[str, Any] | None:
+    """The report of a run in progress at another size: this layout's, or (None) the present one's if it fits.
+
+    The deadline and the budget are not asked again: who wants this size has measured. None: there is no plan.
+    """
+    asked = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
+    if asked is None:
+        return None
+    free = replace(asked, gpu_counts=(gpus,), min_gpus=1, max_gpus=None)
+    keep = {name: int(getattr(layout or running.layout, name)) for name in _KEPT}
+    for pinned in ({**asked.pinned, **keep}, dict(asked.pinned)):
+        pinned.pop("dp", None)
+        answer = size(replace(free, pinned=pinned))
+        if isinstance(answer, Plan):
+            return _document(answer)
+    return None
+
+
+def scaling_of(
+    plan: TrainingPlan,
+    running: Running,
+    *,
+    inventory: Inventory,
+    created: dt.datetime,
+    inter_gbps: float | None = None,
+) -> Scaling | None:
+    """How fast a run in progress would be at other sizes; None where its GPUs are not here any more."""
+    asked = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
+    if asked is None:
+        return None
+    return PlanScaling(request=asked, option=given(asked, running.layout)[0])
+
+
+def _running_request(
+    plan: TrainingPlan,
+    running: Running,
+    inventory: Inventory,
+    *,
+    created: dt.datetime,
+    inter_gbps: float | None,
+) -> Request | None:
+    wish = replace(wish_of(plan), types=(running.gpu_type,))
+    kinds = inventory.sizes(wish)
+    if not kinds:
+        return None
+    asked = _request(plan, clusters=_unbounded(plan, kinds, wish, inter_gbps), created=created)
+    return replace(_continued(asked, running), deadline_s=None, max_usd=None)
 
 
 def wish_of(plan: TrainingPlan) -> Wish:
@@ -183,13 +247,41 @@ def _continued(asked: Request, running: Running | None) -> Request:
     return replace(asked, workload=workload, batch_tolerance=0.0)
 
 
+class _Question:
+    """A request with what runs, as a key: equal ones have one answer, and are asked once."""
+
+    __slots__ = ("_words", "asked", "running")
+
+    def __init__(self, asked: Request, running: Running | None) -> None:
+        self.asked, self.running = asked, running
+        self._words = repr((asked, running))  # requests hold mappings, which have no hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Question) and self._words == other._words
+
+    def __hash__(self) -> int:
+        return hash(self._words)
+
+
+@functools.lru_cache(maxsize=256)
+def _fitting(question: _Question) -> Decision | None:
+    """The size, if the request can be met. People ask for the same again and again, and so does this loop."""
+    answer = _sized(question.asked, question.running)
+    return Decision(report=_document(answer), message=verdict(answer)) if isinstance(answer, Plan) else None
+
+
+def _floor(seconds: float) -> float:
+    """Rounded down by less than 0.4 %: plans that are submitted together ask the same."""
+    step = 2.0 ** (math.floor(math.log2(seconds)) - 8)
+    return math.floor(seconds / step) * step
+
+
 def _sized(asked: Request, running: Running | None) -> Plan | NoPlan:
     """The answer; of an elastic run, the same layout on more or fewer GPUs where that is as good."""
     if running is None or not running.elastic:
         return size(asked)
     old = running.layout
-    names = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")
-    kept = size(replace(asked, pinned={**asked.pinned, **{name: int(getattr(old, name)) for name in names}}))
+    kept = size(replace(asked, pinned={**asked.pinned, **{name: int(getattr(old, name)) for name in _KEPT}}))
     free = size(asked)
     if isinstance(kept, Plan) and (not isinstance(free, Plan) or kept.option.gpus <= free.option.gpus):
         return kept

@@ -13,12 +13,14 @@ def facts_of(plan: Mapping[str, Any]) -> dict[str, float]:
     status = plan.get("status") or {}
     sizing, observed = status.get("sizing") or {}, status.get("observed") or {}
     most = plan["spec"].get("resources", {}).get("maxGPUs")
+    advised = status.get("recommendation") or {}
     facts = {
         "gpus": sizing.get("gpus"),
         "gpus_saved": most - sizing["gpus"] if most and sizing.get("gpus") else None,
         "predicted_tokens_per_second": sizing.get("tokensPerSecond"),
         "measured_tokens_per_second": observed.get("tokensPerSecond"),
         "margin_seconds": _margin_s(status),
+        "recommended_gpus": advised.get("gpus"),
         "attempt": (status.get("attempt") or {}).get("number"),
         "restarts": observed.get("restarts"),
     }

@@ -13,9 +13,11 @@ from rightsizer.layout import Layout
 from rightsizer_operator.decide import layout_of
 from rightsizer_operator.world import Job, moment, stamp
 
-__all__ = ["Attempt", "Journal"]
+__all__ = ["CAUSES", "Attempt", "Journal"]
 
 _MOST_RESIZES = 50
+CAUSES = ("Plan", "Measured", "Failure")
+"""What a resize is due to: the plan changed, a measurement said so, a resize did not succeed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ class Journal:
             raise LookupError("the plan is not sized")
         return layout_of(self.report["layout"])
 
-    def resized(self, to: Mapping[str, Any], *, reason: str, now: dt.datetime) -> "Journal":
+    def resized(self, to: Mapping[str, Any], *, reason: str, cause: str, now: dt.datetime) -> "Journal":
         """With a change of size or layout recorded."""
         before = self.attempt
         entry = {
@@ -89,6 +91,7 @@ class Journal:
             "toGPUs": to["gpus"],
             "fromLayout": (self.report or {}).get("layoutText", ""),
             "toLayout": to.get("layoutText", ""),
-            "reason": reason,
+            "reason": reason[:1024],
+            "cause": cause,
         }
         return replace(self, resizes=(*self.resizes, entry)[-_MOST_RESIZES:])

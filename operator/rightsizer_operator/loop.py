@@ -22,6 +22,7 @@ from rightsizer_operator.actions import (
     Requeue,
     describe,
 )
+from rightsizer_operator.advisor import Advisor
 from rightsizer_operator.cache import Cache, Key, plan_key
 from rightsizer_operator.conditions import holds, merge_patch, reason_of
 from rightsizer_operator.door import ApiError, Door, plans_path
@@ -31,7 +32,7 @@ from rightsizer_operator.names import LABEL_MANAGED, LABEL_PLAN, MANAGED
 from rightsizer_operator.reconcile import reconcile
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.surroundings import Surroundings
-from rightsizer_operator.world import Job, Pod, Progress, Snapshot
+from rightsizer_operator.world import Job, Pod, Snapshot
 
 __all__ = ["Loop"]
 
@@ -47,9 +48,9 @@ class Loop:
 
     def __init__(self, door: Door, metrics: Metrics, settings: Settings, namespaces: tuple[str, ...]) -> None:
         self.cache = Cache()
-        self.progress: dict[Key, Progress] = {}
+        self.settings, self.advisor = settings, Advisor(settings)
         self.alive_at = time.monotonic()
-        self._door, self._metrics, self._settings = door, metrics, settings
+        self._door, self._metrics = door, metrics
         self._namespaces = namespaces
         self._queue: asyncio.Queue[Key] = asyncio.Queue()
         self._queued: set[Key] = set()
@@ -58,7 +59,7 @@ class Loop:
         self._failures: dict[Key, int] = {}
         self._refused: dict[Key, str] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self._around = Surroundings(door, self.cache)
+        self.around = Surroundings(door, self.cache)
         self._leads = asyncio.Event()
 
     @property
@@ -110,7 +111,7 @@ class Loop:
 
     def wake_waiting(self) -> None:
         """What GPUs are free may have changed."""
-        self._around.forget()
+        self.around.forget()
         for key, plan in self.cache.plans.items():
             if reason_of(plan.get("status") or {}, "Ready") in _WAITING:
                 self.push(key)
@@ -122,7 +123,7 @@ class Loop:
 
     def _forget(self, key: Key) -> None:
         self.cache.lost_plan(key)
-        self.progress.pop(key, None)
+        self.advisor.forget(key)
         self._failures.pop(key, None)
         self._refused.pop(key, None)
         self._metrics.forget(key)
@@ -192,7 +193,7 @@ class Loop:
 
     async def _keep_fresh(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.refresh_s)
+            await asyncio.sleep(self.settings.refresh_s)
             try:
                 await self.refresh()
             except ApiError as error:
@@ -265,14 +266,14 @@ class Loop:
         status = plan.get("status") or {}
         quota = None
         if not holds(status, "Sized") or _outdated(plan):
-            await self._around.count_others()
-            quota = await self._around.quota(key)
+            await self.around.count_others()
+            quota = await self.around.quota(key)
         elif reason_of(status, "Ready") in _WAITING:
-            await self._around.count_others()
+            await self.around.count_others()
         pods = await self._pods(key, plan)
-        queue = await self._around.queue(plan)
+        queue = await self.around.queue(plan)
         jobs = tuple(self.cache.jobs[key].values())
-        workloads = await self._around.workloads(plan, jobs) if queue else ()
+        workloads = await self.around.workloads(plan, jobs) if queue else ()
         plan = self.cache.plans.get(key)
         if plan is None:
             return
@@ -299,12 +300,13 @@ class Loop:
             plan=plan,
             inventory=self.cache.inventory(without=key),
             now=dt.datetime.now(dt.UTC),
-            settings=self._settings,
+            settings=self.settings,
             jobs=self.cache.owned(key),
             pods=pods,
             supports=frozenset(self.cache.supports[key]),
             quota_gpus=quota,
-            progress=self.progress.get(key),
+            progress=self.advisor.progress.get(key),
+            decision=self.advisor.take(key),
             refusal=self._refused.get(key, ""),
         )
 
@@ -315,11 +317,12 @@ class Loop:
 
     async def _carry_out(self, key: Key, action: Action) -> None:
         namespace, plan = key[0], self.cache.plans[key]
-        if self._settings.dry_run:
+        if self.settings.dry_run:
             _LOG.info("%s/%s: would %s", *key, describe(action))
         match action:
             case PatchStatus():
                 patch = merge_patch(plan.get("status") or {}, action.status)
+                self._metrics.resized(plan.get("status") or {}, action.status)
                 version = plan["metadata"]["resourceVersion"]
                 self.cache.saw_plan(await self._door.patch_status(*key, version, patch))
             case Apply():
@@ -327,7 +330,7 @@ class Loop:
             case PatchJob():
                 self.cache.saw_job(await self._door.patch_job(namespace, action.name, action.spec))
             case PatchWorkload():
-                await self._around.activate(namespace, action.name, active=action.active)
+                await self.around.activate(namespace, action.name, active=action.active)
             case Delete():
                 if action.force:
                     await self._door.fail_pod(namespace, action.name, action.uid)
@@ -376,16 +379,6 @@ class Loop:
             return ()
         selector = f"{LABEL_PLAN}={key[1]},{names.LABEL_ROLE}={names.WORKER}"
         return tuple(Pod.of(raw) for raw in await self._door.children("Pod", key[0], selector))
-
-    async def addresses(self, key: Key) -> tuple[str, ...]:
-        """Addresses of the plan's running workers."""
-        selector = f"{LABEL_PLAN}={key[1]},{names.LABEL_ROLE}={names.WORKER}"
-        try:
-            raw = await self._door.children("Pod", key[0], selector)
-        except ApiError:
-            return ()
-        pods = (Pod.of(each) for each in raw)
-        return tuple(pod.address for pod in pods if pod.address and pod.phase == "Running")
 
     def _tell(self, key: Key) -> None:
         """The plan's gauges."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime as dt
-import logging
+import time
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,8 +16,6 @@ from rightsizer_operator.world import Progress
 
 __all__ = ["measure", "parse"]
 
-_LOG = logging.getLogger("rightsizer.operator")
-_EVERY_S = 15.0
 _TIMEOUT_S = 2.0
 _MOST_BYTES = 262_144
 _MANY = 32  # requests at a time
@@ -26,16 +24,14 @@ _MANY = 32  # requests at a time
 def parse(text: str) -> Progress | None:
     """The agent's metrics; None where they say nothing of progress."""
     try:
-        values = {
-            sample.name: sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
+        samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+        values = {sample.name: sample.value for sample in samples}
+        phase = next((s.labels["phase"] for s in samples if s.name == agent.PHASE and s.value), "")
     except ValueError:
         return None
     if agent.POSITION not in values or agent.TOKENS_PER_SECOND not in values:
         return None
-    saved = values.get(agent.CHECKPOINT_TIMESTAMP, 0.0)
+    saved, workers = values.get(agent.CHECKPOINT_TIMESTAMP, 0.0), values.get(agent.WORKERS)
     return Progress(
         tokens=max(0.0, values[agent.POSITION]),
         tokens_per_s=max(0.0, values[agent.TOKENS_PER_SECOND]),
@@ -43,6 +39,10 @@ def parse(text: str) -> Progress | None:
         restarts=int(values.get(agent.RESTARTS, 0)),
         loss=values.get(agent.LOSS),
         checkpoint_at=dt.datetime.fromtimestamp(saved, dt.UTC) if saved > 0 else None,
+        workers=int(workers) if workers else None,
+        phase=phase,
+        checkpoint_s=values.get(agent.CHECKPOINT_SECONDS + "_total"),
+        data_wait_s=values.get(agent.DATA_WAIT_SECONDS + "_total"),
     )
 
 
@@ -52,7 +52,7 @@ async def measure(loop: Loop) -> None:
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         while True:
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(loop.settings.measure_s)
             if loop.leads:
                 await _sweep(loop, session, known)
 
@@ -63,10 +63,11 @@ async def _sweep(loop: Loop, session: aiohttp.ClientSession, known: dict[Key, st
     async def ask(key: Key) -> None:
         async with gate:
             found = await _ask(loop, session, key, known)
-        if found is None:
-            loop.progress.pop(key, None)
-        else:
-            loop.progress[key] = found
+        now_s = time.monotonic()
+        loop.advisor.heard(key, found, at_s=now_s)
+        work = loop.advisor.question(key, loop.cache, now_s=now_s)
+        if work is not None:
+            await asyncio.to_thread(work)  # a first look at a plan is a search
         loop.push(key)
 
     running = [
@@ -74,8 +75,8 @@ async def _sweep(loop: Loop, session: aiohttp.ClientSession, known: dict[Key, st
         for key, plan in loop.cache.plans.items()
         if reason_of(plan.get("status") or {}, "Ready") in {"Running", "Recovering"}
     ]
-    for key in loop.progress.keys() - set(running):
-        del loop.progress[key]
+    for key in loop.advisor.progress.keys() - set(running):
+        loop.advisor.forget(key)
     await asyncio.gather(*(ask(key) for key in running))
 
 
@@ -87,7 +88,7 @@ async def _ask(
     if address and (found := await _read(session, address)):
         return found
     known.pop(key, None)
-    for address in await loop.addresses(key):
+    for address in await loop.around.addresses(key):
         if found := await _read(session, address):
             known[key] = address
             return found

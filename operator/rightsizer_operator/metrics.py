@@ -1,10 +1,13 @@
 """The operator's own metrics; everything that can be counted is there from the start, at zero."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from rightsizer_operator.journal import CAUSES
 
 __all__ = ["STATES", "Metrics", "PlanFacts"]
 
@@ -37,6 +40,7 @@ _PLAN_GAUGES = {
     "predicted_tokens_per_second": "Throughput as predicted",
     "measured_tokens_per_second": "Throughput as the workers report it",
     "margin_seconds": "Deadline minus expected end; negative: late",
+    "recommended_gpus": "GPUs that its measured pace asks for",
     "attempt": "Number of the current attempt",
     "restarts": "Restarts of workers within the attempt",
 }
@@ -67,12 +71,17 @@ class Metrics(Collector):
             f"{prefix}reconcile_failures", "Plans that had to be tried again", registry=self.registry
         )
         self.launches = Counter(f"{prefix}launches", "Jobs created", registry=self.registry)
+        self._resizes = Counter(
+            f"{prefix}resizes", "Changes of size or layout, by cause", ["cause"], registry=self.registry
+        )
         self.leads = Gauge(f"{prefix}leads", "1 where this replica acts", registry=self.registry)
         self.queue = Gauge(f"{prefix}queue", "Plans that wait to be looked at", registry=self.registry)
         for method in _METHODS:
             self._requests.labels(method)
         for code in _ERRORS:
             self._errors.labels(code)
+        for cause in CAUSES:
+            self._resizes.labels(cause)
         self.registry.register(self)
 
     def requested(self, method: str, status: int) -> None:
@@ -80,6 +89,13 @@ class Metrics(Collector):
         self._requests.labels(method).inc()
         if status == 0 or status >= 400:
             self._errors.labels(str(status)).inc()
+
+    def resized(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Count the resizes that a new status has and the old one had not."""
+        known = before.get("resizes") or ()
+        for row in after.get("resizes") or ():
+            if row not in known:
+                self._resizes.labels(row.get("cause", "Plan")).inc()
 
     def plan(self, key: tuple[str, str], state: str, facts: PlanFacts) -> None:
         """What there is to say of a plan from now on."""

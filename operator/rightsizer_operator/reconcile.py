@@ -23,12 +23,13 @@ from rightsizer_operator.actions import (
     PatchWorkload,
     Requeue,
 )
+from rightsizer_operator.attempts import attempted, launch_of, running_of
 from rightsizer_operator.case import Case
 from rightsizer_operator.conditions import holds, no, reason_of, unknown, updated, yes
-from rightsizer_operator.decide import Running, decide, pod_gpus, wish_of
-from rightsizer_operator.journal import Attempt, Journal
+from rightsizer_operator.decide import decide, wish_of
+from rightsizer_operator.journal import Journal
 from rightsizer_operator.report import run_conditions, status_document
-from rightsizer_operator.workers import Launch, digest, elastic
+from rightsizer_operator.resizing import advised, fallen_back
 from rightsizer_operator.world import Job, Snapshot, moment
 
 __all__ = ["reconcile"]
@@ -45,9 +46,11 @@ def reconcile(world: Snapshot) -> tuple[Action, ...]:
     try:
         plan = validate({key: value for key, value in world.plan.items() if key != "status"})
         case = Case(world=world, plan=plan, journal=Journal.of(world.status, world.jobs))
-        if _ended(case) and case.journal.generation == case.generation:
+        changed = case.journal.generation != case.generation
+        case = case if changed else fallen_back(case)
+        if _ended(case) and not changed:
             return _finish(_clean(case))
-        return _finish(_run(_size(case)))
+        return _finish(_run(case if not changed and case.resized else advised(_size(case))))
     except (InputError, UnsupportedError) as error:
         return _refuse(world, str(error))
 
@@ -66,7 +69,7 @@ def _size(case: Case) -> Case:
         inventory=world.inventory,
         now=world.now,
         created=case.created,
-        running=_running(case),
+        running=running_of(case),
         quota_gpus=_limit(world),
         inter_gbps=world.settings.inter_node_gbps,
     )
@@ -76,44 +79,12 @@ def _size(case: Case) -> Case:
         sized = no(decision.reason, decision.message)
         case = replace(case, journal=journal).then(Accepted=accepted, Sized=sized)
         return case if journal.report else case.then(Requeue(after_s=world.settings.retry_s))
-    case = replace(case, journal=_attempted(case, decision.report, journal))
+    case = replace(case, journal=attempted(case, decision.report, journal))
     return case.then(
         Emit(reason="Sized", message=decision.message),
         Accepted=yes("Valid", _advice(case.plan)),
         Sized=yes("Sized", decision.message),
     )
-
-
-def _attempted(case: Case, report: Mapping[str, Any], journal: Journal) -> Journal:
-    """The journal with this size, and with a new attempt if the running one cannot become it."""
-    sized = replace(journal, report=report)
-    old, job = journal.attempt, case.job
-    launch = _launch(replace(case, journal=sized), attempt=old.number if old else 1)
-    told = digest(launch)  # refuses here what could not be launched
-    name = case.plan.metadata.name
-    if old is None:
-        fresh = Attempt(
-            number=1, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, 1)
-        )
-        return replace(sized, attempt=fresh)
-    unstarted = old.started is None and job is None
-    in_place = unstarted or (job is not None and job.digest == told and _fits(job, launch))
-    if in_place:
-        changed = old.gpus != report["gpus"]
-        noted = journal.resized(report, reason="the plan changed", now=case.world.now) if changed else journal
-        attempt = replace(old, gpus=report["gpus"], layout=report["layout"])
-        return replace(sized, attempt=attempt, resizes=noted.resizes if not unstarted else journal.resizes)
-    number = old.number + 1
-    attempt = Attempt(
-        number=number, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, number)
-    )
-    noted = journal.resized(report, reason=f"the plan changed: attempt {number}", now=case.world.now)
-    return replace(sized, attempt=attempt, resizes=noted.resizes)
-
-
-def _fits(job: Job, launch: Launch) -> bool:
-    """Whether this Job can take the size: finished ones and those that are not elastic only their own."""
-    return job.parallelism == launch.pods or (job.elastic and not job.finished and not job.deleting)
 
 
 def _run(case: Case) -> Case:
@@ -145,7 +116,7 @@ def _start(case: Case) -> Case:
         return case
     if case.plan.spec.suspend:
         return case.then(Admitted=no("Suspended"), Running=no("Suspended"))
-    launch = _launch(case, attempt=attempt.number)
+    launch = launch_of(case, attempt=attempt.number)
     if attempt.started is None and not queued:
         free = case.world.inventory.free(wish_of(case.plan), launch.gpu_type, launch.gpus_per_pod)
         if free < launch.layout.gpus:
@@ -171,7 +142,7 @@ def _start(case: Case) -> Case:
 
 def _adjust(case: Case, job: Job) -> Case:
     """Bring a live Job to the wished size, and stop or continue it; its workers' store must be there."""
-    launch = _launch(case, attempt=job.attempt)
+    launch = launch_of(case, attempt=job.attempt)
     queued = case.world.queue is not None
     wished, patch = launch.pods, {}
     made = (objects.settings_map(launch), objects.service(launch), objects.rendezvous(launch))
@@ -270,47 +241,6 @@ def _ended(case: Case) -> bool:
     if job is not None and job.finished:
         return True
     return job is None and (holds(case.world.status, "Complete") or holds(case.world.status, "Failed"))
-
-
-def _launch(case: Case, *, attempt: int) -> Launch:
-    """The launch that the journal describes."""
-    report, job = case.journal.report or {}, case.job
-    layout = case.journal.layout
-    kind = report["gpuType"]
-    keep = job is not None and job.elastic and elastic(case.plan, layout) and job.gpus_per_pod > 0
-    size = job.gpus_per_pod if job is not None else 0
-    if not keep or layout.gpus % size:
-        size = pod_gpus(layout, -(-report["gpus"] // max(1, report["nodes"])))
-    return Launch(
-        plan=case.plan,
-        owner_uid=case.world.plan["metadata"]["uid"],
-        attempt=attempt,
-        layout=layout,
-        batch=report["globalBatchSequences"],
-        gpus_per_pod=size,
-        gpu_type=kind,
-        interval_s=report["checkpointIntervalSeconds"],
-        step_s=report["stepSeconds"],
-        products=case.world.inventory.products(kind),
-        queue=case.world.queue,
-        settings=case.world.settings,
-    )
-
-
-def _running(case: Case) -> Running | None:
-    """What the attempt in progress fixes for a new size; nothing before there is one."""
-    journal, job = case.journal, case.job
-    if journal.report is None or journal.attempt is None or journal.attempt.started is None:
-        return None
-    layout = journal.layout
-    return Running(
-        layout=layout,
-        batch=journal.report["globalBatchSequences"],
-        elastic=elastic(case.plan, layout) and job is not None and job.lives,
-        gpu_type=journal.report["gpuType"],
-        tokens=float(journal.observed.get("tokens", 0.0)),
-        gpus=job.gpus if job is not None and job.lives else 0,
-    )
 
 
 def _limit(world: Snapshot) -> int | None:

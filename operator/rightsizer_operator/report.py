@@ -13,6 +13,8 @@ from rightsizer_operator.world import Job, Pod, moment, stamp
 
 __all__ = ["run_conditions", "status_document"]
 
+_SILENT_TIMES = 3  # so many renewals of what was measured may fail before nothing is measured
+
 
 def run_conditions(case: Case) -> Case:
     """The case with every condition that its Job decides."""
@@ -52,8 +54,9 @@ def status_document(case: Case) -> dict[str, Any]:
     observed = _observed(case)
     if observed:
         status["observed"] = observed
-    if "recommendation" in world.status:
-        status["recommendation"] = world.status["recommendation"]
+    advised = case.recommendation or world.status.get("recommendation")
+    if advised:
+        status["recommendation"] = dict(advised)
     return status
 
 
@@ -154,12 +157,18 @@ def _at_risk(case: Case) -> Condition:
 
 
 def _measured(case: Case) -> Condition:
+    """Whether workers answer: for a while the last answer stands, as after a new start of the operator."""
     if case.world.progress is not None:
         return yes("WorkersAnswer")
-    if case.journal.observed.get("updatedAt"):
-        kept = holds(case.world.status, "MetricsAvailable")
-        return yes("WorkersAnswer") if kept else unknown("NoAnswer", "no worker answers")
-    return unknown("NotMeasured")
+    last, job = moment(case.journal.observed.get("updatedAt")), case.job
+    if last is None:
+        return unknown("NotMeasured")
+    if job is None or not job.lives or not job.ready:
+        return unknown("NotRunning", "no worker runs")
+    if (case.world.now - last).total_seconds() > _SILENT_TIMES * case.world.settings.observe_s:
+        return no("NoAnswer", f"no worker has answered since {stamp(last)}")
+    kept = case.said("MetricsAvailable").get("status") == "True"
+    return yes("WorkersAnswer") if kept else unknown("NoAnswer", "no worker has answered yet")
 
 
 def _deadline(case: Case) -> dt.datetime | None:

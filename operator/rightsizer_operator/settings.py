@@ -15,6 +15,10 @@ class Settings:
     long a finished Job and its logs stay. `inter_node_gbps`: gigabytes per second between nodes, per GPU and
     direction, where it is known and the plan does not say. `refresh_s`: how often everything is read anew,
     whatever the watches have told.
+
+    What resizes rest on: the workers are asked every `measure_s` and judged every `decide_s`, over at least
+    `window_s`, not in the first `warm_up_s` of a size; at most one resize in `cool_down_s`. `restart_s` is
+    what one is expected to cost. One whose workers are not all there after `resize_s` has failed.
     """
 
     dead_node_s: float = 40.0
@@ -26,3 +30,10 @@ class Settings:
     refresh_s: float = 120.0
     dry_run: bool = False
     retry_s: float = 30.0
+    measure_s: float = 15.0
+    decide_s: float = 60.0
+    window_s: float = 600.0
+    warm_up_s: float = 300.0
+    cool_down_s: float = 3600.0
+    restart_s: float = 120.0
+    resize_s: float = 600.0

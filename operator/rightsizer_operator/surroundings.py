@@ -6,9 +6,9 @@ from typing import Any
 
 from rightsizer_operator.cache import Cache, Key, bound_gpus, quota_left
 from rightsizer_operator.door import ApiError, Door
-from rightsizer_operator.names import LABEL_PLAN, QUEUE_LABEL
+from rightsizer_operator.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
 from rightsizer_operator.queueing import Queue, Workload, flavors_of, gpus_of, levels_of
-from rightsizer_operator.world import Job
+from rightsizer_operator.world import Job, Pod
 
 __all__ = ["Surroundings"]
 
@@ -43,9 +43,19 @@ class Surroundings:
 
     async def quota(self, key: Key) -> int | None:
         """GPUs that the namespace's quotas leave to this plan; None without one."""
-        own = sum(job.gpus for job in self._cache.jobs[key].values() if job.lives)
+        own = sum(job.gpus for job in self._cache.owned(key) if job.lives)
         path = f"/api/v1/namespaces/{key[0]}/resourcequotas"
         return quota_left([quota async for quota in self._door.every(path)], own=own)
+
+    async def addresses(self, key: Key) -> tuple[str, ...]:
+        """Addresses of the plan's running workers."""
+        selector = f"{LABEL_PLAN}={key[1]},{LABEL_ROLE}={WORKER}"
+        try:
+            raw = await self._door.children("Pod", key[0], selector)
+        except ApiError:
+            return ()
+        pods = (Pod.of(each) for each in raw)
+        return tuple(pod.address for pod in pods if pod.address and pod.phase == "Running")
 
     async def queue(self, plan: Mapping[str, Any]) -> Queue | None:
         """The plan's queue; None if it names none, or nobody here serves queues."""

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rightsizer.elasticity import Decision
 from rightsizer_operator.inventory import Inventory
 from rightsizer_operator.names import DIGEST, ELASTIC, GPU_RESOURCE, GPU_TYPE, LABEL_ATTEMPT, LABEL_PLAN
 from rightsizer_operator.queueing import Queue, Workload
@@ -142,7 +143,10 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a run says of itself. `tokens` count from the beginning of the training."""
+    """What a run says of itself. `tokens` count from the beginning of the training.
+
+    `checkpoint_s` and `data_wait_s` are seconds that rank 0's process has spent in either so far.
+    """
 
     tokens: float
     tokens_per_s: float
@@ -150,6 +154,10 @@ class Progress:
     restarts: int = 0
     loss: float | None = None
     checkpoint_at: dt.datetime | None = None
+    workers: int | None = None
+    phase: str = ""
+    checkpoint_s: float | None = None
+    data_wait_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +168,8 @@ class Snapshot:
     while something is wrong with them. `supports` names the Services, ReplicaSets and ConfigMaps there are.
     `quota_gpus` is what the namespace's quotas leave to this plan; None: no limit. `queue` is its queue,
     where Kueue serves one, and `workloads` what Kueue holds for its Jobs, read while they wait. `refusal` is
-    why the API server did not take a child, the last time that it was tried.
+    why the API server did not take a child, the last time that it was tried. `decision` is a new judgement of
+    its size, if there is one.
     """
 
     plan: Object
@@ -175,6 +184,7 @@ class Snapshot:
     workloads: tuple[Workload, ...] = ()
     progress: Progress | None = None
     refusal: str = ""
+    decision: Decision | None = None
 
     @property
     def status(self) -> Object:

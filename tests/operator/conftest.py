@@ -56,6 +56,7 @@ class World:
         self.inventory = inventory
         self.jobs, self.supports, self.events, self.log = {}, set(), [], []
         self.now, self.pods, self.progress, self.quota = NOW, (), None, None
+        self.decision = None
         self.queue, self.workloads = None, ()
 
     def snapshot(self):
@@ -71,6 +72,7 @@ class World:
             queue=self.queue,
             workloads=self.workloads,
             progress=self.progress,
+            decision=self.decision,
         )
 
     def decide(self):

@@ -135,3 +135,24 @@ def test_a_write_whose_answer_is_lost_is_made_once(alone, life):
     life.until("Running", gpus=2)
     assert {"PATCH jobs", "PATCH services", "PATCH trainingplans/status", "POST events"} <= set(lost)
     assert len(life.now["status"]["resizes"]) == 1
+
+
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(alone, life):
+    operator = alone.operator(dry_run=True).start()
+    life.create()
+    life.wait("its words", lambda: "would apply Job" in operator.words, 180)
+    assert all(seen.dry for seen in operator.proxy.writes)
+    assert life.jobs == []
+    assert "status" not in life.now
+
+
+def test_an_operator_of_one_namespace_leaves_the_others_alone(alone, life, neighbour):
+    alone.forget_lease()
+    operator = alone.operator(namespaces=(neighbour,)).start()
+    other = Life(alone.api, neighbour, "other")
+    life.create()
+    other.create()
+    other.until("Running")
+    assert "status" not in life.now
+    asked = [seen.path for seen in operator.proxy.log if "/leases" not in seen.path]
+    assert not any(f"/namespaces/{life.namespace}" in path or path.endswith("v1/jobs") for path in asked)

@@ -23,6 +23,7 @@ class Seen:
     method: str
     path: str
     watch: bool
+    dry: bool = False
     at: float = field(default_factory=time.time)
     status: int = 0
 
@@ -92,6 +93,7 @@ class Proxy:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         seen = Seen(method=request.method, path=request.path, watch="watch" in request.query)
+        seen.dry = request.query.get("dryRun") == "All"
         self.log.append(seen)
         own = await asyncio.to_thread(self.before, seen)
         if isinstance(own, web.Response):

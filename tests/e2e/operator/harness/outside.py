@@ -66,14 +66,15 @@ class Api:
 class Operator:
     """One operator process and its front."""
 
-    def __init__(self, house: "Outside", **settings: Any) -> None:
-        self._house, self._settings = house, settings
+    def __init__(self, house: "Outside", namespaces: tuple[str, ...] = (), **settings: Any) -> None:
+        self._house, self._namespaces, self._settings = house, namespaces, settings
         self.proxy = Proxy(house.api.server, house.api.trust, house.token)
         self.log = house.folder / f"operator-{self.proxy.url.rpartition(':')[2]}.log"
         self._kubeconfig = self.log.with_suffix(".kubeconfig")
         self._kubeconfig.write_text(json.dumps(_kubeconfig(self.proxy.url)))
         self.port = _free_port()
         self.pid = 0
+        self._lock, self._closed = threading.RLock(), False
 
     def start(self) -> "Operator":
         """Start it, or start it again."""
@@ -82,10 +83,18 @@ class Operator:
             "log": str(self.log),
             "port": self.port,
             "lease": self._house.system,
+            "namespaces": self._namespaces,
             "settings": self._settings,
         }
-        self.pid = self._house.fork(order)
+        with self._lock:
+            if not self._closed:
+                self.pid = self._house.fork(order)
         return self
+
+    @property
+    def words(self) -> str:
+        """What it has logged."""
+        return self.log.read_text() if self.log.exists() else ""
 
     def signal(self, number: int) -> None:
         """Signal it."""
@@ -93,15 +102,17 @@ class Operator:
 
     def kill(self) -> None:
         """As a crash would, and wait until it is gone."""
-        if not self.pid:
-            return
-        try:
-            self.signal(signal.SIGKILL)
-            while True:
-                os.kill(self.pid, 0)
-                time.sleep(0.005)
-        except ProcessLookupError:
-            self.pid = 0
+        with self._lock:
+            pid, self.pid = self.pid, 0
+            if not pid:
+                return
+            try:
+                os.kill(pid, signal.SIGKILL)
+                while True:
+                    os.kill(pid, 0)
+                    time.sleep(0.005)
+            except ProcessLookupError:
+                pass
 
     def get(self, path: str) -> tuple[int, str]:
         """What it answers itself: /healthz, /metrics."""
@@ -115,7 +126,9 @@ class Operator:
 
     def close(self) -> None:
         """End both."""
-        self.kill()
+        with self._lock:
+            self._closed = True
+            self.kill()
         self.proxy.close()
 
 
@@ -128,6 +141,7 @@ class Outside:
             [sys.executable, ZYGOTE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._made: list[Operator] = []
+        self._lock = threading.Lock()
 
     def operator(self, **settings: Any) -> Operator:
         """A new operator, not started yet."""
@@ -136,9 +150,10 @@ class Outside:
 
     def fork(self, order: Mapping[str, Any]) -> int:
         """Start a process; its pid."""
-        self._zygote.stdin.write(json.dumps(order) + "\n")
-        self._zygote.stdin.flush()
-        return int(self._zygote.stdout.readline())
+        with self._lock:
+            self._zygote.stdin.write(json.dumps(order) + "\n")
+            self._zygote.stdin.flush()
+            return int(self._zygote.stdout.readline())
 
     def forget_lease(self) -> None:
         """Who acts next need not wait for the dead one's Lease to run out; that is measured elsewhere."""

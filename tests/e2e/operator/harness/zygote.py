@@ -1,6 +1,7 @@
 """Starts operators by fork, so that each start costs milliseconds instead of imports.
 
-Reads one JSON line for each: {"kubeconfig": ..., "log": ..., "port": ..., "lease": ..., "settings": {...}};
+Reads one JSON line for each: {"kubeconfig": ..., "log": ..., "port": ..., "lease": ..., "namespaces": [...],
+"settings": {...}};
 answers with its pid. All of them end with this process.
 """
 
@@ -23,7 +24,10 @@ def _become(order: dict) -> None:
     os.close(0)
     os.environ["KUBECONFIG"] = order["kubeconfig"]
     options = Options(
-        port=order["port"], lease_namespace=order["lease"], settings=Settings(**order["settings"])
+        namespaces=tuple(order["namespaces"]),
+        port=order["port"],
+        lease_namespace=order["lease"],
+        settings=Settings(**order["settings"]),
     )
     os._exit(run(options))
 
