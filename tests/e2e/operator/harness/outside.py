@@ -42,14 +42,28 @@ class Api:
 
     def __call__(self, method: str, path: str, body: Any = None, *, kind: str = "json") -> dict[str, Any]:
         """One request; 404 and 409 come back as they are, other refusals raise."""
-        line = getattr(self._lines, "line", None) or self._connect()
         text = None if body is None else json.dumps(body)
-        line.request(method, path, text, {"Content-Type": f"application/{kind}"})
-        answer = line.getresponse()
-        found: dict[str, Any] = json.loads(answer.read() or b"{}")
+        answer, found = self._ask(method, path, text, f"application/{kind}")
         if answer.status >= 400 and answer.status not in {404, 409}:
             raise RuntimeError(f"{method} {path}: {answer.status} {found.get('message')}")
         return found
+
+    def _ask(
+        self, method: str, path: str, text: str | None, kind: str
+    ) -> tuple[http.client.HTTPResponse, dict[str, Any]]:
+        """A line that was hung up meanwhile is taken anew."""
+        for last in (False, False, True):
+            line = getattr(self._lines, "line", None) or self._connect()
+            try:
+                line.request(method, path, text, {"Content-Type": kind})
+                answer = line.getresponse()
+                return answer, json.loads(answer.read() or b"{}")
+            except (http.client.HTTPException, OSError):
+                line.close()
+                self._lines.line = None
+                if last:
+                    raise
+        raise AssertionError
 
     def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """A merge patch."""
@@ -57,10 +71,15 @@ class Api:
 
     def _connect(self) -> http.client.HTTPSConnection:
         at = urlsplit(self.server)
-        self._lines.line = http.client.HTTPSConnection(
-            at.hostname, at.port, context=self._context, timeout=60
-        )
-        return self._lines.line
+        line = http.client.HTTPSConnection(at.hostname, at.port, context=self._context, timeout=60)
+        self._open.append(line)
+        self._lines.line = line
+        return line
+
+    def close(self) -> None:
+        """Hang up."""
+        for line in self._open:
+            line.close()
 
 
 class Operator:
