@@ -70,4 +70,4 @@ def _mean_level(line: "Timeline", edges: np.ndarray) -> np.ndarray:
     moments, levels = np.asarray(line.moments_s), np.asarray(line.gpus, dtype=float)
     area = np.concatenate([[0.0], np.cumsum(levels[:-1] * np.diff(moments))])
     total = np.interp(edges, moments, area)
-    return np.diff(total) / np.diff(edges)
+    return np.asarray(np.diff(total) / np.diff(edges))

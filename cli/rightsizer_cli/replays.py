@@ -83,8 +83,9 @@ def assumptions(found: Replayed) -> dict[str, str]:
             f"{draw.fixed_share:g} x (1 - utilisation) is what more GPUs do not shorten"
         ),
         "knowledge": (
-            f"before a job runs: its work, its rate within {draw.rate_sigma:.0%}, even scaling; once it runs: "
-            f"its rate within {draw.measured_sigma:.0%}, its s within {draw.scaling_sigma:g} (logit)"
+            f"before a job runs: its work, its rate within {draw.rate_sigma:.0%}, even scaling; "
+            f"once it runs: its rate within {draw.measured_sigma:.0%}, "
+            f"its s within {draw.scaling_sigma:g} (logit)"
         ),
         "policy": (
             f"a restart holds the GPUs for {format_duration(limits.restart_s)}; at most one resize in "

@@ -47,7 +47,7 @@ def oracle(jobs: Sequence[TraceJob], *, gpus: int, rules: Rules | None = None) -
 
     It changes between two sizes at the best moment (time is linear in the work done at each, so the cheapest
     mix lies on the lower hull). A job that no size brings in time takes the fewest GPU-hours at which it is
-    hardly slower than as asked for (5 %). No real scheduler can beat this bound at as many deadlines met.
+    hardly slower than as asked for (10 %). No real scheduler can beat this bound at as many deadlines met.
     """
     found = [_best(job, min(gpus, most_gpus(job, rules or Rules()))) for job in jobs]
     finished = [job.submitted_s + taken_s for job, (taken_s, _) in zip(jobs, found, strict=True)]
@@ -59,7 +59,7 @@ def oracle(jobs: Sequence[TraceJob], *, gpus: int, rules: Rules | None = None) -
     )
 
 
-_HARDLY_SLOWER = 1.05
+_HARDLY_SLOWER = 1.1
 
 
 def _best(job: TraceJob, most: int) -> tuple[float, float]:

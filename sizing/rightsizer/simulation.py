@@ -168,7 +168,7 @@ class _Replay:
             return
         trained_s = now_s - live.since_s
         wait_s = self.whole_window_s - trained_s
-        if wait_s <= 0:
+        if wait_s < _SAMPLE_S:
             wait_s, live.look_s = live.look_s, min(live.look_s * 1.5, self.rules.look_most_s)
         self.look_again(live, now_s + wait_s, live.since_s + live.left / live.rate)
 
