@@ -3,13 +3,14 @@
 import typer
 
 from rightsizer_cli.commands.slurm_daemon import daemon
+from rightsizer_cli.commands.slurm_install import install
 from rightsizer_cli.commands.slurm_monitor import monitor
 from rightsizer_cli.commands.slurm_report import report
 from rightsizer_cli.commands.slurm_resize import resize
 
 __all__ = ["slurm"]
 
-COMMANDS = (daemon, monitor, report, resize)
+COMMANDS = (daemon, monitor, report, resize, install)
 
 
 def slurm() -> typer.Typer:
