@@ -34,6 +34,12 @@ __all__ = [
 
 _SIGNAL_SLACK_S = 60
 """Slurm may send the signal before the limit up to a minute off."""
+_LAST_CALL_S = 30
+"""How long a world waits for nodes that are slow to start, torch's own default.
+
+Shorter, and a world forms without them: it starts over when they come. A job that lost nodes pays it at each
+restart, since its most stays what it began with.
+"""
 _ELASTIC_FRAMEWORKS = ("ddp", "custom")  # the others have the number of ranks in their flags
 _WORDS_OF_SIZE = ("gpus", "dp", "microBatches", "shardGroup")
 
@@ -170,7 +176,7 @@ def _variables(fitted: Fitted, place: Place) -> dict[str, str]:
         min_nodes=1,
         max_nodes=fitted.nodes,
         workers_per_node=fitted.node_gpus,
-        last_call_s=15,
+        last_call_s=_LAST_CALL_S,
         max_restarts=1_000_000,
         shutdown_s=int(_grace_s(fitted)),
     )

@@ -23,7 +23,7 @@ def rows(step: int, rank: int, world: int) -> torch.Tensor:
 
 def main() -> None:
     """Train until the plan's tokens are done or a stop is asked for."""
-    dist.init_process_group("gloo", timeout=timedelta(seconds=300))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(WIDTH, WIDTH))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
