@@ -5,17 +5,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rightsizer.reading import Reading
 from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.backends import Backend, choose
 from rightsizer_slurm.commands import Slurm, SlurmError
+from rightsizer_slurm.gpu_metrics import reader
+from rightsizer_slurm.jobs import Job
 from rightsizer_slurm.journal import Journal
 from rightsizer_slurm.metrics import SweepMetrics
 from rightsizer_slurm.monitor import Monitor, Settings, alone
 from rightsizer_slurm.text import one_line
+from rightsizer_telemetry.client import Access
 
 __all__ = ["BACKENDS", "Options", "backend_of", "run"]
 
@@ -31,6 +35,7 @@ class Options:
     settings: Settings
     state: Path
     backend: str = "auto"
+    prometheus: Access | None = None
     textfile: Path | None = None
     sweeps: int | None = None
 
@@ -54,12 +59,20 @@ def run(options: Options, *, slurm: Slurm | None = None) -> int:
         journal = Journal(options.state)
         backend = backend_of(options.backend, slurm)
         _LOG.info("watching through %s; force %s", backend.name, options.settings.force)
-        monitor = Monitor(backend, journal, options.settings, slurm=slurm)
+        metrics = gpu_metrics(options)
+        monitor = Monitor(backend, journal, options.settings, slurm=slurm, metrics=metrics)
         try:
             _sweeps(monitor, options, SweepMetrics(cluster=cluster_name(slurm)), ended.wait)
         finally:
             journal.close()
     return 0
+
+
+def gpu_metrics(options: Options) -> Callable[[Sequence[Job]], dict[int, Reading]]:
+    """How GPU metrics are read; without a Prometheus nothing is."""
+    if options.prometheus is None:
+        return lambda _jobs: {}
+    return reader(options.prometheus, window_s=options.settings.tuning.least_window_s)
 
 
 def cluster_name(slurm: Slurm) -> str:

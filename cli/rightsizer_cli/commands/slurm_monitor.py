@@ -21,6 +21,13 @@ def monitor(
         Path | None,
         typer.Option(metavar="FILE", help="Write metrics here, for the node exporter's textfile collector."),
     ] = None,
+    prometheus: Annotated[
+        str,
+        typer.Option(metavar="URL", help="Where GPU metrics are; without it only jobs' own records count."),
+    ] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Bearer token for that Prometheus.")
+    ] = None,
     annotate: Annotated[
         bool, typer.Option("--annotate", help="Say flags in AdminComment too; wants an operator's rights.")
     ] = False,
@@ -40,6 +47,7 @@ def monitor(
     from rightsizer_slurm.deciding import Tuning  # noqa: PLC0415
     from rightsizer_slurm.monitor import Force, Settings  # noqa: PLC0415
     from rightsizer_slurm.watch_loop import BACKENDS, Options, run  # noqa: PLC0415
+    from rightsizer_telemetry.client import Access  # noqa: PLC0415
 
     if act not in list(Force):
         raise InputError("--act", value=act, remedy=f"must be one of {', '.join(Force)}")
@@ -53,4 +61,12 @@ def monitor(
     settings = Settings(
         force=Force(act), every_s=parse_duration_s(every, field="--every"), annotate=annotate, tuning=tuning
     )
-    return run(Options(settings=settings, state=state, backend=backend, textfile=textfile, sweeps=sweeps))
+    options = Options(
+        settings=settings,
+        state=state,
+        backend=backend,
+        prometheus=Access(url=prometheus, token_file=token_file) if prometheus else None,
+        textfile=textfile,
+        sweeps=sweeps,
+    )
+    return run(options)
