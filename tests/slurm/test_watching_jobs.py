@@ -40,7 +40,8 @@ LAYOUT = {
 }
 RUN = runfile.RunFile(
     job_id=7, gpu="H100-SXM5-80GB", gres="h100", nodes=4, node_gpus=1, node_cores=8, elastic=True,
-    fewest_nodes=1, most_nodes=4, layout=LAYOUT, batch_sequences=64, batch_tokens=8192.0, checkpoint_interval_s=300.0,
+    fewest_nodes=1, most_nodes=4, layout=LAYOUT, batch_sequences=64, batch_tokens=8192.0,
+    checkpoint_interval_s=300.0,
 )  # fmt: skip
 NOW_S = 1_000_000.0
 
