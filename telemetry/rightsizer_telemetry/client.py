@@ -71,7 +71,7 @@ class Prometheus:
         self._http = httpx.Client(
             base_url=_checked(access.url),
             timeout=access.timeout_s,
-            verify=_tls(access),
+            verify=_tls(access) if access.url.startswith("https:") else False,
             transport=transport,
             follow_redirects=False,
             trust_env=False,
@@ -131,7 +131,7 @@ class Prometheus:
             with self._http.stream(
                 "POST",
                 f"api/v1/{path}",
-                data={**form, "timeout": f"{server_s:.3f}s"},
+                data={**form, "timeout": f"{server_s:.3f}"},
                 auth=_auth(self._access),
             ) as answer:
                 body = self._body(answer, began_s)
@@ -222,7 +222,8 @@ def _auth(access: Access) -> httpx.Auth | None:
 
 
 def _secret(path: Path) -> str:
-    return path.read_text().strip()
+    """A secret that a header can hold; UnicodeError where it is none."""
+    return path.read_bytes().strip().decode("ascii")
 
 
 class _Bearer(httpx.Auth):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from rightsizer_telemetry import alerts, rules
+from rightsizer_telemetry import alerts, grafana, rules
 
 __all__ = ["files", "main"]
 
@@ -33,9 +33,14 @@ def files() -> Mapping[str, str]:
     """Every generated file: its path from the repository's root, its text."""
     recording = _yaml({"groups": [group.document() for group in rules.groups()]})
     alerting = _yaml(alerts.document())
+    dashboards = dict(grafana.files())
     return {
         "deploy/prometheus/recording-rules.yaml": recording,
         "deploy/prometheus/alerts.yaml": alerting,
+        "helm/rightsizer/monitoring/recording-rules.yaml": recording,
+        "helm/rightsizer/monitoring/alerts.yaml": alerting,
+        **{f"deploy/grafana/{name}": text for name, text in dashboards.items()},
+        **{f"helm/rightsizer/monitoring/{name}": text for name, text in dashboards.items()},
     }
 
 

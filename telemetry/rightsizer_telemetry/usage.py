@@ -278,7 +278,7 @@ def _named(use: Usage, words: Mapping[str, Mapping[_Holder, tuple[str, ...]]], p
     return replace(
         use,
         models=said["model"],
-        user=", ".join(said["user"]),
+        user=", ".join([user for user in said["user"] if not user.startswith("uid ")] or said["user"]),
         account=", ".join(said["account"]),
         plan=", ".join(said["plan"]),
         price_usd_per_gpu_h=_price(said["model"], price),

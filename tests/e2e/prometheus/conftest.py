@@ -75,9 +75,9 @@ class Server:
             )
         end_s = time.monotonic() + 120
         with self.client() as client:
-            while isinstance(client.instant("vector(1)"), Unknown):
+            while isinstance(answer := client.instant("vector(1)"), Unknown):
                 if self.process.poll() is not None or time.monotonic() > end_s:
-                    pytest.fail(f"prometheus does not answer:\n{(self.folder / 'log').read_text()[-3000:]}")
+                    pytest.fail(f"{answer.reason}\n{(self.folder / 'log').read_text()[-3000:]}")
                 time.sleep(0.2)
 
     def stop(self) -> None:
