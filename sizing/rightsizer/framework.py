@@ -142,6 +142,7 @@ class Framework:
     can_tensor_parallel: bool = False
     can_pipeline: bool = False
     can_interleave: bool = False
+    can_stage_unevenly: bool = False
     can_context_parallel: bool = False
     can_expert_parallel: bool = False
     can_zero1: bool = False

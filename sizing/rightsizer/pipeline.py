@@ -38,14 +38,18 @@ def stages(cases: Cases) -> Stages:
     chunk = np.ceil(layers / (p * v) - 1e-9) * v
     full = np.where(even, layers / p, np.where(layers >= p * v, np.minimum(chunk, np.ceil(layers / p)), 1.0))
     middle = np.where(ends, (layers + 2) / p, np.where(p > 1, full, layers))
-    rest = np.maximum(layers - middle * (p - 1), 1.0)
+    rest = layers - middle * (p - 1)
+    rest = np.where(rest >= 1, rest, np.maximum(np.floor(layers / p), 1.0))  # several stages are short
     last = np.where(ends, middle - 1, np.where(p > 1, np.minimum(rest, middle), layers))
     return Stages(middle_layers=np.asarray(middle), last_layers=np.asarray(last))
 
 
-def bubble_s(cases: Cases, middle_s: Array, last_s: Array) -> Array:
-    """Seconds that the slowest stage waits in one step."""
+def bubble_s(cases: Cases, middle_s: Array, last_s: Array, everyone_s: Array | None = None) -> Array:
+    """Seconds that the slowest stage waits in one step.
+
+    `everyone_s` is the sum over all stages; without it, all but the last take as long as a middle one.
+    """
     p, v = cases.layout.pp, np.maximum(cases.layout.vpp, 1)
     slowest = np.maximum(middle_s, last_s)
-    everyone = (p - 1) * middle_s + last_s
+    everyone = (p - 1) * middle_s + last_s if everyone_s is None else everyone_s
     return np.asarray(np.where(p > 1, np.maximum(everyone - slowest, 0.0) / v, 0.0))

@@ -199,12 +199,21 @@ def fitting(some: Ground, most: int) -> tuple[Array, float]:
     possible = np.flatnonzero(dp * units <= most)
     light = possible[_least_bytes(some)[possible] <= some.cluster.gpu.memory_bytes]
     possible = light if light.size else possible
-    columns, _ = layouts(
-        some.families.take(possible), (dp * units)[possible], some.request.workload, batch_tolerance=1.0
-    )
-    fits, used = fit_layouts(some, possible, columns)
+    fits, used = _fit_on(some, possible, (dp * units)[possible])
+    alone = np.flatnonzero(~fits & (units[possible] < most))  # fewer replicas need fewer communicators
+    if alone.size:
+        fewest = _raised(some.families, np.ones_like(units)) * units
+        fits[alone], least = _fit_on(some, possible[alone], fewest[possible[alone]])
+        used[alone] = np.minimum(used[alone], least)
     fits = fits | _measured(some, possible)
     return possible[fits], float(used.min(initial=np.inf))
+
+
+def _fit_on(some: Ground, family: Array, gpus: Array) -> tuple[Array, Array]:
+    """Which families fit memory on these GPUs whatever the batch, and the device bytes."""
+    columns, _ = layouts(some.families.take(family), gpus, some.request.workload, batch_tolerance=1.0)
+    fits, used = fit_layouts(some, family, columns)
+    return fits.copy(), np.array(used)
 
 
 def _least_bytes(some: Ground) -> Array:

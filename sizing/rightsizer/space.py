@@ -11,7 +11,7 @@ import numpy as np
 
 from rightsizer.architecture import Architecture, Family
 from rightsizer.columns import Array, Columns
-from rightsizer.framework import Framework, StageBalance
+from rightsizer.framework import Framework
 from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.workload import Recompute, Workload
@@ -30,6 +30,12 @@ MIN_TOKENS_PER_CP_RANK = 4096
 
 MAX_TOKENS_PER_MICRO_BATCH = 65536
 """Micro-batches larger than this (in tokens of one rank) are not looked at: matmuls saturate far below it."""
+
+_LARGEST_ODD = 6
+"""The largest micro-batch looked at that is no power of two: beyond it the next power of two is near."""
+
+_FULL_ENOUGH = 1.125
+"""Stages in numbers that are no power of two are looked at where they waste at most an eighth of a step."""
 
 _Pins = Mapping[str, int]
 _AXES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "recompute", "sharding", "shard_group", "offload")
@@ -148,6 +154,11 @@ def _powers(limit: int) -> list[int]:
     return [1 << k for k in range(max(1, limit).bit_length())]
 
 
+def _round(limit: int) -> list[int]:
+    """Powers of two, and three times a power of two, up to the limit."""
+    return sorted(n for power in _powers(limit) for n in (power, 3 * power) if n <= limit)
+
+
 def _pin(name: str, options: Iterable[int], pins: Mapping[str, int]) -> list[int]:
     """The options, or only the pinned one, if it is legal at all."""
     listed = sorted(set(options))
@@ -173,15 +184,17 @@ def _tp(
 
 
 def _stages(architecture: Architecture, framework: Framework, pins: _Pins) -> list[tuple[int, int]]:
-    """(pp, vpp): equal chunks; interleaving frameworks may count both ends, or leave a short stage."""
+    """(pp, vpp): equal chunks; frameworks that deal unevenly may count both ends, or leave short stages."""
     layers = architecture.layers + architecture.mtp_layers
     if not framework.can_pipeline or architecture.family is Family.ENCODER_DECODER:
         return [(1, 1)] if pins.get("pp", 1) == 1 and pins.get("vpp", 1) == 1 else []
-    uneven = framework.can_interleave or framework.stage_balance != StageBalance.EVEN
+    uneven, powers = framework.can_stage_unevenly, set(_powers(layers))
     totals = [layers, layers + 2] if uneven else [layers]
     stages = {(p, 1) for total in totals for p in _divisors(total) if p <= layers}
     if uneven:
-        stages |= {(p, 1) for p in _powers(layers) if p <= layers}
+        stages |= {
+            (p, 1) for p in _round(layers) if p in powers or -(-layers // p) * p <= _FULL_ENOUGH * layers
+        }
     if framework.can_interleave:
         stages |= {
             (p, chunks // p)
@@ -214,11 +227,12 @@ def _ep(architecture: Architecture, framework: Framework, pins: Mapping[str, int
 
 
 def _micro_batch(workload: Workload, pins: Mapping[str, int]) -> list[int]:
-    """Powers of two up to the batch; a pinned one may be anything that is not larger than the batch."""
+    """Powers of two up to the batch, 3 and 6 where they divide it; a pinned one may be anything up to it."""
     batch = workload.global_batch_sequences
     if "micro_batch" in pins:
         return [pins["micro_batch"]] if 1 <= pins["micro_batch"] <= batch else []
-    return _powers(batch)
+    whole = set(_powers(batch))
+    return [b for b in _round(batch) if b in whole or (b <= _LARGEST_ODD and batch % b == 0)]
 
 
 def _recompute(workload: Workload, framework: Framework, pins: Mapping[str, int]) -> list[int]:

@@ -135,12 +135,17 @@ def passes(known: Facts, layer: LayerTime) -> Passes:
         binding_layers=np.where(last_binds, dealt.last_layers, dealt.middle_layers),
         loss_s=np.where(last_binds, loss, 0.0),
         fixed_s=_fixed(known),
-        bubble_s=bubble_s(cases, middle, last),
+        bubble_s=bubble_s(cases, middle, last, _everyone(cases) * one + loss),
         hidden_bytes=work.hidden_bytes,
         dense_weights=work.dense_weights,
         expert_weights=work.expert_weights,
         embedding_weights=work.embedding_weights,
     )
+
+
+def _everyone(cases: Cases) -> Array:
+    """Layers of the whole pipeline."""
+    return np.asarray(cases.architecture.layers + cases.architecture.mtp_layers)
 
 
 def total_s(known: Facts, one: Passes) -> Array:

@@ -102,3 +102,28 @@ def test_fewer_kinds_of_parallelism_are_simpler():
     score = complexity(layout)
     plain = (layout.tp == 1) & (layout.pp == 1) & (layout.cp == 1)
     assert score[plain].max() < score[(layout.tp > 1) & (layout.pp > 1)].min()
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "pins"),
+    [
+        ("megatron-deepspeed", "bigscience/bloom", {"tp": 4, "pp": 12, "vpp": 1}),
+        ("megatron-core", "bigscience/bloom", {"tp": 4, "pp": 12, "vpp": 1}),
+        ("megatron-core", "meta-llama/Llama-3.1-8B", {"pp": 12, "vpp": 1}),
+    ],
+    ids=["70 layers on 12 stages", "counting both ends", "32 layers on 12 stages"],
+)
+def test_stages_may_be_uneven_where_the_framework_deals_so(name, model, pins):
+    assert len(_families(catalog.model(model), name=name, pinned=pins))
+
+
+def test_old_megatron_deals_layers_evenly():
+    assert not len(_families(name="megatron-lm", pinned={"pp": 12, "vpp": 1}))
+
+
+@pytest.mark.parametrize(
+    ("batch", "sizes"), [(512, {1, 2, 4, 8}), (768, {1, 2, 3, 4, 6, 8}), (9, {1, 2, 3, 4, 8})]
+)
+def test_a_micro_batch_of_three_needs_a_batch_that_it_divides(batch, sizes):
+    some = _families(workload=_workload(batch=batch), pinned={"tp": 1, "pp": 1, "cp": 1})
+    assert set(some.axes["micro_batch"]) == sizes

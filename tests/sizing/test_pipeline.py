@@ -51,3 +51,19 @@ def test_interleaving_divides_the_bubble() -> None:
 def test_a_heavy_last_stage_waits_for_the_others_once() -> None:
     found = bubble_s(cases(4), np.asarray(1.0), np.asarray(2.0))
     assert float(found) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("pp", "middle", "last"),
+    [(12, 3, 2), (5, 7, 4), (24, 2, 1)],
+    ids=["several short stages", "one short stage", "more stages than half the layers"],
+)
+def test_an_uneven_pipeline_is_as_slow_as_its_longest_stage(pp: int, middle: int, last: int) -> None:
+    dealt = stages(cases(pp))
+    assert (float(dealt.middle_layers), float(dealt.last_layers)) == (middle, last)
+
+
+def test_short_stages_do_not_lengthen_the_bubble() -> None:
+    """32 layers on 12 stages: all of them once, less the longest stage's 3."""
+    found = bubble_s(cases(12), np.asarray(3.0), np.asarray(2.0), np.asarray(32.0))
+    assert float(found) == pytest.approx(29.0)
