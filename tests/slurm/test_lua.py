@@ -97,6 +97,12 @@ def shared(request: pytest.FixtureRequest) -> Any:
     )
 
 
+@pytest.mark.parametrize("module", VERSIONS.values(), ids=list(VERSIONS))
+@pytest.mark.parametrize("path", sorted(SOURCES.glob("*.lua")), ids=lambda path: path.stem)
+def test_every_file_is_lua_of_this_version(path: Path, module: Any) -> None:
+    assert module.LuaRuntime().compile(path.read_text()) is not None
+
+
 def test_an_answer_of_the_daemon_is_applied_and_said(slurmctld: Slurmctld) -> None:
     fields: dict[str, int | str] = {"min_nodes": 2, "max_nodes": 2, "gres": "gpu:h100:8", "partition": "h100"}
     answer = Answer(verdict=Verdict.OK, say="two nodes", fields=fields, variables={"RIGHTSIZER_TP": "8"})

@@ -1,0 +1,66 @@
+"""cli_filter.lua in real sbatch, salloc and srun, where slurmctld runs no code of ours."""
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+SOURCES = Path(__file__).resolve().parents[3] / "slurm" / "lua"
+COMMENT = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
+
+
+@pytest.fixture
+def client(site: Any) -> Iterator[Any]:
+    """The site as a login node sees it whose slurm.conf has the filter; slurmctld's own plugin is off."""
+    etc = site.folder / "etc"
+    shutil.copytree(site.conf.parent, etc, ignore=shutil.ignore_patterns("*.key"))
+    for name in ("rightsizer.lua", "cli_filter.lua"):
+        shutil.copy(SOURCES / name, etc)
+    with (etc / "slurm.conf").open("a") as conf:
+        conf.write("CliFilterPlugins=lua\n")
+    environment = dict(site.slurm.environment) | {"SLURM_CONF": str(etc / "slurm.conf")}
+    slurm = dataclasses.replace(site.slurm, environment=environment)
+    with site.settings(mode="off"):
+        yield dataclasses.replace(site, slurm=slurm, conf=etc / "rightsizer.conf")
+
+
+def test_a_plain_users_job_is_sized(client: Any) -> None:
+    submitted = client.sbatch(COMMENT, user="nobody")
+    assert submitted.job["TresPerNode"].startswith("gres:gpu:h100:")
+    assert "rightsizer: 1 x " in submitted.said
+
+
+def test_what_the_user_wrote_bounds_it(client: Any) -> None:
+    options = ("--nodes=1-2", "--gpus-per-node=a100:2", "--partition=a100", "--time=20:00:00")
+    submitted = client.sbatch(COMMENT, *options)
+    assert submitted.job["TresPerNode"] in {"gres:gpu:a100:1", "gres:gpu:a100:2"}
+    assert submitted.job["TimeLimit"] == "20:00:00"
+
+
+def test_a_refusal_ends_sbatch(client: Any) -> None:
+    submitted = client.sbatch("rightsizer: modle=x")
+    assert (submitted.job, "did you mean model?" in submitted.said) == (None, True)
+
+
+@pytest.mark.parametrize("option", ["--gpus=4", "--gpus-per-task=1"])
+def test_what_it_cannot_change_is_left_as_written(client: Any, option: str) -> None:
+    submitted = client.sbatch(COMMENT, "--ntasks=1", option)
+    assert "a job is left as written" in submitted.said
+    assert submitted.job is not None
+
+
+def test_without_the_daemon_the_job_goes_on_as_written(client: Any) -> None:
+    text = client.conf.read_text().replace("/plan.sock", "/nobody.sock")
+    client.conf.write_text(text)
+    submitted = client.sbatch(COMMENT, "--nodes=2")
+    assert (submitted.tres["node"], "the job goes on as written" in submitted.said) == ("2", True)
+
+
+def test_srun_keeps_what_it_was_told(client: Any) -> None:
+    done = client.slurm.ask("srun", f"--comment={COMMENT}", "true")
+    assert (done.returncode, "use sbatch or salloc" in done.stderr) == (0, True)
