@@ -193,12 +193,12 @@ ALERTS = (
         description="Its last complete look is {{ $value | humanizeDuration }} old.",
     ),
     Alert(
-        name="RightsizerSlurmActionsFail",
-        expr="sum by (instance, action) (increase(rightsizer_slurm_actions_failed_total[30m])) > 2",
+        name="RightsizerSlurmCommandsFail",
+        expr="sum by (instance, command) (increase(rightsizer_slurm_command_errors_total[30m])) > 5",
         hold="0m",
         severity="warning",
-        summary="Slurm refuses what the rightsizer monitor asks for",
-        description="{{ $value | humanize }} actions of kind {{ $labels.action }} failed in 30 minutes.",
+        summary="Slurm does not answer the rightsizer monitor",
+        description="{{ $value | humanize }} calls of {{ $labels.command }} failed in 30 minutes.",
     ),
 )
 

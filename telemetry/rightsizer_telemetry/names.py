@@ -53,6 +53,7 @@ OPERATOR: Mapping[str, str] = {
     "rightsizer_plan_predicted_tokens_per_second": "Throughput as predicted",
     "rightsizer_plan_measured_tokens_per_second": "Throughput as the workers report it",
     "rightsizer_plan_margin_seconds": "Deadline minus expected end; negative: late",
+    "rightsizer_plan_recommended_gpus": "GPUs that its measured pace asks for",
     "rightsizer_plan_attempt": "Number of the current attempt",
     "rightsizer_plan_restarts": "Restarts of workers within the attempt",
 }
@@ -61,32 +62,22 @@ OPERATOR: Mapping[str, str] = {
 SLURM: Mapping[str, str] = {
     "rightsizer_slurm_job_info": "1 for each live GPU job; who and where as labels",
     "rightsizer_slurm_job_gpus": "GPUs that the job holds",
-    "rightsizer_slurm_job_requested_gpus": "GPUs that the job asked for when it was submitted",
     "rightsizer_slurm_job_sized_gpus": "GPUs that its plan is sized to; only where the job has a plan",
     "rightsizer_slurm_job_predicted_tokens_per_second": "Throughput as predicted",
     "rightsizer_slurm_job_measured_tokens_per_second": "Throughput as the agent in the job reports it",
-    "rightsizer_slurm_job_margin_seconds": "Deadline minus expected end; negative: late",
     "rightsizer_slurm_job_restarts": "Restarts and requeues of the job so far",
     "rightsizer_slurm_jobs": "Jobs with a plan, by Slurm's state",
-    "rightsizer_slurm_partition_gpus": "GPUs of a partition, by state: allocated, idle, down",
-    "rightsizer_slurm_submits_total": "Submissions that the plugin asked about, by result",
-    "rightsizer_slurm_submit_seconds": "Time to answer the plugin (histogram)",
     "rightsizer_slurm_decisions_total": "Decisions of the monitor, by action",
-    "rightsizer_slurm_actions_failed_total": "Actions that Slurm refused, by action",
     "rightsizer_slurm_command_errors_total": "Slurm commands that failed or ran out of time, by command",
     "rightsizer_slurm_sweep_timestamp_seconds": "Unix time of the last complete look at all jobs",
     "rightsizer_slurm_sweep_seconds": "How long that look took",
 }
-"""What the Slurm daemon and monitor serve (`rightsizer_slurm`)."""
+"""What the Slurm monitor says (`rightsizer_slurm.metrics`)."""
 
 SLURM_LABELS: Mapping[str, tuple[str, ...]] = {
     "rightsizer_slurm_job_info": ("cluster", "jobid", "user", "account", "partition", "plan"),
     "rightsizer_slurm_jobs": ("cluster", "state"),
-    "rightsizer_slurm_partition_gpus": ("cluster", "partition", "state"),
-    "rightsizer_slurm_submits_total": ("result",),
-    "rightsizer_slurm_submit_seconds": (),
     "rightsizer_slurm_decisions_total": ("action",),
-    "rightsizer_slurm_actions_failed_total": ("action",),
     "rightsizer_slurm_command_errors_total": ("command",),
     "rightsizer_slurm_sweep_timestamp_seconds": (),
     "rightsizer_slurm_sweep_seconds": (),

@@ -163,6 +163,7 @@ _PLANS = Dashboard(
             "GPUs that it is sized to, workers that train, and the attempt: each layout is a new one.",
             (f"rightsizer:plan_gpus:count{_OF_PLAN}", "GPUs {{plan}}"),
             (f"rightsizer:train_workers:max{_OF_PLAN}", "workers {{plan}}"),
+            ('max by (plan) (rightsizer_plan_recommended_gpus{plan=~"$plan"})', "recommended {{plan}}"),
             ('max by (plan) (rightsizer_plan_attempt{plan=~"$plan"})', "attempt {{plan}}"),
         ),
         _line(
@@ -292,35 +293,29 @@ def _slurm(name: str) -> str:
 _SLURM = Dashboard(
     uid="rightsizer-slurm",
     title="rightsizer / Slurm",
-    words="Partitions, sized jobs, what the plugin answers and the monitor does.",
-    variables=(Variable(name="cluster", metric=_slurm("partition_gpus")),),
+    words="Jobs by account, plans, what the monitor decides and whether Slurm answers it.",
+    variables=(Variable(name="cluster", metric=_slurm("job_info")),),
     panels=(
         _line(
-            "GPUs of partitions",
-            "Allocated, idle, down.",
+            "GPUs by account",
+            "Held by jobs, as far as somebody names the account.",
             (
-                f"sum by (partition, state) ({_slurm('partition_gpus')}{_OF_CLUSTER})",
-                "{{partition}} {{state}}",
+                f'sum by (account) (rightsizer:workload_gpus:count{{executor="slurm",cluster=~"$cluster"}}'
+                f" * {_ON} group_left (account) max by (executor, cluster, namespace, workload, account)"
+                " (rightsizer:workload_owner:info))",
+                "{{account}}",
             ),
         ),
         _line(
-            "Sized jobs",
-            "By Slurm's state.",
-            (f"sum by (state) ({_slurm('jobs')}{_OF_CLUSTER})", "{{state}}"),
+            "Jobs with a plan", "By state.", (f"sum by (state) ({_slurm('jobs')}{_OF_CLUSTER})", "{{state}}")
         ),
-        _bars(
-            "GPUs asked for and not needed",
-            "Asked for at submission minus what the plan is sized to.",
-            f"{_slurm('job_requested_gpus')}{_OF_CLUSTER} - {_slurm('job_sized_gpus')}",
-            "{{jobid}}",
+        _line(
+            "GPUs of jobs",
+            "Held, and what the plan is sized to.",
+            (f"{_slurm('job_gpus')}{_OF_CLUSTER}", "held {{jobid}}"),
+            (f"{_slurm('job_sized_gpus')}{_OF_CLUSTER}", "sized {{jobid}}"),
         ),
-        _bars(
-            "Deadline minus expected end",
-            "Negative: late.",
-            f"sort({_slurm('job_margin_seconds')}{_OF_CLUSTER})",
-            "{{jobid}}",
-            "s",
-        ),
+        _line("Restarts and requeues", "", (f"{_slurm('job_restarts')}{_OF_CLUSTER}", "{{jobid}}")),
         _line(
             "Tokens per second",
             "Predicted and measured.",
@@ -335,33 +330,14 @@ _SLURM = Dashboard(
             most=1,
         ),
         _line(
-            "Submissions",
-            "That the plugin asked about, by result.",
-            (f"sum by (result) (rate({_slurm('submits_total')}{_RATE}))", "{{result}}"),
-            unit="reqps",
-        ),
-        _line(
-            "Time to answer the plugin",
-            "It waits 0.3 s at most, then the job is submitted as written.",
-            (
-                f"histogram_quantile(0.99, sum by (le) ({_slurm('submit_seconds_bucket')}))",
-                "99 % since the start",
-            ),
-            (f"sum({_slurm('submit_seconds_sum')}) / sum({_slurm('submit_seconds_count')})", "mean"),
-            unit="s",
-        ),
-        _line(
             "Decisions",
             "Of the monitor, by action.",
-            (f"sum by (action) (rate({_slurm('decisions_total')}{_RATE}))", "{{action}}"),
-            unit="reqps",
+            (f"sum by (action) (increase({_slurm('decisions_total')}{_RATE}))", "{{action}}"),
         ),
         _line(
-            "Failures",
-            "Actions that Slurm refused, commands that failed.",
-            (f"sum by (action) (rate({_slurm('actions_failed_total')}{_RATE}))", "{{action}}"),
-            (f"sum by (command) (rate({_slurm('command_errors_total')}{_RATE}))", "{{command}}"),
-            unit="reqps",
+            "Slurm commands that failed",
+            "",
+            (f"sum by (command) (increase({_slurm('command_errors_total')}{_RATE}))", "{{command}}"),
         ),
         _line(
             "The monitor's round",
@@ -370,11 +346,11 @@ _SLURM = Dashboard(
             (f"time() - {_slurm('sweep_timestamp_seconds')}", "age"),
             unit="s",
         ),
-        _line(
-            "GPUs and restarts of jobs",
-            "",
-            (f"{_slurm('job_gpus')}{_OF_CLUSTER}", "GPUs {{jobid}}"),
-            (f"{_slurm('job_restarts')}{_OF_CLUSTER}", "restarts {{jobid}}"),
+        _bars(
+            "Not metered",
+            "GPUs that jobs hold and no exporter reports.",
+            f'rightsizer:workload_requested_gpus:count{{executor="slurm"}} unless {_ON} {_GPUS} or vector(0)',
+            "{{workload}}",
         ),
     ),
 )

@@ -301,35 +301,33 @@ _PLAN_OF_WORKLOAD = (
     ("plan", "$1", "known_plan", "(.+)"),
 )
 
-PLAN = {
+PLAN: Mapping[str, tuple[str, str | None]] = {
     "gpus:count": ("gpus", "sized_gpus"),
     "predicted:tokens_per_second": ("predicted_tokens_per_second", "predicted_tokens_per_second"),
     "measured:tokens_per_second": ("measured_tokens_per_second", "measured_tokens_per_second"),
-    "margin:seconds": ("margin_seconds", "margin_seconds"),
+    "margin:seconds": ("margin_seconds", None),
     "restarts:count": ("restarts", "restarts"),
 }
-"""Recorded name -> gauge of the operator and of Slurm's monitor."""
+"""Recorded name -> gauge of the operator and of Slurm's monitor, None where that has none."""
 
 
 def _plans() -> Sequence[Rule]:
     return [
-        Rule(
-            record=f"rightsizer:plan_{name}",
-            expr=_by_plan(f"rightsizer_plan_{operator}", f"rightsizer_slurm_job_{slurm}"),
-        )
+        Rule(record=f"rightsizer:plan_{name}", expr=_by_plan(f"rightsizer_plan_{operator}", slurm))
         for name, (operator, slurm) in PLAN.items()
     ]
 
 
-def _by_plan(operator: str, slurm: str) -> str:
+def _by_plan(operator: str, slurm: str | None) -> str:
     """A plan's gauge from either executor; on Slurm a job without a plan's name is known by its id."""
     labels = "executor, cluster, namespace, plan"
-    pods = relabel(
-        operator, (("namespace", "$1", "exported_namespace", "(.+)"), *constants({"executor": "kubernetes"}))
-    )
+    world = ("namespace", "$1", "exported_namespace", "(.+)")
+    pods = relabel(operator, (world, *constants({"executor": "kubernetes"})))
+    if slurm is None:
+        return f"max by ({labels}) (\n{pods}\n)"
     info = "max by (cluster, jobid, plan) (rightsizer_slurm_job_info)"
     jobs = relabel(
-        f"({slurm} * on (cluster, jobid) group_left (plan) {info})",
+        f"(rightsizer_slurm_job_{slurm} * on (cluster, jobid) group_left (plan) {info})",
         (
             *constants({"executor": "slurm", "namespace": ""}),
             ("known_plan", "$1", "plan", "(.+)"),

@@ -17,8 +17,8 @@ from rightsizer_telemetry.client import Access, Prometheus, Unknown
 ROOT = Path(__file__).resolve().parents[3]
 INTERVAL_S = 2
 """Of scrapes and of rules: the shipped 30 s would make a test of minutes of waiting."""
-WARM_S = 80
-"""Long enough for windows of a minute and rates over two."""
+WARM_S = 190
+"""Long enough for windows of a minute of rates over two."""
 
 _DCGM_POD = {"namespace": "gpu-operator", "pod": "dcgm-x7k2p"}
 TARGETS = (

@@ -182,7 +182,7 @@ def _operator() -> Metrics:
     metrics.requested("GET", 200)
     metrics.requested("PATCH", 409)
     metrics.reconcile_seconds.observe(0.02)
-    facts = {"gpus": 4.0, "gpus_saved": 4.0, "attempt": 1.0, "restarts": 1.0}
+    facts = {"gpus": 4.0, "gpus_saved": 4.0, "attempt": 1.0, "restarts": 1.0, "recommended_gpus": 3.0}
     rates = {"predicted_tokens_per_second": 1100.0, "measured_tokens_per_second": TOKENS_PER_S}
     metrics.plan(("team", "llama"), "Running", {**facts, **rates, "margin_seconds": 3600.0})
     metrics.plan(("team", "late"), "Running", {**facts, **rates, "margin_seconds": -7200.0})
@@ -199,8 +199,7 @@ def _slurm() -> bytes:
         "account": "lab",
         "partition": "gpu",
         "plan": "big",
-        "state": "allocated",
-        "result": "sized",
+        "state": "RUNNING",
         "action": "keep",
         "command": "squeue",
     }
@@ -208,7 +207,6 @@ def _slurm() -> bytes:
         labels = SLURM_LABELS.get(name, tuple(job))
         number = {
             "rightsizer_slurm_job_info": 1.0,
-            "rightsizer_slurm_job_margin_seconds": 600.0,
             "rightsizer_slurm_sweep_timestamp_seconds": time.time(),
         }.get(name, 4.0)
         if "(histogram)" in words:

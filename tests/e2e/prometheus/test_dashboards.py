@@ -1,0 +1,37 @@
+"""Every panel of the committed dashboards asks something that real data answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rightsizer_telemetry.client import Unknown
+
+pytestmark = pytest.mark.prometheus
+
+FOLDER = Path(__file__).resolve().parents[3] / "deploy/grafana"
+VARIABLES = {"$__rate_interval": "20s", "$__range_s": "60", "$__range": "60s"}
+
+
+def questions():
+    for path in sorted(FOLDER.glob("*.json")):
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                yield pytest.param(target["expr"], id=f"{path.stem} {panel['title']} {target['refId']}")
+
+
+def filled(expr, choices=("namespace", "plan", "cluster")):
+    for name, value in VARIABLES.items():
+        expr = expr.replace(name, value)
+    for name in choices:
+        expr = expr.replace(f"${name}", ".*")
+    return expr
+
+
+@pytest.mark.parametrize("expr", questions())
+def test_a_panel_shows_something(live, expr):
+    with live.client() as client:
+        answer = client.instant(filled(expr))
+    assert not isinstance(answer, Unknown), answer
+    assert answer
+    assert "$" not in filled(expr)

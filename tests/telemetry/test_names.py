@@ -1,0 +1,81 @@
+"""Every metric is declared once, and programs, rules and dashboards hold to the declaration."""
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from rightsizer_launch.metrics import NAMES
+from rightsizer_operator.metrics import Metrics
+from rightsizer_slurm.metrics import SweepMetrics
+from rightsizer_telemetry import alerts, generate, names, panels, rules
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_agent_serves_what_is_declared():
+    assert dict(names.AGENT) == NAMES
+
+
+def test_the_operator_serves_what_is_declared():
+    found = text_string_to_metric_families(Metrics().text().decode())
+    served = {family.name + "_total" * (family.type == "counter") for family in found}
+    assert served == set(names.OPERATOR)
+
+
+def test_slurms_monitor_serves_what_is_declared():
+    found = SweepMetrics(cluster="c").collect()
+    assert {family.name + "_total" * (family.type == "counter") for family in found} == set(names.SLURM)
+
+
+def test_the_rules_record_what_is_declared():
+    recorded = {rule.record for group in rules.groups() for rule in group.rules}
+    assert recorded == set(names.RECORDED)
+
+
+KEYWORDS = {"and", "or", "unless", "offset", "bool", "Inf", "NaN"}
+LISTS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)")
+
+
+def metrics(expr):
+    """The names of metrics in a query: identifiers outside strings, matchers, lists of labels, functions."""
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", expr)
+    bare = LISTS.sub("", re.sub(r"\[[^]]*\]", "", re.sub(r"\{[^}]*\}", "", bare)))
+    found = re.findall(r"(?<![\w$.])[A-Za-z_:][\w:]*(?!\w*\s*\()", bare)
+    return {name for name in found if name not in KEYWORDS}
+
+
+QUERIES = {
+    **{alert.name: alert.expr for alert in alerts.ALERTS},
+    **{
+        f"{board.uid} {panel.title} {i}": query.expr
+        for board in panels.DASHBOARDS
+        for panel in board.panels
+        for i, query in enumerate(panel.queries)
+    },
+}
+
+
+@pytest.mark.parametrize("expr", QUERIES.values(), ids=QUERIES)
+def test_a_query_names_only_metrics_that_exist(expr):
+    known = {series for name in names.OURS for series in names.series(name)}
+    assert metrics(expr)
+    assert metrics(expr) <= known
+
+
+def test_metrics_are_found_in_a_query():
+    expr = (
+        'sum by (a, b) (rate(x_total{c="y"}[5m])) / on (d) group_left (e) max_over_time(z:w[$__range]) > 1e3'
+    )
+    assert metrics(expr) == {"x_total", "z:w"}
+
+
+def test_each_alert_has_a_runbook_and_each_runbook_an_alert():
+    pages = {path.stem for path in (ROOT / alerts.RUNBOOKS).glob("*.md")}
+    assert pages == {alert.name for alert in alerts.ALERTS}
+
+
+def test_the_committed_files_are_those_that_are_generated():
+    stale = [name for name, text in generate.files().items() if (ROOT / name).read_text() != text]
+    assert stale == []
