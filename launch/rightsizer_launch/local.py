@@ -28,6 +28,7 @@ from rightsizer_launch import calibration, frameworks, machine, progress
 from rightsizer_launch import report as reports
 from rightsizer_launch.budget import RestartBudget
 from rightsizer_launch.job import Job, JobSpec
+from rightsizer_launch.resizing import Resizer, limits_of, scaling_of
 from rightsizer_launch.state import RunDirectory, held, worker_error
 from rightsizer_launch.summary import summary
 from rightsizer_launch.supervisor import Ending, Finished, StopFlag, stop_on_signals, supervise
@@ -39,10 +40,7 @@ __all__ = ["EXIT_CODES", "Options", "run"]
 
 EXIT_CODES = {Ending.DONE: 0, Ending.FAILED: 1, Ending.STOPPED: 130}
 _NO_PLAN = 3
-_AUTO_INTERVAL_S = (
-    10.0,
-    900.0,
-)  # a local checkpoint takes well under a second, and nobody wants to lose more
+_AUTO_INTERVAL_S = (10.0, 900.0)  # a local save takes well under a second; nobody wants to lose more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,8 @@ class Options:
     """What may be said beside the plan.
 
     `workers` overrides the search; `directory` holds the run (default runs/NAME); `anyway` runs even if the
-    deadline cannot be met; `fresh` sets an earlier run aside; `measure` measures the machine anew.
+    deadline cannot be met; `fresh` sets an earlier run aside; `measure` measures the machine anew. A size is
+    measured for at least `resize_after_s` before it is judged, half of it after its warm-up.
     """
 
     workers: int | None = None
@@ -58,6 +57,7 @@ class Options:
     anyway: bool = False
     fresh: bool = False
     measure: bool = False
+    resize_after_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +127,19 @@ def _run(
         return _NO_PLAN
     directory.plan.write_text(dump(plan))
     spec = _spec(plan, here, sized, directory, home, attempt=len(attempts) + 1)
-    finished = _train(plan, spec, sized, directory=directory, attempts=attempts, tally=tally, console=console)
-    document = _report(plan, sized, directory, finished, here.words)
+    resizer = Resizer(
+        option=sized.option,
+        limits=limits_of(plan, here, spec, settle_s=options.resize_after_s),
+        tokens=sized.workload.tokens,
+        deadline_s=None if sized.deadline_s is None else time.time() + sized.deadline_s,
+        confidence=sized.answer.request.confidence,
+        scaling=lambda option: scaling_of(sized.answer.request, option, here.clusters),
+        job=lambda option: _spec(plan, here, replace(sized, option=option), directory, home, attempt=1),
+    )
+    finished = _train(
+        plan, spec, sized, resizer, directory=directory, attempts=attempts, tally=tally, console=console
+    )
+    document = _report(plan, sized, directory, finished, resizer, words=here.words)
     if finished.ending is Ending.FAILED:
         console.print(f"given up: {finished.reason}. The worker's own words:", style="bold", soft_wrap=True)
         console.print(worker_error(finished.last.logs), soft_wrap=True, markup=False)
@@ -299,6 +310,7 @@ def _train(
     plan: TrainingPlan,
     spec: JobSpec,
     sized: _Sized,
+    resizer: Resizer,
     *,
     directory: RunDirectory,
     attempts: list[dict[str, Any]],
@@ -309,6 +321,7 @@ def _train(
     option = sized.option
 
     def started(job: Job) -> None:
+        option = resizer.option
         attempts.append(
             {
                 "number": job.spec.attempt,
@@ -319,6 +332,7 @@ def _train(
                 "startedAt": job.began,
                 "fromStep": tally.step,
                 "failures": 0,
+                "reason": resizer.because(job.spec.workers),
             }
         )
         directory.write_attempts(attempts)
@@ -338,14 +352,23 @@ def _train(
         soft_wrap=True,
     )
     with stop_on_signals(stop), View(console, expected) as view:
-        finished = supervise(spec, budget=budget, watcher=view, stop=stop, tally=tally, started=started)
+        resizer.note = view.note
+        finished = supervise(
+            spec, budget=budget, watcher=view, stop=stop, tally=tally, adviser=resizer, started=started
+        )
     attempts[-1] |= {"failures": finished.failures, "endedAt": time.time(), "ending": str(finished.ending)}
     directory.write_attempts(attempts)
     return finished
 
 
 def _report(
-    plan: TrainingPlan, sized: _Sized, directory: RunDirectory, finished: Finished, words: str
+    plan: TrainingPlan,
+    sized: _Sized,
+    directory: RunDirectory,
+    finished: Finished,
+    resizer: Resizer,
+    *,
+    words: str,
 ) -> dict[str, Any]:
     attempts = directory.attempts()
     began = {int(attempt["number"]): float(attempt["startedAt"]) for attempt in attempts}
@@ -363,9 +386,11 @@ def _report(
         target_tokens=sized.workload.tokens,
         deadline=None if deadline_s is None else first + dt.timedelta(seconds=deadline_s),
         now=dt.datetime.now(dt.UTC).replace(microsecond=0),
+        decision=resizer.decision,
+        decided_s=resizer.decided_s,
         observations=calibration.observed(
             sized.answer.request,
-            sized.option,
+            resizer.option,
             run=f"{plan.metadata.name}/{attempts[-1]['startedAt']:.0f}/{attempts[-1]['number']}",
             steps=finished.tally.steps,
             attempt=int(attempts[-1]["number"]),

@@ -10,18 +10,29 @@ from typing import Any
 import yaml
 
 from rightsizer import catalog
+from rightsizer.elasticity import Decision
 from rightsizer.errors import RightsizerError
 from rightsizer.observation import Observation, to_document
 from rightsizer.plan import plan as size
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.report import PlanReport
-from rightsizer_api.status import Attempt, Condition, ConditionStatus, Observed, Resize, Status
+from rightsizer_api.status import (
+    Attempt,
+    Condition,
+    ConditionStatus,
+    Observed,
+    Recommendation,
+    Resize,
+    Status,
+)
 from rightsizer_launch.progress import write_json
 from rightsizer_launch.supervisor import Ending
 from rightsizer_launch.tally import Tally, pace
 
 __all__ = ["Facts", "elsewhere", "report", "status", "write"]
+
+_LONGEST, _MOST_EVIDENCE = 1024, 16  # what the status schema holds
 
 ELSEWHERE = "H100-SXM5-80GB"
 """The GPU that a local run is compared with: what this plan would need there."""
@@ -29,7 +40,7 @@ ELSEWHERE = "H100-SXM5-80GB"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that a report is made from; `attempts` as run.json holds them."""
+    """All that a report is made from; `attempts` as run.json has them, `decision` the last but keep."""
 
     plan: TrainingPlan
     sizing: PlanReport
@@ -43,6 +54,8 @@ class Facts:
     deadline: dt.datetime | None
     now: dt.datetime
     observations: Sequence[Observation] = ()
+    decision: Decision | None = None
+    decided_s: float = 0.0
 
     @property
     def failures(self) -> int:
@@ -73,6 +86,10 @@ def report(facts: Facts) -> dict[str, Any]:
             "curve": [[step, round(loss, 5)] for step, loss in tally.curve],
         },
         "checkpoint": {"step": tally.saved_step, "path": tally.saved_path},
+        "resizes": [
+            resize.model_dump(mode="json", by_alias=True, exclude_none=True)
+            for resize in _resizes(facts.attempts)
+        ],
         "sizing": facts.sizing.model_dump(mode="json", by_alias=True, exclude_none=True),
         "elsewhere": elsewhere(facts.plan),
         "observations": [to_document(one) for one in facts.observations],
@@ -147,7 +164,24 @@ def status(facts: Facts) -> Status:
             last_checkpoint_step=tally.saved_step or None,
             updated_at=facts.now,
         ),
+        recommendation=_recommendation(facts),
         resizes=_resizes(facts.attempts),
+    )
+
+
+def _recommendation(facts: Facts) -> Recommendation | None:
+    """The last thing that the resize policy had to say."""
+    found = facts.decision
+    if found is None:
+        return None
+    return Recommendation(
+        action=found.action.capitalize(),
+        gpus=found.gpus,
+        reason=found.reason[:_LONGEST],
+        evidence=tuple(line[:_LONGEST] for line in found.evidence[:_MOST_EVIDENCE]),
+        price_gpu_hours=found.price_gpu_hours,
+        saves_gpu_hours=found.saves_gpu_hours,
+        at=_moment(facts.decided_s),
     )
 
 
@@ -169,7 +203,7 @@ def _resizes(attempts: Sequence[Mapping[str, Any]]) -> tuple[Resize, ...]:
                     to_gpus=after["workers"],
                     from_layout=before["layout"],
                     to_layout=after["layout"],
-                    reason="asked for at the command line",
+                    reason=(after.get("reason") or "asked for at the command line")[:_LONGEST],
                 )
             )
     return tuple(changes[-50:])

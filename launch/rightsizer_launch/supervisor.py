@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from rightsizer_launch.job import Job, JobSpec, next_attempt
 from rightsizer_launch.progress import DONE, EXIT_STOPPED, PROGRESS, ProgressReader
 from rightsizer_launch.tally import Tally
 
-__all__ = ["Ending", "Finished", "StopFlag", "Watcher", "stop_on_signals", "supervise"]
+__all__ = ["Adviser", "Ending", "Finished", "StopFlag", "Watcher", "stop_on_signals", "supervise"]
 
 _POLL_S = 0.2
 _SCAN_S = 1.0
@@ -37,6 +37,26 @@ class Watcher(Protocol):
 
     def update(self, tally: Tally, failures: int) -> None:
         """Where training stands."""
+
+
+class Adviser(Protocol):
+    """Who says that a job should go on with other workers."""
+
+    def look(self, tally: Tally, spec: JobSpec) -> JobSpec | None:
+        """The job to change to, now; None to leave it as it is."""
+
+    def failed(self, spec: JobSpec) -> None:
+        """A job that was changed to did not come to train."""
+
+
+class _Nobody:
+    """Advises nothing."""
+
+    def look(self, _tally: Tally, _spec: JobSpec) -> JobSpec | None:
+        return None
+
+    def failed(self, _spec: JobSpec) -> None:
+        return None
 
 
 @dataclass(slots=True)
@@ -82,8 +102,11 @@ class _Run:
     reader: ProgressReader
     budget: RestartBudget
     tally: Tally
+    adviser: Adviser
     failures: int = 0
     seen: int = 0
+    wanted: JobSpec | None = None
+    good: JobSpec | None = None  # what to return to, until a changed job has trained a step
     scanned_s: float = field(default=0.0)
 
     def read(self, job: Job) -> None:
@@ -94,7 +117,7 @@ class _Run:
         if now_s - self.scanned_s >= _SCAN_S:
             self.scanned_s = now_s
             for _ in range(job.failures() - self.seen):
-                if self.budget.spent:
+                if self.budget.spent or self.good is not None:
                     break  # given up: what fails until the last agent is gone says nothing more
                 self.failed("a worker died; torchrun restarts the others with it")
             self.seen = max(self.seen, job.failures())
@@ -102,10 +125,29 @@ class _Run:
             if record.event == "start":
                 where = f"from step {record.step}" if record.step else "from the beginning"
                 self.watcher.note(f"{record.world} worker(s) train {where} (pids {_listed(record.pids)})")
+            if record.event == "step" and record.attempt == self.spec.attempt:
+                self.good = None
         self.watcher.update(self.tally, self.failures)
+
+    def follow(self) -> JobSpec:
+        """What comes after an attempt: a changed job, what was before one that failed, or the same again."""
+        before, wanted, good = self.spec, self.wanted, self.good
+        self.wanted = self.good = None
+        if wanted is not None:
+            self.good = before
+            self.watcher.note(f"attempt {before.attempt + 1} goes on with {wanted.workers} worker(s)")
+            return next_attempt(replace(wanted, attempt=before.attempt))
+        if good is not None:
+            self.adviser.failed(before)
+            self.watcher.note(f"{before.workers} worker(s) did not come to train; back to {good.workers}")
+            return next_attempt(replace(good, attempt=before.attempt))
+        self.watcher.note(f"attempt {before.attempt + 1} starts from the last checkpoint")
+        return next_attempt(before)
 
     def failed(self, what: str) -> None:
         """Count a failure."""
+        if self.good is not None:
+            return  # a resize that fails is taken back, and no fault of the training's
         self.failures += 1
         self.budget = self.budget.failed(now_s=time.monotonic(), step=self.tally.best_step)
         self.watcher.note(what)
@@ -118,15 +160,25 @@ def supervise(
     watcher: Watcher,
     stop: StopFlag,
     tally: Tally | None = None,
+    adviser: Adviser | None = None,
     started: Callable[[Job], None] = lambda _job: None,
 ) -> Finished:
     """Run attempts until the training is done, stopped, or given up; no process is left behind.
 
     `tally` is what earlier runs of the same directory added up to; `started` is told of every attempt's job.
+    `adviser` may change the job: it saves and stops, and goes on as advised; if that does not come to train,
+    as before.
     """
     path = spec.run_directory / PROGRESS
     reader = ProgressReader(path, offset=path.stat().st_size if path.exists() else 0)
-    run = _Run(spec=spec, watcher=watcher, reader=reader, budget=budget, tally=tally or Tally())
+    run = _Run(
+        spec=spec,
+        watcher=watcher,
+        reader=reader,
+        budget=budget,
+        tally=tally or Tally(),
+        adviser=adviser or _Nobody(),
+    )
     while True:
         job = Job(run.spec)
         try:
@@ -136,8 +188,7 @@ def supervise(
             job.kill()
         run.read(job)
         if ending is None and not run.budget.spent:
-            run.spec, run.seen = next_attempt(run.spec), 0
-            watcher.note(f"attempt {run.spec.attempt} starts from the last checkpoint")
+            run.spec, run.seen = run.follow(), 0
             continue
         return Finished(
             ending=ending or Ending.FAILED,
@@ -163,22 +214,50 @@ def _attempt(run: _Run, job: Job, stop: StopFlag) -> Ending | None:
             done_s = done_s or time.monotonic()
             if not job.living() or time.monotonic() - done_s > _LEAVE_S:
                 return Ending.DONE
+        elif _changes(run, job, stop):
+            return _left(run, stop)
         elif not job.living():
-            codes = ", ".join(str(code) for code in job.exit_codes())
-            if set(job.exit_codes()) <= {
-                0,
-                EXIT_STOPPED,
-            }:  # a script without the agent says it by its exit code
-                return Ending.STOPPED if EXIT_STOPPED in job.exit_codes() else Ending.DONE
-            run.failed(f"all workers are gone (exit codes {codes})")
-            return None
+            return _gone(run, job)
         elif not job.store_lives:
             run.failed("the rendezvous store died; a new one and a new attempt take over")
             job.stop(grace_s=run.spec.grace_s, impatient=lambda: stop.asked > 1)
-            return None
+            break
         elif job.replace_lost():
             run.watcher.note("an agent died; a new one joins the others")
         time.sleep(_POLL_S)
+    return None
+
+
+def _gone(run: _Run, job: Job) -> Ending | None:
+    """How a run stands whose agents have all ended: a script without our agent says it by its exit code."""
+    codes = job.exit_codes()
+    if set(codes) <= {0, EXIT_STOPPED}:
+        return Ending.STOPPED if EXIT_STOPPED in codes else Ending.DONE
+    run.failed(f"all workers are gone (exit codes {', '.join(str(code) for code in codes)})")
+    return None
+
+
+def _changes(run: _Run, job: Job, stop: StopFlag) -> bool:
+    """Whether this attempt ends for another: as advised, or because a changed job does not come to train."""
+    if run.good is not None:
+        if not job.failures():
+            return False
+        job.stop(grace_s=5.0)
+        return True
+    run.wanted = run.adviser.look(run.tally, run.spec)
+    if run.wanted is None:
+        return False
+    run.watcher.note("the workers save and stop, to go on as advised")
+    job.stop(grace_s=run.spec.grace_s, impatient=lambda: stop.asked > 1)
+    run.read(job)
+    return True
+
+
+def _left(run: _Run, stop: StopFlag) -> Ending | None:
+    """How a run stands that stopped for a change: done by now, asked to stop meanwhile, or to go on."""
+    if (run.spec.run_directory / DONE).exists():
+        return Ending.DONE
+    return Ending.STOPPED if stop.asked else None
 
 
 def _stop(run: _Run, job: Job, stop: StopFlag) -> Ending:

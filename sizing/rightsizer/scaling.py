@@ -1,7 +1,7 @@
 """How fast a plan would run at other sizes, by the engine, told what it does at the size it has."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from rightsizer.pricing import Ground, Rows, ground, price_pairs
 from rightsizer.search import best, counts, fitting, pairs, thin
 from rightsizer.space import families
 
-__all__ = ["PlanScaling"]
+__all__ = ["PlanScaling", "recalibrated", "size_of"]
 
 _POINTS = 20
 """Numbers of GPUs that are priced, besides the nearest ones."""
@@ -58,23 +58,30 @@ class PlanScaling:
         has the variance sigma^2 * 2 (share_configuration + share_family where the family changes), by the
         shares that the correction of predictions is fitted with, and the measurement's noise on top.
         """
-        table = self._table = self._table or _table(self._request, self._option)
-        p = load_calibration()
-        here = self._option
-        if here.gpus != gpus:
-            here = next((s.option for s in table if s.gpus == gpus and s.option), here)
-        moved = tokens_per_s / here.tokens_per_s * (here.gpus / gpus)
-        noise = noise_ln(steps, p.step_scatter)
-        found = []
-        for size in table:
-            assert size.option is not None  # noqa: S101 - the table is made of options
-            apart = 0.0
-            if size.option.layout != here.layout:
-                other = _family(size.option.layout) != _family(here.layout)
-                apart = 2.0 * (p.step_share_configuration + (p.step_share_family if other else 0.0))
-            sigma = math.sqrt(noise**2 + apart * size.option.sigma**2)
-            found.append(replace(size, tokens_per_s=size.tokens_per_s * moved, sigma=sigma))
-        return tuple(found)
+        self._table = self._table or _table(self._request, self._option)
+        return recalibrated(self._table, self._option, gpus=gpus, tokens_per_s=tokens_per_s, steps=steps)
+
+
+def recalibrated(
+    table: Iterable[Size], present: Option, *, gpus: int, tokens_per_s: float, steps: int
+) -> tuple[Size, ...]:
+    """Predicted sizes, each with its option, moved by measured / predicted at the present one."""
+    p, sizes = load_calibration(), tuple(table)
+    here = present
+    if here.gpus != gpus:
+        here = next((s.option for s in sizes if s.gpus == gpus and s.option), here)
+    moved = tokens_per_s / here.tokens_per_s * (here.gpus / gpus)
+    noise = noise_ln(steps, p.step_scatter)
+    found = []
+    for size in sizes:
+        assert size.option is not None  # noqa: S101 - the table is made of options
+        apart = 0.0
+        if size.option.layout != here.layout:
+            other = _family(size.option.layout) != _family(here.layout)
+            apart = 2.0 * (p.step_share_configuration + (p.step_share_family if other else 0.0))
+        sigma = math.sqrt(noise**2 + apart * size.option.sigma**2)
+        found.append(replace(size, tokens_per_s=size.tokens_per_s * moved, sigma=sigma))
+    return tuple(found)
 
 
 def _family(layout: Layout) -> int:
@@ -86,11 +93,12 @@ def _table(request: Request, present: Option) -> tuple[Size, ...]:
     priced = _priced(request, present)
     chosen = [one for one in _options(priced) if not _same(one.layout, present.layout)]
     running, _ = given(request, present.layout)
-    sizes = [_size(one, present) for one in (*chosen, running)]
+    sizes = [size_of(one, present) for one in (*chosen, running)]
     return tuple(sorted(sizes, key=lambda s: (s.gpus, not s.in_place)))
 
 
-def _size(one: Option, present: Option) -> Size:
+def size_of(one: Option, present: Option) -> Size:
+    """An option as a size, as predicted; `present` is what runs."""
     return Size(
         gpus=one.gpus,
         tokens_per_s=one.tokens_per_s,

@@ -31,10 +31,24 @@ def run(
         bool,
         typer.Option("--measure", help="Measure this machine again instead of reading the cached figures."),
     ] = False,
+    resize_after: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION", help="Measure a size at least this long before resizing (elasticity.mode)."
+        ),
+    ] = "10m",
 ) -> int:
     """Size a plan to this machine, train it here with torchrun, and report predicted against measured."""
+    from rightsizer.units import parse_duration_s  # noqa: PLC0415  (the command line starts quickly)
     from rightsizer_launch.local import Options  # noqa: PLC0415  (numpy, pydantic and rich are slow to import)
     from rightsizer_launch.local import run as run_here  # noqa: PLC0415
 
-    options = Options(workers=workers, directory=directory, anyway=anyway, fresh=fresh, measure=measure)
+    options = Options(
+        workers=workers,
+        directory=directory,
+        anyway=anyway,
+        fresh=fresh,
+        measure=measure,
+        resize_after_s=parse_duration_s(resize_after, field="--resize-after"),
+    )
     return run_here(file, options)
