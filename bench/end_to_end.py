@@ -17,6 +17,7 @@ of all other sources, is taken off: what a constant for "runs are worse than pla
 import argparse
 import csv
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -24,21 +25,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import read, reference
+from bench.fitting import DATA, read, reference
 
-from rightsizer import catalog
-from rightsizer.architecture import Architecture
+from rightsizer import catalog, goodput
+from rightsizer.architecture import Architecture, parameters_matmul_active
 from rightsizer.errors import RightsizerError
 from rightsizer.explain import layout_words
 from rightsizer.framework import framework
 from rightsizer.outcome import NoPlan, Option, Request
 from rightsizer.plan import plan
-from rightsizer.workload import Precision, Workload
+from rightsizer.uncertainty import z_quantile
+from rightsizer.workload import Precision, Workload, usual_batch_tokens
 
 KINDS = ("whole_run", "pretrain_phase")
 GOAL = 0.15
-ASSUMED_SEQUENCE, ASSUMED_BATCH_TOKENS, ASSUMED_FRAMEWORK = 8192, 4e6, "torchtitan"
-"""What `rightsizer plan` assumes where nothing is said."""
+COVERAGE = 0.8
+ASSUMED_SEQUENCE, ASSUMED_FRAMEWORK = 8192, "torchtitan"
+"""What `rightsizer plan` assumes where nothing is said; the batch is the one that suits the compute."""
+ERA = 2023.0
+"""Before this year the usual stack was Megatron-LM with unfused attention."""
 MOST_GPUS = 4096
 RESULTS = Path(__file__).resolve().parent / "results" / "end_to_end.json"
 Row = Mapping[str, str]
@@ -52,6 +57,7 @@ class Telling:
     batch_tokens: float
     precision: Precision
     framework: str
+    year: float = 0.0
     compile: bool | None = None
     pinned: Mapping[str, int] = field(default_factory=dict)
 
@@ -67,6 +73,8 @@ class Result:
     gpus: int
     measured_gpu_h: float
     predicted_gpu_h: float
+    share: float
+    step_sigma: float
     error: float
     inside: bool
     mfu: float
@@ -84,6 +92,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("reference", nargs="?", help="folder of the reference tables")
+    parser.add_argument("--fit", action="store_true", help="write data/whole_run.json")
+    parser.add_argument("--date", default="", help="the date that --fit writes")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE")
     given = parser.parse_args()
     rows = read(reference(given.reference), "end_to_end_runs.csv")
@@ -93,15 +103,19 @@ def main() -> None:
     for name, telling in TELLINGS.items():
         results, skipped = judge(rows, inputs, telling)
         document["tellings"][name] = told = summary(results)
-        told |= {"runs": [asdict(r) for r in results], "skipped": skipped}
+        sigma, left_out = whole_run(results)
+        told |= {"runs": [asdict(r) for r in results], "skipped": skipped, "left_out": left_out}
         show(name, told, results)
+        print(f"{name}: scatter of whole runs {sigma}; fitted without the run's source: {left_out}")
+        if given.fit and name == "told":
+            write(sigma, given.date)
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     show_skipped(document["tellings"]["laid_out"]["skipped"])
 
 
 def judge(
-    rows: Iterable[Row], inputs: Mapping[str, Row], telling: Callable[[Row, Architecture], Telling]
+    rows: Iterable[Row], inputs: Mapping[str, Row], telling: Callable[[Row, Row, Architecture], Telling]
 ) -> tuple[list[Result], dict[str, str]]:
     """Every run that can be asked, and why the others cannot."""
     results, skipped = [], {}
@@ -109,7 +123,7 @@ def judge(
         try:
             more = askable(row, inputs)
             shape = architecture(row, more)
-            results.append(result(row, shape, telling(more, shape)))
+            results.append(result(row, shape, telling(row, more, shape)))
         except (SkippedError, RightsizerError) as why:
             skipped[row["id"]] = f"{row['model'][:40]}: {why}"
     return results, skipped
@@ -140,37 +154,47 @@ def architecture(row: Row, more: Row) -> Architecture:
     return Architecture(name=row["model"], head_dim=head_dim, **flags, **size)
 
 
-def asked(_more: Row, shape: Architecture) -> Telling:
-    """Nothing but the model."""
+def asked(row: Row, _more: Row, shape: Architecture) -> Telling:
+    """Nothing but the model and its tokens."""
     sequence = min(ASSUMED_SEQUENCE, shape.max_sequence or ASSUMED_SEQUENCE)
+    tokens = float(row["tokens_b"]) * 1e9
+    batch = usual_batch_tokens(parameters=float(parameters_matmul_active(shape)), tokens=tokens)
     return Telling(
         sequence_tokens=sequence,
-        batch_tokens=ASSUMED_BATCH_TOKENS,
+        batch_tokens=sequence * 2.0 ** max(0, round(math.log2(batch / sequence))),
         precision=Precision.BF16,
         framework=ASSUMED_FRAMEWORK,
     )
 
 
-def told(more: Row, _shape: Architecture) -> Telling:
-    """All that was published."""
+def told(_row: Row, more: Row, _shape: Architecture) -> Telling:
+    """All that was published; the stack that was usual then where the framework was not."""
+    year = float(more["year"] or 0.0)
     return Telling(
         sequence_tokens=int(more["sequence_tokens"]),
         batch_tokens=float(more["batch_tokens"]),
         precision=Precision(more["precision"]),
-        framework=more["framework"],
+        framework=usual(year) if more["framework"].startswith("unknown") else more["framework"],
+        year=year,
         compile=True if more["compile"] else None,
     )
 
 
-def blind(more: Row, _shape: Architecture) -> Telling:
+def usual(year: float) -> str:
+    """The stack that most large runs of a year were trained with."""
+    return "megatron-lm" if 0 < year < ERA else "unknown-parallel"
+
+
+def blind(row: Row, more: Row, shape: Architecture) -> Telling:
     """All but the framework."""
-    return replace(told(more, _shape), framework="unknown-parallel")
+    known = told(row, more, shape)
+    return replace(known, framework=usual(known.year), compile=None)
 
 
-def laid_out(more: Row, _shape: Architecture) -> Telling:
+def laid_out(row: Row, more: Row, shape: Architecture) -> Telling:
     """All that was published, the layout too where it was."""
     pins = {name: int(value) for name, value in (pair.split("=") for pair in more["layout"].split())}
-    return replace(told(more, _shape), pinned=pins)
+    return replace(told(row, more, shape), pinned=pins)
 
 
 TELLINGS = {"laid_out": laid_out, "told": told, "blind": blind, "asked": asked}
@@ -190,12 +214,20 @@ def result(row: Row, shape: Architecture, telling: Telling) -> Result:
         gpus=option.gpus,
         measured_gpu_h=measured_h,
         predicted_gpu_h=round(predicted_h, 1),
+        share=round(_share(option), 4),
+        step_sigma=round(option.sigma, 4),
         error=round(predicted_h / measured_h - 1, 4),
         inside=low_h <= measured_h <= high_h,
         mfu=round(option.mfu, 4),
         goodput=round(option.goodput, 4),
         layout=layout_words(option.layout),
     )
+
+
+def _share(option: Option) -> float:
+    """How much of the whole-run term a run of this size has, 0 to 1."""
+    most, _ = goodput.whole_run(np.asarray(1e9), np.asarray(1e9))
+    return option.lost_by_cause.get("unplanned", 0.0) / float(most)
 
 
 def planned(row: Row, shape: Architecture, telling: Telling, gpus: int | None) -> Option:
@@ -206,6 +238,7 @@ def planned(row: Row, shape: Architecture, telling: Telling, gpus: int | None) -
         global_batch_sequences=max(1, round(telling.batch_tokens / telling.sequence_tokens)),
         precision=telling.precision,
         compile=telling.compile,
+        library_year=telling.year,
     )
     answer = plan(
         Request(
@@ -250,10 +283,52 @@ def _errors(results: Sequence[Result]) -> dict[str, Any]:
 
 def _scaled(results: Sequence[Result]) -> Any:
     """Errors after taking off the median ln error of all other sources (runs of one model family)."""
-    ln = np.log1p([r.error for r in results])
-    source = np.asarray([re.split(r"[-\d. ]", r.model)[0] for r in results])
+    ln, source = np.log1p([r.error for r in results]), _sources(results)
     others = [np.median(ln[source != one]) if np.any(source != one) else 0.0 for one in source]
     return np.expm1(ln - np.asarray(others))
+
+
+def _sources(results: Sequence[Result]) -> Any:
+    """The family of models that a run belongs to: one source."""
+    return np.asarray([re.split(r"[-\d. ]", r.model)[0] for r in results])
+
+
+def whole_run(results: Sequence[Result]) -> tuple[float, dict[str, float]]:
+    """What whole runs scatter beyond the step time, and what a fit without the run's source covers."""
+    ln = np.log([r.measured_gpu_h / r.predicted_gpu_h for r in results])
+    step, share = np.asarray([r.step_sigma for r in results]), np.asarray([r.share for r in results])
+    source = _sources(results)
+    spread = np.zeros(ln.shape)
+    for one in np.unique(source):
+        rest = source != one
+        spread[~rest] = _spread(np.abs(ln)[rest], step[rest], share[rest], source[rest])
+    inside = np.abs(ln) <= z_quantile(0.9) * np.hypot(step, spread * np.sqrt(share))
+    by_source = [np.mean(inside[source == one]) for one in np.unique(source)]
+    return round(_spread(np.abs(ln), step, share, source), 3), {
+        "n": len(results),
+        "inside_80": round(float(np.mean(inside)), 4),
+        "inside_80_by_source": round(float(np.mean(by_source)), 4),
+    }
+
+
+def _spread(size: Any, step: Any, share: Any, source: Any) -> float:
+    """The least deviation with which 80 % of the weight is inside; sources weigh by the root of their n."""
+    _, index, counts = np.unique(source, return_inverse=True, return_counts=True)
+    weight = 1.0 / np.sqrt(counts[index])
+    for trial in np.arange(0.0, 1.5, 0.005):
+        inside = size <= z_quantile(0.9) * np.hypot(step, trial * np.sqrt(share))
+        if np.average(inside, weights=weight) >= COVERAGE:
+            break
+    return float(trial)
+
+
+def write(sigma: float, date: str) -> None:
+    """Replace the fitted value in data/whole_run.json."""
+    path = DATA / "whole_run.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["sigma_ln"]["value"] = sigma
+    document["date"] = date or document["date"]
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def show(name: str, told: Mapping[str, Any], results: Sequence[Result]) -> None:

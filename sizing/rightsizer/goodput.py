@@ -16,7 +16,15 @@ import numpy as np
 from rightsizer.columns import Array
 from rightsizer.errors import UnknownNameError
 
-__all__ = ["Goodput", "Reliability", "checkpoint_interval_s", "estimate", "reliability", "spare_nodes"]
+__all__ = [
+    "Goodput",
+    "Reliability",
+    "checkpoint_interval_s",
+    "estimate",
+    "reliability",
+    "spare_nodes",
+    "whole_run",
+]
 
 _DAY_S = 86400.0
 _GPUS_PER_RATED_NODE = 8
@@ -103,6 +111,28 @@ def estimate(gpus: Array, checkpoint_bytes: Array, some: Reliability) -> Goodput
         interval_s=interval,
         mean_time_to_failure_s=mean,
     )
+
+
+def whole_run(gpus: Array, planned_s: Array) -> tuple[Array, Array]:
+    """(share of wall time lost to what is not planned, deviation of ln(hours) it adds) of a pretraining run.
+
+    Published whole runs take longer than step time and failures say, and scatter more (data/whole_run.json).
+    Both grow with the node-days W of the run as W / (W + settled): a short run sees little of it.
+    """
+    unplanned, sigma, settled = _whole_run()
+    work = gpus / _GPUS_PER_RATED_NODE * planned_s / _DAY_S
+    share = work / (work + settled)
+    return np.asarray(unplanned * share), np.asarray(sigma * np.sqrt(share))
+
+
+@cache
+def _whole_run() -> tuple[float, float, float]:
+    text = files("rightsizer").joinpath("data/whole_run.json").read_text("utf-8")
+    found: Mapping[str, Mapping[str, float]] = json.loads(text)
+    unplanned, sigma, settled = (
+        float(found[name]["value"]) for name in ("unplanned", "sigma_ln", "settled_node_days")
+    )
+    return unplanned, sigma, settled
 
 
 def spare_nodes(nodes: int, gpus_per_node: int, some: Reliability, *, confidence: float = 0.9) -> int:

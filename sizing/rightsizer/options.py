@@ -71,7 +71,7 @@ def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, in
     """One row's Option; `index` is its place in the prediction."""
     request, cluster = some.request, some.cluster
     good = goodput.estimate(np.asarray(layout.gpus), np.asarray(some.checkpoint_bytes), request.reliability)
-    finish_s, sigma = float(rows.finish_s[0]), float(rows.sigma[0])
+    finish_s, sigma, finish_sigma = (float(c[0]) for c in (rows.finish_s, rows.sigma, rows.finish_sigma))
     spares = request.spare_nodes or 0
     held = layout.gpus + spares * cluster.gpus_per_node
     usd = float(rows.cost_usd[0])
@@ -94,16 +94,23 @@ def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, in
         sigma=sigma,
         step_correction=_at(prediction.step_correction, index),
         memory_correction=_at(prediction.memory_correction, index),
-        goodput=_at(good.productive, 0),
-        lost_by_cause={name: _at(getattr(good, name), 0) for name in ("checkpoint", "lost_work", "restart")},
+        goodput=_at(good.productive, 0) * (1.0 - float(rows.unplanned[0])),
+        lost_by_cause=_lost(good, float(rows.unplanned[0])),
         checkpoint_interval_s=_at(good.interval_s, 0),
         finish_s=finish_s,
-        finish_lo_s=finish_s * float(np.exp(-_Z_80 * sigma)),
-        finish_hi_s=finish_s * float(np.exp(_Z_80 * sigma)),
+        finish_lo_s=finish_s * float(np.exp(-_Z_80 * finish_sigma)),
+        finish_hi_s=finish_s * float(np.exp(_Z_80 * finish_sigma)),
         finish_at_confidence_s=float(rows.finish_at_confidence_s[0]),
         cost_usd=None if np.isnan(usd) else usd,
         energy_kwh=cost.energy_kwh(held, finish_s, cluster),
     )
+
+
+def _lost(good: goodput.Goodput, unplanned: float) -> dict[str, float]:
+    """Shares of the wall time that do not train; with the productive one they sum to 1."""
+    planned = {name: _at(getattr(good, name), 0) for name in ("checkpoint", "lost_work", "restart")}
+    lost = {name: share * (1.0 - unplanned) for name, share in planned.items()}
+    return lost | ({"unplanned": unplanned} if unplanned > 0 else {})
 
 
 def _step_causes(step_time: StepTime, step_s: float, index: int) -> Mapping[str, float]:

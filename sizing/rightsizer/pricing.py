@@ -52,6 +52,8 @@ class Rows:
     gpus: Array
     layout: Columns
     sigma: Array
+    unplanned: Array
+    finish_sigma: Array
     finish_s: Array
     finish_at_confidence_s: Array
     cost_usd: Array
@@ -138,7 +140,9 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: 
     step_s, tokens_per_step, sigma = measured
     request = some.request
     steps = np.ceil(request.workload.tokens / np.maximum(tokens_per_step, 1.0))
-    finish_s = steps * step_s / _productive(some, gpus)
+    planned_s = steps * step_s / _productive(some, gpus)
+    unplanned, spread = _unplanned(request, gpus, planned_s)
+    finish_s, finish_sigma = planned_s / (1.0 - unplanned), np.hypot(sigma, spread)
     price_usd = cost.price_usd_per_gpu_h(some.cluster)
     spare_gpus = (request.spare_nodes or 0) * some.cluster.gpus_per_node
     usd = np.full(gpus.shape, np.nan)
@@ -149,10 +153,19 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: 
         gpus=gpus,
         layout=columns,
         sigma=sigma,
+        unplanned=unplanned,
+        finish_sigma=finish_sigma,
         finish_s=finish_s,
         finish_at_confidence_s=finish_s * np.exp(some.confidence_z * sigma),
         cost_usd=usd,
     )
+
+
+def _unplanned(request: Request, gpus: Array, planned_s: Array) -> tuple[Array, Array]:
+    """What a whole run loses and scatters beyond the plan; known of pretraining only."""
+    if request.workload.method is not Method.PRETRAIN:
+        return np.zeros(gpus.shape), np.zeros(gpus.shape)
+    return goodput.whole_run(gpus, planned_s)
 
 
 def _productive(some: Ground, gpus: Array) -> Array:

@@ -18,6 +18,7 @@ from rightsizer.errors import InputError, RightsizerError, UnsupportedError
 from rightsizer.framework import Framework, framework, recognise, unknown_framework
 from rightsizer.hardware import Cluster, Gpu
 from rightsizer.layout import Layout, Sharding
+from rightsizer.parameters import load_memory
 from rightsizer.workload import LossKernel, Method, Precision, Recompute, Workload
 
 __all__ = ["COLUMNS", "OPTIONAL_COLUMNS", "case_from_row"]
@@ -69,7 +70,7 @@ def _losing_little(case: Case) -> Case:
     if case.framework.known or case.workload.loss is not LossKernel.AUTO:
         return case
     tokens = case.workload.sequence_tokens / (case.layout.cp * case.layout.tp)
-    logits_bytes = memory.load_memory().logit_bytes_eager * tokens * case.architecture.vocab
+    logits_bytes = load_memory().logit_bytes_eager * tokens * case.architecture.vocab
     if logits_bytes < CROWDED * case.cluster.gpu.memory_bytes:
         return case
     return replace(case, workload=replace(case.workload, loss=LossKernel.FUSED))

@@ -64,3 +64,11 @@ def test_spares_follow_poisson_for_32_nodes(confidence, spares):
 def test_an_unknown_preset_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match="llama3"):
         goodput.reliability("perfect")
+
+
+def test_large_whole_runs_lose_and_scatter_what_no_formula_lists_and_short_ones_hardly():
+    share, sigma = goodput.whole_run(np.asarray([8, 2048]), np.asarray([3600.0, 60 * 86400.0]))
+    assert share[0] < 0.001
+    assert 0.09 < share[1] < 0.1
+    assert sigma[0] < 0.01
+    assert sigma[1] > 0.3
