@@ -22,6 +22,12 @@ def section(command: str) -> str:
     return re.split(r"^## ", DOCS["commands.md"].split(f"## {command}\n")[1], flags=re.M)[0]
 
 
+def parameters(command: str) -> list:
+    """The parameters of a command, and of a group's commands."""
+    top = COMMANDS[command]
+    return [p for each in (top, *getattr(top, "commands", {}).values()) for p in each.params]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_section_with_an_example(command):
     assert f"rightsizer {command}" in section(command)
@@ -29,7 +35,7 @@ def test_every_command_has_a_section_with_an_example(command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_named_where_its_command_is_told(command):
-    options = {opt for p in COMMANDS[command].params for opt in p.opts if opt.startswith("--")}
+    options = {opt for p in parameters(command) for opt in p.opts if opt.startswith("--")}
     told = (
         section(command) + DOCS["commands.md"].split("## Options that commands share\n")[1].split("\n## ")[0]
     )
@@ -68,9 +74,7 @@ def test_the_documented_commands_parse():
     told = re.findall(
         r"^[ ]*(?:\$ )?rightsizer (\w+)((?:.*\\\n)*.*)$", DOCS["commands.md"] + DOCS["README.md"], flags=re.M
     )
-    known = {
-        name: {o for p in c.params for o in (*p.opts, *p.secondary_opts)} for name, c in COMMANDS.items()
-    }
+    known = {name: {o for p in parameters(name) for o in (*p.opts, *p.secondary_opts)} for name in COMMANDS}
     wrong = [
         f"{name} {flag}"
         for name, rest in told
