@@ -119,25 +119,30 @@ class Door:
         return [each async for each in self.every(_PATHS[kind].format(namespace), labelSelector=selector)]
 
     async def apply(self, child: Mapping[str, Any]) -> Object:
-        """See that a child exists, by server-side apply; never over somebody else's object."""
+        """See that a child exists; one that does is made what it should be, by server-side apply.
+
+        Created first, looked at only if that is refused: an object of somebody else's is never touched.
+        """
         metadata, kind = child["metadata"], child["kind"]
-        path = f"{_PATHS[kind].format(metadata['namespace'])}/{metadata['name']}"
-        owner = metadata["ownerReferences"][0]["uid"]
+        name, query = metadata["name"], {"fieldManager": FIELD_MANAGER}
+        path = _PATHS[kind].format(metadata["namespace"])
         try:
-            there = await self.call("GET", path)
+            return await self.call("POST", path, body=child, query=query)
         except ApiError as error:
-            if error.status != 404:
+            if error.status != 409:
                 raise
-        else:
-            if owner not in {o["uid"] for o in there["metadata"].get("ownerReferences", ())}:
-                raise NameTakenError(f"{kind} {metadata['name']}")
-            if "deletionTimestamp" in there["metadata"]:
-                raise ApiError(409, f"{kind} {metadata['name']} is still on its way out")
-            if kind == "Job":
-                return there
-        return await self.call(
-            "PATCH", path, body=child, query={"fieldManager": FIELD_MANAGER}, content=_APPLY
-        )
+            found = [there async for there in self.every(path, fieldSelector=f"metadata.name={name}")]
+            if not found:
+                raise
+        there, owner = found[0], metadata["ownerReferences"][0]["uid"]
+        if owner not in {o["uid"] for o in there["metadata"].get("ownerReferences", ())}:
+            raise NameTakenError(f"{kind} {name}")
+        if "deletionTimestamp" in there["metadata"]:
+            raise ApiError(409, f"{kind} {name} is still on its way out")
+        if kind == "Job":
+            return there
+        query["force"] = "true"  # over what this operator itself said when it created the object
+        return await self.call("PATCH", f"{path}/{name}", body=child, query=query, content=_APPLY)
 
     async def patch_job(self, namespace: str, name: str, spec: Mapping[str, Any]) -> Object:
         """Change fields of a Job's spec."""

@@ -52,11 +52,30 @@ def _used(cluster, operator):
     return allowed, refused
 
 
+def _repaired(run, operator):
+    """Take our label off every support; whoever acts next reads the cluster anew and puts it back."""
+    ours = "app.kubernetes.io/managed-by"
+    kinds = ("service", "replicaset", "configmap")
+    named = [f"{kind}/{run.name}-{'a1' if kind == 'configmap' else 'rdzv'}" for kind in kinds]
+    run.kubectl("label", *named, f"{ours}-")
+    run.cluster.kubectl("delete", "pods", "--all", f"--namespace={operator}", "--wait=false")
+
+    def back():
+        items = json.loads(run.kubectl("get", *named, "--output=json"))["items"]
+        return all(item["metadata"]["labels"].get(ours) == "rightsizer" for item in items)
+
+    run.cluster.wait("the labels are back", back, within_s=180)
+
+
 def test_every_verb_is_granted_because_it_is_used(cluster, operator, helm, start):
     run = start(launch=DEEPSPEED, layout={"microBatch": 4})
     run.cluster.wait("a Job with its settings", lambda: run.jobs, within_s=60)
+    _repaired(run, operator)
     allowed, refused = _used(cluster, operator)
     granted = _granted(helm)
     assert allowed <= granted
     assert not {verb for verb in refused - allowed if verb not in granted}
-    assert granted <= allowed
+    queues = {verb for verb in granted if verb[0] == "kueue.x-k8s.io"}
+    unused = granted - allowed
+    # Kueue's tests come before these; where they were left out, Kueue's verbs cannot have been used
+    assert unused <= (set() if queues & allowed else queues)
