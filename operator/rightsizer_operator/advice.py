@@ -8,6 +8,7 @@ from typing import Any
 from rightsizer.elasticity import Action, Bottleneck, Decision, History, Limits, Mode, Running, Scaling
 from rightsizer.reading import Reading
 from rightsizer.resize import decide
+from rightsizer.units import parse_duration_s
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_operator.conditions import Condition, no, unknown, yes
@@ -57,14 +58,19 @@ def advise(
 def limits_of(plan: TrainingPlan, status: Mapping[str, Any], *, around: Around, settings: Settings) -> Limits:
     """What the plan and the cluster allow; a stated number of GPUs is not touched."""
     wish, resources = plan.spec.elasticity, plan.spec.resources
-    saves = plan.spec.launch.checkpoint is not None
+    checkpoint, interval_s = plan.spec.launch.checkpoint, None
+    if checkpoint is not None:
+        stated = checkpoint.interval != "auto"
+        interval_s = (
+            parse_duration_s(checkpoint.interval) if stated else status["sizing"]["checkpointIntervalSeconds"]
+        )
     return Limits(
         mode=Mode(wish.mode.value),
         min_gpus=resources.gpus or wish.min_gpus or resources.min_gpus,
         max_gpus=resources.gpus or wish.max_gpus or resources.max_gpus,
         free_gpus=around.free_gpus,
         cool_down_s=settings.cool_down_s,
-        checkpoint_interval_s=status["sizing"]["checkpointIntervalSeconds"] if saves else None,
+        checkpoint_interval_s=interval_s,
         restart_s=settings.restart_s,
         saves_first=True,
         warm_up_s=settings.warm_up_s,

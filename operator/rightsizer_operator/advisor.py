@@ -22,7 +22,7 @@ from rightsizer_operator.conditions import reason_of
 from rightsizer_operator.decide import Running, layout_of, scaling_of, wish_of
 from rightsizer_operator.inventory import Inventory
 from rightsizer_operator.settings import Settings
-from rightsizer_operator.window import Sample, extended, reading_of
+from rightsizer_operator.window import Sample, extended, joined, reading_of
 from rightsizer_operator.world import Progress, moment
 
 __all__ = ["Advisor"]
@@ -49,6 +49,7 @@ class Advisor:
         self._curves: dict[Key, _Curve] = {}
         self._decisions: dict[Key, Decision] = {}
         self._judged_at: dict[Key, float] = {}
+        self._counters: Mapping[Key, Reading] = {}
 
     def heard(self, key: Key, said: Progress | None, *, at_s: float) -> None:
         """What a plan's workers said; None: none of them answered."""
@@ -59,6 +60,10 @@ class Advisor:
         keep_s = 2 * (self._settings.window_s + self._settings.warm_up_s)
         before = self._samples.get(key, ())
         self._samples[key] = extended(before, Sample(at_s=at_s, said=said), keep_s=keep_s)
+
+    def counted(self, readings: Mapping[Key, Reading]) -> None:
+        """What the GPUs' counters show, of every plan that runs."""
+        self._counters = readings
 
     def forget(self, key: Key) -> None:
         """The plan is gone, or does not run."""
@@ -85,6 +90,7 @@ class Advisor:
             inventory=cache.inventory(without=key),
             pod_gpus=max((job.gpus_per_pod for job in cache.owned(key) if job.lives), default=0) or 1,
             samples=samples,
+            counters=self._counters.get(key),
             now_s=now_s,
             others=any(
                 reason_of(other.get("status") or {}, "Ready") in _WAITING
@@ -157,9 +163,11 @@ class _Question:
     inventory: Inventory
     pod_gpus: int
     samples: tuple[Sample, ...]
+    counters: Reading | None
     now_s: float
     others: bool
 
     def reading(self, window_s: float, every_s: float) -> Reading:
         """Its last window."""
-        return reading_of(self.samples, now_s=self.now_s, window_s=window_s, every_s=every_s)
+        own = reading_of(self.samples, now_s=self.now_s, window_s=window_s, every_s=every_s)
+        return joined(own, self.counters)

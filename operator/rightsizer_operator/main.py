@@ -17,6 +17,7 @@ from kubernetes.aio.config import ConfigException
 
 from rightsizer.errors import InputError
 from rightsizer_operator.door import Door
+from rightsizer_operator.hardware import count
 from rightsizer_operator.lease import hold
 from rightsizer_operator.loop import Loop
 from rightsizer_operator.measure import measure
@@ -24,6 +25,7 @@ from rightsizer_operator.metrics import Metrics
 from rightsizer_operator.serve import serving
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.watch import registry_for, settings_for
+from rightsizer_telemetry.client import Access
 
 __all__ = ["Options", "run"]
 
@@ -38,6 +40,7 @@ class Options:
     lease_name: str = "rightsizer-operator"
     lease_namespace: str = ""
     port: int = 8080
+    prometheus: Access | None = None
     settings: Settings = field(default_factory=Settings)
 
 
@@ -64,7 +67,8 @@ async def _run(options: Options) -> None:
         )
         leading = loop.lead() if options.settings.dry_run else _lead(door, loop, options)
         async with serving(loop, metrics, port=options.port, silent_s=4 * options.settings.refresh_s):
-            tasks = [asyncio.create_task(task) for task in (watching, leading, measure(loop))]
+            counting = [count(loop, options.prometheus)] if options.prometheus else []
+            tasks = [asyncio.create_task(task) for task in (watching, leading, measure(loop), *counting)]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:

@@ -4,12 +4,22 @@ A window never reaches over a restart or a resize: what was before is another ru
 starts, nothing is known until a whole window has been seen.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rightsizer.reading import Phase, Reading
 from rightsizer_operator.world import Progress
 
-__all__ = ["Sample", "extended", "reading_of"]
+__all__ = ["Sample", "extended", "joined", "reading_of"]
+
+_COUNTERS = (
+    "gpu_busy_mean",
+    "gpu_busy_max",
+    "tensor_active",
+    "memory_active",
+    "power_fraction",
+    "communication_fraction",
+    "memory_used_fraction",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +64,15 @@ def reading_of(samples: tuple[Sample, ...], *, now_s: float, window_s: float, ev
         phase=Phase(b.phase) if b.phase in set(Phase) else Phase.UNKNOWN,
         queries=(f"its own metrics: {tokens:,.0f} tokens in {span_s:.0f} s",),
     )
+
+
+def joined(own: Reading, counters: Reading | None) -> Reading:
+    """What the workers said, and what the GPUs' counters show beside it."""
+    if counters is None:
+        return own
+    seen = {name: getattr(counters, name) for name in _COUNTERS}
+    found: Reading = replace(own, **seen, queries=(*own.queries, *counters.queries))
+    return found
 
 
 def _another_run(a: Progress, b: Progress) -> bool:

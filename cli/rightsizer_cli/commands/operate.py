@@ -30,6 +30,9 @@ def operator(
     rendezvous_image: Annotated[
         str, typer.Option(metavar="IMAGE", help="For rendezvous pods; default: the plan's own image.")
     ] = "",
+    prometheus_url: Annotated[
+        str, typer.Option(metavar="URL", help="Where GPU counters are; without it only workers are asked.")
+    ] = "",
 ) -> int:
     """Run the Kubernetes operator: in a cluster with its service account, elsewhere with your kubeconfig."""
     try:
@@ -40,12 +43,14 @@ def operator(
         remedy = "is missing: pip install 'rightsizer[operator]'"
         raise InputError("operator", value=error.name, remedy=remedy) from None
     from rightsizer_operator.settings import Settings  # noqa: PLC0415
+    from rightsizer_telemetry.client import Access  # noqa: PLC0415
 
     settings = Settings(inter_node_gbps=inter_node_gbps, rendezvous_image=rendezvous_image, dry_run=dry_run)
     options = Options(
         namespaces=tuple(namespace or ()),
         port=port,
         lease_namespace=lease_namespace,
+        prometheus=Access(url=prometheus_url) if prometheus_url else None,
         settings=settings,
     )
     return run(options)

@@ -127,20 +127,26 @@ def operator(cluster, helm):
 
 
 @pytest.fixture
-def start(cluster, operator, namespace):
-    """start(...): the example's plan with changes to its spec, applied; it goes when the test ends.
+def plan(cluster, operator, namespace):
+    """plan(...): the example's plan with changes to its spec, not applied; it goes when the test ends.
 
     `metadata` changes that: another name makes a second plan in the same namespace.
     """
     runs = []
 
-    def begin(**spec):
+    def make(namespace=namespace, **spec):
         runs.append(Run(cluster, namespace, **spec))
-        return runs[-1].start()
+        return runs[-1]
 
-    yield begin
+    yield make
     for run in runs:
         run.kubectl("delete", "tp", run.name, "--wait=false", "--ignore-not-found")
+
+
+@pytest.fixture
+def start(plan):
+    """start(...): the same, applied."""
+    return lambda **spec: plan(**spec).start()
 
 
 @pytest.fixture(scope="session")

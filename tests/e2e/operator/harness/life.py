@@ -30,6 +30,7 @@ class Life:
         spec["workload"]["tokens"], spec["deadline"]["finishWithin"] = "100M", "100h"
         spec["resources"]["gpus"] = 1
         spec["launch"].update(launch)
+        self.address = ""  # of its pods, where anybody is to call them
         self.path = f"{PLANS.format(namespace)}/{name}"
 
     # --- what is seen ---
@@ -82,7 +83,8 @@ class Life:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         for pod in self.pods:
             if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] == "Pending":
-                self._say(pod, {"phase": "Running", "conditions": [ready]})
+                where = {"podIP": self.address, "podIPs": [{"ip": self.address}]} if self.address else {}
+                self._say(pod, {"phase": "Running", "conditions": [ready], **where})
 
     def end_pods(self) -> None:
         """Let every worker succeed."""

@@ -68,7 +68,28 @@ def queue(cluster, kueue, namespace):
     cluster.kubectl("delete", "jobs", "--all", "--namespace", namespace, "--wait=false")
     cluster.kubectl("delete", "localqueue", "--all", "--namespace", namespace)
     for each in reversed(made):
-        cluster.kubectl("delete", each["kind"], namespace, "--wait=false")
+        cluster.kubectl("delete", each["kind"], namespace, "--wait=false", "--ignore-not-found")
+
+
+@pytest.fixture
+def holder(cluster, namespace):
+    """holder(gpus): a Job of somebody else's in the queue `team`, which holds so much of its quota."""
+
+    def make(gpus):
+        held = {"name": "sleep", "image": "ghcr.io/acme/train:1.4", "command": ["sleep", "3600"]}
+        held["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
+        pod = {"containers": [held], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+        labels = {f"{GROUP}/queue-name": "team"}
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "holder", "labels": labels},
+            "spec": {"suspend": True, "template": {"spec": pod}},
+        }
+        cluster.apply(json.dumps(job), namespace)
+        cluster.wait("the holder", lambda: _active(cluster, namespace), within_s=300)
+
+    return make
 
 
 @pytest.fixture
@@ -82,3 +103,7 @@ def queued(start):
         return start(metadata={"name": name, "labels": labels}, launch=own, **spec)
 
     return make
+
+
+def _active(cluster, namespace):
+    return bool(cluster.get("job", "holder", namespace=namespace)["status"].get("active"))

@@ -54,10 +54,10 @@ def test_a_preempted_plan_goes_on_from_its_checkpoint(queue, queued, priorities)
     assert low.status["attempt"]["number"] == 1
 
 
-def test_growth_waits_for_quota_while_the_workers_train_on(queue, queued):
+def test_growth_waits_for_quota_while_the_workers_train_on(queue, queued, holder):
     queue(3)
-    other, run = queued("other", resources=ONE), queued()
-    other.steps_with(1, within_s=LONG_S)
+    holder(1)
+    run = queued()
     run.steps_with(2, within_s=LONG_S)
     run.kubectl("scale", "tp", run.name, "--replicas=3")
     run.cluster.wait(
@@ -65,7 +65,7 @@ def test_growth_waits_for_quota_while_the_workers_train_on(queue, queued):
     )
     run.steps_with(2, after=time.time(), within_s=LONG_S)
     began = time.time()
-    other.kubectl("delete", "tp", "other")
+    run.kubectl("delete", "job", "holder")
     step, _, when = run.steps_with(3, after=began, within_s=LONG_S)
     LOG.info(f"a step of 3 workers {when - began:.1f} s after the quota was free")
     began = time.time()
