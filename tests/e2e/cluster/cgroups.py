@@ -14,6 +14,7 @@ from place import ClusterError
 MOUNT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpuset", "cpu", "memory", "pids")
 GONE_WITHIN_S = 15.0
+WEIGHT = 8  # processes that a cluster counts as on a busy machine; a group counts as one, however many it has
 
 
 def _unified() -> bool:
@@ -41,6 +42,12 @@ def _delegate(folder: Path) -> None:
             mine.write_text(parents.read_text())
 
 
+def _weigh(folder: Path) -> None:
+    for setting, one in (("cpu.shares", 1024), ("cpu.weight", 100)):
+        if (folder / setting).exists():
+            (folder / setting).write_text(str(WEIGHT * one))
+
+
 def make(group: str) -> None:
     """The cgroup in every hierarchy, able to have children."""
     for root in hierarchies():
@@ -51,6 +58,7 @@ def make(group: str) -> None:
             folder = folder / part
             folder.mkdir(exist_ok=True)
             _delegate(folder)
+        _weigh(root / Path(group).parts[0])
 
 
 def make_leaf(group: str) -> None:
