@@ -54,9 +54,8 @@ class Proxy:
         self.mute = False
         self.log: list[Seen] = []
         self._server, self._trust, self._token = server, trust, token
-        self._loop = asyncio.new_event_loop()
         self._ready, self._stop = threading.Event(), asyncio.Event()
-        self._thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve()))
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
         self._ready.wait()
 
@@ -74,9 +73,9 @@ class Proxy:
         """Stop serving."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
-        self._loop.close()
 
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
@@ -90,6 +89,7 @@ class Proxy:
             self._ready.set()
             await self._stop.wait()
             await runner.cleanup()
+        await asyncio.sleep(0.1)  # transports close in the loop's next rounds
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         seen = Seen(method=request.method, path=request.path, watch="watch" in request.query)
