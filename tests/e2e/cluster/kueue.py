@@ -1,14 +1,18 @@
 """Kueue in the running cluster: the real controller, from its own chart, with elastic Jobs switched on."""
 
+import itertools
 import json
+import textwrap
+from pathlib import Path
 
 import build
 import host
 import images
-import kubectl
 import node
 from images import Image
 from place import Place, nodes
+
+import kubectl
 
 NAMESPACE = "kueue-system"
 REPOSITORY = "registry.k8s.io/kueue/kueue"
@@ -37,9 +41,18 @@ def install(at: Place) -> None:
     images.write_archive(archive, (image,))
     for each in nodes(at):
         node.import_images(each, archive)
+    values = {**VALUES, "managerConfig": {"controllerManagerConfigYaml": _settings(built)}}
     where = ("--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout", WAIT)
     what = ("upgrade", "--install", "kueue", str(built / "chart"), "--values", "-")
-    _helm(at, *what, *where, text=json.dumps(VALUES))
+    _helm(at, *what, *where, text=json.dumps(values))
+
+
+def _settings(built: Path) -> str:
+    """The chart's own configuration, without an election: a slow machine must not restart the one replica."""
+    chart: str = (built / "chart" / "values.yaml").read_text()
+    lines = chart.split("controllerManagerConfigYaml: |-\n", 1)[1].splitlines()
+    kept = itertools.takewhile(lambda line: not line or line.startswith("    "), lines)
+    return textwrap.dedent("\n".join(kept)).replace("leaderElect: true", "leaderElect: false")
 
 
 def uninstall(at: Place) -> None:
