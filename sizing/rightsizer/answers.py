@@ -41,18 +41,21 @@ class Refusal:
     evaluated: int = 0
 
 
-def answer(request: Request, cluster: Cluster) -> Winner | Refusal:
-    """The search without host memory, and again with it only if nothing fits otherwise."""
-    first = _searched(request, cluster, offload=False)
+def answer(request: Request, cluster: Cluster, *, explained: bool = True) -> Winner | Refusal:
+    """The search without host memory, and again with it only if nothing fits otherwise.
+
+    Where it need not be `explained`, a refusal for want of time or money says nothing of what comes nearest.
+    """
+    first = _searched(request, cluster, offload=False, explained=explained)
     can = request.framework.can_offload_optimizer or request.framework.can_offload_parameters
     if isinstance(first, Refusal) and first.binding == Binding.MEMORY and can:
-        second = _searched(request, cluster, offload=True)
+        second = _searched(request, cluster, offload=True, explained=explained)
         if isinstance(second, Winner) or second.binding != Binding.MEMORY:
             return replace(second, evaluated=first.evaluated + second.evaluated)
     return first
 
 
-def _searched(request: Request, cluster: Cluster, *, offload: bool) -> Winner | Refusal:
+def _searched(request: Request, cluster: Cluster, *, offload: bool, explained: bool) -> Winner | Refusal:
     some = families(
         request.architecture,
         request.workload,
@@ -73,6 +76,8 @@ def _searched(request: Request, cluster: Cluster, *, offload: bool) -> Winner | 
     search = cheapest if request.deadline_s is None else fewest
     found, evaluated = search(base, allowed, alive)
     evaluated += len(some)
+    if found is None and not explained:
+        return _refused(base, Binding.DEADLINE, evaluated=evaluated)
     if found is None:
         return _why_not(base, allowed, alive, evaluated)
     return Winner(ground=base, found=found, alive=alive, allowed=allowed, evaluated=evaluated)

@@ -55,7 +55,10 @@ def plan(request: Request) -> Plan | NoPlan:
     able = [cluster for cluster in request.clusters if _has_precision(request, cluster)]
     if not able:
         return NoPlan(request=request, binding=Binding.PRECISION, reason=_lacks_precision(request))
-    answers = [answer(request, cluster) for cluster in able]
+    answers: list[Winner | Refusal] = []
+    for cluster in able:  # why a cluster cannot is a search of its own, and told only where none can
+        won = any(isinstance(found, Winner) for found in answers)
+        answers.append(answer(request, cluster, explained=not won))
     evaluated = sum(a.evaluated for a in answers)
     winners = [a for a in answers if isinstance(a, Winner)]
     if not winners:
