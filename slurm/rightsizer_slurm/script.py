@@ -32,8 +32,8 @@ __all__ = [
     "script",
 ]
 
-_SIGNAL_SLACK_S = 60
-"""Slurm may send the signal before the limit up to a minute off."""
+_SIGNAL_SLACK_S = 120
+"""Over the workers' grace: Slurm may send the signal a minute off, and processes take their time to end."""
 _LAST_CALL_S = 30
 """How long a world waits for nodes that are slow to start, torch's own default.
 

@@ -106,7 +106,7 @@ def test_a_percent_sign_in_a_path_is_no_pattern(fitted):
 
 
 def test_the_signal_leaves_the_workers_their_grace(fitted):
-    assert "--signal=B:USR1@90" in batch_options(fitted, PLACE)
+    assert "--signal=B:USR1@150" in batch_options(fitted, PLACE)
 
 
 def test_sbatch_s_own_options_come_last_and_win(fitted):

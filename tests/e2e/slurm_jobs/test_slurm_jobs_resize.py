@@ -63,7 +63,7 @@ def test_a_job_saves_before_its_time_limit_and_survives_a_dead_node(desk: Any, c
     desk.wait("two workers train", desk.trains(world=2))
     desk.wait("a checkpoint", desk.saved)
     minutes = 1 + int(re.split("[:-]", desk.slurm.job(job)["RunTime"])[-2])
-    desk.slurm.run("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes + 1}")
+    desk.slurm.run("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes + 3}")
     desk.wait("it saved and waits again", lambda: "rightsizer: saved; requeue" in desk.said())
     desk.slurm.run("scontrol", "update", f"JobId={job}", "TimeLimit=60")
     seen = len(desk.records())
