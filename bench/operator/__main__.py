@@ -158,6 +158,8 @@ async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
         for turn in range(HALVES):
             bare_s.append(await bare(api, turn * half, half, asked.nodes))
             LOG.info("bare client: %.1f launches/s, load %.1f", half / bare_s[-1], lab.load()[0])
+            for kind in ("Job", "ReplicaSet"):  # their pods hold GPUs
+                await api.clear(kind, BARE)
             names = range(turn * half, (turn + 1) * half)
             await api.create_all(population.plan(PLANS, f"p{i:04}", i) for i in names)
             with lab.operator(kubeconfig, PLANS) as operator:

@@ -32,13 +32,17 @@ class Api:
         self._api, self._door = api, Door(api, Metrics())
 
     async def create(self, raw: Mapping[str, Any]) -> None:
-        """Create an object; one that is there already is no error."""
+        """Create an object, however often it takes; one that is there already is no error."""
         path = PATHS[raw["kind"]].format(raw["metadata"].get("namespace"))
-        try:
-            await self._door.call("POST", path, body=raw)
-        except ApiError as error:
-            if error.status != 409:
-                raise
+        while True:
+            try:
+                await self._door.call("POST", path, body=raw)
+            except ApiError as error:
+                if error.status == 0:  # a server that is too busy to answer in time
+                    continue
+                if error.status != 409:
+                    raise
+            return
 
     async def create_all(self, objects: Iterable[Mapping[str, Any]]) -> float:
         """Create objects, WORKERS at a time; how many seconds it took."""
@@ -58,7 +62,13 @@ class Api:
 
     async def count(self, kind: str, namespace: str) -> int:
         """How many objects of a kind a namespace has."""
-        page = await self._door.call("GET", PATHS[kind].format(namespace), query={"limit": 1})
+        while True:
+            try:
+                page = await self._door.call("GET", PATHS[kind].format(namespace), query={"limit": 1})
+                break
+            except ApiError as error:
+                if error.status:
+                    raise
         return len(page["items"]) + int(page["metadata"].get("remainingItemCount") or 0)
 
     async def every(self, kind: str, namespace: str) -> list[dict[str, Any]]:
@@ -67,10 +77,10 @@ class Api:
 
     async def clear(self, kind: str, namespace: str) -> None:
         """Delete all objects of a kind, and wait until they are gone."""
-        await self._door.call(
-            "DELETE", PATHS[kind].format(namespace), body={"propagationPolicy": "Background"}
-        )
         while await self.count(kind, namespace):
+            with contextlib.suppress(ApiError):  # it goes on where it was when a request takes too long
+                path = PATHS[kind].format(namespace)
+                await self._door.call("DELETE", path, body={"propagationPolicy": "Background"})
             await asyncio.sleep(1)
 
     async def patch(self, kind: str, namespace: str, name: str, body: Mapping[str, Any]) -> None:

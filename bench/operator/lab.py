@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTROL = ROOT / "tests" / "e2e" / "cluster" / "cluster.py"
 LOGS = Path("/tmp") / "rightsizer-bench"  # noqa: S108 -- logs of a bench
 GRACE_S = 3600  # pretended nodes need no heartbeats, which would be all that a small machine does
+STAGES = ("node/fast/node-initialize.yaml", "pod/fast/pod-ready.yaml", "pod/fast/pod-delete.yaml")
 WRITES = ("POST", "PATCH", "DELETE")
 
 
@@ -51,8 +52,9 @@ def cluster(name: str) -> Iterator[Path]:
 @contextlib.contextmanager
 def kwok(name: str, kubeconfig: Path) -> Iterator[None]:
     """KWOK, which plays the nodes that are annotated as fake, and the pods on them."""
-    binary = control(name, "tool", "kwok")
-    argv = [binary, f"--kubeconfig={kubeconfig}", f"--node-lease-duration-seconds={GRACE_S}"]
+    binary = Path(control(name, "tool", "kwok"))
+    argv = [str(binary), f"--kubeconfig={kubeconfig}", f"--node-lease-duration-seconds={GRACE_S}"]
+    argv += [f"--config={binary.parent / 'stages' / stage}" for stage in STAGES]
     argv += ["--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake", "--cidr=10.240.0.0/12"]
     with _running(argv, LOGS / "kwok.log", {}):
         yield

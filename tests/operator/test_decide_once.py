@@ -1,0 +1,27 @@
+import datetime as dt
+
+import pytest
+
+from rightsizer_operator import decide
+
+
+@pytest.mark.parametrize("seconds", [1.0, 59.9, 3600.0, 86399.5, 1e7])
+def test_a_deadline_is_rounded_down_and_by_little(seconds):
+    assert 0 <= seconds - decide._floor(seconds) <= 0.004 * seconds
+
+
+def test_plans_that_ask_the_same_are_sized_once(world):
+    world().later(seconds=1).settle()
+    before = decide._fitting.cache_info()
+    world().later(seconds=4).settle()
+    after = decide._fitting.cache_info()
+    assert (after.hits - before.hits, after.misses - before.misses) == (1, 0)
+
+
+def test_a_plan_that_has_lost_much_of_its_time_is_sized_anew(world):
+    world().settle()
+    before = decide._fitting.cache_info().misses
+    late = world()
+    late.now += dt.timedelta(minutes=30)
+    late.settle()
+    assert decide._fitting.cache_info().misses > before
