@@ -114,14 +114,26 @@ def helm(cluster):
     return run
 
 
+def _scaled(cluster, replicas):
+    cluster.kubectl("scale", "deployment", "rightsizer", f"--namespace={SYSTEM}", f"--replicas={replicas}")
+
+    def there():
+        pods = cluster.get("pods", namespace=SYSTEM)["items"]
+        ready = [c["ready"] for pod in pods for c in pod["status"].get("containerStatuses", ())]
+        return len(pods) == sum(ready) == replicas
+
+    cluster.wait(f"{replicas} operators", there, within_s=180)
+
+
 @pytest.fixture(scope="session")
 def operator(cluster, helm):
     """The operator, installed as its documentation says, with a second replica that waits."""
     chart = REPOSITORY / "helm" / "rightsizer"
     helm(
         *("upgrade", "--install", "rightsizer", chart, "--namespace", SYSTEM, "--create-namespace"),
-        *("--wait", "--timeout=180s", "--set", "replicas=2"),
+        *("--wait", "--timeout=900s", "--set", "replicas=2"),
     )
+    _scaled(cluster, 2)  # a run that was killed may have left none, which Helm does not look at
     yield SYSTEM
     helm("uninstall", "rightsizer", "--namespace", SYSTEM, "--wait")
 
@@ -169,13 +181,9 @@ def house(cluster, operator):
 @pytest.fixture(scope="module")
 def alone(cluster, operator, house):
     """The house, while no operator acts in the cluster and no pod is scheduled: tests are the kubelet."""
-    scale = ("scale", "deployment", "rightsizer", "--namespace", operator)
-    pods = lambda: cluster.get("pods", namespace=operator)["items"]  # noqa: E731
-    cluster.kubectl(*scale, "--replicas=0")
-    cluster.wait("no operator in the cluster", lambda: not pods())
+    _scaled(cluster, 0)
     cluster.control("kill", "scheduler")
     yield house
     house.end_all()
     cluster.control("start", "scheduler")
-    cluster.kubectl(*scale, "--replicas=2")
-    cluster.kubectl("rollout", "status", "deployment/rightsizer", "--namespace", operator, "--timeout=180s")
+    _scaled(cluster, 2)

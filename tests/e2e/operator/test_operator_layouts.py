@@ -54,7 +54,7 @@ def test_a_quota_is_a_limit_that_is_told_and_looked_at_again(start, cluster, nam
     cluster.wait("the quota counts", lambda: cluster.get("quota", "gpus", namespace=namespace).get("status"))
     run = start()
     run.until("InsufficientGPUs")
-    assert "quota leaves 1" in run.condition("Sized")["message"]
+    assert "leave 1" in run.condition("Sized")["message"]
     quota["spec"]["hard"]["requests.nvidia.com/gpu"] = "2"
     cluster.apply(json.dumps(quota), namespace)
     run.cluster.wait("a Job", lambda: run.jobs)
