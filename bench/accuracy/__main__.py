@@ -68,7 +68,9 @@ def memory() -> dict[str, Any]:
         error = np.asarray([row[column] for row in rows])
         found[column] = {str(name): summary(error[source == name]) for name in np.unique(source)}
         medians = [value["median_pct"] for value in found[column].values()]
+        far = source[np.abs(error) > np.percentile(np.abs(error), 90)]
         found[column]["ALL"] = summary(error) | {"mean_of_source_medians_pct": float(np.mean(medians))}
+        found[column]["ALL"]["beyond_p90"] = {str(s): int(np.sum(far == s)) for s in np.unique(far)}
     return found
 
 

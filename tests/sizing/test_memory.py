@@ -9,6 +9,7 @@ from rightsizer import catalog, memory
 from rightsizer.cases import Case, Cases
 from rightsizer.framework import framework
 from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.parameters import load_memory
 from rightsizer.workload import LossKernel, Method, Recompute, Workload
 
 LLAMA = catalog.model("Llama-3-8B")
@@ -75,7 +76,7 @@ def test_a_gpt_layer_keeps_what_korthikanti_counts():
 def test_the_first_stage_holds_as_many_micro_batches_as_there_are_stages():
     one = causes(pp=1, micro_batches=1)["activations_bytes"]
     index = np.asarray(0)
-    held = memory.stage_memory(Cases.of(case(pp=4, micro_batches=16)), memory.load_memory(), index)
+    held = memory.stage_memory(Cases.of(case(pp=4, micro_batches=16)), load_memory(), index)
     assert float(held.activations_bytes) == pytest.approx(one)
 
 
@@ -172,3 +173,21 @@ def test_a_peak_above_the_limit_never_fits_and_doubt_counts_against_it():
     assert not memory.fits(found, room * 0.99)
     assert memory.fits(found, room * 1.01)
     assert not memory.fits(found, room * 1.01, 0.2)
+
+
+def test_every_kind_of_group_brings_a_communicator():
+    one, two = (causes(tp=tp, dp=8)["context_bytes"] for tp in (1, 2))
+    alone = causes(dp=1)["context_bytes"]
+    assert two - one == pytest.approx(load_memory().communicator_bytes)
+    assert one - alone == pytest.approx(load_memory().communicator_bytes)
+
+
+@pytest.mark.parametrize(
+    ("room", "verdict"),
+    [(1.4, memory.Verdict.FITS), (1.0, memory.Verdict.TIGHT), (0.6, memory.Verdict.DOES_NOT_FIT)],
+    ids=["room to spare", "at the limit", "far too little"],
+)
+def test_only_what_cannot_fit_is_said_not_to(room, verdict):
+    found = memory.estimate(Cases.of(case(pp=2, tp=2)))
+    needed = float(found.allocated_bytes + found.context_bytes)
+    assert memory.verdict(found, room * needed, 0.1) is verdict
