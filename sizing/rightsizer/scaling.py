@@ -19,7 +19,7 @@ from rightsizer.space import families
 
 __all__ = ["PlanScaling", "recalibrated", "size_of"]
 
-_POINTS = 20
+_POINTS = 12
 """Numbers of GPUs that are priced, besides the nearest ones."""
 
 _REACH = 8

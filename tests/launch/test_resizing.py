@@ -102,7 +102,7 @@ def resized(folder, *, broken=0, enough):
             name="count",
             attempt=1,
             workers=option.gpus,
-            min_workers=1,
+            min_workers=option.gpus,
             program=Program(target="worker.py", arguments=(str(broken),)),
             run_directory=folder,
             working_directory=folder,
