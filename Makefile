@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 TODAY = $(shell date -u +%F)
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm ci clean help
+.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-prometheus ci clean help
 
 all: check test  ## check and test
 
@@ -38,9 +38,11 @@ check: $(READY)  ## format, lint, types, layer contracts, generated files
 	cd tests/e2e/slurm && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases cluster.py machines.py place.py settings.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m rightsizer_api.generate --check
+	$(BIN)/python -m rightsizer_telemetry.generate --check
 
 generate: $(READY)  ## rewrite the CRD, the schemas and the generated docs
 	$(BIN)/python -m rightsizer_api.generate
+	$(BIN)/python -m rightsizer_telemetry.generate
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
 	$(BIN)/python -m bench.fit_curves --date $(TODAY)
@@ -78,6 +80,10 @@ slurm-down: $(READY)  ## end it, with nothing left
 test-slurm: $(READY)  ## the tests on that Slurm; starts one if none runs
 	tests/e2e/slurm/install.sh
 	$(BIN)/pytest -q -m slurm tests/e2e
+
+test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
+	tests/e2e/prometheus/install.sh
+	$(BIN)/pytest -q -m prometheus tests/e2e/prometheus
 
 ci: check test  ## what .ci/run calls
 

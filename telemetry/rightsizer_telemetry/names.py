@@ -45,6 +45,7 @@ OPERATOR: Mapping[str, str] = {
     "rightsizer_operator_api_errors_total": "Requests that failed, by HTTP status; 0: not reached",
     "rightsizer_operator_reconcile_failures_total": "Plans that had to be tried again",
     "rightsizer_operator_launches_total": "Jobs created",
+    "rightsizer_operator_resizes_total": "Changes of size or layout, by cause",
     "rightsizer_operator_leads": "1 where this replica acts",
     "rightsizer_operator_queue": "Plans that wait to be looked at",
     "rightsizer_plans": "Plans by state",

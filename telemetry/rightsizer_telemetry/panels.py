@@ -401,6 +401,7 @@ _OPERATOR = Dashboard(
             unit="reqps",
         ),
         _line("Jobs created", "", (f"sum({_operator('launches_total')})", "since the start")),
+        _line("Resizes", "By cause.", (f"sum by (cause) ({_operator('resizes_total')})", "{{cause}}")),
         _line("Plans by state", "", ("rightsizer_plans > 0", "{{state}}")),
         _line("Queue", "Plans that wait to be looked at.", (f"sum({_operator('queue')})", "plans")),
     ),

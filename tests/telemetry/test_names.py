@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer_launch.metrics import NAMES
 from rightsizer_operator.metrics import Metrics
@@ -19,9 +18,8 @@ def test_the_agent_serves_what_is_declared():
 
 
 def test_the_operator_serves_what_is_declared():
-    found = text_string_to_metric_families(Metrics().text().decode())
-    served = {family.name + "_total" * (family.type == "counter") for family in found}
-    assert served == set(names.OPERATOR)
+    found = Metrics().registry.collect()
+    assert {family.name + "_total" * (family.type == "counter") for family in found} == set(names.OPERATOR)
 
 
 def test_slurms_monitor_serves_what_is_declared():

@@ -28,7 +28,7 @@ def filled(expr, choices=("namespace", "plan", "cluster")):
     return expr
 
 
-@pytest.mark.parametrize("expr", questions())
+@pytest.mark.parametrize("expr", list(questions()))
 def test_a_panel_shows_something(live, expr):
     with live.client() as client:
         answer = client.instant(filled(expr))
