@@ -1,9 +1,10 @@
 """How accurate the engine is: by source, over all, blind, beside the null model, and against its goals.
 
-    python -m bench.accuracy [REFERENCE] [--json FILE]
+    python -m bench.accuracy [REFERENCE] [--json FILE] [--saved]
 
-Step times are cross-validated here by source (a minute on one core); memory's residuals are those that
-bench/fit_memory.py left in bench/results/memory.json.
+Step times are cross-validated here by source (a minute on one core), or with --saved taken from what
+bench/fit_step_time.py, which does the same, left in bench/results/step_time.json; memory's residuals are
+those that bench/fit_memory.py left in bench/results/memory.json.
 """
 
 import argparse
@@ -34,6 +35,16 @@ def step_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
     (out, blind), _ = left_out(rows, [rows, withheld], linear, start)
     columns = {"seen": errors(rows, at(start, linear.point)), "left_out": out, "blind": blind}
     return rows, columns | {"null": null_errors(rows)}
+
+
+def saved_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
+    """The same, as the last fit wrote them; rows that are not judged have none (NaN)."""
+    rows = load(folder)
+    found = json.loads((RESULTS / "step_time.json").read_text(encoding="utf-8"))
+    names, by_id = [name for name in found[0] if name != "id"], {line["id"]: line for line in found}
+    nothing = dict.fromkeys(names, np.nan)
+    lines = [by_id.get(row["id"], nothing) for row in rows.rows]
+    return rows, {name: np.asarray([line[name] for line in lines]) for name in names}
 
 
 def overall(source: Array, error: Array) -> dict[str, float]:
@@ -74,14 +85,15 @@ def memory() -> dict[str, Any]:
     return found
 
 
-def report(folder: Path) -> dict[str, Any]:
+def report(folder: Path, *, saved: bool = False) -> dict[str, Any]:
     """Everything that is known, as one document."""
-    rows, columns = step_errors(folder)
+    rows, columns = saved_errors(folder) if saved else step_errors(folder)
     kept = {name: error[rows.judged] for name, error in columns.items()}
     source = rows.source[rows.judged]
     print(table(source, kept))
-    incomplete = {name: error[~rows.judged] for name, error in columns.items()}
-    print("\nrows that do not state recompute:\n" + table(rows.source[~rows.judged], incomplete))
+    if not saved:
+        incomplete = {name: error[~rows.judged] for name, error in columns.items()}
+        print("\nrows that do not state recompute:\n" + table(rows.source[~rows.judged], incomplete))
     goals = [*row_goals(rows, columns["seen"], columns["left_out"]), *table_goals()]
     _print_goals(goals)
     chosen = [decisions(rows, columns["left_out"], single_node=single) for single in (False, True)]
@@ -127,8 +139,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("reference", nargs="?")
     parser.add_argument("--json", default=str(RESULTS / "accuracy.json"))
+    parser.add_argument("--saved", action="store_true", help="take the last fit's residuals")
     given = parser.parse_args()
-    found = report(reference(given.reference))
+    found = report(reference(given.reference), saved=given.saved)
     steps = found["step_time"]
     print(f"\nsupported: {steps['supported_pct']} % of {steps['usable_rows']} usable rows")
     print(f"80 % interval contains {steps['coverage_of_80_pct']} % of rows whose source was left out")

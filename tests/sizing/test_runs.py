@@ -205,3 +205,17 @@ def test_any_text_gives_a_case_or_a_reason(changes):
         return
     assert found.layout.gpus >= 1
     assert found.architecture.parameters_total > 0
+
+
+@pytest.mark.parametrize(
+    ("framework", "year", "released"),
+    [
+        ("Megatron-Bridge (NeMo 26.04.01)", "2026", 2026.25),
+        ("Megatron-Bridge (NeMo 25.09)", "", 2025 + 8 / 12),
+        ("Megatron-Core r0.8.0", "2024", 2024.0),
+        ("NeMo 24.05", "2021", 2021.0),
+    ],
+    ids=["calendar version", "no year", "another version", "a version far from the year"],
+)
+def test_a_calendar_version_dates_the_framework(framework, year, released):
+    assert case(framework=framework, year=year).workload.library_year == pytest.approx(released)

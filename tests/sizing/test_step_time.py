@@ -151,3 +151,52 @@ def test_experts_have_a_price(model: str) -> None:
     one = replace(case(ep=8), architecture=catalog.model(model), framework=framework("megatron-core"))
     found = step_time.estimate(Cases.of(one))
     assert float(found.expert_parallel_s) > 0
+
+
+def experts(name: str, *, year: float = 2025.0, micro_batch: int = 1, ep: int = 32) -> Case:
+    return Case(
+        architecture=catalog.model("deepseek-ai/DeepSeek-V3"),
+        workload=Workload(
+            tokens=1e12,
+            sequence_tokens=4096,
+            global_batch_sequences=4096,
+            precision=Precision.FP8,
+            library_year=year,
+        ),
+        cluster=catalog.cluster("B200"),
+        framework=framework(name),
+        layout=Layout(dp=32, pp=8, ep=ep, micro_batch=micro_batch, micro_batches=128 // micro_batch),
+    )
+
+
+def test_kernels_fused_over_experts_are_faster_than_one_expert_at_a_time() -> None:
+    assert seconds(experts("megatron-bridge", year=2026.5)) < 0.95 * seconds(experts("megatron-bridge"))
+
+
+def test_an_exchange_of_experts_behind_compute_costs_less() -> None:
+    plain, hidden = (
+        step_time.estimate(Cases.of(experts(name))).expert_parallel_s for name in ("megatron-core", "hai-llm")
+    )
+    assert hidden < 0.5 * plain
+
+
+def test_keys_gathered_before_attention_are_not_hidden() -> None:
+    ring, gathered = (
+        step_time.estimate(Cases.of(replace(case(cp=4, dp=2), framework=framework(name)))).context_parallel_s
+        for name in ("megatron-core", "torchtitan")
+    )
+    assert gathered > 2 * ring
+
+
+def test_sums_of_gradients_weigh_on_small_micro_batches() -> None:
+    """The same sequences in twice as many micro-batches: worse where no matmul adds to the sum."""
+
+    def price(name: str) -> float:
+        one = replace(case(tp=8, sharding=Sharding.ZERO1), framework=framework(name))
+        small = replace(one, layout=replace(one.layout, micro_batches=64))
+        large = replace(one, layout=replace(one.layout, micro_batches=32, micro_batch=2))
+        return float(step_time.estimate(Cases.of(small)).elementwise_s) / float(
+            step_time.estimate(Cases.of(large)).elementwise_s
+        )
+
+    assert price("megatron-deepspeed") > price("megatron-lm") * 1.02
