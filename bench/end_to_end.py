@@ -6,7 +6,8 @@ Model, tokens, GPU type and number of GPUs come from end_to_end_runs.csv; the la
 choice on those GPUs, goodput included. Four tellings: `asked` knows nothing more (a usual sequence, a usual
 batch, the framework assumed); `blind` knows the published sequence, batch and precision, the framework
 unknown; `told` knows the framework too; `laid_out` also what was published of the layout
-(end_to_end_inputs.csv, each with its source). Runs whose number of GPUs was not published are planned on as
+(end_to_end_inputs.csv, each with its source; `checked` says what of it was compared with the source's
+text, the rest, and the years, are from memory). Runs whose number of GPUs was not published are planned on as
 many as the engine likes, and reported apart.
 
 A published figure holds all that happened in the run; the engine's layout is the best that it finds, the
@@ -35,7 +36,7 @@ from rightsizer.framework import framework
 from rightsizer.outcome import NoPlan, Option, Request
 from rightsizer.plan import plan
 from rightsizer.uncertainty import z_quantile
-from rightsizer.workload import Precision, Workload, usual_batch_tokens
+from rightsizer.workload import AttentionKernel, Precision, Workload, usual_batch_tokens
 
 KINDS = ("whole_run", "pretrain_phase")
 GOAL = 0.15
@@ -59,6 +60,7 @@ class Telling:
     framework: str
     year: float = 0.0
     compile: bool | None = None
+    attention: AttentionKernel = AttentionKernel.AUTO
     pinned: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -177,6 +179,7 @@ def told(_row: Row, more: Row, _shape: Architecture) -> Telling:
         framework=usual(year) if more["framework"].startswith("unknown") else more["framework"],
         year=year,
         compile=True if more["compile"] else None,
+        attention=AttentionKernel(more["attention"] or "auto"),
     )
 
 
@@ -238,6 +241,7 @@ def planned(row: Row, shape: Architecture, telling: Telling, gpus: int | None) -
         global_batch_sequences=max(1, round(telling.batch_tokens / telling.sequence_tokens)),
         precision=telling.precision,
         compile=telling.compile,
+        attention=telling.attention,
         library_year=telling.year,
     )
     answer = plan(
