@@ -19,10 +19,13 @@ _GOOD = ("Running", "Complete", "Finishing")
 _BAD = ("Invalid", "NoPlan", "DeadlinePassed", "NoSuchGPUs", "InsufficientGPUs", "Refused", "Failed")
 
 
+_WHOLE = ("Name", "State", "GPUs", "ETA (UTC)", "On time", "Condition", "Status", "Reason")
+
+
 def _columns(*names: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name in _WHOLE)
     return table
 
 
@@ -34,7 +37,7 @@ def _state(plan: Object) -> Text:
 
 def plans_table(plans: Sequence[Object], *, namespaces: bool) -> RenderableType:
     """A line for each plan."""
-    names = ("Name", "State", "GPUs", "Layout", "Done", "Tokens/s", "ETA", "On time")
+    names = ("Name", "State", "GPUs", "Layout", "Done", "Tokens/s", "ETA (UTC)", "On time")
     table = _columns(*(("Namespace", *names) if namespaces else names))
     for plan in plans:
         status = plan.get("status", {})
@@ -47,7 +50,7 @@ def plans_table(plans: Sequence[Object], *, namespaces: bool) -> RenderableType:
             sizing.get("layoutText", ""),
             f"{seen['progress']:.0%}" if "progress" in seen else "",
             format_count(seen["tokensPerSecond"]) if "tokensPerSecond" in seen else "",
-            status.get("eta", ""),
+            status.get("eta", "").replace("T", " ").removesuffix("Z")[:16],  # UTC, to the minute
             _judged(plan),
         ]
         table.add_row(*cells)
