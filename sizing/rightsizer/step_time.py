@@ -183,6 +183,10 @@ def _loss(known: Facts) -> Array:
     eager = (how == LossKernel.EAGER) & ~compiled(cases)
     usual = np.where(np.isin(code, _FUSED_LOSS), False, np.where(np.isin(code, _EAGER_LOSS), True, eager))
     share = np.where(np.where(asked == LossKernel.AUTO, usual, eager), 1.0, p.loss_compiled)
+    unsure = (
+        (cases.framework.known == 0) & (asked == LossKernel.AUTO) & ~np.isin(code, _FUSED_LOSS + _EAGER_LOSS)
+    )
+    share = np.where(unsure, p.loss_compiled**0.5, share)  # either may be: half way in logarithm
     tokens, vocabulary, _ = known.work.head_shape
     moved = (
         p.keyed("loss_bytes", HOST_CLASSES)[code] * share * tokens * vocabulary / known.rates.hbm_bytes_per_s
