@@ -11,6 +11,10 @@ import pytest
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
 
+# A program that runs until it is stopped: what is tried here is the plugin
+WAITS = {"command": ["-m", "http.server"], "args": ["0", "--bind", "127.0.0.1"]}
+
+
 @pytest.fixture
 def rightsizer(cluster):
     """rightsizer(run, *arguments): what it prints; its exit code is 0, or the one that is expected."""
@@ -27,7 +31,7 @@ def rightsizer(cluster):
 
 
 def test_the_whole_life_of_a_plan_through_kubectl_rightsizer(start, rightsizer):
-    run = start(launch={"command": ["-c", "import time; time.sleep(3600)"]})
+    run = start(launch=WAITS)
     run.until("Running", within_s=300)
     assert "Running" in rightsizer(run, "status")
     story = rightsizer(run, "why", run.name)

@@ -9,6 +9,8 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
 
 LONG_S = 900  # what a loaded machine may take to import torch in every worker
+# A program that runs until it is stopped, where only the place of its workers counts
+WAITS = {"command": ["-m", "http.server"], "args": ["0", "--bind", "127.0.0.1"]}
 ONE = {"gpus": 1, "maxGPUs": 1}
 
 
@@ -78,7 +80,7 @@ def test_growth_waits_for_quota_while_the_workers_train_on(queue, queued, holder
 def test_workers_that_stay_are_placed_in_one_rack(queue, queued):
     queue(24, racks={"n1": "a", "n2": "b", "n3": "b"})
     run = queued(
-        launch={"framework": "fsdp"},
+        launch={"framework": "deepspeed", **WAITS},
         resources={"gpusPerNode": 8, "gpus": 16, "maxGPUs": 16},
         workload={"globalBatchSequences": 32},
         layout={"microBatch": 1},
