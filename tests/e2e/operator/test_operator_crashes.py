@@ -11,7 +11,7 @@ from life import Life
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
-STRIDE = 6  # kills in one life are so many writes apart; each life begins with another write
+STRIDE = 3  # kills in one life are so many writes apart; each life begins with another write
 
 # Filled by the tests in their order: every write of a life without faults, and where the others were killed.
 WRITES: set[tuple[str, str]] = set()
