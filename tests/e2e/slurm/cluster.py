@@ -80,7 +80,7 @@ def _begin(at: Place) -> None:
     machines.wait("six idle nodes", lambda: _idle_nodes(at) == len(NODES), within_s=_UP_S, look_at=at.log)
     if at.plugin:
         socket = at.daemon / "plan.sock"
-        machines.wait("rightsizer's socket", socket.exists, within_s=_UP_S, look_at=at.log)
+        machines.wait("rightsizer's socket", socket.exists, within_s=4 * _UP_S, look_at=at.log)
 
 
 def _argv(at: Place, name: str) -> list[str | Path]:

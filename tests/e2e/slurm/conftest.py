@@ -30,14 +30,29 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """The cluster's rightsizer.conf, its daemon, and a folder that everybody may read."""
+    """The cluster's rightsizer.conf, its daemon, and a folder that everybody may read.
+
+    `again` submits once more, once its size is known, what a loaded machine could not size in time.
+    """
 
     slurm: Any
     conf: Path
     folder: Path
+    again: bool = True
 
     def sbatch(self, comment: str, *options: str, user: str | None = None, hold: bool = True) -> Submitted:
         """Submit a job that waits (or runs for a second)."""
+        submitted = self._sbatch(comment, *options, user=user, hold=hold)
+        while self.again and "the job is held, and released" in submitted.said:
+            job = submitted.job["JobId"] if submitted.job else ""
+            self.slurm.wait(
+                "the job is sized", lambda job=job: "hold=" not in self.slurm.job(job)["AdminComment"], 120
+            )
+            self.slurm.run("scancel", job)
+            submitted = self._sbatch(comment, *options, user=user, hold=hold)
+        return submitted
+
+    def _sbatch(self, comment: str, *options: str, user: str | None, hold: bool) -> Submitted:
         words = ["--hold"] if hold else []
         done = self.slurm.ask(
             "sbatch", "--parsable", "--output=/dev/null", *words, *options, f"--comment={comment}",
@@ -76,7 +91,7 @@ class Site:
         path = self.conf.parent.parent / "run" / "rightsizer" / "plan.sock"
         path.unlink(missing_ok=True)
         self.slurm.control("start", "rightsizer")
-        self.slurm.wait("the daemon listens", path.exists)
+        self.slurm.wait("the daemon listens", path.exists, within_s=240)
 
 
 @pytest.fixture

@@ -150,6 +150,7 @@ def _touch(path: Path) -> None:
 
 
 def test_in_the_mode_warn_nothing_changes_but_all_is_said(site: Any) -> None:
+    site.sbatch(COMMENT, "--nodes=2")  # now the size is known, and told in time on the slowest machine
     with site.settings(mode="warn"):
         submitted = site.sbatch(COMMENT, "--nodes=2")
         wrong = site.sbatch("rightsizer: modle=x", "--nodes=2")

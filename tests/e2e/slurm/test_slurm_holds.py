@@ -1,6 +1,7 @@
 """Jobs that are held until they are sized; bursts; restarts of either daemon. Nothing twice, nothing lost."""
 
 import concurrent.futures
+import dataclasses
 import os
 import re
 import time
@@ -19,7 +20,7 @@ DENSE = "rightsizer: model=llama-3.1-8b tokens=10B deadline={}h"
 def slow(site: Any) -> Iterator[Any]:
     """The site with a daemon that answers nothing new at once."""
     with site.settings(hold_after_s=0, restart=True):
-        yield site
+        yield dataclasses.replace(site, again=False)
 
 
 def _settled(site: Any, job: str) -> int:
@@ -64,6 +65,7 @@ def test_a_comment_that_is_wrong_is_refused_at_once_though_sizing_is_slow(slow: 
 
 
 def test_a_held_job_that_its_owner_releases_is_left_alone(site: Any) -> None:
+    site = dataclasses.replace(site, again=False)
     with site.settings(hold_after_s=0, refresh_s=600, restart=True):
         site.slurm.control("end", "slurmctld")  # so that the daemon cannot act before the owner does
         site.restart()
