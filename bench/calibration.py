@@ -9,7 +9,7 @@ are fitted by maximum likelihood to the other sources each time; with --fit thos
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from rightsizer.cases import Case, Cases
 from rightsizer.columns import Array
 from rightsizer.correction import SHARES, Calibration, Evidence, Quantity, Residual, correct, covariances
 from rightsizer.parameters import Parameters, load_calibration
-from rightsizer.runs import case_from_row
+from rightsizer.runs import COLUMNS, case_from_row
 from rightsizer.uncertainty import memory_sigma, step_sigma, z_quantile
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -34,6 +34,11 @@ FEWEST_ROWS = 5
 OUTLIER = 3.0
 """Residuals beyond so many sigmas count as so many when shares are fitted."""
 EIGHTY = z_quantile(0.9)
+REPLICATES = "published runs with equal inputs in one source"
+_COLUMNS_OF = {
+    "step": ("step_time_s", "usable_step_time"),
+    "memory": ("peak_memory_gib", "usable_memory"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,7 @@ def main() -> None:
         show(quantity, document[quantity])
     given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if given.fit:
-        write(shares, given.date)
+        write(shares, {quantity: between_runs(rows.values(), quantity) for quantity in shares}, given.date)
 
 
 def load(
@@ -142,6 +147,21 @@ def fitted(sources: Sequence[Source], quantity: Quantity) -> dict[str, float]:
     found = minimize(cost, np.zeros(len(SHARES) + 1), method="L-BFGS-B", bounds=[(-6, 6)] * (len(SHARES) + 1))
     share = np.exp(np.append(found.x[:-1], 0.0))
     return dict(zip(SHARES, np.round(share / share.sum(), 3).tolist()[:-1], strict=True))
+
+
+def between_runs(rows: Iterable[Mapping[str, str]], quantity: str) -> float:
+    """Deviation of ln between published runs of one source with equal inputs, by their median variance.
+
+    Most are pairs: the median of a chi-square of one degree of freedom is 0.455 of its mean.
+    """
+    column, usable = _COLUMNS_OF[quantity]
+    groups: dict[tuple[str, ...], list[float]] = {}
+    for row in rows:
+        if row[usable] == "1" and row[column]:
+            key = (row["id"].split("-")[0], *(row[name] for name in COLUMNS))
+            groups.setdefault(key, []).append(float(np.log(float(row[column]))))
+    variances = [np.var(values, ddof=1) for values in groups.values() if len(values) > 1]
+    return round(float(np.sqrt(np.median(variances) / 0.455)), 4)
 
 
 def parameters(shares: Mapping[str, float], quantity: Quantity) -> Parameters:
@@ -215,8 +235,8 @@ def _cell(figures: Mapping[str, float] | None) -> str:
     return f"{before:8.1f} -> {after:5.1f} ({figures['inside_after']:4.0%})".rjust(26)
 
 
-def write(shares: Mapping[str, Mapping[str, float]], date: str) -> None:
-    """Replace the shares in data/calibration.json."""
+def write(shares: Mapping[str, Mapping[str, float]], noise: Mapping[str, float], date: str) -> None:
+    """Replace the shares and the noise between runs in data/calibration.json."""
     fitted_on = "published runs, residuals with the row's source left out; maximum likelihood"
     current = load_calibration()
     for quantity, values in shares.items():
@@ -225,15 +245,16 @@ def write(shares: Mapping[str, Mapping[str, float]], date: str) -> None:
             if current is load_calibration()
             else current.replace(**{f"{quantity}_share_{name}": value for name, value in values.items()})
         )
+    current = current.replace(**{f"{quantity}_between_runs": value for quantity, value in noise.items()})
     entries = []
     for name in current:
         entry = current.entry(name)
-        is_share = "_share_" in name
+        is_share, is_noise = "_share_" in name, name.endswith("_between_runs")
         entries.append(
             type(entry)(
                 name=name, value=getattr(current, name), prior=entry.prior, sigma_ln=entry.sigma_ln,
                 unit=entry.unit, meaning=entry.meaning, source=entry.source,
-                fitted_on=fitted_on if is_share else "", date=date or entry.date,
+                fitted_on=fitted_on if is_share else REPLICATES if is_noise else "", date=date or entry.date,
             )
         )  # fmt: skip
     save(DATA / "calibration.json", entries, date=date or entries[0].date)
