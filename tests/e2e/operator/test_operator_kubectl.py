@@ -43,7 +43,7 @@ def test_the_whole_life_of_a_plan_through_kubectl_rightsizer(start, rightsizer):
     assert "Why" in rightsizer(run, "explain", run.name)
     resized = rightsizer(run, "resize", run.name, "--gpus=3", "--timeout=10m")
     assert "3 of 3 workers" in resized
-    assert "InsufficientGPUs" in rightsizer(run, "resize", run.name, "--gpus=25", "--max-gpus=25", code=3)
+    assert "NoPlan" in rightsizer(run, "resize", run.name, "--gpus=25", "--max-gpus=25", code=3)
     assert "cannot be carried out" in rightsizer(run, "why", run.name)
     rightsizer(run, "resize", run.name, "--gpus=1", "--max-gpus=3", "--timeout=10m")
     assert "Suspended" in rightsizer(run, "suspend", run.name)
