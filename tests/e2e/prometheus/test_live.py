@@ -107,7 +107,7 @@ def test_the_report_knows_who_holds_what(live):
     play = next(owner for owner in owners(found) if owner.name == "play")
     assert play.idle_usd == pytest.approx(3.0 * play.held_gpu_h)
     assert found.free_gpu_h > 0
-    assert found.curves["held"][-1][1] >= 13
+    assert max(value for _, value in found.curves["held"]) >= 13
 
 
 def rightsizer(*arguments):
