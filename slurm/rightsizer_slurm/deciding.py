@@ -21,6 +21,9 @@ from rightsizer_slurm.watching import Watched
 __all__ = ["NodeScaling", "Tuning", "decision", "free_gpus", "history", "others_wait", "scaling_of"]
 
 
+_AXES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
     """What a site sets: the most that may be done, pauses, and how long a job is looked at first."""
@@ -65,7 +68,10 @@ def scaling_of(one: Watched) -> Scaling | None:
     request = sizing.request(_undated(one.plan), clusters=(cluster,))
     workload = replace(request.workload, global_batch_sequences=run.batch_sequences)
     request = replace(request, workload=workload, spare_nodes=0, batch_tolerance=0.0)
-    option, _ = given(request, layout_of(run.layout))
+    layout = layout_of(run.layout)
+    if run.elastic:  # only the number of ranks can change: nothing else is priced
+        request = replace(request, pinned={name: int(getattr(layout, name)) for name in _AXES})
+    option, _ = given(request, layout)
     inner = PlanScaling(request=request, option=option)
     if not run.elastic:
         return inner
