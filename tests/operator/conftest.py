@@ -16,6 +16,7 @@ SPEC = {
     "workload": {"tokens": "10M", "sequenceLength": 128, "globalBatchSequences": 24, "precision": "fp32"},
     "deadline": {"finishWithin": "2h"},
     "resources": {"minGPUs": 1, "maxGPUs": 4, "gpus": 2, "gpusPerNode": 1},
+    "layout": {"microBatch": 1},  # divides over any number of workers, so that they may come and go in place
     "launch": {
         "framework": "ddp",
         "image": "ghcr.io/acme/train:1.4",
