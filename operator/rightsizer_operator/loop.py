@@ -155,10 +155,12 @@ class Loop:
         self.cache.supports.clear()
         for raw in jobs:
             self.cache.saw_job(raw)
-        for kind, raw in supports:
-            if "deletionTimestamp" not in raw["metadata"]:
-                self.cache.supports[plan_key(raw)].add(f"{kind}/{raw['metadata']['name']}")
         seen = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in plans}
+        uids = {plan["metadata"]["uid"] for plan in plans}
+        for kind, raw in supports:
+            owned = any(owner["uid"] in uids for owner in raw["metadata"].get("ownerReferences", ()))
+            if owned and "deletionTimestamp" not in raw["metadata"]:
+                self.cache.supports[plan_key(raw)].add(f"{kind}/{raw['metadata']['name']}")
         for key in self.cache.plans.keys() - seen.keys():
             self._forget(key)
         for key, plan in seen.items():
