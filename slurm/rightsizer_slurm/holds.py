@@ -80,7 +80,7 @@ def _settle(job: Job, ticket: Ticket, slurm: Slurm) -> str:
     if ticket.question.priority != 0:
         slurm.run("scontrol", "release", str(job.job_id))
     # the mark goes last: after a crash on the way here the same is done again
-    said = answer.fields.get("admin_comment", "rightsizer/1 as written")
+    said = str(answer.fields.get("admin_comment", "rightsizer/1 as written"))
     slurm.run("scontrol", "update", target, f"AdminComment={said}")
     return f"{'sized' if answer.verdict is Verdict.OK else 'released'}: {answer.say}"
 

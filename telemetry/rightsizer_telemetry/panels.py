@@ -1,73 +1,14 @@
-"""What the dashboards show: panels and their questions, apart from how Grafana writes them down."""
+"""What the dashboards show: panels and their questions."""
 
-from dataclasses import dataclass
+from rightsizer_telemetry.board import Dashboard, Variable, bars, line, stat
 
-__all__ = ["DASHBOARDS", "Dashboard", "Panel", "Query", "Variable"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """One question and how its series are called."""
-
-    expr: str
-    legend: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """One picture. `unit` is Grafana's word; `kind` is timeseries, stat, table or bargauge."""
-
-    title: str
-    words: str
-    queries: tuple[Query, ...]
-    unit: str = "short"
-    kind: str = "timeseries"
-    columns: int = 12
-    most: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
-    """A choice above the panels: the values of a label of a metric."""
-
-    name: str
-    metric: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dashboard:
-    """One page."""
-
-    uid: str
-    title: str
-    words: str
-    panels: tuple[Panel, ...]
-    variables: tuple[Variable, ...] = ()
-
+__all__ = ["DASHBOARDS"]
 
 _GPUS = "rightsizer:workload_gpus:count"
 _BUSY_GPUS = f"rightsizer:workload_busy:ratio * {_GPUS}"
 _ON = "on (executor, cluster, namespace, workload)"
 _UNMETERED = f"rightsizer:workload_requested_gpus:count unless {_ON} {_GPUS}"
 _RATE = "[$__rate_interval]"
-
-
-def _stat(title: str, words: str, expr: str, unit: str = "short") -> Panel:
-    return Panel(title=title, words=words, queries=(Query(expr=expr),), unit=unit, kind="stat", columns=4)
-
-
-def _line(
-    title: str, words: str, *queries: tuple[str, str], unit: str = "short", most: float | None = None
-) -> Panel:
-    asked = tuple(Query(expr=expr, legend=legend) for expr, legend in queries)
-    return Panel(title=title, words=words, queries=asked, unit=unit, most=most)
-
-
-def _bars(title: str, words: str, expr: str, legend: str, unit: str = "short") -> Panel:
-    return Panel(
-        title=title, words=words, queries=(Query(expr=expr, legend=legend),), unit=unit, kind="bargauge"
-    )
-
 
 _WHO = "{{executor}} {{namespace}}"
 _WORKLOAD = "{{namespace}} {{workload}}"
@@ -78,49 +19,49 @@ _FLEET = Dashboard(
     title="rightsizer / Fleet",
     words="Who holds the GPUs, how busy they are, which plans are late.",
     panels=(
-        _stat("GPUs held", "By pods and Slurm jobs.", f"sum({_GPUS})"),
-        _stat("GPUs busy", "GPUs times the share of time in which kernels ran.", f"sum({_BUSY_GPUS})"),
-        _stat("GPUs idle", "Held, and doing nothing now.", "sum(rightsizer:workload_idle_gpus:count)"),
-        _stat("GPUs free", "Nobody holds them.", 'count(rightsizer:gpu_busy:ratio{executor=""})'),
-        _stat("Plans late", "They will miss their deadline.", "count(rightsizer:plan_margin:seconds < 0)"),
-        _stat("GPUs saved", "Allowed by the plans and not taken.", "sum(rightsizer_plan_gpus_saved)"),
-        _line(
+        stat("GPUs held", "By pods and Slurm jobs.", f"sum({_GPUS})"),
+        stat("GPUs busy", "GPUs times the share of time in which kernels ran.", f"sum({_BUSY_GPUS})"),
+        stat("GPUs idle", "Held, and doing nothing now.", "sum(rightsizer:workload_idle_gpus:count)"),
+        stat("GPUs free", "Nobody holds them.", 'count(rightsizer:gpu_busy:ratio{executor=""})'),
+        stat("Plans late", "They will miss their deadline.", "count(rightsizer:plan_margin:seconds < 0)"),
+        stat("GPUs saved", "Allowed by the plans and not taken.", "sum(rightsizer_plan_gpus_saved)"),
+        line(
             "GPUs",
             "Held, busy and free.",
             (f"sum({_GPUS})", "held"),
             (f"sum({_BUSY_GPUS})", "busy"),
             ('count(rightsizer:gpu_busy:ratio{executor=""})', "free"),
         ),
-        _line(
+        line(
             "Busy share",
             "Mean over the GPUs of each namespace, and of each Slurm cluster.",
             (f"sum by (executor, namespace) ({_BUSY_GPUS}) / sum by (executor, namespace) ({_GPUS})", _WHO),
             unit="percentunit",
             most=1,
         ),
-        _line("GPUs by namespace", "Slurm has none.", (f"sum by (executor, namespace) ({_GPUS})", _WHO)),
-        _line(
+        line("GPUs by namespace", "Slurm has none.", (f"sum by (executor, namespace) ({_GPUS})", _WHO)),
+        line(
             "Tensor activity",
             "Share of cycles in which tensor cores worked: the nearest to MFU that GPUs report.",
             ("avg by (executor, namespace) (rightsizer:workload_tensor:ratio)", _WHO),
             unit="percentunit",
             most=1,
         ),
-        _bars(
+        bars(
             "Deadline minus expected end",
             "Negative: late.",
             "sort(rightsizer:plan_margin:seconds)",
             _PLAN,
             "s",
         ),
-        _bars(
+        bars(
             "Plans by state",
             "Reasons of their Ready condition.",
             "rightsizer_plans > 0",
             "{{state}}",
         ),
-        _line("Power", "Of all metered GPUs.", ("sum(rightsizer:gpu_power:watts)", "watts"), unit="watt"),
-        _line(
+        line("Power", "Of all metered GPUs.", ("sum(rightsizer:gpu_power:watts)", "watts"), unit="watt"),
+        line(
             "Not metered", "GPUs that somebody holds and no exporter reports.", (f"sum({_UNMETERED})", "GPUs")
         ),
     ),
@@ -138,27 +79,27 @@ _PLANS = Dashboard(
         Variable(name="plan", metric="rightsizer:plan_gpus:count"),
     ),
     panels=(
-        _line(
+        line(
             "Tokens per second",
             "Predicted when it was sized, and measured.",
             (f"rightsizer:plan_predicted:tokens_per_second{_OF_PLAN}", "predicted {{plan}}"),
             (f"rightsizer:plan_measured:tokens_per_second{_OF_PLAN}", "measured {{plan}}"),
             (f"rightsizer:train_tokens_per_second:max{_OF_PLAN}", "now {{plan}}"),
         ),
-        _line(
+        line(
             "Deadline minus expected end",
             "At the measured rate; negative: late.",
             (f"rightsizer:plan_margin:seconds{_OF_PLAN}", _PLAN),
             unit="s",
         ),
-        _line(
+        line(
             "Progress",
             "Tokens done, of all.",
             (f"rightsizer:train_position_tokens:max{_OF_PLAN} / rightsizer:train_target_tokens:max", _PLAN),
             unit="percentunit",
             most=1,
         ),
-        _line(
+        line(
             "Size",
             "GPUs that it is sized to, workers that train, and the attempt: each layout is a new one.",
             (f"rightsizer:plan_gpus:count{_OF_PLAN}", "GPUs {{plan}}"),
@@ -166,30 +107,30 @@ _PLANS = Dashboard(
             ('max by (plan) (rightsizer_plan_recommended_gpus{plan=~"$plan"})', "recommended {{plan}}"),
             ('max by (plan) (rightsizer_plan_attempt{plan=~"$plan"})', "attempt {{plan}}"),
         ),
-        _line(
+        line(
             "Restarts",
             "Of workers, within the attempt.",
             (f"rightsizer:plan_restarts:count{_OF_PLAN}", _PLAN),
         ),
-        _line(
+        line(
             "Step",
             "Seconds of an optimizer step.",
             (f"rightsizer:train_step_seconds:rate2m{_OF_PLAN} / rightsizer:train_steps:rate2m", _PLAN),
             unit="s",
         ),
-        _line(
+        line(
             "Loss",
             "Of the last step, as rank 0 says.",
             ('max by (namespace, pod) (rightsizer_train_loss{namespace=~"$namespace"})', "{{pod}}"),
         ),
-        _line(
+        line(
             "Memory",
             "Framebuffer in use on the fullest GPU, what the allocator keeps included.",
             (f"max by (workload) (rightsizer:gpu_memory_used:ratio{_OF_WORKLOAD})", "{{workload}}"),
             unit="percentunit",
             most=1,
         ),
-        _line(
+        line(
             "GPUs at work",
             "Means over its GPUs.",
             (f"avg by (workload) (rightsizer:gpu_busy:ratio{_OF_WORKLOAD})", "busy {{workload}}"),
@@ -199,7 +140,7 @@ _PLANS = Dashboard(
             unit="percentunit",
             most=1,
         ),
-        _line(
+        line(
             "Where time goes",
             "Waits for data, as far as the script times them, and checkpoints.",
             (f"rightsizer:train_data_wait:ratio{_OF_PLAN}", "data {{plan}}"),
@@ -207,13 +148,13 @@ _PLANS = Dashboard(
             unit="percentunit",
             most=1,
         ),
-        _line(
+        line(
             "Age of the last checkpoint",
             "What a failure costs now.",
             (f"time() - rightsizer:train_checkpoint_timestamp_seconds:max{_OF_PLAN}", _PLAN),
             unit="s",
         ),
-        _line(
+        line(
             "Slowest against fastest GPU",
             "Spread of SM activity inside the job: a straggler shows.",
             (f"max by (workload) (rightsizer:gpu_sm_active:ratio{_OF_WORKLOAD})", "most {{workload}}"),
@@ -229,12 +170,12 @@ _WASTE = Dashboard(
     title="rightsizer / Waste",
     words="GPUs that are held and not used, by whom. `rightsizer report` has it with prices.",
     panels=(
-        _line(
+        line(
             "Idle GPUs",
             "By namespace; Slurm has none.",
             ("sum by (executor, namespace) (rightsizer:workload_idle_gpus:count)", _WHO),
         ),
-        _line(
+        line(
             "Idle share",
             "Of the GPUs that each holds.",
             (
@@ -245,33 +186,33 @@ _WASTE = Dashboard(
             unit="percentunit",
             most=1,
         ),
-        _bars(
+        bars(
             "Idle GPU-hours, worst 15",
             "Over the range above: mean idle GPUs times its hours.",
             "topk(15, avg_over_time(rightsizer:workload_idle_gpus:count[$__range]) * $__range_s / 3600 > 0)",
             _WORKLOAD,
         ),
-        _bars(
+        bars(
             "Least busy, 15",
             "Mean busy share over the range above.",
             "bottomk(15, avg_over_time(rightsizer:workload_busy:ratio[$__range]))",
             _WORKLOAD,
             "percentunit",
         ),
-        _bars(
+        bars(
             "Whose (Slurm)",
             "Idle GPUs by account and user, where an exporter or our daemon names them.",
             "sum by (account, user) (rightsizer:workload_idle_gpus:count"
             f" * {_ON} group_left (user, account) rightsizer:workload_owner:info)",
             "{{account}} {{user}}",
         ),
-        _line(
+        line(
             "Power of idle GPUs",
             "What they draw all the same.",
             ('sum(rightsizer:gpu_power:watts{executor!=""} and rightsizer:gpu_busy:ratio < 0.01)', "watts"),
             unit="watt",
         ),
-        _bars(
+        bars(
             "Memory never used",
             "Share of the memory of the fullest GPU that stayed free over the range: a smaller GPU might do.",
             "1 - max by (executor, namespace, workload) (max_over_time(rightsizer:gpu_memory_used:ratio"
@@ -279,7 +220,7 @@ _WASTE = Dashboard(
             _WORKLOAD,
             "percentunit",
         ),
-        _bars("Not metered", "Held, and reported by no exporter: unknown, not idle.", _UNMETERED, _WORKLOAD),
+        bars("Not metered", "Held, and reported by no exporter: unknown, not idle.", _UNMETERED, _WORKLOAD),
     ),
 )
 
@@ -296,7 +237,7 @@ _SLURM = Dashboard(
     words="Jobs by account, plans, what the monitor decides and whether Slurm answers it.",
     variables=(Variable(name="cluster", metric=_slurm("job_info")),),
     panels=(
-        _line(
+        line(
             "GPUs by account",
             "Held by jobs, as far as somebody names the account.",
             (
@@ -306,47 +247,47 @@ _SLURM = Dashboard(
                 "{{account}}",
             ),
         ),
-        _line(
+        line(
             "Jobs with a plan", "By state.", (f"sum by (state) ({_slurm('jobs')}{_OF_CLUSTER})", "{{state}}")
         ),
-        _line(
+        line(
             "GPUs of jobs",
             "Held, and what the plan is sized to.",
             (f"{_slurm('job_gpus')}{_OF_CLUSTER}", "held {{jobid}}"),
             (f"{_slurm('job_sized_gpus')}{_OF_CLUSTER}", "sized {{jobid}}"),
         ),
-        _line("Restarts and requeues", "", (f"{_slurm('job_restarts')}{_OF_CLUSTER}", "{{jobid}}")),
-        _line(
+        line("Restarts and requeues", "", (f"{_slurm('job_restarts')}{_OF_CLUSTER}", "{{jobid}}")),
+        line(
             "Tokens per second",
             "Predicted and measured.",
             (f"{_slurm('job_predicted_tokens_per_second')}{_OF_CLUSTER}", "predicted {{jobid}}"),
             (f"{_slurm('job_measured_tokens_per_second')}{_OF_CLUSTER}", "measured {{jobid}}"),
         ),
-        _line(
+        line(
             "Busy share of jobs",
             "Mean over each job's GPUs, by whatever exporter reports them.",
             ('rightsizer:workload_busy:ratio{executor="slurm",cluster=~"$cluster"}', "{{workload}}"),
             unit="percentunit",
             most=1,
         ),
-        _line(
+        line(
             "Decisions",
             "Of the monitor, by action.",
             (f"sum by (action) (increase({_slurm('decisions_total')}{_RATE}))", "{{action}}"),
         ),
-        _line(
+        line(
             "Slurm commands that failed",
             "",
             (f"sum by (command) (increase({_slurm('command_errors_total')}{_RATE}))", "{{command}}"),
         ),
-        _line(
+        line(
             "The monitor's round",
             "How long a look at all jobs takes, and how old the last is.",
             (_slurm("sweep_seconds"), "takes"),
             (f"time() - {_slurm('sweep_timestamp_seconds')}", "age"),
             unit="s",
         ),
-        _bars(
+        bars(
             "Not metered",
             "GPUs that jobs hold and no exporter reports.",
             f'rightsizer:workload_requested_gpus:count{{executor="slurm"}} unless {_ON} {_GPUS} or vector(0)',
@@ -365,10 +306,10 @@ _OPERATOR = Dashboard(
     title="rightsizer / Operator health",
     words="Whether the operator acts, how fast, and what the API server answers.",
     panels=(
-        _stat("Leaders", "Replicas that act: one.", f"sum({_operator('leads')})"),
-        _stat("Waiting", "Plans that wait to be looked at.", f"sum({_operator('queue')})"),
-        _stat("Plans", "All.", "sum(rightsizer_plans)"),
-        _line(
+        stat("Leaders", "Replicas that act: one.", f"sum({_operator('leads')})"),
+        stat("Waiting", "Plans that wait to be looked at.", f"sum({_operator('queue')})"),
+        stat("Plans", "All.", "sum(rightsizer_plans)"),
+        line(
             "Time to bring a plan up to date",
             "",
             (
@@ -381,29 +322,29 @@ _OPERATOR = Dashboard(
             ),
             unit="s",
         ),
-        _line(
+        line(
             "Reconciliations",
             "And those that had to be tried again.",
             (f"sum(rate({_operator('reconcile_seconds_count')}{_RATE}))", "all"),
             (f"sum(rate({_operator('reconcile_failures_total')}{_RATE}))", "again"),
             unit="reqps",
         ),
-        _line(
+        line(
             "Requests to the API server",
             "By method.",
             (f"sum by (method) (rate({_operator('api_requests_total')}{_RATE}))", "{{method}}"),
             unit="reqps",
         ),
-        _line(
+        line(
             "Failed requests",
             "By HTTP status; 0: not reached.",
             (f"sum by (code) (rate({_operator('api_errors_total')}{_RATE}))", "{{code}}"),
             unit="reqps",
         ),
-        _line("Jobs created", "", (f"sum({_operator('launches_total')})", "since the start")),
-        _line("Resizes", "By cause.", (f"sum by (cause) ({_operator('resizes_total')})", "{{cause}}")),
-        _line("Plans by state", "", ("rightsizer_plans > 0", "{{state}}")),
-        _line("Queue", "Plans that wait to be looked at.", (f"sum({_operator('queue')})", "plans")),
+        line("Jobs created", "", (f"sum({_operator('launches_total')})", "since the start")),
+        line("Resizes", "By cause.", (f"sum by (cause) ({_operator('resizes_total')})", "{{cause}}")),
+        line("Plans by state", "", ("rightsizer_plans > 0", "{{state}}")),
+        line("Queue", "Plans that wait to be looked at.", (f"sum({_operator('queue')})", "plans")),
     ),
 )
 

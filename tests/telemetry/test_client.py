@@ -120,7 +120,7 @@ def test_a_token_is_read_again_for_each_question(tmp_path):
 
 def test_a_token_that_no_header_can_hold_is_unknown(tmp_path):
     token = tmp_path / "token"
-    token.write_text("tökén")
+    token.write_text("t\u00f6k\u00e9n")
     for prometheus, seen in authorization(Access(url="http://prometheus.test", token_file=token)):
         assert isinstance(prometheus.instant("up"), Unknown)
         assert seen == []

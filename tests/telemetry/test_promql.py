@@ -16,7 +16,7 @@ from rightsizer_telemetry.promql import any_of, duration, matchers, quote_regex,
         ("back\\slash", r'"back\\slash"'),
         ("line\nbreak", r'"line\nbreak"'),
         ("\x00", r'"\u0000"'),
-        ("grüße", '"grüße"'),
+        ("gr\u00fc\u00dfe", '"gr\u00fc\u00dfe"'),
     ],
     ids=["plain", "quote", "backslash", "newline", "control", "unicode"],
 )

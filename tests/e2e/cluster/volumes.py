@@ -9,8 +9,9 @@ import sys
 import time
 from typing import Any
 
-import kubectl
 from place import ClusterError, Place, place
+
+import kubectl
 
 CLASS = "shared"
 COLUMNS = (

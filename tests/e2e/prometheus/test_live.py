@@ -63,7 +63,17 @@ def test_a_job_with_a_gpu_that_nobody_reports_has_less_coverage(live):
 
 @pytest.mark.parametrize(
     "name",
-    ["liar", "absent", 'a"} or vector(1) or x{a="', "a|.*", "%s", "%r", "\\", "\n", "ünïcode ✓"],
+    [
+        "liar",
+        "absent",
+        'a"} or vector(1) or x{a="',
+        "a|.*",
+        "%s",
+        "%r",
+        "\\",
+        "\n",
+        "\u00fcn\u00efcode \u2713",
+    ],
     ids=["lies", "absent", "injection", "regex", "template", "window", "backslash", "newline", "unicode"],
 )
 def test_what_is_not_sound_is_unknown(live, name):
