@@ -67,7 +67,14 @@ def scaling_of(one: Watched) -> Scaling | None:
     cluster = catalog.cluster(run.gpu, gpus_per_node=run.node_gpus)
     request = sizing.request(_undated(one.plan), clusters=(cluster,))
     workload = replace(request.workload, global_batch_sequences=run.batch_sequences)
-    request = replace(request, workload=workload, spare_nodes=0, batch_tolerance=0.0)
+    request = replace(
+        request,
+        workload=workload,
+        spare_nodes=0,
+        batch_tolerance=0.0,
+        min_gpus=run.fewest_nodes * run.node_gpus,  # the job's bounds; the plan's own say how it starts
+        max_gpus=run.most_nodes * run.node_gpus,
+    )
     layout = layout_of(run.layout)
     if run.elastic:  # only the number of ranks can change: nothing else is priced
         request = replace(request, pinned={name: int(getattr(layout, name)) for name in _AXES})
