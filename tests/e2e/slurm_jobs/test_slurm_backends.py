@@ -80,13 +80,13 @@ def test_the_version_is_the_cluster_s(door: Door) -> None:
 
 
 def test_a_running_job_is_read_in_full(door: Door) -> None:
-    job = door.submit("--comment=rightsizer: model=gpt2 tokens=100M", "--hold")
+    job = door.submit('--comment=resizer: model=gpt2, "quoted" = 1', "--hold")
     door.backend.release(job)
     found = door.wait(job, lambda job: job.running)
     assert (found.name, found.partition, found.nodes, found.tasks) == ("contract", "h100", 2, 2)
     assert (found.gpus, found.gpu_type, found.cpus) == (4, "h100", 8)
     assert (found.user, found.user_id, found.time_limit_s) == ("root", 0, 1800.0)
-    assert found.comment == "rightsizer: model=gpt2 tokens=100M"
+    assert found.comment == 'resizer: model=gpt2, "quoted" = 1'
     assert found.batch_host.startswith("n")
     assert (found.restarts, found.requeue, found.special, found.live) == (0, True, "", True)
     assert time.time() - 600 < found.started_s < found.ends_s
