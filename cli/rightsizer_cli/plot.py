@@ -12,14 +12,14 @@ from rightsizer_cli.mistakes import OptionError
 if TYPE_CHECKING:
     from rightsizer.plan import CurvePoint, Plan
 
-__all__ = ["check_plot", "draw_plan"]
+__all__ = ["check_plot", "draw_plan", "save_figure"]
 
-KINDS = {".svg": "svg", ".png": "png"}
+_KINDS = {".svg": "svg", ".png": "png"}
 
 
 def check_plot(path: Path, *, find: Callable[[str], Any] = importlib.import_module) -> None:
     """Refuse what could not be drawn before anything is computed; `find` imports by name."""
-    if path.suffix.lower() not in KINDS:
+    if path.suffix.lower() not in _KINDS:
         raise OptionError("--plot", value=str(path), remedy="must end in .svg or .png")
     try:
         find("matplotlib")
@@ -30,12 +30,17 @@ def check_plot(path: Path, *, find: Callable[[str], Any] = importlib.import_modu
 
 def draw_plan(plan: "Plan", path: Path) -> None:
     """Write the figure; whole or not at all."""
+    save_figure(lambda: _figure(plan), path)
+
+
+def save_figure(drawn: Callable[[], Any], path: Path) -> None:
+    """Write what `drawn` draws as the path's ending says; whole or not at all."""
     import matplotlib as mpl  # noqa: PLC0415
 
     # text stays text in SVG, and nothing in the file depends on the day
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rightsizer", "font.size": 10}):
-        figure = _figure(plan)
-        kind = KINDS[path.suffix.lower()]
+        figure = drawn()
+        kind = _KINDS[path.suffix.lower()]
         metadata = {"Date": None} if kind == "svg" else None
         write_whole(
             path,

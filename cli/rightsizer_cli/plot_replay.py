@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rightsizer_cli.files import write_whole
-from rightsizer_cli.plot import KINDS
+from rightsizer_cli.plot import save_figure
 
 if TYPE_CHECKING:
     from rightsizer.simulation import Timeline
@@ -21,17 +20,7 @@ _DAY_S = 86_400.0
 
 def draw_replay(found: "Replayed", path: Path) -> None:
     """Write the figure; whole or not at all."""
-    import matplotlib as mpl  # noqa: PLC0415
-
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rightsizer", "font.size": 10}):
-        figure = _figure(found)
-        kind = KINDS[path.suffix.lower()]
-        metadata = {"Date": None} if kind == "svg" else None
-        write_whole(
-            path,
-            lambda draft: figure.savefig(draft, format=kind, dpi=150, metadata=metadata),
-            field="--plot",
-        )
+    save_figure(lambda: _figure(found), path)
 
 
 def _figure(found: "Replayed") -> Any:

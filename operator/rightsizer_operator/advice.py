@@ -10,9 +10,9 @@ from rightsizer.reading import Reading
 from rightsizer.resize import decide
 from rightsizer.units import parse_duration_s
 from rightsizer_api import sizing
+from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_operator.conditions import Condition, no, unknown, yes
-from rightsizer_operator.decide import layout_of
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.world import moment, stamp
 

@@ -14,12 +14,13 @@ from rightsizer.errors import RightsizerError
 from rightsizer.reading import Reading
 from rightsizer.resize import window_s
 from rightsizer_api import validate
+from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_operator.advice import Around, advise, limits_of
 from rightsizer_operator.cache import Cache, Key
 from rightsizer_operator.conditions import reason_of
-from rightsizer_operator.decide import Running, layout_of, scaling_of, wish_of
+from rightsizer_operator.decide import Running, scaling_of, wish_of
 from rightsizer_operator.inventory import Inventory
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.window import Sample, extended, joined, reading_of

@@ -11,24 +11,21 @@ from rightsizer.elasticity import Scaling
 from rightsizer.errors import InputError
 from rightsizer.explain import verdict
 from rightsizer.hardware import Cluster
-from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.layout import Layout
 from rightsizer.options import given
 from rightsizer.outcome import NoPlan, Plan, Request
 from rightsizer.plan import plan as size
 from rightsizer.scaling import PlanScaling
 from rightsizer.units import parse_usd
-from rightsizer.workload import Recompute
 from rightsizer_api import sizing
-from rightsizer_api.placeholders import LAYOUT_NAMES
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_operator.inventory import Inventory, Wish, clusters
 
-__all__ = ["Decision", "Running", "decide", "layout_of", "pod_gpus", "question", "wish_of"]
+__all__ = ["Decision", "Running", "decide", "pod_gpus", "question", "wish_of"]
 
 _ANY = 16_384  # GPUs of a type that may be bought: the engine's own limit
 _GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 _KEPT = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")  # by an elastic resize
-_ENUMS = {"sharding": Sharding, "recompute": Recompute, "offload": Offload}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,28 +178,11 @@ def wish_of(plan: TrainingPlan) -> Wish:
     )
 
 
-def layout_of(report: Mapping[str, Any]) -> Layout:
-    """The layout of a report's document."""
-    values: dict[str, Any] = {}
-    for wire, name in LAYOUT_NAMES.items():
-        if wire in report:
-            values[name] = _plain(name, report[wire])
-    return Layout(**values)
-
-
 def pod_gpus(layout: Layout, node_gpus: int) -> int:
     """GPUs of a worker pod: as large a part of a node as divides the job and keeps tensor ranks together."""
     fits = [n for n in range(1, min(node_gpus, layout.gpus) + 1) if layout.gpus % n == 0]
     together = [n for n in fits if n % layout.tp == 0]
     return max(together or fits)
-
-
-def _plain(name: str, value: Any) -> Any:
-    if name not in _ENUMS:
-        return value
-    if name == "offload":
-        return sum((Offload[part.upper()] for part in value.split("+")), Offload.NONE)
-    return _ENUMS[name][value.upper()]
 
 
 def _unbounded(

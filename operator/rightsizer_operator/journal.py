@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rightsizer.layout import Layout
-from rightsizer_operator.decide import layout_of
+from rightsizer_api.placeholders import layout_of
 from rightsizer_operator.world import Job, moment, stamp
 
 __all__ = ["CAUSES", "Attempt", "Journal"]
