@@ -16,7 +16,7 @@ from rightsizer_operator.conditions import Condition, no, unknown, yes
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.world import moment, stamp
 
-__all__ = ["Around", "advise", "document", "history_of", "over_provisioned"]
+__all__ = ["Around", "advise", "document", "history_of", "limits_of", "over_provisioned", "unmeasured"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,18 @@ def advise(
     return decide(reading, running, limits, history_of(status), now_s=now.timestamp())
 
 
+def unmeasured(status: Mapping[str, Any], why: str) -> Decision:
+    """Nothing is done: what should have been measured was not, for this reason."""
+    attempt = status["attempt"]
+    return Decision(
+        action=Action.KEEP,
+        gpus=attempt["gpus"],
+        layout=layout_of(attempt["layout"]),
+        reason=f"unknown: {why}",
+        bottleneck=Bottleneck.UNKNOWN,
+    )
+
+
 def limits_of(plan: TrainingPlan, status: Mapping[str, Any], *, around: Around, settings: Settings) -> Limits:
     """What the plan and the cluster allow; a stated number of GPUs is not touched."""
     wish, resources = plan.spec.elasticity, plan.spec.resources
@@ -66,6 +78,7 @@ def limits_of(plan: TrainingPlan, status: Mapping[str, Any], *, around: Around, 
         )
     return Limits(
         mode=Mode(wish.mode.value),
+        cap=settings.cap(plan.metadata.namespace or ""),
         min_gpus=resources.gpus or wish.min_gpus or resources.min_gpus,
         max_gpus=resources.gpus or wish.max_gpus or resources.max_gpus,
         free_gpus=around.free_gpus,
@@ -75,6 +88,7 @@ def limits_of(plan: TrainingPlan, status: Mapping[str, Any], *, around: Around, 
         saves_first=True,
         warm_up_s=settings.warm_up_s,
         least_window_s=settings.window_s,
+        pressure=settings.give_back,
         others_waiting=around.others_waiting,
     )
 

@@ -5,6 +5,7 @@ Nothing here need survive a restart: a new operator waits until it has seen a wh
 
 import datetime as dt
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,13 @@ from rightsizer_api import validate
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
-from rightsizer_operator.advice import Around, advise, limits_of
+from rightsizer_operator.advice import Around, advise, limits_of, unmeasured
 from rightsizer_operator.cache import Cache, Key
 from rightsizer_operator.conditions import reason_of
+from rightsizer_operator.counters import Counters
 from rightsizer_operator.decide import Running, scaling_of, wish_of
 from rightsizer_operator.inventory import Inventory
+from rightsizer_operator.pressure import ANY
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.window import Sample, extended, joined, reading_of
 from rightsizer_operator.world import Progress, moment
@@ -50,7 +53,7 @@ class Advisor:
         self._curves: dict[Key, _Curve] = {}
         self._decisions: dict[Key, Decision] = {}
         self._judged_at: dict[Key, float] = {}
-        self._counters: Mapping[Key, Reading] = {}
+        self._counters = Counters()
 
     def heard(self, key: Key, said: Progress | None, *, at_s: float) -> None:
         """What a plan's workers said; None: none of them answered."""
@@ -62,9 +65,13 @@ class Advisor:
         before = self._samples.get(key, ())
         self._samples[key] = extended(before, Sample(at_s=at_s, said=said), keep_s=keep_s)
 
-    def counted(self, readings: Mapping[Key, Reading]) -> None:
+    def counted(self, counters: Counters) -> None:
         """What the GPUs' counters show, of every plan that runs."""
-        self._counters = readings
+        self._counters = counters
+
+    def uncounted(self, key: Key) -> str:
+        """Why a plan's counters are not known, though they should be; empty if they are."""
+        return self._counters.lack(key, now_s=time.monotonic(), every_s=self._settings.decide_s)
 
     def forget(self, key: Key) -> None:
         """The plan is gone, or does not run."""
@@ -91,13 +98,10 @@ class Advisor:
             inventory=cache.inventory(without=key),
             pod_gpus=max((job.gpus_per_pod for job in cache.owned(key) if job.lives), default=0) or 1,
             samples=samples,
-            counters=self._counters.get(key),
+            counters=self._counters.readings.get(key),
+            uncounted=self.uncounted(key),
             now_s=now_s,
-            others=any(
-                reason_of(other.get("status") or {}, "Ready") in _WAITING
-                for name, other in cache.plans.items()
-                if name != key
-            ),
+            others=_others(plan, key, cache),
         )
         return lambda: self._work_out(case)
 
@@ -115,6 +119,8 @@ class Advisor:
         status: Mapping[str, Any] = asked.plan.get("status") or {}
         if plan.spec.elasticity.mode is ElasticityMode.OFF or not {"sizing", "attempt"} <= status.keys():
             return None
+        if asked.uncounted:
+            return unmeasured(status, asked.uncounted)
         now, settings = dt.datetime.now(dt.UTC), self._settings
         scaling = self._scaling(asked, plan, status)
         if scaling is None:
@@ -165,6 +171,7 @@ class _Question:
     pod_gpus: int
     samples: tuple[Sample, ...]
     counters: Reading | None
+    uncounted: str
     now_s: float
     others: bool
 
@@ -172,3 +179,13 @@ class _Question:
         """Its last window."""
         own = reading_of(self.samples, now_s=self.now_s, window_s=window_s, every_s=every_s)
         return joined(own, self.counters)
+
+
+def _others(plan: Mapping[str, Any], key: Key, cache: Cache) -> bool:
+    """Whether another plan waits for GPUs, or somebody else for such as this plan has."""
+    kind = ((plan.get("status") or {}).get("sizing") or {}).get("gpuType", ANY)
+    return bool(cache.wanted & {kind, ANY}) or any(
+        reason_of(other.get("status") or {}, "Ready") in _WAITING
+        for name, other in cache.plans.items()
+        if name != key
+    )

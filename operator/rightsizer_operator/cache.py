@@ -22,7 +22,10 @@ def plan_key(raw: Object) -> Key:
 
 
 class Cache:
-    """The newest of everything by its resourceVersion; late news of an older version is dropped."""
+    """The newest of everything by its resourceVersion; late news of an older version is dropped.
+
+    `bound` is GPUs of each node that pods of others hold, `wanted` the types that others wait for.
+    """
 
     def __init__(self) -> None:
         self.plans: dict[Key, dict[str, Any]] = {}
@@ -30,6 +33,7 @@ class Cache:
         self.supports: defaultdict[Key, set[str]] = defaultdict(set)
         self.nodes: dict[str, Node] = {}
         self.bound: dict[str, int] = {}
+        self.wanted: frozenset[str] = frozenset()
 
     def saw_plan(self, raw: Object) -> bool:
         """A plan as it is now; whether that is news."""

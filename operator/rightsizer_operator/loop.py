@@ -309,6 +309,7 @@ class Loop:
             quota_gpus=quota,
             progress=self.advisor.progress.get(key),
             decision=self.advisor.take(key),
+            uncounted=self.advisor.uncounted(key),
             refusal=self._refused.get(key, ""),
         )
 

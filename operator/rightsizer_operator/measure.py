@@ -1,6 +1,7 @@
 """What running plans say of themselves: rank 0 of each serves the agent's metrics, and is asked."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import time
 
@@ -10,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rightsizer_launch import metrics as agent
 from rightsizer_operator.cache import Key
 from rightsizer_operator.conditions import reason_of
+from rightsizer_operator.door import ApiError
 from rightsizer_operator.loop import Loop
 from rightsizer_operator.names import METRICS_PORT
 from rightsizer_operator.world import Progress
@@ -77,6 +79,9 @@ async def _sweep(loop: Loop, session: aiohttp.ClientSession, known: dict[Key, st
     ]
     for key in loop.advisor.progress.keys() - set(running):
         loop.advisor.forget(key)
+    if running:
+        with contextlib.suppress(ApiError):  # the count before stands
+            await loop.around.count_others(within_s=loop.settings.decide_s)
     await asyncio.gather(*(ask(key) for key in running))
 
 

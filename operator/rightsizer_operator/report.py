@@ -158,6 +158,8 @@ def _at_risk(case: Case) -> Condition:
 
 def _measured(case: Case) -> Condition:
     """Whether workers answer: for a while the last answer stands, as after a new start of the operator."""
+    if case.world.progress is not None and case.world.uncounted:
+        return no("NoCounters", case.world.uncounted)
     if case.world.progress is not None:
         return yes("WorkersAnswer")
     last, job = moment(case.journal.observed.get("updatedAt")), case.job

@@ -1,6 +1,9 @@
 """What an administrator may set."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rightsizer.elasticity import Mode, Pressure
 
 __all__ = ["Settings"]
 
@@ -37,3 +40,9 @@ class Settings:
     cool_down_s: float = 3600.0
     restart_s: float = 120.0
     resize_s: float = 600.0
+    give_back: Pressure = Pressure.ON_PRESSURE
+    caps: Mapping[str, Mode] = field(default_factory=dict)
+
+    def cap(self, namespace: str) -> Mode:
+        """The most that may be done to plans of a namespace."""
+        return self.caps.get(namespace, self.caps.get("", Mode.AUTO))

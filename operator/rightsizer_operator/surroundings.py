@@ -7,6 +7,7 @@ from typing import Any
 from rightsizer_operator.cache import Cache, Key, bound_gpus, quota_left
 from rightsizer_operator.door import ApiError, Door
 from rightsizer_operator.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
+from rightsizer_operator.pressure import queued, unscheduled
 from rightsizer_operator.queueing import Queue, Workload, flavors_of, gpus_of, levels_of
 from rightsizer_operator.world import Job, Pod
 
@@ -31,15 +32,30 @@ class Surroundings:
         """GPUs came or went: count again when next asked."""
         self._bound_at = float("-inf")
 
-    async def count_others(self) -> None:
-        """GPUs that pods of others hold; every plan that is sized within a few seconds shares one count."""
+    async def count_others(self, *, within_s: float = _BOUND_FOR_S) -> None:
+        """GPUs that pods of others hold or wait for; all who ask within a few seconds share one count."""
         now = time.monotonic()
-        if now - self._bound_at < _BOUND_FOR_S:
+        if now - self._bound_at < within_s:
             return
         self._bound_at = now
         theirs = f"!{LABEL_PLAN}"
         pods = [pod async for pod in self._door.every("/api/v1/pods", labelSelector=theirs)]
         self._cache.bound = bound_gpus(pods)
+        self._cache.wanted = unscheduled(pods) | await self._queued()
+
+    async def _queued(self) -> frozenset[str]:
+        """GPUs that others' Workloads wait for, where Kueue is, and all its queues may be read."""
+        version = await self._kueue()
+        if not version:
+            return frozenset()
+        own = {job.uid for jobs in self._cache.jobs.values() for job in jobs.values()}
+        try:
+            every = [each async for each in self._door.every(f"/apis/{_KUEUE}/{version}/workloads")]
+        except ApiError as error:
+            if error.status in (403, 404):
+                return frozenset()
+            raise
+        return queued(every, own=own)
 
     async def quota(self, key: Key) -> int | None:
         """GPUs that the namespace's quotas leave to this plan; None without one."""

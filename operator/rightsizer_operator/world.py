@@ -169,7 +169,8 @@ class Snapshot:
     `quota_gpus` is what the namespace's quotas leave to this plan; None: no limit. `queue` is its queue,
     where Kueue serves one, and `workloads` what Kueue holds for its Jobs, read while they wait. `refusal` is
     why the API server did not take a child, the last time that it was tried. `decision` is a new judgement of
-    its size, if there is one.
+    its size, if there is one; `uncounted` says why the counters of its GPUs are not known, though they
+    should be.
     """
 
     plan: Object
@@ -185,6 +186,7 @@ class Snapshot:
     progress: Progress | None = None
     refusal: str = ""
     decision: Decision | None = None
+    uncounted: str = ""
 
     @property
     def status(self) -> Object:

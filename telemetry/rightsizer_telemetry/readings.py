@@ -16,7 +16,7 @@ from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import duration, matchers
 from rightsizer_telemetry.rules import INTERVAL_S
 
-__all__ = ["Job", "read"]
+__all__ = ["Job", "read", "trouble"]
 
 _MOST_SKEW_S = 300.0
 """A server whose clock differs from ours by more answers about another time, as a cache may."""
@@ -122,7 +122,7 @@ def read(
     asked = list(jobs)
     found: dict[Hashable, Reading] = {job.key: Reading(window_s=_rounded(job.window_s)) for job in asked}
     now_s = _server_time(client, clock)
-    if now_s is None:
+    if isinstance(now_s, Unknown):
         return found
     for executor, window_s in sorted({(job.executor, _rounded(job.window_s)) for job in asked}):
         group = [job for job in asked if (job.executor, _rounded(job.window_s)) == (executor, window_s)]
@@ -142,13 +142,23 @@ def _rounded(window_s: float) -> float:
     return max(60.0, 60.0 * math.ceil(window_s / 60.0))
 
 
-def _server_time(client: Prometheus, clock: Callable[[], float]) -> float | None:
-    """The server's now; None where it does not say it, or is not in our time."""
+def trouble(client: Prometheus, *, clock: Callable[[], float] = time.time) -> str:
+    """Why this server is not to be relied on at the moment, in words; empty if it is."""
+    found = _server_time(client, clock)
+    return found.reason if isinstance(found, Unknown) else ""
+
+
+def _server_time(client: Prometheus, clock: Callable[[], float]) -> float | Unknown:
+    """The server's now, if it says it and is in our time."""
     answer = client.instant("vector(time())")
-    if isinstance(answer, Unknown) or len(answer) != 1:
-        return None
-    now_s = answer[0].value
-    return now_s if math.isfinite(now_s) and abs(now_s - clock()) <= _MOST_SKEW_S else None
+    if isinstance(answer, Unknown):
+        return answer
+    if len(answer) != 1 or not math.isfinite(answer[0].value):
+        return Unknown(reason="it does not say what time it is")
+    off_s = answer[0].value - clock()
+    if abs(off_s) > _MOST_SKEW_S:
+        return Unknown(reason=f"its clock is {off_s:+.0f} s off")
+    return answer[0].value
 
 
 def _figures(

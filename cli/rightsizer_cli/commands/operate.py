@@ -1,10 +1,17 @@
 """`rightsizer operator`."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+if TYPE_CHECKING:
+    from rightsizer.elasticity import Mode
+
 __all__ = ["operator"]
+
+_T = TypeVar("_T", bound=str)
 
 
 def operator(
@@ -31,8 +38,45 @@ def operator(
         str, typer.Option(metavar="IMAGE", help="For rendezvous pods; default: the plan's own image.")
     ] = "",
     prometheus_url: Annotated[
-        str, typer.Option(metavar="URL", help="Where GPU counters are; without it only workers are asked.")
+        str,
+        typer.Option(
+            metavar="URL", help="Where GPU counters are; then nothing is resized while it is silent."
+        ),
     ] = "",
+    prometheus_ca_file: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="That Prometheus's authority.")
+    ] = None,
+    prometheus_token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Bearer token for it.")
+    ] = None,
+    cap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAMESPACE=]MODE", help="The most done to plans: Off, Recommend, Auto; repeatable."
+        ),
+    ] = None,
+    give_back: Annotated[
+        str, typer.Option(metavar="WHEN", help="GPUs that are not needed: OnPressure or Always.")
+    ] = "OnPressure",
+    every: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time between questions to workers.")
+    ] = "15s",
+    judge_every: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time between judgements of a plan's size.")
+    ] = "1m",
+    window: Annotated[str, typer.Option(metavar="DURATION", help="The shortest window to judge by.")] = "10m",
+    warm_up: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long a size trains before it is judged.")
+    ] = "5m",
+    cool_down: Annotated[
+        str, typer.Option(metavar="DURATION", help="At most one resize of a plan in it.")
+    ] = "1h",
+    restart: Annotated[
+        str, typer.Option(metavar="DURATION", help="What a resize is expected to take.")
+    ] = "2m",
+    resize_within: Annotated[
+        str, typer.Option(metavar="DURATION", help="A resize that takes longer has failed.")
+    ] = "10m",
 ) -> int:
     """Run the Kubernetes operator: in a cluster with its service account, elsewhere with your kubeconfig."""
     try:
@@ -42,15 +86,48 @@ def operator(
 
         remedy = "is missing: pip install 'rightsizer[operator]'"
         raise InputError("operator", value=error.name, remedy=remedy) from None
+    from rightsizer.elasticity import Pressure  # noqa: PLC0415
+    from rightsizer.units import parse_duration_s  # noqa: PLC0415
     from rightsizer_operator.settings import Settings  # noqa: PLC0415
     from rightsizer_telemetry.client import Access  # noqa: PLC0415
 
-    settings = Settings(inter_node_gbps=inter_node_gbps, rendezvous_image=rendezvous_image, dry_run=dry_run)
+    settings = Settings(
+        inter_node_gbps=inter_node_gbps,
+        rendezvous_image=rendezvous_image,
+        dry_run=dry_run,
+        measure_s=parse_duration_s(every, field="--every"),
+        decide_s=parse_duration_s(judge_every, field="--judge-every"),
+        window_s=parse_duration_s(window, field="--window"),
+        warm_up_s=parse_duration_s(warm_up, field="--warm-up"),
+        cool_down_s=parse_duration_s(cool_down, field="--cool-down"),
+        restart_s=parse_duration_s(restart, field="--restart"),
+        resize_s=parse_duration_s(resize_within, field="--resize-within"),
+        give_back=_one_of(give_back, list(Pressure), field="--give-back"),
+        caps=_caps(cap or []),
+    )
+    access = Access(url=prometheus_url, ca_file=prometheus_ca_file, token_file=prometheus_token_file)
     options = Options(
         namespaces=tuple(namespace or ()),
         port=port,
         lease_namespace=lease_namespace,
-        prometheus=Access(url=prometheus_url) if prometheus_url else None,
+        prometheus=access if prometheus_url else None,
         settings=settings,
     )
     return run(options)
+
+
+def _caps(stated: Sequence[str]) -> "dict[str, Mode]":
+    """By namespace; without one, of all that are not named."""
+    from rightsizer.elasticity import Mode  # noqa: PLC0415
+
+    pairs = (each.rpartition("=")[::2] for each in stated)
+    return {name: _one_of(mode, list(Mode), field="--cap") for name, mode in pairs}
+
+
+def _one_of(text: str, known: Sequence[_T], *, field: str) -> _T:
+    from rightsizer.errors import InputError  # noqa: PLC0415
+
+    for each in known:
+        if each == text:
+            return each
+    raise InputError(field, value=text, remedy=f"must be one of {', '.join(known)}")
