@@ -4,8 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rightsizer_api.plan import KIND
 from rightsizer_operator.inventory import Inventory, Node
 from rightsizer_operator.names import GPU_RESOURCE, LABEL_PLAN
+from rightsizer_operator.quantities import whole
 from rightsizer_operator.world import Job
 
 __all__ = ["Cache", "Key", "bound_gpus", "plan_key", "quota_left"]
@@ -16,9 +18,10 @@ Object = Mapping[str, Any]
 
 
 def plan_key(raw: Object) -> Key:
-    """The plan that an object of ours belongs to."""
+    """The plan that an object of ours belongs to: its owner's name, whatever became of its label."""
     metadata = raw["metadata"]
-    return metadata["namespace"], metadata.get("labels", {}).get(LABEL_PLAN, "")
+    owners = (o["name"] for o in metadata.get("ownerReferences", ()) if o["kind"] == KIND)
+    return metadata["namespace"], next(owners, metadata.get("labels", {}).get(LABEL_PLAN, ""))
 
 
 class Cache:
@@ -102,7 +105,7 @@ def bound_gpus(pods: Iterable[Object]) -> dict[str, int]:
         if not node or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
             continue
         asked = (c.get("resources", {}).get("limits", {}).get(GPU_RESOURCE, 0) for c in spec["containers"])
-        count = sum(int(each) for each in asked)
+        count = sum(whole(each) for each in asked)
         if count:
             held[node] += count
     return dict(held)
@@ -114,5 +117,7 @@ def quota_left(quotas: Iterable[Object], *, own: int) -> int | None:
     for quota in quotas:
         status = quota.get("status", {})
         if name in status.get("hard", {}):
-            lefts.append(max(0, int(status["hard"][name]) - int(status.get("used", {}).get(name, 0)) + own))
+            lefts.append(
+                max(0, whole(status["hard"][name]) - whole(status.get("used", {}).get(name, 0)) + own)
+            )
     return min(lefts, default=None)

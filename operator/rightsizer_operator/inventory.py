@@ -10,6 +10,7 @@ from rightsizer import catalog
 from rightsizer.errors import RightsizerError
 from rightsizer.hardware import Cluster
 from rightsizer_operator.names import GPU_RESOURCE, PRODUCT_LABEL
+from rightsizer_operator.quantities import whole
 
 __all__ = ["Inventory", "Node", "Taint", "Wish", "gpu_type"]
 
@@ -49,7 +50,7 @@ class Node:
         return cls(
             name=metadata["name"],
             product=labels.get(PRODUCT_LABEL, ""),
-            gpus=int(status.get("allocatable", {}).get(GPU_RESOURCE, 0)),
+            gpus=whole(status.get("allocatable", {}).get(GPU_RESOURCE, 0)),
             ready=healthy,
             cordoned=spec.get("unschedulable", False),
             not_ready_since=None if healthy or not since else dt.datetime.fromisoformat(since),

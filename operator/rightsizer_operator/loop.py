@@ -357,8 +357,11 @@ class Loop:
 
     def _made(self, key: Key, made: Mapping[str, Any], kind: str) -> None:
         if kind == "Job":
-            self._metrics.launches.inc()
             self.cache.saw_job(made)
+            if made.get("status"):
+                self.push(key)  # it was there already, and its state is no news to any watch
+            else:
+                self._metrics.launches.inc()
         else:
             self.cache.supports[key].add(f"{kind}/{made['metadata']['name']}")
 

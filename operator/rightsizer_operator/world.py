@@ -8,6 +8,7 @@ from typing import Any
 from rightsizer.elasticity import Decision
 from rightsizer_operator.inventory import Inventory
 from rightsizer_operator.names import DIGEST, ELASTIC, GPU_RESOURCE, GPU_TYPE, LABEL_ATTEMPT, LABEL_PLAN
+from rightsizer_operator.quantities import whole
 from rightsizer_operator.queueing import Queue, Workload
 from rightsizer_operator.settings import Settings
 
@@ -65,7 +66,7 @@ class Job:
             name=metadata["name"],
             plan=labels.get(LABEL_PLAN, ""),
             namespace=metadata["namespace"],
-            attempt=int(labels.get(LABEL_ATTEMPT, 0)),
+            attempt=whole(metadata["name"].rpartition("-a")[2]),
             uid=metadata.get("uid", ""),
             owner_uid=owner,
             parallelism=spec.get("parallelism", 1),
@@ -74,7 +75,7 @@ class Job:
             succeeded=_succeeded(status),
             failed=status.get("failed", 0),
             terminating=status.get("terminating", 0),
-            gpus_per_pod=int(limits.get(GPU_RESOURCE, 0)),
+            gpus_per_pod=whole(limits.get(GPU_RESOURCE, 0)),
             gpu_type=notes.get(GPU_TYPE, ""),
             digest=notes.get(DIGEST, ""),
             elastic=notes.get(ELASTIC) == "true",
@@ -130,7 +131,7 @@ class Pod:
         return cls(
             name=metadata["name"],
             uid=metadata.get("uid", ""),
-            attempt=int(metadata.get("labels", {}).get(LABEL_ATTEMPT, 0)),
+            attempt=whole(metadata.get("labels", {}).get(LABEL_ATTEMPT, 0)),
             node=raw.get("spec", {}).get("nodeName", ""),
             phase=status.get("phase", "Pending"),
             address=status.get("podIP", ""),

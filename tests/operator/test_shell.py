@@ -7,6 +7,7 @@ from rightsizer_operator.conditions import merge_patch
 from rightsizer_operator.facts import facts_of
 from rightsizer_operator.measure import parse
 from rightsizer_operator.metrics import STATES, Metrics
+from rightsizer_operator.quantities import whole
 
 
 def patched(old, patch):
@@ -84,3 +85,35 @@ def test_late_news_of_an_older_version_is_dropped():
     assert cache.saw_plan(plan("10"))
     assert not cache.saw_plan(plan("9"))
     assert cache.plans["team", "demo"]["metadata"]["resourceVersion"] == "10"
+
+
+def _job(**metadata):
+    owner = {"kind": "TrainingPlan", "name": "demo", "uid": "uid-1", "controller": True}
+    trainer = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {
+        "metadata": {"namespace": "team", "resourceVersion": "7", "ownerReferences": [owner], **metadata},
+        "spec": {"template": {"spec": {"containers": [trainer]}}},
+    }
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{}, {"rightsizer.dev/plan": "other", "rightsizer.dev/attempt": "x"}, {"rightsizer.dev/attempt": "9"}],
+    ids=["none", "nonsense", "another"],
+)
+def test_a_job_is_known_by_its_owner_and_name_whatever_its_labels_say(labels):
+    cache = Cache()
+    cache.saw_plan(
+        {"metadata": {"namespace": "team", "name": "demo", "uid": "uid-1", "resourceVersion": "1"}}
+    )
+    cache.saw_job(_job(name="demo-a2", labels=labels))
+    assert [(job.name, job.attempt) for job in cache.owned(("team", "demo"))] == [("demo-a2", 2)]
+
+
+@pytest.mark.parametrize(
+    ("spelled", "number"),
+    [(8, 8), ("8", 8), ("1k", 1000), ("2Ki", 2048), ("-1", 0), ("1.5", 0), ("many", 0), ("", 0), (None, 0)],
+    ids=str,
+)
+def test_counts_are_read_as_kubernetes_spells_them_and_nonsense_counts_as_none(spelled, number):
+    assert whole(spelled) == number

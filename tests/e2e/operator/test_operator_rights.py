@@ -113,3 +113,25 @@ def test_foreign_objects_of_the_children_s_names_and_labels_are_left_alone(clust
     assert found["spec"]["ports"][0]["port"] == 1
     assert "ownerReferences" not in found["metadata"]
     assert run.jobs == ["small-gpt-a0"]
+
+
+def test_a_job_that_loses_its_labels_gets_them_back_and_stays_the_plan_s(cluster, tenant, plan):
+    create, run = tenant(*RULES), plan(launch={"command": ["-m", "http.server"], "args": ["0"]})
+    create(run)
+    cluster.wait("a Job", lambda: run.jobs)
+    name = f"{run.name}-a1"
+    job = cluster.get("job", name, namespace=run.namespace)
+    for gone in (["rightsizer.dev/attempt", "rightsizer.dev/plan"], ["app.kubernetes.io/managed-by"]):
+        run.kubectl("label", "job", name, *(f"{label}-" for label in gone))
+
+    def again():
+        return cluster.get("job", name, namespace=run.namespace)["metadata"]
+
+    cluster.wait("its labels are back", lambda: again()["labels"] == job["metadata"]["labels"])
+    assert again()["uid"] == job["metadata"]["uid"]
+    run.kubectl("scale", "tp", run.name, "--replicas=1")  # the operator still sees the Job, and changes it
+    cluster.wait(
+        "one worker",
+        lambda: cluster.get("job", name, namespace=run.namespace)["spec"]["parallelism"] == 1,
+    )
+    assert run.jobs == [name]
