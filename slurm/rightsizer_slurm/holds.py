@@ -7,7 +7,7 @@ is left alone; a job that is refused stays held, and its AdminComment says why.
 import time
 from dataclasses import dataclass
 
-from rightsizer_slurm.backends import Backend
+from rightsizer_slurm.backends import Backend, away
 from rightsizer_slurm.commands import Slurm, SlurmError
 from rightsizer_slurm.jobs import Job
 from rightsizer_slurm.protocol import Answer, Question, Verdict
@@ -61,8 +61,8 @@ def _one(ticket: Ticket, jobs: dict[str, Job], state: State, slurm: Slurm, now_s
     try:
         what = _settle(job, ticket, slurm)
     except SlurmError as error:
-        if error.code is None:
-            raise
+        if away(error):
+            raise  # nobody answered, which says nothing of the job: the same again, once Slurm is back
         what = f"cannot be changed, released as written: {error}"
         slurm.run("scontrol", "release", str(job.job_id))
     state.done(ticket.name)

@@ -1,7 +1,13 @@
+from pathlib import Path
+
 import pytest
 
-from rightsizer_slurm.holds import changes
+from rightsizer_slurm.backend_commands import SlurmCommands
+from rightsizer_slurm.commands import Slurm, SlurmError
+from rightsizer_slurm.holds import carry_out, changes, marked
+from rightsizer_slurm.jobs import Job
 from rightsizer_slurm.protocol import Answer, Question, Verdict
+from rightsizer_slurm.state import State, Ticket
 
 ANSWER = Answer(
     verdict=Verdict.OK,
@@ -26,3 +32,41 @@ def test_tasks_and_cores_agree_with_what_the_user_wrote(
 ) -> None:
     others = ("TimeLimit=90", "Partition=h100", "TresPerNode=gres:gpu:h100:8")
     assert changes(Question(**words), ANSWER) == ("NumNodes=3-3", *tasks, *others)
+
+
+class OneJob(SlurmCommands):
+    """Slurm's commands, with one held job in the queue."""
+
+    def jobs(self) -> tuple[Job, ...]:
+        return (Job(job_id=7, states=("PENDING",), priority=0, admin_comment=marked("ab")),)
+
+
+def carried(tmp_path: Path, complaint: str) -> tuple[State, Slurm]:
+    """A ticket with its answer, and a scontrol that writes down what it is told, and fails to update."""
+    scontrol = tmp_path / "scontrol"
+    lines = (f'echo "$1" >> {tmp_path}/log', f'[ "$1" = release ] || {{ echo "{complaint}" >&2; exit 1; }}')
+    scontrol.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    scontrol.chmod(0o755)
+    state = State(tmp_path / "state.db")
+    state.add(Ticket(name="ab", made_s=0.0, question=Question()))
+    state.answered("ab", ANSWER)
+    return state, Slurm(folder=tmp_path)
+
+
+def test_while_nobody_answers_a_held_job_waits(tmp_path: Path) -> None:
+    gone = "slurm_update error: Unable to contact slurm controller (connect failure)"
+    state, slurm = carried(tmp_path, gone)
+    with pytest.raises(SlurmError, match="Unable to contact"):
+        carry_out(state, slurm, OneJob(slurm), now_s=1.0)
+    assert len(state.tickets()) == 1
+    assert (tmp_path / "log").read_text() == "update\n"
+    state.close()
+
+
+def test_what_slurm_refuses_is_released_as_written(tmp_path: Path) -> None:
+    state, slurm = carried(tmp_path, "slurm_update error: Requested node configuration is not available")
+    (done,) = carry_out(state, slurm, OneJob(slurm), now_s=1.0)
+    assert "cannot be changed, released as written" in done.what
+    assert state.tickets() == ()
+    assert (tmp_path / "log").read_text() == "update\nrelease\n"
+    state.close()
