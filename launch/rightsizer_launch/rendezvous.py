@@ -34,10 +34,11 @@ def reachable(host: str, port: int, *, timeout_s: float = 0.5) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve the store until SIGTERM or SIGINT."""
+    """Serve the store until SIGTERM or SIGINT, or until the process that it is for has ended."""
     parser = argparse.ArgumentParser(prog="rightsizer_launch.rendezvous", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, required=True, help="port to listen on")
+    parser.add_argument("--until", type=int, metavar="PID", help="end when that process has ended, too")
     options = parser.parse_args(argv)
     if os.environ.get(ENV_DIE_WITH_PARENT):
         die_with_parent(signal.SIGTERM)
@@ -62,8 +63,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.write(f"rendezvous store on {options.host}:{store.port}\n")
     sys.stdout.flush()
     while not stop.wait(1.0):
-        pass
+        if options.until is not None and not _lives(options.until):
+            break
     return 0
+
+
+def _lives(process: int) -> bool:
+    """Whether a process of ours still is one: a batch script that was killed traps nothing."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -112,8 +112,9 @@ def most_nodes(fitted: Fitted) -> int:
     if not elastic(fitted):
         return fitted.nodes
     asked = fitted.plan.spec
-    most = asked.elasticity.max_gpus or asked.resources.max_gpus or fitted.pool.room(free=False)
-    return max(fitted.nodes, min(most // fitted.node_gpus, fitted.pool.most_nodes))
+    room = fitted.pool.room(free=False)
+    most = min(asked.elasticity.max_gpus or asked.resources.max_gpus or room, room)
+    return max(fitted.nodes, most // fitted.node_gpus)
 
 
 def files(fitted: Fitted, place: Place) -> Mapping[str, str]:
@@ -278,11 +279,13 @@ def _theirs(endpoint: str) -> str:
 
 _RENDEZVOUS_OURS = """\
 # The rendezvous store lives here, beside the workers: none of them is missed when it goes. Slurm never takes
-# the batch host out of a job that shrinks.
+# the batch host out of a job that shrinks. It ends with this script, however that ends.
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 address=$(address_of "$head")
 port=$("$python" -c 'from rightsizer_launch.rendezvous import free_port; print(free_port())') || exit 1
-while :; do "$python" -m rightsizer_launch.rendezvous --host "$address" --port "$port"; sleep 1; done &
+while kill -0 $$ 2> /dev/null; do
+  "$python" -m rightsizer_launch.rendezvous --host "$address" --port "$port" --until $$; sleep 1
+done &
 store=$!
 export PET_RDZV_ENDPOINT="$address:$port"
 """

@@ -123,6 +123,7 @@ def _down(at: Place) -> None:
 def _end(at: Place) -> None:
     for name in machines.names(at):
         machines.kill(at, name)
+    machines.kill_leftovers(at)
     shutil.rmtree(at.home, ignore_errors=True)
 
 

@@ -100,6 +100,34 @@ def pause(at: Place, name: str, *, stop: bool) -> None:
         _signal(process, signal.SIGSTOP if stop else signal.SIGCONT)
 
 
+def leftovers(at: Place) -> tuple[int, ...]:
+    """Processes of this cluster that no record leads to: of machines whose records were lost, and of jobs.
+
+    Told by their environment. Who only works with the cluster (a shell, salloc, sbatch) is none of them: jobs
+    have a node's name in theirs, and of the others a machine's outermost process alone counts.
+    """
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (process / "environ").read_bytes().split(b"\0")
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        ours = f"SLURM_CONF={at.conf}".encode() in variables
+        machine = words[0] == b"unshare" and b"--kill-child" in words
+        if ours and (machine or any(variable.startswith(b"SLURMD_NODENAME=") for variable in variables)):
+            found.append(int(process.name))
+    return tuple(found)
+
+
+def kill_leftovers(at: Place) -> None:
+    """End them at once, and wait until they are gone."""
+    for process in leftovers(at):
+        for each in (*_children(process), process):
+            _signal(each, signal.SIGKILL)
+    wait("the end of what was left over", lambda: not leftovers(at), within_s=10, look_at=at.log)
+
+
 def wait(what: str, condition: Callable[[], bool], *, within_s: float, look_at: Path) -> None:
     """Return when the condition holds."""
     end_s = time.monotonic() + within_s

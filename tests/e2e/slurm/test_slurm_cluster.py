@@ -1,5 +1,6 @@
 """The test cluster itself: real jobs on pretended GPUs, nodes that die, nothing left behind."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -31,12 +32,14 @@ def test_a_job_of_a_dead_node_is_requeued_and_its_processes_are_gone(slurm: Any,
     slurm.wait("the node is back", lambda: "idle" in slurm.run("sinfo", "-h", "-n", node, "-o", "%T"))
 
 
-def test_down_leaves_no_process_even_after_the_controller_died(
+def test_down_leaves_no_process_even_after_the_controller_died_and_records_were_lost(
     slurm: Any, slurm_control: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     slurm_control("crash", "up", plugin=False)
     home = Path("/run/rightsizer-slurm/crash")
     slurm_control("crash", "kill", "slurmctld")
+    shutil.rmtree(home / "pids")
+    assert _processes(str(home)) > 0
     slurm_control("crash", "down")
     assert _processes(str(home)) == 0
     assert not home.exists()
