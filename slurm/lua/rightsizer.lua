@@ -43,7 +43,7 @@ function M.config(text)
          section = name
       elseif key then
          M.set(settings, section, key, value, complaints)
-      elseif line ~= "" then
+      elseif line ~= "" and (section == nil or section:find("^partition%s")) then
          complaints[#complaints + 1] = "not understood: " .. M.clean(line)
       end
    end

@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.explain import verdict
@@ -15,6 +15,7 @@ from rightsizer_slurm.cluster import Cluster
 from rightsizer_slurm.comment import parse, plan_of
 from rightsizer_slurm.fitting import Asked, Fitted, fit, wanted_types
 from rightsizer_slurm.jobs import gres_gpus
+from rightsizer_slurm.limits import Limits, within
 from rightsizer_slurm.pools import Pool, pools
 from rightsizer_slurm.protocol import Answer, Question, Verdict
 from rightsizer_slurm.sites import Site
@@ -34,32 +35,57 @@ def answer(
     site: Site,
     now: dt.datetime,
     plan_of_file: Callable[[str], TrainingPlan],
+    limits: Limits | None = None,
 ) -> Answer:
-    """The size of a job, or why it is refused; a mistake of its user is a refusal in one line."""
+    """The size of a job, or why it is refused; a mistake of its user is a refusal in one line.
+
+    `limits` are those of QOS and associations; None: there are none.
+    """
     try:
         said = parse(question.comment)
         beneath = plan_of_file(said.plan) if said.plan else None
         plan = _bounded(plan_of(said, beneath=beneath), question)
     except RightsizerError as error:
         return Answer(verdict=Verdict.REFUSE, say=_told(error))
-    given = _placed(plan, question, here, site, now)
+    ground = _Ground(here=here, site=site, limits=limits or Limits(), now=now)
+    given = _placed(plan, question, ground)
     away = any(not node.up for node in here.nodes) or any(not each.up for each in here.partitions)
     if given.verdict is Verdict.REFUSE and away:
         # a node that is down comes back, and Slurm lets jobs wait for it: what is refused must be so for ever
-        later = _placed(plan, question, _all_up(here), site, now)
+        later = _placed(plan, question, replace(ground, here=_all_up(here)))
         return later if later.verdict is Verdict.OK else given
     return given
 
 
-def _placed(plan: TrainingPlan, question: Question, here: Cluster, site: Site, now: dt.datetime) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ground:
+    """What a question is answered from."""
+
+    here: Cluster
+    site: Site
+    limits: Limits
+    now: dt.datetime
+
+
+def _placed(plan: TrainingPlan, question: Question, ground: _Ground) -> Answer:
     """The plan's size on this cluster, or why there is none."""
+    binding: tuple[str, ...] = ()
     try:
-        found = _pools(plan, question, here, site)
-        fitted = _best(plan, found, question, here, now)
+        everywhere = _pools(plan, question, ground)
+        found, binding = within(
+            everywhere,
+            ground.limits,
+            partitions=ground.here.partitions,
+            user=question.user,
+            account=question.account,
+            qos=question.qos,
+        )
+        fitted = _best(plan, found, question, ground)
     except RightsizerError as error:
-        return Answer(verdict=Verdict.REFUSE, say=_told(error))
+        return Answer(verdict=Verdict.REFUSE, say=f"{_told(error)}{_bracketed(binding)}")
     if isinstance(fitted, NoPlan):
-        return Answer(verdict=Verdict.REFUSE, say=f"{verdict(fitted)}{_limits(question, found)}")
+        parts = (*_bounds_in_words(question, found), *binding)
+        return Answer(verdict=Verdict.REFUSE, say=f"{verdict(fitted)}{_bracketed(parts)}")
     return _sized(fitted, question)
 
 
@@ -85,47 +111,47 @@ def _bounded(plan: TrainingPlan, question: Question) -> TrainingPlan:
     return plan.model_copy(update={"spec": spec})
 
 
-def _pools(plan: TrainingPlan, question: Question, here: Cluster, site: Site) -> tuple[Pool, ...]:
+def _pools(plan: TrainingPlan, question: Question, ground: _Ground) -> tuple[Pool, ...]:
     """The pools that the job may use, by its own words and the site's modes."""
     _, node_gpus = gres_gpus(question.gres)
     found = pools(
-        here,
+        ground.here,
+        names=ground.site.gpus,
         wanted=wanted_types(plan),
         partition=question.partition,
         account=question.account,
         node_gpus=node_gpus or plan.spec.resources.gpus_per_node,
     )
-    kind = question.gpu_type
+    kind, mode_of = question.gpu_type, ground.site.mode_of
     return tuple(
         pool
         for pool in found
-        if (not kind or pool.gres == kind) and (question.partition or site.mode_of(pool.partition) != "off")
+        if (not kind or pool.gres == kind) and (question.partition or mode_of(pool.partition) != "off")
     )
 
 
-def _best(
-    plan: TrainingPlan, found: Sequence[Pool], question: Question, here: Cluster, now: dt.datetime
-) -> Fitted | NoPlan:
+def _best(plan: TrainingPlan, found: Sequence[Pool], question: Question, ground: _Ground) -> Fitted | NoPlan:
     """The cheapest size. Without a place to save, the training must end within its time limit."""
     limit_s = 60.0 * question.time_limit if question.time_limit else None
     asked = Asked(nodes=question.most_nodes, time_s=limit_s)
     try:
-        return fit(plan, found, have=here.words(), asked=asked, now=now)
+        return fit(plan, found, have=ground.here.words(), asked=asked, now=ground.now)
     except InputError as error:
         if error.field != _NO_CHECKPOINT:
             raise
-    return _best_in_time(plan, found, asked, here, now)
+    return _best_in_time(plan, found, asked, ground)
 
 
 def _best_in_time(
-    plan: TrainingPlan, found: Sequence[Pool], asked: Asked, here: Cluster, now: dt.datetime
+    plan: TrainingPlan, found: Sequence[Pool], asked: Asked, ground: _Ground
 ) -> Fitted | NoPlan:
     """The cheapest size that ends within the time limit of its partition."""
     refused: list[NoPlan] = []
     sized: list[Fitted] = []
     for limit_s in sorted({_limit_s(pool, asked) for pool in found}, reverse=True):
         alike = [pool for pool in found if _limit_s(pool, asked) == limit_s]
-        one = fit(_within(plan, limit_s, now), alike, have=here.words(), asked=asked, now=now)
+        short = _within(plan, limit_s, ground.now)
+        one = fit(short, alike, have=ground.here.words(), asked=asked, now=ground.now)
         if isinstance(one, Fitted):
             sized.append(one)
         else:
@@ -232,7 +258,7 @@ def _changes(values: Mapping[str, int | str], question: Question) -> str:
     return f" (changed: {', '.join(parts)})" if parts else ""
 
 
-def _limits(question: Question, found: Sequence[Pool]) -> str:
+def _bounds_in_words(question: Question, found: Sequence[Pool]) -> list[str]:
     """What the user's words and the partitions allow, said beside a refusal."""
     parts = []
     if question.most_nodes:
@@ -241,6 +267,10 @@ def _limits(question: Question, found: Sequence[Pool]) -> str:
         parts.append(f"a time limit of {format_duration(60.0 * question.time_limit)}")
     elif limits := {pool.max_time_s for pool in found if pool.max_time_s}:
         parts.append(f"the partition's time limit of {format_duration(max(limits))}")
+    return parts
+
+
+def _bracketed(parts: Sequence[str]) -> str:
     return f" [within {' and '.join(parts)}]" if parts else ""
 
 

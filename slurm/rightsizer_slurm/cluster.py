@@ -21,13 +21,14 @@ _NOT_FOR_JOBS = frozenset(
 )  # fmt: skip
 _SUFFIXES = "*~#!%$@^-"  # marks behind a state: not responding, powered down, rebooting ...
 _SILENT = "*"
-_GPUS = re.compile(r"^gpu(?::([A-Za-z][^:(]*))?(?::(\d+))?(?:\(.*\))?$")
+_GPUS = re.compile(r"^gpu(?::([^:(]*[^\d:(][^:(]*))?(?::(\d+))?(?:\(.*\))?$")
+_SLICE = re.compile(r"\d+g\.\d+gb")  # a MIG slice: gpu:1g.10gb, gpu:h100_3g.40gb
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w/:.%()]*)=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node. `gpu` is its GRES type, empty where untyped; of several types, the one it has most of."""
+    """One node. `gpu` is its GRES type, empty where untyped; of several, whole GPUs before slices."""
 
     name: str
     up: bool = True
@@ -46,7 +47,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition and its limits; None: no limit. `accounts`, `groups`, `qos`: who may; empty: all."""
+    """One partition and its limits; None: no limit. `accounts`, `groups`, `qos`: who may; empty: all.
+
+    `own_qos` is the QOS whose limits are the partition's.
+    """
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -59,6 +63,7 @@ class Partition:
     accounts: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
+    own_qos: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +136,7 @@ def clock_s(text: str) -> float | None:
 
 def _node(record: dict[str, str]) -> Node:
     gpus = _gpus(record.get("Gres", ""))
-    kind = max(gpus, key=lambda name: gpus[name], default="")
+    kind = max(gpus, key=lambda name: (not _SLICE.search(name), gpus[name]), default="")
     used = _gpus(record.get("GresUsed", ""))
     return Node(
         name=record["NodeName"],
@@ -175,6 +180,7 @@ def _partition(record: dict[str, str]) -> Partition:
         accounts=_names(record.get("AllowAccounts", "")),
         groups=_names(record.get("AllowGroups", "")),
         qos=_names(record.get("AllowQos", "")),
+        own_qos="".join(_names(record.get("QoS", ""))[:1]),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rightsizer.errors import RightsizerError
 from rightsizer_slurm.text import one_line
 
-__all__ = ["Slurm", "SlurmError"]
+__all__ = ["Slurm", "SlurmError", "settings"]
 
 _KEPT = ("HOME", "LOGNAME", "PATH", "SLURM_CONF", "TZ", "USER")
 _MOST_ARGUMENT = 131_072  # the kernel's limit of one argument
@@ -81,3 +81,10 @@ class Slurm:
             said = one_line(done.stderr) or one_line(done.stdout) or "failed without a word"
             raise SlurmError(command, said, code=done.returncode)
         return done.stdout
+
+
+def settings(slurm: Slurm) -> Mapping[str, str]:
+    """slurm.conf as the controller has it (`scontrol show config`), by name; (null) is empty."""
+    pairs = (line.partition("=") for line in slurm.run("scontrol", "show", "config").splitlines())
+    values = {name.strip(): value.strip() for name, equals, value in pairs if equals}
+    return {name: "" if value in {"(null)", "N/A"} else value for name, value in values.items()}

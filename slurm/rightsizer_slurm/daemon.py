@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime as dt
+import itertools
 import logging
 import os
 import pwd
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from rightsizer.errors import InputError
 from rightsizer_api import loads
-from rightsizer_slurm import cluster
+from rightsizer_slurm import cluster, limits
 from rightsizer_slurm.answering import answer
 from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.commands import Slurm, SlurmError
@@ -28,6 +29,7 @@ __all__ = ["run"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _ROUND_S = 0.5  # between looks at held jobs, while there are any
+_LIMITS_EVERY = 12  # looks at the cluster between two at accounting's limits: a minute, by default
 _BACKLOG = 1024
 _WARM = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
 
@@ -69,7 +71,7 @@ async def _serve(site: Site, state: State, trusted: frozenset[int]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     slurm = Slurm()
-    await _look(server, slurm)
+    await _look(server, slurm, limits_too=True)
     await asyncio.to_thread(_warm_up)
     listener = await _listen(server, site)
     tasks = [
@@ -101,16 +103,24 @@ async def _listen(server: Server, site: Site) -> asyncio.Server:
 
 async def _watch(server: Server, slurm: Slurm, site: Site) -> None:
     """Read the cluster again and again; while slurmctld is away, what was read last stands."""
-    while True:
+    for number in itertools.count(1):
         await asyncio.sleep(site.refresh_s)
-        await _look(server, slurm)
+        await _look(server, slurm, limits_too=number % _LIMITS_EVERY == 0)
 
 
-async def _look(server: Server, slurm: Slurm) -> None:
+async def _look(server: Server, slurm: Slurm, *, limits_too: bool) -> None:
     try:
-        server.see(await asyncio.to_thread(cluster.read, slurm))
+        here = await asyncio.to_thread(cluster.read, slurm)
     except SlurmError as error:
         _LOG.warning("the cluster cannot be read: %s", one_line(str(error)))
+        return
+    found = None
+    if limits_too:
+        try:
+            found = await asyncio.to_thread(limits.read, slurm)
+        except SlurmError as error:
+            _LOG.warning("the limits of accounting cannot be read: %s", one_line(str(error)))
+    server.see(here, found)
 
 
 async def _let_go(server: Server, slurm: Slurm, state: State) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rightsizer import catalog
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer_slurm import cluster, sites
 from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.backends import fits, pyslurm_version
-from rightsizer_slurm.commands import Slurm, SlurmError
+from rightsizer_slurm.commands import Slurm, SlurmError, settings
+from rightsizer_slurm.pools import NOT_FOR_TRAINING, UNTYPED, engine_name
 
-__all__ = ["Finding", "State", "check", "config_of"]
+__all__ = ["Finding", "State", "check"]
 
 _OLDEST = (22, 5)
 _LUA = ("job_submit.lua", "rightsizer.lua")
@@ -52,26 +52,19 @@ def check(
     slurm = slurm or Slurm()
     try:
         version = SlurmCommands(slurm).version()
-        config = config_of(slurm.run("scontrol", "show", "config"))
+        config = settings(slurm)
         here = cluster.read(slurm)
     except SlurmError as error:
         return (Finding(state=State.MISSING, what=f"Slurm: {error}"),)
     return (
         _version(version),
         _json(slurm),
-        *_gpus(here),
+        *_gpus(here, _names(config, read_site)),
         *_plugin(config, exists),
         *_daemon(config, read_site, exists),
         *_settings(config),
         _pyslurm(version, pyslurm_version()),
     )
-
-
-def config_of(text: str) -> Mapping[str, str]:
-    """`scontrol show config` by name; (null) is empty."""
-    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-    values = {name.strip(): value.strip() for name, _, value in pairs}
-    return {name: "" if value in {"(null)", "N/A"} else value for name, value in values.items()}
 
 
 def _ok(what: str) -> Finding:
@@ -101,7 +94,19 @@ def _json(slurm: Slurm) -> Finding:
     return _ok(f"squeue --json tells of {len(jobs)} jobs")
 
 
-def _gpus(here: cluster.Cluster) -> Iterable[Finding]:
+def _site_file(config: Mapping[str, str]) -> Path:
+    return Path(config.get("SLURM_CONF") or "/etc/slurm/slurm.conf").with_name("rightsizer.conf")
+
+
+def _names(config: Mapping[str, str], read_site: Callable[[Path], sites.Site]) -> Mapping[str, str]:
+    """The site's map of gres types; what is wrong with its file is told elsewhere."""
+    try:
+        return read_site(_site_file(config)).gpus
+    except RightsizerError:
+        return {}
+
+
+def _gpus(here: cluster.Cluster, names: Mapping[str, str]) -> Iterable[Finding]:
     kinds = sorted({node.gpu for node in here.nodes if node.gpus})
     if not kinds:
         line = "NodeName=... Gres=gpu:h100:8 (and GresTypes=gpu, and gres.conf)"
@@ -109,11 +114,24 @@ def _gpus(here: cluster.Cluster) -> Iterable[Finding]:
         return
     yield _ok(f"GPUs: {here.words()}")
     for kind in kinds:
-        try:
-            yield _ok(f"gpu:{kind} is {catalog.gpu(kind).name} here (a plan's gpuTypes may name a variant)")
-        except RightsizerError:
-            remedy = "give it a type of the catalog (rightsizer gpus), or a node feature of that name"
-            yield _missing(f"gpu:{kind or '(untyped)'} is no GPU that the engine knows; {remedy}")
+        told = f"gpu:{kind}" if kind else "gpu without a type"
+        mapped = names.get((kind or UNTYPED).lower(), "")
+        if mapped == NOT_FOR_TRAINING:
+            yield _note(f"{told} is not for training ([gpus] of rightsizer.conf): no job is sized to it")
+            continue
+        nodes = [node for node in here.nodes if node.gpu == kind and node.gpus]
+        known = engine_name(kind, nodes, names=names)
+        why = "by [gpus] of rightsizer.conf" if mapped else "a plan's gpuTypes may name a variant"
+        if known:
+            yield _ok(f"{told} is {known} here ({why})")
+            continue
+        yield _missing(
+            f"{told} is no GPU that the engine knows, so no job is sized to it unless it names one (gpu=...);"
+            " say what it is, by a name of `rightsizer gpus`, or none",
+            "rightsizer.conf",
+            "[gpus]",
+            f"{kind or UNTYPED} = H100-SXM5-80GB",
+        )
 
 
 def _plugin(config: Mapping[str, str], exists: Callable[[Path], bool]) -> Iterable[Finding]:
@@ -141,7 +159,7 @@ def _daemon(
     read_site: Callable[[Path], sites.Site],
     exists: Callable[[Path], bool],
 ) -> Iterable[Finding]:
-    path = Path(config.get("SLURM_CONF") or "/etc/slurm/slurm.conf").with_name("rightsizer.conf")
+    path = _site_file(config)
     try:
         site = read_site(path)
     except RightsizerError as error:

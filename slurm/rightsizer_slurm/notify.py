@@ -3,7 +3,7 @@
 import shlex
 import subprocess
 
-from rightsizer_slurm.commands import Slurm, SlurmError
+from rightsizer_slurm.commands import Slurm, SlurmError, settings
 from rightsizer_slurm.text import one_line
 
 __all__ = ["mail", "mail_program"]
@@ -13,11 +13,7 @@ _TIMEOUT_S = 20.0
 
 def mail_program(slurm: Slurm) -> str:
     """slurm.conf's MailProg; empty where it says none."""
-    for line in slurm.run("scontrol", "show", "config").splitlines():
-        name, _, value = line.partition("=")
-        if name.strip() == "MailProg":
-            return value.strip() if value.strip() not in {"(null)", ""} else ""
-    return ""
+    return settings(slurm).get("MailProg", "")
 
 
 def mail(program: str, *, user: str, subject: str, text: str) -> None:

@@ -1,7 +1,8 @@
 """The GPUs of a Slurm cluster as the engine sees them: for each partition, nodes of one kind. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rightsizer import catalog
 from rightsizer.errors import InputError, RightsizerError
@@ -9,7 +10,13 @@ from rightsizer.hardware import Cluster
 from rightsizer_slurm import cluster as slurm
 from rightsizer_slurm.cluster import Node, Partition
 
-__all__ = ["Pool", "clusters", "pools"]
+__all__ = ["NOT_FOR_TRAINING", "UNTYPED", "Pool", "clusters", "engine_name", "pools"]
+
+UNTYPED = "untyped"
+"""What a gres without a type is called in a site's map of names."""
+NOT_FOR_TRAINING = "none"
+"""What a site maps those GPUs to that no job shall be sized to, such as MIG slices."""
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +25,7 @@ class Pool:
 
     A job takes `node_gpus` GPUs of each node, all unless the plan says fewer, and `cores` in proportion. Of
     the `nodes` that may take jobs `free_nodes` have so many free; `free_gpus` is the most free on one node.
-    Limits are the partition's; None: there is none.
+    Limits are the partition's, and what accounting allows; None: there is none.
     """
 
     partition: str
@@ -30,6 +37,7 @@ class Pool:
     free_nodes: int
     free_gpus: int
     max_nodes: int | None = None
+    max_gpus: int | None = None
     max_time_s: float | None = None
     default: bool = False
 
@@ -40,10 +48,10 @@ class Pool:
 
     def room(self, *, free: bool) -> int:
         """GPUs that one job may have: now, in whole nodes or on one node; or some day."""
-        if not free:
-            return self.most_nodes * self.node_gpus
-        whole = min(self.free_nodes, self.most_nodes) * self.node_gpus
-        return max(whole, self.free_gpus if self.most_nodes else 0)
+        most = self.most_nodes * self.node_gpus
+        if self.max_gpus is not None:
+            most = min(most, self.max_gpus)
+        return min(most, max(self.free_nodes * self.node_gpus, self.free_gpus)) if free else most
 
 
 def pools(
@@ -53,11 +61,12 @@ def pools(
     partition: str = "",
     account: str = "",
     node_gpus: int | None = None,
+    names: Mapping[str, str] = _NO_NAMES,
 ) -> tuple[Pool, ...]:
     """The pools that a job may use: the default partition's first, then those with the most free GPUs.
 
     `wanted` are engine names of GPU types (empty: any), `partition` the only one allowed, `account` the
-    job's, `node_gpus` the most GPUs of a node.
+    job's, `node_gpus` the most GPUs of a node, `names` the site's map of gres types to engine names.
     """
     _check_partition(partition, here.partitions)
     found = []
@@ -69,7 +78,7 @@ def pools(
         members = [node for node in here.nodes_of(each) if node.gpus]
         for gres, size in sorted({(node.gpu, node.gpus) for node in members}):
             same = [node for node in members if (node.gpu, node.gpus) == (gres, size)]
-            gpu = _engine_name(gres, same, wanted)
+            gpu = engine_name(gres, same, wanted=wanted, names=names)
             usable = [node for node in same if node.up]
             if gpu and usable and (not wanted or gpu in wanted):
                 found.append(_pool(each, gres, gpu, usable, node_gpus))
@@ -124,12 +133,18 @@ def _pool(partition: Partition, gres: str, gpu: str, nodes: Sequence[Node], most
     )
 
 
-def _engine_name(gres: str, nodes: Sequence[Node], wanted: tuple[str, ...]) -> str:
-    """The engine's name of a gres type.
+def engine_name(
+    gres: str, nodes: Sequence[Node], *, wanted: tuple[str, ...] = (), names: Mapping[str, str] = _NO_NAMES
+) -> str:
+    """The engine's name of a gres type; empty where it is not known, or not for training.
 
-    A site's short name (a100) does not tell the variant: what the job names, of the same family, is believed;
-    an untyped or unknown gres is what the job names, if it names one, else what a node's features say.
+    What the site's map says counts. Else a short name (a100) does not tell the variant: what the job names,
+    of the same family, is believed; an untyped or unknown gres is what the job names, if it names one, else
+    what a node's features say.
     """
+    mapped = names.get((gres or UNTYPED).lower())
+    if mapped:
+        return "" if mapped == NOT_FOR_TRAINING else mapped
     known = _catalogued(gres)
     if known:
         family = known.split("-")[0]

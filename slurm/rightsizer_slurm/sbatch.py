@@ -5,6 +5,7 @@ Exit codes: 0 submitted (or printed, or complete already), 2 bad input or Slurm 
 
 import datetime as dt
 import os
+import pwd
 import shlex
 import shutil
 import sys
@@ -23,10 +24,10 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch import calibration
 from rightsizer_launch.state import RunDirectory
 from rightsizer_launch.torchrun import program
-from rightsizer_slurm import fitting, runfile
+from rightsizer_slurm import fitting, limits, runfile, sites
 from rightsizer_slurm.answering import answer
 from rightsizer_slurm.backend_commands import SlurmCommands
-from rightsizer_slurm.commands import Slurm, SlurmError
+from rightsizer_slurm.commands import Slurm, SlurmError, settings
 from rightsizer_slurm.comment import is_ours
 from rightsizer_slurm.directives import directives, overrides, question
 from rightsizer_slurm.fitting import Asked, Fitted
@@ -109,12 +110,15 @@ def submit_script(
     if options.nodes is not None:
         asked = replace(asked, max_nodes=min(options.nodes, asked.max_nodes or options.nodes))
     door = SlurmCommands(slurm)
+    account = asked.account or environment.get("SBATCH_ACCOUNT", "")
+    qos = options.qos or found.get("qos", "") or environment.get("SBATCH_QOS", "")
     sized = answer(
-        asked,
+        replace(asked, user=_user(), account=account, qos=qos),
         here=door.cluster(),
-        site=Site(),
+        site=Site(gpus=_names(door)),
         now=dt.datetime.now(dt.UTC),
         plan_of_file=lambda path: load(Path(path)),
+        limits=_limits(door),
     )
     if sized.verdict is not Verdict.OK:
         say(sized.say)
@@ -167,16 +171,43 @@ def submit_plan(
     return 0
 
 
+def _user() -> str:
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def _names(door: SlurmCommands) -> Mapping[str, str]:
+    """The site's map of gres types, if there is one that we may read."""
+    return sites.beside(settings(door.slurm).get("SLURM_CONF", "")).gpus
+
+
+def _limits(door: SlurmCommands) -> limits.Limits:
+    """What accounting allows; nothing where it does not answer: Slurm itself will then hold the job."""
+    try:
+        return limits.read(door.slurm)
+    except SlurmError:
+        return limits.Limits()
+
+
 def _fit(
     plan: TrainingPlan, options: Options, door: SlurmCommands, environment: Mapping[str, str]
 ) -> Fitted | NoPlan:
     here = door.cluster()
-    found = pools(
+    account = options.account or environment.get("SBATCH_ACCOUNT", "")
+    everywhere = pools(
         here,
+        names=_names(door),
         wanted=fitting.wanted_types(plan),
         partition=options.partition or environment.get("SBATCH_PARTITION", ""),
-        account=options.account or environment.get("SBATCH_ACCOUNT", ""),
+        account=account,
         node_gpus=plan.spec.resources.gpus_per_node,
+    )
+    found, _ = limits.within(
+        everywhere,
+        _limits(door),
+        partitions=here.partitions,
+        user=_user(),
+        account=account,
+        qos=options.qos or environment.get("SBATCH_QOS", ""),
     )
     limit_s = parse_duration_s(options.time, field="--time") if options.time else None
     return fitting.fit(

@@ -7,13 +7,14 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
+import pwd
 import secrets
 import socket
 import struct
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rightsizer.errors import InputError, RightsizerError
@@ -22,6 +23,7 @@ from rightsizer_slurm.answering import answer
 from rightsizer_slurm.cluster import Cluster
 from rightsizer_slurm.comment import parse
 from rightsizer_slurm.holds import marked
+from rightsizer_slurm.limits import Limits
 from rightsizer_slurm.protocol import (
     END,
     Answer,
@@ -65,6 +67,7 @@ class _Seen:
     """The cluster as it was read last; `number` goes up when it changed."""
 
     here: Cluster | None = None
+    limits: Limits = field(default_factory=Limits)
     number: int = 0
 
 
@@ -84,10 +87,11 @@ class Server:
         self._slots = asyncio.Semaphore(_SIZING_AT_ONCE)
         self._open = 0
 
-    def see(self, here: Cluster) -> None:
-        """Take note of what the cluster has."""
-        if here != self._seen.here:
-            self._seen = _Seen(here=here, number=self._seen.number + 1)
+    def see(self, here: Cluster, limits: Limits | None = None) -> None:
+        """Take note of what the cluster has and accounting allows; None: the limits are as before."""
+        limits = self._seen.limits if limits is None else limits
+        if (here, limits) != (self._seen.here, self._seen.limits):
+            self._seen = _Seen(here=here, limits=limits, number=self._seen.number + 1)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection: one question, one answer."""
@@ -131,7 +135,7 @@ class Server:
             return question
         if not self._site.users and peer not in self._trusted:
             raise InputError("uid", value=peer, remedy="may not ask; set users = yes for cli_filter")
-        return replace(question, uid=peer)
+        return replace(question, uid=peer, user=_name(peer))
 
     async def answered(self, question: Question) -> Answer:
         """From the memo, in time, or held."""
@@ -154,6 +158,8 @@ class Server:
     def _asked(self, question: Question) -> Question:
         """What the answer depends on; a plan's file may change, and is read with its owner's rights."""
         same = question.same
+        if self._seen.limits:
+            same = replace(same, user=question.user)
         return replace(same, uid=question.uid) if "plan=" in question.comment else same
 
     async def _worked_out(self, key: Key, question: Question) -> Answer:
@@ -174,7 +180,9 @@ class Server:
         read = partial(plan_files.read, uid=question.uid)
         now = dt.datetime.now(dt.UTC)
         try:
-            return answer(question, here=here, site=self._site, now=now, plan_of_file=read)
+            return answer(
+                question, here=here, site=self._site, now=now, plan_of_file=read, limits=self._seen.limits
+            )
         except _OUR_FAULTS as error:
             _LOG.error("a fault of ours: %r for %s", error, one_line(question.comment))
             return Answer(verdict=Verdict.KEEP, say="a fault in the sizing; the job goes on as written")
@@ -208,6 +216,13 @@ class Server:
             if ticket.answer is None and not self._running:
                 given = await asyncio.to_thread(self._sizer, ticket.question)
                 self._state.answered(ticket.name, given)
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
 
 
 def _peer(writer: asyncio.StreamWriter) -> int:

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rightsizer.errors import InputError
+from rightsizer import catalog
+from rightsizer.errors import InputError, RightsizerError
+from rightsizer_slurm.pools import NOT_FOR_TRAINING
 
-__all__ = ["MODES", "Site", "parse", "read"]
+__all__ = ["MODES", "Site", "beside", "parse", "read"]
 
 MODES = ("off", "warn", "size", "enforce")
 _LONGEST = 65_536
 _TOP = "rightsizer"  # the section that the lines before the first one are put in
+_GPUS, _MONITOR = "gpus", "monitor"
 _BOUNDS = {
     "timeout_s": (0.01, 5.0),
     "cooldown_s": (0.0, 3600.0),
@@ -31,10 +34,13 @@ class Site:
 
     A question not answered in `hold_after_s` is answered with "hold"; `refresh_s` is how often the cluster is
     read. `user` is who the daemon runs as (slurm.conf's SlurmUser); `users` lets everybody ask (cli_filter).
+    `gpus` maps gres types, in lower case, to the engine's names; `monitor` are the monitor's own settings.
     """
 
     mode: str = "size"
     partitions: Mapping[str, str] = field(default_factory=dict)
+    gpus: Mapping[str, str] = field(default_factory=dict)
+    monitor: Mapping[str, str] = field(default_factory=dict)
     socket: Path = Path("/run/rightsizer/plan.sock")
     state: Path = Path("/var/lib/rightsizer/state.db")
     user: str = "slurm"
@@ -65,6 +71,14 @@ def read(path: Path) -> Site:
     return parse(text, name=str(path))
 
 
+def beside(slurm_conf: str) -> Site:
+    """The site's file beside slurm.conf, where it can be read; else what a site has that chose nothing."""
+    try:
+        return read(Path(slurm_conf).with_name("rightsizer.conf")) if slurm_conf else Site()
+    except InputError:
+        return Site()
+
+
 def parse(text: str, *, name: str = "rightsizer.conf") -> Site:
     """The site of a file's text."""
     if len(text) > _LONGEST:
@@ -81,17 +95,33 @@ def parse(text: str, *, name: str = "rightsizer.conf") -> Site:
     except configparser.Error as error:
         raise InputError(name, value="text", remedy=" ".join(str(error).split())) from None
     values: dict[str, Any] = {key: _value(key, text) for key, text in reader[_TOP].items()}
-    partitions = {}
-    for section in reader.sections():
-        if section != _TOP:
-            partitions[_partition(section)] = _mode_only(section, reader[section])
-    return replace(Site(), partitions=partitions, **values)
+    partitions = {
+        _partition(section): _mode_only(section, reader[section])
+        for section in reader.sections()
+        if section not in {_TOP, _GPUS, _MONITOR}
+    }
+    gpus = dict(reader[_GPUS]) if reader.has_section(_GPUS) else {}
+    monitor = dict(reader[_MONITOR]) if reader.has_section(_MONITOR) else {}
+    mapped = {gres: _engine_name(gres, name) for gres, name in gpus.items()}
+    return replace(Site(), partitions=partitions, gpus=mapped, monitor=monitor, **values)
+
+
+def _engine_name(gres: str, name: str) -> str:
+    """The catalog's name of what a gres type is mapped to."""
+    if name == NOT_FOR_TRAINING:
+        return name
+    try:
+        return catalog.gpu(name).name
+    except RightsizerError as error:
+        remedy = f"{' '.join(str(error).split())}; write {NOT_FOR_TRAINING} for GPUs that no job is sized to"
+        raise InputError(f"[gpus] {gres}", value=name, remedy=remedy) from None
 
 
 def _partition(section: str) -> str:
     match = re.fullmatch(r"partition\s+([\w.-]+)", section)
     if match is None:
-        raise InputError(f"[{section}]", value=section, remedy="is no section; write [partition NAME]")
+        remedy = "is no section; write [partition NAME], [gpus] or [monitor]"
+        raise InputError(f"[{section}]", value=section, remedy=remedy)
     return match[1]
 
 
@@ -108,7 +138,7 @@ def _mode(text: str) -> str:
 
 
 def _value(key: str, text: str) -> object:
-    known = {each.name for each in fields(Site)} - {"partitions"}
+    known = {each.name for each in fields(Site)} - {"partitions", "gpus", "monitor"}
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"

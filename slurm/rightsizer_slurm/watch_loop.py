@@ -12,7 +12,7 @@ from pathlib import Path
 from rightsizer.reading import Reading
 from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.backends import Backend, choose
-from rightsizer_slurm.commands import Slurm, SlurmError
+from rightsizer_slurm.commands import Slurm, SlurmError, settings
 from rightsizer_slurm.gpu_metrics import reader
 from rightsizer_slurm.jobs import Job
 from rightsizer_slurm.journal import Journal
@@ -78,11 +78,9 @@ def gpu_metrics(options: Options) -> Callable[[Sequence[Job]], dict[int, Reading
 def cluster_name(slurm: Slurm) -> str:
     """slurm.conf's ClusterName; empty while nobody answers."""
     try:
-        text = slurm.run("scontrol", "show", "config")
+        return settings(slurm).get("ClusterName", "")
     except SlurmError:
         return ""
-    pairs = (line.partition("=") for line in text.splitlines())
-    return next((value.strip() for name, _, value in pairs if name.strip() == "ClusterName"), "")
 
 
 def _sweeps(monitor: Monitor, options: Options, metrics: SweepMetrics, wait: Callable[[float], bool]) -> None:
