@@ -1,4 +1,4 @@
-"""Give the machine's loopback a door to the API server: relay.py NAMESPACE ADDRESS PORT_FILE.
+"""Give the machine's loopback a door to the API server: relay.py NAMESPACE ADDRESS PORT_FILE [PORT].
 
 A socket keeps the network namespace that it was made in. So listen here, on a port that the kernel chooses,
 then enter the namespace, where outgoing connections are made. kubectl and tests then need no namespace.
@@ -34,10 +34,10 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
         sink.close()
 
 
-async def _serve(listener: socket.socket, address: str) -> None:
+async def _serve(listener: socket.socket, address: str, port: int) -> None:
     async def relay(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         try:
-            up_source, up_sink = await asyncio.open_connection(address, API_PORT)
+            up_source, up_sink = await asyncio.open_connection(address, port)
         except OSError:  # the API server is down: the client sees a closed connection
             sink.close()
             return
@@ -47,14 +47,14 @@ async def _serve(listener: socket.socket, address: str) -> None:
         await server.serve_forever()
 
 
-def main(namespace: str, address: str, port_file: str) -> None:
+def main(namespace: str, address: str, port_file: str, port: str = str(API_PORT)) -> None:
     """Listen, say where, enter, serve."""
     listener = socket.create_server(("127.0.0.1", int(_last_port(port_file))), backlog=512)
     written = Path(f"{port_file}.new")
     written.write_text(str(listener.getsockname()[1]))
     written.rename(port_file)
     _enter(namespace)
-    asyncio.run(_serve(listener, address))
+    asyncio.run(_serve(listener, address, int(port)))
 
 
 def _last_port(port_file: str) -> str:

@@ -1,0 +1,155 @@
+"""Plans side by side on the tests' Kubernetes, an operator in haste, and a Prometheus that sees both."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "operator" / "harness"))
+from outside import Api
+from planrun import Run
+from prometheus import Prometheus, end, until_there
+
+from rightsizer_telemetry import client
+
+E2E = Path(__file__).resolve().parents[1]
+CHART = E2E.parents[1] / "helm" / "rightsizer"
+SYSTEM = "rightsizer-system"
+INSIDE = "10.200.0.1"  # of the control plane, where pods find it
+PORT = 9090
+SIGNALS = "127.0.0.1:9400"
+HASTE = {
+    "every": "2s",
+    "judgeEvery": "3s",
+    "window": "20s",
+    "warmUp": "5s",
+    "coolDown": "15s",
+    "restart": "1s",
+    "resizeWithin": "60s",
+}
+"""The operator's documented options; everything else is as shipped."""
+WORKLOAD = {
+    "model": {"dimensions": {"layers": 16, "hidden": 2048, "ffnHidden": 8192, "heads": 16, "vocab": 32000}},
+    "workload": {
+        "tokens": "100B",
+        "sequenceLength": 1024,
+        "globalBatchSequences": 24,
+        "precision": "bf16",
+        "attention": "flash",
+    },
+}
+"""What the plans say that they train; at what pace, the scenario says."""
+
+
+@pytest.fixture(scope="module")
+def api(cluster):
+    """The administrator's requests to the API server."""
+    made = Api(cluster.kubeconfig)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def inside(cluster, tmp_path_factory):
+    """How a program gets to the control plane's network, and the kubeconfig that is good there."""
+    kubeconfig = tmp_path_factory.mktemp("inside") / "kubeconfig"
+    document = json.loads(cluster.kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["server"] = f"https://{INSIDE}:6443"
+    kubeconfig.write_text(json.dumps(document))
+    return ["nsenter", f"--net=/run/netns/{cluster.name}-cp"], kubeconfig
+
+
+@pytest.fixture(scope="module")
+def prometheus(inside, tmp_path_factory):
+    """Prometheus where pods reach it, scraping what the documentation says."""
+    enter, kubeconfig = inside
+    folder = tmp_path_factory.mktemp("prometheus")
+    signals = subprocess.Popen(
+        [
+            *enter,
+            sys.executable,
+            Path(__file__).with_name("around.py"),
+            kubeconfig,
+            SIGNALS.rpartition(":")[2],
+        ]
+    )
+    made = Prometheus(folder=folder, address=f"{INSIDE}:{PORT}", enter=enter)
+    found = {
+        name: [{"url": f"http://{SIGNALS}/{name}", "refresh_interval": "5s"}]
+        for name in ("trainings", "operators")
+    }
+    pages = {name: [{"targets": [SIGNALS]}] for name in ("dcgm", "kube-state-metrics")}
+    made.configure(
+        [
+            *(
+                {"job_name": job, "http_sd_configs": sd, "honor_labels": job == "operators"}
+                for job, sd in found.items()
+            ),
+            *(
+                {"job_name": job, "metrics_path": f"/{job}", "honor_labels": True, "static_configs": at}
+                for job, at in pages.items()
+            ),
+        ]
+    )
+    made.start()
+    yield made
+    made.kill()
+    end(signals)
+
+
+@pytest.fixture(scope="module")
+def asked(cluster, prometheus):
+    """A client on this side of that network."""
+    port_file = prometheus.folder / "relay.port"
+    argv = [sys.executable, E2E / "cluster" / "relay.py", f"{cluster.name}-cp", INSIDE, port_file, str(PORT)]
+    relay = subprocess.Popen(argv)
+    url = f"http://127.0.0.1:{until_there(port_file, relay)}"
+    with client.Prometheus(client.Access(url=url, timeout_s=60.0)) as made:
+        yield made
+    end(relay)
+
+
+@pytest.fixture(scope="module")
+def operator(cluster, prometheus):
+    """The operator, installed by its chart with that Prometheus, and in haste."""
+    helm = [cluster.control("tool", "helm").strip(), f"--kubeconfig={cluster.kubeconfig}"]
+    release = ("rightsizer", f"--namespace={SYSTEM}", "--wait")
+    values = {"prometheusUrl": f"http://{INSIDE}:{PORT}", "resizing": HASTE}
+    put = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
+    install = ("upgrade", "--install", "--create-namespace", "--timeout=900s", *release, CHART, *put)
+    done = subprocess.run([*helm, *install], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    yield SYSTEM
+    subprocess.run([*helm, "uninstall", *release], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def launch(cluster, api, operator):
+    """launch(name, ...): a plan in a namespace of its own, which trains from now on."""
+    made = []
+
+    def begin(name, *, mode="Auto", finish="30d", env=None, notes=None, pods=None):
+        namespace = f"loop-{name}"
+        cluster.kubectl("create", "namespace", namespace)
+        made.append(namespace)
+        script = str(Path(__file__).with_name("paced_train.py"))
+        spec = {
+            **WORKLOAD,
+            "deadline": {"finishWithin": finish},
+            "resources": {"gpus": None, "minGPUs": 1, "maxGPUs": 2},
+            "elasticity": {"mode": mode},
+            "launch": {
+                "command": [script],
+                "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+                "checkpoint": {"interval": "5s"},
+                "restarts": {"limit": 1, "within": "10m"},
+                "podTemplate": {"metadata": {"annotations": notes or {}}, "spec": pods or {}},
+            },
+        }
+        return Run(cluster, api, namespace, metadata={"name": name}, **spec).start()
+
+    yield begin
+    cluster.kubectl("delete", "namespace", *made, "--wait=false")

@@ -1,0 +1,130 @@
+"""The closed loop on a real control plane: what a real Prometheus saw decides about real trainings."""
+
+import logging
+import time
+
+import pytest
+
+from rightsizer_operator.world import moment
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+LOG = logging.getLogger(__name__)
+
+ON_ONE = {"nodeSelector": {"kubernetes.io/hostname": "n3"}}
+APART = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"rightsizer.dev/role": "worker"}},
+                }
+            ]
+        }
+    }
+}
+PLANS = {
+    # by prediction two GPUs are needed; by its pace one will do
+    "early": {"mode": "Recommend", "env": {"STEP_SECONDS": "0.3"}},
+    # by prediction one GPU is enough; by its pace it is not
+    "late": {"finish": "60d", "env": {"STEP_SECONDS": "1.25"}},
+    # the same, and most of a step waits for data
+    "starved": {
+        "finish": "60d",
+        "env": {"STEP_SECONDS": "1.25", "STALL": "0.6"},
+        "notes": {"rightsizer.test/busy": "0.3", "rightsizer.test/tensor": "0.05"},
+    },
+    # late too, and with two workers it dies
+    "crashing": {"finish": "60d", "env": {"STEP_SECONDS": "1.25", "CRASH_AT": "2"}},
+    # late too, and there is no place for a second worker
+    "cornered": {"finish": "60d", "env": {"STEP_SECONDS": "1.25"}, "pods": {**ON_ONE, **APART}},
+}
+
+
+@pytest.fixture(scope="module")
+def runs(launch):
+    """All of them, side by side."""
+    return {name: launch(name, **what) for name, what in PLANS.items()}
+
+
+def told(run):
+    """Its newest recommendation."""
+    return run.status.get("recommendation", {})
+
+
+def resized(run):
+    """Every change of its size: from, to, why."""
+    return [(row["fromGPUs"], row["toGPUs"], row["cause"]) for row in run.status.get("resizes", ())]
+
+
+def wait(run, what, condition, within_s=120):
+    run.cluster.wait(f"{run.name}: {what}", condition, within_s=within_s)
+
+
+def test_too_many_gpus_are_flagged_with_evidence_and_kept(runs):
+    run = runs["early"]
+    wait(run, "a recommendation", lambda: told(run).get("action") == "Shrink")
+    said = told(run)
+    LOG.info(f"{said}")
+    assert (said["gpus"], run.condition("OverProvisioned")["status"]) == (1, "True")
+    assert "window" in said["evidence"][0]
+    assert "samples" in said["evidence"][0]
+    assert any("tokens/s on 2 GPUs" in line for line in said["evidence"])
+    assert any(line.startswith("avg_over_time(rightsizer:gpu_busy:ratio{") for line in said["evidence"])
+    assert "only recommended" in said["reason"]
+    assert resized(run) == []
+
+
+def test_waiting_for_data_is_named_and_not_resized(runs):
+    run = runs["starved"]
+    wait(run, "a flag", lambda: told(run).get("action") == "Flag")
+    assert "waits for data" in told(run)["reason"]
+    assert run.condition("OverProvisioned")["reason"] == "NotUsed"
+    assert resized(run) == []
+
+
+def test_a_plan_that_falls_behind_grows(runs):
+    run = runs["late"]
+    wait(run, "growth", lambda: (1, 2, "Measured") in resized(run))
+    run.steps_with(2)
+
+
+@pytest.mark.parametrize("name", ["crashing", "cornered"])
+def test_growth_that_fails_is_taken_back_once(runs, name):
+    run = runs[name]
+    wait(run, "the way back", lambda: resized(run) == [(1, 2, "Measured"), (2, 1, "Failure")], within_s=180)
+    run.steps_with(1, after=moment(run.status["resizes"][-1]["at"]).timestamp())
+    wait(run, "people are told", lambda: told(run).get("action") == "Flag")
+
+
+def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, cluster):
+    run = runs["early"]
+    run.patch(elasticity={"mode": "Auto"})
+    wait(run, "nobody waits", lambda: "nobody waits" in told(run).get("reason", ""))
+    somebody_waits(cluster, run.namespace)
+    before = [r for r, _ in run.records() if r["event"] == "step"]
+    wait(run, "one GPU", lambda: resized(run) == [(2, 1, "Measured")])
+    began = time.time()
+    run.steps_with(1, after=began)
+    after = [r for r, _ in run.records() if r["event"] == "step" and r["world"] == 1]
+    LOG.info(f"loss {before[0]['loss']:.4f} ... {before[-1]['loss']:.4f}, then {after[0]['loss']:.4f}")
+    assert after[0]["step"] > before[0]["step"] + 10
+    assert after[0]["loss"] < before[0]["loss"] / 2
+    wait(
+        run,
+        "an estimate of the new pace",
+        lambda: moment(run.status["observed"]["updatedAt"]).timestamp() > began,
+    )
+    assert moment(run.status["eta"]) < moment(run.status["deadline"])
+
+
+def somebody_waits(cluster, namespace):
+    """A pod that no node can take, as of a job in a queue."""
+    gpus = (
+        "--overrides="
+        + '{"spec":{"containers":[{"name":"next","image":"ghcr.io/acme/train:1.4",'
+        + ('"resources":{"limits":{"nvidia.com/gpu":9}}}]}}')
+    )
+    cluster.kubectl(
+        "run", "next", "--image=ghcr.io/acme/train:1.4", "--restart=Never", f"--namespace={namespace}", gpus
+    )
