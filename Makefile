@@ -51,11 +51,12 @@ fit: $(READY)  ## refit the engine's parameters from the reference data
 	$(BIN)/python -m bench.fit_uncertainty --date $(TODAY)
 	$(BIN)/python -m bench.calibration --fit --date $(TODAY)
 
-bench: $(READY)  ## accuracy against published and whole runs, worth of calibration, speed
+bench: $(READY)  ## accuracy against published and whole runs, worth of calibration, speed, worth of resizing
 	$(BIN)/python -m bench.accuracy
 	$(BIN)/python -m bench.end_to_end
 	$(BIN)/python -m bench.calibration
 	$(BIN)/python -m bench.speed
+	$(BIN)/python -m bench.simulate
 
 cluster-up:  ## a real Kubernetes on this machine (needs root); prints `export KUBECONFIG=...`
 	@$(MAKE) --no-print-directory -s $(READY) >&2
@@ -79,7 +80,7 @@ slurm-down: $(READY)  ## end it, with nothing left
 
 test-slurm: $(READY)  ## the tests on that Slurm; starts one if none runs
 	tests/e2e/slurm/install.sh
-	$(BIN)/pytest -q -m slurm tests/e2e
+	$(BIN)/pytest -q -m slurm -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/slurm_jobs tests/e2e/slurm
 
 test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
 	tests/e2e/prometheus/install.sh
