@@ -143,6 +143,12 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     yield from _namespace(cluster)
 
 
+@pytest.fixture(scope="module")
+def common(cluster: Cluster) -> Iterator[str]:
+    """A namespace that the tests of a module share."""
+    yield from _namespace(cluster)
+
+
 @pytest.fixture
 def neighbour(cluster: Cluster) -> Iterator[str]:
     """Another one."""
@@ -230,8 +236,12 @@ def slurm_control() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Slurm]:
-    """The cluster of `make slurm-up` if it runs (and it stays), else one for this session."""
-    name = os.environ.get("RIGHTSIZER_SLURM", "rightsizer")
+    """The cluster of `make slurm-up` if it runs (and it stays), else one for this session.
+
+    Where tests run side by side each worker but the first has a cluster of its own.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    name = os.environ.get("RIGHTSIZER_SLURM", "rightsizer") + ("" if worker == "gw0" else worker)
     was_up = "pid" in _slurm_control(name, "status").stdout
     exports = re.findall(r"^export (\w+)=(.*)$", _slurm_control(name, "up").stdout, flags=re.MULTILINE)
     home = {"PATH": os.environ["PATH"], "HOME": "/tmp", "LC_ALL": "C"}  # noqa: S108 (the users of tests have no home)

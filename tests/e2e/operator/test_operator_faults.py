@@ -1,3 +1,5 @@
+"""What a plan survives: one plan survives it all."""
+
 import json
 import logging
 import time
@@ -17,66 +19,65 @@ def _goes_on(run, began, *, workers=2, within_s=240):
     return step
 
 
-def test_a_killed_worker_process_costs_no_pod(start):
-    run = start()
-    run.steps_with(2)
-    names = {pod["metadata"]["name"] for pod in run.pods()}
+def test_a_killed_worker_process_costs_no_pod(veteran):
+    veteran.steps_with(2)
+    names = {pod["metadata"]["name"] for pod in veteran.pods()}
     began = time.time()
-    run.kubectl("exec", min(names), "--", "pkill", "-9", "-f", "train.py --nothing|[-]u train.py")
-    starts = lambda: [r for r, _ in run.records() if r["event"] == "start" and r["time"] > began]  # noqa: E731
-    run.cluster.wait("the workers again", starts, within_s=180)
-    _goes_on(run, starts()[0]["time"])
-    assert {pod["metadata"]["name"] for pod in run.pods()} == names
+    veteran.kubectl("exec", min(names), "--", "pkill", "-9", "-f", "train.py --nothing|[-]u train.py")
+    veteran.cluster.wait("the workers again", lambda: veteran.started(after=began), within_s=180)
+    _goes_on(veteran, veteran.started(after=began)["time"])
+    assert {pod["metadata"]["name"] for pod in veteran.pods()} == names
 
 
 @pytest.mark.parametrize("rank_0", [True, False], ids=["rank-0", "another"])
-def test_any_pod_may_go(start, rank_0):
-    run = start()
-    run.steps_with(2)
-    leader = run.records()[-1][1]
-    victim = next(p["metadata"]["name"] for p in run.pods() if (p["metadata"]["name"] == leader) == rank_0)
-    run.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
-    run.cluster.wait("a replacement", lambda: len(run.pods()) == 2 and victim not in str(run.pods()), 120)
-    assert _goes_on(run, time.time()) > 1
-    assert run.jobs == [f"{run.name}-a1"]
+def test_any_pod_may_go(veteran, rank_0):
+    veteran.steps_with(2)
+    leader = veteran.records()[-1][1]
+    victim = next(
+        p["metadata"]["name"] for p in veteran.pods() if (p["metadata"]["name"] == leader) == rank_0
+    )
+    veteran.kubectl("delete", "pod", victim, "--grace-period=0", "--force")
+    veteran.cluster.wait(
+        "a replacement", lambda: len(veteran.pods()) == 2 and victim not in str(veteran.pods()), 120
+    )
+    assert _goes_on(veteran, time.time()) > 1
+    assert veteran.jobs == [f"{veteran.name}-a1"]
 
 
-def test_the_rendezvous_pod_may_go(start):
-    run = start()
-    run.steps_with(2)
-    names = {pod["metadata"]["name"] for pod in run.pods()}
+def test_the_rendezvous_pod_may_go(veteran):
+    veteran.steps_with(2)
+    names = {pod["metadata"]["name"] for pod in veteran.pods()}
     began = time.time()
-    run.kubectl("delete", "pod", "--selector=rightsizer.dev/role=rendezvous", "--grace-period=0", "--force")
-    starts = lambda: [r for r, _ in run.records() if r["event"] == "start" and r["time"] > began]  # noqa: E731
-    run.cluster.wait("the workers again", starts, within_s=240)
-    _goes_on(run, starts()[0]["time"])
-    assert {pod["metadata"]["name"] for pod in run.pods()} == names
-    assert run.status["attempt"]["number"] == 1
+    veteran.kubectl(
+        "delete", "pod", "--selector=rightsizer.dev/role=rendezvous", "--grace-period=0", "--force"
+    )
+    veteran.cluster.wait("the workers again", lambda: veteran.started(after=began), within_s=240)
+    _goes_on(veteran, veteran.started(after=began)["time"])
+    assert {pod["metadata"]["name"] for pod in veteran.pods()} == names
+    assert veteran.status["attempt"]["number"] == 1
 
 
-def test_a_node_may_die_and_its_worker_comes_up_elsewhere(start, cluster):
-    run = start()
-    run.steps_with(2)
-    stores = {pod["spec"]["nodeName"] for pod in run.pods("rendezvous")}
-    victim = next(pod for pod in run.pods() if pod["spec"]["nodeName"] not in stores)
+def test_a_node_may_die_and_its_worker_comes_up_elsewhere(veteran, cluster):
+    veteran.steps_with(2)
+    stores = {pod["spec"]["nodeName"] for pod in veteran.pods("rendezvous")}
+    victim = next(pod for pod in veteran.pods() if pod["spec"]["nodeName"] not in stores)
     node, began = victim["spec"]["nodeName"], time.time()
     cluster.control("node-kill", node.removeprefix("n"))
     try:
         cluster.wait(
             "a replacement elsewhere",
-            lambda: sum(pod["spec"].get("nodeName", node) != node for pod in run.pods()) == 2,
+            lambda: sum(pod["spec"].get("nodeName", node) != node for pod in veteran.pods()) == 2,
             within_s=240,
         )
         LOG.info(f"the replacement was bound {time.time() - began:.1f} s after the node's death")
-        _goes_on(run, time.time())
+        _goes_on(veteran, time.time())
     finally:
         cluster.control("node-start", node.removeprefix("n"))
     cluster.wait("the node again", lambda: cluster.control("status").count(" ready,") == 3, within_s=120)
 
 
-def test_the_acting_operator_may_be_killed_and_the_other_takes_over(start, cluster, operator):
-    run = start()
-    run.steps_with(2)
+def test_the_acting_operator_may_be_killed_and_the_other_takes_over(veteran, cluster, operator):
+    veteran.steps_with(2)
     holder = cluster.get("lease", "rightsizer-operator", namespace=operator)["spec"]["holderIdentity"]
     pod, began = holder.rpartition("-")[0], time.monotonic()
     cluster.kubectl("delete", "pod", pod, "--namespace", operator, "--grace-period=0", "--force")
@@ -89,8 +90,10 @@ def test_the_acting_operator_may_be_killed_and_the_other_takes_over(start, clust
     took_s = time.monotonic() - began
     LOG.info(f"taken over after {took_s:.1f} s")
     assert took_s <= 15
-    run.kubectl("scale", "tp", run.name, "--replicas=1")
+    veteran.kubectl("scale", "tp", veteran.name, "--replicas=1")
     cluster.wait(
-        "the scale is seen", lambda: json.dumps(run.status.get("attempt")).find('"gpus": 1') > 0, within_s=30
+        "the scale is seen",
+        lambda: json.dumps(veteran.status.get("attempt")).find('"gpus": 1') > 0,
+        within_s=30,
     )
-    assert run.jobs == [f"{run.name}-a1"]
+    assert veteran.jobs == [f"{veteran.name}-a1"]

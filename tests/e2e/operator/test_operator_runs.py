@@ -1,3 +1,5 @@
+"""What users do with plans; the later tests go on with one plan, each with what the one before it left."""
+
 import logging
 import time
 
@@ -33,50 +35,45 @@ def test_a_script_that_fails_for_good_fails_the_plan_in_its_own_words(start):
     assert "failures within" in run.condition("Failed")["message"]
 
 
-def test_scaling_changes_the_world_in_place(start):
-    run = start()
-    run.steps_with(2)
+def test_suspend_saves_and_resume_goes_on(veteran):
+    step, *_ = veteran.steps_with(2)
+    veteran.patch(suspend=True)
+    veteran.until("Suspended")
+    veteran.cluster.wait("no worker is left", lambda: not veteran.pods())
+    began = time.time()
+    veteran.patch(suspend=False)
+    veteran.steps_with(2, after=began)
+    assert veteran.started(after=began)["step"] >= step
+
+
+def test_a_change_that_workers_must_be_told_is_a_new_attempt_that_goes_on(veteran):
+    step, *_ = veteran.steps_with(2)
+    began = time.time()
+    veteran.patch(workload={"tokens": "90M"})
+    veteran.cluster.wait("attempt 2", lambda: veteran.jobs == [f"{veteran.name}-a2"], within_s=120)
+    veteran.steps_with(2, after=began)
+    assert veteran.started()["step"] >= step
+    assert veteran.status["attempt"]["number"] == 2
+
+
+def test_scaling_changes_the_world_in_place(veteran):
+    veteran.steps_with(2)
+    jobs = veteran.jobs
     for workers in (3, 1):
         began = time.time()
-        run.kubectl("scale", "tp", run.name, f"--replicas={workers}")
-        step, _, when = run.steps_with(workers, after=began)
+        veteran.kubectl("scale", "tp", veteran.name, f"--replicas={workers}")
+        step, _, when = veteran.steps_with(workers, after=began)
         assert step > 1
         LOG.info(f"a step of {workers} workers after {when - began:.1f} s")
-    assert run.jobs == [f"{run.name}-a1"]
+    assert veteran.jobs == jobs
 
 
-def test_suspend_saves_and_resume_goes_on(start):
-    run = start()
-    step, *_ = run.steps_with(2)
-    run.patch(suspend=True)
-    run.until("Suspended")
-    run.cluster.wait("no worker is left", lambda: not run.pods())
-    began = time.time()
-    run.patch(suspend=False)
-    run.steps_with(2, after=began)
-    resumed = next(r["step"] for r, _ in run.records() if r["event"] == "start" and r["time"] > began)
-    assert resumed >= step
-
-
-def test_a_change_that_workers_must_be_told_is_a_new_attempt_that_goes_on(start):
-    run = start()
-    step, *_ = run.steps_with(2)
-    began = time.time()
-    run.patch(workload={"tokens": "90M"})
-    run.cluster.wait("attempt 2", lambda: run.jobs == [f"{run.name}-a2"], within_s=120)
-    run.steps_with(2, after=began)
-    resumed = next(r["step"] for r, _ in run.records() if r["event"] == "start")
-    assert resumed >= step
-    assert run.status["attempt"]["number"] == 2
-
-
-def test_a_deleted_plan_takes_everything_but_its_checkpoints(start):
-    run = start()
-    run.steps_with(2)
-    run.kubectl("delete", "tp", run.name, "--timeout=10s")
+def test_a_deleted_plan_takes_everything_but_its_checkpoints(veteran):
+    assert veteran.last()[0] > 1
+    veteran.kubectl("delete", "tp", veteran.name, "--timeout=10s")
 
     def left():
-        return run.kubectl("get", "jobs,pods,services,replicasets", "--output=name").split()
+        return veteran.kubectl("get", "jobs,pods,services,replicasets", "--output=name").split()
 
-    run.cluster.wait("nothing is left", lambda: not left(), within_s=120)
-    assert run.kubectl("get", "pvc", "--output=name")
+    veteran.cluster.wait("nothing is left", lambda: not left(), within_s=120)
+    assert veteran.kubectl("get", "pvc", "--output=name")

@@ -190,7 +190,6 @@ class Outside:
         self._zygote.stdin.close()
         self._zygote.stdout.close()
         self._zygote.wait()
-        self.api.close()
 
 
 def _kubeconfig(url: str) -> dict[str, Any]:

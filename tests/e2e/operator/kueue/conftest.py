@@ -12,7 +12,7 @@ def _object(kind, name, **fields):
     return {"apiVersion": f"{GROUP}/v1beta2", "kind": kind, "metadata": {"name": name}, **fields}
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def kueue(cluster):
     """Kueue with elastic Jobs switched on. One that runs already stays; else it goes before nodes are killed,
 
@@ -25,7 +25,7 @@ def kueue(cluster):
         cluster.control("kueue-down")
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def priorities(cluster, kueue):
     """Two WorkloadPriorityClasses, low and urgent."""
     for name, value in {"low": 100, "urgent": 1000}.items():
@@ -72,10 +72,10 @@ def queue(cluster, kueue, namespace):
 
 
 @pytest.fixture
-def holder(cluster, namespace):
-    """holder(gpus): a Job of somebody else's in the queue `team`, which holds so much of its quota."""
+def other(cluster, namespace):
+    """other(name, gpus): a Job of somebody else's in the queue `team`."""
 
-    def make(gpus):
+    def make(name, gpus):
         held = {"name": "sleep", "image": "ghcr.io/acme/train:1.4", "command": ["sleep", "3600"]}
         held["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
         pod = {"containers": [held], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
@@ -83,13 +83,22 @@ def holder(cluster, namespace):
         job = {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": "holder", "labels": labels},
+            "metadata": {"name": name, "labels": labels},
             "spec": {"suspend": True, "template": {"spec": pod}},
         }
         cluster.apply(json.dumps(job), namespace)
-        cluster.wait("the holder", lambda: _active(cluster, namespace), within_s=300)
 
     return make
+
+
+@pytest.fixture
+def holds(cluster, namespace):
+    """holds(name): wait until that Job has its quota, and a pod."""
+
+    def active(name):
+        return cluster.get("job", name, namespace=namespace)["status"].get("active")
+
+    return lambda name: cluster.wait(f"the pod of {name}", lambda: active(name))
 
 
 @pytest.fixture
@@ -103,7 +112,3 @@ def queued(start):
         return start(metadata={"name": name, "labels": labels}, launch=own, **spec)
 
     return make
-
-
-def _active(cluster, namespace):
-    return bool(cluster.get("job", "holder", namespace=namespace)["status"].get("active"))

@@ -14,9 +14,17 @@ WAITS = {"command": ["-m", "http.server"], "args": ["0", "--bind", "127.0.0.1"]}
 ONE = {"gpus": 1, "maxGPUs": 1}
 
 
-def _started_at(run, after):
-    """The step at which the workers that came later went on."""
-    return next(r["step"] for r, _ in run.records() if r["event"] == "start" and r["time"] > after)
+def test_a_job_waits_suspended_until_the_quota_is_free(cluster, namespace, queue, other, holds):
+    """Without the operator: what the test cluster has is the real Kueue."""
+    queue(8)
+    other("first", 8)
+    holds("first")
+    other("second", 8)
+    workloads = lambda: cluster.get("workloads.kueue.x-k8s.io", namespace=namespace)["items"]  # noqa: E731
+    cluster.wait("the second Job's Workload", lambda: len(workloads()) == 2)
+    assert cluster.get("job", "second", namespace=namespace)["spec"]["suspend"]
+    cluster.kubectl("delete", "job", "first", "--namespace", namespace)
+    holds("second")
 
 
 def test_a_plan_waits_for_quota_says_why_and_trains_when_it_is_free(queue, queued):
@@ -37,7 +45,7 @@ def test_a_plan_waits_for_quota_says_why_and_trains_when_it_is_free(queue, queue
     began = time.time()
     first.patch(suspend=False)
     first.steps_with(2, after=began, within_s=LONG_S)
-    assert _started_at(first, began) >= step
+    assert first.started(after=began)["step"] >= step
 
 
 def test_a_preempted_plan_goes_on_from_its_checkpoint(queue, queued, priorities):
@@ -50,15 +58,17 @@ def test_a_preempted_plan_goes_on_from_its_checkpoint(queue, queued, priorities)
     began = time.time()
     urgent.until("Complete", within_s=LONG_S)
     low.steps_with(2, after=began, within_s=LONG_S)
-    LOG.info(f"preempted at step {step} or later, went on at step {_started_at(low, began)}")
-    assert _started_at(low, began) >= step
+    resumed = low.started(after=began)["step"]
+    LOG.info(f"preempted at step {step} or later, went on at step {resumed}")
+    assert resumed >= step
     assert low.jobs.count("low-a1") == 1
     assert low.status["attempt"]["number"] == 1
 
 
-def test_growth_waits_for_quota_while_the_workers_train_on(queue, queued, holder):
+def test_growth_waits_for_quota_while_the_workers_train_on(queue, queued, other, holds):
     queue(3)
-    holder(1)
+    other("holder", 1)
+    holds("holder")
     run = queued()
     run.steps_with(2, within_s=LONG_S)
     run.kubectl("scale", "tp", run.name, "--replicas=3")

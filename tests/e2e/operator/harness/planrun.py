@@ -1,0 +1,108 @@
+"""A plan in a namespace of its own, and what can be seen of it."""
+
+import json
+from pathlib import Path
+
+import yaml
+
+EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "02-kubernetes"
+PLANS = "/apis/rightsizer.dev/v1alpha1/namespaces/{}/trainingplans"
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+PODS = "/api/v1/namespaces/{}/pods"
+# where a kubelet of the test cluster keeps what a worker writes: read there, it costs no `kubectl exec`
+PROGRESS = "own/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/rightsizer-run/progress.jsonl"
+
+
+def laid(base, over):
+    """`over` merged into `base`."""
+    for key, value in over.items():
+        base[key] = laid(base.get(key) or {}, value) if isinstance(value, dict) else value
+    return base
+
+
+class Run:
+    """The example's plan with changes, for as long as it is let."""
+
+    def __init__(self, cluster, api, namespace, *, metadata=None, **spec):
+        self.cluster, self.api, self.namespace = cluster, api, namespace
+        self.document, self.claim = yaml.safe_load_all((EXAMPLE / "plan.yaml").read_text())
+        laid(self.document["spec"], {"workload": {"tokens": "100M"}, "deadline": {"finishWithin": "100h"}})
+        laid(self.document["spec"], spec)
+        laid(self.document["metadata"], metadata or {})
+        self.name = self.document["metadata"]["name"]
+
+    def start(self):
+        self.cluster.apply(yaml.safe_dump_all([self.claim, self.document]), self.namespace)
+        return self
+
+    def patch(self, **spec):
+        document = json.dumps({"spec": spec})
+        self.kubectl("patch", "tp", self.name, "--type=merge", f"--patch={document}")
+
+    def kubectl(self, *arguments):
+        return self.cluster.kubectl(f"--namespace={self.namespace}", *arguments)
+
+    def _get(self, path):
+        found = self.api("GET", path.format(self.namespace))
+        if found["kind"] == "Status":
+            raise RuntimeError(found["message"])
+        return found
+
+    @property
+    def status(self):
+        return self._get(f"{PLANS}/{self.name}").get("status", {})
+
+    def condition(self, kind):
+        found = (c for c in self.status.get("conditions", ()) if c["type"] == kind)
+        return next(found, {"status": None, "reason": None, "message": ""})
+
+    @property
+    def state(self):
+        return self.condition("Ready")["reason"]
+
+    @property
+    def jobs(self):
+        return [job["metadata"]["name"] for job in self._get(JOBS)["items"]]
+
+    def pods(self, role="worker"):
+        """Those that are not on their way out."""
+        selector = f"rightsizer.dev/role={role},rightsizer.dev/plan={self.name}"
+        pods = self._get(f"{PODS}?labelSelector={selector}")["items"]
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+    def records(self):
+        """What rank 0 wrote, wherever it runs or ran, oldest first, with the pod's name."""
+        found = []
+        for pod in self.pods():
+            path = self.cluster.kubeconfig.parent / pod["spec"].get("nodeName", "")
+            path /= PROGRESS.format(pod["metadata"]["uid"])
+            text = path.read_text() if path.exists() else ""
+            whole = text[: text.rfind("\n") + 1].splitlines()
+            found += [(json.loads(line), pod["metadata"]["name"]) for line in whole]
+        return sorted(found, key=lambda record: record[0]["time"])
+
+    def started(self, after=0.0):
+        """The first time that workers began to train after `after`; None: they have not."""
+        starts = (r for r, _ in self.records() if r["event"] == "start" and r["time"] > after)
+        return next(starts, None)
+
+    def last(self):
+        """The newest step: its number and the number of workers that made it."""
+        steps = [record for record, _ in self.records() if record["event"] == "step"]
+        return (steps[-1]["step"], steps[-1]["world"], steps[-1]["time"]) if steps else (0, 0, 0.0)
+
+    def steps_with(self, world, after=0.0, within_s=180):
+        """Wait for a step of so many workers, later than `after` (seconds since the epoch)."""
+        made = (0, 0, 0.0)
+
+        def there():
+            nonlocal made
+            made = self.last()
+            return made[1] == world and made[2] > after
+
+        self.cluster.wait(f"a step of {world} workers", there, within_s=within_s)
+        return made
+
+    def until(self, state, within_s=180):
+        self.cluster.wait(f"state {state}, not {self.state}", lambda: self.state == state, within_s=within_s)
+        return self
