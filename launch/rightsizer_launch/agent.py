@@ -92,6 +92,7 @@ class _State:
     loss: float | None = None
     step_began_s: float = 0.0
     checkpoint_s: float = 0.0
+    waited_s: float | None = None
     rate: float = 0.0
     since: int = 0
     group: Any = None
@@ -194,9 +195,10 @@ def step(*, tokens: float, loss: float | None = None) -> None:
     rate = tokens / max(step_s, 1e-9)
     _state.rate = rate if not _state.rate else 0.8 * _state.rate + 0.2 * rate
     if _rank() == 0:
-        _write("step", step_s=step_s, peak_bytes=peak_bytes)
+        _write("step", step_s=step_s, peak_bytes=peak_bytes, data_wait_s=_state.waited_s)
         _observe(tokens=tokens, step_s=step_s)
         _enter("checkpoint" if _state.due else "training")
+    _state.waited_s = None if _state.waited_s is None else 0.0
 
 
 @contextlib.contextmanager
@@ -206,8 +208,10 @@ def waiting_for_data() -> Iterator[None]:
     try:
         yield
     finally:
+        took_s = time.monotonic() - began_s
+        _state.waited_s = (_state.waited_s or 0.0) + took_s
         if _state.metrics is not None:
-            _state.metrics.spend(data_wait=time.monotonic() - began_s)
+            _state.metrics.spend(data_wait=took_s)
 
 
 @contextlib.contextmanager

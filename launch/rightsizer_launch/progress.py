@@ -6,7 +6,7 @@ time: a line is written in one call, and a torn last line is left for the next r
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ __all__ = [
     "ProgressReader",
     "Record",
     "append",
+    "data_wait_fraction",
     "write_json",
 ]
 
@@ -68,7 +69,8 @@ class Record:
 
     `step` and `tokens` count from the beginning of the training, `step_s` is the last step's duration,
     `restart` what torchrun has restarted within the attempt; `peak_bytes` the allocator's peak so far on the
-    fullest GPU, where it was asked for; `pids` (start only) are the workers' by rank.
+    fullest GPU, where it was asked for; `data_wait_s` how long rank 0 waited for the step's data, where the
+    script times it; `pids` (start only) are the workers' by rank.
     """
 
     event: str
@@ -82,6 +84,7 @@ class Record:
     step_s: float = 0.0
     tokens_per_s: float = 0.0
     peak_bytes: float | None = None
+    data_wait_s: float | None = None
     path: str = ""
     pids: tuple[int, ...] = ()
     layout: Mapping[str, Any] = field(default_factory=dict)
@@ -94,6 +97,12 @@ class Record:
             raise TypeError(f"no record: {line[:40]!r}")
         known = {key: value for key, value in document.items() if key in cls.__slots__}
         return cls(**known | {"pids": tuple(known.get("pids", ()))})
+
+
+def data_wait_fraction(steps: Sequence[Record], *, over_s: float) -> float | None:
+    """The share of a time in which these steps' data was waited for; None where no script timed it."""
+    waits = [record.data_wait_s for record in steps if record.data_wait_s is not None]
+    return min(1.0, sum(waits) / over_s) if waits and over_s > 0 else None
 
 
 def append(path: Path, record: Record) -> None:

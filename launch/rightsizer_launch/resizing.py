@@ -15,7 +15,7 @@ from rightsizer.scaling import PlanScaling, recalibrated, size_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.job import JobSpec
 from rightsizer_launch.machine import Machine
-from rightsizer_launch.progress import ENV_CHECKPOINT_INTERVAL_S
+from rightsizer_launch.progress import ENV_CHECKPOINT_INTERVAL_S, data_wait_fraction
 from rightsizer_launch.tally import Tally, warm_steps
 
 __all__ = ["MachineScaling", "Resizer", "limits_of", "reading_of", "scaling_of"]
@@ -101,6 +101,7 @@ def reading_of(tally: Tally, *, attempt: int, longest_s: float, now_s: float) ->
         tokens_done=tally.tokens,
         steps=tally.step,
         window_steps=len(warm),
+        data_wait_fraction=data_wait_fraction(warm[1:], over_s=window),
         phase=Phase.TRAINING,
         checkpoint_age_s=now_s - tally.saved_time if tally.saved_time else None,
         queries=(f"progress.jsonl: {len(warm)} steps, median {step_s:.4g} s",),

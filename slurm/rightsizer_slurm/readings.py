@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from rightsizer.reading import Phase, Reading
-from rightsizer_launch.progress import Record
+from rightsizer_launch.progress import Record, data_wait_fraction
 
 __all__ = ["filled", "reading_of", "trained_s"]
 
@@ -48,6 +48,7 @@ def reading_of(records: Sequence[Record], *, now_s: float, window_s: float) -> R
         tokens_done=last.tokens,
         steps=last.step,
         window_steps=len(steps),
+        data_wait_fraction=data_wait_fraction(steps, over_s=length_s),
         checkpoint_fraction=min(1.0, saving_s / length_s),
         checkpoint_age_s=None if saved is None else max(0.0, now_s - saved.time),
         phase=_phase(last),

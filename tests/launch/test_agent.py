@@ -125,3 +125,5 @@ def test_the_metrics_say_what_the_training_does_and_how_long_it_waited_for_data(
     known = {"RIGHTSIZER_RUN_DIRECTORY": str(tmp_path), "RIGHTSIZER_METRICS_PORT": str(free_port())}
     done = run(WAITS, **known, RIGHTSIZER_CHECKPOINT_INTERVAL_S="0")
     assert done.stdout.split() == ["startup", "checkpoint", "training", "evaluation", "True"], done.stderr
+    step = next(r for r in ProgressReader(tmp_path / "progress.jsonl").read() if r.event == "step")
+    assert step.data_wait_s >= 0.02

@@ -181,6 +181,13 @@ def test_records_become_a_reading():
     assert found.gpu_busy_max is None
 
 
+@pytest.mark.parametrize(("waits_s", "share"), [(None, None), (0.0, 0.0), (0.2, 0.4)])
+def test_waits_for_data_become_a_share_where_they_are_timed(waits_s, share):
+    timed = [replace(record, data_wait_s=waits_s) for record in steps(100)]
+    found = reading_of(Tally().add(timed), attempt=1, longest_s=20.0, now_s=151.0)
+    assert found.data_wait_fraction == (None if share is None else pytest.approx(share))
+
+
 def test_too_few_records_are_unknown():
     assert reading_of(Tally().add(steps(2)), attempt=1, longest_s=20.0, now_s=101.0).window_s is None
 
