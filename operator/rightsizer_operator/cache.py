@@ -1,16 +1,18 @@
 """What the watches have told: plans, their Jobs, nodes, and which supports each plan has."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rightsizer_api.plan import KIND
 from rightsizer_operator.inventory import Inventory, Node
 from rightsizer_operator.names import GPU_RESOURCE, LABEL_PLAN
 from rightsizer_operator.quantities import whole
+from rightsizer_operator.survey import Survey
 from rightsizer_operator.world import Job
 
-__all__ = ["Cache", "Key", "bound_gpus", "plan_key", "quota_left"]
+__all__ = ["Cache", "Key", "Marks", "bound_gpus", "plan_key", "quota_left"]
 
 Key = tuple[str, str]
 """Namespace and name of a plan."""
@@ -24,6 +26,16 @@ def plan_key(raw: Object) -> Key:
     return metadata["namespace"], next(owners, metadata.get("labels", {}).get(LABEL_PLAN, ""))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marks:
+    """What was known when a survey began: only that may be missing in it because it is gone."""
+
+    plans: frozenset[Key]
+    jobs: Mapping[tuple[Key, str], int]
+    supports: frozenset[tuple[Key, str]]
+    nodes: frozenset[str]
+
+
 class Cache:
     """The newest of everything by its resourceVersion; late news of an older version is dropped.
 
@@ -35,8 +47,22 @@ class Cache:
         self.jobs: defaultdict[Key, dict[str, Job]] = defaultdict(dict)
         self.supports: defaultdict[Key, set[str]] = defaultdict(set)
         self.nodes: dict[str, Node] = {}
-        self.bound: dict[str, int] = {}
         self.wanted: frozenset[str] = frozenset()
+        self._bound: dict[str, int] = {}
+        self._everybody: Inventory | None = None
+        self._claims: dict[Key, Counter[str]] = {}
+        self._claimed: Counter[str] = Counter()
+        self._gone: set[str] = set()
+
+    @property
+    def bound(self) -> dict[str, int]:
+        """GPUs of each node that pods of others hold."""
+        return self._bound
+
+    @bound.setter
+    def bound(self, held: dict[str, int]) -> None:
+        if held != self._bound:
+            self._bound, self._everybody = held, None
 
     def saw_plan(self, raw: Object) -> bool:
         """A plan as it is now; whether that is news."""
@@ -52,23 +78,40 @@ class Cache:
 
     def lost_plan(self, key: Key) -> None:
         """A plan is gone, and its children with it."""
-        self.plans.pop(key, None)
+        plan = self.plans.pop(key, None)
+        self._gone |= {plan["metadata"]["uid"]} if plan else set()
         self.jobs.pop(key, None)
         self.supports.pop(key, None)
+        self._count(key)
 
     def saw_job(self, raw: Object) -> bool:
         """A Job as it is now; whether that is news."""
-        job, jobs = Job.of(raw), self.jobs[plan_key(raw)]
-        known = jobs.get(job.name)
+        job, key = Job.of(raw), plan_key(raw)
+        known = self.jobs[key].get(job.name)
         if known is not None and known.version >= job.version:
             return False
-        jobs[job.name] = job
+        self.jobs[key][job.name] = job
+        self._count(key)
         return True
 
     def lost_job(self, raw: Object) -> None:
         """A Job is gone."""
         key = plan_key(raw)
+        self._gone.add(raw["metadata"]["uid"])
         self.jobs[key].pop(raw["metadata"]["name"], None)
+        self._count(key)
+
+    def reserve(self, key: Key, job: Job) -> None:
+        """A Job that is about to be made claims its GPUs."""
+        self.jobs[key].setdefault(job.name, job)
+        self._count(key)
+
+    def unreserve(self, key: Key) -> None:
+        """Jobs that were not made claim nothing."""
+        jobs = self.jobs.get(key, {})
+        for name in [job.name for job in jobs.values() if not job.version]:
+            del jobs[name]
+        self._count(key)
 
     def owned(self, key: Key) -> tuple[Job, ...]:
         """The plan's own Jobs: a label is not enough, anybody may write one."""
@@ -82,18 +125,83 @@ class Cache:
         if self.nodes.get(node.name) == node:
             return False
         self.nodes[node.name] = node
+        self._everybody = None
         return True
+
+    def lost_node(self, name: str) -> None:
+        """A node is gone."""
+        self.nodes.pop(name, None)
+        self._everybody = None
 
     def inventory(self, without: Key) -> Inventory:
         """The cluster's GPUs as one plan sees them."""
-        claimed: defaultdict[str, int] = defaultdict(int)
-        for key, jobs in self.jobs.items():
-            if key == without:
-                continue
-            for job in jobs.values():
-                if job.lives:
-                    claimed[job.gpu_type] += job.gpus
-        return Inventory(nodes=tuple(self.nodes.values()), bound=dict(self.bound), claimed=dict(claimed))
+        if self._everybody is None:
+            self._everybody = Inventory(nodes=tuple(self.nodes.values()), bound=self._bound)
+        claimed = dict(self._claimed)
+        for kind, gpus in self._claims.get(without, {}).items():
+            claimed[kind] -= gpus
+        return replace(self._everybody, claimed=claimed)
+
+    def marks(self) -> Marks:
+        """What is known now, to be handed to `renew` with what is then read."""
+        self._gone.clear()
+        return Marks(
+            plans=frozenset(self.plans),
+            jobs={(key, name): job.version for key, jobs in self.jobs.items() for name, job in jobs.items()},
+            supports=frozenset((key, name) for key, names in self.supports.items() for name in names),
+            nodes=frozenset(self.nodes),
+        )
+
+    def renew(self, found: Survey, before: Marks) -> frozenset[Key]:
+        """Take over what a survey found; what was known before and is not found is gone: which plans are.
+
+        What came or went while it was read is not touched: the watches know better.
+        """
+        listed = [raw for raw in found.plans if raw["metadata"]["uid"] not in self._gone]
+        for raw in found.nodes:
+            self.saw_node(raw)
+        for name in before.nodes - {raw["metadata"]["name"] for raw in found.nodes}:
+            self.lost_node(name)
+        for raw in listed:
+            self.saw_plan(raw)
+        self._renew_jobs(found, before)
+        uids = {plan["metadata"]["uid"] for plan in self.plans.values()}
+        supports = {(plan_key(raw), name) for raw, name in _supports(found, uids)}
+        for key, name in before.supports - supports:
+            self.supports[key].discard(name)
+        for key, name in supports:
+            self.supports[key].add(name)
+        return before.plans - {(raw["metadata"]["namespace"], raw["metadata"]["name"]) for raw in listed}
+
+    def _renew_jobs(self, found: Survey, before: Marks) -> None:
+        there = set()
+        for raw in found.jobs:
+            there.add((plan_key(raw), raw["metadata"]["name"]))
+            if raw["metadata"]["uid"] not in self._gone:
+                self.saw_job(raw)
+        for (key, name), version in before.jobs.items():
+            job = self.jobs[key].get(name)
+            if job is not None and version and job.version == version and (key, name) not in there:
+                del self.jobs[key][name]
+                self._count(key)
+
+    def _count(self, key: Key) -> None:
+        """Keep the sum of what Jobs claim: it is asked for at every look at every plan."""
+        self._claimed.subtract(self._claims.pop(key, {}))
+        claims: Counter[str] = Counter()
+        for job in self.jobs.get(key, {}).values():
+            if job.lives:
+                claims[job.gpu_type] += job.gpus
+        if claims:
+            self._claims[key] = claims
+            self._claimed.update(claims)
+
+
+def _supports(found: Survey, uids: Container[str]) -> Iterator[tuple[Object, str]]:
+    for kind, raw in found.supports:
+        owned = any(owner["uid"] in uids for owner in raw["metadata"].get("ownerReferences", ()))
+        if owned and "deletionTimestamp" not in raw["metadata"]:
+            yield raw, f"{kind}/{raw['metadata']['name']}"
 
 
 def bound_gpus(pods: Iterable[Object]) -> dict[str, int]:

@@ -1,7 +1,5 @@
 """The one door to the Kubernetes API: plain JSON in and out through the official client's asyncio half."""
 
-import datetime as dt
-import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import aiohttp
 from kubernetes.aio import client
 
-from rightsizer_api.plan import API_VERSION, GROUP, KIND, VERSION
+from rightsizer_api.plan import GROUP, KIND, VERSION
 from rightsizer_operator.metrics import Metrics
 from rightsizer_operator.names import FIELD_MANAGER
 
@@ -26,6 +24,7 @@ _PATHS = {
     KIND: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/trainingplans",
 }
 _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _TIMEOUT_S = 30.0
 _CHUNK = 500
@@ -73,6 +72,7 @@ class Door:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, Any] | None = None,
         content: str = "application/json",
+        accept: str = "application/json",
         timeout_s: float = _TIMEOUT_S,
         fenced: bool = True,
     ) -> Object:
@@ -86,7 +86,7 @@ class Door:
             method,
             path,
             query_params=list(parameters.items()),
-            header_params={"Accept": "application/json", "Content-Type": content},
+            header_params={"Accept": accept, "Content-Type": content},
             body=body,
             auth_settings=["BearerToken"],
         )
@@ -102,11 +102,12 @@ class Door:
         found: Object = json.loads(text)
         return found
 
-    async def every(self, path: str, **query: str) -> AsyncIterator[Object]:
+    async def every(self, path: str, *, metadata_only: bool = False, **query: str) -> AsyncIterator[Object]:
         """Every object of a collection, fetched in pieces."""
+        accept = _METADATA if metadata_only else "application/json"
         more: dict[str, Any] = {**query, "limit": _CHUNK}
         while True:
-            page = await self.call("GET", path, query=more)
+            page = await self.call("GET", path, query=more, accept=accept)
             for item in page["items"]:
                 yield item
             mark = page["metadata"].get("continue")
@@ -208,39 +209,9 @@ class Door:
             if error.status != 404:
                 raise
 
-    async def emit(self, plan: Mapping[str, Any], reason: str, message: str, *, warning: bool) -> None:
-        """An Event of a plan. Its name follows from what it says of which version: twice is once."""
-        metadata, now = plan["metadata"], dt.datetime.now(dt.UTC).replace(microsecond=0)
-        stamp = now.isoformat().replace("+00:00", "Z")
-        seed = f"{metadata['uid']}/{metadata['resourceVersion']}/{reason}/{message}"
-        name = f"{metadata['name']}.{hashlib.sha256(seed.encode()).hexdigest()[:16]}"
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": metadata["namespace"]},
-            "involvedObject": {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "name": metadata["name"],
-                "namespace": metadata["namespace"],
-                "uid": metadata["uid"],
-                "resourceVersion": metadata["resourceVersion"],
-            },
-            "reason": reason,
-            "message": message[:1000],
-            "type": "Warning" if warning else "Normal",
-            "firstTimestamp": stamp,
-            "lastTimestamp": stamp,
-            "count": 1,
-            "source": {"component": FIELD_MANAGER},
-            "reportingComponent": FIELD_MANAGER,
-            "reportingInstance": FIELD_MANAGER,
-        }
-        try:
-            await self.call("POST", f"/api/v1/namespaces/{metadata['namespace']}/events", body=event)
-        except ApiError as error:
-            if error.status not in {403, 404, 409}:  # a namespace on its way out takes none; told already
-                raise
+    async def emit(self, event: Mapping[str, Any]) -> None:
+        """Create an Event."""
+        await self.call("POST", f"/api/v1/namespaces/{event['metadata']['namespace']}/events", body=event)
 
 
 def _refusal(status: int, text: bytes, headers: Mapping[str, str] | None) -> ApiError:

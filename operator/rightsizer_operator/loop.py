@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator import names
 from rightsizer_operator.actions import (
     Action,
@@ -28,16 +27,20 @@ from rightsizer_operator.conditions import holds, merge_patch, reason_of
 from rightsizer_operator.door import ApiError, Door, plans_path
 from rightsizer_operator.facts import facts_of
 from rightsizer_operator.metrics import Metrics
-from rightsizer_operator.names import LABEL_MANAGED, LABEL_PLAN, MANAGED
+from rightsizer_operator.names import LABEL_PLAN
 from rightsizer_operator.reconcile import reconcile
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.surroundings import Surroundings
+from rightsizer_operator.survey import survey
+from rightsizer_operator.teller import Teller
+from rightsizer_operator.turns import Turns
 from rightsizer_operator.world import Job, Pod, Snapshot
 
 __all__ = ["Loop"]
 
 _LOG = logging.getLogger("rightsizer.operator")
 _WORKERS = 8
+_WAKE_S = 0.1
 _FIRST_RETRY_S, _LAST_RETRY_S, _FAULT_RETRY_S = 0.2, 60.0, 5.0
 _REFUSALS = (400, 403, 409, 422)  # of a child: the API server, a policy or a quota says no
 _WAITING = ("NoSuchGPUs", "InsufficientGPUs", "WaitingForGPUs")
@@ -52,12 +55,11 @@ class Loop:
         self.alive_at = time.monotonic()
         self._door, self._metrics = door, metrics
         self._namespaces = namespaces
-        self._queue: asyncio.Queue[Key] = asyncio.Queue()
-        self._queued: set[Key] = set()
-        self._busy: set[Key] = set()
-        self._again: set[Key] = set()
+        self._turns = Turns(metrics.queue.set)
+        self._teller = Teller(door, metrics)
         self._failures: dict[Key, int] = {}
         self._refused: dict[Key, str] = {}
+        self._woken: asyncio.TimerHandle | None = None
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self.around = Surroundings(door, self.cache)
         self._leads = asyncio.Event()
@@ -92,31 +94,28 @@ class Loop:
     def saw_node(self, raw: Mapping[str, Any], *, gone: bool) -> None:
         """A node was added, changed or deleted."""
         if gone:
-            self.cache.nodes.pop(raw["metadata"]["name"], None)
+            self.cache.lost_node(raw["metadata"]["name"])
         elif not self.cache.saw_node(raw):
             return
         self.wake_waiting()
-        self._wake_unwell()
 
     def push(self, key: Key) -> None:
         """Look at this plan soon; being asked twice is being asked once."""
-        if not self._leads.is_set() or key in self._queued:
-            return
-        if key in self._busy:
-            self._again.add(key)
-            return
-        self._queued.add(key)
-        self._queue.put_nowait(key)
-        self._metrics.queue.set(len(self._queued))
+        plan = self.cache.plans.get(key)
+        if plan is not None and self._leads.is_set():
+            self._turns.push(key, asked=_outdated(plan))
 
     def wake_waiting(self) -> None:
-        """What GPUs are free may have changed."""
+        """What GPUs are free, or which nodes live, may have changed; much of such news is heard as one."""
         self.around.forget()
+        if self._woken is None:
+            self._woken = asyncio.get_running_loop().call_later(_WAKE_S, self._wake)
+
+    def _wake(self) -> None:
+        self._woken = None
         for key, plan in self.cache.plans.items():
             if reason_of(plan.get("status") or {}, "Ready") in _WAITING:
                 self.push(key)
-
-    def _wake_unwell(self) -> None:
         for key, jobs in self.cache.jobs.items():
             if any(job.lives and (job.terminating or job.ready < job.parallelism) for job in jobs.values()):
                 self.push(key)
@@ -136,35 +135,11 @@ class Loop:
 
     async def refresh(self) -> None:
         """Read everything anew: at the start, on becoming leader, and now and then, whatever watches say."""
-        ours = f"{LABEL_MANAGED}={MANAGED}"
-        for raw in [n async for n in self._door.every("/api/v1/nodes")]:
-            self.cache.saw_node(raw)
-        jobs, plans, supports = [], [], []
-        for scope in self._scopes():
-            jobs += [j async for j in self._door.every(f"/apis/batch/v1{scope}/jobs", labelSelector=ours)]
-            for group, kind in (
-                ("api/v1", "Service"),
-                ("apis/apps/v1", "ReplicaSet"),
-                ("api/v1", "ConfigMap"),
-            ):
-                path = f"/{group}{scope}/{kind.lower()}s"
-                supports += [(kind, s) async for s in self._door.every(path, labelSelector=ours)]
-            path = f"/apis/{GROUP}/{VERSION}{scope}/trainingplans"
-            plans += [p async for p in self._door.every(path)]
-        self.cache.jobs.clear()
-        self.cache.supports.clear()
-        for raw in jobs:
-            self.cache.saw_job(raw)
-        seen = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in plans}
-        uids = {plan["metadata"]["uid"] for plan in plans}
-        for kind, raw in supports:
-            owned = any(owner["uid"] in uids for owner in raw["metadata"].get("ownerReferences", ()))
-            if owned and "deletionTimestamp" not in raw["metadata"]:
-                self.cache.supports[plan_key(raw)].add(f"{kind}/{raw['metadata']['name']}")
-        for key in self.cache.plans.keys() - seen.keys():
+        before = self.cache.marks()
+        found = await survey(self._door, self._scopes())
+        for key in self.cache.renew(found, before):
             self._forget(key)
-        for key, plan in seen.items():
-            self.cache.saw_plan(plan)
+        for key in self.cache.plans:
             self._tell(key)
             self.push(key)
         self.alive_at = time.monotonic()
@@ -188,6 +163,7 @@ class Loop:
                 for _ in range(_WORKERS):
                     group.create_task(self._work())
                 group.create_task(self._keep_fresh())
+                group.create_task(self._teller.work())
         finally:
             self._leads.clear()
             self._metrics.leads.set(0)
@@ -202,10 +178,7 @@ class Loop:
                 _LOG.warning("cannot read the cluster: %s", error)
 
     def _drop_queue(self) -> None:
-        while not self._queue.empty():
-            self._queue.get_nowait()
-        self._queued.clear()
-        self._busy.clear()
+        self._turns.clear()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -214,17 +187,11 @@ class Loop:
 
     async def _work(self) -> None:
         while True:
-            key = await self._queue.get()
-            self._queued.discard(key)
-            self._busy.add(key)
-            self._metrics.queue.set(len(self._queued))
+            key = await self._turns.take()
             try:
                 await self._attend(key)
             finally:
-                self._busy.discard(key)
-            if key in self._again:
-                self._again.discard(key)
-                self.push(key)
+                self._turns.done(key)
 
     async def _attend(self, key: Key) -> None:
         """One plan, once; what fails is tried again, later each time."""
@@ -283,15 +250,14 @@ class Loop:
         actions = reconcile(replace(self._snapshot(key, plan, pods, quota), queue=queue, workloads=workloads))
         for action in actions:
             if isinstance(action, Apply) and action.child["kind"] == "Job":
-                job = Job.of(action.child)
-                self.cache.jobs[key].setdefault(job.name, job)
+                self.cache.reserve(key, Job.of(action.child))
         try:
             for action in actions:
                 if key not in self.cache.plans:
                     return  # deleted meanwhile
                 await self._carry_out(key, action)
         finally:
-            self._unreserve(key)
+            self.cache.unreserve(key)
         if any(isinstance(action, Apply) for action in actions):
             self._refused.pop(key, None)
 
@@ -312,11 +278,6 @@ class Loop:
             uncounted=self.advisor.uncounted(key),
             refusal=self._refused.get(key, ""),
         )
-
-    def _unreserve(self, key: Key) -> None:
-        jobs = self.cache.jobs.get(key, {})
-        for name in [job.name for job in jobs.values() if not job.version]:
-            del jobs[name]
 
     async def _carry_out(self, key: Key, action: Action) -> None:
         namespace, plan = key[0], self.cache.plans[key]
@@ -342,7 +303,7 @@ class Loop:
                 )
                 self.cache.supports[key].discard(f"{action.kind}/{action.name}")
             case Emit():
-                await self._door.emit(plan, action.reason, action.message, warning=action.warning)
+                self._teller.tell(plan, action)
             case Requeue():
                 self._later(key, action.after_s)
 

@@ -70,6 +70,9 @@ class Metrics(Collector):
         self.failures = Counter(
             f"{prefix}reconcile_failures", "Plans that had to be tried again", registry=self.registry
         )
+        self.untold = Counter(
+            f"{prefix}events_dropped", "Events that could not be written", registry=self.registry
+        )
         self.launches = Counter(f"{prefix}launches", "Jobs created", registry=self.registry)
         self._resizes = Counter(
             f"{prefix}resizes", "Changes of size or layout, by cause", ["cause"], registry=self.registry
