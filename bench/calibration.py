@@ -4,18 +4,21 @@
 
 The residuals are those of bench/results/{step_time,memory}.json, from fits without the row's source, so that
 every source stands for a user whose runs no fit has seen. The shares of the variance (data/calibration.json)
-are fitted by maximum likelihood to the other sources each time; with --fit those of all are written.
+are fitted by maximum likelihood to the other sources each time, and with them the chance that runs of a stack
+have errors in common at all (a moment: what two runs of one family agree on, every source with one vote,
+against what the shares say); with --fit those of all are written.
 """
 
 import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bench.fitting import DATA, read, reference, save
+from bench.memory_rows import promoted
 from scipy.optimize import minimize
 
 from rightsizer.cases import Case, Cases
@@ -35,6 +38,12 @@ OUTLIER = 3.0
 """Residuals beyond so many sigmas count as so many when shares are fitted."""
 EIGHTY = z_quantile(0.9)
 REPLICATES = "published runs with equal inputs in one source"
+CHANCES = (0.05, 0.95)
+"""Bounds of the chance that runs have errors in common: a moment of few sources may leave [0, 1]."""
+_RESIDUALS = {
+    Quantity.STEP: ("step_time.json", "left_out"),
+    Quantity.MEMORY: ("memory.json", "left_out_notes"),
+}
 _COLUMNS_OF = {
     "step": ("step_time_s", "usable_step_time"),
     "memory": ("peak_memory_gib", "usable_memory"),
@@ -75,25 +84,25 @@ def main() -> None:
     rows = {row["id"]: row for row in read(reference(given.reference), "published_runs.csv")}
     document: dict[str, Any] = {}
     shares: dict[str, Mapping[str, float]] = {}
-    for quantity, file in ((Quantity.STEP, "step_time.json"), (Quantity.MEMORY, "memory.json")):
-        sources = load(rows, json.loads((RESULTS / file).read_text(encoding="utf-8")), quantity)
+    for quantity in Quantity:
+        sources = load(rows, quantity)
         shares[quantity] = fitted(sources, quantity)
-        document[quantity] = judged(sources, quantity) | {"shares": shares[quantity]}
+        document[quantity] = judged(sources, quantity) | {"fitted": shares[quantity]}
         show(quantity, document[quantity])
     given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     if given.fit:
         write(shares, {quantity: between_runs(rows.values(), quantity) for quantity in shares}, given.date)
 
 
-def load(
-    rows: Mapping[str, Mapping[str, str]], residuals: Sequence[Mapping[str, Any]], quantity: Quantity
-) -> list[Source]:
-    """The sources with enough rows."""
+def load(rows: Mapping[str, Mapping[str, str]], quantity: Quantity) -> list[Source]:
+    """The sources with enough rows; of memory's, told what only their notes say, as a plan is."""
+    file, column = _RESIDUALS[quantity]
     by_source: dict[str, list[tuple[Case, float, str]]] = {}
-    for one in residuals:
-        if one["left_out"] is not None and one["id"] in rows:
-            found = (case_from_row(rows[one["id"]]), -float(one["left_out"]), one["id"])
-            by_source.setdefault(one["id"].split("-")[0], []).append(found)
+    for one in json.loads((RESULTS / file).read_text(encoding="utf-8")):
+        if one[column] is not None and one["id"] in rows:
+            row = rows[one["id"]]
+            case = case_from_row(promoted(row) if quantity is Quantity.MEMORY else row)
+            by_source.setdefault(one["id"].split("-")[0], []).append((case, -float(one[column]), one["id"]))
     return [_source(name, found, quantity) for name, found in by_source.items() if len(found) >= FEWEST_ROWS]
 
 
@@ -128,6 +137,13 @@ def _evidence(case: Case, run: str, quantity: Quantity, ln: float, sigma: float)
 
 
 def fitted(sources: Sequence[Source], quantity: Quantity) -> dict[str, float]:
+    """The calibration constants of these sources: the shares and the chance that they hold."""
+    shares = likeliest(sources, quantity)
+    named = {f"{quantity}_share_{name}": value for name, value in zip(SHARES, shares, strict=True)}
+    return named | {f"{quantity}_in_common": in_common(sources, shares)}
+
+
+def likeliest(sources: Sequence[Source], quantity: Quantity) -> list[float]:
     """The shares under which the residuals of all sources are most likely (their overall scale left free)."""
     blocks = [covariances(source.evidence) for source in sources]
     values = [np.clip(source.ln / source.sigma, -OUTLIER, OUTLIER) for source in sources]
@@ -146,7 +162,27 @@ def fitted(sources: Sequence[Source], quantity: Quantity) -> dict[str, float]:
 
     found = minimize(cost, np.zeros(len(SHARES) + 1), method="L-BFGS-B", bounds=[(-6, 6)] * (len(SHARES) + 1))
     share = np.exp(np.append(found.x[:-1], 0.0))
-    return dict(zip(SHARES, np.round(share / share.sum(), 3).tolist()[:-1], strict=True))
+    return [round(float(value), 3) for value in (share / share.sum())[:-1]]
+
+
+def in_common(sources: Sequence[Source], shares: Sequence[float]) -> float:
+    """How far runs of one family agree, over what the shares say: variance between families over the whole.
+
+    The likelihood is ruled by large sources that err in one direction. Here every source has one vote: the
+    mean product of two of its runs that share a family and not a configuration, as James and Stein shrink.
+    """
+    family, configuration = SHARES.index("family"), SHARES.index("configuration")
+    agreed, said, spread = [], [], []
+    for source in sources:
+        block = covariances(source.evidence)
+        value = np.clip(source.ln / source.sigma, -OUTLIER, OUTLIER)
+        related = np.triu((block[family] > 0) & (block[configuration] == 0), 1)
+        if related.any():
+            agreed.append(np.outer(value, value)[related].mean())
+            said.append(np.tensordot(np.asarray(shares), block, 1)[related].mean())
+            spread.append(np.mean(value**2))
+    chance = np.sum(agreed) / np.sum(spread) / np.mean(said)
+    return round(float(np.clip(chance, *CHANCES)), 3)
 
 
 def between_runs(rows: Iterable[Mapping[str, str]], quantity: str) -> float:
@@ -164,30 +200,34 @@ def between_runs(rows: Iterable[Mapping[str, str]], quantity: str) -> float:
     return round(float(np.sqrt(np.median(variances) / 0.455)), 4)
 
 
-def parameters(shares: Mapping[str, float], quantity: Quantity) -> Parameters:
-    """The package's calibration constants with these shares."""
-    return load_calibration().replace(**{f"{quantity}_share_{name}": value for name, value in shares.items()})
-
-
 def judged(sources: Sequence[Source], quantity: Quantity) -> dict[str, Any]:
     """Per source and in the mean: median |error| and interval coverage, by how many runs were known."""
     table = {}
     for source in sources:
         others = [other for other in sources if other is not source]
-        constants = parameters(fitted(others, quantity), quantity)
+        constants = load_calibration().replace(**fitted(others, quantity))
         table[source.name] = {"n": len(source)} | {
             str(k): _judge(source, k, quantity, constants) for k in KNOWN if k < len(source)
         }
-    mean = {
-        str(k): {
+    return {"mean_of_sources_with_more_than_10": _means(table), "sources": table}
+
+
+def _means(table: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Means over the sources with the most known runs, and the share of all sources that lost by them."""
+    result = {}
+    for k in map(str, KNOWN):
+        lost = [row[k]["after"] - row[k]["before"] for row in table.values() if k in row]
+        result[k] = {
             figure: round(
-                float(np.mean([row[str(k)][figure] for row in table.values() if str(KNOWN[-1]) in row])), 4
+                float(np.mean([row[k][figure] for row in table.values() if str(KNOWN[-1]) in row])), 4
             )
             for figure in ("before", "after", "inside_before", "inside_after", "width")
+        } | {
+            "hurt": round(float(np.mean(np.greater(lost, 0.0))), 2),
+            "hurt_by_half_a_percent": round(float(np.mean(np.greater(lost, 0.005))), 2),
+            "worst": round(max(lost), 4),
         }
-        for k in KNOWN
-    }
-    return {"mean_of_sources_with_more_than_10": mean, "sources": table}
+    return result
 
 
 def _judge(source: Source, known: int, quantity: Quantity, constants: Parameters) -> dict[str, float]:
@@ -225,7 +265,15 @@ def show(quantity: Quantity, document: Mapping[str, Any]) -> None:
     mean = document["mean_of_sources_with_more_than_10"]
     print(f"{'mean':17}" + "".join(_cell(mean[str(k)]) for k in KNOWN))
     print("interval's width: " + ", ".join(f"{k} known {mean[str(k)]['width']:.2f}" for k in KNOWN))
-    print("shares: " + ", ".join(f"{name} {value:.2f}" for name, value in document["shares"].items()))
+    print(
+        "of all sources hurt (by over 0.5 %; worst): "
+        + ", ".join(
+            f"{k} known {mean[str(k)]['hurt']:.0%} ({mean[str(k)]['hurt_by_half_a_percent']:.0%};"
+            f" {100 * mean[str(k)]['worst']:.1f})"
+            for k in KNOWN[1:]
+        )
+    )
+    print("fitted: " + ", ".join(f"{name} {value:.2f}" for name, value in document["fitted"].items()))
 
 
 def _cell(figures: Mapping[str, float] | None) -> str:
@@ -236,27 +284,23 @@ def _cell(figures: Mapping[str, float] | None) -> str:
 
 
 def write(shares: Mapping[str, Mapping[str, float]], noise: Mapping[str, float], date: str) -> None:
-    """Replace the shares and the noise between runs in data/calibration.json."""
-    fitted_on = "published runs, residuals with the row's source left out; maximum likelihood"
+    """Replace the shares, their chance and the noise between runs in data/calibration.json."""
+    likely = "published runs, residuals with the row's source left out; maximum likelihood"
+    moment = "published runs, residuals with the row's source left out; moments, every source one vote"
     current = load_calibration()
-    for quantity, values in shares.items():
-        current = (
-            parameters(values, Quantity(quantity))
-            if current is load_calibration()
-            else current.replace(**{f"{quantity}_share_{name}": value for name, value in values.items()})
-        )
+    for values in shares.values():
+        current = current.replace(**values)
     current = current.replace(**{f"{quantity}_between_runs": value for quantity, value in noise.items()})
-    entries = []
-    for name in current:
-        entry = current.entry(name)
-        is_share, is_noise = "_share_" in name, name.endswith("_between_runs")
-        entries.append(
-            type(entry)(
-                name=name, value=getattr(current, name), prior=entry.prior, sigma_ln=entry.sigma_ln,
-                unit=entry.unit, meaning=entry.meaning, source=entry.source,
-                fitted_on=fitted_on if is_share else REPLICATES if is_noise else "", date=date or entry.date,
-            )
-        )  # fmt: skip
+    origin = {"_share_": likely, "_in_common": moment, "_between_runs": REPLICATES}
+    entries = [
+        replace(
+            current.entry(name),
+            value=getattr(current, name),
+            fitted_on=next((text for sign, text in origin.items() if sign in name), ""),
+            date=date or current.entry(name).date,
+        )
+        for name in current
+    ]
     save(DATA / "calibration.json", entries, date=date or entries[0].date)
 
 

@@ -6,7 +6,13 @@ together (a stack), one family of layouts on that stack, one model on it, one co
 belongs to a single run (settings that no field tells). Two runs correlate by the shares that they have in
 common; the correction of a case is the conditional mean given all evidence, its variance the conditional
 variance (Gaussian process regression, also known as kriging). So a run of another family counts partly, a
-few noisy steps move little, and no evidence changes nothing. The shares and the noise are data
+few noisy steps move little, and no evidence changes nothing.
+
+On some stacks errors have hardly anything in common but within a configuration: their runs scatter around a
+right mean, and one of them would mislead. So two hypotheses are averaged: the shares as they are, and all of
+them moved to the configuration. Their weights are their likelihoods (multivariate Student-t) times what is
+known before: the chance that runs of a stack have errors in common. A single run counts for about half of
+what the shares alone would make of it, ten that agree for nearly all. Shares, chance and noise are data
 (data/calibration.json).
 """
 
@@ -265,39 +271,80 @@ def _evidence_target(some: Evidence) -> _Target:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hypothesis:
+    """One way to split the variance, and what the evidence says under it; `weight` is not normalised."""
+
+    shares: tuple[float, ...]
+    inverse: Array
+    weights: Array
+    scale: float
+    log_weight: float
+
+
 class _Solved:
-    """The evidence on one quantity with its covariance inverted once."""
+    """The evidence on one quantity, solved once under both hypotheses."""
 
     def __init__(self, evidence: Sequence[Evidence], quantity: Quantity, parameters: Parameters) -> None:
         self.evidence = [e for e in evidence if getattr(e, quantity) is not None]
         self.targets = [_evidence_target(e) for e in self.evidence]
-        self._shares = tuple(getattr(parameters, f"{quantity}_share_{name}") for name in SHARES)
         self._cache: dict[_Target, tuple[float, float]] = {}
         if not self.evidence:
             return
         residuals: list[Residual] = [getattr(e, quantity) for e in self.evidence]
-        value = np.asarray([r.ln / r.sigma for r in residuals])
-        covariance = np.asarray(
-            [[_covariance(a, b, self._shares) for b in self.targets] for a in self.targets]
-        )
-        alone = 1.0 - sum(self._shares)
-        covariance += np.diag([alone + (r.noise / r.sigma) ** 2 + 1e-9 for r in residuals])
-        self._inverse = np.linalg.inv(covariance)
-        self._weights = self._inverse @ value
-        trust, n = parameters.degrees_of_freedom, len(value)
-        self._scale = (trust + float(value @ self._weights)) / (trust + n)
+        shares = tuple(getattr(parameters, f"{quantity}_share_{name}") for name in SHARES)
+        apart = (*(0.0 for _ in shares[1:]), sum(shares))
+        chance, trust = getattr(parameters, f"{quantity}_in_common"), parameters.degrees_of_freedom
+        found = [
+            _solve(self.targets, residuals, some, prior, trust)
+            for some, prior in ((shares, chance), (apart, 1.0 - chance))
+            if prior > 0.0
+        ]
+        highest = max(one.log_weight for one in found)
+        total = sum(np.exp(one.log_weight - highest) for one in found)
+        self._believed = [(float(np.exp(one.log_weight - highest) / total), one) for one in found]
 
     def posterior(self, target: _Target) -> tuple[float, float]:
         """Mean and variance of the residual of `target`, in units of the engine's sigma and its square.
 
-        The variance is scaled by how large the residuals are against what sigma said (Student-t process), so
-        that a stack on which the engine is worse than it claims gets a wider interval, not a narrower one.
+        Each hypothesis' variance is scaled by how large the residuals are against what sigma said (Student-t
+        process), so that a stack on which the engine is worse than it claims gets a wider interval, not a
+        narrower one.
         """
         if target not in self._cache:
-            row = np.asarray([_covariance(target, other, self._shares) for other in self.targets])
-            left = max(1.0 - float(row @ self._inverse @ row), 1e-6)
-            self._cache[target] = float(row @ self._weights), left * self._scale
+            found = [(belief, *self._under(one, target)) for belief, one in self._believed]
+            mean = sum(belief * m for belief, m, _ in found)
+            self._cache[target] = mean, sum(belief * (v + (m - mean) ** 2) for belief, m, v in found)
         return self._cache[target]
+
+    def _under(self, some: _Hypothesis, target: _Target) -> tuple[float, float]:
+        row = np.asarray([_covariance(target, other, some.shares) for other in self.targets])
+        left = max(1.0 - float(row @ some.inverse @ row), 1e-6)
+        return float(row @ some.weights), left * some.scale
+
+
+def _solve(
+    targets: Sequence[_Target],
+    residuals: Sequence[Residual],
+    shares: tuple[float, ...],
+    prior: float,
+    trust: float,
+) -> _Hypothesis:
+    """The evidence under one split of the variance: inverted once, and how likely it makes the residuals."""
+    value = np.asarray([r.ln / r.sigma for r in residuals])
+    covariance = np.asarray([[_covariance(a, b, shares) for b in targets] for a in targets])
+    covariance += np.diag([1.0 - sum(shares) + (r.noise / r.sigma) ** 2 + 1e-9 for r in residuals])
+    inverse = np.linalg.inv(covariance)
+    weights, n = inverse @ value, len(value)
+    distance = float(value @ weights)
+    _, determinant = np.linalg.slogdet(covariance)
+    return _Hypothesis(
+        shares=shares,
+        inverse=inverse,
+        weights=weights,
+        scale=(trust + distance) / (trust + n),
+        log_weight=float(np.log(prior) - 0.5 * (determinant + (trust + n) * np.log1p(distance / trust))),
+    )
 
 
 SHARES = ("gpu", "framework", "stack", "family", "model", "configuration")

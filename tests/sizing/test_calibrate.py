@@ -93,9 +93,18 @@ def test_the_correction_lies_between_nothing_and_what_was_measured(ratio):
     ids=["configuration", "model", "family", "gpu", "framework"],
 )
 def test_the_less_alike_the_less_it_counts(nearer, further):
-    run = [measured(0.8)]
-    assert factor(run, nearer)[0] < factor(run, further)[0] <= 1.0
-    assert factor(run, nearer)[1] < factor(run, further)[1]
+    off, as_predicted = [measured(0.8)], [measured(1.0)]
+    assert factor(off, nearer)[0] < factor(off, further)[0] <= 1.0
+    assert factor(as_predicted, nearer)[1] < factor(as_predicted, further)[1]
+
+
+def test_one_run_moves_others_by_less_than_half_and_many_that_agree_by_most_of_it():
+    """One run may be a scatter around a right mean; ten that agree tell that the stack is off."""
+    other = replace(CASE, architecture=catalog.model("Qwen3 8B"))
+    layouts = [replace(FSDP, dp=2**i, micro_batches=2**j) for i in range(2, 7) for j in range(2)]
+    runs = [measured(0.8, case=replace(CASE, layout=one), run=str(one)) for one in layouts]
+    moved = [float(np.log(factor(runs[:n], other)[0]) / np.log(0.8)) for n in (1, 10)]
+    assert 0.05 < moved[0] < 0.5 < moved[1] < 1.0
 
 
 def test_runs_that_agree_count_more_than_one():
