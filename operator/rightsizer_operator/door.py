@@ -108,7 +108,7 @@ class Door:
         more: dict[str, Any] = {**query, "limit": _CHUNK}
         while True:
             page = await self.call("GET", path, query=more, accept=accept)
-            for item in page["items"]:
+            for item in page["items"] or ():  # a list without bodies that is empty says null
                 yield item
             mark = page["metadata"].get("continue")
             if not mark:
