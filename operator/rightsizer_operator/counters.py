@@ -11,6 +11,7 @@ from rightsizer.units import format_duration
 __all__ = ["Counters"]
 
 _PATIENCE = 3  # rounds of questions that may stay without an answer
+_SLACK_S = 30.0  # what a round itself may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +32,10 @@ class Counters:
             return ""
         if self.silence:
             return f"Prometheus does not answer: {self.silence}"
-        if now_s - self.at_s > _PATIENCE * every_s:
+        if now_s - self.at_s > _PATIENCE * every_s + _SLACK_S:
             return f"Prometheus has not answered for {format_duration(now_s - self.at_s)}"
         seen = self.readings.get(key)
         if seen is None:
             return "Prometheus has not been asked about it yet"
-        unseen = not_seen(seen, load_resize())
+        unseen = not_seen(seen, load_resize()).removeprefix("unknown: ")
         return f"Prometheus does not show it: {unseen}" if unseen else ""

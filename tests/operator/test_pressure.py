@@ -55,11 +55,11 @@ def test_a_workload_of_kueue_waits_until_it_has_quota(condition, more, waits):
     ("counters", "words"),
     [
         (Counters(), ""),
-        (Counters(awaited=True, readings={PLAN: SEEN}, at_s=90.0), ""),
-        (Counters(awaited=True, silence="ConnectError", at_s=90.0), "does not answer: ConnectError"),
-        (Counters(awaited=True, readings={PLAN: SEEN}, at_s=0.0), "has not answered for"),
-        (Counters(awaited=True, at_s=90.0), "has not been asked about it"),
-        (Counters(awaited=True, readings={PLAN: Reading()}, at_s=90.0), "does not show it"),
+        (Counters(awaited=True, readings={PLAN: SEEN}, at_s=95.0), ""),
+        (Counters(awaited=True, silence="ConnectError", at_s=95.0), "does not answer: ConnectError"),
+        (Counters(awaited=True, readings={PLAN: SEEN}, at_s=30.0), "has not answered for"),
+        (Counters(awaited=True, at_s=95.0), "has not been asked about it"),
+        (Counters(awaited=True, readings={PLAN: Reading()}, at_s=95.0), "does not show it"),
     ],
     ids=["none-awaited", "seen", "down", "slow", "new", "empty"],
 )

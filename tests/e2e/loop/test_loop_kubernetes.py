@@ -27,17 +27,17 @@ PLANS = {
     # by prediction two GPUs are needed; by its pace one will do
     "early": {"mode": "Recommend", "env": {"STEP_SECONDS": "0.3"}},
     # by prediction one GPU is enough; by its pace it is not
-    "late": {"finish": "60d", "env": {"STEP_SECONDS": "1.25"}},
+    "late": {"finish": "60d", "env": {"STEP_SECONDS": "1.4"}},
     # the same, and most of a step waits for data
     "starved": {
         "finish": "60d",
-        "env": {"STEP_SECONDS": "1.25", "STALL": "0.6"},
+        "env": {"STEP_SECONDS": "1.4", "STALL": "0.6"},
         "notes": {"rightsizer.test/busy": "0.3", "rightsizer.test/tensor": "0.05"},
     },
     # late too, and with two workers it dies
-    "crashing": {"finish": "60d", "env": {"STEP_SECONDS": "1.25", "CRASH_AT": "2"}},
+    "crashing": {"finish": "60d", "env": {"STEP_SECONDS": "1.4", "CRASH_AT": "2"}},
     # late too, and there is no place for a second worker
-    "cornered": {"finish": "60d", "env": {"STEP_SECONDS": "1.25"}, "pods": {**ON_ONE, **APART}},
+    "cornered": {"finish": "60d", "env": {"STEP_SECONDS": "1.4"}, "pods": {**ON_ONE, **APART}},
 }
 
 
