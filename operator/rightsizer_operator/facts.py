@@ -5,7 +5,7 @@ from typing import Any
 
 from rightsizer_operator.world import moment
 
-__all__ = ["facts_of"]
+__all__ = ["facts_of", "info_of"]
 
 
 def facts_of(plan: Mapping[str, Any]) -> dict[str, float]:
@@ -25,6 +25,12 @@ def facts_of(plan: Mapping[str, Any]) -> dict[str, float]:
         "restarts": observed.get("restarts"),
     }
     return {name: float(value) for name, value in facts.items() if value is not None}
+
+
+def info_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """What is said of a plan in words: its layout and the type of its GPUs; nothing before it has a size."""
+    sizing = (plan.get("status") or {}).get("sizing") or {}
+    return {"layout": sizing["layoutText"], "gpu_type": sizing["gpuType"]} if sizing else {}
 
 
 def _margin_s(status: Mapping[str, Any]) -> float | None:

@@ -25,7 +25,7 @@ from rightsizer_operator.advisor import Advisor
 from rightsizer_operator.cache import Cache, Key, plan_key
 from rightsizer_operator.conditions import holds, merge_patch, reason_of
 from rightsizer_operator.door import ApiError, Door, plans_path
-from rightsizer_operator.facts import facts_of
+from rightsizer_operator.facts import facts_of, info_of
 from rightsizer_operator.metrics import Metrics
 from rightsizer_operator.names import LABEL_PLAN
 from rightsizer_operator.reconcile import reconcile
@@ -352,7 +352,8 @@ class Loop:
         plan = self.cache.plans.get(key)
         if plan is None:
             return
-        self._metrics.plan(key, reason_of(plan.get("status") or {}, "Ready") or "New", facts_of(plan))
+        state = reason_of(plan.get("status") or {}, "Ready") or "New"
+        self._metrics.plan(key, state, facts_of(plan), info_of(plan))
 
 
 def _outdated(plan: Mapping[str, Any]) -> bool:

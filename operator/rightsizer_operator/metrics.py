@@ -46,6 +46,7 @@ _PLAN_GAUGES = {
 }
 
 PlanFacts = Mapping[str, float]
+_INFO = ("layout", "gpu_type")
 
 
 class Metrics(Collector):
@@ -53,7 +54,7 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._plans: dict[tuple[str, str], tuple[str, PlanFacts]] = {}
+        self._plans: dict[tuple[str, str], tuple[str, PlanFacts, Mapping[str, str]]] = {}
         prefix = "rightsizer_operator_"
         self.reconcile_seconds = Histogram(
             f"{prefix}reconcile_seconds", "Time to bring one plan up to date", registry=self.registry
@@ -100,9 +101,11 @@ class Metrics(Collector):
             if row not in known:
                 self._resizes.labels(row.get("cause", "Plan")).inc()
 
-    def plan(self, key: tuple[str, str], state: str, facts: PlanFacts) -> None:
-        """What there is to say of a plan from now on."""
-        self._plans[key] = (state, facts)
+    def plan(
+        self, key: tuple[str, str], state: str, facts: PlanFacts, info: Mapping[str, str] | None = None
+    ) -> None:
+        """What there is to say of a plan from now on, in numbers and, once it has a size, in words."""
+        self._plans[key] = (state, facts, info or {})
 
     def forget(self, key: tuple[str, str]) -> None:
         """The plan is gone."""
@@ -112,17 +115,24 @@ class Metrics(Collector):
         """The plans' gauges."""
         states = GaugeMetricFamily("rightsizer_plans", "Plans by state", labels=["state"])
         counts = dict.fromkeys(STATES, 0)
-        for state, _ in self._plans.values():
+        for state, *_ in self._plans.values():
             counts[state] = counts.get(state, 0) + 1
         for state, count in counts.items():
             states.add_metric([state], count)
         yield states
         for name, words in _PLAN_GAUGES.items():
             family = GaugeMetricFamily(f"rightsizer_plan_{name}", words, labels=["namespace", "plan"])
-            for (namespace, plan), (_, facts) in self._plans.items():
+            for (namespace, plan), (_, facts, _) in self._plans.items():
                 if name in facts:
                     family.add_metric([namespace, plan], facts[name])
             yield family
+        told = GaugeMetricFamily(
+            "rightsizer_plan_info", "1; how the work is split, in words", labels=["namespace", "plan", *_INFO]
+        )
+        for key, (*_, info) in self._plans.items():
+            if info:
+                told.add_metric([*key, *(info[name] for name in _INFO)], 1)
+        yield told
 
     def text(self) -> bytes:
         """As Prometheus reads it."""

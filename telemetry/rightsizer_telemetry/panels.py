@@ -87,6 +87,15 @@ _PLANS = Dashboard(
             (f"rightsizer:train_tokens_per_second:max{_OF_PLAN}", "now {{plan}}"),
         ),
         line(
+            "Tokens per second of each layout",
+            "What the workers made of each way to split the work; empty on Slurm.",
+            (
+                f"rightsizer:plan_measured:tokens_per_second{_OF_PLAN} "
+                "* on (executor, cluster, namespace, plan) group_left (layout) rightsizer:plan:info",
+                "{{plan}}: {{layout}}",
+            ),
+        ),
+        line(
             "Deadline minus expected end",
             "At the measured rate; negative: late.",
             (f"rightsizer:plan_margin:seconds{_OF_PLAN}", _PLAN),

@@ -312,19 +312,29 @@ PLAN: Mapping[str, tuple[str, str | None]] = {
 
 
 def _plans() -> Sequence[Rule]:
-    return [
+    figures = [
         Rule(record=f"rightsizer:plan_{name}", expr=_by_plan(f"rightsizer_plan_{operator}", slurm))
         for name, (operator, slurm) in PLAN.items()
     ]
+    told = f"max by ({_PLAN}, layout, gpu_type) (\n{_in_pods('rightsizer_plan_info')}\n)"
+    # one only, so that it can be joined: a replica that acts no more may still tell an older layout
+    return [*figures, Rule(record="rightsizer:plan:info", expr=f"topk by ({_PLAN}) (1,\n{told}\n)")]
+
+
+_PLAN = "executor, cluster, namespace, plan"
+
+
+def _in_pods(metric: str) -> str:
+    """What the operator says, in the plan's namespace and not in its own."""
+    world = ("namespace", "$1", "exported_namespace", "(.+)")
+    return relabel(metric, (world, *constants({"executor": "kubernetes"})))
 
 
 def _by_plan(operator: str, slurm: str | None) -> str:
     """A plan's gauge from either executor; on Slurm a job without a plan's name is known by its id."""
-    labels = "executor, cluster, namespace, plan"
-    world = ("namespace", "$1", "exported_namespace", "(.+)")
-    pods = relabel(operator, (world, *constants({"executor": "kubernetes"})))
+    pods = _in_pods(operator)
     if slurm is None:
-        return f"max by ({labels}) (\n{pods}\n)"
+        return f"max by ({_PLAN}) (\n{pods}\n)"
     info = "max by (cluster, jobid, plan) (rightsizer_slurm_job_info)"
     jobs = relabel(
         f"(rightsizer_slurm_job_{slurm} * on (cluster, jobid) group_left (plan) {info})",
@@ -335,4 +345,4 @@ def _by_plan(operator: str, slurm: str | None) -> str:
             ("plan", "$1", "known_plan", "(.+)"),
         ),
     )
-    return f"max by ({labels}) (\n{pods}\nor\n{jobs}\n)"
+    return f"max by ({_PLAN}) (\n{pods}\nor\n{jobs}\n)"

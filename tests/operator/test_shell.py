@@ -4,7 +4,7 @@ from prometheus_client import generate_latest
 from rightsizer_launch.metrics import TrainMetrics
 from rightsizer_operator.cache import Cache
 from rightsizer_operator.conditions import merge_patch
-from rightsizer_operator.facts import facts_of
+from rightsizer_operator.facts import facts_of, info_of
 from rightsizer_operator.measure import parse
 from rightsizer_operator.metrics import STATES, Metrics
 from rightsizer_operator.quantities import whole
@@ -58,8 +58,11 @@ def test_a_plan_s_gauges_come_from_its_status_and_go_with_it():
     facts = facts_of({"spec": {"resources": {"maxGPUs": 8}}, "status": status})
     assert facts == {"gpus": 6.0, "gpus_saved": 2.0, "margin_seconds": 3600.0}
     metrics = Metrics()
-    metrics.plan(("team", "demo"), "Running", facts)
+    words = info_of({"status": {"sizing": {"layoutText": "TP 2, DP 4", "gpuType": "H100"}}})
+    metrics.plan(("team", "demo"), "Running", facts, words)
     assert 'rightsizer_plan_gpus_saved{namespace="team",plan="demo"} 2.0' in metrics.text().decode()
+    told = 'rightsizer_plan_info{gpu_type="H100",layout="TP 2, DP 4",namespace="team",plan="demo"} 1.0'
+    assert told in metrics.text().decode()
     metrics.forget(("team", "demo"))
     assert "demo" not in metrics.text().decode()
 

@@ -184,8 +184,9 @@ def _operator() -> Metrics:
     metrics.reconcile_seconds.observe(0.02)
     facts = {"gpus": 4.0, "gpus_saved": 4.0, "attempt": 1.0, "restarts": 1.0, "recommended_gpus": 3.0}
     rates = {"predicted_tokens_per_second": 1100.0, "measured_tokens_per_second": TOKENS_PER_S}
-    metrics.plan(("team", "llama"), "Running", {**facts, **rates, "margin_seconds": 3600.0})
-    metrics.plan(("team", "late"), "Running", {**facts, **rates, "margin_seconds": -7200.0})
+    split = {"layout": "DP 4, micro-batch 2", "gpu_type": "H100-SXM5-80GB"}
+    metrics.plan(("team", "llama"), "Running", {**facts, **rates, "margin_seconds": 3600.0}, split)
+    metrics.plan(("team", "late"), "Running", {**facts, **rates, "margin_seconds": -7200.0}, split)
     return metrics
 
 
