@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,27 @@ def alone(installed, house):
     installed.stay_outside()
     yield house
     house.end_all()
+
+
+@pytest.fixture(scope="module")
+def villages(cluster, api):
+    """villages(name): a new namespace where operators outside the cluster may hold a Lease of their own."""
+    made = []
+
+    def make(name):
+        here = f"test-{name}-{uuid.uuid4().hex[:6]}"
+        api("POST", "/api/v1/namespaces", {"metadata": {"name": here}})
+        made.append(here)
+        rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+        role = {"metadata": {"name": "lease"}, "rules": [rule | {"verbs": ["get", "create", "update"]}]}
+        account = {"kind": "ServiceAccount", "name": "rightsizer", "namespace": SYSTEM}
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lease"}
+        binding = {"metadata": {"name": "lease"}, "roleRef": reference, "subjects": [account]}
+        root = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{here}"
+        api("POST", f"{root}/roles", role)
+        api("POST", f"{root}/rolebindings", binding)
+        return here
+
+    yield make
+    for name in made:
+        cluster.kubectl("delete", "namespace", name, "--wait=false")

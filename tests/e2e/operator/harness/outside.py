@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from apiproxy import Proxy
 
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 ZYGOTE = Path(__file__).with_name("zygote.py")
 
 
@@ -85,8 +86,11 @@ class Api:
 class Operator:
     """One operator process and its front."""
 
-    def __init__(self, house: "Outside", namespaces: tuple[str, ...] = (), **settings: Any) -> None:
+    def __init__(
+        self, house: "Outside", namespaces: tuple[str, ...] = (), lease: str = "", **settings: Any
+    ) -> None:
         self._house, self._namespaces, self._settings = house, namespaces, settings
+        self._lease = lease or house.system
         self.proxy = Proxy(house.api.server, house.api.trust, house.token)
         self.log = house.folder / f"operator-{self.proxy.url.rpartition(':')[2]}.log"
         self._kubeconfig = self.log.with_suffix(".kubeconfig")
@@ -101,7 +105,7 @@ class Operator:
             "kubeconfig": str(self._kubeconfig),
             "log": str(self.log),
             "port": self.port,
-            "lease": self._house.system,
+            "lease": self._lease,
             "namespaces": self._namespaces,
             "settings": self._settings,
         }
@@ -174,9 +178,9 @@ class Outside:
             self._zygote.stdin.flush()
             return int(self._zygote.stdout.readline())
 
-    def forget_lease(self) -> None:
+    def forget_lease(self, namespace: str = "") -> None:
         """Who acts next need not wait for the dead one's Lease to run out; that is measured elsewhere."""
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.system}/leases/rightsizer-operator"
+        path = f"{LEASES.format(namespace or self.system)}/rightsizer-operator"
         self.api("DELETE", path)
 
     def end_all(self) -> None:
