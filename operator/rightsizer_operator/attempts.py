@@ -8,7 +8,7 @@ from rightsizer_operator import names
 from rightsizer_operator.case import Case
 from rightsizer_operator.decide import Running, pod_gpus
 from rightsizer_operator.journal import Attempt, Journal
-from rightsizer_operator.workers import Launch, digest, elastic
+from rightsizer_operator.workers import Launch, digest, elastic, worded
 from rightsizer_operator.world import Job
 
 __all__ = ["attempted", "launch_of", "running_of"]
@@ -62,16 +62,20 @@ def launch_of(case: Case, *, attempt: int) -> Launch:
     size = job.gpus_per_pod if job is not None else 0
     if not keep or layout.gpus % size:
         size = pod_gpus(layout, -(-report["gpus"] // max(1, report["nodes"])))
+    batch = report["globalBatchSequences"]
+    workload, flags = worded(case.plan, layout, batch=batch)
     return Launch(
         plan=case.plan,
         owner_uid=case.world.plan["metadata"]["uid"],
         attempt=attempt,
         layout=layout,
-        batch=report["globalBatchSequences"],
+        batch=batch,
         gpus_per_pod=size,
         gpu_type=kind,
         interval_s=report["checkpointIntervalSeconds"],
         step_s=report["stepSeconds"],
+        workload=workload,
+        flags=flags,
         products=case.world.inventory.products(kind),
         queue=case.world.queue,
         settings=case.world.settings,

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from rightsizer_operator.quantities import whole
 
 __all__ = ["Inventory", "Node", "Taint", "Wish", "gpu_type"]
 
+_MOST_COUNTED = 1024  # answers that one inventory remembers
 _EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -77,12 +78,14 @@ class Inventory:
     """The cluster's GPUs.
 
     `bound` is GPUs of each node that pods of others hold; `claimed` is GPUs of each type that Jobs of other
-    plans ask for, whether their pods run already or not.
+    plans ask for, whether their pods run already or not. `counted` remembers what was worked out of `nodes`
+    and `bound`: thousands of plans ask the same of the same nodes, and only what is claimed differs.
     """
 
     nodes: tuple[Node, ...] = ()
     bound: Mapping[str, int] = field(default_factory=dict)
     claimed: Mapping[str, int] = field(default_factory=dict)
+    counted: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def usable(self, wish: Wish) -> tuple[Node, ...]:
         """Nodes that a plan's pods may run on now; nodes that are alike are judged once."""
@@ -99,19 +102,27 @@ class Inventory:
 
     def products(self, kind: str) -> tuple[str, ...]:
         """The product labels that mean this GPU type."""
-        products = {node.product for node in self.nodes}
+        products: set[str] = self._once("products", lambda: {node.product for node in self.nodes})
         return tuple(sorted(product for product in products if gpu_type(product) == kind))
 
     def free(self, wish: Wish, kind: str, gpus_per_pod: int) -> int:
         """GPUs of a type that are free, counted in whole pods."""
-        return self._room(wish, kind, gpus_per_pod, self.bound, self.claimed.get(kind, 0))
+        key = ("free", repr(wish), kind, gpus_per_pod)
+        pods: int = self._once(key, lambda: self._pods(wish, kind, gpus_per_pod, self.bound))
+        return max(0, pods - -(-self.claimed.get(kind, 0) // gpus_per_pod)) * gpus_per_pod
 
     def total(self, wish: Wish, kind: str, gpus_per_pod: int) -> int:
         """GPUs of a type that there are, counted in whole pods."""
-        return self._room(wish, kind, gpus_per_pod, {}, 0)
+        key = ("total", repr(wish), kind, gpus_per_pod)
+        pods: int = self._once(key, lambda: self._pods(wish, kind, gpus_per_pod, {}))
+        return pods * gpus_per_pod
 
     def sizes(self, wish: Wish) -> Mapping[str, int]:
         """GPUs of the largest node by type; a plan may ask for smaller pods."""
+        found: Mapping[str, int] = self._once(("sizes", repr(wish)), lambda: self._sizes(wish))
+        return found
+
+    def _sizes(self, wish: Wish) -> Mapping[str, int]:
         found: dict[str, int] = {}
         for node in self.usable(wish):
             kind = gpu_type(node.product)
@@ -142,10 +153,16 @@ class Inventory:
         since = node.not_ready_since
         return since is not None and (now - since).total_seconds() >= after_s
 
-    def _room(self, wish: Wish, kind: str, gpus_per_pod: int, bound: Mapping[str, int], claimed: int) -> int:
+    def _pods(self, wish: Wish, kind: str, gpus_per_pod: int, bound: Mapping[str, int]) -> int:
         nodes = (node for node in self.usable(wish) if gpu_type(node.product) == kind)
-        pods = sum(max(0, node.gpus - bound.get(node.name, 0)) // gpus_per_pod for node in nodes)
-        return max(0, pods - -(-claimed // gpus_per_pod)) * gpus_per_pod
+        return sum(max(0, node.gpus - bound.get(node.name, 0)) // gpus_per_pod for node in nodes)
+
+    def _once(self, key: object, work: Callable[[], Any]) -> Any:
+        if key not in self.counted:
+            if len(self.counted) >= _MOST_COUNTED:
+                self.counted.clear()
+            self.counted[key] = work()
+        return self.counted[key]
 
 
 @functools.cache

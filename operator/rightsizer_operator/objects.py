@@ -17,7 +17,6 @@ from rightsizer_operator.workers import (
     digest,
     elastic,
     evicted_after,
-    flags,
     labels,
     selector,
     template,
@@ -87,7 +86,7 @@ def rendezvous(launch: Launch) -> Object:
 
 def settings_map(launch: Launch) -> Object | None:
     """The files that a framework reads, such as DeepSpeed's; None where it needs none."""
-    files = flags(launch).files
+    files = launch.flags.files
     if not files:
         return None
     name = names.job_name(launch.plan.metadata.name, launch.attempt)

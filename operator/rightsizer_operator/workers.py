@@ -12,6 +12,7 @@ from rightsizer_api import expand, sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch import frameworks, progress
+from rightsizer_launch.frameworks import Flags
 from rightsizer_launch.patience import ENV_RESTART_WITHIN_S
 from rightsizer_launch.torchrun import DEFAULT_PORT, Torchrun, environment, program, program_arguments
 from rightsizer_operator import names
@@ -19,7 +20,7 @@ from rightsizer_operator.queueing import Queue
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.template import merged_template
 
-__all__ = ["Launch", "digest", "elastic", "evicted_after", "flags", "labels", "selector", "template"]
+__all__ = ["Launch", "digest", "elastic", "evicted_after", "labels", "selector", "template", "worded"]
 
 Object = dict[str, Any]
 
@@ -36,7 +37,8 @@ _LAYOUT_WORDS_OF_SIZE = ("gpus", "dp", "microBatches", "shardGroup")
 class Launch:
     """All that an attempt's objects are made of. `batch` is sequences of a step; `products` node labels.
 
-    `queue` is the queue that it waits in, where Kueue serves it.
+    `workload` is what is trained with that batch, `flags` the layout in the framework's own words. `queue` is
+    the queue that it waits in, where Kueue serves it.
     """
 
     plan: TrainingPlan
@@ -48,6 +50,8 @@ class Launch:
     gpu_type: str
     interval_s: float
     step_s: float
+    workload: Workload
+    flags: Flags
     products: tuple[str, ...] = ()
     queue: Queue | None = None
     settings: Settings = field(default_factory=Settings)
@@ -131,7 +135,7 @@ def _trainer(launch: Launch) -> Object:
 
 def _arguments(launch: Launch) -> list[str]:
     """The script and its arguments; a command with the layout's placeholders says it all itself."""
-    asked, workload = launch.plan.spec.launch, _workload(launch)
+    asked, workload = launch.plan.spec.launch, launch.workload
     words = (*asked.command, *asked.args)
     own = not any("{layout." in word for word in words)
     others = {
@@ -142,7 +146,7 @@ def _arguments(launch: Launch) -> list[str]:
         "workload.globalBatchSequences": workload.global_batch_sequences,
         "workload.steps": int(workload.steps),
     }
-    expanded = (*expand(words, launch.layout, others), *(flags(launch).arguments if own else ()))
+    expanded = (*expand(words, launch.layout, others), *(launch.flags.arguments if own else ()))
     return list(program_arguments(program(expanded)))
 
 
@@ -150,7 +154,7 @@ def _variables(launch: Launch) -> list[Object]:
     """Environment of a worker: the pod's address first, which others refer to; the user's last."""
     asked = launch.plan.spec.launch
     values = {
-        **flags(launch).environment,
+        **launch.flags.environment,
         **environment(_torchrun(launch)),
         "PYTHONUNBUFFERED": "1",
         progress.ENV_RUN_DIRECTORY: _RUN_DIRECTORY,
@@ -190,21 +194,14 @@ def _torchrun(launch: Launch) -> Torchrun:
     )
 
 
-def flags(launch: Launch) -> frameworks.Flags:
-    """The layout in the framework's own words."""
-    return frameworks.flags(
-        launch.plan.spec.launch.framework,
-        launch.layout,
-        _workload(launch),
-        architecture=sizing.architecture_of(launch.plan),
-        directory=_SETTINGS,
-    )
-
-
-def _workload(launch: Launch) -> Workload:
-    plan = launch.plan
-    found = sizing.workload_of(plan, sizing.architecture_of(plan), sizing.framework_of(plan))
-    return replace(found, global_batch_sequences=launch.batch)
+def worded(plan: TrainingPlan, layout: Layout, *, batch: int) -> tuple[Workload, Flags]:
+    """What a plan trains with a batch of so many sequences, and the layout in its framework's own words."""
+    architecture = sizing.architecture_of(plan)
+    found = sizing.workload_of(plan, architecture, sizing.framework_of(plan))
+    workload = replace(found, global_batch_sequences=batch)
+    framework = plan.spec.launch.framework
+    flags = frameworks.flags(framework, layout, workload, architecture=architecture, directory=_SETTINGS)
+    return workload, flags
 
 
 def _interval_s(launch: Launch) -> float:
@@ -221,12 +218,12 @@ def _grace_s(launch: Launch) -> float:
 
 def _settings_volume(launch: Launch) -> list[Object]:
     name = names.job_name(launch.plan.metadata.name, launch.attempt)
-    return [{"name": "rightsizer-settings", "configMap": {"name": name}}] if flags(launch).files else []
+    return [{"name": "rightsizer-settings", "configMap": {"name": name}}] if launch.flags.files else []
 
 
 def _settings_mount(launch: Launch) -> list[Object]:
     mount = {"name": "rightsizer-settings", "mountPath": _SETTINGS, "readOnly": True}
-    return [mount] if flags(launch).files else []
+    return [mount] if launch.flags.files else []
 
 
 def _spread(launch: Launch) -> Object:
