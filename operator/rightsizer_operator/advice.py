@@ -40,7 +40,8 @@ def advise(
 ) -> Decision:
     """What to do about the size of a plan that runs."""
     due = moment(status.get("deadline"))
-    left = sizing.request(plan, now=now).workload.tokens - (reading.tokens_done or 0.0)
+    workload = sizing.workload_of(plan, sizing.architecture_of(plan), sizing.framework_of(plan))
+    left = workload.tokens - (reading.tokens_done or 0.0)
     attempt = status["attempt"]
     running = Running(
         gpus=attempt["gpus"],

@@ -47,7 +47,8 @@ class Options:
 def run(options: Options) -> int:
     """Run until told to stop; the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    for name in ("kopf", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_run(options))
     return 0

@@ -51,25 +51,49 @@ def parse(text: str) -> Progress | None:
 async def measure(loop: Loop) -> None:
     """Ask every running plan, again and again; a plan that does not answer is not measured, nothing worse."""
     known: dict[Key, str] = {}
+    judge = _Judge(loop)
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
+        group.create_task(judge.work())
         while True:
             await asyncio.sleep(loop.settings.measure_s)
             if loop.leads:
-                await _sweep(loop, session, known)
+                await _sweep(loop, session, known, judge)
 
 
-async def _sweep(loop: Loop, session: aiohttp.ClientSession, known: dict[Key, str]) -> None:
+class _Judge:
+    """Judges one plan after the other, beside the questions: a first look is a search, and takes its time."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._queue: asyncio.Queue[Key] = asyncio.Queue()
+        self._waiting: set[Key] = set()
+
+    def look_at(self, key: Key) -> None:
+        """Judge this plan when it is its turn."""
+        if key not in self._waiting:
+            self._waiting.add(key)
+            self._queue.put_nowait(key)
+
+    async def work(self) -> None:
+        """Without end; whether it is time for a judgement, the advisor knows."""
+        while True:
+            key = await self._queue.get()
+            self._waiting.discard(key)
+            work = self._loop.advisor.question(key, self._loop.cache, now_s=time.monotonic())
+            if work is not None:
+                await asyncio.to_thread(work)
+                self._loop.push(key)
+
+
+async def _sweep(loop: Loop, session: aiohttp.ClientSession, known: dict[Key, str], judge: _Judge) -> None:
     gate = asyncio.Semaphore(_MANY)
 
     async def ask(key: Key) -> None:
         async with gate:
             found = await _ask(loop, session, key, known)
-        now_s = time.monotonic()
-        loop.advisor.heard(key, found, at_s=now_s)
-        work = loop.advisor.question(key, loop.cache, now_s=now_s)
-        if work is not None:
-            await asyncio.to_thread(work)  # a first look at a plan is a search
+        loop.advisor.heard(key, found, at_s=time.monotonic())
+        judge.look_at(key)
         loop.push(key)
 
     running = [
