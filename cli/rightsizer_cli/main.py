@@ -2,44 +2,34 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 from typer.main import get_command
 
-from rightsizer_cli.commands.calibrate import calibrate
-from rightsizer_cli.commands.catalog import gpus, models
-from rightsizer_cli.commands.crd import crd
-from rightsizer_cli.commands.estimate import estimate
-from rightsizer_cli.commands.explain import explain
-from rightsizer_cli.commands.operate import operator
-from rightsizer_cli.commands.plan import plan
-from rightsizer_cli.commands.report import report
-from rightsizer_cli.commands.run import run
-from rightsizer_cli.commands.sbatch import sbatch
-from rightsizer_cli.commands.simulate import simulate
-from rightsizer_cli.commands.slurm import slurm
-from rightsizer_cli.commands.version import version
 from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK
 
-__all__ = ["build", "execute", "main", "outcome"]
+__all__ = ["COMMANDS", "build", "execute", "main", "outcome"]
 
-COMMANDS = (
-    plan,
-    estimate,
-    explain,
-    run,
-    sbatch,
-    calibrate,
-    simulate,
-    report,
-    models,
-    gpus,
-    operator,
-    crd,
-    version,
-)
+COMMANDS = {
+    "plan": "plan",
+    "estimate": "estimate",
+    "explain": "explain",
+    "run": "run",
+    "sbatch": "sbatch",
+    "calibrate": "calibrate",
+    "simulate": "simulate",
+    "report": "report",
+    "models": "catalog",
+    "gpus": "catalog",
+    "operator": "operate",
+    "crd": "crd",
+    "version": "version",
+    "slurm": "slurm",
+}
+"""Each command and its module in `rightsizer_cli.commands`, in the order of the help."""
 
 EPILOG = """Exit codes: 0 a plan or an answer, 2 bad input, 3 no plan meets the goal.
 Completion for your shell: rightsizer --install-completion."""
@@ -52,7 +42,10 @@ def main() -> None:
 
 def execute(args: Sequence[str]) -> int:
     """Run one command line; the exit code. A user's mistake is one line on stderr."""
-    return outcome(build(completion=_asks_for_completion(args)), args, program="rightsizer")
+    asked = next((arg for arg in args if not arg.startswith("-")), "")
+    names = [asked] if asked in COMMANDS and not _asks_for_completion(args) else list(COMMANDS)
+    app = build(names, completion=_asks_for_completion(args))
+    return outcome(app, args, program="rightsizer")
 
 
 def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
@@ -77,8 +70,11 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
     return code if isinstance(code, int) else OK
 
 
-def build(*, completion: bool = False) -> typer.Typer:
-    """The application with every command. Typer's completion options import pydantic: only on demand."""
+def build(names: Iterable[str] = tuple(COMMANDS), *, completion: bool = False) -> typer.Typer:
+    """The application with these commands: one is quicker to build than all of them.
+
+    Typer's completion options import pydantic: only on demand.
+    """
     app = typer.Typer(
         name="rightsizer",
         help="State what to train and by when; get the fewest GPUs and the layout that meet it.",
@@ -90,9 +86,12 @@ def build(*, completion: bool = False) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     )
     app.callback()(_root)
-    for command in COMMANDS:
-        app.command()(command)
-    app.add_typer(slurm())
+    for name in names:
+        command = getattr(import_module(f"rightsizer_cli.commands.{COMMANDS[name]}"), name)
+        if name == "slurm":
+            app.add_typer(command())
+        else:
+            app.command()(command)
     return app
 
 
@@ -104,6 +103,8 @@ def _show_help(context: typer.Context, *, wanted: bool) -> None:
 
 def _show_version(*, wanted: bool) -> None:
     if wanted:
+        from rightsizer_cli.commands.version import version  # noqa: PLC0415  (few ask for it)
+
         version()
         raise typer.Exit
 

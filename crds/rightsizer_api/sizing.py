@@ -5,7 +5,7 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from rightsizer import catalog, huggingface
+from rightsizer import catalog
 from rightsizer import framework as frameworks
 from rightsizer.architecture import Architecture, Family, parameters_matmul_active
 from rightsizer.errors import InputError, UnknownNameError
@@ -74,6 +74,8 @@ def architecture_of(plan: TrainingPlan) -> Architecture:
             return catalog.model(model.name)
     if model.config is not None:
         with _at("spec.model.config"):
+            from rightsizer import huggingface  # noqa: PLC0415  (few plans bring a config)
+
             return huggingface.from_config(model.config, name=plan.metadata.name)
     if model.dimensions is not None:
         return _from_dimensions(model.dimensions, plan.metadata.name)
