@@ -1,11 +1,18 @@
 """The closed loop on a real control plane: what a real Prometheus saw decides about real trainings."""
 
+import json
 import logging
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "prometheus"))
+from panels import questions
+
 from rightsizer_operator.world import moment
+from rightsizer_telemetry.client import Unknown
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
@@ -39,6 +46,15 @@ PLANS = {
     # late too, and there is no place for a second worker
     "cornered": {"finish": "60d", "env": {"STEP_SECONDS": "1.4"}, "pods": {**ON_ONE, **APART}},
 }
+WINDOW_S = 20  # HASTE
+RESIZES = {
+    "early": [(2, 1, "Measured")],
+    "late": [(1, 2, "Measured")],
+    "starved": [],
+    "crashing": [(1, 2, "Measured"), (2, 1, "Failure")],
+    "cornered": [(1, 2, "Measured"), (2, 1, "Failure")],
+}
+"""All that is ever done to them."""
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +136,41 @@ def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, clu
 
 def somebody_waits(cluster, namespace):
     """A pod that no node can take, as of a job in a queue."""
-    gpus = (
-        "--overrides="
-        + '{"spec":{"containers":[{"name":"next","image":"ghcr.io/acme/train:1.4",'
-        + ('"resources":{"limits":{"nvidia.com/gpu":9}}}]}}')
-    )
-    cluster.kubectl(
-        "run", "next", "--image=ghcr.io/acme/train:1.4", "--restart=Never", f"--namespace={namespace}", gpus
-    )
+    image = "ghcr.io/acme/train:1.4"
+    container = {"name": "next", "image": image, "resources": {"limits": {"nvidia.com/gpu": 9}}}
+    spec = json.dumps({"spec": {"containers": [container]}})
+    name = f"--namespace={namespace}"
+    cluster.kubectl("run", "next", f"--image={image}", "--restart=Never", name, f"--overrides={spec}")
+
+
+def test_every_panel_shows_something_of_it(runs, asked):
+    empty = dict(questions("fleet", "plan", "waste", "operator"))
+    end_s = time.monotonic() + 90
+    while empty and time.monotonic() < end_s:
+        answers = {panel: asked.instant(expr) for panel, expr in empty.items()}
+        wrong = {panel: answer.reason for panel, answer in answers.items() if isinstance(answer, Unknown)}
+        assert wrong == {}
+        empty = {panel: expr for panel, expr in empty.items() if not answers[panel]}
+        time.sleep(2)
+    assert list(empty) == []
+
+
+def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing(runs, launch, prometheus):
+    before = {name: resized(run) for name, run in runs.items()}
+    prometheus.kill()
+    quiet = launch("quiet", env={"STEP_SECONDS": "0.3"})
+    every = {**runs, "quiet": quiet}
+    for run in every.values():
+        wait(run, "no counters", lambda run=run: run.condition("MetricsAvailable")["reason"] == "NoCounters")
+        assert "Prometheus does not answer" in run.condition("MetricsAvailable")["message"]
+    quiet.steps_with(2)
+    time.sleep(3 * WINDOW_S)
+    assert {name: resized(run) for name, run in every.items()} == before | {"quiet": []}
+    assert quiet.condition("OverProvisioned")["status"] == "Unknown"
+    prometheus.start()
+    wait(quiet, "counters", lambda: quiet.condition("MetricsAvailable")["status"] == "True")
+    wait(quiet, "one GPU", lambda: resized(quiet) == [(2, 1, "Measured")])
+
+
+def test_nobody_has_flapped(runs):
+    assert {name: resized(run) for name, run in runs.items()} == RESIZES

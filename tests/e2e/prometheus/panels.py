@@ -1,0 +1,26 @@
+"""What the committed dashboards ask, with Grafana's variables filled in."""
+
+import json
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[3] / "deploy/grafana"
+VARIABLES = {"$__rate_interval": "20s", "$__range_s": "60", "$__range": "60s"}
+CHOICES = ("namespace", "plan", "cluster")
+
+
+def questions(*boards):
+    """(panel, PromQL) of these dashboards, or of all."""
+    for path in sorted(FOLDER.glob("*.json")):
+        if boards and path.stem.removeprefix("rightsizer-") not in boards:
+            continue
+        for panel in json.loads(path.read_text())["panels"]:
+            for target in panel["targets"]:
+                yield f"{path.stem} {panel['title']} {target['refId']}", filled(target["expr"])
+
+
+def filled(expr):
+    for name, value in VARIABLES.items():
+        expr = expr.replace(name, value)
+    for name in CHOICES:
+        expr = expr.replace(f"${name}", ".*")
+    return expr
