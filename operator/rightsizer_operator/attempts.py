@@ -58,9 +58,9 @@ def launch_of(case: Case, *, attempt: int) -> Launch:
     report, job = case.journal.report or {}, case.job
     layout = case.journal.layout
     kind = report["gpuType"]
-    keep = job is not None and job.elastic and elastic(case.plan, layout) and job.gpus_per_pod > 0
+    keep = job is not None and job.elastic and elastic(case.plan, layout, case.world.queue)
     size = job.gpus_per_pod if job is not None else 0
-    if not keep or layout.gpus % size:
+    if not (keep and size) or layout.gpus % size:
         size = pod_gpus(layout, -(-report["gpus"] // max(1, report["nodes"])))
     batch = report["globalBatchSequences"]
     workload, flags = worded(case.plan, layout, batch=batch)
@@ -91,7 +91,7 @@ def running_of(case: Case) -> Running | None:
     return Running(
         layout=layout,
         batch=journal.report["globalBatchSequences"],
-        elastic=elastic(case.plan, layout) and job is not None and job.lives,
+        elastic=elastic(case.plan, layout, case.world.queue) and job is not None and job.lives,
         gpu_type=journal.report["gpuType"],
         tokens=float(journal.observed.get("tokens", 0.0)),
         gpus=job.gpus if job is not None and job.lives else 0,

@@ -107,7 +107,7 @@ def job(launch: Launch) -> Object:
         for label, value in (plan.metadata.labels or {}).items()
         if label in (names.QUEUE_LABEL, names.PRIORITY_LABEL)
     }
-    in_place = elastic(plan, launch.layout)
+    in_place = elastic(plan, launch.layout, launch.queue)
     notes = {
         names.DIGEST: digest(launch),
         names.GPU_TYPE: launch.gpu_type,
@@ -116,7 +116,7 @@ def job(launch: Launch) -> Object:
     if queued and in_place:
         notes[names.QUEUE_ELASTIC] = "true"
     pods = template(launch, on=launch.products)
-    near = topology_notes(launch.queue, pods=launch.pods, in_place=in_place)
+    near = topology_notes(launch.queue, pods=launch.pods)
     if near:
         theirs = pods["metadata"].get("annotations", {})
         pods = pods | {"metadata": pods["metadata"] | {"annotations": near | theirs}}

@@ -122,15 +122,14 @@ def levels_of(topology: Object) -> tuple[str, ...]:
     return tuple(level["nodeLabel"] for level in topology["spec"]["levels"])
 
 
-def topology_notes(queue: Queue | None, *, pods: int, in_place: bool) -> dict[str, str]:
+def topology_notes(queue: Queue | None, *, pods: int) -> dict[str, str]:
     """Annotations of a pod template that bring an attempt's workers near to each other.
 
     Tensor parallel ranks share a pod, and a pod is never more than a node. Pods that exchange activations
     or parameters are to be in one domain of the narrowest level above the node; Kueue takes wider ones where
-    that has no room. A Job that grows and shrinks in place gets none: Kueue places each of
-    its sizes anew, and pods that run cannot move.
+    that has no room.
     """
     above = [level for level in (queue.levels if queue else ()) if level != HOST]
-    if not above or pods == 1 or in_place:
+    if not above or pods == 1:
         return {}
     return {_NEAR: above[-1]}

@@ -62,8 +62,11 @@ class Launch:
         return self.layout.gpus // self.gpus_per_pod
 
 
-def elastic(plan: TrainingPlan, layout: Layout) -> bool:
-    """Whether the number of workers may change in place: nothing that the workers were told depends on it."""
+def elastic(plan: TrainingPlan, layout: Layout, queue: Queue | None) -> bool:
+    """Whether the number of workers may change in place: nothing that the workers were told depends on it.
+
+    Not in a queue with a topology: Kueue places each size as a whole, and pods that run cannot move.
+    """
     words = (*plan.spec.launch.command, *plan.spec.launch.args)
     told = any("{layout." + name + "}" in word for word in words for name in _LAYOUT_WORDS_OF_SIZE)
     return (
@@ -73,6 +76,7 @@ def elastic(plan: TrainingPlan, layout: Layout) -> bool:
         and layout.ep == 1
         and not layout.shard_group
         and not told
+        and not (queue and queue.levels)
     )
 
 
@@ -80,7 +84,7 @@ def digest(launch: Launch) -> str:
     """What the workers run, as a hash that an elastic resize does not change, nor another attempt."""
     still = replace(launch, attempt=0)
     pod = template(still, on=())
-    if elastic(launch.plan, launch.layout):
+    if elastic(launch.plan, launch.layout, launch.queue):
         variables = pod["spec"]["containers"][0]["env"]
         changed = [*_CHANGED_BY_RESIZE]
         checkpoint = launch.plan.spec.launch.checkpoint
@@ -175,7 +179,7 @@ def _variables(launch: Launch) -> list[Object]:
 
 
 def _torchrun(launch: Launch) -> Torchrun:
-    plan, in_place = launch.plan, elastic(launch.plan, launch.layout)
+    plan, in_place = launch.plan, elastic(launch.plan, launch.layout, launch.queue)
     fewest = plan.spec.elasticity.min_gpus or plan.spec.resources.min_gpus
     most = plan.spec.elasticity.max_gpus or plan.spec.resources.max_gpus or launch.layout.gpus
     low = max(1, -(-fewest // launch.gpus_per_pod)) if in_place else launch.pods

@@ -96,18 +96,24 @@ def test_growth_that_waits_for_quota_says_so(queued):
 
 
 @pytest.mark.parametrize(
-    ("levels", "pods", "in_place", "notes"),
+    ("levels", "pods", "notes"),
     [
-        (LEVELS, 4, False, {NEAR: "rack"}),
-        (LEVELS, 1, False, {}),
-        (LEVELS, 4, True, {}),
-        (("kubernetes.io/hostname",), 4, False, {}),
-        ((), 4, False, {}),
+        (LEVELS, 4, {NEAR: "rack"}),
+        (LEVELS, 1, {}),
+        (("kubernetes.io/hostname",), 4, {}),
+        ((), 4, {}),
     ],
-    ids=["near", "one pod", "elastic", "nodes only", "no topology"],
+    ids=["near", "one pod", "nodes only", "no topology"],
 )
-def test_workers_that_stay_are_wished_near_each_other(levels, pods, in_place, notes):
-    assert topology_notes(Queue(name="team", levels=levels), pods=pods, in_place=in_place) == notes
+def test_workers_are_wished_near_each_other(levels, pods, notes):
+    assert topology_notes(Queue(name="team", levels=levels), pods=pods) == notes
+
+
+def test_where_places_count_another_size_is_another_attempt(queued):
+    near = queued(levels=LEVELS).settle()
+    job = near.job()
+    assert "kueue.x-k8s.io/elastic-job" not in job["metadata"]["annotations"]
+    assert job["spec"]["template"]["metadata"]["annotations"] == {NEAR: "rack"}
 
 
 def test_a_label_without_kueue_makes_a_plain_job(world):

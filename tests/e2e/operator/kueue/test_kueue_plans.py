@@ -97,10 +97,26 @@ def test_workers_that_stay_are_placed_in_one_rack(queue, queued):
     )
     run.cluster.wait("two workers on nodes", lambda: len(_nodes(run)) == 2, within_s=120)
     assert set(_nodes(run)) == {"n2", "n3"}
-    template = run.cluster.get("job", run.jobs[0], namespace=run.namespace)["spec"]["template"]
-    near = template["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"]
-    assert near == "rightsizer.test/rack"
+    assert _near(run) == "rightsizer.test/rack"
+
+
+def test_workers_that_come_and_go_are_placed_in_one_rack_too(queue, queued):
+    """Pods that run cannot move, so another size is another attempt there, placed as a whole."""
+    racks = {"n1": "a", "n2": "b", "n3": "b"}
+    queue(24, racks=racks)
+    run = queued(launch=WAITS)
+    for attempt, workers in enumerate((2, 3), start=1):
+        run.kubectl("scale", "tp", run.name, f"--replicas={workers}")
+        run.cluster.wait("its attempt", lambda: run.jobs == [f"{run.name}-a{attempt}"])  # noqa: B023
+        run.cluster.wait("workers on nodes", lambda: len(_nodes(run)) == workers)  # noqa: B023
+        assert len({racks[node] for node in _nodes(run)}) == 1
+        assert _near(run) == "rightsizer.test/rack"
 
 
 def _nodes(run):
     return [pod["spec"]["nodeName"] for pod in run.pods() if "nodeName" in pod["spec"]]
+
+
+def _near(run):
+    template = run.cluster.get("job", run.jobs[0], namespace=run.namespace)["spec"]["template"]
+    return template["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"]
