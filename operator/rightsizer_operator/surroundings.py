@@ -1,5 +1,6 @@
 """What is read around a plan only when a decision needs it: other people's pods, quotas, its queue."""
 
+import functools
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +10,15 @@ from rightsizer_operator.door import ApiError, Door
 from rightsizer_operator.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
 from rightsizer_operator.pressure import queued, unscheduled
 from rightsizer_operator.queueing import Queue, Workload, flavors_of, gpus_of, levels_of
+from rightsizer_operator.shared import Shared
 from rightsizer_operator.world import Job, Pod
 
 __all__ = ["Surroundings"]
 
 _BOUND_FOR_S = 5.0  # how old the count of other people's pods may be when a plan is sized
+_QUOTA_FOR_S = 1.0
 _QUEUE_FOR_S = 30.0
+_NOT_OVER = "status.phase!=Succeeded,status.phase!=Failed"
 _KUEUE = "kueue.x-k8s.io"
 _JOB_UID = f"{_KUEUE}/job-uid"
 
@@ -24,22 +28,22 @@ class Surroundings:
 
     def __init__(self, door: Door, cache: Cache) -> None:
         self._door, self._cache = door, cache
-        self._bound_at = float("-inf")
+        self._others = Shared(self._count)
+        self._quotas: dict[str, Shared[list[Mapping[str, Any]]]] = {}
         self._queues: dict[Key, tuple[float, Queue | None]] = {}
         self._version = ("", float("-inf"))
 
     def forget(self) -> None:
         """GPUs came or went: count again when next asked."""
-        self._bound_at = float("-inf")
+        self._others.forget()
 
     async def count_others(self, *, within_s: float = _BOUND_FOR_S) -> None:
         """GPUs that pods of others hold or wait for; all who ask within a few seconds share one count."""
-        now = time.monotonic()
-        if now - self._bound_at < within_s:
-            return
-        self._bound_at = now
-        theirs = f"!{LABEL_PLAN}"
-        pods = [pod async for pod in self._door.every("/api/v1/pods", labelSelector=theirs)]
+        await self._others.get(within_s=within_s)
+
+    async def _count(self) -> None:
+        every = self._door.every("/api/v1/pods", labelSelector=f"!{LABEL_PLAN}", fieldSelector=_NOT_OVER)
+        pods = [pod async for pod in every]
         self._cache.bound = bound_gpus(pods)
         self._cache.wanted = unscheduled(pods) | await self._queued()
 
@@ -60,8 +64,13 @@ class Surroundings:
     async def quota(self, key: Key) -> int | None:
         """GPUs that the namespace's quotas leave to this plan; None without one."""
         own = sum(job.gpus for job in self._cache.owned(key) if job.lives)
-        path = f"/api/v1/namespaces/{key[0]}/resourcequotas"
-        return quota_left([quota async for quota in self._door.every(path)], own=own)
+        if key[0] not in self._quotas:
+            self._quotas[key[0]] = Shared(functools.partial(self._read_quotas, key[0]))
+        return quota_left(await self._quotas[key[0]].get(within_s=_QUOTA_FOR_S), own=own)
+
+    async def _read_quotas(self, namespace: str) -> list[Mapping[str, Any]]:
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+        return [quota async for quota in self._door.every(path)]
 
     async def addresses(self, key: Key) -> tuple[str, ...]:
         """Addresses of the plan's running workers."""
