@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
+from rightsizer.gates import not_seen
+from rightsizer.parameters import load_resize
 from rightsizer.reading import Reading
 from rightsizer_slurm.jobs import Job
 from rightsizer_telemetry import readings
 from rightsizer_telemetry.client import Access, Prometheus
 
-__all__ = ["reader"]
+__all__ = ["lack", "reader"]
 
 
 def reader(access: Access, *, window_s: float) -> Callable[[Sequence[Job]], dict[int, Reading]]:
@@ -26,7 +28,21 @@ def reader(access: Access, *, window_s: float) -> Callable[[Sequence[Job]], dict
             for job in jobs
             if job.running
         ]
+        silence = readings.trouble(client) if asked else ""
+        if silence:
+            why = (f"Prometheus does not answer: {silence}",)
+            return {int(str(job.key)): Reading(queries=why) for job in asked}
         found = readings.read(client, asked) if asked else {}
         return {job.job_id: found[job.job_id] for job in jobs if job.job_id in found}
 
     return read
+
+
+def lack(gpu: Reading | None) -> str:
+    """Why nothing may be decided about a job; empty if Prometheus was not asked about it, or shows it."""
+    unseen = "" if gpu is None else not_seen(gpu, load_resize())
+    if gpu is None or not unseen:
+        return ""
+    if gpu.window_s is None and gpu.queries:
+        return gpu.queries[0]
+    return f"Prometheus does not show it: {unseen.removeprefix('unknown: ')}"

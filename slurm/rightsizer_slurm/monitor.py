@@ -23,6 +23,7 @@ from rightsizer_slurm.backends import Backend
 from rightsizer_slurm.cluster import Cluster
 from rightsizer_slurm.commands import Slurm, SlurmError
 from rightsizer_slurm.deciding import Tuning, decision, history, others_wait, scaling_of
+from rightsizer_slurm.gpu_metrics import lack
 from rightsizer_slurm.jobs import Job
 from rightsizer_slurm.journal import Intent, Journal, Kind
 from rightsizer_slurm.notify import mail, mail_program
@@ -123,8 +124,9 @@ class Monitor:
         interval_s = one.run.checkpoint_interval_s if one.run else None
         length_s = window_s(Limits(checkpoint_interval_s=interval_s, least_window_s=tuning.least_window_s))
         reading = reading_of(one.records, now_s=now_s, window_s=length_s)
+        unseen = lack(gpu)
         if gpu is not None:
-            reading = filled(reading, gpu)
+            reading = Reading(phase=reading.phase) if unseen else filled(reading, gpu)
         past = history(self._journal.of_job(job.job_id), one.run.node_gpus if one.run else 1)
         made = decision(
             one,
@@ -136,6 +138,8 @@ class Monitor:
             waiting=others_wait(jobs, job),
             now_s=now_s,
         )
+        if unseen:
+            made = replace(made, reason=f"unknown: {unseen}")
         return Line(watched=one, reading=reading, decision=made)
 
     def _tuning(self) -> Tuning:
