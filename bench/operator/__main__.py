@@ -71,9 +71,9 @@ async def launched(api: Api, operator: Operator, there: int, count: int) -> floa
     async def every():
         return await api.count("Job", PLANS) >= there + count
 
-    await until("the first Job", some, every_s=0.05)
+    await until("the first Job", some, every_s=0.25)
     first_s, already = time.monotonic(), await api.count("Job", PLANS) - there
-    await until("the last Job", every, every_s=0.05)
+    await until("the last Job", every, every_s=0.25)
     LOG.info("operator: %.0f s of processor", operator.cpu_s())
     return (time.monotonic() - first_s) * count / max(1, count - already)
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import time
+from collections.abc import Collection
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,11 +17,12 @@ from rightsizer_operator.loop import Loop
 from rightsizer_operator.names import METRICS_PORT
 from rightsizer_operator.world import Progress
 
-__all__ = ["measure", "parse"]
+__all__ = ["Book", "measure", "parse"]
 
 _TIMEOUT_S = 2.0
 _MOST_BYTES = 262_144
 _MANY = 32  # requests at a time
+_PATIENT, _RAREST = 2, 8  # times in a row that a silent plan is asked as others are; then, sweeps between
 
 
 def parse(text: str) -> Progress | None:
@@ -50,7 +52,7 @@ def parse(text: str) -> Progress | None:
 
 async def measure(loop: Loop) -> None:
     """Ask every running plan, again and again; a plan that does not answer is not measured, nothing worse."""
-    known: dict[Key, str] = {}
+    book = Book(loop.settings.measure_s)
     judge = _Judge(loop)
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
@@ -58,7 +60,35 @@ async def measure(loop: Loop) -> None:
         while True:
             await asyncio.sleep(loop.settings.measure_s)
             if loop.leads:
-                await _sweep(loop, session, known, judge)
+                await _sweep(loop, session, book, judge)
+
+
+class Book:
+    """Where each plan answers, and when to ask again those that do not: soon at first, then less and less."""
+
+    def __init__(self, every_s: float) -> None:
+        self.known: dict[Key, str] = {}
+        self._every_s = every_s
+        self._silent: dict[Key, tuple[int, float]] = {}
+
+    def due(self, key: Key, *, now_s: float) -> bool:
+        """Whether to ask this plan now."""
+        return key not in self._silent or self._silent[key][1] <= now_s
+
+    def heard(self, key: Key, *, answered: bool, now_s: float) -> None:
+        """Note whether it answered."""
+        if answered:
+            self._silent.pop(key, None)
+            return
+        times = self._silent.get(key, (0, 0.0))[0] + 1
+        sweeps = min(_RAREST, 2 ** max(0, times - _PATIENT))
+        self._silent[key] = (times, now_s + (sweeps - 0.5) * self._every_s)
+
+    def keep(self, keys: Collection[Key]) -> None:
+        """Forget the others."""
+        for each in (self.known, self._silent):
+            for key in each.keys() - set(keys):
+                del each[key]
 
 
 class _Judge:
@@ -86,40 +116,43 @@ class _Judge:
                 self._loop.push(key)
 
 
-async def _sweep(loop: Loop, session: aiohttp.ClientSession, known: dict[Key, str], judge: _Judge) -> None:
+async def _sweep(loop: Loop, session: aiohttp.ClientSession, book: Book, judge: _Judge) -> None:
     gate = asyncio.Semaphore(_MANY)
 
     async def ask(key: Key) -> None:
         async with gate:
-            found = await _ask(loop, session, key, known)
-        loop.advisor.heard(key, found, at_s=time.monotonic())
+            found = await _ask(loop, session, key, book)
+        now_s, news = time.monotonic(), found is not None or key in loop.advisor.progress
+        book.heard(key, answered=found is not None, now_s=now_s)
+        loop.advisor.heard(key, found, at_s=now_s)
         judge.look_at(key)
-        loop.push(key)
+        if news:
+            loop.push(key)
 
-    running = [
+    running = {
         key
         for key, plan in loop.cache.plans.items()
         if reason_of(plan.get("status") or {}, "Ready") in {"Running", "Recovering"}
-    ]
-    for key in loop.advisor.progress.keys() - set(running):
+    }
+    book.keep(running)
+    for key in loop.advisor.progress.keys() - running:
         loop.advisor.forget(key)
     if running:
         with contextlib.suppress(ApiError):  # the count before stands
             await loop.around.count_others(within_s=loop.settings.decide_s)
-    await asyncio.gather(*(ask(key) for key in running))
+    now_s = time.monotonic()
+    await asyncio.gather(*(ask(key) for key in running if book.due(key, now_s=now_s)))
 
 
-async def _ask(
-    loop: Loop, session: aiohttp.ClientSession, key: Key, known: dict[Key, str]
-) -> Progress | None:
+async def _ask(loop: Loop, session: aiohttp.ClientSession, key: Key, book: Book) -> Progress | None:
     """Rank 0's word: of the pod that had it last time, else of whichever answers."""
-    address = known.get(key)
+    address = book.known.get(key)
     if address and (found := await _read(session, address)):
         return found
-    known.pop(key, None)
+    book.known.pop(key, None)
     for address in await loop.around.addresses(key):
         if found := await _read(session, address):
-            known[key] = address
+            book.known[key] = address
             return found
     return None
 

@@ -1,5 +1,6 @@
 """What is read around a plan only when a decision needs it: other people's pods, quotas, its queue."""
 
+import asyncio
 import functools
 import time
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from rightsizer_operator.world import Job, Pod
 __all__ = ["Surroundings"]
 
 _BOUND_FOR_S = 5.0  # how old the count of other people's pods may be when a plan is sized
+_LISTS = 4  # at a time, of those that nobody waits for
 _QUOTA_FOR_S = 1.0
 _QUEUE_FOR_S = 30.0
 _NOT_OVER = "status.phase!=Succeeded,status.phase!=Failed"
@@ -28,6 +30,7 @@ class Surroundings:
 
     def __init__(self, door: Door, cache: Cache) -> None:
         self._door, self._cache = door, cache
+        self._gate = asyncio.Semaphore(_LISTS)
         self._others = Shared(self._count)
         self._quotas: dict[str, Shared[list[Mapping[str, Any]]]] = {}
         self._queues: dict[Key, tuple[float, Queue | None]] = {}
@@ -74,12 +77,13 @@ class Surroundings:
 
     async def addresses(self, key: Key) -> tuple[str, ...]:
         """Addresses of the plan's running workers."""
-        selector = f"{LABEL_PLAN}={key[1]},{LABEL_ROLE}={WORKER}"
-        try:
-            raw = await self._door.children("Pod", key[0], selector)
+        path, label = f"/api/v1/namespaces/{key[0]}/pods", f"{LABEL_PLAN}={key[1]},{LABEL_ROLE}={WORKER}"
+        try:  # as the API server remembers them, which costs it least: a wrong address does not answer
+            async with self._gate:
+                every = self._door.every(path, labelSelector=label, resourceVersion="0")
+                pods = [Pod.of(each) async for each in every]
         except ApiError:
             return ()
-        pods = (Pod.of(each) for each in raw)
         return tuple(pod.address for pod in pods if pod.address and pod.phase == "Running")
 
     async def queue(self, plan: Mapping[str, Any]) -> Queue | None:
