@@ -16,7 +16,8 @@ STRIDE = (
     3  # of the arrivals of one write in a life, every third is met by the axe; each life begins with another
 )
 
-# Filled by the tests in their order: every write of lives without faults and its story, and where others were killed.
+# Filled by the tests in their order: every write of lives without faults with its story; where others were
+# killed.
 WRITES: dict[tuple[str, str], str] = {}
 KILLS: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
 
@@ -111,7 +112,7 @@ STORIES = {"elastic": (train, {}), "deepspeed": (relayout, {"framework": "deepsp
 
 @pytest.fixture
 def lived(alone, villages):
-    """lived(*lives): stories told side by side, each (story, side, choice), and their plans gone without a rest.
+    """lived(*lives): each (story, side, choice) told side by side, and their plans gone without a rest.
 
     Each life has an operator and a namespace of its own; the API server and its controllers are everybody's.
     """
@@ -154,7 +155,7 @@ def test_the_operator_may_be_killed_at_any_write(lived, side):
 
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_no_write_is_left_out(lived, side):
-    """A write that no other life came to, because a kill before it made it needless, gets a life of its own."""
+    """A write that the others missed, because a kill before it made it needless, gets a life of its own."""
     missed = {write: story for write, story in WRITES.items() if write not in KILLS[side]}
     lives = [(story, side, lambda w, seen, at=write: (w, seen) == (at, 0)) for write, story in missed.items()]
     for axe in lived(*lives) if lives else ():
