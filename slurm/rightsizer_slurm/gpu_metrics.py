@@ -9,10 +9,17 @@ from rightsizer_slurm.jobs import Job
 from rightsizer_telemetry import readings
 from rightsizer_telemetry.client import Access, Prometheus
 
-__all__ = ["lack", "reader"]
+__all__ = ["Metrics", "gpu_metrics", "lack", "reader"]
+
+Metrics = Callable[[Sequence[Job]], dict[int, Reading]]
 
 
-def reader(access: Access, *, window_s: float) -> Callable[[Sequence[Job]], dict[int, Reading]]:
+def gpu_metrics(access: Access | None, *, window_s: float) -> Metrics:
+    """How GPU metrics are read; without a Prometheus nothing is."""
+    return (lambda _jobs: {}) if access is None else reader(access, window_s=window_s)
+
+
+def reader(access: Access, *, window_s: float) -> Metrics:
     """What to ask for a sweep's jobs: a few questions for all of them."""
     client = Prometheus(access)
 

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from rightsizer.elasticity import Action
 from rightsizer_slurm.monitor import Line
 from rightsizer_telemetry.names import SLURM, SLURM_LABELS
 
@@ -24,8 +25,8 @@ class SweepMetrics:
         self.registry = CollectorRegistry(auto_describe=False)
         self._cluster = cluster
         self._lines: Sequence[Line] = ()
-        self._decisions: Counter[str] = Counter()
-        self._errors: Counter[str] = Counter()
+        self._decisions: Counter[str] = Counter(dict.fromkeys(map(str, Action), 0))
+        self._errors: Counter[str] = Counter(dict.fromkeys(_COMMANDS, 0))
         self._at_s = self._took_s = 0.0
         self.registry.register(self)
 
@@ -81,6 +82,7 @@ class SweepMetrics:
         return family
 
 
+_COMMANDS = ("squeue", "scontrol", "sinfo")  # counted from the start, at zero
 _VALUES = (
     "rightsizer_slurm_job_gpus",
     "rightsizer_slurm_job_sized_gpus",

@@ -10,8 +10,10 @@ from rightsizer.elasticity import Action
 from rightsizer.units import format_count, format_duration
 from rightsizer_slurm.backends import Backend
 from rightsizer_slurm.commands import Slurm
+from rightsizer_slurm.gpu_metrics import gpu_metrics
 from rightsizer_slurm.journal import Intent, Journal
 from rightsizer_slurm.monitor import Line, Monitor, Settings
+from rightsizer_telemetry.client import Access
 
 __all__ = ["HEADINGS", "Report", "document", "look", "row", "told"]
 
@@ -38,9 +40,17 @@ class Report:
         return f"{told}; {flagged} flagged, {others} would do better at another size"
 
 
-def look(backend: Backend, settings: Settings, *, slurm: Slurm, state: Path | None = None) -> Report:
+def look(
+    backend: Backend,
+    settings: Settings,
+    *,
+    slurm: Slurm,
+    state: Path | None = None,
+    prometheus: Access | None = None,
+) -> Report:
     """One look at all jobs that this user may see."""
-    monitor = Monitor(backend, Journal(":memory:"), settings, slurm=slurm)
+    metrics = gpu_metrics(prometheus, window_s=settings.tuning.least_window_s)
+    monitor = Monitor(backend, Journal(":memory:"), settings, slurm=slurm, metrics=metrics)
     lines = monitor.look()
     intents: tuple[Intent, ...] = ()
     if state is not None and state.exists():

@@ -5,16 +5,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rightsizer.reading import Reading
 from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.backends import Backend, choose
 from rightsizer_slurm.commands import Slurm, SlurmError, settings
-from rightsizer_slurm.gpu_metrics import reader
-from rightsizer_slurm.jobs import Job
+from rightsizer_slurm.gpu_metrics import gpu_metrics
 from rightsizer_slurm.journal import Journal
 from rightsizer_slurm.metrics import SweepMetrics
 from rightsizer_slurm.monitor import Monitor, Settings, alone
@@ -59,20 +57,13 @@ def run(options: Options, *, slurm: Slurm | None = None) -> int:
         journal = Journal(options.state)
         backend = backend_of(options.backend, slurm)
         _LOG.info("watching through %s; force %s", backend.name, options.settings.force)
-        metrics = gpu_metrics(options)
+        metrics = gpu_metrics(options.prometheus, window_s=options.settings.tuning.least_window_s)
         monitor = Monitor(backend, journal, options.settings, slurm=slurm, metrics=metrics)
         try:
             _sweeps(monitor, options, SweepMetrics(cluster=cluster_name(slurm)), ended.wait)
         finally:
             journal.close()
     return 0
-
-
-def gpu_metrics(options: Options) -> Callable[[Sequence[Job]], dict[int, Reading]]:
-    """How GPU metrics are read; without a Prometheus nothing is."""
-    if options.prometheus is None:
-        return lambda _jobs: {}
-    return reader(options.prometheus, window_s=options.settings.tuning.least_window_s)
 
 
 def cluster_name(slurm: Slurm) -> str:

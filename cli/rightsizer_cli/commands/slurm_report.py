@@ -15,18 +15,35 @@ def report(
         Path,
         typer.Option(metavar="FILE", help="The monitor's journal: tells what it did, if you may read it."),
     ] = Path("/var/lib/rightsizer/monitor.db"),
+    prometheus: Annotated[str, typer.Option(metavar="URL", help="Where GPU metrics are.")] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Bearer token for that Prometheus.")
+    ] = None,
+    warm_up: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long a job trains before anything is decided.")
+    ] = "10m",
+    window: Annotated[str, typer.Option(metavar="DURATION", help="The shortest window to judge by.")] = "10m",
 ) -> int:
     """Tell of every GPU job that you may see: what it does, and what would be better. Changes nothing."""
     from rich.table import Table  # noqa: PLC0415  (slow to import)
 
+    from rightsizer.units import parse_duration_s  # noqa: PLC0415  (numpy is slow to import)
     from rightsizer_cli.console import echo_json, show  # noqa: PLC0415
     from rightsizer_slurm import report as reports  # noqa: PLC0415
     from rightsizer_slurm.backend_commands import SlurmCommands  # noqa: PLC0415
     from rightsizer_slurm.commands import Slurm  # noqa: PLC0415
+    from rightsizer_slurm.deciding import Tuning  # noqa: PLC0415
     from rightsizer_slurm.monitor import Settings  # noqa: PLC0415
+    from rightsizer_telemetry.client import Access  # noqa: PLC0415
 
     slurm = Slurm()
-    found = reports.look(SlurmCommands(slurm), Settings(), slurm=slurm, state=state)
+    tuning = Tuning(
+        warm_up_s=parse_duration_s(warm_up, field="--warm-up"),
+        least_window_s=parse_duration_s(window, field="--window"),
+    )
+    access = Access(url=prometheus, token_file=token_file) if prometheus else None
+    settings = Settings(tuning=tuning)
+    found = reports.look(SlurmCommands(slurm), settings, slurm=slurm, state=state, prometheus=access)
     if json:
         echo_json(reports.document(found))
         return 0

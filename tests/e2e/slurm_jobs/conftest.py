@@ -1,120 +1,15 @@
 """Jobs of `rightsizer sbatch` on the real Slurm of the tests."""
 
-import json
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PLAN = """\
-apiVersion: rightsizer.dev/v1alpha1
-kind: TrainingPlan
-metadata: {{name: small}}
-spec:
-  model: {{dimensions: {{layers: 4, hidden: 192, heads: 4, vocab: 256}}}}
-  workload: {{tokens: {tokens}, sequenceLength: 128, globalBatchSequences: 16}}
-  deadline: {{finishWithin: {deadline}}}
-  resources: {{minGPUs: {gpus}, maxGPUs: {gpus}, gpusPerNode: 1}}
-  launch:
-    framework: ddp
-    command: [small_train.py]
-    env: [{{name: GLOO_SOCKET_IFNAME, value: lo}}, {{name: STEP_SECONDS, value: "{step_s}"}}]
-    checkpoint: {{path: checkpoints, interval: {interval}, grace: 60s}}
-  elasticity: {{mode: {mode}, minGPUs: 1}}
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
-    """Where a user sits: a folder that all nodes see, with a plan and its script."""
-
-    slurm: Any
-    folder: Path
-
-    @property
-    def run(self) -> Path:
-        """The run's directory."""
-        return self.folder / "runs" / "small"
-
-    def plan(
-        self,
-        *,
-        gpus: int = 2,
-        tokens: str = "10M",
-        deadline: str = "100h",
-        mode: str = "Auto",
-        step_s: float = 0.2,
-        interval: str = "5s",
-    ) -> Path:
-        """Write the plan."""
-        path = self.folder / "plan.yaml"
-        path.write_text(
-            PLAN.format(
-                gpus=gpus, tokens=tokens, deadline=deadline, mode=mode, step_s=step_s, interval=interval
-            )
-        )
-        return path
-
-    def command(self, *arguments: str | Path) -> list[str]:
-        """A command line of rightsizer."""
-        return [str(Path(sys.executable).with_name("rightsizer")), *map(str, arguments)]
-
-    def environment(self) -> dict[str, str]:
-        """For that command: Slurm's, a home of its own, and no calibration of anybody's."""
-        calm = {"HOME": str(self.folder), "RIGHTSIZER_CALIBRATION": "", "OMP_NUM_THREADS": "1"}
-        return {**self.slurm.environment, **calm, "PATH": os.environ["PATH"]}
-
-    def rightsizer(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """The command to its end."""
-        return subprocess.run(
-            self.command(*arguments),
-            check=False,
-            capture_output=True,
-            text=True,
-            cwd=self.folder,
-            env=self.environment(),
-            timeout=3000,
-        )
-
-    def submit(self, *options: str) -> str:
-        """Submit the plan; the job."""
-        done = self.rightsizer("sbatch", self.folder / "plan.yaml", *options)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.split()[1].rstrip(":")
-
-    def records(self) -> list[dict[str, Any]]:
-        """What rank 0 has said so far."""
-        path = self.run / "progress.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines]
-
-    def said(self) -> str:
-        """What the job printed."""
-        return "".join(path.read_text() for path in sorted(self.run.glob("slurm-*.out")))
-
-    def wait(self, what: str, condition: Callable[[], bool], within_s: float = 240) -> None:
-        """Wait; a failure shows what the job printed."""
-        try:
-            self.slurm.wait(what, condition, within_s)
-        except pytest.fail.Exception as error:
-            tail = "\n".join(self.said().splitlines()[-30:])
-            pytest.fail(f"{error}\n{tail}\n{self.records()[-2:]}", pytrace=False)
-
-    def trains(self, *, world: int, since: int = 0, steps: int = 3) -> Callable[[], bool]:
-        """Whether `world` workers have done so many steps in the records from `since` on."""
-        return lambda: (
-            sum(r["event"] == "step" and r.get("world") == world for r in self.records()[since:]) >= steps
-        )
-
-    def saved(self, *, since: int = 0) -> bool:
-        """Whether a checkpoint was completed in the records from `since` on."""
-        return any(r["event"] == "checkpoint" for r in self.records()[since:])
+sys.path.append(str(Path(__file__).parent))
+from desk import Desk
 
 
 @pytest.fixture
