@@ -391,8 +391,7 @@ def _record_crash(kind: type[BaseException], error: BaseException, trace: Traceb
 def die_with_parent(number: int) -> None:
     """Ask Linux for a signal when the parent dies; elsewhere nothing."""
     if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, number)
+        ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 if active() and "TORCHELASTIC_RUN_ID" in os.environ:
