@@ -10,7 +10,7 @@ LOG = logging.getLogger(__name__)
 
 
 def test_a_plan_trains_on_different_nodes_and_completes(start):
-    run = start(workload={"tokens": "100k"})
+    run = start(workload={"tokens": "40k"})
     run.until("Running")
     assert len({pod["spec"]["nodeName"] for pod in run.pods()}) == 2
     run.until("Complete", within_s=300)
