@@ -80,15 +80,25 @@ def decide(
         wanted = ", ".join(wish.types) or "GPUs that the engine knows"
         return Decision(reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.words()}")
     own = running.gpus if running else 0
-    for room in (inventory.free, inventory.total):
-        most = {kind: room(wish, kind, node) + own * (room == inventory.free) for kind, node in kinds.items()}
-        limits = [limit for limit in (quota_gpus, asked.max_gpus) if limit is not None]
-        most = {kind: min(gpus, *limits) for kind, gpus in most.items()} if limits else most
-        offered = tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters if most[c.gpu.name])
-        found = _fitting(_Question(replace(asked, clusters=offered), running)) if offered else None
-        if found is not None:
-            return found
-    return _missing(asked, size(asked), inventory, quota_gpus)
+    free = {kind: inventory.free(wish, kind, node) + own for kind, node in kinds.items()}
+    every = {kind: inventory.total(wish, kind, node) for kind, node in kinds.items()}
+    # The best on all that there is is the best on what is free if it fits there: so what changes with every
+    # launch of another plan is asked only where it matters, and plans that are alike have one answer.
+    widest = _within(asked, every, quota_gpus, running)
+    if widest is not None and widest.report and widest.report["gpus"] <= free[widest.report["gpuType"]]:
+        return widest
+    found = _within(asked, free, quota_gpus, running) or widest
+    return found or _missing(asked, size(asked), inventory, quota_gpus)
+
+
+def _within(
+    asked: Request, most: Mapping[str, int], quota_gpus: int | None, running: Running | None
+) -> Decision | None:
+    """The size on at most so many GPUs of each type, if there is one."""
+    limits = [limit for limit in (quota_gpus, asked.max_gpus) if limit is not None]
+    most = {kind: min(gpus, *limits) for kind, gpus in most.items()} if limits else most
+    offered = tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters if most[c.gpu.name])
+    return _fitting(_Question(replace(asked, clusters=offered), running)) if offered else None
 
 
 def question(plan: TrainingPlan, *, inventory: Inventory, created: dt.datetime) -> Request:

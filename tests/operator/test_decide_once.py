@@ -3,6 +3,7 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator import decide
+from rightsizer_operator.inventory import Inventory
 
 
 @pytest.mark.parametrize("seconds", [1.0, 59.9, 3600.0, 86399.5, 1e7])
@@ -25,3 +26,14 @@ def test_a_plan_that_has_lost_much_of_its_time_is_sized_anew(world):
     late.now += dt.timedelta(minutes=30)
     late.settle()
     assert decide._fitting.cache_info().misses > before
+
+
+def test_what_others_take_does_not_matter_while_there_is_enough(world):
+    nodes = world(nodes=4).nodes
+    claims = [Inventory(nodes=tuple(nodes), claimed={"H100-SXM5-80GB": held}) for held in (0, 1, 5, 7)]
+    misses = []
+    for inventory in claims:
+        one = world({"resources": {"gpus": None, "maxGPUs": None}}, inventory=inventory)
+        one.settle()
+        misses.append(decide._fitting.cache_info().misses)
+    assert (one.state, misses[1:]) == ("Starting", misses[:1] * 3)
