@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-sys.path.append(str(Path(__file__).resolve().parents[1] / "operator" / "harness"))
+sys.path += [
+    str(Path(__file__).parents[1] / name) for name in ("operator/harness", "prometheus", "slurm_jobs")
+]
 from outside import Api
 from planrun import Run
 from prometheus import Prometheus, end, until_there

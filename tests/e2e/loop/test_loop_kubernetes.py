@@ -2,13 +2,9 @@
 
 import json
 import logging
-import sys
 import time
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "prometheus"))
 from panels import questions
 
 from rightsizer_operator.world import moment

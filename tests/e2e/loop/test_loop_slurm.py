@@ -1,0 +1,236 @@
+"""The closed loop on a real Slurm: what a real Prometheus saw decides about real trainings."""
+
+import json
+import logging
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from desk import Check, Desk
+from panels import questions
+from prometheus import Prometheus, end
+
+from rightsizer_launch.rendezvous import free_port
+from rightsizer_telemetry import client
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+LOG = logging.getLogger(__name__)
+WINDOW_S = 20
+HASTE = ("--warm-up", "5s", "--window", f"{WINDOW_S}s")
+PLAN = """\
+apiVersion: rightsizer.dev/v1alpha1
+kind: TrainingPlan
+metadata: {{name: small}}
+spec:
+  model: {{dimensions: {{layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}}}
+  workload: {{tokens: 10B, sequenceLength: 1024, globalBatchSequences: 24, precision: bf16, attention: flash}}
+  deadline: {{finishWithin: {finish}}}
+  resources: {{minGPUs: 1, maxGPUs: 2, gpusPerNode: 1}}
+  layout: {{microBatch: 4}}
+  launch:
+    framework: ddp
+    command: [paced_train.py]
+    env: {env}
+    checkpoint: {{path: checkpoints, interval: 5s, grace: 60s}}
+  elasticity: {{mode: Auto}}
+"""
+PLANS = {
+    # by prediction two GPUs are needed; by its pace one will do
+    "early": ("h100", "3d", {"STEP_SECONDS": "0.3"}),
+    # by prediction one GPU is enough; by its pace it is not
+    "late": ("h100", "6d", {"STEP_SECONDS": "1.4"}),
+    # by its pace too, and most of a step waits for data
+    "starved": ("a100", "6d", {"STEP_SECONDS": "1.4", "STALL": "0.6"}),
+}
+
+
+@pytest.fixture(scope="module")
+def start(slurm, tmp_path_factory):
+    """start(name): its plan, submitted; the desk, and the job."""
+
+    def begin(name, partition, finish, env):
+        folder = tmp_path_factory.mktemp(name)
+        shutil.copy(Path(__file__).with_name("paced_train.py"), folder)
+        stated = [
+            {"name": key, "value": value} for key, value in (env | {"GLOO_SOCKET_IFNAME": "lo"}).items()
+        ]
+        (folder / "plan.yaml").write_text(PLAN.format(finish=finish, env=json.dumps(stated)))
+        desk = Desk(slurm=slurm, folder=folder)
+        return desk, desk.submit("--partition", partition)
+
+    yield begin
+    slurm.cancel_all()
+
+
+@pytest.fixture(scope="module")
+def jobs(start):
+    """All of them, side by side."""
+    return {name: start(name, *what) for name, what in PLANS.items()}
+
+
+@pytest.fixture(scope="module")
+def prometheus(slurm, tmp_path_factory):
+    """Prometheus on loopback, which scrapes GPUs and what the monitor writes."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    (folder / "monitor.prom").touch()
+    around = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("around_slurm.py"), folder / "monitor.prom"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(slurm.environment),
+    )
+    target = {"targets": [f"127.0.0.1:{around.stdout.readline().strip()}"], "labels": {"cluster": slurm.name}}
+    made = Prometheus(folder=folder, address=f"127.0.0.1:{free_port()}")
+    made.configure(
+        [
+            {"job_name": page, "metrics_path": f"/{page}", "honor_labels": True, "static_configs": [target]}
+            for page in ("jobstats", "textfile")
+        ]
+    )
+    made.start()
+    yield made
+    made.kill()
+    end(around)
+
+
+@pytest.fixture(scope="module")
+def monitor(jobs, prometheus):
+    """A monitor that may do everything, in haste; its journal."""
+    desk, _ = next(iter(jobs.values()))
+    state = prometheus.folder / "monitor.db"
+    where = ("--prometheus", f"http://{prometheus.address}", "--textfile", prometheus.folder / "monitor.prom")
+    argv = desk.command(
+        *("slurm", "monitor", "--act", "requeue", "--state", state, "--every", "2s", "--cool-down", "15s"),
+        *(*HASTE, *where),
+    )
+    with (prometheus.folder / "monitor.log").open("w") as log:
+        running = subprocess.Popen(argv, env=desk.environment(), cwd=desk.folder, stdout=log, stderr=log)
+    yield state
+    end(running)
+
+
+@pytest.fixture
+def told(jobs, prometheus):
+    """told(job): what `rightsizer slurm report` says of it."""
+    desk, _ = next(iter(jobs.values()))
+
+    def ask(job):
+        done = desk.rightsizer(
+            *("slurm", "report", "--json", "--prometheus", f"http://{prometheus.address}", *HASTE)
+        )
+        assert done.returncode == 0, done.stderr
+        return next((each for each in json.loads(done.stdout)["jobs"] if each["jobId"] == int(job)), {})
+
+    return ask
+
+
+def until(desk, what, condition):
+    """Wait for what a report says; the report as it said it."""
+    found = {}
+
+    def there():
+        nonlocal found
+        found = condition()
+        return bool(found)
+
+    desk.wait(what, there)
+    return found
+
+
+def changed(desk, job, state):
+    """What the monitor did to a job: kind, nodes before and after, and how it went."""
+    done = desk.rightsizer("slurm", "report", "--json", "--state", state)
+    rows = json.loads(done.stdout)["resizes"]
+    return [
+        (row["kind"], row["fromNodes"], row["toNodes"], row["stage"])
+        for row in rows
+        if row["jobId"] == int(job)
+    ]
+
+
+def test_too_many_gpus_are_flagged_in_the_report_with_evidence(jobs, told):
+    desk, job = jobs["early"]
+
+    def smaller():
+        said = told(job)
+        return said if said.get("action") == "shrink" else {}
+
+    said = until(desk, "a recommendation", smaller)
+    LOG.info(f"{said}")
+    assert said["wantsGpus"] == 1
+    assert "window" in said["evidence"][0]
+    assert any(line.startswith("avg_over_time(rightsizer:gpu_busy:ratio{") for line in said["evidence"])
+
+
+def test_waiting_for_data_is_named(jobs, told):
+    desk, job = jobs["starved"]
+    said = until(desk, "a flag", lambda: (s := told(job)).get("action") == "flag" and s)
+    assert "waits for data" in said["reason"]
+
+
+def test_a_job_that_falls_behind_is_requeued_larger(jobs, monitor):
+    desk, job = jobs["late"]
+    desk.wait("two workers go on", desk.trains(world=2))
+    desk.wait("it is done", lambda: ("requeue", 1, 2, "done") in changed(desk, job, monitor))
+    assert Check.continuous(desk.records())
+
+
+def test_gpus_are_given_back_to_who_waits_and_training_goes_on(jobs, monitor, slurm):
+    desk, job = jobs["early"]
+    seen = len(desk.records())
+    somebody_waits(slurm)
+    desk.wait("one worker goes on", desk.trains(world=1, since=seen))
+    assert ("shrink", 2, 1, "done") in changed(desk, job, monitor)
+    assert Check.continuous(desk.records())
+    assert Check.losses_fall(desk.records())
+
+
+def somebody_waits(slurm):
+    """A job for all nodes of the partition, which must wait."""
+    slurm.run(
+        *("sbatch", "--partition=h100", "--nodes=4", "--gres=gpu:h100:8", "--job-name=next"),
+        *("--output=/dev/null", "--wrap=sleep 1"),
+    )
+
+
+def test_every_panel_shows_something_of_it(jobs, monitor, prometheus):
+    empty = dict(questions("slurm"))
+    access = client.Access(url=f"http://{prometheus.address}", timeout_s=60.0)
+    end_s = time.monotonic() + 90
+    with client.Prometheus(access) as asked:
+        while empty and time.monotonic() < end_s:
+            answers = {panel: asked.instant(expr) for panel, expr in empty.items()}
+            wrong = {
+                panel: each.reason for panel, each in answers.items() if isinstance(each, client.Unknown)
+            }
+            assert wrong == {}
+            empty = {panel: expr for panel, expr in empty.items() if not answers[panel]}
+            time.sleep(2)
+    assert list(empty) == []
+
+
+def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing(
+    jobs, start, monitor, prometheus, told
+):
+    desk, late = jobs["late"]
+    desk.slurm.run("scancel", "--name=next")
+    desk.slurm.run("scancel", late)
+    prometheus.kill()
+    desk, job = start("quiet", *PLANS["early"])
+    desk.wait("two workers train", desk.trains(world=2))
+    somebody_waits(desk.slurm)
+    time.sleep(3 * WINDOW_S)
+    assert "Prometheus does not answer" in told(job)["reason"]
+    assert changed(desk, job, monitor) == []
+    prometheus.start()
+    seen = len(desk.records())
+    desk.wait("one worker goes on", desk.trains(world=1, since=seen))
+    assert changed(desk, job, monitor) == [("shrink", 2, 1, "done")]
+
+
+def test_nobody_has_flapped(jobs, monitor):
+    kinds = {name: [row[:3] for row in changed(desk, job, monitor)] for name, (desk, job) in jobs.items()}
+    assert kinds == {"early": [("shrink", 2, 1)], "late": [("requeue", 1, 2)], "starved": []}
