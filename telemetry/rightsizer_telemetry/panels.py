@@ -23,7 +23,11 @@ _FLEET = Dashboard(
         stat("GPUs busy", "GPUs times the share of time in which kernels ran.", f"sum({_BUSY_GPUS})"),
         stat("GPUs idle", "Held, and doing nothing now.", "sum(rightsizer:workload_idle_gpus:count)"),
         stat("GPUs free", "Nobody holds them.", 'count(rightsizer:gpu_busy:ratio{executor=""})'),
-        stat("Plans late", "They will miss their deadline.", "count(rightsizer:plan_margin:seconds < 0)"),
+        stat(
+            "Plans late",
+            "They will miss their deadline.",
+            "count(rightsizer:plan_margin:seconds < 0) or vector(0)",
+        ),
         stat("GPUs saved", "Allowed by the plans and not taken.", "sum(rightsizer_plan_gpus_saved)"),
         line(
             "GPUs",
@@ -62,7 +66,9 @@ _FLEET = Dashboard(
         ),
         line("Power", "Of all metered GPUs.", ("sum(rightsizer:gpu_power:watts)", "watts"), unit="watt"),
         line(
-            "Not metered", "GPUs that somebody holds and no exporter reports.", (f"sum({_UNMETERED})", "GPUs")
+            "Not metered",
+            "GPUs that somebody holds and no exporter reports.",
+            (f"sum({_UNMETERED}) or vector(0)", "GPUs"),
         ),
     ),
 )
@@ -218,7 +224,11 @@ _WASTE = Dashboard(
         line(
             "Power of idle GPUs",
             "What they draw all the same.",
-            ('sum(rightsizer:gpu_power:watts{executor!=""} and rightsizer:gpu_busy:ratio < 0.01)', "watts"),
+            (
+                'sum(rightsizer:gpu_power:watts{executor!=""} and rightsizer:gpu_busy:ratio < 0.01)'
+                " or vector(0)",
+                "watts",
+            ),
             unit="watt",
         ),
         bars(

@@ -22,6 +22,7 @@ CHART = E2E.parents[1] / "helm" / "rightsizer"
 SYSTEM = "rightsizer-system"
 INSIDE = "10.200.0.1"  # of the control plane, where pods find it
 PORT = 9090
+IMAGE = "ghcr.io/acme/train:1.4"
 SIGNALS = "127.0.0.1:9400"
 HASTE = {
     "every": "2s",
@@ -126,6 +127,29 @@ def operator(cluster, prometheus):
     assert done.returncode == 0, done.stderr
     yield SYSTEM
     subprocess.run([*helm, "uninstall", *release], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def strangers(cluster, operator):
+    """Two pods that are no plan's: one leaves its GPU idle, the other's GPU is seen by no exporter."""
+    cluster.kubectl("create", "namespace", "loop-others")
+    for name, note in (("notebook", "busy=0"), ("unmetered", "unmetered=")):
+        key, _, value = note.partition("=")
+        container = {
+            "name": name,
+            "image": IMAGE,
+            "command": ["sleep", "infinity"],
+            "resources": {"limits": {"nvidia.com/gpu": 1}},
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "annotations": {f"rightsizer.test/{key}": value}},
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+        }
+        cluster.apply(json.dumps(pod), "loop-others")
+    yield
+    cluster.kubectl("delete", "namespace", "loop-others", "--wait=false")
 
 
 @pytest.fixture(scope="module")
