@@ -20,6 +20,8 @@ from rightsizer.units import parse_usd
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_operator.inventory import Inventory, Wish, clusters
+from rightsizer_operator.roaming import roaming
+from rightsizer_operator.workers import sizes
 
 __all__ = ["Decision", "Running", "decide", "pod_gpus", "question", "wish_of"]
 
@@ -79,26 +81,26 @@ def decide(
     if not kinds:
         wanted = ", ".join(wish.types) or "GPUs that the engine knows"
         return Decision(reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.words()}")
-    own = running.gpus if running else 0
+    own, roams = (running.gpus, range(0)) if running else (0, sizes(plan))
     free = {kind: inventory.free(wish, kind, node) + own for kind, node in kinds.items()}
     every = {kind: inventory.total(wish, kind, node) for kind, node in kinds.items()}
     # The best on all that there is is the best on what is free if it fits there: so what changes with every
     # launch of another plan is asked only where it matters, and plans that are alike have one answer.
-    widest = _within(asked, every, quota_gpus, running)
+    widest = _within(asked, every, quota_gpus, running, roams)
     if widest is not None and widest.report and widest.report["gpus"] <= free[widest.report["gpuType"]]:
         return widest
-    found = _within(asked, free, quota_gpus, running) or widest
+    found = _within(asked, free, quota_gpus, running, roams) or widest
     return found or _missing(asked, size(asked), inventory, quota_gpus)
 
 
 def _within(
-    asked: Request, most: Mapping[str, int], quota_gpus: int | None, running: Running | None
+    asked: Request, most: Mapping[str, int], quota_gpus: int | None, running: Running | None, roams: range
 ) -> Decision | None:
     """The size on at most so many GPUs of each type, if there is one."""
     limits = [limit for limit in (quota_gpus, asked.max_gpus) if limit is not None]
     most = {kind: min(gpus, *limits) for kind, gpus in most.items()} if limits else most
     offered = tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters if most[c.gpu.name])
-    return _fitting(_Question(replace(asked, clusters=offered), running)) if offered else None
+    return _fitting(_Question(replace(asked, clusters=offered), running, roams)) if offered else None
 
 
 def question(plan: TrainingPlan, *, inventory: Inventory, created: dt.datetime) -> Request:
@@ -238,13 +240,13 @@ def _continued(asked: Request, running: Running | None) -> Request:
 
 
 class _Question:
-    """A request with what runs, as a key: equal ones have one answer, and are asked once."""
+    """A request with what runs or may become of it, as a key: equal ones are asked once."""
 
-    __slots__ = ("_words", "asked", "running")
+    __slots__ = ("_words", "asked", "roams", "running")
 
-    def __init__(self, asked: Request, running: Running | None) -> None:
-        self.asked, self.running = asked, running
-        self._words = repr((asked, running))  # requests hold mappings, which have no hash
+    def __init__(self, asked: Request, running: Running | None, roams: range) -> None:
+        self.asked, self.running, self.roams = asked, running, roams
+        self._words = repr((asked, running, roams))  # requests hold mappings, which have no hash
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Question) and self._words == other._words
@@ -256,7 +258,7 @@ class _Question:
 @functools.lru_cache(maxsize=256)
 def _fitting(question: _Question) -> Decision | None:
     """The size, if the request can be met. People ask for the same again and again, and so does this loop."""
-    answer = _sized(question.asked, question.running)
+    answer = _sized(question)
     return Decision(report=_document(answer), message=verdict(answer)) if isinstance(answer, Plan) else None
 
 
@@ -266,10 +268,12 @@ def _floor(seconds: float) -> float:
     return math.floor(seconds / step) * step
 
 
-def _sized(asked: Request, running: Running | None) -> Plan | NoPlan:
+def _sized(question: _Question) -> Plan | NoPlan:
     """The answer; of an elastic run, the same layout on more or fewer GPUs where that is as good."""
+    asked, running = question.asked, question.running
     if running is None or not running.elastic:
-        return size(asked)
+        answer = size(asked)
+        return roaming(asked, answer, question.roams, size) if isinstance(answer, Plan) else answer
     old = running.layout
     kept = size(replace(asked, pinned={**asked.pinned, **{name: int(getattr(old, name)) for name in _KEPT}}))
     free = size(asked)

@@ -20,7 +20,17 @@ from rightsizer_operator.queueing import Queue
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.template import merged_template
 
-__all__ = ["Launch", "digest", "elastic", "evicted_after", "labels", "selector", "template", "worded"]
+__all__ = [
+    "Launch",
+    "digest",
+    "elastic",
+    "evicted_after",
+    "labels",
+    "selector",
+    "sizes",
+    "template",
+    "worded",
+]
 
 Object = dict[str, Any]
 
@@ -67,17 +77,20 @@ def elastic(plan: TrainingPlan, layout: Layout, queue: Queue | None) -> bool:
 
     Not in a queue with a topology: Kueue places each size as a whole, and pods that run cannot move.
     """
+    spread = layout.dp == layout.gpus and layout.ep == 1 and not layout.shard_group
+    return spread and bool(sizes(plan)) and not (queue and queue.levels)
+
+
+def sizes(plan: TrainingPlan) -> range:
+    """The numbers of GPUs that a plan may have in place, if its layout lets it; none where it never can."""
     words = (*plan.spec.launch.command, *plan.spec.launch.args)
     told = any("{layout." + name + "}" in word for word in words for name in _LAYOUT_WORDS_OF_SIZE)
-    return (
-        plan.spec.elasticity.mode is not ElasticityMode.OFF
-        and plan.spec.launch.framework in _ELASTIC_FRAMEWORKS
-        and layout.dp == layout.gpus
-        and layout.ep == 1
-        and not layout.shard_group
-        and not told
-        and not (queue and queue.levels)
-    )
+    off = plan.spec.elasticity.mode is ElasticityMode.OFF
+    if off or told or plan.spec.launch.framework not in _ELASTIC_FRAMEWORKS:
+        return range(0)
+    elasticity, resources = plan.spec.elasticity, plan.spec.resources
+    fewest = elasticity.min_gpus or resources.min_gpus
+    return range(fewest, 1 + max(fewest, elasticity.max_gpus or resources.max_gpus or 0))
 
 
 def digest(launch: Launch) -> str:

@@ -116,3 +116,26 @@ def test_what_is_measured_decides_the_eta_and_is_written_now_and_then(world):
     running.later(seconds=30).progress = Progress(tokens=6e6, tokens_per_s=100.0, step=1900)
     assert running.decide() == ()
     assert running.later(seconds=31).settle().plan["status"]["observed"]["tokens"] == 6e6
+
+
+REAL = {
+    "model": {"dimensions": {"layers": 16, "hidden": 2048, "ffnHidden": 5632, "heads": 16, "vocab": 32000}},
+    "workload": {"sequenceLength": 2048, "globalBatchSequences": 32, "precision": "bf16"},
+    "deadline": {"finishWithin": "900h"},
+    "resources": {"maxGPUs": 16},
+    "layout": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("mode", "micro_batch", "attempts"),
+    [("Recommend", 8, ["demo-a1"]), ("Off", 16, ["demo-a2"])],
+    ids=["elastic", "fixed"],
+)
+def test_a_micro_batch_of_a_plan_that_comes_and_goes_divides_at_its_other_sizes_where_that_is_cheap(
+    world, mode, micro_batch, attempts
+):
+    run = world(REAL | {"elasticity": {"mode": mode}}).settle()
+    assert run.plan["status"]["sizing"]["layout"]["microBatch"] == micro_batch
+    run.edit(resources={"gpus": 4}).settle()
+    assert list(run.jobs) == attempts
