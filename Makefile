@@ -68,7 +68,7 @@ cluster-down: $(READY)  ## end it, with nothing left
 
 test-kubernetes: $(READY)  ## the tests on that Kubernetes; starts one if none runs
 	tests/e2e/cluster/install.sh
-	$(BIN)/pytest -q -m kubernetes tests/e2e
+	$(BIN)/pytest -q -m kubernetes -n 2 --dist loadgroup tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
 	@$(MAKE) --no-print-directory -s $(READY) >&2

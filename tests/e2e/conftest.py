@@ -37,6 +37,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if skipped:
         config.hook.pytest_deselected(items=skipped)
         items[:] = [item for item in items if item not in skipped]
+    # `-n 2 --dist loadgroup`: most of their time tests wait, so they share the machine, a cluster for each group
+    for item in items:
+        if item.get_closest_marker("kubernetes") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group("inside"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +120,13 @@ def control() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """The cluster of `make cluster-up` if it runs (and it stays), else one for this session."""
+    """The cluster of `make cluster-up` if it runs (and it stays), else one for this session.
+
+    A second worker of pytest-xdist has a cluster of its own.
+    """
     name = os.environ.get("RIGHTSIZER_CLUSTER", "rightsizer")
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+        name = f"{name[:11]}2"
     was_up = "pid" in _control(name, "status").stdout
     kubeconfig = _control(name, "up").stdout.removeprefix("export KUBECONFIG=").strip()
     kubectl = _control(name, "tool", "kubectl").stdout.strip()
@@ -210,11 +219,14 @@ class Slurm:
         self.wait("an empty queue", lambda: not self.run("squeue", "--noheader").strip())
 
 
-def _slurm_control(name: str, *arguments: str, plugin: bool = True) -> subprocess.CompletedProcess[str]:
+def _slurm_control(
+    name: str, *arguments: str, plugin: bool = True, accounting: bool = False
+) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "RIGHTSIZER_SLURM": name,
         "RIGHTSIZER_SLURM_PLUGIN": "on" if plugin else "off",
+        "RIGHTSIZER_SLURM_ACCOUNTING": "on" if accounting else "off",
     }
     done = subprocess.run(
         [sys.executable, SLURM_CONTROL, *arguments],

@@ -1,6 +1,6 @@
 import pytest
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("outside")]
 
 WEB = """
 apiVersion: v1

@@ -1,14 +1,17 @@
 """What the chart grants is what is used: read from the audit log, so it comes after the other tests."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 import yaml
+from planrun import PLANS
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
 CHART = Path(__file__).resolve().parents[3] / "helm" / "rightsizer"
+PLAN_READ = ("rightsizer.dev", "trainingplans", "get")
 DEEPSPEED = {
     "framework": "deepspeed",
     "command": ["train.py"],
@@ -67,9 +70,24 @@ def _repaired(run, operator):
     run.cluster.wait("the labels are back", back, within_s=180)
 
 
+def _contradicted(run):
+    """Change the plan while the operator answers the change before, until one of its writes comes too late."""
+    path = f"{PLANS.format(run.namespace)}/{run.name}"
+
+    def late():
+        for tokens in ("90M", "100M"):
+            run.api.patch(path, {"spec": {"workload": {"tokens": tokens}}})
+            for _ in range(20):
+                run.api.patch(path, {"metadata": {"annotations": {"test": str(time.monotonic())}}})
+        return PLAN_READ in _used(run.cluster, "rightsizer-system")[0]
+
+    run.cluster.wait("a plan read anew", late, within_s=30)
+
+
 def test_every_verb_is_granted_because_it_is_used(cluster, operator, helm, start):
     run = start(launch=DEEPSPEED, layout={"microBatch": 4})
     run.cluster.wait("a Job with its settings", lambda: run.jobs, within_s=60)
+    _contradicted(run)
     _repaired(run, operator)
     allowed, refused = _used(cluster, operator)
     granted = _granted(helm)
