@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if skipped:
         config.hook.pytest_deselected(items=skipped)
         items[:] = [item for item in items if item not in skipped]
-    # `-n 2 --dist loadgroup`: most of their time tests wait, so they share the machine, a cluster for each group
+    # `-n 2 --dist loadgroup`: most of their time tests wait, so they share the machine, each group its cluster
     for item in items:
         if item.get_closest_marker("kubernetes") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("inside"))

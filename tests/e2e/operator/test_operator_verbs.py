@@ -71,7 +71,7 @@ def _repaired(run, operator):
 
 
 def _contradicted(run):
-    """Change the plan while the operator answers the change before, until one of its writes comes too late."""
+    """Change the plan while the operator answers the change before, until a write comes too late."""
     path = f"{PLANS.format(run.namespace)}/{run.name}"
 
     def late():
