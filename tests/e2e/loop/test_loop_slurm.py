@@ -26,7 +26,7 @@ kind: TrainingPlan
 metadata: {{name: small}}
 spec:
   model: {{dimensions: {{layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}}}
-  workload: {{tokens: 10B, sequenceLength: 1024, globalBatchSequences: 24, precision: bf16, attention: flash}}
+  workload: {{tokens: {tokens}, sequenceLength: 1024, globalBatchSequences: 24, precision: bf16}}
   deadline: {{finishWithin: {finish}}}
   resources: {{minGPUs: 1, maxGPUs: 2, gpusPerNode: 1}}
   layout: {{microBatch: 4}}
@@ -39,11 +39,11 @@ spec:
 """
 PLANS = {
     # by prediction two GPUs are needed; by its pace one will do
-    "early": ("h100", "3d", {"STEP_SECONDS": "0.3"}),
+    "early": ("h100", "10B", "3d", {"STEP_SECONDS": "0.3"}),
     # by prediction one GPU is enough; by its pace it is not
-    "late": ("h100", "6d", {"STEP_SECONDS": "1.4"}),
+    "late": ("h100", "10B", "6d", {"STEP_SECONDS": "1.4"}),
     # by its pace too, and most of a step waits for data
-    "starved": ("a100", "6d", {"STEP_SECONDS": "1.4", "STALL": "0.6"}),
+    "starved": ("a100", "1B", "6d", {"STEP_SECONDS": "1.4", "STALL": "0.6"}),
 }
 
 
@@ -51,13 +51,13 @@ PLANS = {
 def start(slurm, tmp_path_factory):
     """start(name): its plan, submitted; the desk, and the job."""
 
-    def begin(name, partition, finish, env):
+    def begin(name, partition, tokens, finish, env):
         folder = tmp_path_factory.mktemp(name)
         shutil.copy(Path(__file__).with_name("paced_train.py"), folder)
         stated = [
             {"name": key, "value": value} for key, value in (env | {"GLOO_SOCKET_IFNAME": "lo"}).items()
         ]
-        (folder / "plan.yaml").write_text(PLAN.format(finish=finish, env=json.dumps(stated)))
+        (folder / "plan.yaml").write_text(PLAN.format(tokens=tokens, finish=finish, env=json.dumps(stated)))
         desk = Desk(slurm=slurm, folder=folder)
         return desk, desk.submit("--partition", partition)
 
