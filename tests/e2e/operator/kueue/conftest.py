@@ -33,7 +33,7 @@ def priorities(cluster, kueue):
 
 
 @pytest.fixture
-def queue(cluster, kueue, namespace):
+def queue(cluster, kueue, operator, namespace):
     """queue(gpus): the namespace's LocalQueue `team` with this quota; `racks` names the rack of each node."""
     made = []
 
