@@ -22,7 +22,7 @@ from rightsizer_operator.actions import (
     describe,
 )
 from rightsizer_operator.advisor import Advisor
-from rightsizer_operator.cache import Cache, Key, plan_key
+from rightsizer_operator.cache import Cache
 from rightsizer_operator.conditions import holds, merge_patch, reason_of
 from rightsizer_operator.door import ApiError, Door, plans_path
 from rightsizer_operator.facts import facts_of, info_of
@@ -34,7 +34,7 @@ from rightsizer_operator.surroundings import Surroundings
 from rightsizer_operator.survey import survey
 from rightsizer_operator.teller import Teller
 from rightsizer_operator.turns import Turns
-from rightsizer_operator.world import Job, Pod, Snapshot
+from rightsizer_operator.world import Job, Key, Pod, Snapshot, plan_key
 
 __all__ = ["Loop"]
 
@@ -333,14 +333,16 @@ class Loop:
         self._timers[key] = asyncio.get_running_loop().call_later(after_s, self.push, key)
 
     async def _pods(self, key: Key, plan: Mapping[str, Any]) -> tuple[Pod, ...]:
-        """The plan's workers, if anything is wrong with them."""
-        failed = reason_of(plan.get("status") or {}, "Ready") == "Failed"
+        """The plan's workers, if anything is wrong with them, or they may be done."""
+        status = plan.get("status") or {}
+        failed, ran = reason_of(status, "Ready") == "Failed", holds(status, "Running")
         unwell = [
             job
             for job in self.cache.owned(key)
             if job.terminating
             or (job.failed and not job.finished)
             or (job.finished == "Failed" and not failed)
+            or (ran and job.lives and job.ready < job.parallelism)
         ]
         if not unwell:
             return ()

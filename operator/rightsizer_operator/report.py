@@ -92,7 +92,7 @@ def _live(case: Case, job: Job) -> Case:
     words = f"{job.ready} of {wished} workers"
     if job.ready >= wished:
         running = yes("AllWorkers", words)
-    elif job.succeeded:
+    elif job.succeeded or any(p.phase == "Succeeded" and p.attempt == job.attempt for p in case.world.pods):
         running = yes("Finishing", words)
     elif job.ready:
         running = yes("SomeWorkers", words) if job.elastic else no("WaitingForWorkers", words)

@@ -160,3 +160,14 @@ def test_a_status_is_written_only_when_it_changes(world):
     running = world().settle()
     running.later(minutes=10)
     assert not [action for action in running.decide() if isinstance(action, PatchStatus | Emit | PatchJob)]
+
+
+@pytest.mark.parametrize(
+    ("phase", "state"), [("Succeeded", "Finishing"), ("Running", "Recovering")], ids=["done", "gone"]
+)
+def test_workers_that_are_done_are_not_mourned_before_their_job_says_so(world, phase, state):
+    run = world().settle()
+    run.job(ready=2)
+    run.settle().job(ready=0)
+    run.pods = (Pod(name="demo-a1-0-x", attempt=1, phase=phase),)
+    assert run.settle().state == state
