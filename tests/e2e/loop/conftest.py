@@ -117,16 +117,17 @@ def asked(cluster, prometheus):
 
 @pytest.fixture(scope="module")
 def operator(cluster, prometheus):
-    """The operator, installed by its chart with that Prometheus, and in haste."""
+    """The operator, installed by its chart with that Prometheus, and in haste; afterwards as it was before."""
     helm = [cluster.control("tool", "helm").strip(), f"--kubeconfig={cluster.kubeconfig}"]
     release = ("rightsizer", f"--namespace={SYSTEM}", "--wait")
     values = {"prometheusUrl": f"http://{INSIDE}:{PORT}", "resizing": HASTE}
     put = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
+    was = subprocess.run([*helm, "status", *release[:2]], check=False, capture_output=True).returncode == 0
     install = ("upgrade", "--install", "--create-namespace", "--timeout=900s", *release, CHART, *put)
     done = subprocess.run([*helm, *install], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     yield SYSTEM
-    subprocess.run([*helm, "uninstall", *release], check=True, capture_output=True)
+    subprocess.run([*helm, "rollback" if was else "uninstall", *release], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
