@@ -117,7 +117,7 @@ def asked(cluster, prometheus):
 
 @pytest.fixture(scope="module")
 def operator(cluster, prometheus):
-    """The operator, installed by its chart with that Prometheus, and in haste; afterwards as it was before."""
+    """The operator, installed by its chart with that Prometheus, and in haste; later as it was before."""
     helm = [cluster.control("tool", "helm").strip(), f"--kubeconfig={cluster.kubeconfig}"]
     release = ("rightsizer", f"--namespace={SYSTEM}", "--wait")
     values = {"prometheusUrl": f"http://{INSIDE}:{PORT}", "resizing": HASTE}
