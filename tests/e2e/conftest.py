@@ -30,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slurm: needs root and Slurm's packages (`make test-slurm`)")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only `-m kubernetes` starts a cluster: a plain `pytest` must not surprise anybody with one."""
     unasked = [m for m in ("kubernetes", "slurm") if m not in (config.option.markexpr or "")]
@@ -37,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if skipped:
         config.hook.pytest_deselected(items=skipped)
         items[:] = [item for item in items if item not in skipped]
-    # `-n 2 --dist loadgroup`: most of their time tests wait, so they share the machine, each group its cluster
+    # `-n 2 --dist loadgroup`: tests mostly wait, so two groups share the machine, each with its cluster
     for item in items:
         if item.get_closest_marker("kubernetes") and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("inside"))
