@@ -16,10 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 CONTROL = Path(__file__).resolve().parent / "cluster" / "cluster.py"
 PATIENCE = 5
 """Waits are stated as on a machine that has nothing else to do; one that has is waited for so much longer."""
+SECOND = (
+    "e2e/loop/",
+    "operator/test_operator_api_storms",
+    "operator/test_operator_autosize",
+    "operator/test_operator_crashes",
+    "e2e/test_cluster",
+)
+"""What needs no operator in a pod, or one of its own; about half of the time that all tests take."""
 SLURM_CONTROL = Path(__file__).resolve().parent / "slurm" / "cluster.py"
 
 
@@ -30,7 +39,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slurm: needs root and Slurm's packages (`make test-slurm`)")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only `-m kubernetes` starts a cluster: a plain `pytest` must not surprise anybody with one."""
     unasked = [m for m in ("kubernetes", "slurm") if m not in (config.option.markexpr or "")]
@@ -38,10 +46,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if skipped:
         config.hook.pytest_deselected(items=skipped)
         items[:] = [item for item in items if item not in skipped]
-    # `-n 2 --dist loadgroup`: tests mostly wait, so two groups share the machine, each with its cluster
-    for item in items:
-        if item.get_closest_marker("kubernetes") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("inside"))
+
+
+class Clusters(LoadScopeScheduling):
+    """`-n 2`: tests mostly wait, so two groups of them share the machine, each with a cluster of its own."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "second" if any(part in nodeid for part in SECOND) else "first"
+
+
+@pytest.hookimpl
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Clusters | None:
+    """Whole groups, where they are asked for: the tests of a group come in their order."""
+    grouped = config.getoption("dist") == "loadgroup" and config.option.markexpr == "kubernetes"
+    return Clusters(config, log) if grouped else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

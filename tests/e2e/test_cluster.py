@@ -1,6 +1,6 @@
 import pytest
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("outside")]
+pytestmark = pytest.mark.kubernetes
 
 WEB = """
 apiVersion: v1

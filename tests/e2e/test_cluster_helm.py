@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("outside")]
+pytestmark = pytest.mark.kubernetes
 
 CHART = {
     "Chart.yaml": "{apiVersion: v2, name: note, version: 0.1.0}",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("outside")]
+pytestmark = pytest.mark.kubernetes
 
 CLUSTER = Path(__file__).resolve().parent / "cluster" / "cluster.py"
 STATE = Path("/var/lib/rightsizer-cluster")

@@ -10,7 +10,7 @@ from panels import questions
 from rightsizer_operator.world import moment
 from rightsizer_telemetry.client import Unknown
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.xdist_group("outside")]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
 
 ON_ONE = {"nodeSelector": {"kubernetes.io/hostname": "n3"}}

@@ -10,7 +10,7 @@ from aiohttp import web
 from apiproxy import CUT, storm
 from life import Life
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.xdist_group("outside")]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
 QUICK = {"refresh_s": 4.0, "retry_s": 2.0}
 

@@ -11,7 +11,7 @@ from life import Life
 from rightsizer_launch.metrics import TrainMetrics, serve
 from rightsizer_operator.names import METRICS_PORT
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.xdist_group("outside")]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
 HASTE = {
     "measure_s": 2.0,

@@ -10,7 +10,7 @@ import pytest
 from apiproxy import CUT
 from life import Life
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.xdist_group("outside")]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
 STRIDE = (
     3  # of the arrivals of one write in a life, every third is met by the axe; each life begins with another
