@@ -19,7 +19,7 @@ from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_operator.advice import Around, advise, limits_of, unmeasured
-from rightsizer_operator.cache import Cache, Key
+from rightsizer_operator.cache import Cache
 from rightsizer_operator.conditions import reason_of
 from rightsizer_operator.counters import Counters
 from rightsizer_operator.decide import Running, scaling_of, wish_of
@@ -27,7 +27,7 @@ from rightsizer_operator.inventory import Inventory
 from rightsizer_operator.pressure import ANY
 from rightsizer_operator.settings import Settings
 from rightsizer_operator.window import Sample, extended, joined, reading_of
-from rightsizer_operator.world import Progress, moment
+from rightsizer_operator.world import Key, Progress, moment
 
 __all__ = ["Advisor"]
 

@@ -1,29 +1,19 @@
 """What the watches have told: plans, their Jobs, nodes, and which supports each plan has."""
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rightsizer_api.plan import KIND
 from rightsizer_operator.inventory import Inventory, Node
-from rightsizer_operator.names import GPU_RESOURCE, LABEL_PLAN
+from rightsizer_operator.names import GPU_RESOURCE
 from rightsizer_operator.quantities import whole
 from rightsizer_operator.survey import Survey
-from rightsizer_operator.world import Job
+from rightsizer_operator.world import Job, Key, plan_key
 
-__all__ = ["Cache", "Key", "Marks", "bound_gpus", "plan_key", "quota_left"]
+__all__ = ["Cache", "Marks", "bound_gpus", "quota_left"]
 
-Key = tuple[str, str]
-"""Namespace and name of a plan."""
 Object = Mapping[str, Any]
-
-
-def plan_key(raw: Object) -> Key:
-    """The plan that an object of ours belongs to: its owner's name, whatever became of its label."""
-    metadata = raw["metadata"]
-    owners = (o["name"] for o in metadata.get("ownerReferences", ()) if o["kind"] == KIND)
-    return metadata["namespace"], next(owners, metadata.get("labels", {}).get(LABEL_PLAN, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +63,8 @@ class Cache:
             metadata["resourceVersion"]
         ):
             return False
-        self.plans[key] = {**raw}
+        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+        self.plans[key] = {**raw, "metadata": kept}
         return True
 
     def lost_plan(self, key: Key) -> None:
@@ -86,7 +77,9 @@ class Cache:
 
     def saw_job(self, raw: Object) -> bool:
         """A Job as it is now; whether that is news."""
-        job, key = Job.of(raw), plan_key(raw)
+        return self._know(plan_key(raw), Job.of(raw))
+
+    def _know(self, key: Key, job: Job) -> bool:
         known = self.jobs[key].get(job.name)
         if known is not None and known.version >= job.version:
             return False
@@ -121,7 +114,9 @@ class Cache:
 
     def saw_node(self, raw: Object) -> bool:
         """A node as it is now; whether that changes anything for a plan (its heartbeat does not)."""
-        node = Node.of(raw)
+        return self._know_node(Node.of(raw))
+
+    def _know_node(self, node: Node) -> bool:
         if self.nodes.get(node.name) == node:
             return False
         self.nodes[node.name] = node
@@ -158,15 +153,15 @@ class Cache:
         What came or went while it was read is not touched: the watches know better.
         """
         listed = [raw for raw in found.plans if raw["metadata"]["uid"] not in self._gone]
-        for raw in found.nodes:
-            self.saw_node(raw)
-        for name in before.nodes - {raw["metadata"]["name"] for raw in found.nodes}:
+        for node in found.nodes:
+            self._know_node(node)
+        for name in before.nodes - {node.name for node in found.nodes}:
             self.lost_node(name)
         for raw in listed:
             self.saw_plan(raw)
         self._renew_jobs(found, before)
         uids = {plan["metadata"]["uid"] for plan in self.plans.values()}
-        supports = {(plan_key(raw), name) for raw, name in _supports(found, uids)}
+        supports = {(key, name) for key, name, owners in found.supports if not uids.isdisjoint(owners)}
         for key, name in before.supports - supports:
             self.supports[key].discard(name)
         for key, name in supports:
@@ -174,14 +169,13 @@ class Cache:
         return before.plans - {(raw["metadata"]["namespace"], raw["metadata"]["name"]) for raw in listed}
 
     def _renew_jobs(self, found: Survey, before: Marks) -> None:
-        there = set()
-        for raw in found.jobs:
-            there.add((plan_key(raw), raw["metadata"]["name"]))
-            if raw["metadata"]["uid"] not in self._gone:
-                self.saw_job(raw)
+        there = {(key, job.name) for key, job in found.jobs}
+        for key, job in found.jobs:
+            if job.uid not in self._gone:
+                self._know(key, job)
         for (key, name), version in before.jobs.items():
-            job = self.jobs[key].get(name)
-            if job is not None and version and job.version == version and (key, name) not in there:
+            known = self.jobs[key].get(name)
+            if known is not None and version and known.version == version and (key, name) not in there:
                 del self.jobs[key][name]
                 self._count(key)
 
@@ -195,13 +189,6 @@ class Cache:
         if claims:
             self._claims[key] = claims
             self._claimed.update(claims)
-
-
-def _supports(found: Survey, uids: Container[str]) -> Iterator[tuple[Object, str]]:
-    for kind, raw in found.supports:
-        owned = any(owner["uid"] in uids for owner in raw["metadata"].get("ownerReferences", ()))
-        if owned and "deletionTimestamp" not in raw["metadata"]:
-            yield raw, f"{kind}/{raw['metadata']['name']}"
 
 
 def bound_gpus(pods: Iterable[Object]) -> dict[str, int]:

@@ -27,7 +27,7 @@ _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _TIMEOUT_S = 30.0
-_CHUNK = 500
+_CHUNK = 250
 
 
 class ApiError(Exception):
@@ -109,6 +109,7 @@ class Door:
         while True:
             page = await self.call("GET", path, query=more, accept=accept)
             for item in page["items"] or ():  # a list without bodies that is empty says null
+                item["metadata"].pop("managedFields", None)  # of no use here, and as large as the rest
                 yield item
             mark = page["metadata"].get("continue")
             if not mark:

@@ -10,12 +10,11 @@ import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer_launch import metrics as agent
-from rightsizer_operator.cache import Key
 from rightsizer_operator.conditions import reason_of
 from rightsizer_operator.door import ApiError
 from rightsizer_operator.loop import Loop
 from rightsizer_operator.names import METRICS_PORT
-from rightsizer_operator.world import Progress
+from rightsizer_operator.world import Key, Progress
 
 __all__ = ["Book", "measure", "parse"]
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rightsizer_operator.cache import Cache, Key, bound_gpus, quota_left
+from rightsizer_operator.cache import Cache, bound_gpus, quota_left
 from rightsizer_operator.door import ApiError, Door
 from rightsizer_operator.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
 from rightsizer_operator.pressure import queued, unscheduled
 from rightsizer_operator.queueing import Queue, Workload, flavors_of, gpus_of, levels_of
 from rightsizer_operator.shared import Shared
-from rightsizer_operator.world import Job, Pod
+from rightsizer_operator.world import Job, Key, Pod
 
 __all__ = ["Surroundings"]
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from rightsizer_operator.cache import Key
+from rightsizer_operator.world import Key
 
 __all__ = ["Turns"]
 

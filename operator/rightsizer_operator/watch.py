@@ -11,6 +11,24 @@ from rightsizer_operator.names import LABEL_MANAGED, MANAGED
 __all__ = ["registry_for", "settings_for"]
 
 
+_IDLE_S = 0.2  # after its last news, kopf keeps an object so long in memory
+
+
+class _NoState(kopf.DiffBaseStorage):
+    """Nothing is compared with what it was: kopf need not copy every object for that, at every event."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """No field matters."""
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> kopf.BodyEssence | None:
+        """Nothing was kept."""
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Nothing is kept."""
+
+
 def settings_for() -> kopf.OperatorSettings:
     """Kopf told to keep no state of its own, to ask only for what is ours, and to be patient with errors."""
     settings = kopf.OperatorSettings()
@@ -19,7 +37,10 @@ def settings_for() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.watching.label_selectors["batch", "v1", "jobs"] = f"{LABEL_MANAGED}={MANAGED}"
     settings.watching.server_timeout = 300
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = 250
+    settings.persistence.diffbase_storage = _NoState()
+    settings.persistence.progress_storage = kopf.StatusProgressStorage()
+    settings.queueing.idle_timeout = _IDLE_S
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = (1, 1, 2, 3, 5, 8, 13)
     return settings

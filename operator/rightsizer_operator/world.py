@@ -6,15 +6,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rightsizer.elasticity import Decision
+from rightsizer_api.plan import KIND
 from rightsizer_operator.inventory import Inventory
 from rightsizer_operator.names import DIGEST, ELASTIC, GPU_RESOURCE, GPU_TYPE, LABEL_ATTEMPT, LABEL_PLAN
 from rightsizer_operator.quantities import whole
 from rightsizer_operator.queueing import Queue, Workload
 from rightsizer_operator.settings import Settings
 
-__all__ = ["Job", "Pod", "Progress", "Snapshot", "moment", "stamp"]
+__all__ = ["Job", "Key", "Pod", "Progress", "Snapshot", "moment", "plan_key", "stamp"]
 
+Key = tuple[str, str]
+"""Namespace and name of a plan."""
 Object = Mapping[str, Any]
+
+
+def plan_key(raw: Object) -> Key:
+    """The plan that an object of ours belongs to: its owner's name, whatever became of its label."""
+    metadata = raw["metadata"]
+    owners = (o["name"] for o in metadata.get("ownerReferences", ()) if o["kind"] == KIND)
+    return metadata["namespace"], next(owners, metadata.get("labels", {}).get(LABEL_PLAN, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,8 @@ def job(version="6", name="demo-a1", gpus=8, **status):
     }
 
 
-def support(owner="u-demo", **metadata):
-    own = {"namespace": "team", "name": "demo-rdzv", "labels": {LABEL_PLAN: "demo"}}
-    return "Service", {"metadata": own | {"ownerReferences": [{"uid": owner, "kind": "x"}]} | metadata}
+def support(owner="u-demo"):
+    return KEY, "Service/demo-rdzv", (owner,)
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def test_what_went_while_everything_was_read_does_not_come_back(cache):
     before = cache.marks()
     cache.lost_job(job())
     cache.lost_plan(KEY)
-    cache.renew(Survey(plans=(plan(),), jobs=(job(),)), before)
+    cache.renew(Survey(plans=(plan(),), jobs=((KEY, Job.of(job())),)), before)
     assert (cache.plans, cache.jobs.get(KEY, {})) == ({}, {})
 
 
@@ -91,10 +90,9 @@ def test_plans_that_are_not_found_any_more_are_named(cache):
     [
         (support(), {"Service/demo-rdzv"}),
         (support(owner="somebody"), set()),
-        (support(deletionTimestamp="2026-11-21T12:00:00Z"), set()),
     ],
-    ids=["owned", "of others", "on its way out"],
+    ids=["owned", "of others"],
 )
 def test_only_supports_that_a_plan_owns_count(cache, found, known):
-    cache.renew(Survey(plans=(plan(),), jobs=(job(),), supports=(found,)), cache.marks())
+    cache.renew(Survey(plans=(plan(),), jobs=((KEY, Job.of(job())),), supports=(found,)), cache.marks())
     assert cache.supports[KEY] == known
