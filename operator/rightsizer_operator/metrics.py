@@ -1,6 +1,6 @@
 """The operator's own metrics; everything that can be counted is there from the start, at zero."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -134,6 +134,12 @@ class Metrics(Collector):
                 told.add_metric([*key, *(info[name] for name in _INFO)], 1)
         yield told
 
-    def text(self) -> bytes:
-        """As Prometheus reads it."""
-        return generate_latest(self.registry)
+    def describe(self) -> Iterable[Metric]:
+        """What `collect` gives, empty: who asks for others by name does not pay for thousands of plans."""
+        yield GaugeMetricFamily("rightsizer_plans", "")
+        for name in (*_PLAN_GAUGES, "info"):
+            yield GaugeMetricFamily(f"rightsizer_plan_{name}", "")
+
+    def text(self, names: Collection[str] = ()) -> bytes:
+        """As Prometheus reads it; all, or the metrics of these names."""
+        return generate_latest(self.registry.restricted_registry(names) if names else self.registry)

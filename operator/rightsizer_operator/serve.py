@@ -22,8 +22,9 @@ async def serving(loop: Loop, metrics: Metrics, *, port: int, silent_s: float) -
             return web.Response(status=500, text=f"nothing was read for {silent:.0f} s\n")
         return web.Response(text="ok\n")
 
-    async def text(_request: web.Request) -> web.Response:
-        return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"})
+    async def text(request: web.Request) -> web.Response:
+        names = request.query.getall("name[]", [])
+        return web.Response(body=metrics.text(names), headers={"Content-Type": "text/plain; version=0.0.4"})
 
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", healthz), web.get("/metrics", text)])

@@ -67,6 +67,19 @@ def test_a_plan_s_gauges_come_from_its_status_and_go_with_it():
     assert "demo" not in metrics.text().decode()
 
 
+def test_metrics_may_be_asked_for_by_name():
+    metrics = Metrics()
+    metrics.plan(("team", "demo"), "Running", {"gpus": 6.0})
+    words = metrics.text(["rightsizer_operator_queue", "rightsizer_plan_gpus"]).decode()
+    named = {line.split("{")[0].split()[0] for line in words.splitlines() if not line.startswith("#")}
+    assert named == {"rightsizer_operator_queue", "rightsizer_plan_gpus"}
+
+
+def test_what_is_described_is_what_is_collected():
+    metrics = Metrics()
+    assert [each.name for each in metrics.describe()] == [each.name for each in metrics.collect()]
+
+
 def test_progress_is_read_from_the_agent_s_own_metrics():
     agent = TrainMetrics()
     agent.set(position_tokens=3e6, tokens_per_second=50.0, step=7, loss=2.5, restarts=1)
