@@ -26,7 +26,7 @@ def advised(case: Case) -> Case:
     if decision is None or job is None or not job.lives or case.journal.attempt is None:
         return case
     told, before = document(decision, case.world.now), case.world.status.get("recommendation") or {}
-    if _says(before) != _says(told):
+    if _says(before) != _says(told) or not before["reason"].endswith(decision.withheld):
         case = replace(case, recommendation=told)
         if decision.action is not Advice.KEEP:
             warning = decision.action is Advice.FLAG
