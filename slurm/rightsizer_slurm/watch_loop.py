@@ -1,25 +1,32 @@
-"""The monitor as a process: sweeps until it is told to end; Slurm away is waited out."""
+"""The monitor as a process of its own, or beside the daemon: sweeps until it is told to end.
 
+Slurm away is waited out. Of several monitors with one state file one acts; a daemon's waits for its turn.
+"""
+
+import contextlib
 import logging
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from prometheus_client import start_http_server
+
+from rightsizer.errors import InputError, RightsizerError
 from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.backends import Backend, choose
 from rightsizer_slurm.commands import Slurm, SlurmError, settings
 from rightsizer_slurm.gpu_metrics import gpu_metrics
 from rightsizer_slurm.journal import Journal
 from rightsizer_slurm.metrics import SweepMetrics
-from rightsizer_slurm.monitor import Monitor, Settings, alone
+from rightsizer_slurm.monitor import BusyError, Monitor, Settings, alone
 from rightsizer_slurm.text import one_line
 from rightsizer_telemetry.client import Access
 
-__all__ = ["BACKENDS", "Options", "backend_of", "run"]
+__all__ = ["BACKENDS", "Options", "backend_of", "beside", "run"]
 
 BACKENDS = ("auto", "commands", "pyslurm")
 
@@ -28,13 +35,17 @@ _LOG = logging.getLogger("rightsizer.slurm.monitor")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """`state` is the journal's file, `textfile` where metrics go, `sweeps` how many; None: without end."""
+    """`state` is the journal's file, `sweeps` how many there shall be; None: without end.
+
+    Metrics go to `textfile`, for the node exporter, and are served at `metrics`, (address, port).
+    """
 
     settings: Settings
     state: Path
     backend: str = "auto"
     prometheus: Access | None = None
     textfile: Path | None = None
+    metrics: tuple[str, int] | None = None
     sweeps: int | None = None
 
 
@@ -49,21 +60,66 @@ def backend_of(wanted: str, slurm: Slurm) -> Backend:
 def run(options: Options, *, slurm: Slurm | None = None) -> int:
     """Sweep until SIGTERM or SIGINT, or as often as asked."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    slurm = slurm or Slurm()
+    _watch(options, slurm or Slurm(), ended)
+    return 0
+
+
+def beside(options: Options, slurm: Slurm, ended: threading.Event) -> None:
+    """The daemon's own monitor, until it ends: while another one acts, or Slurm is away, it waits."""
+    told = ""
+    while not ended.is_set():
+        try:
+            _watch(options, slurm, ended)
+        except BusyError as error:
+            words = f"waits: {error}"
+        except RightsizerError as error:
+            words = f"cannot begin, tries again: {error}"
+        else:
+            return
+        if words != told:
+            _LOG.warning("the monitor %s", one_line(words))
+            told = words
+        ended.wait(options.settings.every_s)
+
+
+def _watch(options: Options, slurm: Slurm, ended: threading.Event) -> None:
     with alone(options.state):
         journal = Journal(options.state)
-        backend = backend_of(options.backend, slurm)
-        _LOG.info("watching through %s; force %s", backend.name, options.settings.force)
-        metrics = gpu_metrics(options.prometheus, window_s=options.settings.tuning.least_window_s)
-        monitor = Monitor(backend, journal, options.settings, slurm=slurm, metrics=metrics)
         try:
-            _sweeps(monitor, options, SweepMetrics(cluster=cluster_name(slurm)), ended.wait)
+            backend = backend_of(options.backend, slurm)
+            _LOG.info("watching through %s; force %s", backend.name, options.settings.force)
+            metrics = gpu_metrics(options.prometheus, window_s=options.settings.tuning.least_window_s)
+            monitor = Monitor(backend, journal, options.settings, slurm=slurm, metrics=metrics)
+            told = SweepMetrics(cluster=cluster_name(slurm))
+            with _served(options.metrics, told):
+                _sweeps(monitor, options, told, ended.wait)
         finally:
             journal.close()
-    return 0
+
+
+@contextlib.contextmanager
+def _served(at: tuple[str, int] | None, told: SweepMetrics) -> Iterator[None]:
+    """The metrics at /metrics while it lasts; InputError where the port is taken."""
+    if at is None:
+        yield
+        return
+    address, port = at
+    try:
+        server, thread = start_http_server(port, addr=address, registry=told.registry)
+    except OSError as error:
+        raise InputError(
+            "metrics", value=f"{address}:{port}", remedy=f"{error.strerror}; choose another"
+        ) from None
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def cluster_name(slurm: Slurm) -> str:

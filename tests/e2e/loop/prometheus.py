@@ -60,7 +60,7 @@ class Prometheus:
 def end(process: subprocess.Popen[Any]) -> None:
     """Ask it to end, and wait until it has."""
     process.terminate()
-    process.wait(60)
+    process.communicate(timeout=60)
 
 
 def until_there(path: Path, process: subprocess.Popen[Any]) -> str:

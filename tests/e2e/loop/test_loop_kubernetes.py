@@ -160,7 +160,7 @@ def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing
         wait(run, "no counters", lambda run=run: run.condition("MetricsAvailable")["reason"] == "NoCounters")
         assert "Prometheus does not answer" in run.condition("MetricsAvailable")["message"]
     quiet.steps_with(2)
-    time.sleep(3 * WINDOW_S)
+    time.sleep(2 * WINDOW_S)
     assert {name: resized(run) for name, run in every.items()} == before | {"quiet": []}
     assert quiet.condition("OverProvisioned")["status"] == "Unknown"
     prometheus.start()

@@ -222,7 +222,7 @@ def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing
     desk, job = start("quiet", *PLANS["early"])
     desk.wait("two workers train", desk.trains(world=2))
     somebody_waits(desk.slurm)
-    time.sleep(3 * WINDOW_S)
+    time.sleep(2 * WINDOW_S)
     assert "Prometheus does not answer" in told(job)["reason"]
     assert changed(desk, job, monitor) == []
     prometheus.start()
