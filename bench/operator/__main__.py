@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import logging
 import math
+import os
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ LOG = logging.getLogger("bench")
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "operator.json"
 BARE, PLANS = "bench-bare", "bench-plans"
 HALVES = 2
+KINDS = 27  # of plans
 PATIENCE_S = 1800
 GOALS = {
     "launch throughput, of the bare client's": ("ratio", ">=", 0.6),
@@ -50,9 +52,8 @@ async def until(what: str, done, *, every_s: float = 0.2) -> float:
 
 async def bare(api: Api, first: int, count: int, nodes: int) -> float:
     """Seconds in which a bare client creates the children of so many plans."""
-    kinds = 27
-    made = [population.children(population.plan(BARE, f"kind{k:02}x", k), nodes) for k in range(kinds)]
-    names = [(f"b{first + i:04}x", i % kinds) for i in range(count)]
+    made = [population.children(population.plan(BARE, f"kind{k:02}x", k), nodes) for k in range(KINDS)]
+    names = [(f"b{first + i:04}x", i % KINDS) for i in range(count)]
     sets = [[population.renamed(c, f"kind{k:02}x", name) for c in made[k]] for name, k in names]
 
     async def write(children):
@@ -76,6 +77,13 @@ async def launched(api: Api, operator: Operator, there: int, count: int) -> floa
     await until("the last Job", every, every_s=0.25)
     LOG.info("operator: %.0f s of processor", operator.cpu_s())
     return (time.monotonic() - first_s) * count / max(1, count - already)
+
+
+async def finished(api: Api, count: int) -> float:
+    """Seconds in which so many plans were put there that have run to their end, Jobs and all gone."""
+    kinds = [population.finished(PLANS, f"kind{k:02}x", k) for k in range(KINDS)]
+    plans = [population.renamed(kinds[i % KINDS], f"kind{i % KINDS:02}x", f"f{i:04}") for i in range(count)]
+    return await api.each([lambda one=one: api.create_finished(one) for one in plans])
 
 
 async def settled(operator: Operator, plans: int) -> float:
@@ -169,16 +177,21 @@ async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
                 writes.append(operator.writes() / half)
                 LOG.info("%.1f writes a launch, %.0f reads", writes[-1], operator.reads())
         ours_per_s, bare_per_s = total / sum(ours_s), total / sum(bare_s)
+        took_s = await finished(api, asked.finished)
+        LOG.info("%d finished plans in %.0f s", asked.finished, took_s)
+        there = total + asked.finished
         with lab.operator(kubeconfig, PLANS) as operator:
 
             async def looked():
                 found = operator.metrics()
                 seen = found.get("rightsizer_operator_reconcile_seconds_count", 0)
-                return seen >= total and not found["rightsizer_operator_queue"]
+                return seen >= there and not found["rightsizer_operator_queue"]
 
             await until("every plan looked at", looked)
             startup_s, startup_load = time.monotonic() - operator.began_s, lab.load()[0]
-            LOG.info("start-up %.1f s, %.0f writes", startup_s, operator.writes())
+            startup_cpu_s, startup_writes = operator.cpu_s(), operator.writes()
+            LOG.info("start-up %.1f s (%.1f s of processor)", startup_s, startup_cpu_s)
+            LOG.info("%.0f writes at start-up", startup_writes)
             before = operator.writes()
             await asyncio.sleep(asked.idle_s)
             idle = operator.writes() - before
@@ -187,6 +200,7 @@ async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
             lost = await missed(api, total + asked.slow)
             rss_mib = operator.rss_bytes() / 2**20
     return {
+        "cores": os.cpu_count(),
         "nodes": asked.nodes,
         "plans": total,
         "ratio": ours_per_s / bare_per_s,
@@ -196,10 +210,13 @@ async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
         "latency_p99_s": quantile(slow, 0.99),
         "latency_plans": len(slow),
         "startup_s": startup_s,
+        "startup_plans": there,
+        "startup_cpu_s": startup_cpu_s,
+        "startup_writes": startup_writes,
         "startup_load": startup_load,
         "rss_mib": rss_mib,
         "writes_per_launch": max(writes),
-        "writes_per_idle_hour": idle / total * 3600 / asked.idle_s,
+        "writes_per_idle_hour": idle / there * 3600 / asked.idle_s,
         "missed": lost,
         "load": lab.load(),
     }
@@ -207,7 +224,9 @@ async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
 
 def table(found: dict[str, object]) -> str:
     """The goals and what was measured."""
-    lines = [f"{found['nodes']} nodes x 8 GPUs, {found['plans']} plans; load average {found['load'][1]:.1f}"]
+    first = f"{found['nodes']} nodes x 8 GPUs, {found['plans']} plans launched"
+    second = f"{found['startup_plans']} there at start-up"
+    lines = [f"{first}, {second}; {found['cores']} cores, load average {found['load'][1]:.1f}"]
     for words, (key, sense, goal) in GOALS.items():
         value = found[key]
         met = value >= goal if sense == ">=" else value <= goal
@@ -220,6 +239,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--plans", type=int, default=2000)
+    parser.add_argument("--finished", type=int, default=0, help="plans that are over, at start-up besides")
     parser.add_argument("--slow", type=int, default=100, help="plans of the latency's measurement")
     parser.add_argument("--idle-s", type=float, default=300.0)
     parser.add_argument("--cluster", default="bench", help="name of the cluster that is made for it")

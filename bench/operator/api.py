@@ -88,6 +88,14 @@ class Api:
         path = f"{PATHS[kind].format(namespace)}/{name}"
         await self._door.call("PATCH", path, body=body, content="application/merge-patch+json")
 
+    async def create_finished(self, raw: Mapping[str, Any]) -> None:
+        """Create a plan with its status."""
+        metadata = raw["metadata"]
+        await self.create({key: value for key, value in raw.items() if key != "status"})
+        path = f"{PATHS['TrainingPlan'].format(metadata['namespace'])}/{metadata['name']}/status"
+        body = {"status": raw["status"]}
+        await self._door.call("PATCH", path, body=body, content="application/merge-patch+json")
+
     async def jobs_seen(self, namespace: str, seen: dict[str, float]) -> None:
         """Note when each plan's Job is first seen; until cancelled."""
         listing = client.BatchV1Api(self._api).list_namespaced_job

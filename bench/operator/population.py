@@ -2,17 +2,19 @@
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rightsizer_api.plan import API_VERSION, KIND
-from rightsizer_operator.actions import Apply
+from rightsizer_operator.actions import Apply, PatchStatus
 from rightsizer_operator.inventory import Inventory, Node
 from rightsizer_operator.reconcile import reconcile
-from rightsizer_operator.world import Snapshot
+from rightsizer_operator.world import Job, Snapshot
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
 GPUS = (1, 2, 4)
 TOKENS = ("2B", "3B", "5B")
+SETTLES = 10  # looks at a plan after which nothing must be left to do
 DEADLINES = ("48h", "72h", "5d")
 
 
@@ -66,6 +68,30 @@ def children(raw: Mapping[str, Any], nodes: int) -> list[dict[str, Any]]:
     for child in made:
         child["metadata"] = {k: v for k, v in child["metadata"].items() if k != "ownerReferences"}
     return made
+
+
+def finished(namespace: str, name: str, index: int) -> dict[str, Any]:
+    """A plan that has run to its end, as people keep them: its status is all that is left of it."""
+    raw = plan(namespace, name, index)
+    raw["spec"]["deadline"] = {"finishBy": "2030-01-01T00:00:00Z"}
+    now = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+    metadata = {**raw["metadata"], "uid": "uid", "generation": 1, "creationTimestamp": now.isoformat()}
+    world = Snapshot(
+        plan={**raw, "metadata": metadata}, inventory=Inventory(nodes=(Node.of(_ready(node(0))),)), now=now
+    )
+    for _ in range(SETTLES):
+        actions = reconcile(world)
+        for action in actions:
+            if isinstance(action, PatchStatus):
+                world = replace(world, plan={**world.plan, "status": action.status})
+            elif isinstance(action, Apply) and action.child["kind"] == "Job":
+                ended = [{"type": "Complete", "status": "True", "lastTransitionTime": now.isoformat()}]
+                world = replace(world, jobs=(Job.of({**action.child, "status": {"conditions": ended}}),))
+        if not actions:
+            return {**raw, "status": world.plan["status"]}
+        if "Complete" in {c["reason"] for c in world.status.get("conditions", ())}:
+            world = replace(world, jobs=())  # its time to live is over
+    raise AssertionError(f"never settles: {actions}")
 
 
 def renamed(child: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
