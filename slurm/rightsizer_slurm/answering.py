@@ -84,7 +84,7 @@ def _placed(plan: TrainingPlan, question: Question, ground: _Ground) -> Answer:
     except RightsizerError as error:
         return Answer(verdict=Verdict.REFUSE, say=f"{_told(error)}{_bracketed(binding)}")
     if isinstance(fitted, NoPlan):
-        parts = (*_bounds_in_words(question, found), *binding)
+        parts = (*_bounds_in_words(question, found, everywhere), *binding)
         return Answer(verdict=Verdict.REFUSE, say=f"{verdict(fitted)}{_bracketed(parts)}")
     return _sized(fitted, question)
 
@@ -258,16 +258,20 @@ def _changes(values: Mapping[str, int | str], question: Question) -> str:
     return f" (changed: {', '.join(parts)})" if parts else ""
 
 
-def _bounds_in_words(question: Question, found: Sequence[Pool]) -> list[str]:
-    """What the user's words and the partitions allow, said beside a refusal."""
+def _bounds_in_words(question: Question, found: Sequence[Pool], everywhere: Sequence[Pool]) -> list[str]:
+    """What the user's words and the partitions (`everywhere`) allow, said beside a refusal."""
     parts = []
     if question.most_nodes:
         parts.append(f"{question.most_nodes} nodes")
     if question.time_limit:
         parts.append(f"a time limit of {format_duration(60.0 * question.time_limit)}")
-    elif limits := {pool.max_time_s for pool in found if pool.max_time_s}:
+    elif (limits := _times(everywhere)) and limits == _times(found):
         parts.append(f"the partition's time limit of {format_duration(max(limits))}")
     return parts
+
+
+def _times(found: Sequence[Pool]) -> set[float]:
+    return {pool.max_time_s for pool in found if pool.max_time_s}
 
 
 def _bracketed(parts: Sequence[str]) -> str:

@@ -255,5 +255,5 @@ def _within(pool: Pool, bound: Bound) -> tuple[Pool, list[str]]:
     wall_s = bound.wall_s
     if wall_s is not None and (pool.max_time_s is None or wall_s < pool.max_time_s):
         changed = replace(changed, max_time_s=wall_s)
-        words.append(f"{format_duration(wall_s)} of {bound.words['wall']}")
+        words.append(f"a time limit of {format_duration(wall_s)} of {bound.words['wall']}")
     return changed, words

@@ -90,6 +90,8 @@ class Server:
     def see(self, here: Cluster, limits: Limits | None = None) -> None:
         """Take note of what the cluster has and accounting allows; None: the limits are as before."""
         limits = self._seen.limits if limits is None else limits
+        if self._seen.here is None or here.words() != self._seen.here.words():
+            _LOG.info("seen: %s", one_line(here.words(), 1000))
         if (here, limits) != (self._seen.here, self._seen.limits):
             self._seen = _Seen(here=here, limits=limits, number=self._seen.number + 1)
 

@@ -75,3 +75,20 @@ def test_a_refusal_says_what_is_wrong(here, comment, words, said) -> None:
     given = asked(here, comment=comment, **words)
     assert given.verdict is Verdict.REFUSE
     assert said in given.say
+
+
+@pytest.mark.parametrize(
+    ("gres", "names", "partition"),
+    [
+        ("weird", {}, None),
+        ("weird", {"weird": "H100-SXM5-80GB"}, "h100"),
+        ("", {"untyped": "H100-SXM5-80GB"}, "h100"),
+        ("h100", {"h100": "none"}, None),
+        ("1g.10gb", {}, None),
+    ],
+    ids=["unknown", "mapped", "untyped", "not for training", "slice"],
+)
+def test_gres_types_are_gpus_by_the_sites_map(here, gres, names, partition) -> None:
+    nodes = tuple(dataclasses.replace(node, gpu=gres) for node in here.nodes if node.gpu == "h100")
+    given = asked(dataclasses.replace(here, nodes=nodes), site=Site(gpus=names))
+    assert given.fields.get("partition") == partition

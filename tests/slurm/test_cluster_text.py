@@ -48,6 +48,8 @@ def test_a_node_that_takes_no_jobs_is_not_up(state: str) -> None:
         ("nic:2,gpu:a100:4(S:0,1),mps:400", "a100", 4),
         ("gpu:a100:2,gpu:h100:6", "h100", 6),
         ("gpu:a100_3g.20gb:4", "a100_3g.20gb", 4),
+        ("gpu:1g.10gb:7", "1g.10gb", 7),
+        ("gpu:h100:4,gpu:1g.10gb:7", "h100", 4),
         ("(null)", "", 0),
         ("gpux:8", "", 0),
     ],

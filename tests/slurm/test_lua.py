@@ -206,6 +206,12 @@ def test_a_wrong_setting_is_complained_of_and_the_default_stays(
     assert complaint in complaints[1]
 
 
+def test_sections_of_the_daemons_are_left_to_it(shared: Any) -> None:
+    text = "mode = warn\n[gpus]\n1g.10gb = none\nuntyped = H100\n[monitor]\nact = mail\nmode = off\n"
+    settings, complaints = shared.config(text)
+    assert (settings.mode, list(complaints.values())) == ("warn", [])
+
+
 def test_the_strictest_mode_of_a_jobs_partitions_counts(shared: Any) -> None:
     settings, _ = shared.config("mode = off\n[partition a]\nmode = warn\n[partition b]\nmode = enforce\n")
     modes = [shared.mode(settings, names) for names in ("", "a", "a,b", "c", None)]

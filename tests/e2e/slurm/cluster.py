@@ -12,7 +12,8 @@ start NAME       start it again
 stop NAME        freeze one daemon where it stands (SIGSTOP)
 continue NAME    let it go on
 
-RIGHTSIZER_SLURM names the cluster (default: rightsizer); RIGHTSIZER_SLURM_PLUGIN=off leaves the plugin out.
+RIGHTSIZER_SLURM names the cluster (default: rightsizer); RIGHTSIZER_SLURM_PLUGIN=off leaves the plugin out,
+RIGHTSIZER_SLURM_ACCOUNTING=on adds slurmdbd and its MariaDB.
 """
 
 import fcntl
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import accounting
 import machines
 import settings
 from place import NODES, REPOSITORY, RUNTIME, ClusterError, Place, place
@@ -36,11 +38,12 @@ def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 
-def _preflight() -> None:
+def _preflight(at: Place) -> None:
     if os.geteuid() != 0:
         raise ClusterError("a Slurm needs root, to make device files and namespaces")
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    if lacks := [name for name in _PROGRAMS if shutil.which(name, path=path) is None]:
+    programs = (*_PROGRAMS, *(accounting.PROGRAMS if at.accounting else ()))
+    if lacks := [name for name in programs if shutil.which(name, path=path) is None]:
         raise ClusterError(f"{', '.join(lacks)} not found: run tests/e2e/slurm/install.sh")
     if subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], check=False).returncode != 0:
         raise ClusterError("may not make PID namespaces (in a container: run it with --privileged)")
@@ -56,7 +59,7 @@ def _locked() -> Iterator[None]:
 
 
 def _up(at: Place) -> None:
-    _preflight()
+    _preflight(at)
     with _locked():
         if not _runs(at):
             _end(at)
@@ -72,19 +75,37 @@ def _begin(at: Place) -> None:
     settings.write(at)
     if at.plugin:
         settings.install_plugin(at, REPOSITORY / "slurm" / "lua")
-    for name in ("munged", "slurmctld", *NODES, *(["rightsizer"] if at.plugin else [])):
+    machines.start(at, "munged", _argv(at, "munged"))
+    socket = at.run / "munge.sock"
+    machines.wait("munged's socket", socket.exists, within_s=_UP_S, look_at=at.log)
+    if at.accounting:
+        _begin_accounting(at)
+    for name in ("slurmctld", *NODES, *(["rightsizer"] if at.plugin else [])):
         machines.start(at, name, _argv(at, name))
-        if name == "munged":
-            socket = at.run / "munge.sock"
-            machines.wait("munged's socket", socket.exists, within_s=_UP_S, look_at=at.log)
     machines.wait("six idle nodes", lambda: _idle_nodes(at) == len(NODES), within_s=_UP_S, look_at=at.log)
     if at.plugin:
         socket = at.daemon / "plan.sock"
         machines.wait("rightsizer's socket", socket.exists, within_s=4 * _UP_S, look_at=at.log)
 
 
+def _begin_accounting(at: Place) -> None:
+    """MariaDB, slurmdbd, and this cluster in its books."""
+    accounting.make_database(at)
+    machines.start(at, "mariadbd", _argv(at, "mariadbd"))
+    machines.wait("MariaDB", lambda: accounting.is_open(at), within_s=_UP_S, look_at=at.log)
+    machines.start(at, "slurmdbd", _argv(at, "slurmdbd"))
+    known = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=Cluster")
+    machines.wait("slurmdbd", lambda: _answers(at, *known), within_s=_UP_S, look_at=at.log)
+    if at.name not in _ask(at, *known).split():
+        _ask(at, "sacctmgr", "--immediate", "add", "cluster", at.name)
+
+
 def _argv(at: Place, name: str) -> list[str | Path]:
     """How a machine's daemon is started."""
+    if name == "mariadbd":
+        return accounting.mariadbd(at)
+    if name == "slurmdbd":
+        return ["slurmdbd", "-D"]
     if name == "munged":
         files = {
             "key-file": at.etc / "munge.key",
@@ -103,12 +124,22 @@ def _argv(at: Place, name: str) -> list[str | Path]:
 
 def _ask(at: Place, *argv: str) -> str:
     """What one of Slurm's commands says; nothing while it cannot be asked."""
+    done = _asked(at, *argv)
+    return done.stdout if done is not None and done.returncode == 0 else ""
+
+
+def _answers(at: Place, *argv: str) -> bool:
+    """Whether a command can be asked at all."""
+    done = _asked(at, *argv)
+    return done is not None and done.returncode == 0
+
+
+def _asked(at: Place, *argv: str) -> subprocess.CompletedProcess[str] | None:
     environment = {"PATH": os.environ["PATH"], "SLURM_CONF": str(at.conf)}
     try:
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=10, env=environment)
+        return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=10, env=environment)
     except subprocess.TimeoutExpired:
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+        return None
 
 
 def _idle_nodes(at: Place) -> int:

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-SEEN_S = 1.1  # the plugin reads rightsizer.conf at most once a second
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
@@ -70,21 +68,33 @@ class Site:
             after = re.sub(rf"^{key} = .*$", f"{key} = {value}", after, flags=re.MULTILINE)
         try:
             self.conf.write_text(after + text)
-            self._seen(restart=restart)
+            self.seen(restart=restart)
             yield
         finally:
             self.conf.write_text(before)
-            self._seen(restart=restart)
+            self.seen(restart=restart)
 
-    def _seen(self, *, restart: bool) -> None:
+    def seen(self, *, restart: bool = False) -> None:
+        """Wait until the plugin reads its file again, on the next second of the clock; and the daemon."""
         if restart:
             self.restart()
-        time.sleep(SEEN_S)
+        time.sleep(1.01 - time.time() % 1.0)
 
     def restart(self) -> None:
         """End the daemon and start it again."""
         self.slurm.control("kill", "rightsizer")
         self.start()
+
+    def log(self) -> str:
+        """What the daemon has said so far."""
+        return (self.conf.parent.parent / "log" / "rightsizer.out").read_text()
+
+    def idle(self) -> None:
+        """Wait until the daemon has seen that no GPU is in use: it answers from what it read last."""
+        said = "h100: 32 x h100 (32 free), a100: 8 x a100 (8 free)"
+        self.slurm.wait(
+            "the daemon sees idle nodes", lambda: self.log().rpartition(" seen: ")[2].startswith(said)
+        )
 
     def start(self) -> None:
         """Start the daemon, and wait until it listens."""
@@ -94,15 +104,27 @@ class Site:
         self.slurm.wait("the daemon listens", path.exists, within_s=240)
 
 
+@pytest.fixture(scope="session")
+def site_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Site]:
+    """The site of a cluster."""
+
+    def make(slurm: Any) -> Site:
+        folder = tmp_path_factory.mktemp("open")
+        for each in (folder, *folder.parents):
+            if each.owner() == "root" and str(each).startswith("/tmp/"):  # noqa: S108
+                each.chmod(0o755)
+        return Site(slurm=slurm, conf=Path(slurm.environment["RIGHTSIZER_SLURM_CONF"]), folder=folder)
+
+    return make
+
+
 @pytest.fixture
-def site(slurm: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(slurm: Any, site_of: Callable[[Any], Site]) -> Iterator[Site]:
     """The site; jobs that a test leaves are cancelled."""
-    folder = tmp_path_factory.mktemp("open")
-    for each in (folder, *folder.parents):
-        if each.owner() == "root" and str(each).startswith("/tmp/"):  # noqa: S108
-            each.chmod(0o755)
-    yield Site(slurm=slurm, conf=Path(slurm.environment["RIGHTSIZER_SLURM_CONF"]), folder=folder)
+    made = site_of(slurm)
+    yield made
     slurm.cancel_all()
+    made.idle()
 
 
 Handler = Callable[[socket.socket], None]

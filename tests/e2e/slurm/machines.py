@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from place import ClusterError, Place
+from place import NODES, ClusterError, Place
 
 _POLL_S = 0.02
 _INIT = """
@@ -17,10 +17,14 @@ if [ -n "$CLOSED" ]; then
   kept=$(mktemp -d) && mount --bind "$PYTHON" "$kept" && mount -t tmpfs -o mode=755 none "$CLOSED" &&
     mkdir -p "$PYTHON" && mount --bind "$kept" "$PYTHON" && umount "$kept" && rmdir "$kept" || exit 1
 fi
-unset CLOSED PYTHON
+echo "$FIRST_PID" > /proc/sys/kernel/ns_last_pid || exit 1
+unset CLOSED PYTHON FIRST_PID
 "$@" & while kill -0 $! 2>/dev/null; do wait; done
 """
 """PID 1 of a machine: reaps orphans while its daemon lives, and ends with it.
+
+Processes are numbered from FIRST_PID on, others on each machine: torchrun tells its agents by address and
+PID, and here all machines have one address.
 
 Where Python is in a folder closed to other users (a root's pyenv), the machine sees an open one instead.
 """
@@ -42,9 +46,19 @@ def start(at: Place, name: str, argv: list[str | Path]) -> None:
             stderr=log,
             start_new_session=True,
             cwd="/",
-            env={"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin", "SLURM_CONF": str(at.conf), **_closed()},
+            env={
+                "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin",
+                "SLURM_CONF": str(at.conf),
+                "FIRST_PID": _first_pid(name),
+                **_closed(),
+            },
             preexec_fn=before_exec,  # noqa: PLW1509 (this program has one thread)
         )
+
+
+def _first_pid(name: str) -> str:
+    """Far from those of the other nodes."""
+    return str(1000 * (1 + NODES.index(name)) if name in NODES else 100)
 
 
 def _closed() -> dict[str, str]:

@@ -59,6 +59,7 @@ class Place:
 
     name: str
     plugin: bool  # job_submit.lua and the daemon, or a bare Slurm
+    accounting: bool = False  # slurmdbd with its MariaDB
 
     @property
     def home(self) -> Path:
@@ -93,8 +94,15 @@ class Place:
 
 
 def place() -> Place:
-    """The cluster that RIGHTSIZER_SLURM names; RIGHTSIZER_SLURM_PLUGIN=off leaves the plugin out."""
+    """The cluster that RIGHTSIZER_SLURM names.
+
+    RIGHTSIZER_SLURM_PLUGIN=off leaves the plugin out, RIGHTSIZER_SLURM_ACCOUNTING=on adds accounting.
+    """
     name = os.environ.get("RIGHTSIZER_SLURM", "rightsizer")
     if not name.isalnum() or len(name) > 20:
         raise ClusterError(f"RIGHTSIZER_SLURM={name}: use at most 20 letters and digits")
-    return Place(name=name, plugin=os.environ.get("RIGHTSIZER_SLURM_PLUGIN", "on") != "off")
+    return Place(
+        name=name,
+        plugin=os.environ.get("RIGHTSIZER_SLURM_PLUGIN", "on") != "off",
+        accounting=os.environ.get("RIGHTSIZER_SLURM_ACCOUNTING", "off") == "on",
+    )

@@ -7,9 +7,11 @@ import stat
 from contextlib import ExitStack
 from pathlib import Path
 
+import accounting
 from place import FIRST_PORT, KINDS, LAST_PORT, PORTS, USER, ClusterError, Kind, Place
 
 _NULL_DEVICE = os.makedev(1, 3)
+_ACCOUNTING_PORT = 20  # behind the first of the cluster's ports
 
 _SLURM_CONF = """\
 ClusterName={name}
@@ -80,6 +82,7 @@ def write(at: Place) -> None:
     port = _free_ports()
     lines = _SLURM_CONF.format(name=at.name, port=port, unused=port + 1, home=at.home, user=USER)
     lines += "JobSubmitPlugins=lua\n" if at.plugin else ""
+    lines += accounting.slurm_conf(at, port + _ACCOUNTING_PORT) if at.accounting else ""
     at.conf.write_text(lines + _nodes(port + 2) + "".join(_partition(kind) for kind in KINDS))
 
 

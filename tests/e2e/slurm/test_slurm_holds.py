@@ -21,12 +21,12 @@ def slow(site: Any) -> Iterator[Any]:
     """The site with a daemon that answers nothing new at once."""
     with site.settings(hold_after_s=0, restart=True):
         yield dataclasses.replace(site, again=False)
+        site.slurm.cancel_all()  # so that the daemon that comes next sees none of it
 
 
 def _settled(site: Any, job: str) -> int:
     """How often the daemon says that it has dealt with a job."""
-    log = (site.conf.parent.parent / "log" / "rightsizer.out").read_text()
-    return len(re.findall(rf"job {job}, ticket \w+: ", log))
+    return len(re.findall(rf"job {job}, ticket \w+: ", site.log()))
 
 
 def _sized(site: Any, job: str) -> bool:

@@ -74,14 +74,18 @@ def test_an_image_is_refused_where_there_is_no_pyxis(desk: Any) -> None:
 @pytest.mark.parametrize(("job", "message"), [("99999", "is no job"), ("foreign", "was not submitted")])
 def test_only_jobs_of_ours_are_resized(desk: Any, job: str, message: str) -> None:
     if job == "foreign":
-        job = desk.slurm.run("sbatch", "--parsable", "-N2", "--gres=gpu:1", "--wrap=sleep 60").strip()
+        job = desk.slurm.run(
+            "sbatch", "--parsable", "-N2", "--gres=gpu:1", "--output=/dev/null", "--wrap=sleep 60"
+        ).strip()
     done = desk.rightsizer("slurm", "resize", job, "--nodes", "1")
     assert done.returncode == 2
     assert message in done.stderr
 
 
 def test_the_monitor_tells_of_every_gpu_job_and_touches_none(desk: Any) -> None:
-    job = desk.slurm.run("sbatch", "--parsable", "-N2", "--gres=gpu:h100:4", "--wrap=sleep 60").strip()
+    job = desk.slurm.run(
+        "sbatch", "--parsable", "-N2", "--gres=gpu:h100:4", "--output=/dev/null", "--wrap=sleep 60"
+    ).strip()
     metrics = desk.folder / "slurm.prom"
     done = desk.rightsizer(
         "slurm", "monitor", "--sweeps", "2", "--every", "1s", "--state", desk.folder / "state.db",
