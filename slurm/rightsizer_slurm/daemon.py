@@ -10,6 +10,7 @@ import pwd
 import signal
 import stat
 import sys
+import threading
 from pathlib import Path
 
 from rightsizer.errors import InputError
@@ -19,11 +20,13 @@ from rightsizer_slurm.answering import answer
 from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.commands import Slurm, SlurmError
 from rightsizer_slurm.holds import carry_out
+from rightsizer_slurm.monitor_site import options_of
 from rightsizer_slurm.protocol import Question
 from rightsizer_slurm.server import Server
 from rightsizer_slurm.sites import Site, read
 from rightsizer_slurm.state import State
 from rightsizer_slurm.text import one_line
+from rightsizer_slurm.watch_loop import Options, beside
 
 __all__ = ["run"]
 
@@ -34,8 +37,8 @@ _BACKLOG = 1024
 _WARM = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
 
 
-def run(config: Path) -> int:
-    """Serve until SIGTERM or SIGINT."""
+def run(config: Path, *, monitor: bool = False) -> int:
+    """Serve until SIGTERM or SIGINT, with the monitor beside it if asked for."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     site = read(config)
     uid = become(site.user)
@@ -43,9 +46,10 @@ def run(config: Path) -> int:
         if not os.access(folder, os.W_OK | os.X_OK):
             remedy = f"is no folder that {site.user} can write; make it, as docs/slurm.md says"
             raise InputError("rightsizer.conf", value=str(folder), remedy=remedy)
+    watch = options_of(site.monitor, state=site.state) if monitor else None
     state = State(site.state)
     try:
-        asyncio.run(_serve(site, state, frozenset({0, uid})))
+        asyncio.run(_serve(site, state, frozenset({0, uid}), watch))
     finally:
         state.close()
     return 0
@@ -65,7 +69,7 @@ def become(name: str) -> int:
     return user.pw_uid
 
 
-async def _serve(site: Site, state: State, trusted: frozenset[int]) -> None:
+async def _serve(site: Site, state: State, trusted: frozenset[int], watch: Options | None) -> None:
     server = Server(site=site, state=state, trusted=trusted)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -78,9 +82,15 @@ async def _serve(site: Site, state: State, trusted: frozenset[int]) -> None:
         asyncio.create_task(_watch(server, slurm, site)),
         asyncio.create_task(_let_go(server, slurm, state)),
     ]
+    watching, unwatched = None, threading.Event()
+    if watch is not None:
+        watching = asyncio.create_task(asyncio.to_thread(beside, watch, slurm, unwatched))
     _LOG.info("listening at %s as uid %d", site.socket, os.geteuid())
     async with listener:
         await ended.wait()
+    unwatched.set()
+    if watching is not None:
+        await watching  # a command that it has given is followed by its line in the journal
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

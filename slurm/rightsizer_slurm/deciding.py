@@ -18,7 +18,16 @@ from rightsizer_slurm.journal import Intent, Stage
 from rightsizer_slurm.readings import trained_s
 from rightsizer_slurm.watching import Watched
 
-__all__ = ["NodeScaling", "Tuning", "decision", "free_gpus", "history", "others_wait", "scaling_of"]
+__all__ = [
+    "NodeScaling",
+    "Tuning",
+    "decision",
+    "free_gpus",
+    "history",
+    "margin_s",
+    "others_wait",
+    "scaling_of",
+]
 
 
 _AXES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")
@@ -103,13 +112,12 @@ def decision(
         return decide(reading, Running(gpus=job.gpus), limits, past, now_s=now_s)
     layout = replace(layout_of(run.layout), dp=1)
     ranks = max(1, job.nodes * run.node_gpus // layout.gpus)
-    target = sizing.request(_undated(plan), clusters=(catalog.cluster(run.gpu),)).workload.tokens
     deadline = plan.spec.deadline
     running = Running(
         gpus=job.nodes * run.node_gpus,
         layout=replace(layout, dp=ranks),
         scaling=scaling,
-        tokens_left=None if reading.tokens_done is None else max(0.0, target - reading.tokens_done),
+        tokens_left=_tokens_left(plan, run.gpu, reading),
         deadline_left_s=None if run.deadline_at_s is None else run.deadline_at_s - now_s,
         confidence=deadline.confidence if deadline else 0.9,
         trained_s=trained_s(one.records, now_s=now_s),
@@ -128,6 +136,25 @@ def decision(
         others_waiting=waiting,
     )
     return decide(reading, running, limits, past, now_s=now_s)
+
+
+def margin_s(one: Watched, reading: Reading, *, now_s: float) -> float | None:
+    """Deadline minus end of a running job, at its measured rate, else as predicted; None: not known."""
+    run, plan = one.run, one.plan
+    if run is None or plan is None or run.deadline_at_s is None or not one.job.running:
+        return None
+    predicted = run.batch_tokens / run.step_s if run.step_s else None
+    left, rate = _tokens_left(plan, run.gpu, reading), reading.tokens_per_s or predicted
+    if left is None or not rate:
+        return None
+    return run.deadline_at_s - (now_s + left / rate)
+
+
+def _tokens_left(plan: TrainingPlan, gpu: str, reading: Reading) -> float | None:
+    if reading.tokens_done is None:
+        return None
+    target = sizing.request(_undated(plan), clusters=(catalog.cluster(gpu),)).workload.tokens
+    return max(0.0, target - reading.tokens_done)
 
 
 def history(intents: Sequence[Intent], node_gpus: int) -> History:

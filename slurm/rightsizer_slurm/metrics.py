@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, write_to_textfile
@@ -9,6 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from rightsizer.elasticity import Action
+from rightsizer.explain import layout_words
+from rightsizer_api.placeholders import layout_of
 from rightsizer_slurm.monitor import Line
 from rightsizer_telemetry.names import SLURM, SLURM_LABELS
 
@@ -57,15 +60,19 @@ class SweepMetrics:
 
     def _jobs(self) -> Iterator[Metric]:
         info: _Samples = {}
+        layouts: _Samples = {}
         values: dict[str, _Samples] = {name: {} for name in _VALUES}
         for line in self._lines:
             job, name = line.job, line.watched.plan.metadata.name if line.watched.plan else ""
             key = (self._cluster, str(job.job_id))
             info[(*key, job.user, job.account, job.partition, name)] = 1.0
+            if line.watched.run and line.watched.run.layout:
+                layouts[(*key, _layout(line), line.watched.run.gpu)] = 1.0
             for metric, value in _values(line).items():
                 if value is not None:
                     values[metric][key] = value
         yield self._gauge("rightsizer_slurm_job_info", info)
+        yield self._gauge("rightsizer_slurm_job_layout", layouts)
         for name in _VALUES:
             yield self._gauge(name, values[name])
 
@@ -89,7 +96,18 @@ _VALUES = (
     "rightsizer_slurm_job_predicted_tokens_per_second",
     "rightsizer_slurm_job_measured_tokens_per_second",
     "rightsizer_slurm_job_restarts",
+    "rightsizer_slurm_job_margin_seconds",
 )
+
+
+def _layout(line: Line) -> str:
+    """How the job splits its work at the size that it has now, in words."""
+    run = line.watched.run
+    assert run is not None  # noqa: S101 - the caller looked
+    layout = layout_of(run.layout)
+    replica = max(1, layout.gpus // layout.dp)
+    ranks = max(1, line.job.nodes * run.node_gpus // replica)
+    return layout_words(replace(layout, dp=ranks))
 
 
 def _values(line: Line) -> dict[str, float | None]:
@@ -101,5 +119,6 @@ def _values(line: Line) -> dict[str, float | None]:
         predicted,
         line.reading.tokens_per_s,
         float(job.restarts),
+        line.margin_s,
     )
     return dict(zip(_VALUES, figures, strict=True))

@@ -22,7 +22,7 @@ from rightsizer.units import parse_duration_s
 from rightsizer_slurm.backends import Backend
 from rightsizer_slurm.cluster import Cluster
 from rightsizer_slurm.commands import Slurm, SlurmError
-from rightsizer_slurm.deciding import Tuning, decision, history, others_wait, scaling_of
+from rightsizer_slurm.deciding import Tuning, decision, history, margin_s, others_wait, scaling_of
 from rightsizer_slurm.gpu_metrics import lack
 from rightsizer_slurm.jobs import Job
 from rightsizer_slurm.journal import Intent, Journal, Kind
@@ -32,7 +32,7 @@ from rightsizer_slurm.resizing import Resizer
 from rightsizer_slurm.text import one_line
 from rightsizer_slurm.watching import Watched, live_gpu_jobs, watched
 
-__all__ = ["Force", "Line", "Monitor", "Settings", "alone", "intent_for", "plan_intent"]
+__all__ = ["BusyError", "Force", "Line", "Monitor", "Settings", "alone", "intent_for", "plan_intent"]
 
 _LOG = logging.getLogger("rightsizer.slurm.monitor")
 _DAY_S = 86_400.0
@@ -66,12 +66,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One job in one sweep: what is known, what was measured, what the engine says."""
+    """One job in one sweep: what is known, what was measured, what the engine says.
+
+    `margin_s` is its deadline minus its expected end, negative where it will be late; None: not known.
+    """
 
     watched: Watched
     reading: Reading
     decision: Decision
     intent: Intent | None = None
+    margin_s: float | None = None
 
     @property
     def job(self) -> Job:
@@ -140,7 +144,7 @@ class Monitor:
         )
         if unseen:
             made = replace(made, reason=f"unknown: {unseen}")
-        return Line(watched=one, reading=reading, decision=made)
+        return Line(watched=one, reading=reading, decision=made, margin_s=margin_s(one, reading, now_s=now_s))
 
     def _tuning(self) -> Tuning:
         """A force below shrinking caps what the engine says at a recommendation."""
@@ -234,13 +238,17 @@ def plan_intent(one: Watched, *, nodes: int, kind: Kind, why: str) -> Intent:
     )
 
 
+class BusyError(InputError):
+    """Another monitor works with the same state."""
+
+
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Hold the state file's lock: one monitor at a time. InputError where another one has it."""
+    """Hold the state file's lock: one monitor at a time. BusyError where another one has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(path.name + ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError("--state", value=str(path), remedy="another monitor works with it") from None
+            raise BusyError("--state", value=str(path), remedy="another monitor works with it") from None
         yield

@@ -69,6 +69,8 @@ SLURM: Mapping[str, str] = {
     "rightsizer_slurm_job_predicted_tokens_per_second": "Throughput as predicted",
     "rightsizer_slurm_job_measured_tokens_per_second": "Throughput as the agent in the job reports it",
     "rightsizer_slurm_job_restarts": "Restarts and requeues of the job so far",
+    "rightsizer_slurm_job_margin_seconds": "Deadline minus expected end; negative: late",
+    "rightsizer_slurm_job_layout": "1; how a job with a plan splits its work, and its GPUs' type, as labels",
     "rightsizer_slurm_jobs": "Jobs with a plan, by Slurm's state",
     "rightsizer_slurm_decisions_total": "Decisions of the monitor, by action",
     "rightsizer_slurm_command_errors_total": "Slurm commands that failed or ran out of time, by command",
@@ -79,6 +81,7 @@ SLURM: Mapping[str, str] = {
 
 SLURM_LABELS: Mapping[str, tuple[str, ...]] = {
     "rightsizer_slurm_job_info": ("cluster", "jobid", "user", "account", "partition", "plan"),
+    "rightsizer_slurm_job_layout": ("cluster", "jobid", "layout", "gpu_type"),
     "rightsizer_slurm_jobs": ("cluster", "state"),
     "rightsizer_slurm_decisions_total": ("action",),
     "rightsizer_slurm_command_errors_total": ("command",),

@@ -94,7 +94,7 @@ _PLANS = Dashboard(
         ),
         line(
             "Tokens per second of each layout",
-            "What the workers made of each way to split the work; empty on Slurm.",
+            "What the workers made of each way to split the work.",
             (
                 f"rightsizer:plan_measured:tokens_per_second{_OF_PLAN} "
                 "* on (executor, cluster, namespace, plan) group_left (layout) rightsizer:plan:info",

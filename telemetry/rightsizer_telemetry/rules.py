@@ -301,14 +301,14 @@ _PLAN_OF_WORKLOAD = (
     ("plan", "$1", "known_plan", "(.+)"),
 )
 
-PLAN: Mapping[str, tuple[str, str | None]] = {
+PLAN: Mapping[str, tuple[str, str]] = {
     "gpus:count": ("gpus", "sized_gpus"),
     "predicted:tokens_per_second": ("predicted_tokens_per_second", "predicted_tokens_per_second"),
     "measured:tokens_per_second": ("measured_tokens_per_second", "measured_tokens_per_second"),
-    "margin:seconds": ("margin_seconds", None),
+    "margin:seconds": ("margin_seconds", "margin_seconds"),
     "restarts:count": ("restarts", "restarts"),
 }
-"""Recorded name -> gauge of the operator and of Slurm's monitor, None where that has none."""
+"""Recorded name -> gauge of the operator and of Slurm's monitor."""
 
 
 def _plans() -> Sequence[Rule]:
@@ -316,7 +316,8 @@ def _plans() -> Sequence[Rule]:
         Rule(record=f"rightsizer:plan_{name}", expr=_by_plan(f"rightsizer_plan_{operator}", slurm))
         for name, (operator, slurm) in PLAN.items()
     ]
-    told = f"max by ({_PLAN}, layout, gpu_type) (\n{_in_pods('rightsizer_plan_info')}\n)"
+    words = ", layout, gpu_type"
+    told = _by_plan("rightsizer_plan_info", "layout", words)
     # one only, so that it can be joined: a replica that acts no more may still tell an older layout
     return [*figures, Rule(record="rightsizer:plan:info", expr=f"topk by ({_PLAN}) (1,\n{told}\n)")]
 
@@ -330,11 +331,9 @@ def _in_pods(metric: str) -> str:
     return relabel(metric, (world, *constants({"executor": "kubernetes"})))
 
 
-def _by_plan(operator: str, slurm: str | None) -> str:
+def _by_plan(operator: str, slurm: str, words: str = "") -> str:
     """A plan's gauge from either executor; on Slurm a job without a plan's name is known by its id."""
     pods = _in_pods(operator)
-    if slurm is None:
-        return f"max by ({_PLAN}) (\n{pods}\n)"
     info = "max by (cluster, jobid, plan) (rightsizer_slurm_job_info)"
     jobs = relabel(
         f"(rightsizer_slurm_job_{slurm} * on (cluster, jobid) group_left (plan) {info})",
@@ -345,4 +344,4 @@ def _by_plan(operator: str, slurm: str | None) -> str:
             ("plan", "$1", "known_plan", "(.+)"),
         ),
     )
-    return f"max by ({_PLAN}) (\n{pods}\nor\n{jobs}\n)"
+    return f"max by ({_PLAN}{words}) (\n{pods}\nor\n{jobs}\n)"

@@ -15,7 +15,7 @@ def monitor(
     ] = "flag",
     state: Annotated[
         Path, typer.Option(metavar="FILE", help="Its journal: what is under way is finished after a restart.")
-    ] = Path("/var/lib/rightsizer/monitor.db"),
+    ] = Path("/var/lib/rightsizer/state.db"),
     every: Annotated[str, typer.Option(metavar="DURATION", help="Time between looks.")] = "30s",
     textfile: Annotated[
         Path | None,

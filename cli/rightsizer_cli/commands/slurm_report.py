@@ -14,7 +14,7 @@ def report(
     state: Annotated[
         Path,
         typer.Option(metavar="FILE", help="The monitor's journal: tells what it did, if you may read it."),
-    ] = Path("/var/lib/rightsizer/monitor.db"),
+    ] = Path("/var/lib/rightsizer/state.db"),
     prometheus: Annotated[str, typer.Option(metavar="URL", help="Where GPU metrics are.")] = "",
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Bearer token for that Prometheus.")
@@ -26,6 +26,7 @@ def report(
 ) -> int:
     """Tell of every GPU job that you may see: what it does, and what would be better. Changes nothing."""
     from rich.table import Table  # noqa: PLC0415  (slow to import)
+    from rich.text import Text  # noqa: PLC0415
 
     from rightsizer.units import parse_duration_s  # noqa: PLC0415  (numpy is slow to import)
     from rightsizer_cli.console import echo_json, show  # noqa: PLC0415
@@ -34,6 +35,7 @@ def report(
     from rightsizer_slurm.commands import Slurm  # noqa: PLC0415
     from rightsizer_slurm.deciding import Tuning  # noqa: PLC0415
     from rightsizer_slurm.monitor import Settings  # noqa: PLC0415
+    from rightsizer_slurm.text import one_line  # noqa: PLC0415
     from rightsizer_telemetry.client import Access  # noqa: PLC0415
 
     slurm = Slurm()
@@ -49,6 +51,7 @@ def report(
         return 0
     table = Table(*reports.HEADINGS, box=None, pad_edge=False)
     for line in found.lines:
-        table.add_row(*reports.row(line))
-    show(found.words, *([table] if found.lines else []), *reports.told(found.intents))
+        table.add_row(*(Text(one_line(cell)) for cell in reports.row(line)))  # users' text: no markup
+    told = (Text(one_line(words)) for words in reports.told(found.intents))
+    show(found.words, *([table] if found.lines else []), *told)
     return 0
