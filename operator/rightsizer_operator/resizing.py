@@ -87,7 +87,8 @@ def _since(case: Case, kind: str, status: str, at: dt.datetime) -> bool:
 
 def _says(recommendation: Mapping[str, Any]) -> tuple[Any, ...]:
     """What makes a recommendation another one; its figures change a little with every look."""
-    return recommendation.get("action"), recommendation.get("gpus")
+    known = not recommendation.get("reason", "").startswith("unknown")
+    return recommendation.get("action"), recommendation.get("gpus"), known
 
 
 def _sentence(decision: Decision, told: Mapping[str, Any]) -> str:

@@ -47,6 +47,13 @@ def test_a_recommendation_is_told_once_and_changes_nothing(running):
     assert [e.reason for e in run.events].count("Grow") == 1
 
 
+def test_what_becomes_known_is_told_without_an_event(running):
+    run = running(Decision(action=Action.KEEP, gpus=1, reason="unknown: 9 samples are too few")).settle()
+    run.decision = judged(Action.KEEP, 1)
+    assert run.settle().plan["status"]["recommendation"]["reason"] == "as measured"
+    assert "Keep" not in [e.reason for e in run.events]
+
+
 def test_why_it_is_not_done_is_told_anew_when_that_changes(running):
     run = running(judged(Action.SHRINK, 1, withheld="mode is Recommend: it is only recommended")).settle()
     run.decision = judged(Action.SHRINK, 1, withheld="nobody waits for GPUs")
