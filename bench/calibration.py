@@ -95,13 +95,12 @@ def main() -> None:
 
 
 def load(rows: Mapping[str, Mapping[str, str]], quantity: Quantity) -> list[Source]:
-    """The sources with enough rows; of memory's, told what only their notes say, as a plan is."""
+    """The sources with enough rows, told what only their notes say, as a plan is."""
     file, column = _RESIDUALS[quantity]
     by_source: dict[str, list[tuple[Case, float, str]]] = {}
     for one in json.loads((RESULTS / file).read_text(encoding="utf-8")):
         if one[column] is not None and one["id"] in rows:
-            row = rows[one["id"]]
-            case = case_from_row(promoted(row) if quantity is Quantity.MEMORY else row)
+            case = case_from_row(promoted(rows[one["id"]]))
             by_source.setdefault(one["id"].split("-")[0], []).append((case, -float(one[column]), one["id"]))
     return [_source(name, found, quantity) for name, found in by_source.items() if len(found) >= FEWEST_ROWS]
 

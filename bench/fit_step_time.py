@@ -202,12 +202,14 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="print only")
     given = parser.parse_args()
     folder, start = reference(given.reference), load_step_time()
-    rows, withheld = load(folder), load(folder, blind=True)
+    rows, withheld = load(folder, notes=True), load(folder, notes=True, blind=True)
+    untold = load(folder)
     print(f"{int(rows.judged.sum())} of {rows.usable} usable rows supported")
     linear = fit(rows, start)
     best = at(start, linear.point)
-    (out, blind), folds = left_out(rows, [rows, withheld], linear, start)
-    columns = {"seen": errors(rows, best), "left_out": out, "blind": blind, "null": null_errors(rows)}
+    (out, blind, plain), folds = left_out(rows, [rows, withheld, untold], linear, start)
+    columns = {"seen": errors(rows, best), "left_out": out, "blind": blind, "untold": plain}
+    columns["null"] = null_errors(rows)
     for name in fitted_names(best):
         entry, value = best.entry(name), getattr(best, name)
         far = float(np.log(value / entry.prior) / entry.sigma_ln)

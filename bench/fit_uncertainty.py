@@ -27,7 +27,7 @@ from rightsizer.uncertainty import features, z_quantile
 RESULTS = Path(__file__).resolve().parent / "results"
 COVERAGE = 0.8
 HALF_WIDTH = z_quantile(0.5 + COVERAGE / 2)
-RIDGE = 0.02
+RIDGE = 0.06
 """Pull of each coefficient to 0: a feature must earn its place."""
 IGNORANCE = ("unknown_framework", "link_not_stated", "other_hardware")
 """Features that say less is known: they never narrow an interval."""
@@ -47,7 +47,7 @@ class Residuals:
 def residuals(folder: Path, what: str) -> Residuals:
     """Rows with the framework known, then the same rows with it withheld.
 
-    Peaks of memory are taken with what a table states only in its notes: a plan states all of it.
+    Both are taken with what a table states only in its notes: a plan states all of it.
     """
     told = "_notes" if what == "memory" else ""
     found = {r["id"]: r for r in json.loads((RESULTS / f"{what}.json").read_text(encoding="utf-8"))}
@@ -55,7 +55,7 @@ def residuals(folder: Path, what: str) -> Residuals:
     parts: list[tuple[Array, Array]] = []
     names: Sequence[str] = ()
     for column in ("left_out", "blind"):
-        shown = [promoted(r) if told else r for r in rows]
+        shown: list[Mapping[str, str]] = [promoted(r) for r in rows]
         shown = [{**r, "framework": ""} if column == "blind" else r for r in shown]
         cases = Cases.stack(case_from_row(r) for r in shown)
         columns = features(cases)

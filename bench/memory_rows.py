@@ -92,13 +92,18 @@ def predicted_bytes(some: MemoryRows, parameters: Parameters | None = None) -> A
 
 
 _SIGNS = (
+    ("compile", r"; eager;", "0"),
+    ("scaling", r"float8 rowwise", "row"),
+    ("quantiser", r"gptq|GPTQ", "gptq"),
+    ("overlap_tensor", r"async TP", "1"),
     ("flash_attention", r"impl local|transformer-impl local", "0"),
     ("lora_targets", r"LM head trained too", "all+embeddings"),
     ("lora_targets", r"'(?:up|gate|down)_proj'|w1,w2|targets ALL", "all"),
     ("quantised_bits", r"int8", "8"),
     (
         "compile",
-        r"torch\.compile|\+compile|\+chunked CE|\+activation ckpt|\+optimizer in bwd|\+8bit AdamW",
+        r"torch\.compile|\+ ?compile|compile\+|\+chunked CE|\+activation ckpt|\+optimizer in bwd"
+        r"|\+8bit AdamW",
         "1",
     ),
     ("loss", r"\+packed|\+compile", "eager"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from bench.fitting import read
+from bench.memory_rows import promoted
 
 from rightsizer.cases import Case, Cases
 from rightsizer.columns import Array
@@ -34,15 +35,19 @@ class StepRows:
     unsupported: Sequence[str]
 
 
-def load(folder: Path, *, blind: bool = False) -> StepRows:
-    """The usable rows that the engine supports; `blind` withholds the framework."""
+def load(folder: Path, *, notes: bool = False, blind: bool = False) -> StepRows:
+    """The usable rows that the engine supports; `blind` withholds the framework.
+
+    With `notes`, inputs that a table keeps only in free text become columns first.
+    """
     usable = [r for r in read(folder, "published_runs.csv") if _judged(r) or _partly(r)]
     rows: list[Mapping[str, str]] = []
     cases: list[Case] = []
     unsupported: list[str] = []
     for row in usable:
         try:
-            cases.append(case_from_row({**row, "framework": ""} if blind else row))
+            shown = promoted(row) if notes else row
+            cases.append(case_from_row({**shown, "framework": ""} if blind else shown))
             rows.append(row)
         except UnsupportedError as reason:
             unsupported.append(f"{row['id']}: {reason}")

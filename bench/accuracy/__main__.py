@@ -29,17 +29,22 @@ COVERAGE = 0.8
 
 
 def step_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
-    """ln(predicted / measured) of rows: all seen, source left out, framework withheld too, null model."""
-    start, rows, withheld = load_step_time(), load(folder), load(folder, blind=True)
+    """ln(predicted / measured) of rows: all seen, source left out, framework withheld too, null model.
+
+    All are told what a source says only in its notes, but for the column `untold`.
+    """
+    start, rows, untold = load_step_time(), load(folder, notes=True), load(folder)
+    withheld = load(folder, notes=True, blind=True)
     linear = fit(rows, start)
-    (out, blind), _ = left_out(rows, [rows, withheld], linear, start)
+    (out, blind, plain), _ = left_out(rows, [rows, withheld, untold], linear, start)
     columns = {"seen": errors(rows, at(start, linear.point)), "left_out": out, "blind": blind}
+    columns["untold"] = plain
     return rows, columns | {"null": null_errors(rows)}
 
 
 def saved_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
     """The same, as the last fit wrote them; rows that are not judged have none (NaN)."""
-    rows = load(folder)
+    rows = load(folder, notes=True)
     found = json.loads((RESULTS / "step_time.json").read_text(encoding="utf-8"))
     names, by_id = [name for name in found[0] if name != "id"], {line["id"]: line for line in found}
     nothing = dict.fromkeys(names, np.nan)

@@ -100,6 +100,8 @@ def workload_of(plan: TrainingPlan, architecture: Architecture, framework: Frame
         optimizer=spec.optimizer,
         recompute=Recompute[spec.recompute.upper()],
         quantised_bits=spec.quantised_bits,
+        quantiser=spec.quantiser,
+        scaling=spec.scaling,
         loss=spec.loss,
         compile=spec.compile,
         attention=spec.attention,

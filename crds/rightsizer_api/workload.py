@@ -5,7 +5,15 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, Strict
 
-from rightsizer.workload import AttentionKernel, LossKernel, Method, Optimizer, Precision
+from rightsizer.workload import (
+    AttentionKernel,
+    LossKernel,
+    Method,
+    Optimizer,
+    Precision,
+    Quantiser,
+    Scaling,
+)
 from rightsizer_api.base import Model, Rule, fixed
 from rightsizer_api.quantities import Tokens
 
@@ -99,6 +107,16 @@ class WorkloadSpec(Model):
     lora: Lora | None = Field(None, description="Low-rank adapters; defaults apply if the method needs them.")
     quantised_bits: Annotated[int, Field(ge=2, le=8)] = Field(
         4, description="Bits of a frozen weight, for the method qlora.", examples=[4]
+    )
+    quantiser: Annotated[Quantiser, Strict(False)] = Field(
+        Quantiser.BITSANDBYTES,
+        description="What unpacks frozen weights, for the method qlora.",
+        examples=["bitsandbytes"],
+    )
+    scaling: Annotated[Scaling, Strict(False)] = Field(
+        Scaling.TENSOR,
+        description="What shares a scale in 8-bit matmuls: a tensor, or each row of it.",
+        examples=["tensor"],
     )
     loss: Annotated[LossKernel, Strict(False)] = Field(
         LossKernel.AUTO,

@@ -23,7 +23,7 @@ from rightsizer.framework import SelectiveRecompute
 from rightsizer.layout import Offload, Sharding
 from rightsizer.parameters import Parameters
 from rightsizer.work import BF16_BYTES, LayerWork, frozen
-from rightsizer.workload import Method, Recompute
+from rightsizer.workload import Method, Quantiser, Recompute, Scaling
 
 __all__ = [
     "HOST_CLASSES",
@@ -170,9 +170,9 @@ def _forward(facts: Facts) -> _Parts:
     fused = fused_experts(cases, facts.rates)
     dense, routed = facts.kernels.cast_bytes, facts.kernels.expert_cast_bytes
     cast = dense + np.where(fused, 0.0, routed)
-    cast = p.keyed("cast_passes", HOST_CLASSES)[code] * 0.25 * cast
-    passes = p.keyed("elementwise_passes", HOST_CLASSES)[code]
-    passes = np.where(compiled(cases), np.minimum(p.elementwise_fused, passes), passes)
+    finer = np.where(cases.workload.scaling == Scaling.ROW, p.cast_passes_by_row, 0.0)
+    cast = (p.keyed("cast_passes", HOST_CLASSES)[code] + finer) * 0.25 * cast
+    passes = _passes(cases, p, code)
     moved = passes * (work.narrow_bytes + p.wide_share * work.wide_bytes)
     moved = moved + p.permute_passes * np.where(fused, p.permute_fused, 1.0) * work.routed_bytes
     extra = _dequantised_bytes(facts) + _adapter_bytes(facts)
@@ -181,6 +181,17 @@ def _forward(facts: Facts) -> _Parts:
         attention=facts.kernels.attention_forward_s,
         elementwise=moved / memory + passes / _PASSES_OF_A_KERNEL * p.launch_s,
     )
+
+
+def _passes(cases: Cases, p: Parameters, code: Array) -> Array:
+    """Element-wise passes over the hidden states: a class's usual ones, or as compiled or eager as asked.
+
+    Torch's own trainers are usually compiled since FSDP2; without it they run the kernels of FSDP1's.
+    """
+    usual = p.keyed("elementwise_passes", HOST_CLASSES)
+    passes = np.where(compiled(cases), np.minimum(p.elementwise_fused, usual[code]), usual[code])
+    eager = (cases.workload.compile == 0) & (code == HOST_CLASSES.index("fsdp2"))
+    return np.where(eager, np.maximum(passes, usual[HOST_CLASSES.index("fsdp1")]), passes)
 
 
 def _backward(facts: Facts, forward: _Parts) -> _Parts:
@@ -208,7 +219,9 @@ def _dequantised_bytes(facts: Facts) -> Array:
     """QLoRA expands its 4-bit weights to 16 bits before each use (arXiv:2305.14314)."""
     weights = facts.work.dense_weights + facts.work.expert_weights
     quantised = facts.cases.workload.method == Method.QLORA
-    return np.asarray(np.where(quantised, weights, 0.0) * facts.parameters.dequantise_bytes)
+    p, gptq = facts.parameters, facts.cases.workload.quantiser == Quantiser.GPTQ
+    each = np.where(gptq, p.dequantise_unfused_bytes, p.dequantise_bytes)
+    return np.asarray(np.where(quantised, weights, 0.0) * each)
 
 
 def _adapter_bytes(facts: Facts) -> Array:

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 
 from rightsizer.errors import UnsupportedError
 from rightsizer.layout import Offload, Sharding
-from rightsizer.workload import AttentionKernel, LossKernel, Method, Optimizer, Precision, Recompute
+from rightsizer.workload import (
+    AttentionKernel,
+    LossKernel,
+    Method,
+    Optimizer,
+    Precision,
+    Quantiser,
+    Recompute,
+    Scaling,
+)
 
 __all__ = [
     "attention",
@@ -217,6 +226,16 @@ def lora_targets(words: str) -> str:
     everywhere = re.search(r"all|mlp|gate|up_proj|down_proj|linear|w[123]|fc[12]", words)
     whole = re.search(r"embed|lm_?head|wte", words)
     return ("all" if everywhere else "attention") + ("+embeddings" if whole else "")
+
+
+def quantiser(words: str) -> Quantiser:
+    """Who unpacks quantised weights; bitsandbytes where it is not said."""
+    return Quantiser.GPTQ if "gptq" in words.lower() else Quantiser.BITSANDBYTES
+
+
+def scaling(words: str) -> Scaling:
+    """What of an 8-bit matmul's operand shares a scale; all of it where it is not said."""
+    return Scaling.ROW if "row" in words.lower() else Scaling.TENSOR
 
 
 def quantised_bits(words: str) -> int:

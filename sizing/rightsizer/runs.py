@@ -39,6 +39,7 @@ COLUMNS = tuple(_COLUMNS.split())
 
 _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
+    " quantiser scaling overlap_tensor"
 )
 OPTIONAL_COLUMNS = (*_OPTIONAL.split(), "packed", "padded")
 """Columns that are read when a table has them."""
@@ -53,6 +54,8 @@ def case_from_row(row: Row) -> Case:
     shape = _dimensions(row)
     split = _parallel_sizes(row)
     profile = _framework(row, split)
+    if run_text.flag(row, "overlap_tensor"):
+        profile = replace(profile, overlaps_tensor_parallel=True)
     case = Case(
         architecture=shape,
         workload=_workload(row, profile, split),
@@ -272,6 +275,7 @@ def _workload(row: Row, profile: Framework, split: Mapping[str, int]) -> Workloa
         lora_rank=max(1, run_text.count(row, "lora_rank", defaults.lora_rank)),
         lora_targets=targets,
         quantised_bits=run_text.quantised_bits(run_text.text(row, "quantised_bits")),
+        quantiser=run_text.quantiser(run_text.text(row, "quantiser")),
         loss=run_text.loss(run_text.text(row, "loss")),
         compile=compiled,
         attention=run_text.attention(
@@ -279,6 +283,7 @@ def _workload(row: Row, profile: Framework, split: Mapping[str, int]) -> Workloa
         ),
         library_year=run_text.released(row),
         variable_length=_variable_length(row, profile, how),
+        scaling=run_text.scaling(run_text.text(row, "scaling")),
     )
 
 

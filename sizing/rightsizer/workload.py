@@ -9,7 +9,9 @@ __all__ = [
     "Method",
     "Optimizer",
     "Precision",
+    "Quantiser",
     "Recompute",
+    "Scaling",
     "Workload",
     "usual_batch_tokens",
 ]
@@ -78,13 +80,27 @@ class AttentionKernel(enum.StrEnum):
     EAGER = "eager"
 
 
+class Quantiser(enum.StrEnum):
+    """Who unpacks the frozen weights: bitsandbytes in a kernel of its own, GPTQ by torch operations."""
+
+    BITSANDBYTES = "bitsandbytes"
+    GPTQ = "gptq"
+
+
+class Scaling(enum.StrEnum):
+    """What of an 8-bit matmul's operand shares a scale: all of it (or a block in hardware), or a row."""
+
+    TENSOR = "tensor"
+    ROW = "row"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """One training job, independent of hardware and layout.
 
     `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release year
     (with fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in length
-    (neither padded nor packed).
+    (neither padded nor packed). `compile` None: as the framework usually does.
     """
 
     method: Method = Method.PRETRAIN
@@ -97,11 +113,13 @@ class Workload:
     lora_rank: int = 16
     lora_targets: str = "attention"
     quantised_bits: int = 4
+    quantiser: Quantiser = Quantiser.BITSANDBYTES
     loss: LossKernel = LossKernel.AUTO
     compile: bool | None = None
     attention: AttentionKernel = AttentionKernel.AUTO
     library_year: float = 0.0
     variable_length: bool = False
+    scaling: Scaling = Scaling.TENSOR
 
     @property
     def steps(self) -> float:

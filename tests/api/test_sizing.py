@@ -69,6 +69,8 @@ def test_each_section_reaches_the_engine(ask, changes, attribute, expected):
         ({"libraryVersion": "2025-07"}, "library_year", 2025.5),
         ({"libraryVersion": "25.07"}, "library_year", 2025.5),
         ({"compile": False}, "compile", False),
+        ({"method": "qlora", "quantiser": "gptq"}, "quantiser", "gptq"),
+        ({"precision": "fp8", "scaling": "row"}, "scaling", "row"),
     ],
     ids=str,
 )

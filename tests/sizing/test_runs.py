@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 from rightsizer.errors import RightsizerError, UnsupportedError
 from rightsizer.layout import Offload, Sharding
 from rightsizer.runs import COLUMNS, OPTIONAL_COLUMNS, case_from_row
-from rightsizer.workload import AttentionKernel, Method, Optimizer, Precision, Recompute
+from rightsizer.workload import (
+    AttentionKernel,
+    Method,
+    Optimizer,
+    Precision,
+    Quantiser,
+    Recompute,
+    Scaling,
+)
 
 ROW = {
     "framework": "Megatron-Core r0.8.0", "year": "2024", "model_name": "own-7b", "layers": "32",
@@ -137,11 +145,18 @@ def test_pcie_only_nodes_have_no_fast_domain():
         ({"precision": "fp8"}, lambda w: w.precision == Precision.FP8),
         ({"flash_attention": "0"}, lambda w: w.attention == AttentionKernel.EAGER),
         ({"lora_rank": "64", "lora_targets": "ALL"}, lambda w: (w.lora_rank, w.lora_targets) == (64, "all")),
+        ({"quantiser": "AutoGPTQ"}, lambda w: w.quantiser == Quantiser.GPTQ),
+        ({"scaling": "rowwise"}, lambda w: w.scaling == Scaling.ROW),
     ],
-    ids=["qlora", "other adapters", "8-bit optimizer", "fp8", "no flash", "adapter shape"],
+    ids=["qlora", "other adapters", "8-bit optimizer", "fp8", "no flash", "adapter shape", "gptq", "rows"],
 )
 def test_workload_words(changes, read):
     assert read(case(**changes).workload)
+
+
+def test_a_table_may_say_that_tensor_parallel_traffic_is_overlapped():
+    assert case(overlap_tensor="1").framework.overlaps_tensor_parallel
+    assert not case(overlap_tensor="").framework.overlaps_tensor_parallel
 
 
 def test_offload_words():

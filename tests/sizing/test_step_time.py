@@ -13,7 +13,7 @@ from rightsizer.columns import Columns
 from rightsizer.framework import framework
 from rightsizer.layout import Layout, Sharding
 from rightsizer.runs import case_from_row
-from rightsizer.workload import Method, Precision, Recompute, Workload
+from rightsizer.workload import Method, Precision, Quantiser, Recompute, Scaling, Workload
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "published_steps.csv").read_text("utf-8").splitlines()))
 MODEL_FLOP_PER_TOKEN_8B = 6 * 7.5e9  # matmul parameters of Llama-3.1-8B without the input embedding
@@ -110,6 +110,26 @@ def test_a_faster_gpu_is_never_slower(one: Case) -> None:
         gpu, bf16_flop_per_s=gpu.bf16_flop_per_s * 1.3, fp16_flop_per_s=gpu.fp16_flop_per_s * 1.3
     )
     assert seconds(replace(one, cluster=replace(one.cluster, gpu=faster))) <= seconds(one) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("slower", "faster"),
+    [
+        ({"compile": False}, {"compile": True}),
+        ({"precision": Precision.FP8, "scaling": Scaling.ROW}, {"precision": Precision.FP8}),
+        ({"method": Method.QLORA, "quantiser": Quantiser.GPTQ}, {"method": Method.QLORA}),
+    ],
+    ids=["eager kernels", "a scale for each row", "weights unpacked by torch"],
+)
+def test_a_slower_recipe_is_slower(slower, faster) -> None:
+    one = case()
+    times = [seconds(replace(one, workload=replace(one.workload, **changes))) for changes in (slower, faster)]
+    assert times[0] > 1.03 * times[1]
+
+
+def test_scales_matter_to_eight_bits_only() -> None:
+    one = case()
+    assert seconds(replace(one, workload=replace(one.workload, scaling=Scaling.ROW))) == seconds(one)
 
 
 @FEW
