@@ -31,7 +31,7 @@ def main() -> None:
     tokens = told.global_batch_sequences * told.sequence_tokens
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(WIDTH, WIDTH))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     home = agent.checkpoint_directory("checkpoints")
     home.mkdir(parents=True, exist_ok=True)
     path, step = home / "state.pt", 0

@@ -120,7 +120,7 @@ def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, clu
     run.steps_with(1, after=began)
     after = [r for r, _ in run.records() if r["event"] == "step" and r["world"] == 1]
     LOG.info(f"loss {before[0]['loss']:.4f} ... {before[-1]['loss']:.4f}, then {after[0]['loss']:.4f}")
-    assert after[0]["step"] > before[0]["step"] + 10
+    assert after[0]["step"] > before[-1]["step"]
     assert after[0]["loss"] < before[0]["loss"] / 2
     wait(
         run,
