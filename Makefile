@@ -68,6 +68,7 @@ cluster-down: $(READY)  ## end it, with nothing left
 
 test-kubernetes: $(READY)  ## the tests on that Kubernetes; starts one if none runs
 	tests/e2e/cluster/install.sh
+	tests/e2e/prometheus/install.sh
 	$(BIN)/pytest -q -m kubernetes -n 2 --dist loadgroup tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
@@ -80,7 +81,8 @@ slurm-down: $(READY)  ## end it, with nothing left
 
 test-slurm: $(READY)  ## the tests on that Slurm; starts one if none runs
 	tests/e2e/slurm/install.sh
-	$(BIN)/pytest -q -m slurm -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/slurm_jobs tests/e2e/slurm
+	tests/e2e/prometheus/install.sh
+	$(BIN)/pytest -q -m slurm -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
 
 test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
 	tests/e2e/prometheus/install.sh
