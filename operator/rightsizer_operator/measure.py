@@ -56,8 +56,10 @@ async def measure(loop: Loop) -> None:
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
         group.create_task(judge.work())
+        next_s = time.monotonic()
         while True:
-            await asyncio.sleep(loop.settings.measure_s)
+            next_s = max(next_s + loop.settings.measure_s, time.monotonic())  # what asking takes is no gap
+            await asyncio.sleep(next_s - time.monotonic())
             if loop.leads:
                 await _sweep(loop, session, book, judge)
 

@@ -28,19 +28,19 @@ APART = {
 }
 PLANS = {
     # by prediction two GPUs are needed; by its pace one will do
-    "early": {"mode": "Recommend", "env": {"STEP_SECONDS": "0.3"}},
+    "early": {"mode": "Recommend", "env": {"STEP_SECONDS": "0.24"}},
     # by prediction one GPU is enough; by its pace it is not
-    "late": {"finish": "60d", "env": {"STEP_SECONDS": "1.4"}},
+    "late": {"finish": "60d", "env": {"STEP_SECONDS": "1.3"}},
     # the same, and most of a step waits for data
     "starved": {
         "finish": "60d",
-        "env": {"STEP_SECONDS": "1.4", "STALL": "0.6"},
+        "env": {"STEP_SECONDS": "1.3", "STALL": "0.6"},
         "notes": {"rightsizer.test/busy": "0.3", "rightsizer.test/tensor": "0.05"},
     },
     # late too, and with two workers it dies
-    "crashing": {"finish": "60d", "env": {"STEP_SECONDS": "1.4", "CRASH_AT": "2"}},
+    "crashing": {"finish": "60d", "env": {"STEP_SECONDS": "1.3", "CRASH_AT": "2"}},
     # late too, and there is no place for a second worker
-    "cornered": {"finish": "60d", "env": {"STEP_SECONDS": "1.4"}, "pods": {**ON_ONE, **APART}},
+    "cornered": {"finish": "60d", "env": {"STEP_SECONDS": "1.3"}, "pods": {**ON_ONE, **APART}},
 }
 WINDOW_S = 20  # HASTE
 RESIZES = {
@@ -155,7 +155,7 @@ def test_every_panel_shows_something_of_it(runs, asked):
 def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing(runs, launch, prometheus):
     before = {name: resized(run) for name, run in runs.items()}
     prometheus.kill()
-    quiet = launch("quiet", env={"STEP_SECONDS": "0.3"})
+    quiet = launch("quiet", env={"STEP_SECONDS": "0.24"})
     every = {**runs, "quiet": quiet}
     for run in every.values():
         wait(run, "no counters", lambda run=run: run.condition("MetricsAvailable")["reason"] == "NoCounters")

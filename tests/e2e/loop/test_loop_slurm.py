@@ -39,11 +39,11 @@ spec:
 """
 PLANS = {
     # by prediction two GPUs are needed; by its pace one will do
-    "early": ("h100", "10B", "3d", {"STEP_SECONDS": "0.3"}),
+    "early": ("h100", "10B", "3d", {"STEP_SECONDS": "0.24"}),
     # by prediction one GPU is enough; by its pace it is not
-    "late": ("h100", "10B", "6d", {"STEP_SECONDS": "1.4"}),
+    "late": ("h100", "10B", "6d", {"STEP_SECONDS": "1.3"}),
     # by its pace too, and most of a step waits for data
-    "starved": ("a100", "1B", "6d", {"STEP_SECONDS": "1.4", "STALL": "0.6"}),
+    "starved": ("a100", "1B", "6d", {"STEP_SECONDS": "1.3", "STALL": "0.6"}),
 }
 
 
