@@ -27,7 +27,7 @@ SIGNALS = "127.0.0.1:9400"
 HASTE = {
     "every": "2s",
     "judgeEvery": "3s",
-    "window": "20s",
+    "window": "24s",
     "warmUp": "5s",
     "coolDown": "15s",
     "restart": "1s",

@@ -42,7 +42,7 @@ PLANS = {
     # late too, and there is no place for a second worker
     "cornered": {"finish": "60d", "env": {"STEP_SECONDS": "1.3"}, "pods": {**ON_ONE, **APART}},
 }
-WINDOW_S = 20  # HASTE
+WINDOW_S = 24  # HASTE
 RESIZES = {
     "early": [(2, 1, "Measured")],
     "late": [(1, 2, "Measured")],
