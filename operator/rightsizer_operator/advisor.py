@@ -111,6 +111,9 @@ class Advisor:
         except RightsizerError as error:
             _LOG.warning("%s/%s: cannot be judged: %s", *asked.key, error)
             return
+        except Exception:  # a fault of ours in one plan must not stop all the others
+            _LOG.exception("%s/%s: a fault in judging", *asked.key)
+            return
         if decision is not None:
             self._decisions[asked.key] = decision
 
