@@ -8,9 +8,9 @@ from rightsizer.columns import Array, distinct
 from rightsizer.hardware import Cluster
 from rightsizer.options import option
 from rightsizer.outcome import Binding, Option, Request
-from rightsizer.pricing import Ground, fit_layouts, ground, price_pairs
+from rightsizer.pricing import Ground, fit_layouts, price_pairs, search_ground
 from rightsizer.search import Found, cheapest, counts, fewest, fitting, pairs, thin
-from rightsizer.space import families, layouts
+from rightsizer.space import layouts
 
 __all__ = ["Refusal", "Winner", "answer"]
 
@@ -56,20 +56,13 @@ def answer(request: Request, cluster: Cluster, *, explained: bool = True) -> Win
 
 
 def _searched(request: Request, cluster: Cluster, *, offload: bool, explained: bool) -> Winner | Refusal:
-    some = families(
-        request.architecture,
-        request.workload,
-        cluster,
-        request.framework,
-        pinned=request.pinned,
-        offload=offload,
-    )
+    base = search_ground(request, cluster, offload=offload)
+    some = base.families
     allowed = counts(request, cluster)
     if not len(some):
         return Refusal(cluster=cluster, binding=Binding.LAYOUT)
     if not allowed.size:
         return Refusal(cluster=cluster, binding=Binding.MAX_GPUS)
-    base = ground(request, cluster, some)
     alive, least_bytes = fitting(base, int(allowed[-1]))
     if not alive.size:
         return _refused(base, Binding.MEMORY, least_bytes=least_bytes, evaluated=len(some))

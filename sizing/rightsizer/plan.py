@@ -17,6 +17,8 @@ from rightsizer.workload import Method, Precision
 __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request", "plan"]
 
 _CURVE_POINTS = 12
+_FEWER_SIZES = 3
+"""Smaller sizes that are looked at to say what fewer GPUs could do."""
 _CURVE_FAMILIES = 128
 
 _RATES = {
@@ -42,11 +44,12 @@ _NEARNESS = (
 """Of several clusters that fail, the one that fails by the earliest of these is told."""
 
 
-def plan(request: Request) -> Plan | NoPlan:
+def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     """The cheapest option that meets every constraint of the request at its confidence.
 
     On each cluster that is the fewest GPUs; among clusters the lowest cost, or the fewest GPUs where a price
-    is missing. Without a deadline it is the fastest among those that cost nearly the least.
+    is missing. Without a deadline it is the fastest among those that cost nearly the least. Runners-up,
+    reasons and the curve are left out unless `compared`; the option is the same.
     """
     _check(request)
     missing = _not_able(request)
@@ -65,7 +68,31 @@ def plan(request: Request) -> Plan | NoPlan:
         return _no_plan(request, [a for a in answers if isinstance(a, Refusal)], evaluated)
     priced = all(cost.price_usd_per_gpu_h(w.ground.cluster) is not None for w in winners)
     winners.sort(key=lambda w: _rank(w, priced=priced))
-    return _plan(request, winners, evaluated)
+    return _plan(request, winners, evaluated) if compared else _alone(request, winners[0], evaluated)
+
+
+def _alone(request: Request, winner: Winner, evaluated: int) -> Plan:
+    """The option, and nothing beside it."""
+    near = winner.found.near if winner.found.near is not None else _row_of_fewer(winner)
+    rows = [winner.found.row, *([near] if near is not None else [])]
+    chosen, *fewer = options([(winner.ground, row) for row in rows])
+    return Plan(
+        request=request,
+        option=chosen,
+        runners_up=(),
+        reasons=(),
+        binding=_binding(request, chosen, fewer[0] if fewer else None),
+        curve=(),
+        layouts_evaluated=evaluated,
+    )
+
+
+def _row_of_fewer(winner: Winner) -> Rows | None:
+    """A row on the nearest smaller sizes; None where none is possible."""
+    fewer = winner.allowed[winner.allowed < winner.found.row.gpus[0]][-_FEWER_SIZES:]
+    chosen, counts = pairs(winner.ground.families.unit[winner.alive], np.zeros(winner.alive.shape), fewer)
+    rows = price_pairs(winner.ground, winner.alive[chosen], counts)
+    return rows.take(np.zeros(1, dtype=np.int64)) if len(rows) else None
 
 
 def _check(request: Request) -> None:
@@ -176,7 +203,9 @@ def _around(winner: Winner) -> Rows:
     """Every layout on the chosen GPUs and on the nearest other sizes; the best ones on sizes farther away."""
     found, allowed = winner.found, winner.allowed
     gpus = int(found.row.gpus[0])
-    near = np.concatenate([allowed[allowed <= gpus][-4:], allowed[allowed >= gpus * _MORE][:2]])
+    near = np.concatenate(
+        [allowed[allowed <= gpus][-1 - _FEWER_SIZES :], allowed[allowed >= gpus * _MORE][:2]]
+    )
     grid = _grid(winner)
     far = grid[(grid[:, None] != near).all(axis=1)]
     good = distinct(found.at_count.family[np.argsort(found.at_count.finish_s)[:_CURVE_FAMILIES]])

@@ -9,16 +9,28 @@ from typing import Any
 import numpy as np
 
 from rightsizer import cost, goodput
-from rightsizer.architecture import parameters_total
+from rightsizer.architecture import Architecture, parameters_total
 from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns, distinct
+from rightsizer.correction import Calibration
+from rightsizer.framework import Framework
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import Request
 from rightsizer.replicas import Replicas
-from rightsizer.space import Families, layouts
-from rightsizer.workload import Method
+from rightsizer.space import Families, families, layouts
+from rightsizer.workload import Method, Workload
 
-__all__ = ["Ground", "Rows", "checkpoint_bytes", "fit_layouts", "ground", "joined", "price", "price_pairs"]
+__all__ = [
+    "Ground",
+    "Rows",
+    "checkpoint_bytes",
+    "fit_layouts",
+    "ground",
+    "joined",
+    "price",
+    "price_pairs",
+    "search_ground",
+]
 
 CHECKPOINT_BYTES_PER_PARAMETER = 14.0
 """Mixed-precision Adam: 2 (weights) + 4 (master) + 8 (moments); BLOOM-176B measured 13.05."""
@@ -67,22 +79,64 @@ class Rows:
         return Rows(layout=self.layout.take(index), **changed)
 
 
+def search_ground(request: Request, cluster: Cluster, *, offload: bool) -> Ground:
+    """The shared part of a search over all families on one cluster.
+
+    What families take and hold says nothing of how much is trained by when, or of how many GPUs there are: it
+    is kept for the next question about the same model on the same GPUs.
+    """
+    some, replicas = _tables(
+        request.architecture,
+        replace(request.workload, tokens=1.0),
+        replace(cluster, max_gpus=1, price_usd_per_gpu_h=None),
+        request.framework,
+        tuple(sorted(request.pinned.items())),
+        request.calibration,
+        offload,
+    )
+    return _ground(request, cluster, some, replicas)
+
+
+@lru_cache(maxsize=16)
+def _tables(  # noqa: PLR0917 -- a key: all that the tables depend on
+    architecture: Architecture,
+    workload: Workload,
+    cluster: Cluster,
+    framework: Framework,
+    pinned: tuple[tuple[str, int], ...],
+    calibration: Calibration | None,
+    offload: bool,
+) -> tuple[Families, Replicas]:
+    """The families and their tables, which fill as they are asked for; threads may share them."""
+    some = families(architecture, workload, cluster, framework, pinned=dict(pinned), offload=offload)
+    nouns = _nouns(architecture, workload, cluster, framework)
+    return some, Replicas(nouns, some.axes, calibration)
+
+
 def ground(request: Request, cluster: Cluster, some: Families) -> Ground:
-    """The shared part of a search on one cluster."""
-    nouns = Cases(
-        architecture=_columns(request.architecture),
-        workload=_columns(request.workload),
+    """The shared part of pricing some families on one cluster."""
+    nouns = _nouns(request.architecture, request.workload, cluster, request.framework)
+    return _ground(request, cluster, some, Replicas(nouns, some.axes, request.calibration))
+
+
+def _nouns(architecture: Architecture, workload: Workload, cluster: Cluster, framework: Framework) -> Cases:
+    return Cases(
+        architecture=_columns(architecture),
+        workload=_columns(workload),
         cluster=_columns(cluster),
         gpu=_columns(cluster.gpu),
-        framework=_columns(request.framework),
+        framework=_columns(framework),
         layout=Columns({}),
     )
+
+
+def _ground(request: Request, cluster: Cluster, some: Families, replicas: Replicas) -> Ground:
     return Ground(
         request=request,
         cluster=cluster,
-        nouns=nouns,
+        nouns=_nouns(request.architecture, request.workload, cluster, request.framework),
         families=some,
-        replicas=Replicas(nouns, some.axes, request.calibration),
+        replicas=replicas,
         confidence_z=NormalDist().inv_cdf(request.confidence),
         checkpoint_bytes=checkpoint_bytes(request),
     )

@@ -80,6 +80,7 @@ class Replicas:
     """The families of one cluster, and what was found of them so far.
 
     `nouns` are shared (shape ()), `axes` hold a column of shape (families,) for each axis of a family.
+    `fitting` is where a search keeps which families fit on how many GPUs at most.
     """
 
     def __init__(self, nouns: Cases, axes: Mapping[str, Array], calibration: Calibration | None) -> None:
@@ -92,6 +93,7 @@ class Replicas:
         self._ends = memory.candidates(self._cases(self._counts))
         self._layered = axes["sharding"] >= Sharding.ZERO3
         self._known: Facts | None = None
+        self.fitting: dict[int, tuple[Array, float]] = {}
         self._passes = _Table(size, self._make_passes)
         self._held = _Table(size, self._make_held)
         self._step_sigma = _Table(size, lambda index: self._make_sigma(step_sigma, index))

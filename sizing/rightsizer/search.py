@@ -194,6 +194,13 @@ def thin(allowed: Array, points: int) -> Array:
 
 def fitting(some: Ground, most: int) -> tuple[Array, float]:
     """The families that fit memory on `most` GPUs or fewer, and the least bytes that any family needs."""
+    kept = some.replicas.fitting
+    if most not in kept:
+        kept[most] = _fitting(some, most)
+    return kept[most]
+
+
+def _fitting(some: Ground, most: int) -> tuple[Array, float]:
     units = some.families.unit
     dp = _raised(some.families, np.maximum(most // units, 1))
     possible = np.flatnonzero(dp * units <= most)

@@ -95,7 +95,7 @@ def fit(
             continue
         tried = offered
         request = sizing.request(plan, now=now, clusters=tuple(cluster for _, cluster in offered))
-        answer = size(replace(request, spare_nodes=0, calibration=calibration))
+        answer = size(replace(request, spare_nodes=0, calibration=calibration), compared=False)
         if isinstance(answer, Plan):
             chosen = answer.option.cluster
             pool = next(pool for pool, cluster in offered if cluster == chosen)

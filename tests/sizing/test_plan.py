@@ -247,3 +247,11 @@ def test_a_tighter_deadline_never_takes_fewer_gpus(request_, days):
     if isinstance(tight, Plan):
         assert isinstance(loose, Plan)
         assert tight.option.gpus >= loose.option.gpus
+
+
+def test_a_plan_that_nobody_compares_has_the_same_option_from_warm_tables_or_cold() -> None:
+    asked = [_request(days=days) for days in (3.0, 6.0, 3.0)]
+    compared, again = [plan(one) for one in asked], [plan(one, compared=False) for one in asked]
+    assert [one.option for one in compared] == [one.option for one in again]
+    assert [one.binding for one in compared] == [one.binding for one in again]
+    assert again[0].runners_up == ()
