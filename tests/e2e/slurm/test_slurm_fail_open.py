@@ -100,12 +100,12 @@ def test_an_answer_that_drips_in_is_not_waited_for(site: Any, stand_in: Callable
         connection.recv(8192)
         for letter in HEAD * 5:
             connection.sendall(letter.encode())
-            time.sleep(0.1)
+            time.sleep(1)
 
     with site.settings(socket=stand_in(drip), timeout_s=0.5, cooldown_s=0):
         spent_s, submitted = _timed(site)
     assert as_written(submitted)
-    assert spent_s < 5
+    assert spent_s < len(HEAD)  # half a second, on a machine with nothing else to do; all of it would take 80
 
 
 def test_an_answer_is_one_line_on_the_terminal_and_in_the_log(
