@@ -35,7 +35,7 @@ check: $(READY)  ## format, lint, types, layer contracts, generated files
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	cd tests/e2e/cluster && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases *.py
-	cd tests/e2e/slurm && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases cluster.py machines.py place.py settings.py
+	cd tests/e2e/slurm && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases accounting.py cluster.py machines.py place.py settings.py
 	$(BIN)/lint-imports
 	$(BIN)/python -m rightsizer_api.generate --check
 	$(BIN)/python -m rightsizer_telemetry.generate --check
