@@ -28,8 +28,8 @@ BATCH = 24 * 128
 class Rank0:
     """What rank 0 serves, at a pace that the test sets."""
 
-    def __init__(self, rate):
-        self.metrics, self.rate, self.workers, self.tokens = TrainMetrics(), rate, 1, 0.0
+    def __init__(self):
+        self.metrics, self.rate, self.workers, self.tokens = TrainMetrics(), 0.0, 1, 0.0
         self.metrics.enter("training")
         self._server = serve(self.metrics, port=METRICS_PORT)
         self._stop = threading.Event()
@@ -58,19 +58,21 @@ class Rank0:
 
 @pytest.fixture
 def rank_0():
-    made = Rank0(rate=50_000.0)
+    made = Rank0()
     yield made
     made.close()
 
 
 @pytest.fixture
 def slow(alone, namespace, rank_0):
-    """slow(mode): a plan sized to one GPU that at its real pace would be late by far."""
+    """slow(mode): a plan sized to one GPU that at its real pace, half of the predicted one, would be late.
+
+    Two GPUs make up for it: the deadline is 1.6 times what is predicted for one.
+    """
     life = Life(alone.api, namespace, f"p{uuid.uuid4().hex[:6]}")
     life.address = "127.0.0.1"
     spec = life.plan["spec"]
     del spec["resources"]["gpus"]
-    spec["deadline"]["finishWithin"] = "24m"
     spec["launch"]["checkpoint"]["interval"] = "5s"
 
     def begin(mode):
@@ -78,6 +80,10 @@ def slow(alone, namespace, rank_0):
         alone.forget_lease()
         operator = alone.operator(**HASTE).start()
         life.create()
+        life.until("Running")
+        sized = life.now["status"]["sizing"]
+        rank_0.rate = 0.5 * sized["tokensPerSecond"]
+        life.edit(deadline={"finishWithin": f"{1.6 * sized['finishSeconds']:.0f}s"})
         life.until("Running")
         return life, operator
 
@@ -105,7 +111,7 @@ def test_a_late_plan_grows_in_place_by_itself(slow, rank_0):
     grown = lambda: life.jobs[0]["spec"]["parallelism"] > 1  # noqa: E731
     life.wait("growth", grown, 300)
     gpus = life.jobs[0]["spec"]["parallelism"]
-    rank_0.workers, rank_0.rate = gpus, 50_000.0 * gpus
+    rank_0.workers, rank_0.rate = gpus, gpus * rank_0.rate
     life.until("Running", gpus=gpus)
     row = life.now["status"]["resizes"][-1]
     LOG.info(f"{row}")
