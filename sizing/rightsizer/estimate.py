@@ -47,9 +47,9 @@ class Prediction:
     """What n cases take.
 
     `mfu` is model FLOPs (nothing recomputed, causal) over the dense peak in the job's precision. `step_sigma`
-    and `memory_sigma` are standard deviations of ln(true / predicted). `fits` says that the device bytes plus
-    one standard deviation stay below `memory_limit_bytes`. `step_correction` and `memory_correction` are what
-    measured runs multiplied the engine's own prediction by (1 without any); every figure has it applied.
+    and `memory_sigma` are standard deviations of ln(true / predicted). `fits` says that the upper end
+    of the peak's 80 % interval stays below `memory_limit_bytes`. `step_correction` and `memory_correction` are
+    what measured runs multiplied the engine's own prediction by (1 without any); every figure has it applied.
     """
 
     step_time: StepTime
@@ -79,7 +79,7 @@ class Fit:
 
 
 def fit(cases: Cases, calibration: Calibration | None = None) -> Fit:
-    """Whether every case fits: the peak and one standard deviation within MEMORY_LIMIT of the device."""
+    """Whether every case fits: the upper end of the peak's 80 % interval is within MEMORY_LIMIT."""
     memory, sigma = memory_module.estimate(cases), memory_sigma(cases)
     found = correct(calibration, cases, sigma, Quantity.MEMORY)
     if calibration:

@@ -52,6 +52,8 @@ MEMORY_LIMIT = 0.96
 """No plan may take more than this share of a device: the driver and fragmentation need the rest."""
 
 
+_Z_80 = 1.2815515655446004
+"""Half width of the central 80 % of a normal distribution, in standard deviations."""
 _Z_90 = 1.6448536269514722
 """Half width of the central 90 % of a normal distribution, in standard deviations."""
 
@@ -161,12 +163,12 @@ def of_stages(cases: Cases, p: Parameters, some: Sequence[Held]) -> Memory:
 
 
 def fits(memory: Memory, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
-    """Whether the peak, and one standard deviation of ln(true / predicted) more, stay within MEMORY_LIMIT.
+    """Whether the peak stays within MEMORY_LIMIT even at the upper end of its 80 % interval.
 
     Blocks that the allocator keeps without use do not count against the margin: it gives them back first.
     """
     limit = MEMORY_LIMIT * gpu_memory_bytes
-    needed = memory.allocated_bytes * np.exp(sigma) + memory.context_bytes
+    needed = memory.allocated_bytes * np.exp(_Z_80 * sigma) + memory.context_bytes
     return np.asarray((needed <= limit) & (memory.device_bytes <= limit))
 
 
