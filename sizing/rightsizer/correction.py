@@ -11,9 +11,9 @@ few noisy steps move little, and no evidence changes nothing.
 On some stacks errors have hardly anything in common but within a configuration: their runs scatter around a
 right mean, and one of them would mislead. So two hypotheses are averaged: the shares as they are, and all of
 them moved to the configuration. Their weights are their likelihoods (multivariate Student-t) times what is
-known before: the chance that runs of a stack have errors in common. A single run counts for about half of
-what the shares alone would make of it, ten that agree for nearly all. Shares, chance and noise are data
-(data/calibration.json).
+known before: the chance that runs of a stack have errors in common. A single run counts for less than
+half of what the shares alone would make of it, ten that agree for nearly all. Shares, chance and noise are
+data (data/calibration.json).
 """
 
 import enum

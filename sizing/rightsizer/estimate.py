@@ -48,8 +48,9 @@ class Prediction:
 
     `mfu` is model FLOPs (nothing recomputed, causal) over the dense peak in the job's precision. `step_sigma`
     and `memory_sigma` are standard deviations of ln(true / predicted). `fits` says that the upper end
-    of the peak's 80 % interval stays below `memory_limit_bytes`. `step_correction` and `memory_correction` are
-    what measured runs multiplied the engine's own prediction by (1 without any); every figure has it applied.
+    of the peak's 80 % interval stays below `memory_limit_bytes`. `step_correction` and `memory_correction`
+    are what measured runs multiplied the engine's own prediction by (1 without any); every figure has it
+    applied.
     """
 
     step_time: StepTime
