@@ -12,6 +12,7 @@ from rightsizer_operator.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKE
 from rightsizer_operator.pressure import queued, unscheduled
 from rightsizer_operator.queueing import Queue, Workload, flavors_of, gpus_of, levels_of
 from rightsizer_operator.shared import Shared
+from rightsizer_operator.survey import patiently
 from rightsizer_operator.world import Job, Key, Pod
 
 __all__ = ["Surroundings"]
@@ -45,10 +46,13 @@ class Surroundings:
         await self._others.get(within_s=within_s)
 
     async def _count(self) -> None:
-        every = self._door.every("/api/v1/pods", labelSelector=f"!{LABEL_PLAN}", fieldSelector=_NOT_OVER)
-        pods = [pod async for pod in every]
+        pods = await patiently(self._read_others)
         self._cache.bound = bound_gpus(pods)
-        self._cache.wanted = unscheduled(pods) | await self._queued()
+        self._cache.wanted = unscheduled(pods) | await patiently(self._queued)
+
+    async def _read_others(self) -> list[Mapping[str, Any]]:
+        every = self._door.every("/api/v1/pods", labelSelector=f"!{LABEL_PLAN}", fieldSelector=_NOT_OVER)
+        return [pod async for pod in every]
 
     async def _queued(self) -> frozenset[str]:
         """GPUs that others' Workloads wait for, where Kueue is, and all its queues may be read."""
@@ -68,7 +72,8 @@ class Surroundings:
         """GPUs that the namespace's quotas leave to this plan; None without one."""
         own = sum(job.gpus for job in self._cache.owned(key) if job.lives)
         if key[0] not in self._quotas:
-            self._quotas[key[0]] = Shared(functools.partial(self._read_quotas, key[0]))
+            read = functools.partial(self._read_quotas, key[0])
+            self._quotas[key[0]] = Shared(functools.partial(patiently, read))
         return quota_left(await self._quotas[key[0]].get(within_s=_QUOTA_FOR_S), own=own)
 
     async def _read_quotas(self, namespace: str) -> list[Mapping[str, Any]]:
