@@ -118,7 +118,14 @@ def _argv(at: Place, name: str) -> list[str | Path]:
     if name == "slurmctld":
         return ["slurmctld", "-D", "-f", at.conf]
     if name == "rightsizer":
-        return [Path(sys.executable).with_name("rightsizer"), "slurm", "daemon", "--config", at.site]
+        return [
+            Path(sys.executable).with_name("rightsizer"),
+            "slurm",
+            "daemon",
+            "--monitor",
+            "--config",
+            at.site,
+        ]
     return ["slurmd", "-D", "-N", name, "-f", at.conf]
 
 

@@ -1,9 +1,11 @@
 """The files of a cluster: slurm.conf, gres.conf, keys, pretended GPUs."""
 
 import os
+import re
 import shutil
 import socket
 import stat
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import accounting
 from place import FIRST_PORT, KINDS, LAST_PORT, PORTS, USER, ClusterError, Kind, Place
 
 _NULL_DEVICE = os.makedev(1, 3)
-_ACCOUNTING_PORT = 20  # behind the first of the cluster's ports
+_ACCOUNTING_PORT, _METRICS_PORT = 20, 25  # behind the first of the cluster's ports
 
 _SLURM_CONF = """\
 ClusterName={name}
@@ -58,6 +60,10 @@ refresh_s = 1
 timeout_s = {timeout_s}     # the default, 0.3, is for machines that are not as loaded as those of tests
 hold_after_s = {hold_after_s}
 cooldown_s = 2
+
+[monitor]
+every = 5s
+metrics = 127.0.0.1:{metrics}
 """
 
 _MAIL = """\
@@ -77,13 +83,22 @@ def write(at: Place) -> None:
     mail = at.etc / "mail.sh"
     mail.write_text(_MAIL.format(log=at.log))
     mail.chmod(0o755)
-    (at.etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+    plugin = "disabled" if _version() >= (23, 11) else "cgroup/v1"  # which is loaded, and not used
+    (at.etc / "cgroup.conf").write_text(f"CgroupPlugin={plugin}\n")
     (at.etc / "gres.conf").write_text("".join(_gres(at, kind) for kind in KINDS))
     port = _free_ports()
     lines = _SLURM_CONF.format(name=at.name, port=port, unused=port + 1, home=at.home, user=USER)
     lines += "JobSubmitPlugins=lua\n" if at.plugin else ""
     lines += accounting.slurm_conf(at, port + _ACCOUNTING_PORT) if at.accounting else ""
     at.conf.write_text(lines + _nodes(port + 2) + "".join(_partition(kind) for kind in KINDS))
+
+
+def _version() -> tuple[int, int]:
+    """Of the Slurm that is installed, such as (22, 5)."""
+    path = {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
+    said = subprocess.run(["slurmctld", "-V"], check=True, capture_output=True, text=True, env=path).stdout
+    major, minor = said.split()[1].split(".")[:2]
+    return int(major), int(minor)
 
 
 def _key(at: Place) -> None:
@@ -147,4 +162,8 @@ def install_plugin(at: Place, source: Path) -> None:
     """The Lua files and rightsizer.conf beside slurm.conf, as an admin would."""
     for path in sorted(source.glob("*.lua")):
         shutil.copy(path, at.etc / path.name)
-    at.site.write_text(_SITE.format(daemon=at.daemon, user=USER, timeout_s=5, hold_after_s=4))
+    port = int(re.search(r"^SlurmctldPort=(\d+)$", at.conf.read_text(), re.MULTILINE)[1])  # type: ignore[index]
+    text = _SITE.format(
+        daemon=at.daemon, user=USER, timeout_s=5, hold_after_s=4, metrics=port + _METRICS_PORT
+    )
+    at.site.write_text(text)
