@@ -9,6 +9,8 @@ import pytest
 
 pytestmark = pytest.mark.slurm
 
+HOSTILE = "$(touch pwned);`touch pwned`|%n{x}"
+
 
 def watching(desk: Any, state: Path, *more: str) -> list[str]:
     """A monitor that may take nodes from running jobs, and looks after seconds instead of minutes."""
@@ -19,14 +21,14 @@ def watching(desk: Any, state: Path, *more: str) -> list[str]:
 
 def test_a_job_far_ahead_of_its_deadline_gives_a_node_to_who_waits_just_once(desk: Any) -> None:
     desk.plan(gpus=2, tokens="100M", deadline="200h")
-    job = desk.submit("--partition", "a100")
+    job = desk.submit("--partition", "a100", "--", f"--job-name={HOSTILE}")
     desk.wait("two workers train", desk.trains(world=2))
     desk.wait("a checkpoint", desk.saved)
     desk.slurm.run(
         "sbatch", "--partition=a100", "--nodes=2", "--gres=gpu:a100:4", "--output=/dev/null", "--wrap=sleep 1"
     )
     seen, state = len(desk.records()), desk.folder / "monitor.db"
-    first = subprocess.Popen(watching(desk, state), env=desk.environment(), cwd=desk.folder)
+    first = subprocess.Popen(watching(desk, state, "--annotate"), env=desk.environment(), cwd=desk.folder)
     try:
         desk.wait("a node is given back", lambda: "node=1," in desk.slurm.job(job)["TRES"])
     finally:
@@ -43,3 +45,7 @@ def test_a_job_far_ahead_of_its_deadline_gives_a_node_to_who_waits_just_once(des
     told = desk.rightsizer("slurm", "report", "--state", state)
     assert f"job {job}: shrink 2 -> 1 nodes, done" in told.stdout
     assert told.stdout.count("shrink 2 -> 1") == 1
+    mails = (Path(desk.slurm.environment["SLURM_CONF"]).parents[1] / "log" / "mail.log").read_text()
+    assert mails.count(f"== -s rightsizer: job {job} {HOSTILE}: shrink root\n") == 1
+    assert shown["AdminComment"].startswith("rightsizer/1 ")  # the newest of what it said
+    assert not list(desk.folder.glob("**/pwned"))
