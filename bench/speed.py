@@ -2,8 +2,8 @@
 
 Run it on an idle machine, on one core: `taskset -c 0 python -m bench.speed [--json FILE]`. Beside the wall
 time stands the processor's, which says more on a machine that has other work; `chrt -f 5` before it keeps
-that work off the core (not off its caches: the command from cold is slower for them). The ratio to Calculon is to a
-figure that was once recorded, unless its seconds a layout on this machine are given.
+that work off the core (not off its caches: the command from cold is slower for them). The ratio to Calculon
+is to a figure that was once recorded, unless its seconds a layout on this machine are given.
 """
 
 import argparse
