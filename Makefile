@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 TODAY = $(shell date -u +%F)
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-prometheus ci clean help
+.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus ci clean help
 
 all: check test  ## check and test
 
@@ -83,6 +83,12 @@ test-slurm: $(READY)  ## the tests on that Slurm; starts one if none runs
 	tests/e2e/slurm/install.sh
 	tests/e2e/prometheus/install.sh
 	$(BIN)/pytest -q -m slurm -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
+
+SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
+  test_slurm_sizing.py::test_a_job_gets_the_size_that_the_terminal_is_told \
+  test_slurm_sizing.py::test_less_time_takes_more_gpus)
+test-slurm-releases: $(READY)  ## the cluster and sized jobs on Slurm 24.11, in a chroot of Debian trixie
+	tests/e2e/slurm/chroot.sh trixie $(SLURM_NEWER)
 
 test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
 	tests/e2e/prometheus/install.sh

@@ -23,7 +23,8 @@ class Submitted:
     @property
     def tres(self) -> dict[str, str]:
         """Requested resources by name."""
-        return dict(part.split("=", 1) for part in (self.job or {})["TRES"].split(","))
+        job = self.job or {}
+        return dict(part.split("=", 1) for part in job.get("TRES", job.get("ReqTRES", "")).split(","))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ LORA = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 
 def gpus_of(submitted: Any) -> tuple[str, int]:
     """GRES type and number over all nodes."""
-    match = re.fullmatch(r"gres:gpu:(\w+):(\d+)", submitted.job["TresPerNode"])
+    match = re.fullmatch(r"gres[:/]gpu:(\w+):(\d+)", submitted.job["TresPerNode"])
     assert match is not None
     return match[1], int(match[2]) * int(submitted.tres["node"])
 

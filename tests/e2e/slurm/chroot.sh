@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Slurm's tests on the Slurm of another Debian release, in a chroot made of its packages: chroot.sh RELEASE [pytest ...]
+# trixie has 24.11, forky 26.05. Needs root and mmdebstrap; a release that is not to be had is skipped with its reason.
+set -euo pipefail
+
+release=${1:?usage: chroot.sh RELEASE [what pytest is told]}
+shift
+repository=$(cd "$(dirname "$0")/../../.." && pwd)
+root=${XDG_CACHE_HOME:-$HOME/.cache}/rightsizer/slurm-$release
+packages=munge,slurmctld,slurmd,slurm-client,slurm-wlm-basic-plugins,lua-socket # as install.sh, with its reasons
+packages+=,util-linux,procps,hostname                                           # unshare, ps and a name for the host
+packages+=,libffi8,libsqlite3-0,libssl3,libbz2-1.0,liblzma5,zlib1g              # what this machine's Python is linked to
+packages+=,libreadline8,libncursesw6
+
+skip() { echo "skipped: Slurm of Debian $release: $*"; exit 0; }
+
+[ "$(id -u)" = 0 ] || skip "a chroot needs root"
+command -v mmdebstrap >/dev/null || skip "no mmdebstrap (Debian: mmdebstrap)"
+if [ ! -e "$root/.ready" ]; then
+  rm -rf "$root"
+  mkdir -p "$root"
+  # a release that still changes may be dated after this machine's clock, or past its validity
+  mmdebstrap --quiet --variant=minbase --include="$packages" --aptopt='Acquire::Check-Valid-Until "false"' \
+    "$release" "$root" || skip "mmdebstrap could not make it"
+  echo "127.0.0.1 localhost $(hostname)" > "$root/etc/hosts"
+  touch "$root/.ready"
+fi
+
+python=$("$repository/.venv/bin/python" -c 'import sys; print(sys.base_prefix)')
+runtime=$(mktemp -d)
+trap 'rm -rf "$runtime"' EXIT
+export RIGHTSIZER_ROOT=$root RIGHTSIZER_RUNTIME=$runtime PYTHON_HOME=$python REPOSITORY=$repository
+# mounts live and die with this namespace
+unshare --mount --propagation private bash -euo pipefail -c '
+  mount --bind "$RIGHTSIZER_ROOT" "$RIGHTSIZER_ROOT" # unshare wants a root that is a mount
+  for each in /proc /sys /dev /tmp "$PYTHON_HOME" "$REPOSITORY"; do
+    mkdir -p "$RIGHTSIZER_ROOT$each"
+    mount --rbind "$each" "$RIGHTSIZER_ROOT$each"
+  done
+  mount --bind "$RIGHTSIZER_RUNTIME" "$RIGHTSIZER_ROOT/run"
+  chmod 755 "$RIGHTSIZER_RUNTIME"
+  cd "$REPOSITORY"
+  chroot "$RIGHTSIZER_ROOT" slurmctld -V
+  exec chroot "$RIGHTSIZER_ROOT" env HOME=/root RIGHTSIZER_SLURM=release bash -c "cd \"$REPOSITORY\" && exec .venv/bin/pytest -q -m slurm \"\$@\"" pytest "$@"
+' chroot "$@"
