@@ -24,7 +24,7 @@ def test_a_killed_worker_process_costs_no_pod(veteran):
     veteran.steps_with(2)
     names = {pod["metadata"]["name"] for pod in veteran.pods()}
     began = time.time()
-    veteran.kubectl("exec", min(names), "--", "pkill", "-9", "-f", "train.py --nothing|[-]u train.py")
+    veteran.kubectl("exec", min(names), "--", "pkill", "-9", "-f", "[-]u .*/paced.py")
     veteran.cluster.wait("the workers again", lambda: veteran.started(after=began), within_s=180)
     _goes_on(veteran, veteran.started(after=began)["time"])
     assert {pod["metadata"]["name"] for pod in veteran.pods()} == names

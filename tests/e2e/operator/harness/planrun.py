@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "02-kubernetes"
+PACED = Path(__file__).with_name("paced.py")
 PLANS = "/apis/rightsizer.dev/v1alpha1/namespaces/{}/trainingplans"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 PODS = "/api/v1/namespaces/{}/pods"
@@ -26,7 +27,8 @@ class Run:
     def __init__(self, cluster, api, namespace, *, metadata=None, **spec):
         self.cluster, self.api, self.namespace = cluster, api, namespace
         self.document, self.claim = yaml.safe_load_all((EXAMPLE / "plan.yaml").read_text())
-        laid(self.document["spec"], {"workload": {"tokens": "100M"}, "deadline": {"finishWithin": "100h"}})
+        endless = {"workload": {"tokens": "100M"}, "deadline": {"finishWithin": "100h"}}
+        laid(self.document["spec"], endless | {"launch": {"command": [str(PACED)]}})
         laid(self.document["spec"], spec)
         laid(self.document["metadata"], metadata or {})
         self.name = self.document["metadata"]["name"]
