@@ -1,7 +1,7 @@
 """What a decision may ask for. Values; `door` carries them out, in order."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
@@ -33,10 +33,11 @@ class Apply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchJob:
-    """Change what may be changed of a Job: parallelism and completions, or suspend."""
+    """Change a Job: its parallelism and completions, or suspend; `notes` are annotations."""
 
     name: str
     spec: Mapping[str, Any]
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +85,8 @@ def describe(action: Action) -> str:
             words = f"set the status ({ready})"
         case Apply(child=child):
             words = f"apply {child['kind']} {child['metadata']['name']}"
-        case PatchJob(name=name, spec=spec):
-            words = f"patch Job {name}: {dict(spec)}"
+        case PatchJob(name=name, spec=spec, notes=notes):
+            words = f"patch Job {name}: {dict(spec) | dict(notes)}"
         case PatchWorkload(name=name, active=active):
             words = f"{'activate' if active else 'deactivate'} Workload {name}"
         case Delete(kind=kind, name=name):

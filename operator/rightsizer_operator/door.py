@@ -157,11 +157,14 @@ class Door:
             "PATCH", path, body=body, query={"fieldManager": FIELD_MANAGER}, content=_MERGE
         )
 
-    async def patch_job(self, namespace: str, name: str, spec: Mapping[str, Any]) -> Object:
-        """Change fields of a Job's spec."""
+    async def patch_job(
+        self, namespace: str, name: str, spec: Mapping[str, Any], notes: Mapping[str, str]
+    ) -> Object:
+        """Change fields of a Job's spec, and annotations."""
         path = f"{_PATHS['Job'].format(namespace)}/{name}"
         query = {"fieldManager": FIELD_MANAGER}
-        return await self.call("PATCH", path, body={"spec": dict(spec)}, query=query, content=_MERGE)
+        body = {"metadata": {"annotations": dict(notes)}, "spec": dict(spec)}
+        return await self.call("PATCH", path, body=body, query=query, content=_MERGE)
 
     async def patch_workload(self, version: str, namespace: str, name: str, *, active: bool) -> None:
         """Let Kueue run a Workload, or not."""

@@ -292,7 +292,8 @@ class Loop:
             case Apply():
                 self._made(key, await self._apply(key, action.child), action.child["kind"])
             case PatchJob():
-                self.cache.saw_job(await self._door.patch_job(namespace, action.name, action.spec))
+                made = await self._door.patch_job(namespace, action.name, action.spec, action.notes)
+                self.cache.saw_job(made)
             case PatchWorkload():
                 await self.around.activate(namespace, action.name, active=action.active)
             case Delete():
@@ -333,9 +334,10 @@ class Loop:
         self._timers[key] = asyncio.get_running_loop().call_later(after_s, self.push, key)
 
     async def _pods(self, key: Key, plan: Mapping[str, Any]) -> tuple[Pod, ...]:
-        """The plan's workers, if anything is wrong with them, or they may be done."""
+        """The plan's workers, if anything is wrong with them, or they may be done, or a queue holds them."""
         status = plan.get("status") or {}
-        failed, ran = reason_of(status, "Ready") == "Failed", holds(status, "Running")
+        failed = reason_of(status, "Ready") == "Failed"
+        ran = holds(status, "Running") or names.QUEUE_LABEL in plan["metadata"].get("labels", {})
         unwell = [
             job
             for job in self.cache.owned(key)

@@ -15,6 +15,7 @@ __all__ = [
     "LABEL_ROLE",
     "MANAGED",
     "METRICS_PORT",
+    "NUDGED",
     "PRIORITY_LABEL",
     "PRODUCT_LABEL",
     "QUEUE_ELASTIC",
@@ -39,6 +40,8 @@ GPU_TYPE = f"{GROUP}/gpu-type"
 """Annotation of a Job: the engine's name of its GPUs."""
 ELASTIC = f"{GROUP}/elastic"
 """Annotation of a Job: "true" where the number of workers may change in place."""
+NUDGED = f"{GROUP}/nudged"
+"""Annotation of a Job: when Kueue was last made to look at it again."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"

@@ -5,6 +5,7 @@ must be carried out; if any is lost, the next decision asks for what is still mi
 it is the journal.
 """
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -30,13 +31,15 @@ from rightsizer_operator.decide import decide, wish_of
 from rightsizer_operator.journal import Journal
 from rightsizer_operator.report import run_conditions, status_document
 from rightsizer_operator.resizing import advised, fallen_back
-from rightsizer_operator.world import Job, Snapshot, moment
+from rightsizer_operator.world import Job, Snapshot, moment, stamp
 
 __all__ = ["reconcile"]
 
 _WARNINGS = ("Invalid", "NoPlan", "InsufficientGPUs", "NoSuchGPUs", "DeadlinePassed", "Refused", "Failed")
 _QUIET = ("Sized", "Starting")
 _QUEUE_SOON_S = 2.0
+_OVERLOOKED_S = 10.0
+"""A pod of an admitted Job that its queue holds back for longer was overlooked: it takes well below 1 s."""
 
 
 def reconcile(world: Snapshot) -> tuple[Action, ...]:
@@ -164,11 +167,29 @@ def _ask_queue(case: Case, job: Job) -> Case:
     case = case.then(
         *(PatchWorkload(name=each.name, active=not asked) for each in held if each.active == asked)
     )
+    if _overlooked(case, job):
+        case = case.then(PatchJob(name=job.name, spec={}, notes={names.NUDGED: stamp(case.world.now)}))
     if not asked and (job.suspended or job.ready < job.parallelism):
         since = moment(case.said("Admitted").get("lastTransitionTime")) or case.world.now
         waited_s = (case.world.now - since).total_seconds()
         return case.then(Requeue(after_s=min(max(_QUEUE_SOON_S, waited_s / 4), case.world.settings.retry_s)))
     return case.then(Requeue(after_s=_QUEUE_SOON_S)) if asked and not job.suspended else case
+
+
+def _overlooked(case: Case, job: Job) -> bool:
+    """Whether Kueue admitted the Job and forgot a pod of it, which any change of the Job makes it look at.
+
+    Kueue 0.15 and 0.16 let pods of elastic Jobs go when the Job changes, and miss those that come just after
+    (kubernetes-sigs/kueue issue 9879).
+    """
+
+    def long_ago(moment: dt.datetime | None) -> bool:
+        return moment is None or (case.world.now - moment).total_seconds() >= _OVERLOOKED_S
+
+    held = [each for each in case.world.workloads if not each.finished]
+    gated = [pod for pod in case.world.pods if pod.gated and pod.attempt == job.attempt]
+    admitted = bool(held) and all(each.active and each.admitted for each in held)
+    return admitted and long_ago(job.nudged) and any(long_ago(pod.created) for pod in gated)
 
 
 def _free_dead(case: Case) -> Case:

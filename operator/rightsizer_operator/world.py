@@ -8,7 +8,16 @@ from typing import Any
 from rightsizer.elasticity import Decision
 from rightsizer_api.plan import KIND
 from rightsizer_operator.inventory import Inventory
-from rightsizer_operator.names import DIGEST, ELASTIC, GPU_RESOURCE, GPU_TYPE, LABEL_ATTEMPT, LABEL_PLAN
+from rightsizer_operator.names import (
+    DIGEST,
+    ELASTIC,
+    GPU_RESOURCE,
+    GPU_TYPE,
+    LABEL_ATTEMPT,
+    LABEL_PLAN,
+    NUDGED,
+    QUEUE_ELASTIC,
+)
 from rightsizer_operator.quantities import whole
 from rightsizer_operator.queueing import Queue, Workload
 from rightsizer_operator.settings import Settings
@@ -29,7 +38,10 @@ def plan_key(raw: Object) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` say why."""
+    """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` say why.
+
+    `nudged` is when its queue was last made to look at it again.
+    """
 
     name: str
     plan: str
@@ -52,6 +64,7 @@ class Job:
     reason: str = ""
     message: str = ""
     finished_at: dt.datetime | None = None
+    nudged: dt.datetime | None = None
     version: int = 0
 
     @property
@@ -89,6 +102,7 @@ class Job:
             gpu_type=notes.get(GPU_TYPE, ""),
             digest=notes.get(DIGEST, ""),
             elastic=notes.get(ELASTIC) == "true",
+            nudged=moment(notes.get(NUDGED)),
             deleting="deletionTimestamp" in metadata,
             finished=ending.get("type", ""),
             reason=ending.get("reason", ""),
@@ -118,13 +132,18 @@ def _ending(status: Object) -> Object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One worker pod. `deletes_by` is when its grace ends, once asked to go; `message` its last words."""
+    """One worker pod. `deletes_by` is when its grace ends, once asked to go; `message` its last words.
+
+    `gated`: its queue has not let it be scheduled.
+    """
 
     name: str
     uid: str = ""
     attempt: int = 0
     node: str = ""
     phase: str = "Pending"
+    gated: bool = False
+    created: dt.datetime | None = None
     address: str = ""
     deletes_by: dt.datetime | None = None
     exit_code: int | None = None
@@ -134,7 +153,7 @@ class Pod:
     @classmethod
     def of(cls, raw: Object) -> "Pod":
         """The pod of an API object of ours."""
-        metadata, status = raw["metadata"], raw.get("status", {})
+        metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
         ended: Object = {}
         for container in status.get("containerStatuses", ()):
             ended = container.get("state", {}).get("terminated") or ended
@@ -142,8 +161,10 @@ class Pod:
             name=metadata["name"],
             uid=metadata.get("uid", ""),
             attempt=whole(metadata.get("labels", {}).get(LABEL_ATTEMPT, 0)),
-            node=raw.get("spec", {}).get("nodeName", ""),
+            node=spec.get("nodeName", ""),
             phase=status.get("phase", "Pending"),
+            gated=any(gate["name"] == QUEUE_ELASTIC for gate in spec.get("schedulingGates", ())),
+            created=moment(metadata.get("creationTimestamp")),
             address=status.get("podIP", ""),
             deletes_by=moment(metadata.get("deletionTimestamp")),
             exit_code=ended.get("exitCode"),

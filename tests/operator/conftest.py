@@ -90,6 +90,7 @@ class World:
             self.supports.add(f"{action.child['kind']}/{action.child['metadata']['name']}")
         elif isinstance(action, PatchJob):
             self.jobs[action.name]["spec"].update(action.spec)
+            self.jobs[action.name]["metadata"].setdefault("annotations", {}).update(action.notes)
         elif isinstance(action, Delete) and action.kind == "Job":
             self.jobs.pop(action.name, None)
         elif isinstance(action, Delete) and action.kind == "Pod":

@@ -1,7 +1,10 @@
+import datetime as dt
+
 import pytest
 
 from rightsizer_operator.actions import PatchJob, PatchWorkload, Requeue
 from rightsizer_operator.queueing import Queue, Workload, gpus_of, topology_notes, waiting_words
+from rightsizer_operator.world import Pod
 
 LABELS = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "urgent"}
 NEAR = "kueue.x-k8s.io/podset-preferred-topology"
@@ -120,3 +123,40 @@ def test_a_label_without_kueue_makes_a_plain_job(world):
     plain = world()
     plain.plan["metadata"]["labels"] = LABELS
     assert "suspend" not in plain.settle().job()["spec"]
+
+
+@pytest.fixture
+def overlooked(queued):
+    """overlooked(...): a queued run whose Workload is admitted, with one of its pods still held back."""
+
+    def make(*, admitted="True", age_s=30, gated=True):
+        run = queued().settle()
+        run.job()["spec"]["suspend"] = False
+        run.workloads = (Workload.of(workload(("Admitted", admitted, ""))),)
+        created = run.now - dt.timedelta(seconds=age_s)
+        run.pods = (Pod(name="demo-a1-1", attempt=1, gated=gated, created=created),)
+        return run
+
+    return make
+
+
+def nudges(run):
+    return [action.notes for action in run.decide() if isinstance(action, PatchJob) and action.notes]
+
+
+def test_a_job_whose_pod_kueue_overlooked_is_touched_once_in_a_while(overlooked):
+    run = overlooked()
+    assert nudges(run) == [{"rightsizer.dev/nudged": "2026-11-21T12:00:00Z"}]
+    run.settle()
+    assert not nudges(run)
+    run.now += dt.timedelta(seconds=10)
+    assert nudges(run)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"admitted": "False"}, {"age_s": 3}, {"gated": False}],
+    ids=["not admitted", "just made", "only slow to start"],
+)
+def test_a_pod_that_rightly_waits_makes_nobody_touch_its_job(overlooked, case):
+    assert not nudges(overlooked(**case))
