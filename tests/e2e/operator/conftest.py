@@ -57,15 +57,13 @@ class Installed:
     def act_inside(self):
         """In its pods."""
         if not self.inside:
-            self.cluster.control("start", "scheduler")
             self._scale(2)
             self.inside = True
 
     def stay_outside(self):
-        """No pod of it runs, and no pod of anybody's is scheduled: tests are the kubelet."""
+        """No pod of it runs."""
         if self.inside:
             self._scale(0)
-            self.cluster.control("kill", "scheduler")
             self.inside = False
 
     def _scale(self, replicas):
@@ -146,11 +144,13 @@ def house(cluster, api, installed):
 
 
 @pytest.fixture(scope="module")
-def alone(installed, house):
+def alone(cluster, installed, house):
     """The house, while no operator acts in the cluster and no pod is scheduled: tests are the kubelet."""
     installed.stay_outside()
+    cluster.control("kill", "scheduler")
     yield house
     house.end_all()
+    cluster.control("start", "scheduler")
 
 
 @pytest.fixture(scope="module")
