@@ -203,6 +203,8 @@ def _slurm() -> bytes:
         "state": "RUNNING",
         "action": "keep",
         "command": "squeue",
+        "layout": "DP 4, micro-batch 2",
+        "gpu_type": "H100-SXM5-80GB",
     }
     for name, words in SLURM.items():
         labels = SLURM_LABELS.get(name, tuple(job))
