@@ -337,14 +337,15 @@ class Loop:
         """The plan's workers, if anything is wrong with them, or they may be done, or a queue holds them."""
         status = plan.get("status") or {}
         failed = reason_of(status, "Ready") == "Failed"
-        ran = holds(status, "Running") or names.QUEUE_LABEL in plan["metadata"].get("labels", {})
+        queued = names.QUEUE_LABEL in plan["metadata"].get("labels", {})
+        lacking = queued or holds(status, "Running")
         unwell = [
             job
             for job in self.cache.owned(key)
             if job.terminating
             or (job.failed and not job.finished)
             or (job.finished == "Failed" and not failed)
-            or (ran and job.lives and job.ready < job.parallelism)
+            or (lacking and job.lives and job.ready < job.parallelism)
         ]
         if not unwell:
             return ()

@@ -6,7 +6,7 @@ it is the journal.
 """
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from rightsizer_operator.case import Case
 from rightsizer_operator.conditions import holds, no, reason_of, unknown, updated, yes
 from rightsizer_operator.decide import decide, wish_of
 from rightsizer_operator.journal import Journal
+from rightsizer_operator.queueing import Workload
 from rightsizer_operator.report import run_conditions, status_document
 from rightsizer_operator.resizing import advised, fallen_back
 from rightsizer_operator.world import Job, Snapshot, moment, stamp
@@ -167,7 +168,7 @@ def _ask_queue(case: Case, job: Job) -> Case:
     case = case.then(
         *(PatchWorkload(name=each.name, active=not asked) for each in held if each.active == asked)
     )
-    if _overlooked(case, job):
+    if _overlooked(case, job, held):
         case = case.then(PatchJob(name=job.name, spec={}, notes={names.NUDGED: stamp(case.world.now)}))
     if not asked and (job.suspended or job.ready < job.parallelism):
         since = moment(case.said("Admitted").get("lastTransitionTime")) or case.world.now
@@ -176,7 +177,7 @@ def _ask_queue(case: Case, job: Job) -> Case:
     return case.then(Requeue(after_s=_QUEUE_SOON_S)) if asked and not job.suspended else case
 
 
-def _overlooked(case: Case, job: Job) -> bool:
+def _overlooked(case: Case, job: Job, held: Sequence[Workload]) -> bool:
     """Whether Kueue admitted the Job and forgot a pod of it, which any change of the Job makes it look at.
 
     Kueue 0.15 and 0.16 let pods of elastic Jobs go when the Job changes, and miss those that come just after
@@ -186,7 +187,6 @@ def _overlooked(case: Case, job: Job) -> bool:
     def long_ago(moment: dt.datetime | None) -> bool:
         return moment is None or (case.world.now - moment).total_seconds() >= _OVERLOOKED_S
 
-    held = [each for each in case.world.workloads if not each.finished]
     gated = [pod for pod in case.world.pods if pod.gated and pod.attempt == job.attempt]
     admitted = bool(held) and all(each.active and each.admitted for each in held)
     return admitted and long_ago(job.nudged) and any(long_ago(pod.created) for pod in gated)
