@@ -16,7 +16,7 @@ from rightsizer_operator.workers import (
     Launch,
     digest,
     elastic,
-    evicted_after,
+    evicted,
     labels,
     selector,
     template,
@@ -70,7 +70,7 @@ def rendezvous(launch: Launch) -> Object:
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 5,
-        "tolerations": evicted_after(launch.settings.evict_s),
+        "tolerations": evicted(launch),
     }
     return {
         "apiVersion": "apps/v1",

@@ -14,10 +14,12 @@ class Settings:
 
     `dead_node_s`: silence after which a node counts as dead, so that pods of plans that are stuck on it are
     removed; longer than the rendezvous' own patience (three keep-alives of 5 s), which has then gone on
-    without them. `evict_s`: how long a worker stays bound to a node that does not answer. `job_ttl_s`: how
-    long a finished Job and its logs stay. `inter_node_gbps`: gigabytes per second between nodes, per GPU and
-    direction, where it is known and the plan does not say. `refresh_s`: how often everything is read anew,
-    whatever the watches have told.
+    without them. `evict_s`: how long a worker stays bound to a node that does not answer: longer than the
+    60 s that a kubelet may take to find an API server again that was away (client-go's reflector: 30 s
+    between tries, and jitter as long), or that would cost healthy workers. `job_ttl_s`: how long a finished
+    Job and its logs stay. `inter_node_gbps`: gigabytes per second between nodes, per GPU and direction,
+    where it is known and the plan does not say. `refresh_s`: how often everything is read anew, whatever the
+    watches have told.
 
     What resizes rest on: the workers are asked every `measure_s` and judged every `decide_s`, over at least
     `window_s`, not in the first `warm_up_s` of a size; at most one resize in `cool_down_s`. `restart_s` is
@@ -25,7 +27,7 @@ class Settings:
     """
 
     dead_node_s: float = 40.0
-    evict_s: int = 10
+    evict_s: int = 90
     job_ttl_s: int = 604_800
     inter_node_gbps: float | None = None
     rendezvous_image: str = ""

@@ -24,7 +24,7 @@ __all__ = [
     "Launch",
     "digest",
     "elastic",
-    "evicted_after",
+    "evicted",
     "labels",
     "selector",
     "sizes",
@@ -40,6 +40,7 @@ _TERMINATION_LOG = "/dev/termination-log"
 _SHUTDOWN_S = 20  # what the agents take beside the workers' own grace
 _ELASTIC_FRAMEWORKS = ("ddp", "custom")  # the others have the number of ranks in their flags
 _CHANGED_BY_RESIZE = ("RIGHTSIZER_LAYOUT_DP", "RIGHTSIZER_LAYOUT_MICRO_BATCHES")
+_NO_ANSWER = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _LAYOUT_WORDS_OF_SIZE = ("gpus", "dp", "microBatches", "shardGroup")
 
 
@@ -117,7 +118,7 @@ def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": int(_grace_s(launch)) + _SHUTDOWN_S,
         "tolerations": [
-            *evicted_after(launch.settings.evict_s),
+            *evicted(launch),
             {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         ],
         "topologySpreadConstraints": [_spread(launch)],
@@ -253,13 +254,15 @@ def _spread(launch: Launch) -> Object:
     }
 
 
-def evicted_after(seconds: int) -> list[Object]:
-    """Tolerations that let a pod stay so long on a node that has stopped answering."""
-    keys = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-    return [
-        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
-        for key in keys
-    ]
+def evicted(launch: Launch) -> list[Object]:
+    """Tolerations that say how long a pod stays on a node that has stopped answering; the user's own win."""
+    template = launch.plan.spec.launch.pod_template
+    asked = template.model_dump(by_alias=True, exclude_none=True) if template else {}
+    theirs = [t for t in asked.get("spec", {}).get("tolerations", ()) if t.get("key") in _NO_ANSWER]
+    said = {toleration["key"] for toleration in theirs}
+    seconds = launch.settings.evict_s
+    ours = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+    return [*theirs, *({"key": key, **ours} for key in _NO_ANSWER if key not in said)]
 
 
 def _require(spec: Object, key: str, values: tuple[str, ...]) -> None:

@@ -171,3 +171,28 @@ def test_workers_that_are_done_are_not_mourned_before_their_job_says_so(world, p
     run.settle().job(ready=0)
     run.pods = (Pod(name="demo-a1-0-x", attempt=1, phase=phase),)
     assert run.settle().state == state
+
+
+def _patience_s(world):
+    """How long each kind of pod stays on a silent node."""
+    applied = [action.child for action in world.decide() if isinstance(action, Apply)]
+    pods = {c["kind"]: c["spec"]["template"]["spec"] for c in applied if c["kind"] in {"Job", "ReplicaSet"}}
+    silent = {
+        kind: [t for t in pod["tolerations"] if t["effect"] == "NoExecute"] for kind, pod in pods.items()
+    }
+    return {
+        kind: sorted((t["key"].rpartition("/")[2], t["tolerationSeconds"]) for t in tolerations)
+        for kind, tolerations in silent.items()
+    }
+
+
+def test_pods_outwait_the_minute_that_a_kubelet_may_need_after_the_api_server_was_away(world):
+    patience_s = [("not-ready", 90), ("unreachable", 90)]
+    assert _patience_s(world()) == {"Job": patience_s, "ReplicaSet": patience_s}
+
+
+def test_a_plan_may_say_how_long_its_pods_stay_on_a_silent_node(world):
+    shorter = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "tolerationSeconds": 5}
+    patience_s = [("not-ready", 90), ("unreachable", 5)]
+    plan = world({"launch": {"podTemplate": {"spec": {"tolerations": [shorter]}}}})
+    assert _patience_s(plan) == {"Job": patience_s, "ReplicaSet": patience_s}

@@ -118,9 +118,12 @@ def start(plan):
 
 
 @pytest.fixture(scope="module")
-def veteran(cluster, api, operator, common):
-    """A plan that outlives the tests of its module: a launch for each of them would cost them their time."""
-    run = Run(cluster, api, common).start()
+def veteran(request, cluster, api, operator, common):
+    """A plan that outlives the tests of its module: a launch for each of them would cost them their time.
+
+    VETERAN of the module is what its spec has beside the example's.
+    """
+    run = Run(cluster, api, common, **getattr(request.module, "VETERAN", {})).start()
     run.steps_with(2)
     yield run
     run.kubectl("delete", "tp", run.name, "--wait=false", "--ignore-not-found")

@@ -9,6 +9,9 @@ import pytest
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
+SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+SOON = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 10} for key in SILENT]
+VETERAN = {"launch": {"podTemplate": {"spec": {"tolerations": SOON}}}}  # else tests wait 90 s for evictions
 
 
 def _goes_on(run, began, *, workers=2, within_s=240):
@@ -75,6 +78,32 @@ def test_a_node_may_die_and_its_worker_comes_up_elsewhere(veteran, cluster):
     finally:
         cluster.control("node-start", node.removeprefix("n"))
     cluster.wait("the node again", lambda: cluster.control("status").count(" ready,") == 3, within_s=120)
+
+
+def test_a_node_that_loses_its_power_is_survived_within_bounds(veteran, cluster):
+    """No FIN, no RST: peers hear nothing at all, for ever."""
+    workers = len(veteran.pods())
+    veteran.steps_with(workers)
+    stores = {pod["spec"]["nodeName"] for pod in veteran.pods("rendezvous")}
+    held = {pod["spec"]["nodeName"] for pod in veteran.pods()}
+    node = min(held - stores)
+    step, *_ = veteran.last()
+    cluster.control("node-cut", node.removeprefix("n"))
+    began = time.time()
+    try:
+        cluster.wait(
+            "a replacement elsewhere",
+            lambda: sum(p["spec"].get("nodeName", node) != node for p in veteran.pods()) == workers,
+            within_s=240,
+        )
+        bound_s = time.time() - began
+        resumed, _, when = veteran.steps_with(workers, after=time.time(), within_s=300)
+        LOG.info(f"replaced after {bound_s:.1f} s, a step after {when - began:.1f} s; {step} -> {resumed}")
+        assert resumed > 1
+        assert veteran.status["attempt"]["number"] == 1
+    finally:
+        cluster.control("node-join", node.removeprefix("n"))
+    cluster.wait("the node again", lambda: node in cluster.ready_nodes(), within_s=120)
 
 
 def _lease(cluster, operator):
