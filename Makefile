@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Where `make fit` and `make bench` find the reference data (published runs, microbenchmarks); not part of the repo.
-export RIGHTSIZER_REFERENCE ?= ../shared/reference
+export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 # numpy's threads fight with pytest's workers on small machines
 export OMP_NUM_THREADS ?= 1
 
@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 TODAY = $(shell date -u +%F)
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus ci clean help
+.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm ci clean help
 
 all: check test  ## check and test
 
@@ -66,10 +66,13 @@ cluster-up:  ## a real Kubernetes on this machine (needs root); prints `export K
 cluster-down: $(READY)  ## end it, with nothing left
 	$(BIN)/python tests/e2e/cluster/cluster.py down
 
-test-kubernetes: $(READY)  ## the tests on that Kubernetes; starts one if none runs
+test-kubernetes:  ## the tests on that Kubernetes; starts one if none runs
+	@tests/e2e/public.sh $(MAKE) --no-print-directory .test-kubernetes
+
+.test-kubernetes: $(READY)
 	tests/e2e/cluster/install.sh
 	tests/e2e/prometheus/install.sh
-	$(BIN)/pytest -q -m kubernetes -n 2 --dist loadgroup tests/e2e
+	$(BIN)/pytest -q -m kubernetes -n 2 --dist loadgroup $(AGAIN) tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
 	@$(MAKE) --no-print-directory -s $(READY) >&2
@@ -79,10 +82,13 @@ slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs
 slurm-down: $(READY)  ## end it, with nothing left
 	$(BIN)/python tests/e2e/slurm/cluster.py down
 
-test-slurm: $(READY)  ## the tests on that Slurm; starts one if none runs
+test-slurm:  ## the tests on that Slurm; starts one if none runs
+	@tests/e2e/public.sh $(MAKE) --no-print-directory .test-slurm
+
+.test-slurm: $(READY)
 	tests/e2e/slurm/install.sh
 	tests/e2e/prometheus/install.sh
-	$(BIN)/pytest -q -m slurm -n 3 --dist loadfile --no-loadscope-reorder tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
+	$(BIN)/pytest -q -m slurm -n 3 --dist loadfile --no-loadscope-reorder $(AGAIN) tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
 
 SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
   test_slurm_sizing.py::test_a_job_gets_the_size_that_the_terminal_is_told \
@@ -92,7 +98,7 @@ test-slurm-releases: $(READY)  ## the cluster and sized jobs on Slurm 24.11, in 
 
 test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
 	tests/e2e/prometheus/install.sh
-	$(BIN)/pytest -q -m prometheus tests/e2e/prometheus
+	$(BIN)/pytest -q -m prometheus $(AGAIN) tests/e2e/prometheus
 
 ci: check test  ## what .ci/run calls
 

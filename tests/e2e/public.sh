@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Run a command at the root of a checkout that pods and Slurm's users can read: of this one, or of a copy.
+#
+# Pods of the tests see the checkout where it lies, and mount a /tmp of their own; the tests' Slurm runs as a
+# user of its own. Neither can use a checkout below /tmp or below a private folder: such a one is copied, and
+# the copy has a virtual environment of its own, which stays there for the next time.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+open_to_all() {
+  local folder=$1
+  while [[ $folder != / ]]; do
+    [[ $(stat --format=%A "$folder") == *[xt] ]] || return 1
+    folder=$(dirname "$folder")
+  done
+}
+
+if [[ $PWD == /tmp/* ]] || ! open_to_all "$PWD"; then
+  copy=/var/lib/rightsizer-checkout
+  [[ $(id --user) == 0 ]] || { echo "error: $PWD: others cannot read it, and only root can copy it to $copy" >&2; exit 1; }
+  echo "in $copy, since pods and other users cannot read $PWD" >&2
+  mkdir --parents --mode=755 "$copy"
+  find "$copy" -mindepth 1 -maxdepth 1 ! -name .venv ! -name .tools ! -name .pytest_cache -exec rm --recursive --force {} +
+  tar --create --mode=a+rX --owner=root --group=root --exclude=./.git --exclude=./.venv --exclude=./.tools \
+    --exclude='./.*_cache' --exclude=./runs . | tar --extract --preserve-permissions --directory="$copy"
+  cd "$copy"
+fi
+exec "$@"
