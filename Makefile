@@ -93,8 +93,9 @@ test-slurm:  ## the tests on that Slurm; starts one if none runs
 SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
   test_slurm_sizing.py::test_a_job_gets_the_size_that_the_terminal_is_told \
   test_slurm_sizing.py::test_less_time_takes_more_gpus)
-test-slurm-releases: $(READY)  ## the cluster and sized jobs on Slurm 24.11, in a chroot of Debian trixie
+test-slurm-releases: $(READY)  ## the cluster and sized jobs on Slurm 24.11 and 26.05, in chroots of Debian's packages
 	tests/e2e/slurm/chroot.sh trixie $(SLURM_NEWER)
+	tests/e2e/slurm/chroot.sh forky $(SLURM_NEWER)
 
 test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
 	tests/e2e/prometheus/install.sh
