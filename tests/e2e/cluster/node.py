@@ -79,11 +79,7 @@ def start_kubelet(node: Node, binaries: Mapping[str, Path]) -> None:
 
 def import_images(node: Node, archive: Path) -> None:
     """Give the node the images of an archive, once its containerd listens."""
-    answers = ("ctr", "--address", node.socket, "version")
-    look_at = node.place.log / f"{node.name}-containerd.log"
-    host.wait(
-        f"containerd of {node.name}", lambda: host.ask(*answers).returncode == 0, within_s=30, look_at=look_at
-    )
+    _wait_for_containerd(node)
     host.run("ctr", "--address", node.socket, "--namespace", "k8s.io", "images", "import", archive)
 
 
@@ -100,6 +96,8 @@ def restart(node: Node) -> None:
         daemons.restart(node.place, f"{node.name}-{part}")
         if part == "machine":
             _wait_for_machine(node)
+        elif part == "containerd":
+            _wait_for_containerd(node)  # a kubelet that cannot reach it ends, and nobody starts it again
 
 
 def break_gpus(node: Node, indexes: Sequence[str]) -> None:
@@ -147,6 +145,14 @@ def _wait_for_machine(node: Node) -> None:
 
     look_at = node.place.log / f"{node.name}-machine.log"
     host.wait(f"the mounts of {node.name}", made, within_s=10, look_at=look_at)
+
+
+def _wait_for_containerd(node: Node) -> None:
+    answers = ("ctr", "--address", node.socket, "version")
+    look_at = node.place.log / f"{node.name}-containerd.log"
+    host.wait(
+        f"containerd of {node.name}", lambda: host.ask(*answers).returncode == 0, within_s=30, look_at=look_at
+    )
 
 
 def _base_spec() -> dict[str, object]:

@@ -77,7 +77,7 @@ def test_a_node_may_die_and_its_worker_comes_up_elsewhere(veteran, cluster):
         _goes_on(veteran, time.time())
     finally:
         cluster.control("node-start", node.removeprefix("n"))
-    cluster.wait("the node again", lambda: cluster.control("status").count(" ready,") == 3, within_s=120)
+    cluster.wait("the node again", lambda: node in cluster.ready_nodes(), within_s=120)
 
 
 def test_a_node_that_loses_its_power_is_survived_within_bounds(veteran, cluster):
