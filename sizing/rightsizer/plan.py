@@ -9,7 +9,7 @@ from rightsizer.errors import InputError
 from rightsizer.hardware import Cluster
 from rightsizer.options import options
 from rightsizer.outcome import Binding, CurvePoint, NoPlan, Option, Plan, Request
-from rightsizer.pricing import Rows, joined, price_pairs
+from rightsizer.pricing import Rows, fitting_pairs, joined, price_pairs
 from rightsizer.reasons import no_plan_reason, plan_reasons
 from rightsizer.search import best, meets, pairs, thin
 from rightsizer.workload import Method, Precision
@@ -73,26 +73,23 @@ def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
 
 def _alone(request: Request, winner: Winner, evaluated: int) -> Plan:
     """The option, and nothing beside it."""
-    near = winner.found.near if winner.found.near is not None else _row_of_fewer(winner)
-    rows = [winner.found.row, *([near] if near is not None else [])]
-    chosen, *fewer = options([(winner.ground, row) for row in rows])
+    chosen, *_ = options([(winner.ground, winner.found.row)])
     return Plan(
         request=request,
         option=chosen,
         runners_up=(),
         reasons=(),
-        binding=_binding(request, chosen, fewer[0] if fewer else None),
+        binding=_binding(request, chosen, smaller=winner.found.near is not None or _fits_fewer(winner)),
         curve=(),
         layouts_evaluated=evaluated,
     )
 
 
-def _row_of_fewer(winner: Winner) -> Rows | None:
-    """A row on the nearest smaller sizes; None where none is possible."""
+def _fits_fewer(winner: Winner) -> bool:
+    """Whether anything fits on the nearest smaller sizes."""
     fewer = winner.allowed[winner.allowed < winner.found.row.gpus[0]][-_FEWER_SIZES:]
     chosen, counts = pairs(winner.ground.families.unit[winner.alive], np.zeros(winner.alive.shape), fewer)
-    rows = price_pairs(winner.ground, winner.alive[chosen], counts)
-    return rows.take(np.zeros(1, dtype=np.int64)) if len(rows) else None
+    return bool(fitting_pairs(winner.ground, winner.alive[chosen], counts)[0].size)
 
 
 def _check(request: Request) -> None:
@@ -184,17 +181,17 @@ def _plan(request: Request, winners: list[Winner], evaluated: int) -> Plan:
         option=chosen,
         runners_up=(*others, *named.values()),
         reasons=plan_reasons(request, chosen, fewer=fewer, same=named.get("same"), others=others),
-        binding=_binding(request, chosen, fewer),
+        binding=_binding(request, chosen, smaller=fewer is not None),
         curve=_curve(first, around),
         layouts_evaluated=evaluated + len(around),
     )
 
 
-def _binding(request: Request, chosen: Option, fewer: Option | None) -> str:
-    """What keeps the plan from being smaller."""
+def _binding(request: Request, chosen: Option, *, smaller: bool) -> str:
+    """What keeps the plan from being smaller, if anything `smaller` would fit at all."""
     if request.deadline_s is None:
         return Binding.COST
-    if fewer is not None:
+    if smaller:
         return Binding.DEADLINE
     return Binding.MEMORY if chosen.gpus > max(1, request.min_gpus) else Binding.MIN_GPUS
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from hashlib import blake2b
 from statistics import NormalDist
 from typing import Any
 
@@ -16,7 +17,7 @@ from rightsizer.correction import Calibration
 from rightsizer.framework import Framework
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import Request
-from rightsizer.replicas import Replicas
+from rightsizer.replicas import Paces, Replicas
 from rightsizer.space import Families, families, layouts
 from rightsizer.workload import Method, Workload
 
@@ -25,6 +26,7 @@ __all__ = [
     "Rows",
     "checkpoint_bytes",
     "fit_layouts",
+    "fitting_pairs",
     "ground",
     "joined",
     "price",
@@ -37,6 +39,9 @@ CHECKPOINT_BYTES_PER_PARAMETER = 14.0
 
 ADAPTER_SHARE = 0.01
 """Parameters that adapters train, over all: a generous guess for ranks up to a few hundred."""
+
+_KEPT_ROWS = 4096
+"""More rows than these are priced anew each time: they are asked for on thousands of GPUs only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +162,23 @@ def checkpoint_bytes(request: Request) -> float:
 
 
 def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
-    """The pairs (family, gpus) that are legal, fit memory and recompute no more than that needs, priced."""
+    """The pairs (family, gpus) that are legal, fit memory and recompute no more than that needs, priced.
+
+    How fast so many are is kept: the next question about the model asks it again, for another deadline.
+    """
+    asked = blake2b(b"".join(column.tobytes() for column in (family, gpus)), digest_size=16).digest()
+    kept = some.replicas.paced(asked, some.request.batch_tolerance)
+    if "found" not in kept:
+        family, gpus, columns = fitting_pairs(some, family, gpus)
+        found = (family, gpus, columns, some.replicas.pace(family, columns))
+        if gpus.size > _KEPT_ROWS:
+            return _rows(some, *found)
+        kept["found"] = found
+    return _rows(some, *kept["found"])
+
+
+def fitting_pairs(some: Ground, family: Array, gpus: Array) -> tuple[Array, Array, Columns]:
+    """Of the pairs those that are legal, fit memory and recompute no more than that needs."""
     request = some.request
     columns, legal = layouts(
         some.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
@@ -168,7 +189,7 @@ def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
     columns, family, gpus = columns.take(chosen), family[chosen], gpus[chosen]
     fits = np.flatnonzero(fit_layouts(some, family, columns)[0])
     fits = fits[_least_recompute(some.families.sibling[family[fits]], gpus[fits])]
-    return price(some, family[fits], gpus[fits], columns.take(fits))
+    return family[fits], gpus[fits], columns.take(fits)
 
 
 def _least_recompute(sibling: Array, gpus: Array) -> Array:
@@ -186,15 +207,13 @@ def fit_layouts(some: Ground, family: Array, columns: Columns) -> tuple[Array, A
 
 def price(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
     """The rows of layouts; memory is not looked at."""
-    found = some.replicas.pace(family, columns)
-    return _rows(some, family, gpus, columns, (found.step_s, found.tokens_per_step, found.sigma))
+    return _rows(some, family, gpus, columns, some.replicas.pace(family, columns))
 
 
-def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, measured: tuple[Array, ...]) -> Rows:
-    step_s, tokens_per_step, sigma = measured
-    request = some.request
-    steps = np.ceil(request.workload.tokens / np.maximum(tokens_per_step, 1.0))
-    planned_s = steps * step_s / _productive(some, gpus)
+def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, found: Paces) -> Rows:
+    request, sigma = some.request, found.sigma
+    steps = np.ceil(request.workload.tokens / np.maximum(found.tokens_per_step, 1.0))
+    planned_s = steps * found.step_s / _productive(some, gpus)
     unplanned, spread = _unplanned(request, gpus, planned_s)
     finish_s, finish_sigma = planned_s / (1.0 - unplanned), np.hypot(sigma, spread)
     price_usd = cost.price_usd_per_gpu_h(some.cluster)

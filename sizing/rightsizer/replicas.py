@@ -9,6 +9,8 @@ The answers are those of `estimate.pace` and `estimate.fit` up to rounding; test
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +33,9 @@ CHUNK_ROWS = 16384
 
 _MANY = 2.0**40
 """Replicas of any family that fill more than one node."""
+
+_PACED = 4
+"""What a search prices of a model on a small cluster: all sizes, now and some day, and the next smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,8 @@ class Replicas:
     """The families of one cluster, and what was found of them so far.
 
     `nouns` are shared (shape ()), `axes` hold a column of shape (families,) for each axis of a family.
-    `fitting` is where a search keeps which families fit on how many GPUs at most.
+    `fitting` is where a search keeps which families fit on how many GPUs at most, and `paced` gives it a
+    place for what it priced, by what that depends on; few are kept.
     """
 
     def __init__(self, nouns: Cases, axes: Mapping[str, Array], calibration: Calibration | None) -> None:
@@ -94,6 +100,7 @@ class Replicas:
         self._layered = axes["sharding"] >= Sharding.ZERO3
         self._known: Facts | None = None
         self.fitting: dict[int, tuple[Array, float]] = {}
+        self.paced: Callable[[bytes, float], dict[str, Any]] = lru_cache(maxsize=_PACED)(_empty)
         self._passes = _Table(size, self._make_passes)
         self._held = _Table(size, self._make_held)
         self._step_sigma = _Table(size, lambda index: self._make_sigma(step_sigma, index))
@@ -181,6 +188,10 @@ class Replicas:
         layout = self._counts.take(index)
         many = layout.replace(dp=np.asarray(_MANY))
         return {"inside": sigma(self._cases(layout)), "beyond": sigma(self._cases(many))}
+
+
+def _empty(_asked: bytes, _batch_tolerance: float) -> dict[str, Any]:
+    return {}
 
 
 def _joined(parts: Sequence[Array]) -> Array:

@@ -133,6 +133,8 @@ def fewest(some: Ground, allowed: Array, alive: Array) -> tuple[Found | None, in
     possible = allowed[allowed >= floor]
     if not possible.size:
         return None, 0
+    if allowed.size <= _FEW_COUNTS:
+        possible = allowed  # the same pairs whatever the deadline: what was priced of them is kept
     need, evaluated = np.zeros(alive.shape), 0
     if alive.size <= _FEW_FAMILIES:
         some.replicas.fill(alive)
@@ -141,6 +143,7 @@ def fewest(some: Ground, allowed: Array, alive: Array) -> tuple[Found | None, in
     near: Rows | None = None
     for chosen, gpus in _blocks(some.families.unit[alive], need, possible):
         rows = price_pairs(some, alive[chosen], gpus)
+        rows = rows.take(np.flatnonzero(rows.gpus >= floor)) if possible is allowed else rows
         evaluated += len(rows)
         good = meets(rows, request)
         count = int(rows.gpus[good].min(initial=2**62))

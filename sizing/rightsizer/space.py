@@ -84,18 +84,18 @@ def families(
     }
     stages = np.asarray(_stages(architecture, framework, pins), dtype=np.int64).reshape(-1, 2)
     shards = np.asarray(_shards(cluster, framework, pins, offload=offload), dtype=np.int64).reshape(-1, 3)
+    tokens = np.asarray(values["micro_batch"]) * workload.sequence_tokens
+    legal = tokens <= MAX_TOKENS_PER_MICRO_BATCH * np.asarray(values["cp"])[:, None, None]
+    legal |= np.asarray(values["micro_batch"]) == 1
     sizes = [len(stages), len(shards), *(len(v) for v in values.values())]
-    grid = [g.ravel() for g in np.meshgrid(*(np.arange(n) for n in sizes), indexing="ij")]
+    grid = np.nonzero(np.broadcast_to(legal[..., None], sizes))
     axes: dict[str, Array] = {"pp": stages[grid[0], 0], "vpp": stages[grid[0], 1]}
     for column, name in enumerate(("sharding", "shard_group", "offload")):
         axes[name] = shards[grid[1], column]
     for position, (name, options) in enumerate(values.items(), start=2):
         axes[name] = np.asarray(options, dtype=np.int64)[grid[position]]
-    legal = axes["micro_batch"] * workload.sequence_tokens <= MAX_TOKENS_PER_MICRO_BATCH * axes["cp"]
-    legal |= axes["micro_batch"] == 1
     unit = axes["tp"] * axes["pp"] * axes["cp"]
-    sibling = np.arange(unit.size) // max(1, sizes[-1])
-    return Families(axes=axes, unit=unit, sibling=sibling).take(np.flatnonzero(legal))
+    return Families(axes=axes, unit=unit, sibling=np.arange(unit.size) // max(1, sizes[-1]))
 
 
 def layouts(

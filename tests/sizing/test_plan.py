@@ -11,6 +11,7 @@ from rightsizer.framework import framework
 from rightsizer.layout import Sharding
 from rightsizer.outcome import Binding, NoPlan, Plan, Request
 from rightsizer.plan import plan
+from rightsizer.pricing import _tables
 from rightsizer.workload import Method, Precision, Workload
 
 DAY = 86400.0
@@ -255,3 +256,15 @@ def test_a_plan_that_nobody_compares_has_the_same_option_from_warm_tables_or_col
     assert [one.option for one in compared] == [one.option for one in again]
     assert [one.binding for one in compared] == [one.binding for one in again]
     assert again[0].runners_up == ()
+
+
+@pytest.mark.parametrize("most", [16, 64, 256])
+def test_what_is_kept_of_a_model_changes_no_answer(most):
+    some, other = (_request(days=days, max_gpus=most) for days in (40, 90))
+    _tables.cache_clear()
+    fresh = plan(other)
+    _tables.cache_clear()
+    plan(some)
+    again, alone = plan(other), plan(other, compared=False)
+    assert again == fresh
+    assert alone.option == fresh.option
