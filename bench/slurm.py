@@ -30,6 +30,8 @@ KINDS = {
 }
 GOALS_MS = {"other jobs: plugin": 0.1, "sized from the memo": 5.0, "daemon hung, first submit": 350.0}
 SEEN_S = 1.2  # the plugin reads its settings at most once a second
+NOTED_S = 6.0  # the daemon writes down what was asked with each look at the cluster, here every second
+RESTARTS = 5
 
 
 class Lab:
@@ -112,17 +114,30 @@ def down(lab: Lab, bare: Lab, count: int) -> dict[str, dict[str, float]]:
 
 
 def answers(lab: Lab, count: int) -> dict[str, dict[str, float]]:
-    """What the daemon itself takes: for questions that it has not heard, and for the same again."""
+    """What the daemon itself takes: the first job of a kind, another deadline, the same; after a restart."""
     conf = Path(lab.slurm["RIGHTSIZER_SLURM_CONF"])
     path = conf.parent.parent / "run" / "rightsizer" / "plan.sock"
-    found = {}
-    for name, comment in KINDS.items():
-        times_ms: dict[str, list[float]] = {"new": [], "again": []}
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in KINDS}
+    kinds = {name: f"{comment} sequence-length={{}}" for name, comment in KINDS.items()}
+    for name, kind in kinds.items():
         for index in range(count):
-            for spent_ms in times_ms.values():
-                spent_ms.append(1e3 * _asked_s(path, comment.format(72 + index)))
-        found[name] = {f"{kind}_median_ms": round(statistics.median(ms), 3) for kind, ms in times_ms.items()}
-    return found
+            for asked, hours in (("first", 72), ("another deadline", 96), ("again", 96)):
+                comment = kind.format(hours, 4096 - 128 * index)
+                found[name].setdefault(asked, []).append(1e3 * _asked_s(path, comment))
+    for _ in range(RESTARTS):
+        time.sleep(NOTED_S)
+        lab.control("kill", "rightsizer")
+        lab.control("start", "rightsizer")
+        time.sleep(NOTED_S)
+        for name, kind in kinds.items():
+            comment = kind.format(120, 4096 - 128 * (count - 1))
+            found[name].setdefault("another deadline after a restart", []).append(
+                1e3 * _asked_s(path, comment)
+            )
+    return {
+        name: {f"{asked}_median_ms": round(statistics.median(ms), 3) for asked, ms in each.items()}
+        for name, each in found.items()
+    }
 
 
 def _asked_s(path: Path, comment: str) -> float:

@@ -28,7 +28,7 @@ from rightsizer_api import API_VERSION, KIND, Spec, TrainingPlan, validate
 from rightsizer_api.errors import wire_fields
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
 
-__all__ = ["LONGEST", "PREFIX", "Comment", "is_ours", "keys", "parse", "plan_of"]
+__all__ = ["LONGEST", "PREFIX", "Comment", "is_ours", "keys", "parse", "plan_of", "subject"]
 
 PREFIX = "rightsizer:"
 LONGEST = 1024
@@ -38,6 +38,8 @@ _ALIASES = {"min": "min_gpus", "max": "max_gpus"}
 _PLAN, _RUN = "plan", "run"
 _WORD = re.compile(r"""([A-Za-z][A-Za-z0-9_.-]*)=("[^"']*"|'[^"']*'|[^\s"']*)(?=\s|$)""")
 _FOREIGN = re.compile(r"""[^A-Za-z0-9 ._=:,/+@%~"'-]""")
+_SUBJECT = frozenset({"model", "workload", "launch", "layout"})
+_LENGTH = ("workload.tokens", "workload.dataset.")
 _FILES = frozenset({"model.configPath"})
 """Paths that name a file: read for a user by the daemon, they would be read with the daemon's rights."""
 
@@ -84,6 +86,12 @@ def parse(comment: str) -> Comment:
     if not given and not own[_PLAN]:
         raise InputError("comment", value=comment.strip(), remedy="says nothing; write model=... tokens=...")
     return Comment(given=given, keys=written, plan=own[_PLAN], run=own[_RUN])
+
+
+def subject(comment: Comment) -> str:
+    """What is trained and how, not how much or by when: jobs of one subject share what the engine keeps."""
+    parts = {p: v for p, v in comment.given.items() if p.split(".")[0] in _SUBJECT}
+    return " ".join(f"{p}={v}" for p, v in sorted(parts.items()) if not p.startswith(_LENGTH))
 
 
 def plan_of(comment: Comment, *, beneath: TrainingPlan | None = None, name: str = "job") -> TrainingPlan:

@@ -81,6 +81,7 @@ async def _serve(site: Site, state: State, trusted: frozenset[int], watch: Optio
     tasks = [
         asyncio.create_task(_watch(server, slurm, site)),
         asyncio.create_task(_let_go(server, slurm, state)),
+        asyncio.create_task(server.make_ready()),
     ]
     watching, unwatched = None, threading.Event()
     if watch is not None:
@@ -116,6 +117,7 @@ async def _watch(server: Server, slurm: Slurm, site: Site) -> None:
     for number in itertools.count(1):
         await asyncio.sleep(site.refresh_s)
         await _look(server, slurm, limits_too=number % _LIMITS_EVERY == 0)
+        await asyncio.to_thread(server.note)
 
 
 async def _look(server: Server, slurm: Slurm, *, limits_too: bool) -> None:

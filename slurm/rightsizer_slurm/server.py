@@ -10,6 +10,7 @@ import logging
 import pwd
 import secrets
 import socket
+import sqlite3
 import struct
 import time
 from collections import OrderedDict
@@ -21,7 +22,7 @@ from rightsizer.errors import InputError, RightsizerError
 from rightsizer_slurm import plan_files
 from rightsizer_slurm.answering import answer
 from rightsizer_slurm.cluster import Cluster
-from rightsizer_slurm.comment import parse
+from rightsizer_slurm.comment import parse, subject
 from rightsizer_slurm.holds import marked
 from rightsizer_slurm.limits import Limits
 from rightsizer_slurm.protocol import (
@@ -44,6 +45,8 @@ _MEMO = 4096  # answers
 _MEMO_S = 60.0  # a deadline by the clock comes nearer
 _MOST_AT_ONCE = 256  # connections; slurmctld asks one by one, cli_filter may come from every login shell
 _SIZING_AT_ONCE = 2
+_MADE_READY = 8  # subjects after a start; the engine keeps tables of sixteen models on a GPU type
+_IDLE_S = 0.1
 _CLI_PATIENCE_S = 4.0  # where only one user's sbatch waits
 _USER_KINDS = ("cli",)
 
@@ -85,6 +88,7 @@ class Server:
         self._memo: OrderedDict[Key, tuple[float, Answer]] = OrderedDict()
         self._running: dict[Key, asyncio.Task[Answer]] = {}
         self._slots = asyncio.Semaphore(_SIZING_AT_ONCE)
+        self._sized: set[str] = set()
         self._open = 0
 
     def see(self, here: Cluster, limits: Limits | None = None) -> None:
@@ -174,6 +178,8 @@ class Server:
             self._memo[key] = (time.monotonic(), given)
             while len(self._memo) > _MEMO:
                 self._memo.popitem(last=False)
+            if given.verdict is Verdict.OK and len(self._sized) < _MEMO:
+                self._sized.add(question.comment)
         return given
 
     def _size(self, question: Question) -> Answer:
@@ -218,6 +224,22 @@ class Server:
             if ticket.answer is None and not self._running:
                 given = await asyncio.to_thread(self._sizer, ticket.question)
                 self._state.answered(ticket.name, given)
+
+    def note(self) -> None:
+        """Write down what was asked since the last time, for `make_ready`."""
+        sized, self._sized = self._sized, set()
+        try:
+            for comment in sized:
+                self._state.asked(subject(parse(comment)), comment=comment, asked_s=time.time())
+        except sqlite3.Error as error:
+            _LOG.warning("what was asked is not written down: %s", one_line(str(error)))
+
+    async def make_ready(self) -> None:
+        """After a start: let the engine work out again what it keeps of models asked about before."""
+        for comment in self._state.comments(_MADE_READY):
+            while self._running:
+                await asyncio.sleep(_IDLE_S)
+            await asyncio.to_thread(self._sizer, Question(comment=comment))
 
 
 def _name(uid: int) -> str:

@@ -1,4 +1,4 @@
-"""What the daemon remembers over a restart: jobs that are held until they are sized. SQLite, versioned."""
+"""What the daemon remembers over a restart: held jobs, and what is trained here. SQLite, versioned."""
 
 import json
 import sqlite3
@@ -11,8 +11,8 @@ from rightsizer_slurm.protocol import Answer, Question, Verdict
 
 __all__ = ["State", "Ticket"]
 
-_VERSION = 1
-_SCHEMA = """
+_STEPS = (
+    """
 CREATE TABLE tickets (
     name TEXT PRIMARY KEY,
     made_s REAL NOT NULL,
@@ -20,7 +20,18 @@ CREATE TABLE tickets (
     answer TEXT,
     job_id INTEGER
 ) STRICT;
-"""
+""",
+    """
+CREATE TABLE subjects (
+    subject TEXT PRIMARY KEY,
+    asked_s REAL NOT NULL,
+    comment TEXT NOT NULL
+) STRICT;
+""",
+)
+"""From each version of the file to the next."""
+_VERSION = len(_STEPS)
+_MOST_SUBJECTS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +58,9 @@ class State:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-            if version == 0:
-                self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+            if version < _VERSION:
+                steps = "".join(_STEPS[version:])
+                self._db.executescript(f"BEGIN; {steps} PRAGMA user_version = {_VERSION}; COMMIT;")
         except sqlite3.DatabaseError as error:
             raise InputError("state", value=str(path), remedy=f"cannot be used: {error}") from None
         if version > _VERSION:
@@ -77,6 +89,20 @@ class State:
     def done(self, name: str) -> None:
         """Forget a ticket."""
         self._db.execute("DELETE FROM tickets WHERE name = ?", (name,))
+
+    def asked(self, subject: str, *, comment: str, asked_s: float) -> None:
+        """Remember the last comment about a subject (`comment.subject`); those asked longest ago go."""
+        self._db.execute("REPLACE INTO subjects VALUES (?, ?, ?)", (subject, asked_s, comment))
+        self._db.execute(
+            "DELETE FROM subjects WHERE subject NOT IN"
+            " (SELECT subject FROM subjects ORDER BY asked_s DESC LIMIT ?)",
+            (_MOST_SUBJECTS,),
+        )
+
+    def comments(self, most: int) -> tuple[str, ...]:
+        """The last comments about as many subjects, the latest first."""
+        rows = self._db.execute("SELECT comment FROM subjects ORDER BY asked_s DESC LIMIT ?", (most,))
+        return tuple(str(row[0]) for row in rows)
 
     def tickets(self) -> tuple[Ticket, ...]:
         """Every ticket, the oldest first."""

@@ -3,7 +3,7 @@ import pytest
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer_api import sizing
 from rightsizer_api.short_names import SHORT_NAMES
-from rightsizer_slurm.comment import LONGEST, is_ours, keys, parse, plan_of
+from rightsizer_slurm.comment import LONGEST, is_ours, keys, parse, plan_of, subject
 
 FULL = "rightsizer: model=llama-3.1-8b tokens=100B deadline=72h gpu=H100,A100 min=8 max=64 elastic=auto"
 
@@ -120,3 +120,14 @@ def test_a_plan_of_a_comment_can_be_asked() -> None:
 )
 def test_only_what_begins_with_our_name_is_ours(comment: str, ours: bool) -> None:
     assert is_ours(comment) is ours
+
+
+def test_a_subject_is_what_is_trained_not_how_much_by_when() -> None:
+    same = [
+        "model=a tokens=1B deadline=2h",
+        "deadline=3h model=a tokens=2B max=4 gpu=A100",
+        "tokens=1B model=a",
+    ]
+    other = ["model=b tokens=1B", "model=a tokens=1B method=lora", "model=a tokens=1B sequence-length=8192"]
+    subjects = [subject(parse(f"rightsizer: {words}")) for words in (*same, *other)]
+    assert (len(set(subjects[:3])), len(set(subjects))) == (1, 4)

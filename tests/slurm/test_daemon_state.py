@@ -37,3 +37,28 @@ def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_text("not a database, but long enough to be looked at" * 20)
     with pytest.raises(InputError, match="cannot be used"):
         State(tmp_path / "state.db")
+
+
+def test_what_was_asked_last_is_remembered_once_for_each_subject(tmp_path: Path) -> None:
+    state = State(tmp_path / "state.db")
+    for second, (subject, comment) in enumerate([("a", "a 1"), ("b", "b 1"), ("a", "a 2")]):
+        state.asked(subject, comment=comment, asked_s=float(second))
+    state.close()
+    again = State(tmp_path / "state.db")
+    assert (again.comments(9), again.comments(1)) == (("a 2", "b 1"), ("a 2",))
+    for number in range(100):
+        again.asked(f"{number}", comment=f"{number}", asked_s=10.0 + number)
+    assert (len(again.comments(999)), again.comments(1)) == (64, ("99",))
+    again.close()
+
+
+def test_a_file_of_the_first_version_keeps_its_tickets(tmp_path: Path) -> None:
+    state = State(tmp_path / "state.db")
+    state.add(TICKET)
+    state.close()
+    with sqlite3.connect(tmp_path / "state.db") as first:
+        first.executescript("DROP TABLE subjects; PRAGMA user_version = 1;")
+    first.close()
+    again = State(tmp_path / "state.db")
+    assert (again.tickets()[0].question, again.comments(1)) == (TICKET.question, ())
+    again.close()

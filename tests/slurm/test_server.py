@@ -184,3 +184,23 @@ def test_a_stranger_gets_no_answer_where_users_may_not_ask(tmp_path: Path) -> No
         assert "may not ask" in await ask(question(GOOD))
 
     talk(tmp_path, run, trusted=frozenset({os.getuid() + 1}))
+
+
+def test_after_a_restart_what_was_asked_before_is_sized_again(tmp_path: Path) -> None:
+    asked: list[Question] = []
+    sizer = lambda q: asked.append(q) or OK  # noqa: E731
+
+    async def first(server: Server, _state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+        for deadline in (b"1h", b"2h", b"3h"):
+            await ask(question(b"comment=rightsizer: model=a tokens=1B deadline=" + deadline))
+        await ask(question(b"comment=rightsizer: plan=/x.yaml"))
+        await asyncio.to_thread(server.note)
+
+    async def second(server: Server, _state: State, _ask: Callable[[bytes], Awaitable[str]]) -> None:
+        await server.make_ready()
+
+    talk(tmp_path, first, sizer=sizer)
+    (tmp_path / "s").unlink(missing_ok=True)
+    asked.clear()
+    talk(tmp_path, second, sizer=sizer)
+    assert [q.comment.split()[1] for q in asked] == ["model=a"]
