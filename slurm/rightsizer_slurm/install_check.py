@@ -1,7 +1,7 @@
 """`rightsizer slurm install --check`: what a site still lacks, and the lines to add. Edits nothing."""
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +113,7 @@ def _gpus(here: cluster.Cluster, names: Mapping[str, str]) -> Iterable[Finding]:
         yield _missing("no node has GPUs that Slurm knows of", "slurm.conf", line)
         return
     yield _ok(f"GPUs: {here.words()}")
+    unknown = []
     for kind in kinds:
         told = f"gpu:{kind}" if kind else "gpu without a type"
         mapped = names.get((kind or UNTYPED).lower(), "")
@@ -124,14 +125,22 @@ def _gpus(here: cluster.Cluster, names: Mapping[str, str]) -> Iterable[Finding]:
         why = "by [gpus] of rightsizer.conf" if mapped else "a plan's gpuTypes may name a variant"
         if known:
             yield _ok(f"{told} is {known} here ({why})")
-            continue
-        yield _missing(
-            f"{told} is no GPU that the engine knows, so no job is sized to it unless it names one (gpu=...);"
-            " say what it is, by a name of `rightsizer gpus`, or none",
-            "rightsizer.conf",
-            "[gpus]",
-            f"{kind or UNTYPED} = H100-SXM5-80GB",
-        )
+        else:
+            unknown.append((told, kind or UNTYPED))
+    if unknown:
+        yield _unknown(unknown, headed=bool(names))
+
+
+def _unknown(kinds: Sequence[tuple[str, str]], *, headed: bool) -> Finding:
+    """What to write of GPUs that are not known; as printed, the lines keep jobs off them."""
+    are = "is no GPU" if len(kinds) == 1 else "are no GPUs"
+    return _missing(
+        f"{', '.join(told for told, _ in kinds)} {are} that the engine knows, so no job is sized to them"
+        f" unless it names one (gpu=...); say{' under [gpus]' if headed else ''} what they are, or none",
+        "rightsizer.conf",
+        *(() if headed else ("[gpus]",)),
+        *(f"{kind} = {NOT_FOR_TRAINING}    # or a name of `rightsizer gpus`" for _, kind in kinds),
+    )
 
 
 def _plugin(config: Mapping[str, str], exists: Callable[[Path], bool]) -> Iterable[Finding]:

@@ -11,9 +11,18 @@ from rightsizer.reading import Phase, Reading
 from rightsizer_launch.progress import Record
 from rightsizer_slurm import runfile
 from rightsizer_slurm.cluster import Cluster, Node, Partition
-from rightsizer_slurm.deciding import Tuning, decision, free_gpus, history, others_wait, scaling_of
+from rightsizer_slurm.deciding import (
+    Tuning,
+    decision,
+    free_gpus,
+    history,
+    margin_s,
+    others_wait,
+    scaling_of,
+)
 from rightsizer_slurm.jobs import Job
 from rightsizer_slurm.journal import Intent, Kind, Stage
+from rightsizer_slurm.metrics import SweepMetrics
 from rightsizer_slurm.monitor import Force, Line, intent_for
 from rightsizer_slurm.readings import filled, reading_of, trained_s
 from rightsizer_slurm.watching import watched
@@ -243,3 +252,41 @@ def test_the_history_is_what_the_journal_says():
         (replace(base, stage=Stage.DONE), replace(base, stage=Stage.FAILED, to_nodes=8, began_s=9.0)), 8
     )
     assert (done.last_resize_s, done.last_good_gpus, done.failed_gpus) == (9.0, 16, (64,))
+
+
+HOUR_S = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("done", "rate", "hours"),
+    [(1e9, 1e5, 75.0), (1e9, 2e4, -25.0), (10e9, 2e4, 100.0), (1e9, None, 100.0 - 9e9 / 409.6 / 3600)],
+    ids=["in time", "late", "done", "as predicted"],
+)
+def test_the_margin_is_the_deadline_less_what_is_left_at_the_rate(job, done, rate, hours):
+    one = watched(job)
+    one = replace(one, run=replace(one.run, deadline_at_s=NOW_S + 100 * HOUR_S, step_s=20.0))
+    reading = Reading(tokens_done=done, tokens_per_s=rate)
+    margin = margin_s(one, reading, now_s=NOW_S)
+    assert margin == pytest.approx(hours * HOUR_S)
+    made = Decision(action=Action.KEEP, gpus=4, act=False, reason="because")
+    metrics = SweepMetrics(cluster="lab")
+    metrics.swept(
+        [Line(watched=one, reading=reading, decision=made, margin_s=margin)], [], at_s=NOW_S, took_s=0.1
+    )
+    labels = {"cluster": "lab", "jobid": "7"}
+    assert metrics.registry.get_sample_value("rightsizer_slurm_job_margin_seconds", labels) == margin
+
+
+@pytest.mark.parametrize(
+    "change", [{"states": ("PENDING",)}, {"comment": ""}], ids=["waits", "is nobody's plan"]
+)
+def test_a_job_without_a_known_end_has_no_margin(job, change):
+    one = watched(replace(job, **change))
+    reading = Reading(tokens_done=1e9, tokens_per_s=1e5)
+    made = Decision(action=Action.KEEP, gpus=4, act=False, reason="because")
+    metrics = SweepMetrics(cluster="lab")
+    line = Line(watched=one, reading=reading, decision=made, margin_s=margin_s(one, reading, now_s=NOW_S))
+    metrics.swept([line], [], at_s=NOW_S, took_s=0.1)
+    labels = {"cluster": "lab", "jobid": "7"}
+    assert metrics.registry.get_sample_value("rightsizer_slurm_job_margin_seconds", labels) is None
+    assert metrics.registry.get_sample_value("rightsizer_slurm_job_gpus", labels) is not None
