@@ -10,7 +10,7 @@ from typing import Any
 from kubernetes.aio import client, config, watch
 
 from rightsizer_api.plan import GROUP, VERSION
-from rightsizer_operator.door import ApiError, Door
+from rightsizer_operator.door import ApiError, Door, client_of
 from rightsizer_operator.metrics import Metrics
 
 WORKERS = 8  # as many as the operator has
@@ -109,5 +109,5 @@ class Api:
 async def connected(kubeconfig: Path) -> AsyncIterator[Api]:
     """The API of a cluster."""
     await config.load_kube_config(str(kubeconfig))
-    async with client.ApiClient() as api:
+    async with client_of(client.Configuration.get_default_copy()) as api:
         yield Api(api)

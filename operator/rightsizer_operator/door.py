@@ -1,8 +1,10 @@
 """The one door to the Kubernetes API: plain JSON in and out through the official client's asyncio half."""
 
 import json
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from kubernetes.aio import client
@@ -11,7 +13,7 @@ from rightsizer_api.plan import GROUP, KIND, VERSION
 from rightsizer_operator.metrics import Metrics
 from rightsizer_operator.names import FIELD_MANAGER
 
-__all__ = ["ApiError", "Door", "NameTakenError", "plans_path"]
+__all__ = ["ApiError", "Door", "NameTakenError", "client_of", "plans_path"]
 
 Object = dict[str, Any]
 
@@ -52,6 +54,21 @@ def plans_path(namespace: str, name: str) -> str:
     return f"{_PATHS[KIND].format(namespace)}/{name}"
 
 
+def client_of(
+    configuration: client.Configuration, *, proxies: Mapping[str, str] | None = None
+) -> client.ApiClient:
+    """A client that asks the environment for its proxy once: not at each request, in a thread, with ~/.netrc.
+
+    `proxies` are those of the environment where not given, by scheme; `no` names hosts that need none.
+    """
+    configuration.client_session_kwargs = {"trust_env": False}
+    known = urllib.request.getproxies() if proxies is None else proxies
+    server = urlsplit(configuration.host)
+    if not configuration.proxy and not urllib.request.proxy_bypass(server.hostname or "", known):
+        configuration.proxy = known.get(server.scheme)
+    return client.ApiClient(configuration)
+
+
 class Door:
     """Every request of the operator; each is counted, and none is repeated here.
 
@@ -82,16 +99,15 @@ class Door:
         parameters = dict(query or {})
         if self._dry_run and method != "GET":
             parameters["dryRun"] = "All"
-        sent = await self._api.param_serialize(
+        _, address, headers, _, _ = await self._api.param_serialize(  # a body is plain already
             method,
             path,
             query_params=list(parameters.items()),
             header_params={"Accept": accept, "Content-Type": content},
-            body=body,
             auth_settings=["BearerToken"],
         )
         try:
-            answer = await self._api.call_api(*sent, _request_timeout=timeout_s)
+            answer = await self._api.call_api(method, address, headers, body, _request_timeout=timeout_s)
             text = await answer.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._metrics.requested(method, 0)

@@ -16,7 +16,7 @@ from kubernetes.aio import client, config
 from kubernetes.aio.config import ConfigException
 
 from rightsizer.errors import InputError
-from rightsizer_operator.door import Door
+from rightsizer_operator.door import Door, client_of
 from rightsizer_operator.hardware import count
 from rightsizer_operator.lease import hold
 from rightsizer_operator.loop import Loop
@@ -102,7 +102,7 @@ async def _api() -> client.ApiClient:
         raise InputError(
             "KUBECONFIG", value=os.environ.get("KUBECONFIG"), remedy=f"{error}; {remedy}"
         ) from None
-    return client.ApiClient()
+    return client_of(client.Configuration.get_default_copy())
 
 
 def _namespace() -> str:
