@@ -83,9 +83,18 @@ def group(links: Links, ranks: Array, stride: Array | float = 1.0) -> Group:
 
 
 def ring_s(
-    payload_bytes: Array, group: Group, links: Links, parameters: Parameters, *, passes: float = 1.0
+    payload_bytes: Array,
+    group: Group,
+    links: Links,
+    parameters: Parameters,
+    *,
+    passes: float = 1.0,
+    messages: Array | float | None = None,
 ) -> Array:
-    """Seconds of a gather or scatter (`passes` = 1) or an all-reduce (2) of `payload_bytes` in full."""
+    """Seconds of a gather or scatter (`passes` = 1) or an all-reduce (2) of `payload_bytes` in full.
+
+    It goes in `messages`, else in buckets: each fills the ring once.
+    """
     n, many = group.ranks, group.domains > 1
     outer = links.between_bytes_per_s * group.inside
     rate = np.where(many, np.minimum(links.inside_bytes_per_s, outer), links.inside_bytes_per_s)
@@ -93,7 +102,8 @@ def ring_s(
     step = parameters.ring_step_s * _STEP_REFERENCE_BYTES_PER_S / np.maximum(links.line_bytes_per_s, 1e9)
     step = step * np.where(links.switched, np.clip((group.inside - 2) / 6, 0, 1), 0.0) / 2
     step = step / (1 + (_STEP_BYTES / (payload_bytes + 1.0)) ** 6)
-    hops = np.where(many, n * np.maximum(payload_bytes / _BUCKET_BYTES, 1.0) * parameters.ring_hop_s, 0.0)
+    count = np.maximum(payload_bytes / _BUCKET_BYTES, 1.0) if messages is None else messages
+    hops = np.where(many, n * count * parameters.ring_hop_s, 0.0)
     latency = parameters.ring_latency_s + parameters.node_latency_s * np.log2(group.domains)
     return np.asarray(np.where(n > 1, passes * (wire + latency + step) + passes * hops, 0.0))
 

@@ -41,6 +41,7 @@ HOST_CLASSES = ("megatron", "deepspeed", "torch3d", "core", "fsdp1", "fsdp2", "t
 """Framework generations (`Framework.time_class`) that share host time and element-wise kernels."""
 _C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one direction
 _ZERO3_RAILS_YEAR = 2022  # before it, ZeRO-3's gathers reached one NIC's rate (arXiv:2104.04473 Table 2)
+_ZERO3_MATRICES = 4.0  # of a layer, gathered one by one before that year; since then a layer at once
 _CORE_YEAR = 2024  # Megatron-Core's first stable release
 _PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and writes one
 _TRAINER = HOST_CLASSES.index("trainer")
@@ -270,13 +271,19 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
 
 
 def _backward_exposed(facts: Facts) -> Array:
-    """Megatron since 2022 reduces input gradients while it computes weight gradients."""
+    """Megatron since 2022 reduces input gradients while it computes weight gradients.
+
+    With sequence parallelism it keeps a rank's part of each input only, and gathers it again (a half of an
+    all-reduce's traffic, arXiv:2205.05198 4.2.2).
+    """
     code, p = host_class(facts.cases), facts.parameters
     core = np.where(code == HOST_CLASSES.index("core"), p.tensor_backward_exposed_core, 1.0)
     year = facts.cases.workload.library_year
     overlaps = (code == HOST_CLASSES.index("megatron")) & ((year == 0) | (year >= 2022))
     overlaps = overlaps | ((code == HOST_CLASSES.index("deepspeed")) & ((year == 0) | (year >= 2023)))
-    return np.asarray(np.where(overlaps, p.tensor_backward_exposed, core))
+    hidden = facts.cases.framework.saves_gathered_inputs | facts.cases.framework.overlaps_tensor_parallel
+    again = facts.cases.layout.sequence_parallel & ~hidden
+    return np.asarray(np.where(overlaps, p.tensor_backward_exposed, core) * np.where(again, 1.5, 1.0))
 
 
 def _once_per_domain(facts: Facts, domains: Array) -> Array:
@@ -313,10 +320,11 @@ def _sharded(facts: Facts) -> tuple[Array, Array]:
     early = (framework.family == "deepspeed") & (year > 0) & (year < _ZERO3_RAILS_YEAR)
     dense = replace(dense, inside=np.where(early & (dense.domains > 1), 1.0, dense.inside))
     sparse = group(links, expert_replicas(cases), np.maximum(layout.ep, 1))
+    messages = np.where(early, _ZERO3_MATRICES, 1.0)
 
     def move(bytes_: Array) -> Array:
-        both = ring_s(facts.work.dense_weights * bytes_, dense, links, p)
-        expert = ring_s(facts.work.expert_weights * bytes_, sparse, links, p)
+        both = ring_s(facts.work.dense_weights * bytes_, dense, links, p, messages=messages)
+        expert = ring_s(facts.work.expert_weights * bytes_, sparse, links, p, messages=messages)
         return np.where(on, both + np.where(facts.work.expert_weights > 0, expert, 0.0), 0.0)
 
     return move(weight), move(framework.gradient_reduce_bytes * trained)
@@ -359,5 +367,7 @@ def _offload(facts: Facts) -> tuple[Array, Array]:
     weights = np.where((flags & int(Offload.PARAMETERS)) > 0, moved, 0.0)
     everything = work.wide_bytes + 8 * work.narrow_bytes
     kept = np.where(cases.layout.recompute == Recompute.FULL, work.narrow_bytes, everything)
-    activations = np.where((flags & int(Offload.ACTIVATIONS)) > 0, kept, 0.0)
+    layers = cases.layout.offload_layers
+    share = np.where(layers > 0, np.minimum(layers / (cases.architecture.layers / cases.layout.pp), 1.0), 1.0)
+    activations = np.where((flags & int(Offload.ACTIVATIONS)) > 0, share * kept, 0.0)
     return np.asarray(weights / host_link), np.asarray(activations / host_link)

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 _MISSING = {"", "nan", "null", "na", "n/a", "-", "--", "?", "unknown"}
+_LAYERS = re.compile(r"(\d{1,4})\s*layers")
 _TRUE, _FALSE = {"1", "1.0", "true", "yes", "y", "on"}, {"0", "0.0", "false", "no", "n", "off"}
 _LARGEST = 1e12
 _CALENDAR_VERSION = re.compile(r"\b(2[0-9])\.(0[1-9]|1[0-2])\b")
@@ -108,7 +109,7 @@ def recompute(words: str) -> tuple[Recompute, int] | None:
     if not words:
         return None
     if words.startswith(("full", "all", "block", "uniform")):
-        found = re.search(r"(\d{1,4})\s*layers", words)
+        found = _LAYERS.search(words)
         return Recompute.FULL, int(found.group(1)) if found else 0
     if words.startswith(("selective", "sel", "op")):
         return Recompute.SELECTIVE, 0
@@ -134,8 +135,8 @@ def sharding(words: str) -> tuple[Sharding, int]:
     return (Sharding.ZERO1, ranks) if "distributed" in words or "optimizer" in words else (Sharding.NONE, 0)
 
 
-def offload(words: str) -> Offload:
-    """What is kept in host memory."""
+def offload(words: str) -> tuple[Offload, int]:
+    """(what is kept in host memory, layers per stage whose activations are; 0 = all)."""
     words = words.lower()
     found = Offload.NONE
     for sign, part in (
@@ -147,7 +148,8 @@ def offload(words: str) -> Offload:
             found |= part
     if not found and "cpu" in words:
         found = Offload.OPTIMIZER | Offload.PARAMETERS
-    return found
+    layers = _LAYERS.search(words)
+    return found, int(layers.group(1)) if layers and found & Offload.ACTIVATIONS else 0
 
 
 def optimizer(words: str) -> Optimizer:

@@ -309,6 +309,7 @@ def _layout(row: Row, profile: Framework, split: Mapping[str, int], gpu: Gpu) ->
     sequence = profile.sequence_parallel_default if sequence is None else sequence
     micro, accumulation, _ = _batch(row, split["dp"])
     mode, layers = _recompute(row, profile)
+    offloaded, away = run_text.offload(run_text.text(row, "offload"))
     return Layout(
         dp=split["dp"],
         tp=split["tp"],
@@ -324,7 +325,8 @@ def _layout(row: Row, profile: Framework, split: Mapping[str, int], gpu: Gpu) ->
         micro_batches=accumulation,
         recompute=mode,
         recompute_layers=layers,
-        offload=run_text.offload(run_text.text(row, "offload")),
+        offload=offloaded,
+        offload_layers=away,
     )
 
 

@@ -49,6 +49,13 @@ def test_a_group_in_one_domain_does_not_touch_the_network() -> None:
     assert ring(1e9, 8, links=wires(between=1.0)) == ring(1e9, 8)
 
 
+def test_every_message_fills_the_ring_anew() -> None:
+    known = wires()
+    far = communication.group(known, np.asarray(512))
+    one, four = (communication.ring_s(np.asarray(1e10), far, known, P, messages=n) for n in (1.0, 4.0))
+    assert float(four - one) == pytest.approx(3 * 512 * P.ring_hop_s)
+
+
 def test_all_nics_of_a_node_carry_a_group_that_fills_it() -> None:
     whole, strided = ring(1e10, 64, stride=1), ring(1e10, 64, stride=8)
     assert whole < strided / 5

@@ -102,6 +102,11 @@ def test_host_memory_takes_what_is_offloaded():
     assert causes(offload=Offload.ACTIVATIONS)["activations_bytes"] == 0
 
 
+def test_activations_of_some_layers_can_stay():
+    every, some = causes(), causes(offload=Offload.ACTIVATIONS, offload_layers=8)
+    assert 0 < some["activations_bytes"] < every["activations_bytes"]
+
+
 def test_columns_give_what_single_cases_give():
     rows = [case(tp=t, pp=p) for t in (1, 2, 4) for p in (1, 2, 4)]
     together = memory.estimate(Cases.stack(rows)).device_bytes

@@ -163,6 +163,11 @@ def test_offload_words():
     assert case(offload="param_cpu+activation").layout.offload == Offload.PARAMETERS | Offload.ACTIVATIONS
 
 
+def test_some_layers_activations_are_offloaded():
+    layout = case(offload="activation_cpu(20 layers)").layout
+    assert (layout.offload, layout.offload_layers) == (Offload.ACTIVATIONS, 20)
+
+
 def test_a_recognised_truncated_model_keeps_its_attention_and_its_mix_of_layers():
     sizes = {"layers": "4", "hidden": "7168", "heads": "128", "moe_experts": "256", "moe_topk": "8"}
     shape = case(model_name="DeepSeek-V3 (4 layers)", moe_ffn_hidden="2048", **sizes).architecture

@@ -11,7 +11,7 @@ from rightsizer import catalog, step_time
 from rightsizer.cases import Case, Cases
 from rightsizer.columns import Columns
 from rightsizer.framework import framework
-from rightsizer.layout import Layout, Sharding
+from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.runs import case_from_row
 from rightsizer.workload import Method, Precision, Quantiser, Recompute, Scaling, Workload
 
@@ -79,6 +79,20 @@ def test_nothing_runs_above_the_peak(one: Case) -> None:
     tokens = layout.dp * layout.micro_batch * layout.micro_batches * 8192
     least = MODEL_FLOP_PER_TOKEN_8B * tokens / (one.cluster.gpu.bf16_flop_per_s * layout.gpus)
     assert seconds(one) > least
+
+
+def test_fewer_offloaded_layers_cost_less() -> None:
+    layers = [
+        seconds(case(offload=Offload.ACTIVATIONS, offload_layers=n)) for n in (8, 16, 0)
+    ]  # 0: all of 32
+    assert seconds(case()) < layers[0] < layers[1] < layers[2]
+
+
+def test_sequence_parallel_inputs_are_gathered_again() -> None:
+    one = replace(case(dp=1, tp=8, sequence_parallel=True), framework=framework("megatron-core"))
+    keeps = replace(one, framework=replace(one.framework, saves_gathered_inputs=True))
+    traffic = [step_time.estimate(Cases.of(c)).tensor_parallel_s for c in (keeps, one)]
+    assert 1.05 < float(traffic[1] / traffic[0]) < 1.5
 
 
 @FEW
