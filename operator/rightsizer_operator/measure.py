@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
@@ -118,18 +118,6 @@ class _Judge:
 
 
 async def _sweep(loop: Loop, session: aiohttp.ClientSession, book: Book, judge: _Judge) -> None:
-    gate = asyncio.Semaphore(_MANY)
-
-    async def ask(key: Key) -> None:
-        async with gate:
-            found = await _ask(loop, session, key, book)
-        now_s, news = time.monotonic(), found is not None or key in loop.advisor.progress
-        book.heard(key, answered=found is not None, now_s=now_s)
-        loop.advisor.heard(key, found, at_s=now_s)
-        judge.look_at(key)
-        if news:
-            loop.push(key)
-
     running = {
         key
         for key, plan in loop.cache.plans.items()
@@ -141,21 +129,48 @@ async def _sweep(loop: Loop, session: aiohttp.ClientSession, book: Book, judge: 
     if running:
         with contextlib.suppress(ApiError):  # the count before stands
             await loop.around.count_others(within_s=loop.settings.decide_s)
-    now_s = time.monotonic()
-    await asyncio.gather(*(ask(key) for key in running if book.due(key, now_s=now_s)))
+    now_s, round_ = time.monotonic(), _Round(loop, session, book, judge)
+    due = [key for key in running if book.due(key, now_s=now_s)]
+    known = {key: (book.known[key],) for key in due if key in book.known}
+    silent, _ = await asyncio.gather(round_.ask(known), round_.find([key for key in due if key not in known]))
+    await round_.find(silent)
 
 
-async def _ask(loop: Loop, session: aiohttp.ClientSession, key: Key, book: Book) -> Progress | None:
-    """Rank 0's word: of the pod that had it last time, else of whichever answers."""
-    address = book.known.get(key)
-    if address and (found := await _read(session, address)):
-        return found
-    book.known.pop(key, None)
-    for address in await loop.around.addresses(key):
-        if found := await _read(session, address):
-            book.known[key] = address
-            return found
-    return None
+class _Round:
+    """One round of questions: to rank 0's pod of last time, else to whichever answers."""
+
+    def __init__(self, loop: Loop, session: aiohttp.ClientSession, book: Book, judge: _Judge) -> None:
+        self._loop, self._session, self._book, self._judge = loop, session, book, judge
+        self._gate = asyncio.Semaphore(_MANY)
+
+    async def find(self, keys: Collection[Key]) -> None:
+        """Ask plans of which it is not known where they answer; they are looked up together."""
+        where = await self._loop.around.addresses(keys)
+        for key in await self.ask({key: where.get(key, ()) for key in keys}):
+            self._heard(key, None)
+
+    async def ask(self, where: Mapping[Key, Sequence[str]]) -> list[Key]:
+        """Ask plans at these addresses; those of which none answered."""
+        answered = await asyncio.gather(*(self._answers(key, there) for key, there in where.items()))
+        return [key for key, answers in zip(where, answered, strict=True) if not answers]
+
+    async def _answers(self, key: Key, addresses: Sequence[str]) -> bool:
+        async with self._gate:
+            for address in addresses:
+                if found := await _read(self._session, address):
+                    self._book.known[key] = address
+                    self._heard(key, found)
+                    return True
+        self._book.known.pop(key, None)
+        return False
+
+    def _heard(self, key: Key, found: Progress | None) -> None:
+        now_s, news = time.monotonic(), found is not None or key in self._loop.advisor.progress
+        self._book.heard(key, answered=found is not None, now_s=now_s)
+        self._loop.advisor.heard(key, found, at_s=now_s)
+        self._judge.look_at(key)
+        if news:
+            self._loop.push(key)
 
 
 async def _read(session: aiohttp.ClientSession, address: str) -> Progress | None:

@@ -1,9 +1,10 @@
 """What is read around a plan only when a decision needs it: other people's pods, quotas, its queue."""
 
-import asyncio
+import contextlib
 import functools
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from rightsizer_operator.cache import Cache, bound_gpus, quota_left
@@ -15,10 +16,10 @@ from rightsizer_operator.shared import Shared
 from rightsizer_operator.survey import patiently
 from rightsizer_operator.world import Job, Key, Pod
 
-__all__ = ["Surroundings"]
+__all__ = ["Surroundings", "batches"]
 
 _BOUND_FOR_S = 5.0  # how old the count of other people's pods may be when a plan is sized
-_LISTS = 4  # at a time, of those that nobody waits for
+_PODS, _NAMES = 250, 50  # that a list of workers may hold (it comes in one piece), and plans that it names
 _QUOTA_FOR_S = 1.0
 _QUEUE_FOR_S = 30.0
 _NOT_OVER = "status.phase!=Succeeded,status.phase!=Failed"
@@ -31,7 +32,6 @@ class Surroundings:
 
     def __init__(self, door: Door, cache: Cache) -> None:
         self._door, self._cache = door, cache
-        self._gate = asyncio.Semaphore(_LISTS)
         self._others = Shared(self._count)
         self._quotas: dict[str, Shared[list[Mapping[str, Any]]]] = {}
         self._queues: dict[Key, tuple[float, Queue | None]] = {}
@@ -80,16 +80,25 @@ class Surroundings:
         path = f"/api/v1/namespaces/{namespace}/resourcequotas"
         return [quota async for quota in self._door.every(path)]
 
-    async def addresses(self, key: Key) -> tuple[str, ...]:
-        """Addresses of the plan's running workers."""
-        path, label = f"/api/v1/namespaces/{key[0]}/pods", f"{LABEL_PLAN}={key[1]},{LABEL_ROLE}={WORKER}"
-        try:  # as the API server remembers them, which costs it least: a wrong address does not answer
-            async with self._gate:
+    async def addresses(self, keys: Collection[Key]) -> dict[Key, list[str]]:
+        """Addresses of plans' running workers, where there are any; many plans are asked for at once."""
+        found: defaultdict[Key, list[str]] = defaultdict(list)
+        for namespace in {key[0] for key in keys}:
+            pods = {name: self._pods((space, name)) for space, name in keys if space == namespace}
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            for some in batches(pods, most=_PODS, most_names=_NAMES):
+                label = f"{LABEL_PLAN} in ({','.join(some)}),{LABEL_ROLE}={WORKER}"
+                # as the API server remembers them, which costs it least: a wrong address does not answer
                 every = self._door.every(path, labelSelector=label, resourceVersion="0")
-                pods = [Pod.of(each) async for each in every]
-        except ApiError:
-            return ()
-        return tuple(pod.address for pod in pods if pod.address and pod.phase == "Running")
+                with contextlib.suppress(ApiError):
+                    async for raw in every:
+                        pod = Pod.of(raw)
+                        if pod.address and pod.phase == "Running":
+                            found[namespace, raw["metadata"]["labels"][LABEL_PLAN]].append(pod.address)
+        return dict(found)
+
+    def _pods(self, key: Key) -> int:
+        return sum(job.parallelism for job in self._cache.owned(key) if job.lives)
 
     async def queue(self, plan: Mapping[str, Any]) -> Queue | None:
         """The plan's queue; None if it names none, or nobody here serves queues."""
@@ -156,6 +165,20 @@ class Surroundings:
             if error.status in (403, 404):  # not granted counts as not there: the Job is queued all the same
                 return None
             raise
+
+
+def batches(weights: Mapping[str, int], *, most: int, most_names: int) -> Iterator[list[str]]:
+    """Names in batches of so many, and of so much weight; what weighs more than that stands alone."""
+    batch: list[str] = []
+    left = most
+    for name, weight in weights.items():
+        if batch and (weight > left or len(batch) == most_names):
+            yield batch
+            batch, left = [], most
+        batch.append(name)
+        left -= weight
+    if batch:
+        yield batch
 
 
 def _held(job: Job, *, asked: bool) -> bool:
