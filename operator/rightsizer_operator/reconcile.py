@@ -6,13 +6,15 @@ it is the journal.
 """
 
 import datetime as dt
+import functools
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rightsizer.errors import InputError, UnsupportedError
 from rightsizer_api import validate
-from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.plan import Metadata, TrainingPlan
 from rightsizer_operator import names, objects
 from rightsizer_operator.actions import (
     Action,
@@ -48,8 +50,7 @@ def reconcile(world: Snapshot) -> tuple[Action, ...]:
     if "deletionTimestamp" in world.plan["metadata"]:
         return ()  # the children are garbage-collected, and asked to save while they go
     try:
-        plan = validate({key: value for key, value in world.plan.items() if key != "status"})
-        case = Case(world=world, plan=plan, journal=Journal.of(world.status, world.jobs))
+        case = Case(world=world, plan=_plan_of(world.plan), journal=Journal.of(world.status, world.jobs))
         changed = case.journal.generation != case.generation
         case = case if changed else fallen_back(case)
         if _ended(case) and not changed:
@@ -57,6 +58,18 @@ def reconcile(world: Snapshot) -> tuple[Action, ...]:
         return _finish(_run(case if not changed and case.resized else advised(_size(case))))
     except (InputError, UnsupportedError) as error:
         return _refuse(world, str(error))
+
+
+def _plan_of(raw: Mapping[str, Any]) -> TrainingPlan:
+    """The plan as a value, read once for many looks at it, whatever becomes of its status."""
+    metadata = {name: value for name, value in raw["metadata"].items() if name in Metadata.model_fields}
+    said = {name: value for name, value in raw.items() if name != "status"} | {"metadata": metadata}
+    return _read(json.dumps(said))
+
+
+@functools.lru_cache(maxsize=256)
+def _read(text: str) -> TrainingPlan:
+    return validate(json.loads(text))
 
 
 def _size(case: Case) -> Case:
