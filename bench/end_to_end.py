@@ -113,9 +113,7 @@ def main() -> None:
         told |= {"runs": [asdict(r) for r in results], "skipped": skipped, "left_out": left_out}
         show(name, told, results)
         print(f"{name}: scatter of whole runs {sigma}; fitted without the run's source: {left_out}")
-        if (
-            given.fit and name == "laid_out"
-        ):  # a plan launches its own layout, so told layouts tell its scatter
+        if given.fit and name == "laid_out":  # a plan launches its own layout
             write(sigma, given.date)
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
