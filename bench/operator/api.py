@@ -13,7 +13,7 @@ from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator.door import ApiError, Door, client_of
 from rightsizer_operator.metrics import Metrics
 
-WORKERS = 8  # as many as the operator has
+WORKERS = 16  # as many as the operator has
 PATHS = {
     "Node": "/api/v1/nodes",
     "Namespace": "/api/v1/namespaces",

@@ -39,7 +39,7 @@ from rightsizer_operator.world import Job, Key, Pod, Snapshot, plan_key
 __all__ = ["Loop"]
 
 _LOG = logging.getLogger("rightsizer.operator")
-_WORKERS = 8
+_WORKERS = 16
 _WAKE_S = 0.1
 _FIRST_RETRY_S, _LAST_RETRY_S, _FAULT_RETRY_S = 0.2, 60.0, 5.0
 _REFUSALS = (400, 403, 409, 422)  # of a child: the API server, a policy or a quota says no
