@@ -4,6 +4,7 @@ import enum
 from typing import Annotated
 
 from pydantic import Field, Strict
+from pydantic.config import JsonDict
 
 from rightsizer_api.base import Model
 from rightsizer_api.quantities import Moment
@@ -17,6 +18,8 @@ Word = Annotated[
 ]
 Generation = Annotated[int, Field(ge=0)]
 Gpus = Annotated[int, Field(ge=0, le=65_536)]
+_WHOLE: JsonDict = {"x-kubernetes-map-type": "atomic"}
+"""One writer, as a whole: the API server then keeps no list of who wrote which field in it."""
 
 
 class ConditionStatus(enum.StrEnum):
@@ -120,10 +123,14 @@ class Status(Model):
     eta: Moment | None = Field(
         None, description="When it will finish, by the measured pace once there is one."
     )
-    sizing: PlanReport | None = Field(None, description="The plan, with its reasons.")
-    attempt: Attempt | None = Field(None, description="The current attempt.")
-    observed: Observed | None = Field(None, description="What was measured.")
-    recommendation: Recommendation | None = Field(None, description="What rightsizer would do now.")
+    sizing: PlanReport | None = Field(
+        None, description="The plan, with its reasons.", json_schema_extra=_WHOLE
+    )
+    attempt: Attempt | None = Field(None, description="The current attempt.", json_schema_extra=_WHOLE)
+    observed: Observed | None = Field(None, description="What was measured.", json_schema_extra=_WHOLE)
+    recommendation: Recommendation | None = Field(
+        None, description="What rightsizer would do now.", json_schema_extra=_WHOLE
+    )
     resizes: Annotated[tuple[Resize, ...], Field(max_length=50), Strict(False)] = Field(
         (), description="The last changes of size or layout, oldest first."
     )
