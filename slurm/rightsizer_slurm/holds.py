@@ -54,12 +54,8 @@ def _one(ticket: Ticket, jobs: dict[str, Job], state: State, slurm: Slurm, now_s
             return None
         state.done(ticket.name)
         return Carried(ticket=ticket.name, job_id=None, what="no job came of it")
-    state.found(ticket.name, job.job_id)
-    if not job.held:
-        state.done(ticket.name)
-        return Carried(ticket=ticket.name, job_id=job.job_id, what=f"is {job.state} and not held: left alone")
     try:
-        what = _settle(job, ticket, slurm)
+        what = _settled(job, ticket, state, slurm)
     except SlurmError as error:
         if away(error):
             raise  # nobody answered, which says nothing of the job: the same again, once Slurm is back
@@ -69,16 +65,20 @@ def _one(ticket: Ticket, jobs: dict[str, Job], state: State, slurm: Slurm, now_s
     return Carried(ticket=ticket.name, job_id=job.job_id, what=what)
 
 
-def _settle(job: Job, ticket: Ticket, slurm: Slurm) -> str:
+def _settled(job: Job, ticket: Ticket, state: State, slurm: Slurm) -> str:
     answer, target = ticket.answer, f"JobId={job.job_id}"
+    if not job.held and not (ticket.job_id and job.live):
+        return f"is {job.state} and not held: left alone"
     if answer is None or answer.verdict is Verdict.REFUSE:
         said = one_line(answer.say if answer else "", 400)
         slurm.run("scontrol", "update", target, f"AdminComment=rightsizer/1 refused: {said}")
         return f"refused, stays held: {said}"
-    if answer.verdict is Verdict.OK:
-        slurm.run("scontrol", "update", target, *changes(ticket.question, answer))
-    if ticket.question.priority != 0:
-        slurm.run("scontrol", "release", str(job.job_id))
+    if job.held:  # else an earlier daemon ended between its release and the mark
+        if answer.verdict is Verdict.OK:
+            slurm.run("scontrol", "update", target, *changes(ticket.question, answer))
+        state.found(ticket.name, job.job_id)
+        if ticket.question.priority != 0:
+            slurm.run("scontrol", "release", str(job.job_id))
     # the mark goes last: after a crash on the way here the same is done again
     said = str(answer.fields.get("admin_comment", "rightsizer/1 as written"))
     slurm.run("scontrol", "update", target, f"AdminComment={said}")

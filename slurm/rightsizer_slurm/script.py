@@ -336,6 +336,8 @@ wait "$step"; code=$?
 while kill -0 "$step" 2> /dev/null; do wait "$step"; code=$?; done # a signal ends a wait, not the step
 [ -n "$store" ] && kill "$store" 2> /dev/null
 
+# A more urgent job gets the nodes: Slurm has told the workers itself, and gives the script time to end.
+[ -z "$after" ] && scontrol show job "$SLURM_JOB_ID" | grep -q ' PreemptTime=[0-9]' && after=requeue
 if [ -e "$run/done.json" ]; then code=0 # after a node was let go srun tells of its end, not of the training's
 elif [ "$after" = requeue ] || [ "$after" = requeuehold ]; then
   echo "rightsizer: saved; $after"

@@ -70,3 +70,29 @@ def test_what_slurm_refuses_is_released_as_written(tmp_path: Path) -> None:
     assert state.tickets() == ()
     assert (tmp_path / "log").read_text() == "update\nrelease\n"
     state.close()
+
+
+class Released(SlurmCommands):
+    """The same job, which is not held any more."""
+
+    def jobs(self) -> tuple[Job, ...]:
+        return (Job(job_id=7, states=("RUNNING",), priority=9, admin_comment=marked("ab")),)
+
+
+@pytest.mark.parametrize(
+    ("sized", "said", "told"),
+    [(True, "sized: ", "update\n"), (False, "not held: left alone", "")],
+    ids=["by a daemon that ended then", "by its owner"],
+)
+def test_a_released_job_is_marked_only_where_it_was_sized(
+    tmp_path: Path, sized: bool, said: str, told: str
+) -> None:
+    state, slurm = carried(tmp_path, "")
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/log\n')
+    (tmp_path / "log").touch()
+    if sized:
+        state.found("ab", 7)
+    (done,) = carry_out(state, slurm, Released(slurm), now_s=1.0)
+    assert said in done.what
+    assert ((tmp_path / "log").read_text(), state.tickets()) == (told, ())
+    state.close()

@@ -45,6 +45,8 @@ GresTypes=gpu
 SlurmctldTimeout=30
 SlurmdTimeout=10
 KillWait=2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 MinJobAge=600
 MaxJobCount=20000
 """

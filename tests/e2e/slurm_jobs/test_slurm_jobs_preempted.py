@@ -1,0 +1,42 @@
+"""A real torchrun job whose nodes a more urgent one takes: it saves where it has time to, waits, goes on."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture
+def urgent(slurm: Any) -> Iterator[str]:
+    """A partition of the a100 nodes whose jobs take them from others."""
+    slurm.run("scontrol", "create", "PartitionName=urgent", "Nodes=a[1-2]", "PriorityTier=10", "MaxTime=60")
+    yield "urgent"
+    slurm.cancel_all()
+    slurm.run("scontrol", "delete", "PartitionName=urgent")
+    slurm.run("scontrol", "update", "PartitionName=a100", "GraceTime=0")
+
+
+@pytest.mark.parametrize("grace_s", [0, 60], ids=["at once", "with time to save"])
+def test_a_preempted_job_goes_on_where_it_was(desk: Any, check: Any, urgent: str, grace_s: int) -> None:
+    desk.slurm.run("scontrol", "update", "PartitionName=a100", f"GraceTime={grace_s}")
+    desk.plan(gpus=2)
+    job = desk.submit("--partition", "a100")
+    desk.wait("two workers train", desk.trains(world=2))
+    desk.wait("a checkpoint", desk.saved)
+    words = ("--exclusive", "--nodes=2", "--output=/dev/null", "--wrap=sleep 5")
+    desk.slurm.run("sbatch", f"--partition={urgent}", *words)
+    desk.wait("it waits for its nodes", lambda: desk.slurm.job(job)["JobState"] == "PENDING")
+    seen = len(desk.records())
+    saved, last = (newest(desk.records(), kind) for kind in ("checkpoint", "step"))
+    assert saved == last or not grace_s
+    desk.wait("it goes on", desk.trains(world=2, since=seen))
+    assert desk.slurm.job(job)["Restarts"] == "1"
+    assert check.continuous(desk.records())
+    assert check.losses_fall(desk.records())
+
+
+def newest(records: list[dict[str, Any]], event: str) -> int:
+    """The step of the newest record of a kind."""
+    return int(next(record["step"] for record in reversed(records) if record["event"] == event))
