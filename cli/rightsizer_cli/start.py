@@ -1,7 +1,7 @@
 """The console script: the garbage collector looks less often, then the command runs.
 
 What a command imports (some 90,000 objects) lives until it exits; looking through it for garbage took 70 ms
-of a `rightsizer plan`.
+of a `rightsizer plan`, and once more at its exit took 3 % of its instructions.
 """
 
 import gc
@@ -16,4 +16,7 @@ def main() -> None:
     gc.set_threshold(_OBJECTS)
     from rightsizer_cli.main import main as run  # noqa: PLC0415  (after the collector is told)
 
-    run()
+    try:
+        run()
+    finally:
+        gc.freeze()  # the interpreter's last collections pass over what there is

@@ -14,7 +14,9 @@ from pydantic import ValidationError
 
 from rightsizer.errors import InputError
 from rightsizer_api.errors import plan_error
+from rightsizer_api.launch import Launch, Restarts
 from rightsizer_api.plan import API_VERSION, KIND, TrainingPlan
+from rightsizer_api.resources import Elasticity, Resources
 
 __all__ = ["dump", "load", "loads", "validate", "with_config"]
 
@@ -61,12 +63,16 @@ def validate(document: object) -> TrainingPlan:
 
 @functools.cache
 def _model() -> type[TrainingPlan]:
-    """TrainingPlan, built. Pydantic would first look for plugins in every installed distribution (40 ms)."""
+    """TrainingPlan, built, with what is made anew for a plan that leaves it out.
+
+    Pydantic would first look for plugins in every installed distribution (40 ms).
+    """
     setting = "PYDANTIC_DISABLE_PLUGINS"
     before = os.environ.get(setting)
     os.environ[setting] = "__all__"
     try:
-        TrainingPlan.model_rebuild()
+        for model in (TrainingPlan, Resources, Launch, Restarts, Elasticity):
+            model.model_rebuild()
     finally:
         del os.environ[setting]
         if before is not None:

@@ -51,7 +51,8 @@ def gpu(name: str) -> Gpu:
     """
     _refuse_slices(name)
     spoken = re.sub(r"^(?:gres/)?gpu:|\s*\([^)]*\)", "", name.strip())
-    row = _gpu_rows()[_one("gpu", spoken, _gpu_index())]
+    rows = _gpu_rows()
+    row = rows.get(spoken) or rows[_one("gpu", spoken, _gpu_index())]
     reason = _NOT_GPUS.get(row["architecture"])
     if reason:
         raise UnsupportedError(f"gpu {row['name']!r}: {reason}")
@@ -102,7 +103,8 @@ def cluster(
 
 def model(name: str) -> Architecture:
     """The architecture of that name: ours, or the Hugging Face id; case and punctuation do not matter."""
-    row = _model_rows()[_one("model", name, _model_index())]
+    rows = _model_rows()
+    row = rows.get(name) or rows[_one("model", name, _model_index())]  # the index is slow to make
     if row["family"] == "unet":
         raise UnsupportedError(f"model {row['name']!r}: {_UNET}")
     return _model(row["name"])

@@ -74,6 +74,15 @@ def test_a_model_answers_to_its_names(name: str, expected: str) -> None:
     assert catalog.model(name).name == expected
 
 
+def test_every_model_answers_to_its_own_name_however_it_is_spelt() -> None:
+    names = {name for name, row in ROWS.items() if row["family"] != "unet"}
+    assert {
+        name
+        for name in names
+        if catalog.model(name) is catalog.model(name.upper()) and catalog.model(name).name == name
+    } == names
+
+
 @pytest.mark.parametrize(
     ("name", "near"),
     [("Llama 3.1", "Llama 3.1 8B"), ("mixtral", "Mixtral 8x7B"), ("meta-llama/Llama-3.1-9B", "Llama 3.1 8B")],
