@@ -32,6 +32,7 @@ LAYOUT_NAMES: Mapping[str, str] = {
     "recompute": "recompute",
     "recomputeLayers": "recompute_layers",
     "offload": "offload",
+    "offloadLayers": "offload_layers",
 }
 """The wire names of a layout's fields and the names they have in `rightsizer.layout.Layout`."""
 

@@ -43,6 +43,9 @@ class LayoutReport(Model):
         0, description="Layers recomputed; 0: all that the mode means."
     )
     offload: Annotated[str, Field(max_length=64)] = Field("none", description="What lives in host memory.")
+    offload_layers: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        0, description="Layers of a stage whose activations are offloaded; 0: all, where activations are."
+    )
 
 
 class Interval80(Model):
