@@ -337,8 +337,10 @@ def _activations(cases: Cases, kept: Saved, here: Stage) -> Array:
     one = here.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
     one = one + here.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
     offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
-    here_still = np.maximum(layers - layout.offload_layers, 0.0) / np.maximum(layers, 1.0)
-    return np.asarray(one * np.where(offloaded, np.where(layout.offload_layers > 0, here_still, 0.0), 1.0))
+    if not np.any(layout.offload_layers):
+        return np.where(offloaded, 0.0, one)
+    stay = np.maximum(layers - layout.offload_layers, 0.0) / np.maximum(layers, 1.0)
+    return np.asarray(one * np.where(offloaded, np.where(layout.offload_layers > 0, stay, 0.0), 1.0))
 
 
 def _working(cases: Cases, kept: Saved, dense: Array, p: Parameters) -> Array:
