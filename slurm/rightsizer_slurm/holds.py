@@ -1,10 +1,12 @@
 """Jobs that were held to be sized later: find each, change it in one update, release it. Nothing twice.
 
-The plugin marks such a job by its AdminComment. A job that its owner released, cancelled or started meanwhile
-is left alone; a job that is refused stays held, and its AdminComment says why.
+The plugin marks such a job by its AdminComment; the update that gives it its size takes the mark away. A job
+that its owner released, cancelled or started meanwhile is left alone; a job that is refused stays held, and
+its AdminComment says why.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rightsizer_slurm.backends import Backend, away
@@ -42,47 +44,59 @@ def carry_out(
     waiting = [ticket for ticket in state.tickets() if ticket.answer is not None]
     if not waiting:
         return ()
-    jobs = {job.admin_comment: job for job in backend.jobs() if job.admin_comment.startswith(MARK)}
+    found = backend.jobs()
+    by_mark = {job.admin_comment: job for job in found if job.admin_comment.startswith(MARK)}
+    by_id = {job.job_id: job for job in found}
     now_s = time.time() if now_s is None else now_s
-    return tuple(filter(None, (_one(ticket, jobs, state, slurm, now_s) for ticket in waiting)))
-
-
-def _one(ticket: Ticket, jobs: dict[str, Job], state: State, slurm: Slurm, now_s: float) -> Carried | None:
-    job = jobs.get(marked(ticket.name))
-    if job is None:
-        if now_s - ticket.made_s < _FORGOTTEN_S:
-            return None
+    done = []
+    for ticket in waiting:
+        job = by_mark.get(marked(ticket.name)) or _begun(ticket, by_id)
+        if job is None and now_s - ticket.made_s < _FORGOTTEN_S:
+            continue
+        what = "no job came of it" if job is None else _one(ticket, job, state, slurm)
         state.done(ticket.name)
-        return Carried(ticket=ticket.name, job_id=None, what="no job came of it")
+        done.append(Carried(ticket=ticket.name, job_id=job.job_id if job else None, what=what))
+    return tuple(done)
+
+
+def _begun(ticket: Ticket, jobs: Mapping[int, Job]) -> Job | None:
+    """The job that an earlier daemon gave its size before it ended; it may be held yet."""
+    job = jobs.get(ticket.job_id or 0)
+    return job if job and ticket.answer and job.admin_comment == _said(ticket.answer) else None
+
+
+def _said(answer: Answer) -> str:
+    """The AdminComment of a job that has its size."""
+    return str(answer.fields.get("admin_comment", "rightsizer/1 as written"))
+
+
+def _one(ticket: Ticket, job: Job, state: State, slurm: Slurm) -> str:
     try:
-        what = _settled(job, ticket, state, slurm)
+        return _settled(ticket, job, state, slurm)
     except SlurmError as error:
         if away(error):
             raise  # nobody answered, which says nothing of the job: the same again, once Slurm is back
-        what = f"cannot be changed, released as written: {error}"
         slurm.run("scontrol", "release", str(job.job_id))
-    state.done(ticket.name)
-    return Carried(ticket=ticket.name, job_id=job.job_id, what=what)
+        return f"cannot be changed, released as written: {error}"
 
 
-def _settled(job: Job, ticket: Ticket, state: State, slurm: Slurm) -> str:
+def _settled(ticket: Ticket, job: Job, state: State, slurm: Slurm) -> str:
     answer, target = ticket.answer, f"JobId={job.job_id}"
-    if not job.held and not (ticket.job_id and job.live):
-        return f"is {job.state} and not held: left alone"
-    if answer is None or answer.verdict is Verdict.REFUSE:
-        said = one_line(answer.say if answer else "", 400)
-        slurm.run("scontrol", "update", target, f"AdminComment=rightsizer/1 refused: {said}")
-        return f"refused, stays held: {said}"
-    if job.held:  # else an earlier daemon ended between its release and the mark
-        if answer.verdict is Verdict.OK:
-            slurm.run("scontrol", "update", target, *changes(ticket.question, answer))
+    if job.admin_comment == marked(ticket.name):
+        if not job.held:
+            return f"is {job.state} and not held: left alone"
+        if answer is None or answer.verdict is Verdict.REFUSE:
+            said = one_line(answer.say if answer else "", 400)
+            slurm.run("scontrol", "update", target, f"AdminComment=rightsizer/1 refused: {said}")
+            return f"refused, stays held: {said}"
+        # known by its number from here on: after a crash its release follows
         state.found(ticket.name, job.job_id)
-        if ticket.question.priority != 0:
-            slurm.run("scontrol", "release", str(job.job_id))
-    # the mark goes last: after a crash on the way here the same is done again
-    said = str(answer.fields.get("admin_comment", "rightsizer/1 as written"))
-    slurm.run("scontrol", "update", target, f"AdminComment={said}")
-    return f"{'sized' if answer.verdict is Verdict.OK else 'released'}: {answer.say}"
+        size = changes(ticket.question, answer) if answer.verdict is Verdict.OK else ()
+        slurm.run("scontrol", "update", target, *size, f"AdminComment={_said(answer)}")
+    if ticket.question.priority != 0 and job.held:
+        slurm.run("scontrol", "release", str(job.job_id))
+    sized = answer is not None and answer.verdict is Verdict.OK
+    return f"{'sized' if sized else 'released'}: {answer.say if answer else ''}"
 
 
 def changes(question: Question, answer: Answer) -> tuple[str, ...]:

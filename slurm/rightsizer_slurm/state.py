@@ -36,7 +36,7 @@ _MOST_SUBJECTS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """A job that is held: its question, its answer once there is one, its number once it has its size.
+    """A job that is held: its question, its answer once there is one, its number once it gets its size.
 
     `made_s` is seconds since the epoch.
     """
@@ -83,7 +83,7 @@ class State:
         self._db.execute("UPDATE tickets SET answer = ? WHERE name = ?", (json.dumps(asdict(answer)), name))
 
     def found(self, name: str, job_id: int) -> None:
-        """Remember a ticket's job, once it has its size and is about to be released."""
+        """Remember a ticket's job, which is about to get its size."""
         self._db.execute("UPDATE tickets SET job_id = ? WHERE name = ?", (job_id, name))
 
     def done(self, name: str) -> None:

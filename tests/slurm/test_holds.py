@@ -72,27 +72,31 @@ def test_what_slurm_refuses_is_released_as_written(tmp_path: Path) -> None:
     state.close()
 
 
-class Released(SlurmCommands):
-    """The same job, which is not held any more."""
-
-    def jobs(self) -> tuple[Job, ...]:
-        return (Job(job_id=7, states=("RUNNING",), priority=9, admin_comment=marked("ab")),)
-
-
 @pytest.mark.parametrize(
-    ("sized", "said", "told"),
-    [(True, "sized: ", "update\n"), (False, "not held: left alone", "")],
-    ids=["by a daemon that ended then", "by its owner"],
+    ("job", "known", "said", "told"),
+    [
+        ({"priority": 0, "admin_comment": marked("ab")}, False, "sized: ", ["update", "release"]),
+        ({"priority": 0, "admin_comment": marked("ab")}, True, "sized: ", ["update", "release"]),
+        ({"priority": 0, "admin_comment": "rightsizer/1 nodes=3"}, True, "sized: ", ["release"]),
+        ({"priority": 9, "admin_comment": "rightsizer/1 nodes=3"}, True, "sized: ", []),
+        ({"states": ("COMPLETED",), "admin_comment": "rightsizer/1 nodes=3"}, True, "sized: ", []),
+        ({"priority": 9, "admin_comment": marked("ab")}, False, "not held: left alone", []),
+    ],
+    ids=["held", "not updated", "not released", "released", "over", "released by its owner"],
 )
-def test_a_released_job_is_marked_only_where_it_was_sized(
-    tmp_path: Path, sized: bool, said: str, told: str
-) -> None:
+def test_whenever_a_daemon_ended_the_next_does_the_rest(tmp_path: Path, job, known, said, told) -> None:
+    class Queue(SlurmCommands):
+        """Slurm's commands, with this job in the queue."""
+
+        def jobs(self) -> tuple[Job, ...]:
+            return (Job(**({"job_id": 7, "states": ("PENDING",)} | job)),)
+
     state, slurm = carried(tmp_path, "")
     (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/log\n')
     (tmp_path / "log").touch()
-    if sized:
+    if known:
         state.found("ab", 7)
-    (done,) = carry_out(state, slurm, Released(slurm), now_s=1.0)
+    (done,) = carry_out(state, slurm, Queue(slurm), now_s=1.0)
     assert said in done.what
-    assert ((tmp_path / "log").read_text(), state.tickets()) == (told, ())
+    assert ((tmp_path / "log").read_text().split(), state.tickets()) == (told, ())
     state.close()
