@@ -206,6 +206,12 @@ def test_columns_scale_and_names():
     assert crd()["spec"]["names"]["shortNames"] == ["tp"]
 
 
+def test_parts_of_the_status_with_one_writer_are_atomic():
+    status = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    parts = {name for name, node in status.items() if node.get("x-kubernetes-map-type") == "atomic"}
+    assert parts == {name for name, node in status.items() if "properties" in node}
+
+
 def test_the_yaml_is_the_definition_and_fits_an_annotation():
     assert yaml.safe_load(crd_yaml()) == crd()
     assert len(crd_yaml()) < 200_000  # kubectl apply keeps a copy in an annotation of at most 256 KiB
