@@ -64,10 +64,10 @@ def test_a_gpu_answers_to_the_names_that_people_and_tools_use(name: str, expecte
     assert catalog.gpu(name).name == expected
 
 
-@pytest.mark.parametrize("part", catalog.gpus(), ids=lambda part: part.name)
-def test_every_gpu_answers_to_its_own_name(part: catalog.Gpu) -> None:
-    assert catalog.gpu(part.name) is part
-    assert catalog.gpu(part.name.upper()) is part
+def test_every_gpu_answers_to_its_own_name() -> None:
+    for part in catalog.gpus():
+        assert catalog.gpu(part.name) is part, part.name
+        assert catalog.gpu(part.name.upper()) is part, part.name
 
 
 def test_every_gpu_is_listed_once() -> None:

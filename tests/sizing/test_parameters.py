@@ -39,13 +39,14 @@ def test_a_document_gives_its_provenance_to_every_parameter() -> None:
     assert found.entry("rate").date == "2026-01-02"
 
 
-@pytest.mark.parametrize("name", list(load_step_time()))
-def test_every_shipped_parameter_is_positive_and_explained(name: str) -> None:
-    entry = load_step_time().entry(name)
-    assert entry.value > 0
-    assert entry.prior > 0
-    assert entry.unit
-    assert len(entry.meaning) > 10
+def test_every_shipped_parameter_is_positive_and_explained() -> None:
+    assert len(list(load_step_time())) > 100
+    for name in load_step_time():
+        entry = load_step_time().entry(name)
+        assert entry.value > 0, name
+        assert entry.prior > 0, name
+        assert entry.unit, name
+        assert len(entry.meaning) > 10, name
 
 
 def test_the_step_time_needs_the_hardware_curves() -> None:

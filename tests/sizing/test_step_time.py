@@ -173,9 +173,9 @@ def test_adapters_are_cheaper_than_training_everything(precision: Precision) -> 
     assert seconds(replace(case(), workload=adapters)) < seconds(replace(case(), workload=whole))
 
 
-@pytest.mark.parametrize("gpu", [gpu.name for gpu in catalog.gpus()])
-def test_every_catalogued_gpu_has_a_price(gpu: str) -> None:
-    assert 0 < seconds(replace(case(), cluster=catalog.cluster(gpu))) < np.inf
+def test_every_catalogued_gpu_has_a_price() -> None:
+    for gpu in catalog.gpus():
+        assert 0 < seconds(replace(case(), cluster=catalog.cluster(gpu.name))) < np.inf, gpu.name
 
 
 @pytest.mark.parametrize(
