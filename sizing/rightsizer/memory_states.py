@@ -136,11 +136,11 @@ def layer_weights(cases: Cases) -> LayerWeights:
 
 
 def ranks(layout: Columns) -> Ranks:
-    """The divisors of ZeRO; HSDP shards all three inside its group."""
+    """The divisors of ZeRO; HSDP shards all three inside its group, which has a copy of all experts."""
     data = np.asarray(layout.dp * layout.cp, dtype=float)
     group = np.where(layout.shard_group > 0, np.minimum(layout.shard_group, data), data)
     expert_data = np.maximum(1.0, data * layout.tp / (layout.ep * layout.expert_tp))
-    expert_group = np.minimum(group, expert_data)
+    expert_group = np.maximum(1.0, expert_data * group / data)
     one, two, three = (layout.sharding >= float(s) for s in (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3))
     return Ranks(
         weights=np.where(three, group, 1.0),

@@ -97,6 +97,12 @@ def test_adapters_leave_no_gradient_of_the_base_and_quantising_shrinks_it():
     assert qlora["weights_bytes"] < 0.45 * lora["weights_bytes"]
 
 
+def test_a_shard_group_shards_its_own_copy_of_the_experts():
+    mixtral = {"architecture": catalog.model("Mixtral-8x7B"), "ep": 8, "sharding": Sharding.ZERO1}
+    whole, half = causes(**mixtral, dp=16), causes(**mixtral, dp=16, shard_group=8)
+    assert half["optimizer_bytes"] == pytest.approx(2 * whole["optimizer_bytes"])
+
+
 def test_host_memory_takes_what_is_offloaded():
     assert causes(offload=Offload.OPTIMIZER)["optimizer_bytes"] == 0
     assert causes(offload=Offload.ACTIVATIONS)["activations_bytes"] == 0
