@@ -27,7 +27,7 @@ demo: $(READY)  ## size, train with two workers, kill one, resume, resize 2 -> 1
 	$(BIN)/python examples/01-local/demo.py
 
 test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no cluster
-	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow and not kubernetes"
+	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow" --ignore tests/e2e
 	$(BIN)/pytest -q -m "(torchrun or slow) and not kubernetes"
 
 check: $(READY)  ## format, lint, types, layer contracts, generated files

@@ -1,5 +1,6 @@
 """The CustomResourceDefinition, from the models."""
 
+import functools
 from typing import Any
 
 import yaml
@@ -63,6 +64,7 @@ def crd() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def crd_yaml() -> str:
     """The CustomResourceDefinition as YAML, ready for `kubectl apply -f -`."""
     return _HEADER + yaml.dump(crd(), Dumper=_Plain, sort_keys=False, width=110)

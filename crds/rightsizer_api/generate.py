@@ -1,6 +1,7 @@
 """`python -m rightsizer_api.generate [--check]`: writes what follows from the models."""
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ __all__ = ["generated", "main", "stale"]
 _REPOSITORY = Path(__file__).parents[2]
 
 
+@functools.cache
 def generated() -> Mapping[str, str]:
     """Every generated file: its path in the repository and its content."""
     crd = crd_yaml()

@@ -59,6 +59,7 @@ def test_people_read_the_verdict_first_and_what_was_assumed(tmp_path, capsys):
     assert "0 of 3 jobs have the trace's own" in out
 
 
+@pytest.mark.slow
 def test_it_draws_the_replay(tmp_path, capsys):
     assert execute(["simulate", written(tmp_path, TRACE), "--plot", str(tmp_path / "x.svg")]) == 0
     assert "GPUs in use" in (tmp_path / "x.svg").read_text()

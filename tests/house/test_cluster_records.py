@@ -9,7 +9,7 @@ import pytest
 @pytest.fixture
 def part(monkeypatch):
     """A module of cluster.py's folder, which is no package."""
-    monkeypatch.syspath_prepend(Path(__file__).resolve().parent / "cluster")
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "e2e" / "cluster")
     return importlib.import_module
 
 
