@@ -83,7 +83,7 @@ def cpu_cluster(measured: Mapping[str, float], *, workers: int, most: int, memor
     slow_down = measured["together_step_s"] / measured["alone_step_s"]
     wanted_s = measured["alone_step_s"] * slow_down ** (math.log(workers) / math.log(most) if most > 1 else 0)
     low, high = 1e-3, 1e3
-    for _ in range(40):  # bisection in the logarithm: the prediction falls as the scale grows
+    for _ in range(20):  # bisection in the logarithm, to 1e-5: the prediction falls as the scale grows
         scale = (low * high) ** 0.5
         cluster = _scaled(measured, scale, workers=workers, memory_bytes=memory_bytes)
         slower = reference_s(cluster) > wanted_s
