@@ -39,6 +39,8 @@ echo "installing the locked packages into $venv (torch is the largest: about 3 G
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 "$venv/bin/python" -m compileall -q -j 0 sizing crds launch telemetry slurm operator cli \
   "$site"/{numpy,pydantic,rich,typer,yaml,markdown_it,pygments,hypothesis,pytest,_pytest,xdist} >/dev/null || true
-# of torch only what a worker imports (its optimizers import _dynamo): half of a worker's start is compiling it
-env -u PYTHONDONTWRITEBYTECODE "$venv/bin/python" -c 'import torch.distributed.run, torch._dynamo' 2>/dev/null || true
+# of the large ones only what workers (optimizers import _dynamo), the operator and plots import: half of a start is compiling
+for imported in "torch.distributed.run, torch._dynamo" rightsizer_operator.main matplotlib.figure; do
+  env -u PYTHONDONTWRITEBYTECODE "$venv/bin/python" -c "import $imported" 2>/dev/null || true
+done
 "$venv/bin/rightsizer" --version
