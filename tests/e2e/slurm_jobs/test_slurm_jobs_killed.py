@@ -15,11 +15,11 @@ def test_a_job_without_its_script_ends_with_a_reason_and_goes_on_when_requeued(d
     job = desk.submit("--partition", "h100")
     desk.wait("two workers train", desk.trains(world=2))
     desk.wait("a checkpoint", desk.saved)
-    assert len(processes(job)) > 4  # script, store, srun and a worker on each node
-    os.kill(script(job), signal.SIGKILL)
+    assert len(processes(desk, job)) > 4  # script, store, srun and a worker on each node
+    os.kill(script(desk, job), signal.SIGKILL)
     desk.wait("the job ends", lambda: desk.slurm.job(job)["JobState"] == "FAILED")
     assert desk.slurm.job(job)["ExitCode"] == "0:9"
-    desk.wait("nothing of it is left", lambda: not processes(job))
+    desk.wait("nothing of it is left", lambda: not processes(desk, job))
 
     seen = len(desk.records())
     refused = desk.rightsizer("slurm", "resize", job, "--nodes", "1")
@@ -34,8 +34,12 @@ def test_a_job_without_its_script_ends_with_a_reason_and_goes_on_when_requeued(d
     assert check.losses_fall(desk.records())
 
 
-def processes(job: str) -> list[int]:
-    """Every process of the job, on all nodes of this machine, the eldest first."""
+def processes(desk: Any, job: str) -> list[int]:
+    """Every process of the job, on all nodes of this machine, the eldest first.
+
+    Slurms that run beside this one have jobs of the same numbers.
+    """
+    mine = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_CONF={desk.slurm.environment['SLURM_CONF']}".encode()}
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -43,12 +47,14 @@ def processes(job: str) -> list[int]:
             born = int((folder / "stat").read_text().rpartition(")")[2].split()[19])
         except (FileNotFoundError, PermissionError, ProcessLookupError):
             continue
-        if f"SLURM_JOB_ID={job}".encode() in variables:
+        if mine <= set(variables):
             found.append((born, int(folder.name)))
     return [number for _, number in sorted(found)]
 
 
-def script(job: str) -> int:
+def script(desk: Any, job: str) -> int:
     """The batch script's process; what it starts is younger."""
-    named = (pid for pid in processes(job) if b"slurm_script" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    named = (
+        pid for pid in processes(desk, job) if b"slurm_script" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
     return next(named)
