@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 TODAY = $(shell date -u +%F)
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm ci clean help
+.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci clean help
 
 all: check test  ## check and test
 
@@ -93,7 +93,10 @@ test-slurm:  ## the tests on that Slurm; starts one if none runs
 SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
   test_slurm_sizing.py::test_a_job_gets_the_size_that_the_terminal_is_told \
   test_slurm_sizing.py::test_less_time_takes_more_gpus)
-test-slurm-releases: $(READY)  ## the cluster and sized jobs on Slurm 24.11 and 26.05, in chroots of Debian's packages
+test-slurm-releases:  ## the cluster and sized jobs on Slurm 24.11 and 26.05, in chroots of Debian's packages
+	@tests/e2e/public.sh $(MAKE) --no-print-directory .test-slurm-releases
+
+.test-slurm-releases: $(READY)
 	tests/e2e/slurm/chroot.sh trixie $(SLURM_NEWER)
 	tests/e2e/slurm/chroot.sh forky $(SLURM_NEWER)
 
@@ -102,7 +105,7 @@ test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Pro
 	$(BIN)/pytest -q -m prometheus $(AGAIN) tests/e2e/prometheus
 
 # On a busy machine a wait of these can be too short: what failed has a second chance, alone
-REAL := test-prometheus test-slurm test-kubernetes
+REAL := test-prometheus test-slurm test-slurm-releases test-kubernetes
 ci: check test  ## what .ci/run calls: all of it, the real Prometheus, Slurm and Kubernetes too
 	@for suite in $(REAL); do \
 	  echo "== $$suite"; \
