@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
@@ -13,6 +13,7 @@ from rightsizer.correction import LayoutFamily
 from rightsizer.errors import RightsizerError
 from rightsizer.observation import Observation
 from rightsizer.runs import case_from_row
+from rightsizer.values import immutable
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.files import read_text
 from rightsizer_cli.mistakes import OptionError
@@ -35,7 +36,7 @@ FAMILIES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Learnt:
     """What is kept in `file` now; `before` is what it said earlier, `added` how many runs are new."""
 

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from rightsizer.trace_jobs import TraceJob
+from rightsizer.values import immutable
 from rightsizer_cli.mistakes import OptionError
 from rightsizer_cli.traces import TraceRow
 
@@ -25,7 +25,7 @@ UTILISATIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Draw:
     """The rules. `deadlines`: the least and the most of lambda in submitted + lambda * duration; None: none.
 

@@ -3,11 +3,12 @@
 Quantities stay text here: the plan's parser reads them, with the same errors for a flag as for a manifest.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from rightsizer.values import immutable
 
 __all__ = [
     "GoalFlags",
@@ -34,7 +35,7 @@ PlanFile = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JobFlags:
     """What is trained, and how."""
 
@@ -117,7 +118,7 @@ class JobFlags:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class GoalFlags:
     """By when, how surely, for how much, on how many GPUs."""
 
@@ -151,7 +152,7 @@ class GoalFlags:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class HardwareFlags:
     """What it may run on."""
 
@@ -174,7 +175,7 @@ class HardwareFlags:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LayoutFlags:
     """One layout, for `estimate`."""
 

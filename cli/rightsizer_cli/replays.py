@@ -1,7 +1,7 @@
 """`simulate`: a trace replayed three ways, summed up for people and programs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from rich.table import Table
 
 from rightsizer.simulation import Outcome, Rules, TraceJob, oracle, replay, static
 from rightsizer.units import format_count, format_duration
+from rightsizer.values import immutable
 from rightsizer_cli.console import show
 from rightsizer_cli.drawing import UTILISATIONS, Draw, default_cluster_gpus, drawn
 from rightsizer_cli.mistakes import OptionError
@@ -19,7 +20,7 @@ __all__ = ["Replayed", "print_replayed", "replayed", "report"]
 WAYS = ("static", "rightsizer", "oracle")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Replayed:
     """A trace with what was drawn for it, the cluster, and what became of it each way."""
 

@@ -7,10 +7,10 @@ import io
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from rightsizer.values import immutable
 from rightsizer_cli.files import read_text
 from rightsizer_cli.mistakes import OptionError
 
@@ -26,7 +26,7 @@ _MOST_GPUS = 65_536
 _MOST_BYTES = 2**30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class TraceRow:
     """One job as the trace has it; moments in seconds since the epoch, None where it says nothing."""
 
@@ -38,7 +38,7 @@ class TraceRow:
     utilisation: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Trace:
     """The jobs in the order in which they were submitted, and the name of where they are from."""
 

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from rightsizer.errors import InputError
 from rightsizer.units import format_duration, parse_duration_s, parse_usd
+from rightsizer.values import immutable
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.exits import OK
 from rightsizer_telemetry.client import Access, Prometheus
@@ -19,7 +20,7 @@ from rightsizer_telemetry.usage import Report, Usage, collect, owners
 __all__ = ["Asked", "as_dict", "run"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Asked:
     """What the user wants to see."""
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
@@ -10,6 +9,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 
 __all__ = ["Model", "Rule", "Transition", "camel", "fixed", "shown"]
 
@@ -29,7 +29,7 @@ def camel(name: str) -> str:
     return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in rest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Rule:
     """A constraint on one model: `cel` for the API server, `holds` for everyone else; they say the same.
 
@@ -42,7 +42,7 @@ class Rule:
     holds: Callable[[Any], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Transition:
     """A constraint for the API server alone: what may not change, or cannot work on a cluster."""
 

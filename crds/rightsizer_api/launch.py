@@ -162,7 +162,9 @@ class Launch(Model):
     checkpoint: Checkpoint | None = Field(
         None, description="Where state is saved. Without it a failure starts from the beginning."
     )
-    restarts: Restarts = Field(default_factory=Restarts, description="How often workers may fail.")
+    restarts: Restarts = Field(
+        default_factory=Restarts.model_construct, description="How often workers may fail."
+    )
     pod_template: PodTemplate | None = Field(None, description="Kubernetes: what is merged into the pods.")
 
     rules: ClassVar[tuple[Rule, ...]] = (

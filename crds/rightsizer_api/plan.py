@@ -47,12 +47,15 @@ class Spec(Model):
     workload: WorkloadSpec = Field(description="How much, and how.")
     deadline: Deadline | None = Field(None, description="By when. Without it: the cheapest reasonable plan.")
     budget: Budget | None = Field(None, description="For how much.")
-    resources: Resources = Field(default_factory=Resources, description="What may be used.")
+    resources: Resources = Field(default_factory=Resources.model_construct, description="What may be used.")
     layout: LayoutPins | None = Field(None, description="Degrees of parallelism that are given.")
     launch: Launch = Field(
-        default_factory=Launch, description="What is started. Without a command a plan can be sized, not run."
+        default_factory=Launch.model_construct,
+        description="What is started. Without a command a plan can be sized, not run.",
     )
-    elasticity: Elasticity = Field(default_factory=Elasticity, description="What may be done while it runs.")
+    elasticity: Elasticity = Field(
+        default_factory=Elasticity.model_construct, description="What may be done while it runs."
+    )
     suspend: bool = Field(
         False, description="Kubernetes: a running job saves and stops, and goes on when this is false again."
     )

@@ -89,7 +89,7 @@ def architecture_of(plan: TrainingPlan) -> Architecture:
 def workload_of(plan: TrainingPlan, architecture: Architecture, framework: Framework) -> Workload:
     """The job, with the sequence length and batch that a plan may leave out."""
     spec = plan.spec.workload
-    lora = spec.lora or Lora()
+    lora = spec.lora or Lora.model_construct()
     sequence = spec.sequence_length or _usual_sequence(spec, architecture)
     return Workload(
         method=spec.method,

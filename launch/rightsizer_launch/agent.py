@@ -16,8 +16,7 @@
 
 The checkpoint contract: SIGTERM or SIGUSR1 on any rank sets a flag; `step` all-reduces it, so all ranks see
 it at the same step boundary, `should_checkpoint` is true for all of them, then `should_stop`. A rank that
-left alone would leave the others waiting in a collective. The reduction runs on the CPU (gloo) and does not
-wait for the GPU's queue.
+left alone would leave the others waiting in a collective. The reduction is gloo's: it waits for no GPU.
 """
 
 import atexit
@@ -35,6 +34,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from rightsizer.values import immutable
 from rightsizer_launch import progress
 from rightsizer_launch.metrics import TrainMetrics, serve
 from rightsizer_launch.peak import fullest_bytes, worth_asking
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JobLayout:
     """The layout this world runs. `dp` follows the real world size, so that elastic jobs need no second look.
 

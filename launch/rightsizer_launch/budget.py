@@ -1,6 +1,8 @@
 """How often workers may fail before a run is given up: by rate, or soon when it gets nowhere. Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from rightsizer.values import immutable
 
 __all__ = ["RestartBudget"]
 
@@ -8,7 +10,7 @@ _FUTILE = 3
 """Failures in a row without one new step: the same thing will happen again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RestartBudget:
     """At most `limit` failures within `within_s` seconds; older ones are forgotten."""
 

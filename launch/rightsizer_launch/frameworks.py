@@ -6,17 +6,18 @@ and Accelerate 1.15. A layout that a framework cannot run is refused, never bent
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rightsizer.architecture import Architecture
 from rightsizer.errors import InputError, UnsupportedError
 from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.values import immutable
 from rightsizer.workload import Precision, Recompute, Workload
 
 __all__ = ["FRAMEWORKS", "Flags", "flags", "layout_environment", "model_environment"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Flags:
     """What a framework needs to run a layout; `files` maps a name in the run's directory to its text."""
 

@@ -14,9 +14,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from rightsizer.values import immutable
 from rightsizer_launch.progress import (
     ENV_ATTEMPT,
     ENV_DIE_WITH_PARENT,
@@ -33,7 +34,7 @@ _TOKEN = "RIGHTSIZER_TOKEN"  # noqa: S105 -- marks processes, guards nothing
 _AGENT_RESTARTS = 1_000_000  # the supervisor's budget decides, by rate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class JobSpec:
     """One attempt: `min_workers` to `workers` workers that each run `program`."""
 

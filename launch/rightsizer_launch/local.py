@@ -7,7 +7,7 @@ resume).
 import datetime as dt
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from rightsizer.layout import Layout
 from rightsizer.outcome import NoPlan, Option, Plan, Request
 from rightsizer.plan import plan as size
 from rightsizer.units import format_duration, parse_duration_s
+from rightsizer.values import immutable
 from rightsizer.workload import Workload
 from rightsizer_api import dump, expand, load, sizing
 from rightsizer_api.plan import TrainingPlan
@@ -43,7 +44,7 @@ _NO_PLAN = 3
 _AUTO_INTERVAL_S = (10.0, 900.0)  # a local save takes well under a second; nobody wants to lose more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Options:
     """What may be said beside the plan.
 
@@ -60,7 +61,7 @@ class Options:
     resize_after_s: float = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Sized:
     """What will be run and why: the engine's answer, and the option taken from it."""
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import metadata
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from rightsizer.errors import InputError, UnknownNameError
 from rightsizer.framework import framework
 from rightsizer.hardware import Cluster, Gpu
 from rightsizer.layout import Layout
+from rightsizer.values import immutable
 from rightsizer.workload import Precision, Workload
 from rightsizer_launch.probe import REFERENCE, REFERENCE_BATCH, REFERENCE_SEQUENCE
 from rightsizer_launch.progress import write_json
@@ -38,7 +39,7 @@ _PROBE_VERSION = 2
 _WATTS_PER_THREAD = 8.0  # a guess; server parts spend 3 to 10 W a core
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Machine:
     """What there is: clusters of one node to choose from, and how a worker uses its device.
 

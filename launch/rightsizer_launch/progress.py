@@ -7,9 +7,11 @@ time: a line is written in one call, and a torn last line is left for the next r
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
+
+from rightsizer.values import immutable
 
 __all__ = [
     "CHECKPOINTS",
@@ -63,7 +65,7 @@ EXIT_STOPPED = 75
 """The entrypoint's exit code for a job that stopped on request, saved (EX_TEMPFAIL: try again later)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Record:
     """One line of progress: `event` is start, step, checkpoint, stop or finish.
 
@@ -95,7 +97,7 @@ class Record:
         document = json.loads(line)
         if not isinstance(document, dict):
             raise TypeError(f"no record: {line[:40]!r}")
-        known = {key: value for key, value in document.items() if key in cls.__slots__}
+        known = {f.name: document[f.name] for f in fields(cls) if f.name in document}
         return cls(**known | {"pids": tuple(known.get("pids", ()))})
 
 

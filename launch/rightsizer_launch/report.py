@@ -3,7 +3,6 @@
 import datetime as dt
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from rightsizer.elasticity import Decision
 from rightsizer.errors import RightsizerError
 from rightsizer.observation import Observation, to_document
 from rightsizer.plan import plan as size
+from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.report import PlanReport
@@ -38,7 +38,7 @@ ELSEWHERE = "H100-SXM5-80GB"
 """The GPU that a local run is compared with: what this plan would need there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Facts:
     """All that a report is made from; `attempts` as run.json has them, `decision` the last but keep."""
 

@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 from rightsizer_launch.progress import DONE, PROGRESS, ProgressReader, Record, write_json
 
 __all__ = ["RunDirectory", "held"]
@@ -19,7 +19,7 @@ _RUN = "run.json"
 _PLAN = "plan.yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunDirectory:
     """The files of one run; survives stops, and is what a later run resumes from."""
 

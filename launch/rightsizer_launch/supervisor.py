@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Protocol
 
+from rightsizer.values import immutable
 from rightsizer_launch.budget import RestartBudget
 from rightsizer_launch.job import Job, JobSpec, next_attempt
 from rightsizer_launch.progress import DONE, EXIT_STOPPED, PROGRESS, ProgressReader
@@ -70,7 +71,7 @@ class StopFlag:
         self.asked += 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Finished:
     """How it ended, what it added up to, failures in all, and why it was given up."""
 

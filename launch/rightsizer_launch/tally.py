@@ -2,8 +2,9 @@
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from rightsizer.values import immutable
 from rightsizer_launch.progress import Record
 
 __all__ = ["PHASES", "Pace", "Tally", "pace", "warm_steps"]
@@ -16,7 +17,7 @@ _RECENT_STEPS = 50
 _CURVE_POINTS = 50
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Tally:
     """A fold over records. `best_step` is the furthest step ever reached; `lost_steps` were done again."""
 
@@ -95,7 +96,7 @@ class Tally:
         return tokens_per_step / max(statistics.median(r.step_s for r in warm), 1e-9)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pace:
     """The measured pace of one attempt: medians over its steps after each start's warm-up."""
 

@@ -7,9 +7,10 @@ stray worker of an older attempt can never join a newer world.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 
 __all__ = ["DEFAULT_PORT", "Program", "Torchrun", "command", "environment", "program"]
 
@@ -17,7 +18,7 @@ DEFAULT_PORT = 29400
 """c10d's usual port; used where an address is ours alone (a pod), never on a shared machine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Program:
     """What torchrun starts on every worker: a Python script, a module, or any executable."""
 
@@ -27,7 +28,7 @@ class Program:
     python: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Torchrun:
     """One agent's view of an elastic job: `min_nodes` to `max_nodes` agents, each with `workers_per_node`.
 

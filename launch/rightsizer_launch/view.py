@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rightsizer.units import format_count, format_duration, format_tokens
+from rightsizer.values import immutable
 from rightsizer_launch.tally import Tally
 
 __all__ = ["Expectation", "View", "eta_s", "facts"]
@@ -20,7 +21,7 @@ __all__ = ["Expectation", "View", "eta_s", "facts"]
 _LINE_EVERY_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Expectation:
     """What was promised: tokens in all, tokens/s, and the deadline's seconds from `began_s` (Unix time)."""
 

@@ -1,8 +1,10 @@
 """What a decision may ask for. Values; `door` carries them out, in order."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from rightsizer.values import immutable
 
 __all__ = [
     "Action",
@@ -17,21 +19,21 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PatchStatus:
     """Make the plan's status this, if nobody else has touched the plan since it was read."""
 
     status: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Apply:
     """See that this child exists; one of the same name that is not this plan's is an error."""
 
     child: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PatchJob:
     """Change a Job: its parallelism and completions, or suspend; `notes` are annotations."""
 
@@ -40,7 +42,7 @@ class PatchJob:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PatchWorkload:
     """Tell Kueue that a Workload may run, or may not: what suspends and resumes a Job that is queued."""
 
@@ -48,7 +50,7 @@ class PatchWorkload:
     active: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Delete:
     """Delete a child; `force`: at once, whatever its node says, and only if it still has this uid."""
 
@@ -58,7 +60,7 @@ class Delete:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Emit:
     """Tell it in an Event of the plan."""
 
@@ -67,7 +69,7 @@ class Emit:
     warning: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Requeue:
     """Look again by then, even if nothing is heard."""
 

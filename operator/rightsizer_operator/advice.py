@@ -2,13 +2,13 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rightsizer.elasticity import Action, Bottleneck, Decision, History, Limits, Mode, Running, Scaling
 from rightsizer.reading import Reading
 from rightsizer.resize import decide
 from rightsizer.units import parse_duration_s
+from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
@@ -19,7 +19,7 @@ from rightsizer_operator.world import moment, stamp
 __all__ = ["Around", "advise", "document", "history_of", "limits_of", "over_provisioned", "unmeasured"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Around:
     """What is around a plan when it is judged: GPUs it could have besides its own, and who waits for some."""
 

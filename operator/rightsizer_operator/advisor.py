@@ -7,13 +7,13 @@ import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rightsizer.elasticity import Decision, Scaling
 from rightsizer.errors import RightsizerError
 from rightsizer.reading import Reading
 from rightsizer.resize import window_s
+from rightsizer.values import immutable
 from rightsizer_api import validate
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
@@ -35,7 +35,7 @@ _LOG = logging.getLogger("rightsizer.operator")
 _WAITING = ("WaitingForGPUs", "Queued")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Curve:
     """How a plan scales, for as long as its spec and layout stay."""
 
@@ -164,7 +164,7 @@ class Advisor:
         return scaling
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Question:
     """One plan as it was when it was asked about."""
 

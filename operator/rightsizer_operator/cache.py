@@ -2,9 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from rightsizer.values import immutable
 from rightsizer_operator.inventory import Inventory, Node
 from rightsizer_operator.names import GPU_RESOURCE
 from rightsizer_operator.quantities import whole
@@ -16,7 +17,7 @@ __all__ = ["Cache", "Marks", "bound_gpus", "quota_left"]
 Object = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Marks:
     """What was known when a survey began: only that may be missing in it because it is gone."""
 

@@ -2,9 +2,10 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from rightsizer.values import immutable
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_operator.actions import Action
 from rightsizer_operator.conditions import Condition
@@ -14,7 +15,7 @@ from rightsizer_operator.world import Job, Snapshot, moment
 __all__ = ["Case"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Case:
     """A snapshot on its way to actions: the plan, the journal as it will be, what is decided so far.
 

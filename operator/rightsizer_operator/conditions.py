@@ -2,9 +2,9 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from rightsizer.values import immutable
 from rightsizer_operator.world import stamp
 
 __all__ = ["ORDER", "Condition", "holds", "merge_patch", "no", "reason_of", "unknown", "updated", "yes"]
@@ -26,7 +26,7 @@ ORDER = (
 _LONGEST = 32_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Condition:
     """One condition's new value; `status` is True, False or Unknown."""
 

@@ -1,12 +1,13 @@
 """What Prometheus said last of every plan that runs, or why it said nothing. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rightsizer.gates import not_seen
 from rightsizer.parameters import load_resize
 from rightsizer.reading import Reading
 from rightsizer.units import format_duration
+from rightsizer.values import immutable
 
 __all__ = ["Counters"]
 
@@ -14,7 +15,7 @@ _PATIENCE = 3  # rounds of questions that may stay without an answer
 _SLACK_S = 30.0  # what a round itself may take
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Counters:
     """The newest answers. Not `awaited`: there is no Prometheus, workers alone are asked.
 

@@ -4,7 +4,7 @@ import datetime as dt
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rightsizer.elasticity import Scaling
@@ -17,6 +17,7 @@ from rightsizer.outcome import NoPlan, Plan, Request
 from rightsizer.plan import plan as size
 from rightsizer.scaling import PlanScaling
 from rightsizer.units import parse_usd
+from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_operator.inventory import Inventory, Wish, clusters
@@ -30,7 +31,7 @@ _GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoS
 _KEPT = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")  # by an elastic resize
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Decision:
     """`report` is the sized plan, as status.sizing holds it; without it `reason` and `message` say why.
 
@@ -43,7 +44,7 @@ class Decision:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Running:
     """What an attempt in progress fixes: its layout, its batch and the tokens it has done."""
 

@@ -3,12 +3,13 @@
 import datetime as dt
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rightsizer import catalog
 from rightsizer.errors import RightsizerError
 from rightsizer.hardware import Cluster
+from rightsizer.values import immutable
 from rightsizer_operator.names import GPU_RESOURCE, PRODUCT_LABEL
 from rightsizer_operator.quantities import whole
 
@@ -18,7 +19,7 @@ _MOST_COUNTED = 1024  # answers that one inventory remembers
 _EFFECTS = ("NoSchedule", "NoExecute")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Taint:
     """A node's taint."""
 
@@ -27,7 +28,7 @@ class Taint:
     effect: str = "NoSchedule"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Node:
     """One node. `gpus` is what it can give to pods (unhealthy devices are already out)."""
 
@@ -63,7 +64,7 @@ class Node:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Wish:
     """What a plan's pods say about nodes: a selector, tolerations, GPU types (empty: any), GPUs of a pod."""
 
@@ -73,7 +74,7 @@ class Wish:
     gpus_per_node: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Inventory:
     """The cluster's GPUs.
 

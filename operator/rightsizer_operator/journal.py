@@ -6,10 +6,11 @@ size and layout, and makes the same children, under the same names.
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rightsizer.layout import Layout
+from rightsizer.values import immutable
 from rightsizer_api.placeholders import layout_of
 from rightsizer_operator.world import Job, moment, stamp
 
@@ -20,7 +21,7 @@ CAUSES = ("Plan", "Measured", "Failure")
 """What a resize is due to: the plan changed, a measurement said so, a resize did not succeed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Attempt:
     """The current attempt; not `started`: it waits for GPUs, or for the attempt before it to leave."""
 
@@ -41,7 +42,7 @@ class Attempt:
         return found | ({"startedAt": stamp(self.started)} if self.started else {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Journal:
     """The plan's memory. `generation` is the spec's that `report` was made for."""
 

@@ -7,7 +7,7 @@ import os
 import socket
 import uuid
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from kubernetes.aio import client, config
 from kubernetes.aio.config import ConfigException
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 from rightsizer_operator.door import Door, client_of
 from rightsizer_operator.hardware import count
 from rightsizer_operator.lease import hold
@@ -32,7 +33,7 @@ __all__ = ["Options", "run"]
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Options:
     """How to run. No `namespaces`: all. `lease_namespace` empty: the pod's own, else default."""
 

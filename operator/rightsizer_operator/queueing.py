@@ -1,9 +1,9 @@
 """Kueue as a plan meets it: its queue's limits and topology, and the Workload that waits in it. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from rightsizer.values import immutable
 from rightsizer_operator.names import GPU_RESOURCE
 
 __all__ = [
@@ -25,7 +25,7 @@ _REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
 _WAITS = ("Preempted", "Evicted", "QuotaReserved", "Admitted")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Queue:
     """A LocalQueue that a plan names, where Kueue is there to serve it.
 
@@ -38,7 +38,7 @@ class Queue:
     levels: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Workload:
     """What Kueue holds for one Job (while an elastic one grows, for its growth too)."""
 

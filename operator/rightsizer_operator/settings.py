@@ -1,14 +1,15 @@
 """What an administrator may set."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rightsizer.elasticity import Mode, Pressure
+from rightsizer.values import immutable
 
 __all__ = ["Settings"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Settings:
     """Limits and habits of one operator.
 

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from rightsizer.values import immutable
 from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator.door import ApiError, Door
 from rightsizer_operator.inventory import Node
@@ -21,7 +22,7 @@ _WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
 _SUPPORTS = {"Service": "api/v1", "ReplicaSet": "apis/apps/v1", "ConfigMap": "api/v1"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Survey:
     """Plans as the API gave them; of the rest only what is needed: it is much, and read while much is done.
 

@@ -4,9 +4,10 @@ A window never reaches over a restart or a resize: what was before is another ru
 starts, nothing is known until a whole window has been seen.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rightsizer.reading import Phase, Reading
+from rightsizer.values import immutable
 from rightsizer_operator.world import Progress
 
 __all__ = ["Sample", "extended", "joined", "reading_of"]
@@ -22,7 +23,7 @@ _COUNTERS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Sample:
     """What was said at a moment, seconds on a clock that only goes forward."""
 

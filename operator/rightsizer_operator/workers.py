@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rightsizer.layout import Layout
 from rightsizer.units import parse_duration_s
+from rightsizer.values import immutable
 from rightsizer.workload import Workload
 from rightsizer_api import expand, sizing
 from rightsizer_api.plan import TrainingPlan
@@ -44,7 +45,7 @@ _NO_ANSWER = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _LAYOUT_WORDS_OF_SIZE = ("gpus", "dp", "microBatches", "shardGroup")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Launch:
     """All that an attempt's objects are made of. `batch` is sequences of a step; `products` node labels.
 

@@ -2,10 +2,11 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rightsizer.elasticity import Decision
+from rightsizer.values import immutable
 from rightsizer_api.plan import KIND
 from rightsizer_operator.inventory import Inventory
 from rightsizer_operator.names import (
@@ -36,7 +37,7 @@ def plan_key(raw: Object) -> Key:
     return metadata["namespace"], next(owners, metadata.get("labels", {}).get(LABEL_PLAN, ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Job:
     """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` say why.
 
@@ -130,7 +131,7 @@ def _ending(status: Object) -> Object:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pod:
     """One worker pod. `deletes_by` is when its grace ends, once asked to go; `message` its last words.
 
@@ -173,7 +174,7 @@ class Pod:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Progress:
     """What a run says of itself. `tokens` count from the beginning of the training.
 
@@ -192,7 +193,7 @@ class Progress:
     data_wait_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Snapshot:
     """One plan and everything around it that a decision may depend on.
 

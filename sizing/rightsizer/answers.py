@@ -1,6 +1,6 @@
 """What one cluster can do for a request: the chosen row, or what binds and what comes nearest."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from rightsizer.outcome import Binding, Option, Request
 from rightsizer.pricing import Ground, fit_layouts, price_pairs, search_ground
 from rightsizer.search import Found, cheapest, counts, fewest, fitting, pairs, thin
 from rightsizer.space import layouts
+from rightsizer.values import immutable
 
 __all__ = ["Refusal", "Winner", "answer"]
 
@@ -18,7 +19,7 @@ _LOOK_BEYOND = 8
 """How far above the allowed GPUs the search goes to say how many would do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Winner:
     """A cluster on which the request can be met."""
 
@@ -29,7 +30,7 @@ class Winner:
     evaluated: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Refusal:
     """A cluster on which it cannot: what binds, the least bytes that a layout needs, the nearest options."""
 

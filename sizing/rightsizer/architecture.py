@@ -5,13 +5,14 @@ returns a numpy array that broadcasts (shape () for one). Counts are float64, ex
 """
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rightsizer.columns import Columns, derived
+from rightsizer.values import immutable
 
 __all__ = [
     "Architecture",
@@ -61,7 +62,7 @@ class AttentionKind(enum.StrEnum):
     LATENT = "mla"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Architecture:
     """One transformer. Counts are of whole networks; widths are in elements.
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from rightsizer.correction import (
 from rightsizer.estimate import predict
 from rightsizer.observation import Observation
 from rightsizer.parameters import load_calibration
+from rightsizer.values import immutable
 
 __all__ = ["Calibration", "Factors", "calibration", "merged", "stack_factors"]
 
@@ -83,7 +83,7 @@ def _residual(measured: float, predicted: float, sigma: float, noise: float) -> 
     return Residual(ln=math.log(measured / float(predicted)), sigma=float(sigma), noise=noise)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Factors:
     """What is known of one (framework, GPU, family of layouts).
 

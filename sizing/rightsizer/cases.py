@@ -1,7 +1,7 @@
 """Cases: nouns joined with layouts as columns; what every estimate reads."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from rightsizer.columns import Array, Columns
 from rightsizer.framework import Framework
 from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout
+from rightsizer.values import immutable
 from rightsizer.workload import Workload
 
 __all__ = ["Case", "Cases", "gathered"]
@@ -24,7 +25,7 @@ _WORTH_IT = 64
 """Fewer rows than this are priced as they are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Case:
     """One (architecture, workload, cluster, framework, layout)."""
 
@@ -35,7 +36,7 @@ class Case:
     layout: Layout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Cases:
     """n cases as columns: shape () where all share a value, (n,) elsewhere; all broadcast."""
 

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 
 from rightsizer.elasticity import Action, History, Limits, Pressure, Running, Size
 from rightsizer.parameters import Parameters
 from rightsizer.reading import Reading
 from rightsizer.units import format_duration
+from rightsizer.values import immutable
 
 __all__ = ["Choice", "Need", "chosen", "need"]
 
@@ -16,7 +16,7 @@ _HOUR_S = 3600.0
 _NORMAL = NormalDist()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Need:
     """A job's sizes with what is left to do. `others` are the sizes it may take besides the `present` one.
 
@@ -79,7 +79,7 @@ class Need:
         return handed and (self.pressed or self.pressure is Pressure.ON_PRESSURE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Choice:
     """The size to take and why; without one, why none: `hopeless` (late whatever it gets), `too_big`."""
 

@@ -16,13 +16,12 @@ nccl-tests and in vTrain's tables near 12 MB) that grows with the ring's length 
 speed.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rightsizer.cases import Cases
 from rightsizer.columns import Array
 from rightsizer.parameters import Parameters
+from rightsizer.values import immutable
 
 __all__ = ["Group", "Links", "all_to_all_s", "group", "links", "ring_s", "send_s"]
 
@@ -33,7 +32,7 @@ _OMNI_PATH = 0.42  # a node of Jean Zay reached 135 of its 400 Gbit/s: 0.34, whe
 _DATAGRAMS = 0.92  # EFA: 0.74 of the line rate (nccl-tests, 4 nodes of p6-b200), where InfiniBand reaches 0.8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Links:
     """Achieved rates of one GPU, one direction, and how far the fast link reaches."""
 
@@ -46,7 +45,7 @@ class Links:
     datagrams: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Group:
     """A group of ranks: how many, how many of them in one domain, over how many domains."""
 

@@ -12,13 +12,12 @@ measured matmuls (bench/fit_curves.py).
 Flash attention runs at u_a of the 16-bit peak, plus a chain over the keys that one block must see.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns, derived
 from rightsizer.parameters import Parameters
+from rightsizer.values import immutable
 from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen
 from rightsizer.workload import AttentionKernel, Precision
 
@@ -51,7 +50,7 @@ _CAST_LAUNCHES = 3.0  # of an expert: its matmul, and a cast of either operand
 _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Rates:
     """What a GPU reaches: FLOP/s of large matmuls in the job's precision and in 16 bits; bytes/s."""
 
@@ -66,7 +65,7 @@ class Rates:
     low_precision: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Kernels:
     """Seconds on one GPU for one micro-batch through an average layer, and through the head."""
 

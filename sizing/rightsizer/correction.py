@@ -18,7 +18,6 @@ data (data/calibration.json).
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +27,7 @@ from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns
 from rightsizer.layout import Layout, Sharding
 from rightsizer.parameters import Parameters, load_calibration
+from rightsizer.values import immutable
 
 __all__ = [
     "SHARES",
@@ -63,7 +63,7 @@ class Quantity(enum.StrEnum):
     MEMORY = "memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Residual:
     """`ln` is ln(measured / predicted), `sigma` the engine's deviation of it, `noise` the measurement's."""
 
@@ -72,7 +72,7 @@ class Residual:
     noise: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Evidence:
     """One measured run: what it ran on and how, for how many steps, and how far off the prediction was."""
 
@@ -87,7 +87,7 @@ class Evidence:
     memory: Residual | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Calibration:
     """The evidence of one user's runs."""
 
@@ -97,7 +97,7 @@ class Calibration:
         return bool(self.evidence)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Correction:
     """By what to multiply predictions, and what is then left of sigma (a factor). Shape () or (n,)."""
 
@@ -111,7 +111,7 @@ _SAME = ("dp", "tp", "pp", "vpp", "cp", "ep", "sharding", "micro_batch", "micro_
 _NONE = Correction(factor=np.asarray(1.0), sigma_factor=np.asarray(1.0))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Target:
     """What a correction is for; `layout` None: any of the family."""
 
@@ -271,7 +271,7 @@ def _evidence_target(some: Evidence) -> _Target:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Hypothesis:
     """One way to split the variance, and what the evidence says under it; `weight` is not normalised."""
 

@@ -2,11 +2,11 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rightsizer.architecture import Architecture
 from rightsizer.config_keys import Config
 from rightsizer.errors import InputError, UnsupportedError
+from rightsizer.values import immutable
 
 __all__ = ["ALL_BIASES", "HEADS", "STYLES", "Style", "decoder"]
 
@@ -21,7 +21,7 @@ ALL_BIASES = frozenset({"q", "kv", "o", "mlp"})
 _QKV = frozenset({"q", "kv"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Style:
     """What a model type fixes: everything that its config does not say.
 

@@ -1,15 +1,14 @@
 """What holds a job back, from one window: idle, bound by input, memory or communication, healthy, unknown."""
 
-from dataclasses import dataclass
-
 from rightsizer.elasticity import Bottleneck
 from rightsizer.parameters import Parameters, load_resize
 from rightsizer.reading import Reading
+from rightsizer.values import immutable
 
 __all__ = ["Diagnosis", "diagnose"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Diagnosis:
     """The class and the measurement that says so, in words."""
 

@@ -1,11 +1,11 @@
 """What a resize is decided from and what is decided: limits, history, a running job, sizes, a decision."""
 
 import enum
-from dataclasses import dataclass
 from typing import Protocol
 
 from rightsizer.layout import Layout
 from rightsizer.outcome import Option
+from rightsizer.values import immutable
 
 __all__ = [
     "Action",
@@ -57,7 +57,7 @@ class Bottleneck(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Limits:
     """What may be done to one job, as its owner and the site say.
 
@@ -86,7 +86,7 @@ class Limits:
     others_waiting: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class History:
     """What was done to the job before. Moments are seconds on the clock of `decide`'s `now_s`.
 
@@ -100,7 +100,7 @@ class History:
     failed_gpus: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Size:
     """What a job could run as: so many GPUs, at `tokens_per_s` while it trains, `goodput` of the wall time.
 
@@ -129,7 +129,7 @@ class Scaling(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Running:
     """A job as it runs now.
 
@@ -146,7 +146,7 @@ class Running:
     trained_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Decision:
     """What to do and why. Only where `act` is true is it to be carried out; else it is a recommendation.
 

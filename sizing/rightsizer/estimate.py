@@ -1,6 +1,6 @@
 """One prediction: time and memory of cases joined, with their uncertainty, rates and whether they fit."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from rightsizer.memory import MEMORY_LIMIT, Memory
 from rightsizer.parameters import load_step_time
 from rightsizer.step_time import StepTime
 from rightsizer.uncertainty import memory_sigma, step_sigma
+from rightsizer.values import immutable
 from rightsizer.workload import Method, Precision
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ __all__ = [
 Causes = TypeVar("Causes", bound="DataclassInstance")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Prediction:
     """What n cases take.
 
@@ -67,7 +68,7 @@ class Prediction:
     memory_correction: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Fit:
     """Memory alone: the cheaper half, for searches that first ask what fits at all."""
 
@@ -123,7 +124,7 @@ def predict(cases: Cases, calibration: Calibration | None = None) -> Prediction:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pace:
     """Time alone: the step by cause and its uncertainty, its tokens, and the share of peak it reaches."""
 

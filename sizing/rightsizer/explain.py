@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rightsizer.outcome import NoPlan, Option, Plan, Request
 from rightsizer.reasons import gpus_words, layout_words
 from rightsizer.units import format_bytes, format_duration, format_usd
+from rightsizer.values import immutable
 
 __all__ = ["Explanation", "compare", "explain", "gpus_words", "layout_words", "verdict"]
 
 _WIDE_SIGMA = 0.15
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Explanation:
     """Plain lines without markup. `causes` are (what, share of the whole) of the step and of memory."""
 

@@ -8,18 +8,19 @@ one whose time falls most for each GPU-hour added.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from statistics import NormalDist
 
 from rightsizer.elasticity import Size
 from rightsizer.parameters import Parameters, load_resize
 from rightsizer.units import format_duration
+from rightsizer.values import immutable
 
 __all__ = ["Allocation", "Claim", "Share", "Wait", "allocate", "satisfactory"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Claim:
     """One plan's wish. `sizes` are what it could run as, ascending in GPUs, within its own limits.
 
@@ -39,7 +40,7 @@ class Claim:
     restart_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Share:
     """What one claim gets: GPUs, the size they make, whether its deadline holds with them, and why."""
 
@@ -49,7 +50,7 @@ class Share:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Wait:
     """A claim that gets nothing now: the fewest GPUs it could use, and why it waits."""
 
@@ -58,7 +59,7 @@ class Wait:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Allocation:
     """The shares by key, those who wait by key, and the GPUs that nobody uses."""
 
@@ -67,7 +68,7 @@ class Allocation:
     free_gpus: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Wish:
     """A claim with its minimum satisfactory share; `late` where no size is in time."""
 

@@ -7,12 +7,13 @@ import enum
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from rightsizer.errors import UnknownNameError
+from rightsizer.values import immutable
 from rightsizer.workload import AttentionKernel, LossKernel, Recompute
 
 __all__ = [
@@ -65,7 +66,7 @@ class StageBalance(enum.IntEnum):
     ENDS = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Framework:
     """One framework generation's facts; `known` is False for the honest unknown one (wider intervals).
 

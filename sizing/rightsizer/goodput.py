@@ -7,7 +7,6 @@ checkpoints. Failures are exponential; the rate is per node of 8 GPUs and scales
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from rightsizer.columns import Array
 from rightsizer.errors import UnknownNameError
+from rightsizer.values import immutable
 
 __all__ = [
     "Goodput",
@@ -31,7 +31,7 @@ _GPUS_PER_RATED_NODE = 8
 _SHORTEST_INTERVAL_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Reliability:
     """How often nodes fail and what a failure costs.
 
@@ -52,7 +52,7 @@ class Reliability:
     source: str = "arXiv:2410.21680 (RSC-1)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Goodput:
     """Fractions of wall time; `productive + checkpoint + lost_work + restart == 1`. Shapes broadcast."""
 

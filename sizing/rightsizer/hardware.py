@@ -1,11 +1,13 @@
 """What it runs on: GPUs, nodes, links. Rates are the vendor's dense peaks, not what a run achieves."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from rightsizer.values import immutable
 
 __all__ = ["Cluster", "Gpu", "Link", "Node"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Gpu:
     """One accelerator as a process sees it. Zero: the part does not have it (fp8 on A100, NVLink on L40S).
 
@@ -48,7 +50,7 @@ class Gpu:
         return f"peaks: {self.source}; network: {self.inter_source}; {price}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Link:
     """One kind of link, per direction. Latencies are NCCL's per ring hop and protocol, 0 if not stated."""
 
@@ -63,7 +65,7 @@ class Link:
     source: str = field(default="", metadata={"column": False})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Node:
     """One node shape to rent or buy. `inter_bytes_per_s` is per GPU and direction, 0 if not published."""
 
@@ -77,7 +79,7 @@ class Node:
     source: str = field(default="", metadata={"column": False})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Cluster:
     """GPUs of one type, in nodes of one shape. Link rates are per GPU and direction.
 

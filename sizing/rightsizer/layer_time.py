@@ -10,7 +10,7 @@ Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traf
     exposed = x S + [ T^3 + ((1-x) S)^3 ]^(1/3) - T
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from rightsizer.framework import Kernels as KernelStyle
 from rightsizer.framework import SelectiveRecompute
 from rightsizer.layout import Offload, Sharding
 from rightsizer.parameters import Parameters
+from rightsizer.values import immutable
 from rightsizer.work import BF16_BYTES, LayerWork, frozen
 from rightsizer.workload import Method, Quantiser, Recompute, Scaling
 
@@ -47,7 +48,7 @@ _PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and
 _TRAINER = HOST_CLASSES.index("trainer")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Facts:
     """Everything a layer's or a step's time is made of."""
 
@@ -59,7 +60,7 @@ class Facts:
     parameters: Parameters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LayerTime:
     """Seconds by cause, forward and backward together, and the two sums that schedules need apart."""
 
@@ -83,7 +84,7 @@ class LayerTime:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in sums}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Parts:
     """The GPU's own work in one direction."""
 

@@ -1,8 +1,8 @@
 """How it is split: every legal dp x tp x pp(vpp) x cp x ep x sharding x micro-batch x recompute."""
 
 import enum
-from dataclasses import dataclass
 
+from rightsizer.values import immutable
 from rightsizer.workload import Recompute
 
 __all__ = ["Layout", "Offload", "Sharding"]
@@ -30,7 +30,7 @@ class Offload(enum.IntFlag):
     ACTIVATIONS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Layout:
     """One way to split the work; gpus = dp * tp * pp * cp. Experts are split over `ep` ranks of dp * cp * tp.
 

@@ -2,14 +2,13 @@
 
 A stage's peak is the largest of three moments: the loss (all activations in flight and the logits), the
 backward of a layer (activations and that layer's working set), the optimizer's step (its temporaries;
-activations are gone). States and buffers live through all three. Allocated, reserved and device bytes are
-three figures: the allocator keeps blocks it does not use, and the context and the communicators take
-memory it never sees.
+activations are gone). States and buffers live through all three. Allocated, reserved and device bytes
+differ: the allocator keeps blocks without use, and never sees what context and communicators take.
 """
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from rightsizer.memory_states import (
     states,
 )
 from rightsizer.parameters import Parameters, load_memory
+from rightsizer.values import immutable
 from rightsizer.workload import Method, Recompute
 
 __all__ = [
@@ -69,7 +69,7 @@ class Verdict(enum.StrEnum):
     DOES_NOT_FIT = "does NOT fit"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Memory:
     """Bytes by cause; every total is a sum of causes."""
 
@@ -105,7 +105,7 @@ class Memory:
         return np.asarray(self.reserved_bytes + self.context_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Held:
     """What a stage holds whatever the number of replicas and micro-batches.
 
@@ -227,7 +227,7 @@ _AXES = ("dp", "tp", "pp", "cp", "ep")
 _NOT_COUNTS = {"offload", "sequence_parallel"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Parts:
     """What all stages share."""
 
@@ -304,7 +304,7 @@ def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates) -> Memory
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Moment:
     """Which moment is the peak: the loss, a layer's backward; late: the last layer's, the step."""
 

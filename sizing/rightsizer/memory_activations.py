@@ -10,8 +10,6 @@ plain) and the activation's (2f). Korthikanti et al. 2022 (arXiv 2205.05198) has
 with dropout.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rightsizer.architecture import AttentionKind
@@ -20,6 +18,7 @@ from rightsizer.columns import Array
 from rightsizer.framework import Kernels, SelectiveRecompute
 from rightsizer.memory_states import adapters_only
 from rightsizer.parameters import Parameters
+from rightsizer.values import immutable
 from rightsizer.workload import AttentionKernel, LossKernel, Precision, Recompute
 
 __all__ = ["Saved", "loss_bytes", "saved", "tokens"]
@@ -29,7 +28,7 @@ BLOCKS_KEPT = 0.25
 """Share of blocks whose activations stay where a framework recomputes whole blocks selectively; a guess."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Saved:
     """Bytes of one micro-batch.
 
@@ -43,7 +42,7 @@ class Saved:
     moe_full: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Widths:
     """Bytes per token.
 

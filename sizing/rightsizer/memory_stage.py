@@ -3,8 +3,6 @@
 Legend: p stages, i a stage (0 first), v chunks of an interleaved stage, m micro-batches, L layers.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rightsizer.architecture import layers_dense, layers_moe
@@ -13,11 +11,12 @@ from rightsizer.columns import Array, Columns
 from rightsizer.framework import StageBalance
 from rightsizer.memory_activations import adapter_parameters, trains_embeddings
 from rightsizer.memory_states import Adapters, LayerWeights, embeddings
+from rightsizer.values import immutable
 
 __all__ = ["Stage", "in_flight", "stage"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Stage:
     """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` say where it is."""
 

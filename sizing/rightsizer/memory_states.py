@@ -5,7 +5,7 @@ ranks that share sharded states, L layers, h hidden, V vocabulary. Everything is
 stage.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from rightsizer.architecture import (
 from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns
 from rightsizer.layout import Offload, Sharding
+from rightsizer.values import immutable
 from rightsizer.workload import Method, Optimizer, Precision
 
 __all__ = [
@@ -45,7 +46,7 @@ So that no transposed copy is kept.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LayerWeights:
     """Parameters of one layer on one GPU before ZeRO: what tensor and expert ranks leave of it."""
 
@@ -65,7 +66,7 @@ class LayerWeights:
         return self.attention + self.shared + self.other
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Ranks:
     """Over how many ranks each kind of state is divided by ZeRO, for the ordinary weights and for experts."""
 
@@ -77,7 +78,7 @@ class Ranks:
     expert_optimizer: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Rates:
     """Bytes of a parameter by state, over how many ranks each is divided, and what the GPU holds at all."""
 
@@ -90,7 +91,7 @@ class Rates:
     optimizer_held: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class States:
     """Bytes of one stage's states on one GPU.
 
@@ -103,7 +104,7 @@ class States:
     trained: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Adapters:
     """A stage's trained parameters where the base is frozen, beside its (frozen) embeddings.
 

@@ -3,7 +3,8 @@
 import difflib
 import string
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from rightsizer.values import immutable
 
 __all__ = ["Index", "Spelt", "index", "lookup", "nearest", "normal"]
 
@@ -20,7 +21,7 @@ _FEW = 3
 """Names offered where none is near."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Spelt:
     """One row's names: `exact` ones win over `derived` ones of other rows, `defaults` over both."""
 

@@ -8,7 +8,7 @@ import enum
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -19,6 +19,7 @@ from rightsizer.errors import InputError, RightsizerError
 from rightsizer.framework import framework
 from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout
+from rightsizer.values import immutable
 from rightsizer.workload import Workload
 
 __all__ = ["SCHEMA", "Observation", "dumps", "from_document", "loads", "observe", "to_document"]
@@ -30,7 +31,7 @@ _STALL = 5.0
 """A step this many times slower than the median is a stall (checkpoint, restart), which goodput prices."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Observation:
     """One measured run. `run` identifies it, so that it counts once. Zero bytes or seconds: not measured.
 

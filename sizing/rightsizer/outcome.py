@@ -1,7 +1,7 @@
 """What the search is asked and what it answers: Request in, Plan or NoPlan out. Values only."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from rightsizer.architecture import Architecture
@@ -10,6 +10,7 @@ from rightsizer.framework import Framework
 from rightsizer.goodput import Reliability
 from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout
+from rightsizer.values import immutable
 from rightsizer.workload import Workload
 
 __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request"]
@@ -34,7 +35,7 @@ class Binding:
     COST = "cost"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Request:
     """One question: these tokens of this model, on one of these clusters, by then, at that confidence.
 
@@ -65,7 +66,7 @@ class Request:
     calibration: Calibration | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Option:
     """One layout on one cluster, with everything predicted for it.
 
@@ -107,7 +108,7 @@ class Option:
     memory_correction: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class CurvePoint:
     """The best that a number of GPUs can do: finish at the asked confidence, expected cost."""
 
@@ -118,7 +119,7 @@ class CurvePoint:
     cost_usd: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Plan:
     """The answer: `option`, why (`reasons`, plain sentences), what binds (a `Binding`), and what came next.
 
@@ -134,7 +135,7 @@ class Plan:
     layouts_evaluated: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class NoPlan:
     """No layout meets the request: the `binding` constraint, the `reason` in words, and the nearest options.
 

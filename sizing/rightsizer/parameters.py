@@ -8,13 +8,13 @@ import functools
 import importlib.resources
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 
 __all__ = [
     "Parameter",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Parameter:
     """One constant. `sigma_ln` is the width of its prior in ln(value); 0: fixed, not fitted."""
 

@@ -9,18 +9,17 @@ its last micro-batch every other stage passes one through, in chunks of 1/v:
     t = M T_max + (sum_i T_i - T_max) / v        (equal stages: (M + (p-1)/v) T)
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rightsizer.cases import Cases
 from rightsizer.columns import Array
 from rightsizer.framework import StageBalance
+from rightsizer.values import immutable
 
 __all__ = ["Stages", "bubble_s", "stages"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Stages:
     """Layers of a middle stage and of the last one, which also holds the head."""
 

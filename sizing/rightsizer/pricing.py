@@ -1,7 +1,7 @@
 """Pricing layouts: families on a number of GPUs become rows with seconds, bytes, finish and cost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from hashlib import blake2b
 from statistics import NormalDist
@@ -19,6 +19,7 @@ from rightsizer.hardware import Cluster
 from rightsizer.outcome import Request
 from rightsizer.replicas import Paces, Replicas
 from rightsizer.space import Families, families, layouts
+from rightsizer.values import immutable
 from rightsizer.workload import Method, Workload
 
 __all__ = [
@@ -44,7 +45,7 @@ _KEPT_ROWS = 4096
 """More rows than these are priced anew each time: they are asked for on thousands of GPUs only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Ground:
     """What all rows of one cluster share: the nouns as columns, the families, and the run's length."""
 
@@ -61,7 +62,7 @@ class Ground:
         return replace(self.nouns, layout=columns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Rows:
     """n priced rows, arrays of shape (n,); `family` indexes the ground's families; NaN USD: no price."""
 

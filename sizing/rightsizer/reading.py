@@ -2,7 +2,9 @@
 
 import enum
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+
+from rightsizer.values import immutable
 
 __all__ = ["Phase", "Reading", "cleaned"]
 
@@ -23,7 +25,7 @@ class Phase(enum.StrEnum):
         return self not in (Phase.TRAINING, Phase.UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Reading:
     """One job over one window. None is unknown, never 0; a zero was measured.
 

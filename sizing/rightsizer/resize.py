@@ -5,7 +5,7 @@ holds there with margin and the GPU-hours saved exceed the price of the restart.
 Quick to grow, slow to shrink. The thresholds are data (data/resize.json), each with its source.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rightsizer.choice import Choice, Need, chosen, need
 from rightsizer.diagnosis import Diagnosis, diagnose
@@ -25,6 +25,7 @@ from rightsizer.gates import may_grow, may_resize, may_shrink, not_seen
 from rightsizer.parameters import Parameters, load_resize
 from rightsizer.reading import Reading, cleaned
 from rightsizer.units import format_count, format_duration
+from rightsizer.values import immutable
 
 __all__ = [
     "Action",
@@ -87,7 +88,7 @@ def decide(
     return _sized(keep, case)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Case:
     """All that one decision is made from; `reading` is cleaned."""
 

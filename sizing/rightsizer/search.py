@@ -7,7 +7,7 @@ the fewest GPUs any plan could have bounds the count it needs, less RATE_SLACK f
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import fields
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from rightsizer.outcome import Request
 from rightsizer.pricing import Ground, Rows, fit_layouts, price, price_pairs
 from rightsizer.space import Families, complexity, layouts
 from rightsizer.uncertainty import step_sigma
+from rightsizer.values import immutable
 from rightsizer.workload import Method
 
 __all__ = [
@@ -44,6 +45,7 @@ _FEW_COUNTS = 12
 _FEW_FAMILIES = 8192
 """So few families are looked at in one go, whether or not the search will come to all of them."""
 
+_DEGREES = {f.name for f in fields(Layout)}
 _WINDOW = 128
 _BLOCK_ROWS = 6000
 """Rows priced between two looks at whether one is good: a call costs as much as some thousand rows."""
@@ -58,7 +60,7 @@ CHEAP_WITHIN = 0.05
 """Without a deadline the fastest plan wins among those whose cost is this near the lowest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Found:
     """The chosen row (shape (1,)), all rows priced at its GPU count, and how many rows were priced in all.
 
@@ -250,7 +252,7 @@ def _apart(some: Ground, columns: Columns) -> float:
 def _measured(some: Ground, chosen: Array) -> Array:
     """Families in which this very job was measured: what they hold at one size says little of another."""
     known = np.zeros(chosen.size, dtype=bool)
-    axes = {name: axis[chosen] for name, axis in some.families.axes.items() if name in Layout.__slots__}
+    axes = {name: axis[chosen] for name, axis in some.families.axes.items() if name in _DEGREES}
     for layout in measured_layouts(some.request.calibration, some.nouns):
         same = [axis == getattr(layout, name) for name, axis in axes.items()]
         known |= np.all(same, axis=0)

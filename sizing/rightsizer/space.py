@@ -5,7 +5,6 @@ recompute. With a number of GPUs it becomes a layout: dp = gpus / (tp * pp * cp)
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from rightsizer.columns import Array, Columns
 from rightsizer.framework import Framework
 from rightsizer.hardware import Cluster
 from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.values import immutable
 from rightsizer.workload import Recompute, Workload
 
 __all__ = [
@@ -41,7 +41,7 @@ _Pins = Mapping[str, int]
 _AXES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "recompute", "sharding", "shard_group", "offload")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Families:
     """n families: an integer column of shape (n,) for each axis, and `unit`, the GPUs of a model replica.
 

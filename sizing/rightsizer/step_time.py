@@ -9,7 +9,7 @@ What depends on the micro-batch and the layer alone is priced once for each dist
 ep, ...) and gathered, so that a search over a million layouts prices a few hundred layers.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from rightsizer.layer_time import (
 from rightsizer.layout import Sharding
 from rightsizer.parameters import Parameters, load_step_time
 from rightsizer.pipeline import bubble_s, stages
+from rightsizer.values import immutable
 from rightsizer.work import frozen, layer_work
 from rightsizer.workload import LossKernel, Precision
 
@@ -40,7 +41,7 @@ _FUSED_LOSS = tuple(HOST_CLASSES.index(name) for name in ("core", "fsdp1"))
 _EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron", "deepspeed", "torch3d"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class StepTime:
     """Seconds of one optimizer step by cause, on the pipeline stage that binds; `total_s` is their sum."""
 
@@ -101,7 +102,7 @@ def price(known: Facts, layer: LayerTime | None = None) -> StepTime:
     return StepTime(**parts, jitter_s=_jitter(known) * np.asarray(sum(parts.values())))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Passes:
     """What a layout takes whatever its number of replicas and micro-batches (unless ZeRO-3 shards layers).
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rightsizer.elasticity import Limits, Mode, Pressure, Size
+from rightsizer.values import immutable
 
 __all__ = [
     "Outcome",
@@ -26,7 +27,7 @@ __all__ = [
 HOUR_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class TraceJob:
     """One job. Moments are seconds on the trace's clock; None: it has no deadline.
 
@@ -47,7 +48,7 @@ class TraceJob:
     measured_error_ln: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Rules:
     """How the policy is run: its limits, how often it looks.
 
@@ -83,7 +84,7 @@ class Timeline:
     gpus: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Outcome:
     """What became of each job, in the trace's order, and what was done.
 
@@ -110,7 +111,7 @@ def relative_s(serial: float, asked: int, gpus: int) -> float:
     return (1.0 - serial) * asked / gpus + serial
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class TraceScaling:
     """A job's sizes as the policy sees them; its unit of work is a second on the GPUs asked for."""
 

@@ -10,12 +10,11 @@ windowed and full, encoder and decoder) are averaged: a matmul's `count` is how 
 average decoder layer.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rightsizer.cases import Cases
 from rightsizer.columns import Array
+from rightsizer.values import immutable
 from rightsizer.workload import Method
 
 __all__ = ["LayerWork", "Matmuls", "layer_work"]
@@ -28,7 +27,7 @@ MATMUL_NAMES = (
 GROUPED = np.asarray([name.startswith("expert") for name in MATMUL_NAMES])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Matmuls:
     """The matmuls of an average layer, forward: arrays of shape (len(MATMUL_NAMES), ...)."""
 
@@ -48,7 +47,7 @@ class Matmuls:
         return self.n * self.k * self.count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class LayerWork:
     """One micro-batch through an average layer on one GPU, forward."""
 

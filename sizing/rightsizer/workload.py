@@ -1,7 +1,8 @@
 """What must be done: method, tokens, batch, precision, and the knobs that move time or memory."""
 
 import enum
-from dataclasses import dataclass
+
+from rightsizer.values import immutable
 
 __all__ = [
     "AttentionKernel",
@@ -94,7 +95,7 @@ class Scaling(enum.StrEnum):
     ROW = "row"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Workload:
     """One training job, independent of hardware and layout.
 

@@ -3,12 +3,13 @@
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.explain import verdict
 from rightsizer.outcome import NoPlan
 from rightsizer.units import format_duration
+from rightsizer.values import immutable
 from rightsizer_api import TrainingPlan, sizing
 from rightsizer_api.resources import Deadline
 from rightsizer_slurm.cluster import Cluster
@@ -57,7 +58,7 @@ def answer(
     return given
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Ground:
     """What a question is answered from."""
 

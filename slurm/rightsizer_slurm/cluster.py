@@ -6,10 +6,10 @@ not (22.05 has none, and its shape changed twice since).
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hostlist import BadHostlist, expand_hostlist
 
+from rightsizer.values import immutable
 from rightsizer_slurm.commands import Slurm, SlurmError
 
 __all__ = ["Cluster", "Node", "Partition", "clock_s", "parse", "read", "records"]
@@ -26,7 +26,7 @@ _SLICE = re.compile(r"\d+g\.\d+gb")  # a MIG slice: gpu:1g.10gb, gpu:h100_3g.40g
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w/:.%()]*)=")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Node:
     """One node. `gpu` is its GRES type, empty where untyped; of several, whole GPUs before slices."""
 
@@ -45,7 +45,7 @@ class Node:
         return self.up and self.gpus > 0 and self.gpus_used == 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Partition:
     """One partition and its limits; None: no limit. `accounts`, `groups`, `qos`: who may; empty: all.
 
@@ -66,7 +66,7 @@ class Partition:
     own_qos: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Cluster:
     """Partitions and nodes at one moment."""
 

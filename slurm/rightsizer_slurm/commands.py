@@ -3,10 +3,11 @@
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from rightsizer.errors import RightsizerError
+from rightsizer.values import immutable
 from rightsizer_slurm.text import one_line
 
 __all__ = ["Slurm", "SlurmError", "settings"]
@@ -35,7 +36,7 @@ def _clean_own() -> dict[str, str]:
     return _clean(os.environ)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Slurm:
     """How Slurm's commands are reached: their folder (None: the PATH), environment and patience."""
 

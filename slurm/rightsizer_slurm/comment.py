@@ -18,12 +18,13 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pydantic import BaseModel
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 from rightsizer_api import API_VERSION, KIND, Spec, TrainingPlan, validate
 from rightsizer_api.errors import wire_fields
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
@@ -44,7 +45,7 @@ _FILES = frozenset({"model.configPath"})
 """Paths that name a file: read for a user by the daemon, they would be read with the daemon's rights."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Comment:
     """What a comment says: values at paths under `spec`, the key that the user wrote for each, a plan's file.
 

@@ -1,7 +1,7 @@
 """From a watched job and what the cluster has to the engine's decision. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rightsizer import catalog
 from rightsizer.elasticity import Decision, History, Limits, Mode, Running, Scaling, Size
@@ -9,6 +9,7 @@ from rightsizer.options import given
 from rightsizer.reading import Reading
 from rightsizer.resize import decide
 from rightsizer.scaling import PlanScaling
+from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
@@ -33,7 +34,7 @@ __all__ = [
 _AXES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Tuning:
     """What a site sets: the most that may be done, pauses, and how long a job is looked at first."""
 

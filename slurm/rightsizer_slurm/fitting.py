@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rightsizer.correction import Calibration
 from rightsizer.errors import InputError
@@ -13,6 +13,7 @@ from rightsizer.layout import Layout
 from rightsizer.outcome import NoPlan, Option, Plan, Request
 from rightsizer.plan import plan as size
 from rightsizer.units import format_duration, parse_usd
+from rightsizer.values import immutable
 from rightsizer.workload import Workload
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
@@ -26,7 +27,7 @@ _START_S = 900.0
 """Queue's end to first step, and the last checkpoint: added to every time limit. A choice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Asked:
     """What the user fixed beside the plan; it bounds the answer and is never exceeded."""
 
@@ -34,7 +35,7 @@ class Asked:
     time_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Fitted:
     """A size for Slurm: `nodes` of `node_gpus` GPUs and `cores` each in `pool`, for `time_s`.
 

@@ -7,8 +7,8 @@ its AdminComment says why.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from rightsizer.values import immutable
 from rightsizer_slurm.backends import Backend, away
 from rightsizer_slurm.commands import Slurm, SlurmError
 from rightsizer_slurm.jobs import Job
@@ -23,7 +23,7 @@ _FORGOTTEN_S = 3600.0
 """A ticket without a job this long after its submit: the submit failed behind the plugin."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Carried:
     """What was done about one ticket, for the log."""
 

@@ -2,10 +2,10 @@
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rightsizer.errors import InputError, RightsizerError
+from rightsizer.values import immutable
 from rightsizer_slurm import cluster, sites
 from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.backends import fits, pyslurm_version
@@ -26,7 +26,7 @@ class State(enum.StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Finding:
     """One thing looked at; `lines` are to be added to `file`."""
 

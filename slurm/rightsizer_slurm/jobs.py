@@ -1,6 +1,6 @@
 """A job as Slurm tells of it, whichever way it was read."""
 
-from dataclasses import dataclass
+from rightsizer.values import immutable
 
 __all__ = ["HELD", "PENDING", "RUNNING", "Job", "gres_gpus"]
 
@@ -12,7 +12,7 @@ HELD = ("JobHeldUser", "JobHeldAdmin")
 _LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Job:
     """One job. `nodes` are those it has, or asks for while it waits; `gpus` likewise, over all nodes.
 

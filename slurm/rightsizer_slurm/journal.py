@@ -6,12 +6,13 @@ SQLite. The tables live beside the daemon's in one file, or alone; their version
 import enum
 import sqlite3
 import time
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 
 __all__ = ["CLOSED", "Intent", "Journal", "Kind", "Stage"]
 
@@ -69,7 +70,7 @@ class Stage(enum.StrEnum):
 CLOSED = (Stage.DONE, Stage.FAILED, Stage.OVERTAKEN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Intent:
     """One change of size. `restarts` is the job's count when it began: a higher one means it was requeued.
 
@@ -93,7 +94,7 @@ class Intent:
     said: str = ""
 
 
-_COLUMNS = tuple(Intent.__slots__)
+_COLUMNS = tuple(f.name for f in fields(Intent))
 
 
 class Journal:

@@ -7,10 +7,11 @@ job's QOS (before it where it has OverPartQOS), the user's association, its acco
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
 from rightsizer.units import format_duration
+from rightsizer.values import immutable
 from rightsizer_slurm.cluster import Partition, clock_s
 from rightsizer_slurm.commands import Slurm, settings
 from rightsizer_slurm.pools import Pool
@@ -36,7 +37,7 @@ def _nothing() -> Tres:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Qos:
     """One QOS: what all its jobs, one job, one user's and one account's may have together; None: no limit."""
 
@@ -49,7 +50,7 @@ class Qos:
     wall_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Association:
     """An account (`user` empty), or a user in it; perhaps for one partition only."""
 
@@ -63,7 +64,7 @@ class Association:
     wall_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Limits:
     """All that is enforced; empty: nothing. `accounts`: each user's account where a job names none."""
 
@@ -75,7 +76,7 @@ class Limits:
         return bool(self.qos or self.associations)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Bound:
     """The most that one job may have: counts by TRES, seconds; `words` say who says so, by TRES."""
 

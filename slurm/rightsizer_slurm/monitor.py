@@ -11,7 +11,7 @@ import fcntl
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from rightsizer.elasticity import Action, Decision, Limits, Mode, Scaling
@@ -19,6 +19,7 @@ from rightsizer.errors import InputError, RightsizerError
 from rightsizer.reading import Reading
 from rightsizer.resize import window_s
 from rightsizer.units import parse_duration_s
+from rightsizer.values import immutable
 from rightsizer_slurm.backends import Backend
 from rightsizer_slurm.cluster import Cluster
 from rightsizer_slurm.commands import Slurm, SlurmError
@@ -54,7 +55,7 @@ class Force(enum.StrEnum):
         return order.index(other) <= order.index(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Settings:
     """How the monitor works. `annotate` writes a line into AdminComment, which wants an operator's rights."""
 
@@ -64,7 +65,7 @@ class Settings:
     tuning: Tuning = field(default_factory=Tuning)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Line:
     """One job in one sweep: what is known, what was measured, what the engine says.
 

@@ -1,12 +1,12 @@
 """The GPUs of a Slurm cluster as the engine sees them: for each partition, nodes of one kind. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from rightsizer import catalog
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.hardware import Cluster
+from rightsizer.values import immutable
 from rightsizer_slurm import cluster as slurm
 from rightsizer_slurm.cluster import Node, Partition
 
@@ -19,7 +19,7 @@ NOT_FOR_TRAINING = "none"
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Pool:
     """Equal nodes of one partition. `gres` is Slurm's type of the GPUs ("" untyped), `gpu` the engine's name.
 

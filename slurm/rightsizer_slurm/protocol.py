@@ -9,10 +9,11 @@ import dataclasses
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 from rightsizer_slurm.jobs import gres_gpus
 from rightsizer_slurm.text import one_line
 
@@ -44,7 +45,7 @@ class Verdict(enum.StrEnum):
     KEEP = "KEEP"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Question:
     """A job as it was submitted; None and "" are what its user did not say. `time_limit` is in minutes.
 
@@ -88,7 +89,7 @@ class Question:
         return gres_gpus(self.gres)[0] or gres_gpus(self.tres_per_job)[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Answer:
     """A verdict, the line for the user's terminal, the fields to set and the RIGHTSIZER_* variables."""
 

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rightsizer.elasticity import Action
 from rightsizer.units import format_count, format_duration
+from rightsizer.values import immutable
 from rightsizer_slurm.backends import Backend
 from rightsizer_slurm.commands import Slurm
 from rightsizer_slurm.gpu_metrics import gpu_metrics
@@ -21,7 +21,7 @@ HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s",
 """Columns of the table."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Report:
     """What is to be told: a line a job, and what the monitor did lately where its file may be read."""
 

@@ -8,8 +8,9 @@ is released as it was.
 import enum
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rightsizer.values import immutable
 from rightsizer_slurm.backends import Backend, away
 from rightsizer_slurm.commands import SlurmError
 from rightsizer_slurm.jobs import RUNNING, Job
@@ -35,7 +36,7 @@ class Step(enum.StrEnum):
     CLOSE = "close"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Next:
     """A step; where it closes the intent, how and in which words."""
 

@@ -4,11 +4,12 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 from rightsizer_launch.progress import write_json
 
 __all__ = ["NAME", "RunFile", "read", "read_own", "text_of", "write"]
@@ -17,7 +18,7 @@ NAME = "slurm.json"
 _MOST_BYTES = 4 * 2**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class RunFile:
     """How a job was sized and submitted.
 
@@ -90,7 +91,7 @@ def text_of(path: Path, *, owner: int, tail_bytes: int | None = None) -> str | N
 def _parsed(text: str, path: str) -> RunFile:
     try:
         document = json.loads(text)
-        known = {name: document[name] for name in RunFile.__slots__ if name in document}
+        known = {f.name: document[f.name] for f in fields(RunFile) if f.name in document}
         return RunFile(**known)
     except (ValueError, TypeError):
         remedy = "is not a record of rightsizer sbatch; remove it to start over"

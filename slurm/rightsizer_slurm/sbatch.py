@@ -11,13 +11,14 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from rightsizer.errors import InputError
 from rightsizer.explain import verdict
 from rightsizer.outcome import NoPlan
 from rightsizer.units import parse_duration_s
+from rightsizer.values import immutable
 from rightsizer_api import dump, load, sizing
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
@@ -61,7 +62,7 @@ _OURS = tuple(
 """Variables that would change what the script says; the others (account, QOS ...) are the user's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Options:
     """What may be said beside the plan. What is said bounds the size, and is never exceeded.
 

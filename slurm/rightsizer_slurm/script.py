@@ -8,10 +8,11 @@ job's size can hardly be changed. Every text of the user is quoted by shlex.
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rightsizer.errors import InputError
 from rightsizer.units import parse_duration_s
+from rightsizer.values import immutable
 from rightsizer_api import expand, sizing
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch import frameworks, progress
@@ -44,7 +45,7 @@ _ELASTIC_FRAMEWORKS = ("ddp", "custom")  # the others have the number of ranks i
 _WORDS_OF_SIZE = ("gpus", "dp", "microBatches", "shardGroup")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Place:
     """Where the job runs: its run directory and working directory (absolute), the Python that has rightsizer.
 

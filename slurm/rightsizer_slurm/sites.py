@@ -6,12 +6,13 @@ import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from rightsizer import catalog
 from rightsizer.errors import InputError, RightsizerError
+from rightsizer.values import immutable
 from rightsizer_slurm.pools import NOT_FOR_TRAINING
 
 __all__ = ["MODES", "Site", "beside", "parse", "read"]
@@ -28,7 +29,7 @@ _BOUNDS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Site:
     """What a site chose. `timeout_s` is the plugin's patience, `cooldown_s` its pause after a failure.
 

@@ -2,11 +2,12 @@
 
 import json
 import sqlite3
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 from rightsizer_slurm.protocol import Answer, Question, Verdict
 
 __all__ = ["State", "Ticket"]
@@ -34,7 +35,7 @@ _VERSION = len(_STEPS)
 _MOST_SUBJECTS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Ticket:
     """A job that is held: its question, its answer once there is one, its number once it gets its size.
 

@@ -10,12 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from prometheus_client import start_http_server
 
 from rightsizer.errors import InputError, RightsizerError
+from rightsizer.values import immutable
 from rightsizer_slurm.backend_commands import SlurmCommands
 from rightsizer_slurm.backends import Backend, choose
 from rightsizer_slurm.commands import Slurm, SlurmError, settings
@@ -33,7 +33,7 @@ BACKENDS = ("auto", "commands", "pyslurm")
 _LOG = logging.getLogger("rightsizer.slurm.monitor")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Options:
     """`state` is the journal's file, `sweeps` how many there shall be; None: without end.
 

@@ -5,10 +5,10 @@ it is a file of theirs, and a mistake in it makes the job one without a plan.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rightsizer.errors import RightsizerError
+from rightsizer.values import immutable
 from rightsizer_api import loads
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.progress import DONE, PROGRESS, Record
@@ -22,7 +22,7 @@ _TAIL_BYTES = 2**20
 """As much of a job's records as is read: some 5,000 steps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Watched:
     """A job, and of one that `rightsizer sbatch` made: its plan, how it was sized, its newest records.
 

@@ -1,8 +1,7 @@
 """The alert rules; each has a page of the same name under docs/runbooks."""
 
-from dataclasses import dataclass
-
 from rightsizer.parameters import load_resize
+from rightsizer.values import immutable
 from rightsizer_telemetry.rules import INTERVAL_S
 
 __all__ = ["ALERTS", "RUNBOOKS", "Alert", "document"]
@@ -12,7 +11,7 @@ _POLICY = load_resize()
 """The thresholds of the resize policy: an alert and a decision about the same job agree."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Alert:
     """One alert: what it asks, for how long it must hold, and what people read."""
 

@@ -1,11 +1,11 @@
 """What a dashboard is made of, apart from how Grafana writes it down: questions, panels, choices."""
 
-from dataclasses import dataclass
+from rightsizer.values import immutable
 
 __all__ = ["Dashboard", "Panel", "Query", "Variable", "bars", "line", "stat"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Query:
     """One question and how its series are called."""
 
@@ -13,7 +13,7 @@ class Query:
     legend: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Panel:
     """One picture. `unit` is Grafana's word; `kind` is timeseries, stat, table or bargauge."""
 
@@ -26,7 +26,7 @@ class Panel:
     most: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Variable:
     """A choice above the panels: the values of a label of a metric."""
 
@@ -34,7 +34,7 @@ class Variable:
     metric: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Dashboard:
     """One page."""
 

@@ -3,7 +3,6 @@
 import ssl
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,13 +10,14 @@ from typing import Any, Self
 import httpx
 
 from rightsizer.errors import InputError
+from rightsizer.values import immutable
 
 __all__ = ["Access", "Answer", "Prometheus", "Row", "Series", "Unknown"]
 
 _MOST_BYTES = 64 * 2**20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Access:
     """How to reach a Prometheus (or what speaks its API: Thanos, Mimir, VictoriaMetrics).
 
@@ -36,14 +36,14 @@ class Access:
     most_bytes: int = _MOST_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Unknown:
     """No answer that could be used, and why, in words for people."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Row:
     """One series of an instant answer."""
 
@@ -52,7 +52,7 @@ class Row:
     value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Series:
     """One series of a range answer."""
 

@@ -8,9 +8,10 @@ missing, not finite, out of range, twice there, or about something else, leaves 
 import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rightsizer.reading import Phase, Reading, cleaned
+from rightsizer.values import immutable
 from rightsizer_telemetry.client import Prometheus, Row, Unknown
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import duration, matchers
@@ -27,7 +28,7 @@ _CHUNK = 200
 _BY = f"by ({', '.join(HOLDER)})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Job:
     """One job to read: `key` is the caller's name for it.
 
@@ -44,7 +45,7 @@ class Job:
     gpus: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Question:
     """What is asked of a family; `%s` is the selector, `[%r]` the window."""
 

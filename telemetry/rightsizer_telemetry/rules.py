@@ -1,11 +1,12 @@
 """The recording rules: whatever reports GPUs and trainings becomes one family of series."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rightsizer import catalog
 from rightsizer.hardware import Gpu
 from rightsizer.parameters import load_resize
+from rightsizer.values import immutable
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import any_of, constants, relabel, string
 from rightsizer_telemetry.sources import SOURCES, of_slurm, samples, workload_steps
@@ -16,7 +17,7 @@ INTERVAL_S = 30
 """How often the rules are evaluated, and so how often a recorded series has a sample. DCGM's default too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Rule:
     """One recording rule."""
 
@@ -30,7 +31,7 @@ class Rule:
         return {"record": self.record, "expr": self.expr, **labels}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Group:
     """Rules that are evaluated in this order, each seeing what those before it recorded."""
 
@@ -43,7 +44,7 @@ class Group:
         return {"name": self.name, "interval": f"{INTERVAL_S}s", "rules": rules}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Way:
     """One way to read a family: signals (spellings of the same thing), the factor to our unit, a matcher."""
 

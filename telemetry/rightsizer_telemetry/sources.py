@@ -8,8 +8,8 @@ says the job as label `jobid`, before 0.2.2 as the value of `nvidia_gpu_jobId`; 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rightsizer.values import immutable
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import Step, constants, relabel, string
 
@@ -33,7 +33,7 @@ _POD_HASH = "[bcdfghjklmnpqrstvwxz2456789]"
 """The letters of generated names (k8s.io/apimachinery, util/rand)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Source:
     """One exporter: what comes before and after a signal's name in its metrics, and the signals we read."""
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from rightsizer import catalog
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.parameters import load_resize
+from rightsizer.values import immutable
 from rightsizer_telemetry.client import Prometheus, Row, Series, Unknown
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import duration
@@ -21,7 +22,7 @@ _POINTS = 240
 _BY = ", ".join(HOLDER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Usage:
     """One workload over the window. None: nobody measured it, which is not 0.
 
@@ -77,7 +78,7 @@ class Usage:
         return "/".join(part for part in (self.account, self.user) if part) or "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Owner:
     """What all workloads of one namespace or account held. Sums leave out what nobody measured."""
 
@@ -91,7 +92,7 @@ class Owner:
     idle_usd: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Report:
     """A window that ends at `at_s`; `curves` are GPUs held, busy and free over it."""
 
@@ -178,7 +179,7 @@ _CURVES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class _Asker:
     """The questions of one report."""
 

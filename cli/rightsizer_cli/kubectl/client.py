@@ -5,12 +5,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from rightsizer.errors import InputError, RightsizerError
+from rightsizer.values import immutable
 
 __all__ = ["Client", "ClusterError", "Where", "checked_name"]
 
@@ -25,7 +25,7 @@ class ClusterError(RightsizerError):
     """What kubectl or the API server refused, in its own words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Where:
     """Which cluster and namespace; the same options as kubectl's."""
 
@@ -36,7 +36,7 @@ class Where:
     kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="Default: as kubectl finds it.")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Client:
     """kubectl, told where; `run` starts it (a function, so that tests need no cluster)."""
 

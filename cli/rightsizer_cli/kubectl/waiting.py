@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from rightsizer.values import immutable
 from rightsizer_cli.exits import NO_PLAN, OK
 from rightsizer_cli.kubectl.exits import FAILED, TIMED_OUT
 from rightsizer_cli.kubectl.story import condition, state_of
@@ -17,7 +17,7 @@ Verdict = Callable[[Object], int | None]
 _OVER = {"Failed": FAILED, "Complete": FAILED}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Wait:
     """How to look, to tell, to sleep and to know the time; functions, so that a test can be quick."""
 
