@@ -32,7 +32,7 @@ from rightsizer import catalog, goodput
 from rightsizer.architecture import Architecture, parameters_matmul_active
 from rightsizer.errors import RightsizerError
 from rightsizer.explain import layout_words
-from rightsizer.framework import framework
+from rightsizer.framework import Framework, assumed_framework, framework
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import NoPlan, Option, Plan, Request
 from rightsizer.plan import plan
@@ -42,7 +42,7 @@ from rightsizer.workload import AttentionKernel, Precision, Workload, usual_batc
 KINDS = ("whole_run", "pretrain_phase")
 GOAL = 0.15
 COVERAGE = 0.8
-ASSUMED_SEQUENCE, ASSUMED_FRAMEWORK = 8192, "torchtitan"
+ASSUMED_SEQUENCE = 8192
 """What `rightsizer plan` assumes where nothing is said; the batch is the one that suits the compute."""
 ERA = 2023.0
 """Before this year the usual stack was Megatron-LM with unfused attention."""
@@ -60,11 +60,12 @@ class Telling:
     sequence_tokens: int
     batch_tokens: float
     precision: Precision
-    framework: str
+    framework: Framework
     year: float = 0.0
     compile: bool | None = None
     attention: AttentionKernel = AttentionKernel.AUTO
     network: str = ""
+    assumed: bool = False
     pinned: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -113,8 +114,8 @@ def main() -> None:
         told |= {"runs": [asdict(r) for r in results], "skipped": skipped, "left_out": left_out}
         show(name, told, results)
         print(f"{name}: scatter of whole runs {sigma}; fitted without the run's source: {left_out}")
-        if given.fit and name == "laid_out":  # a plan launches its own layout
-            write(sigma, given.date)
+        if given.fit and name in FITTED:
+            write(FITTED[name], sigma, given.date)
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     show_skipped(document["tellings"]["laid_out"]["skipped"])
@@ -169,7 +170,8 @@ def asked(row: Row, _more: Row, shape: Architecture) -> Telling:
         sequence_tokens=sequence,
         batch_tokens=sequence * 2.0 ** max(0, round(math.log2(batch / sequence))),
         precision=Precision.BF16,
-        framework=ASSUMED_FRAMEWORK,
+        framework=assumed_framework(decoder=True, adapters=False),
+        assumed=True,
     )
 
 
@@ -180,7 +182,7 @@ def told(_row: Row, more: Row, _shape: Architecture) -> Telling:
         sequence_tokens=int(more["sequence_tokens"]),
         batch_tokens=float(more["batch_tokens"]),
         precision=Precision(more["precision"]),
-        framework=usual(year) if more["framework"].startswith("unknown") else more["framework"],
+        framework=usual(year) if more["framework"].startswith("unknown") else framework(more["framework"]),
         year=year,
         compile=True if more["compile"] else None,
         attention=AttentionKernel(more["attention"] or "auto"),
@@ -188,9 +190,9 @@ def told(_row: Row, more: Row, _shape: Architecture) -> Telling:
     )
 
 
-def usual(year: float) -> str:
+def usual(year: float) -> Framework:
     """The stack that most large runs of a year were trained with."""
-    return "megatron-lm" if 0 < year < ERA else "unknown-parallel"
+    return framework("megatron-lm" if 0 < year < ERA else "unknown-parallel")
 
 
 def blind(row: Row, more: Row, shape: Architecture) -> Telling:
@@ -205,6 +207,8 @@ def laid_out(row: Row, more: Row, shape: Architecture) -> Telling:
     return replace(told(row, more, shape), pinned=pins)
 
 
+FITTED = {"laid_out": "sigma_ln", "asked": "sigma_ln_assumed"}
+"""The entry of data/whole_run.json that a telling settles."""
 TELLINGS = {"laid_out": laid_out, "told": told, "blind": blind, "asked": asked}
 
 
@@ -277,7 +281,8 @@ def _plan(
         Request(
             architecture=shape,
             workload=workload,
-            framework=framework(telling.framework),
+            framework=telling.framework,
+            framework_assumed=telling.assumed,
             clusters=(cluster,),
             gpu_counts=() if gpus is None else (gpus,),
             pinned=telling.pinned,
@@ -352,11 +357,11 @@ def _spread(size: Any, step: Any, share: Any, source: Any) -> float:
     return float(trial)
 
 
-def write(sigma: float, date: str) -> None:
-    """Replace the fitted value in data/whole_run.json."""
+def write(entry: str, sigma: float, date: str) -> None:
+    """Replace a fitted value in data/whole_run.json."""
     path = DATA / "whole_run.json"
     document = json.loads(path.read_text(encoding="utf-8"))
-    document["sigma_ln"]["value"] = sigma
+    document[entry]["value"] = sigma
     document["date"] = date or document["date"]
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

@@ -34,6 +34,8 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
         parts.append(Group(Text("Runners-up", style="bold"), options_table(plan.runners_up)))
     if plan.reasons:
         parts.append(Text(f"Why: {plan.reasons[0]}"))
+    if plan.request.framework_assumed:
+        parts.append(Text("Nobody said what trains it: --framework narrows the interval, and may spare GPUs"))
     return [*parts, *calibration_line(plan.request, option)]
 
 
@@ -73,8 +75,9 @@ def asked(request: "Request", *, whole_run: bool = True) -> Text:
 
 
 def _framework(request: "Request") -> str:
-    name = request.framework.name if request.framework.known else "unknown framework"
-    return f"{name} (assumed)" if request.framework_assumed else name
+    if request.framework_assumed:
+        return f"{request.framework.name} (assumed)"
+    return request.framework.name if request.framework.known else "unknown framework"
 
 
 def option_tables(option: "Option", *, whole_run: bool = True) -> list[RenderableType]:

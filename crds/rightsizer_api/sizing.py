@@ -119,7 +119,7 @@ def framework_of(plan: TrainingPlan) -> Framework:
     launch, adapters = plan.spec.launch, plan.spec.workload.method in _ADAPTERS
     if not framework_stated(plan):
         decoder = architecture_of(plan).family is Family.DECODER
-        return frameworks.framework("torchtitan" if decoder and not adapters else "peft")
+        return frameworks.assumed_framework(decoder=decoder, adapters=adapters)
     if launch.profile is not None:
         with _at("spec.launch.profile"):
             return frameworks.framework(launch.profile)

@@ -107,8 +107,10 @@ def _caveats(decision: Plan) -> tuple[str, ...]:
     chosen, request = decision.option, decision.request
     lines = []
     if request.framework_assumed:
-        lines.append(f"no framework is named: {request.framework.name} is assumed")
-    if not request.framework.known:
+        lines.append(
+            f"no framework is named: {request.framework.name} is assumed, so the interval is wide; name yours"
+        )
+    elif not request.framework.known:
         lines.append(
             "the framework is unknown, so its memory and overlap are guessed and the interval is wide"
         )

@@ -7,7 +7,7 @@ import enum
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -22,6 +22,7 @@ __all__ = [
     "Kernels",
     "SelectiveRecompute",
     "StageBalance",
+    "assumed_framework",
     "framework",
     "frameworks",
     "recognise",
@@ -218,6 +219,11 @@ def unknown_framework(
     if sharded:
         return framework("unknown-sharded-2024" if 0 < year < COMPILED_SINCE else "unknown-sharded")
     return framework("unknown-finetune" if finetune else "unknown")
+
+
+def assumed_framework(*, decoder: bool, adapters: bool) -> Framework:
+    """The usual stack of a job of which nobody said what it runs on: as uncertain as an unknown one."""
+    return replace(framework("torchtitan" if decoder and not adapters else "peft"), known=False)
 
 
 @cache

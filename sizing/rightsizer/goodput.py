@@ -113,26 +113,25 @@ def estimate(gpus: Array, checkpoint_bytes: Array, some: Reliability) -> Goodput
     )
 
 
-def whole_run(gpus: Array, planned_s: Array) -> tuple[Array, Array]:
+def whole_run(gpus: Array, planned_s: Array, *, assumed: bool = False) -> tuple[Array, Array]:
     """(share of wall time lost to what is not planned, deviation of ln(hours) it adds) of a pretraining run.
 
     Published whole runs take longer than step time and failures say, and scatter more (data/whole_run.json).
-    Both grow with the node-days W of the run as W / (W + settled): a short run sees little of it.
+    Both grow with the node-days W of the run as W / (W + settled): a short run sees little of it. `assumed`:
+    nobody said what the job is trained with, so that sequence, batch and layout are guesses too.
     """
-    unplanned, sigma, settled = _whole_run()
+    found = _whole_run()
+    unplanned, settled = found["unplanned"], found["settled_node_days"]
+    sigma = found["sigma_ln_assumed" if assumed else "sigma_ln"]
     work = gpus / _GPUS_PER_RATED_NODE * planned_s / _DAY_S
     share = work / (work + settled)
     return np.asarray(unplanned * share), np.asarray(sigma * np.sqrt(share))
 
 
 @cache
-def _whole_run() -> tuple[float, float, float]:
+def _whole_run() -> Mapping[str, float]:
     text = files("rightsizer").joinpath("data/whole_run.json").read_text("utf-8")
-    found: Mapping[str, Mapping[str, float]] = json.loads(text)
-    unplanned, sigma, settled = (
-        float(found[name]["value"]) for name in ("unplanned", "sigma_ln", "settled_node_days")
-    )
-    return unplanned, sigma, settled
+    return {name: float(each["value"]) for name, each in json.loads(text).items() if "value" in each}
 
 
 def spare_nodes(nodes: int, gpus_per_node: int, some: Reliability, *, confidence: float = 0.9) -> int:

@@ -239,7 +239,7 @@ def _unplanned(request: Request, gpus: Array, planned_s: Array) -> tuple[Array, 
     """What a whole run loses and scatters beyond the plan; known of pretraining only."""
     if request.workload.method is not Method.PRETRAIN:
         return np.zeros(gpus.shape), np.zeros(gpus.shape)
-    return goodput.whole_run(gpus, planned_s)
+    return goodput.whole_run(gpus, planned_s, assumed=request.framework_assumed)
 
 
 def _productive(some: Ground, gpus: Array) -> Array:

@@ -224,3 +224,4 @@ def test_a_report_fits_its_schema_and_the_status(ask, small):
 def test_a_framework_is_assumed_only_where_nothing_will_be_launched(ask, launch, method, name, assumed):
     asked = ask({"spec.launch": launch, "spec.workload.method": method})
     assert (asked.framework.name, asked.framework_assumed) == (name, assumed)
+    assert asked.framework.known == (launch == {"framework": "megatron"})

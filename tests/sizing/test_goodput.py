@@ -72,3 +72,10 @@ def test_large_whole_runs_lose_and_scatter_what_no_formula_lists_and_short_ones_
     assert 0.09 < share[1] < 0.1
     assert sigma[0] < 0.01
     assert sigma[1] > 0.3
+
+
+def test_runs_of_which_nobody_says_the_framework_scatter_more():
+    size = np.asarray([2048]), np.asarray([60 * 86400.0])
+    (share, sigma), (same, more) = goodput.whole_run(*size), goodput.whole_run(*size, assumed=True)
+    assert share == same
+    assert sigma < more
