@@ -17,7 +17,7 @@ data (data/calibration.json).
 """
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -278,7 +278,7 @@ class _Hypothesis:
     shares: tuple[float, ...]
     inverse: Array
     weights: Array
-    scale: float
+    scales: Mapping[str, float]
     log_weight: float
 
 
@@ -307,9 +307,9 @@ class _Solved:
     def posterior(self, target: _Target) -> tuple[float, float]:
         """Mean and variance of the residual of `target`, in units of the engine's sigma and its square.
 
-        Each hypothesis' variance is scaled by how large the residuals are against what sigma said (Student-t
-        process), so that a stack on which the engine is worse than it claims gets a wider interval, not a
-        narrower one.
+        Each hypothesis' variance is scaled by how large the residuals on that type of GPU are against what
+        sigma said (Student-t process), so that hardware on which the engine is worse than it claims gets a
+        wider interval, not a narrower one, and a toy run on a CPU tells nothing of an H100.
         """
         if target not in self._cache:
             found = [(belief, *self._under(one, target)) for belief, one in self._believed]
@@ -320,7 +320,7 @@ class _Solved:
     def _under(self, some: _Hypothesis, target: _Target) -> tuple[float, float]:
         row = np.asarray([_covariance(target, other, some.shares) for other in self.targets])
         left = max(1.0 - float(row @ some.inverse @ row), 1e-6)
-        return float(row @ some.weights), left * some.scale
+        return float(row @ some.weights), left * some.scales.get(target.gpu, 1.0)
 
 
 def _solve(
@@ -342,9 +342,16 @@ def _solve(
         shares=shares,
         inverse=inverse,
         weights=weights,
-        scale=(trust + distance) / (trust + n),
+        scales={gpu: _scale(targets, value, covariance, gpu, trust) for gpu in {t.gpu for t in targets}},
         log_weight=float(np.log(prior) - 0.5 * (determinant + (trust + n) * np.log1p(distance / trust))),
     )
+
+
+def _scale(targets: Sequence[_Target], value: Array, covariance: Array, gpu: str, trust: float) -> float:
+    """By how much the residuals on one type of GPU exceed what sigma said of them."""
+    mine = np.flatnonzero([target.gpu == gpu for target in targets])
+    distance = float(value[mine] @ np.linalg.solve(covariance[np.ix_(mine, mine)], value[mine]))
+    return (trust + distance) / (trust + len(mine))
 
 
 SHARES = ("gpu", "framework", "stack", "family", "model", "configuration")

@@ -73,12 +73,13 @@ def plan_reasons(
 
 def calibration_words(request: Request, chosen: Option) -> str:
     """What one's own runs changed: measured against predicted, the finish with and without."""
-    if not request.calibration:
-        return ""
     stack = (request.framework.name, chosen.cluster.gpu.name)
-    runs = [e for e in request.calibration.evidence if (e.framework, e.gpu) == stack]
+    evidence = request.calibration.evidence if request.calibration else ()
+    if not any(e.framework == stack[0] or e.gpu == stack[1] for e in evidence):
+        return ""  # nothing in common: nothing was changed
+    runs = [e for e in evidence if (e.framework, e.gpu) == stack]
     timed = [e for e in runs if e.step is not None]
-    words = f"{len(request.calibration.evidence)} measured runs, none of {stack[0]} on {stack[1]}"
+    words = f"measured runs of {stack[0]} or on {stack[1]}, none of both"
     if timed:
         steps = sum(e.steps for e in timed)
         ratio = math.exp(sum(e.steps * e.step.ln for e in timed if e.step) / max(steps, 1))

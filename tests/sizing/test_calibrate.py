@@ -118,6 +118,16 @@ def test_runs_far_off_the_prediction_widen_the_interval():
     assert factor([measured(3.0, run=str(i)) for i in range(3)])[1] > factor([measured(1.0)])[1]
 
 
+def test_runs_far_off_on_other_hardware_and_another_stack_change_nothing():
+    """The demo on a laptop's CPU must not cost the next plan for H100s a node."""
+    elsewhere = replace(
+        CASE, cluster=catalog.cluster("V100-SXM2-32GB"), framework=catalog.framework("megatron-lm")
+    )
+    assert factor([measured(30.0, case=elsewhere)]) == pytest.approx((1.0, 1.0))
+    with_both = factor([measured(30.0, case=elsewhere), measured(0.87)])
+    assert with_both == pytest.approx(factor([measured(0.87)]), rel=0.03)
+
+
 def test_memory_is_corrected_alone():
     run = [measured(1.0, memory=1.2)]
     assert factor(run, quantity=Quantity.MEMORY)[0] > 1.05
