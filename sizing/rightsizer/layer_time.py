@@ -1,8 +1,10 @@
 """Seconds that one micro-batch spends in an average layer, forward and backward, by cause.
 
-Legend: F forward, B backward, H what the host (Python, launches) needs for the same work. The GPU waits
-when H > F, and for the part of a collective that the framework cannot hide. A recomputed part is paid again
-in B, as its own cause.
+Legend: F forward, B backward, H what the host (Python, launches) needs for the same work. The GPU waits for
+launches, all the time where H > F and at short kernels where it is close, and for the part of a collective
+that the framework cannot hide. A recomputed part is paid again in B, as its own cause.
+
+    waits = (F^4 + H^4)^(1/4) - F
 
 Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traffic S is never hidden
 (copies and the collective's own kernels), the rest competes with the layer's T as a smooth maximum:
@@ -140,7 +142,7 @@ def layer_time(facts: Facts) -> LayerTime:
     tp_b = tp * _backward_exposed(facts)
     gpu_b = backward.total + recompute + tp_b + 2 * cp + ep + repeats * (tp + cp + ep)
     host_f, host_b = _host(facts, again.matmul)
-    wait_f, wait_b = np.maximum(host_f - gpu_f, 0.0), np.maximum(host_b - gpu_b, 0.0)
+    wait_f, wait_b = _waited(gpu_f, host_f), _waited(gpu_b, host_b)
     gather, scatter = _sharded(facts)
     exposed = facts.parameters.sharding_exposed
     shard_f = _exposed(gpu_f + wait_f, gather, exposed)
@@ -305,6 +307,13 @@ def _host(facts: Facts, recomputed: Array) -> tuple[Array, Array]:
     once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks + sparse * p.host_expert_s
     once = once * (1 + p.host_tensor_growth * np.log2(cases.layout.tp))
     return once, once * (p.host_backward + recomputed)
+
+
+def _waited(gpu_s: Array, host_s: Array) -> Array:
+    """Seconds that the GPU waits for its launches: short kernels of a layer wait before all of them do."""
+    top = np.maximum(np.maximum(gpu_s, host_s), 1e-12)
+    low = np.minimum(gpu_s, host_s) / top
+    return np.asarray(top * (1.0 + low**4) ** 0.25 - gpu_s)
 
 
 def _sharded(facts: Facts) -> tuple[Array, Array]:

@@ -11,7 +11,9 @@ from rightsizer import catalog, step_time
 from rightsizer.cases import Case, Cases
 from rightsizer.columns import Columns
 from rightsizer.framework import framework
+from rightsizer.layer_time import layer_time
 from rightsizer.layout import Layout, Offload, Sharding
+from rightsizer.parameters import load_step_time
 from rightsizer.runs import case_from_row
 from rightsizer.workload import Method, Precision, Quantiser, Recompute, Scaling, Workload
 
@@ -234,3 +236,16 @@ def test_sums_of_gradients_weigh_on_small_micro_batches() -> None:
         )
 
     assert price("megatron-deepspeed") > price("megatron-lm") * 1.02
+
+
+def test_launches_as_slow_as_the_gpu_make_it_wait_and_far_slower_or_faster_ones_do_not_add() -> None:
+    """The smooth maximum of both: 2^(1/4) where they are equal, the larger one far away."""
+    eager = replace(case(sharding=Sharding.NONE), framework=framework("megatron-lm"))
+    known = step_time.facts(Cases.of(eager), load_step_time())
+    alone = layer_time(replace(known, parameters=known.parameters.replace(host_layer_s_megatron=1e-9)))
+    slow = layer_time(replace(known, parameters=known.parameters.replace(host_layer_s_megatron=1.0)))
+    equal = known.parameters.replace(host_layer_s_megatron=float(alone.forward_s))
+    both = layer_time(replace(known, parameters=equal))
+    assert float(alone.host_s) == pytest.approx(0.0, abs=1e-9)
+    assert float(slow.forward_s) == pytest.approx(1.0, rel=1e-3)
+    assert float(both.forward_s / alone.forward_s) == pytest.approx(2**0.25)
