@@ -276,17 +276,19 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
 def _backward_exposed(facts: Facts) -> Array:
     """Megatron since 2022 reduces input gradients while it computes weight gradients.
 
-    With sequence parallelism it keeps a rank's part of each input only, and gathers it again (a half of an
-    all-reduce's traffic, arXiv:2205.05198 4.2.2).
+    With sequence parallelism that hides less, whatever the generation, and a rank keeps its part of each
+    input only, and gathers it again (a half of an all-reduce's traffic, arXiv:2205.05198 4.2.2).
     """
     code, p = host_class(facts.cases), facts.parameters
-    core = np.where(code == HOST_CLASSES.index("core"), p.tensor_backward_exposed_core, 1.0)
+    split = facts.cases.layout.sequence_parallel
+    core = code == HOST_CLASSES.index("core")
     year = facts.cases.workload.library_year
     overlaps = (code == HOST_CLASSES.index("megatron")) & ((year == 0) | (year >= 2022))
     overlaps = overlaps | ((code == HOST_CLASSES.index("deepspeed")) & ((year == 0) | (year >= 2023)))
+    shares = [p.tensor_backward_exposed_sequence, p.tensor_backward_exposed]
+    exposed = np.select([core | (overlaps & split), overlaps], shares, 1.0)
     hidden = facts.cases.framework.saves_gathered_inputs | facts.cases.framework.overlaps_tensor_parallel
-    again = facts.cases.layout.sequence_parallel & ~hidden
-    return np.asarray(np.where(overlaps, p.tensor_backward_exposed, core) * np.where(again, 1.5, 1.0))
+    return np.asarray(exposed * np.where(split & ~hidden, 1.5, 1.0))
 
 
 def _once_per_domain(facts: Facts, domains: Array) -> Array:

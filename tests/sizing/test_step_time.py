@@ -249,3 +249,12 @@ def test_launches_as_slow_as_the_gpu_make_it_wait_and_far_slower_or_faster_ones_
     assert float(alone.host_s) == pytest.approx(0.0, abs=1e-9)
     assert float(slow.forward_s) == pytest.approx(1.0, rel=1e-3)
     assert float(both.forward_s / alone.forward_s) == pytest.approx(2**0.25)
+
+
+def test_sequence_parallelism_leaves_more_of_the_backward_traffic_exposed_than_all_reduces() -> None:
+    traffic = []
+    for split in (False, True):
+        one = replace(case(tp=8, dp=1, sharding=Sharding.NONE), framework=framework("megatron-lm"))
+        one = replace(one, layout=replace(one.layout, sequence_parallel=split))
+        traffic.append(float(step_time.estimate(Cases.of(one)).tensor_parallel_s))
+    assert traffic[1] > 1.3 * traffic[0]
