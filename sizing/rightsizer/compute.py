@@ -27,6 +27,7 @@ __all__ = [
     "Rates",
     "flash_s",
     "fused_experts",
+    "fused_sums",
     "generation",
     "kernels",
     "matmul_s",
@@ -45,6 +46,7 @@ _GDDR_BYTES_PER_S = 1.25e12  # no HBM part since 2020 is slower, and no GDDR6 pa
 _GDDR7_BYTES_PER_S = 2.0e12
 _USUAL_POWER_W = (0.0, 0.0, 700.0, 1000.0, 750.0, 0.0)  # by generation; 0: matmuls stay below the limit
 _SUM_BYTES = 8.0  # a weight gradient added to a 32-bit sum in the same kernel: read and written
+_FUSED_SUMS_YEAR = 2022  # Megatron-LM v3.0 (April 2022): gradient accumulation fusion, with apex's kernel
 _FUSED_EXPERTS_YEAR = 2026.4  # Megatron-Bridge 26.06
 _CAST_LAUNCHES = 3.0  # of an expert: its matmul, and a cast of either operand
 _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
@@ -182,7 +184,7 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
     several = np.where(alone, eight, parameters.grouped_matmul)
     low = np.where(grouped, several, 1.0)
     launches = np.where(grouped & alone, _CAST_LAUNCHES, 1.0)
-    fused = np.where(cases.framework.fused_weight_gradients > 0, _SUM_BYTES, BF16_BYTES)
+    fused = np.where(fused_sums(cases), _SUM_BYTES, BF16_BYTES)
 
     def total(m: Array, n: Array, k: Array, output_bytes: Array | float = BF16_BYTES) -> Array:
         one = matmul_s(
@@ -263,6 +265,13 @@ def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Paramete
     return np.asarray(np.where(used, fast, slow) * ring), np.asarray(
         np.where(used, fast_back, 2 * slow) * ring
     )
+
+
+def fused_sums(cases: Cases) -> Array:
+    """True where matmuls add weight gradients to the step's: Megatron and its kin, since 2022."""
+    year = cases.workload.library_year
+    early = (year > 0) & (year < _FUSED_SUMS_YEAR)
+    return np.asarray((cases.framework.fused_weight_gradients > 0) & ~early)
 
 
 def fused_experts(cases: Cases, rates: Rates) -> Array:

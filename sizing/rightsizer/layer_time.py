@@ -19,14 +19,14 @@ import numpy as np
 from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns, derived
 from rightsizer.communication import Links, all_to_all_s, group, ring_s
-from rightsizer.compute import Kernels, Rates, fused_experts
+from rightsizer.compute import Kernels, Rates, fused_experts, fused_sums
 from rightsizer.framework import Kernels as KernelStyle
 from rightsizer.framework import SelectiveRecompute
 from rightsizer.layout import Offload, Sharding
 from rightsizer.parameters import Parameters
 from rightsizer.values import immutable
 from rightsizer.work import BF16_BYTES, LayerWork, frozen
-from rightsizer.workload import Method, Quantiser, Recompute, Scaling
+from rightsizer.workload import Method, Precision, Quantiser, Recompute, Scaling
 
 __all__ = [
     "HOST_CLASSES",
@@ -46,6 +46,7 @@ _C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one dir
 _ZERO3_RAILS_YEAR = 2022  # before it, ZeRO-3's gathers reached one NIC's rate (arXiv:2104.04473 Table 2)
 _ZERO3_MATRICES = 4.0  # of a layer, gathered one by one before that year; since then a layer at once
 _CORE_YEAR = 2024  # Megatron-Core's first stable release
+_NARROW_SUMS = 0.5  # of the traffic of 32-bit sums: 16-bit ones read two, write one (6 bytes, not 12)
 _PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and writes one
 _TRAINER = HOST_CLASSES.index("trainer")
 
@@ -214,8 +215,10 @@ def accumulated_s(facts: Facts, weights: Array) -> Array:
     """Seconds to add one micro-batch's gradients of `weights` elements to the step's."""
     trained = np.where(frozen(facts.cases), 0.0, weights)
     p = facts.parameters
-    fused = facts.cases.framework.fused_weight_gradients > 0
-    each = np.where(fused, 0.0, p.accumulate_bytes)
+    narrow = facts.cases.framework.gradient_bytes_fp16 <= BF16_BYTES
+    narrow = narrow & (facts.cases.workload.precision == Precision.FP16)
+    each = np.where(narrow, _NARROW_SUMS, 1.0) * p.accumulate_bytes
+    each = np.where(fused_sums(facts.cases), 0.0, each)
     return np.asarray(trained * each / facts.rates.hbm_bytes_per_s)
 
 

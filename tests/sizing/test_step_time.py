@@ -11,7 +11,7 @@ from rightsizer import catalog, step_time
 from rightsizer.cases import Case, Cases
 from rightsizer.columns import Columns
 from rightsizer.framework import framework
-from rightsizer.layer_time import layer_time
+from rightsizer.layer_time import accumulated_s, layer_time
 from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.parameters import load_step_time
 from rightsizer.runs import case_from_row
@@ -258,3 +258,22 @@ def test_sequence_parallelism_leaves_more_of_the_backward_traffic_exposed_than_a
         one = replace(one, layout=replace(one.layout, sequence_parallel=split))
         traffic.append(float(step_time.estimate(Cases.of(one)).tensor_parallel_s))
     assert traffic[1] > 1.3 * traffic[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "year", "ratio"),
+    [
+        ("megatron-deepspeed", Precision.FP16, 2022.0, 0.5),
+        ("megatron-lm", Precision.BF16, 2021.0, 1.0),
+        ("megatron-lm", Precision.BF16, 2022.0, 0.0),
+    ],
+    ids=["summed in 16 bits", "before sums were fused", "fused"],
+)
+def test_gradients_summed_outside_of_matmuls_cost_traffic(name, precision, year, ratio) -> None:
+    one = case(sharding=Sharding.NONE)
+    workload = replace(one.workload, precision=precision, library_year=year)
+    known = step_time.facts(
+        Cases.of(replace(one, framework=framework(name), workload=workload)), load_step_time()
+    )
+    full = 1e9 * known.parameters.accumulate_bytes / float(known.rates.hbm_bytes_per_s)
+    assert float(accumulated_s(known, np.asarray(1e9))) == pytest.approx(ratio * full)
