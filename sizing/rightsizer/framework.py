@@ -103,6 +103,7 @@ class Framework:
     overlaps_context_exchange: bool = True
     overlaps_expert_exchange: bool = False
     reduces_every_micro_batch: bool = False
+    scatters_gradients: bool = True
     sequence_parallel_default: bool = False
     stage_balance: StageBalance = StageBalance.EVEN
 

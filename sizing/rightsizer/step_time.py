@@ -212,9 +212,8 @@ def _data_parallel(known: Facts, one: Passes) -> Array:
     layout, framework = cases.layout, cases.framework
     dense, experts = _held_weights(known, one)
     zero = (layout.sharding == Sharding.ZERO1) | (layout.sharding == Sharding.ZERO2)
-    sixteen = cases.workload.precision == Precision.FP16  # loss scaling keeps gradients in 16 bits
-    gradient = np.where(sixteen, 2.0, framework.gradient_reduce_bytes)
-    moved = gradient * np.where(zero, 1.0, 2.0) + np.where(zero, 2.0, 0.0)
+    scattered = zero & ((framework.scatters_gradients > 0) | (cases.workload.precision == Precision.FP16))
+    moved = _gradient_bytes(cases) * np.where(scattered, 1.0, 2.0) + np.where(zero, 2.0, 0.0)
     ranks = group(wires, layout.dp * layout.cp, layout.tp)
     spread = group(wires, expert_replicas(cases), np.maximum(layout.ep, 1))
     sparse = ring_s(experts * moved, spread, wires, p)
@@ -228,6 +227,12 @@ def _data_parallel(known: Facts, one: Passes) -> Array:
     window = window * (one.backward_s + np.where(zero, one.forward_s, 0.0))
     hidden = p.data_exposed * traffic + np.maximum((1 - p.data_exposed) * traffic - window, 0.0)
     return np.asarray(np.where(framework.overlaps_gradient_reduce > 0, hidden, traffic))
+
+
+def _gradient_bytes(cases: Cases) -> Array:
+    """Bytes of a gradient on the wire: loss scaling keeps those of fp16 runs in 16 bits."""
+    sixteen = cases.workload.precision == Precision.FP16
+    return np.where(sixteen, 2.0, cases.framework.gradient_reduce_bytes)
 
 
 def _transfers(known: Facts, one: Passes) -> Array:
@@ -255,7 +260,7 @@ def _optimizer(known: Facts, one: Passes) -> Array:
     shards = np.where(cases.layout.sharding >= Sharding.ZERO1, shard_ranks(cases), 1)
     states = p.optimizer_bytes * (dense + experts) / shards / known.rates.hbm_bytes_per_s
     tied = (cases.layout.pp > 1) & (cases.architecture.tied_embeddings > 0) & ~frozen(cases)
-    shared = np.where(tied, 4.0 * one.embedding_weights, 0.0)
+    shared = np.where(tied, _gradient_bytes(cases) * one.embedding_weights, 0.0)
     far = _gpus(cases) > wires.reach_gpus
     return np.asarray(states + shared / np.where(far, wires.between_bytes_per_s, wires.inside_bytes_per_s))
 

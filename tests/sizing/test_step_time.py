@@ -277,3 +277,18 @@ def test_gradients_summed_outside_of_matmuls_cost_traffic(name, precision, year,
     )
     full = 1e9 * known.parameters.accumulate_bytes / float(known.rates.hbm_bytes_per_s)
     assert float(accumulated_s(known, np.asarray(1e9))) == pytest.approx(ratio * full)
+
+
+@pytest.mark.parametrize(
+    ("precision", "ratio"), [(Precision.BF16, 1.5), (Precision.FP16, 1.0)], ids=["bf16", "fp16"]
+)
+def test_deepspeed_pipelines_reduce_whole_gradients_in_bf16(precision: Precision, ratio: float) -> None:
+    """Two ring passes and a gather of weights, where a scatter and a gather would do."""
+    traffic = []
+    for scatters in (False, True):
+        one = case(tp=8, dp=16, sharding=Sharding.ZERO1)
+        profile = replace(framework("megatron-deepspeed"), scatters_gradients=scatters)
+        workload = replace(one.workload, precision=precision)
+        both = Cases.of(replace(one, framework=profile, workload=workload))
+        traffic.append(float(step_time.estimate(both).data_parallel_s))
+    assert traffic[0] / traffic[1] == pytest.approx(ratio, rel=0.01)
