@@ -1,8 +1,8 @@
 """Seconds that one micro-batch spends in an average layer, forward and backward, by cause.
 
 Legend: F forward, B backward, H what the host (Python, launches) needs for the same work. The GPU waits for
-launches, all the time where H > F and at short kernels where it is close, and for the part of a collective
-that the framework cannot hide. A recomputed part is paid again in B, as its own cause.
+launches, and for the part of a collective that the framework cannot hide. A recomputed part is paid again in
+B, as its own cause.
 
     waits = (F^4 + H^4)^(1/4) - F
 
@@ -46,7 +46,7 @@ _C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one dir
 _ZERO3_RAILS_YEAR = 2022  # before it, ZeRO-3's gathers reached one NIC's rate (arXiv:2104.04473 Table 2)
 _ZERO3_MATRICES = 4.0  # of a layer, gathered one by one before that year; since then a layer at once
 _CORE_YEAR = 2024  # Megatron-Core's first stable release
-_NARROW_SUMS = 0.5  # of the traffic of 32-bit sums: 16-bit ones read two, write one (6 bytes, not 12)
+_NARROW_SUMS = 0.5  # of the traffic of 32-bit sums: two 16-bit reads and a write, 6 bytes of 12
 _PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and writes one
 _TRAINER = HOST_CLASSES.index("trainer")
 
@@ -143,7 +143,9 @@ def layer_time(facts: Facts) -> LayerTime:
     tp_b = tp * _backward_exposed(facts)
     gpu_b = backward.total + recompute + tp_b + 2 * cp + ep + repeats * (tp + cp + ep)
     host_f, host_b = _host(facts, again.matmul)
-    wait_f, wait_b = _waited(gpu_f, host_f), _waited(gpu_b, host_b)
+    stop_f, stop_b = _blocked(facts, again.matmul)
+    wait_f = _beyond(gpu_f, host_f, 4) + stop_f  # short kernels wait before all of them do
+    wait_b = _beyond(gpu_b, host_b, 4) + stop_b
     gather, scatter = _sharded(facts)
     exposed = facts.parameters.sharding_exposed
     shard_f = _exposed(gpu_f + wait_f, gather, exposed)
@@ -310,15 +312,20 @@ def _host(facts: Facts, recomputed: Array) -> tuple[Array, Array]:
     hooks = np.where(hooked, p.host_zero3_hooks, 1.0)
     sparse = np.where(cases.architecture.experts > 0, 1.0 - facts.work.dense_share, 0.0)
     once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks + sparse * p.host_expert_s
-    once = once * (1 + p.host_tensor_growth * np.log2(cases.layout.tp))
-    return once, once * (p.host_backward + recomputed)
+    return _directions(facts, once, recomputed)
 
 
-def _waited(gpu_s: Array, host_s: Array) -> Array:
-    """Seconds that the GPU waits for its launches: short kernels of a layer wait before all of them do."""
-    top = np.maximum(np.maximum(gpu_s, host_s), 1e-12)
-    low = np.minimum(gpu_s, host_s) / top
-    return np.asarray(top * (1.0 + low**4) ** 0.25 - gpu_s)
+def _directions(facts: Facts, once: Array, recomputed: Array) -> tuple[Array, Array]:
+    """Host seconds of a layer's forward and backward, from those of a forward pass on one tensor rank."""
+    p = facts.parameters
+    forward = once * (1 + p.host_tensor_growth * np.log2(facts.cases.layout.tp))
+    return forward, forward * (p.host_backward + recomputed)
+
+
+def _blocked(facts: Facts, recomputed: Array) -> tuple[Array, Array]:
+    """Seconds that stand between kernels when every launch waits for the one before: none runs ahead."""
+    once = np.where(facts.cases.workload.launch_blocking, facts.parameters.host_blocked_s, 0.0)
+    return _directions(facts, once, recomputed)
 
 
 def _sharded(facts: Facts) -> tuple[Array, Array]:
@@ -361,9 +368,14 @@ def expert_replicas(cases: Cases) -> Array:
 
 def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
     rest = (1 - share) * traffic_s
-    top = np.maximum(np.maximum(compute_s, rest), 1e-12)
-    low = np.minimum(compute_s, rest) / top
-    return np.asarray(share * traffic_s + top * (1 + low**3) ** (1 / 3) - compute_s)
+    return np.asarray(share * traffic_s + _beyond(compute_s, rest, 3))
+
+
+def _beyond(first_s: Array, second_s: Array, power: int) -> Array:
+    """Seconds that a smooth maximum of both adds to the first."""
+    top = np.maximum(np.maximum(first_s, second_s), 1e-12)
+    low = np.minimum(first_s, second_s) / top
+    return np.asarray(top * (1 + low**power) ** (1 / power) - first_s)
 
 
 def _offload(facts: Facts) -> tuple[Array, Array]:

@@ -39,7 +39,7 @@ COLUMNS = tuple(_COLUMNS.split())
 
 _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
-    " quantiser scaling overlap_tensor"
+    " quantiser scaling overlap_tensor launch_blocking"
 )
 OPTIONAL_COLUMNS = (*_OPTIONAL.split(), "packed", "padded")
 """Columns that are read when a table has them."""
@@ -284,6 +284,7 @@ def _workload(row: Row, profile: Framework, split: Mapping[str, int]) -> Workloa
         library_year=run_text.released(row),
         variable_length=_variable_length(row, profile, how),
         scaling=run_text.scaling(run_text.text(row, "scaling")),
+        launch_blocking=bool(run_text.flag(row, "launch_blocking")),
     )
 
 

@@ -101,7 +101,8 @@ class Workload:
 
     `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release year
     (with fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in length
-    (neither padded nor packed). `compile` None: as the framework usually does.
+    (neither padded nor packed). `compile` None: as the framework usually does. `launch_blocking`: each launch
+    waits for its kernel (CUDA_LAUNCH_BLOCKING=1).
     """
 
     method: Method = Method.PRETRAIN
@@ -121,6 +122,7 @@ class Workload:
     library_year: float = 0.0
     variable_length: bool = False
     scaling: Scaling = Scaling.TENSOR
+    launch_blocking: bool = False
 
     @property
     def steps(self) -> float:

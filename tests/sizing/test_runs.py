@@ -239,3 +239,8 @@ def test_any_text_gives_a_case_or_a_reason(changes):
 )
 def test_a_calendar_version_dates_the_framework(framework, year, released):
     assert case(framework=framework, year=year).workload.library_year == pytest.approx(released)
+
+
+def test_a_table_may_say_that_every_launch_waits_for_its_kernel():
+    assert case(launch_blocking="1").workload.launch_blocking
+    assert not case().workload.launch_blocking

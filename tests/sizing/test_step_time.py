@@ -292,3 +292,13 @@ def test_deepspeed_pipelines_reduce_whole_gradients_in_bf16(precision: Precision
         both = Cases.of(replace(one, framework=profile, workload=workload))
         traffic.append(float(step_time.estimate(both).data_parallel_s))
     assert traffic[0] / traffic[1] == pytest.approx(ratio, rel=0.01)
+
+
+def test_launches_that_wait_for_their_kernels_add_the_same_to_short_and_long_layers() -> None:
+    more = []
+    for size in (1, 8):
+        free = replace(case(micro_batch=size, sharding=Sharding.NONE), framework=framework("megatron-lm"))
+        blocked = replace(free, workload=replace(free.workload, launch_blocking=True))
+        more.append(seconds(blocked) - seconds(free))
+    assert more[0] > 0
+    assert more[1] == pytest.approx(more[0])
