@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench.corrections import corrected
 from scipy.optimize import least_squares
 
 from rightsizer.parameters import Parameter, Parameters
@@ -28,9 +29,9 @@ def reference(argument: str | None = None) -> Path:
 
 
 def read(folder: Path, name: str) -> list[dict[str, str]]:
-    """The rows of one reference table."""
+    """The rows of one reference table, corrected where they were misread."""
     with (folder / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        return [corrected(row) for row in csv.DictReader(file)]
 
 
 def robust(residual: Any) -> Any:
