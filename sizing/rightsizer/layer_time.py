@@ -217,8 +217,8 @@ def accumulated_s(facts: Facts, weights: Array) -> Array:
     """Seconds to add one micro-batch's gradients of `weights` elements to the step's."""
     trained = np.where(frozen(facts.cases), 0.0, weights)
     p = facts.parameters
-    narrow = facts.cases.framework.gradient_bytes_fp16 <= BF16_BYTES
-    narrow = narrow & (facts.cases.workload.precision == Precision.FP16)
+    framework, sixteen = facts.cases.framework, facts.cases.workload.precision == Precision.FP16
+    narrow = np.where(sixteen, framework.gradient_bytes_fp16, framework.gradient_bytes) <= BF16_BYTES
     each = np.where(narrow, _NARROW_SUMS, 1.0) * p.accumulate_bytes
     each = np.where(fused_sums(facts.cases), 0.0, each)
     return np.asarray(trained * each / facts.rates.hbm_bytes_per_s)

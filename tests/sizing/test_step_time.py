@@ -264,10 +264,11 @@ def test_sequence_parallelism_leaves_more_of_the_backward_traffic_exposed_than_a
     ("name", "precision", "year", "ratio"),
     [
         ("megatron-deepspeed", Precision.FP16, 2022.0, 0.5),
+        ("deepspeed-zero", Precision.BF16, 2022.0, 0.5),
         ("megatron-lm", Precision.BF16, 2021.0, 1.0),
         ("megatron-lm", Precision.BF16, 2022.0, 0.0),
     ],
-    ids=["summed in 16 bits", "before sums were fused", "fused"],
+    ids=["fp16 summed in 16 bits", "bf16 summed in 16 bits", "before sums were fused", "fused"],
 )
 def test_gradients_summed_outside_of_matmuls_cost_traffic(name, precision, year, ratio) -> None:
     one = case(sharding=Sharding.NONE)
