@@ -64,12 +64,13 @@ matmuls faster than the tables' kernels (prior from a published maximum), sums o
 overlap that Megatron-DeepSpeed got from Megatron in 2023, launches and casts of single experts, kernels fused
 over experts since 2026.4, and exchanges of keys and values that are not hidden; and for passes of casts by
 rows, whose prior is that of torchao's and torchtitan's pairs. Passes of GPTQ's unpacking were counted from
-its operations, then fitted. Last came, from residuals of BLOOM, vTrain, Korthikanti and SC21 and each with a
-source of its own: launches that wait for their kernels (prior from that chronicle's own comparison), sums in
-16 bits where gradients are kept so, whole gradients in DeepSpeed's bf16 pipelines, sums that Megatron fused
-in 2022 only (SC21's tables are older: 4.2 -> 2.8 % in Table 1), the share of sequence-parallel traffic that other
-Megatrons expose, for Korthikanti's too (3.2 -> 1.7 %), and a smooth maximum of launches and GPU, whose power
-of 4 is that of the matmuls' roofline (2, 3 and 8 were tried: 3 is as good, 2 and 8 worse on vTrain).
+its operations, then fitted. Last came, from residuals of BLOOM, vTrain, Korthikanti and SC21 and each with
+a source of its own: launches that wait for their kernels (prior from that chronicle's own comparison), sums
+in 16 bits where gradients are kept so, whole gradients in DeepSpeed's bf16 pipelines, sums that Megatron
+fused in 2022 only (SC21's tables are older: 4.2 -> 2.8 % in Table 1), the share of sequence-parallel
+traffic that other Megatrons expose, for Korthikanti's too (3.2 -> 1.7 %), and a smooth maximum of launches
+and GPU, whose power of 4 is that of the matmuls' roofline (2, 3 and 8 were tried: 3 is as good, 2 and 8
+worse on vTrain).
 """
 
 _MISSED = """
