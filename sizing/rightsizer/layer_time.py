@@ -258,7 +258,7 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     """Exposed seconds of one direction: tensor-parallel all-reduces, context exchange, experts' dispatch."""
     cases, work, links, p = facts.cases, facts.work, facts.links, facts.parameters
     layout, framework = cases.layout, cases.framework
-    exposed = np.where(framework.overlaps_tensor_parallel > 0, p.tensor_exposed, 1.0)
+    exposed = np.where(_overlaps_tensor_parallel(facts), p.tensor_exposed, 1.0)
     exposed = exposed * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
     tp = 2.0 * exposed * ring_s(work.hidden_bytes, group(links, layout.tp), links, p, passes=2.0)
     cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
@@ -269,6 +269,13 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     exposed = np.where(framework.overlaps_expert_exchange > 0, p.expert_overlapped, p.expert_exposed)
     ep = 2.0 * exposed * all_to_all_s(work.routed_bytes, once, experts, links, p)
     return tp, cp, np.where(cases.architecture.experts > 0, ep, 0.0)
+
+
+def _overlaps_tensor_parallel(facts: Facts) -> Array:
+    """As the framework does; an unknown one in 8 or 4 bits is TransformerEngine's, whose users overlap."""
+    cases = facts.cases
+    engine = (cases.framework.known == 0) & (host_class(cases) == HOST_CLASSES.index("core"))
+    return np.asarray((cases.framework.overlaps_tensor_parallel > 0) | (engine & facts.rates.low_precision))
 
 
 def _backward_exposed(facts: Facts) -> Array:

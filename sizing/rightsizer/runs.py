@@ -69,8 +69,11 @@ def case_from_row(row: Row) -> Case:
 
 
 def _losing_little(case: Case) -> Case:
-    """An unknown framework, its loss not stated: fused where one sequence's logits would crowd the GPU."""
-    if case.framework.known or case.workload.loss is not LossKernel.AUTO:
+    """An unknown framework, its loss not stated: fused where one sequence's logits would crowd the GPU.
+
+    Who splits the context has split the logits with it, and needs no such kernel.
+    """
+    if case.framework.known or case.workload.loss is not LossKernel.AUTO or case.layout.cp > 1:
         return case
     tokens = case.workload.sequence_tokens / (case.layout.cp * case.layout.tp)
     logits_bytes = load_memory().logit_bytes_eager * tokens * case.architecture.vocab

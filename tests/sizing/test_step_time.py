@@ -214,6 +214,16 @@ def test_an_exchange_of_experts_behind_compute_costs_less() -> None:
     assert hidden < 0.5 * plain
 
 
+def test_an_unknown_framework_in_8_bits_overlaps_tensor_parallelism() -> None:
+    def share(precision: Precision) -> float:
+        one = case(tp=8)
+        one = replace(one, framework=framework("unknown-parallel"))
+        one = replace(one, workload=replace(one.workload, precision=precision))
+        return float(step_time.estimate(Cases.of(one)).tensor_parallel_s)
+
+    assert share(Precision.FP8) < 0.9 * share(Precision.BF16)
+
+
 def test_keys_gathered_before_attention_are_not_hidden() -> None:
     ring, gathered = (
         step_time.estimate(Cases.of(replace(case(cp=4, dp=2), framework=framework(name)))).context_parallel_s
