@@ -140,7 +140,8 @@ def layer_time(facts: Facts) -> LayerTime:
     tp_b = tp * _backward_exposed(facts)
     gpu_b = backward.total + recompute + tp_b + 2 * cp + ep + repeats * (tp + cp + ep)
     host_f, host_b = _host(facts, again.matmul)
-    wait_f, wait_b = np.maximum(host_f - gpu_f, 0.0), np.maximum(host_b - gpu_b, 0.0)
+    wait_f = np.maximum(host_f - gpu_f, 0.0) + _expert_wait(facts)
+    wait_b = np.maximum(host_b - gpu_b, 0.0)
     gather, scatter = _sharded(facts)
     exposed = facts.parameters.sharding_exposed
     shard_f = _exposed(gpu_f + wait_f, gather, exposed)
@@ -314,6 +315,23 @@ def _host(facts: Facts, recomputed: Array) -> tuple[Array, Array]:
     return once, once * (p.host_backward + recomputed)
 
 
+def _expert_wait(facts: Facts) -> Array:
+    """The host reads how many tokens each expert got before it launches their matmuls: the GPU runs dry.
+
+    Grace hosts launch that part as CUDA graphs (Megatron-Bridge's recipes), or hardly wait.
+    """
+    cases = facts.cases
+    sparse = np.where(
+        (cases.architecture.experts > 0) & ~_superchip(cases), 1.0 - facts.work.dense_share, 0.0
+    )
+    return np.asarray(sparse * facts.parameters.expert_wait_s)
+
+
+def _superchip(cases: Cases) -> Array:
+    """Whether the host is a Grace CPU on NVLink-C2C."""
+    return np.asarray(np.char.startswith(cases.gpu.name, "GB") | np.char.startswith(cases.gpu.name, "GH"))
+
+
 def _sharded(facts: Facts) -> tuple[Array, Array]:
     """Seconds to gather a layer's weights and to scatter its gradients, when they are sharded."""
     cases, links, p = facts.cases, facts.links, facts.parameters
@@ -366,8 +384,7 @@ def _offload(facts: Facts) -> tuple[Array, Array]:
     """
     cases, work, p = facts.cases, facts.work, facts.parameters
     flags = cases.layout.offload
-    superchip = np.char.startswith(cases.gpu.name, "GB") | np.char.startswith(cases.gpu.name, "GH")
-    host_link = np.maximum(np.where(superchip, _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
+    host_link = np.maximum(np.where(_superchip(cases), _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
     host_link = host_link * p.host_link_fraction
     ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases), 1)
     weight = np.where(cases.workload.method == Method.QLORA, p.quantised_bytes, 2.0)

@@ -207,6 +207,14 @@ def test_kernels_fused_over_experts_are_faster_than_one_expert_at_a_time() -> No
     assert seconds(experts("megatron-bridge", year=2026.5)) < 0.95 * seconds(experts("megatron-bridge"))
 
 
+def test_sparse_layers_wait_for_a_host_that_counts_tokens_but_grace_hardly_does() -> None:
+    def host_s(gpu: str) -> float:
+        one = replace(experts("megatron-core", micro_batch=8), cluster=catalog.cluster(gpu))
+        return float(step_time.estimate(Cases.of(one)).host_s)
+
+    assert host_s("B200") > host_s("GB200") + 0.01
+
+
 def test_an_exchange_of_experts_behind_compute_costs_less() -> None:
     plain, hidden = (
         step_time.estimate(Cases.of(experts(name))).expert_parallel_s for name in ("megatron-core", "hai-llm")
