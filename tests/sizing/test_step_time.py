@@ -232,6 +232,14 @@ def test_an_unknown_framework_in_8_bits_overlaps_tensor_parallelism() -> None:
     assert share(Precision.FP8) < 0.9 * share(Precision.BF16)
 
 
+def test_attention_of_an_unknown_framework_lies_between_those_it_may_use() -> None:
+    def attention_s(name: str) -> float:
+        one = replace(case(tp=8), framework=framework(name))
+        return float(step_time.estimate(Cases.of(one)).attention_s)
+
+    assert attention_s("megatron-core") < attention_s("unknown-parallel") < attention_s("nanotron")
+
+
 def test_keys_gathered_before_attention_are_not_hidden() -> None:
     ring, gathered = (
         step_time.estimate(Cases.of(replace(case(cp=4, dp=2), framework=framework(name)))).context_parallel_s
