@@ -243,11 +243,10 @@ def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Paramete
     library, code = cases.framework.attention_library, rates.generation
     te = parameters.keyed("flash_te", GENERATIONS)[code]
     sdpa = parameters.keyed("flash_sdpa", GENERATIONS)[code]
-    plateau = np.where(
-        library == "te", te, np.where(library == "triton", sdpa * parameters.flash_triton, sdpa)
-    )
-    either = (library == "te") & (cases.framework.known == 0) & ~rates.low_precision
-    plateau = np.where(either, np.sqrt(te * sdpa), plateau)  # 8 bits mean TransformerEngine, 16 do not
+    triton = sdpa * parameters.flash_triton
+    plateau = np.where(library == "te", te, np.where(library == "triton", triton, sdpa))
+    either = (cases.framework.known == 0) & ~((library == "te") & rates.low_precision)
+    plateau = np.where(either, np.sqrt(plateau * sdpa), plateau)  # only 8 bits mean TransformerEngine
     shape = np.where(work.qk_dim <= 64, parameters.flash_head_64, 1.0)
     shape = np.where(work.qk_dim > 160, parameters.flash_head_192, shape)
     forward = rates.peak16_flop_per_s * plateau * shape
