@@ -18,7 +18,7 @@ from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns, derived
 from rightsizer.parameters import Parameters
 from rightsizer.values import immutable
-from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen
+from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen, trained_ends
 from rightsizer.workload import AttentionKernel, Precision
 
 __all__ = [
@@ -197,7 +197,8 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
         )
         return np.asarray((mm.count * (one + launches * parameters.launch_s)).sum(axis=0))
 
-    head_forward, head_backward = _head(work, rates, parameters, trained)
+    ends = np.where(trained_ends(cases), 1.0, 0.0)
+    head_forward, head_backward = _head(work, rates, parameters, ends)
     attention_forward, attention_backward = _attention(cases, work, rates, parameters)
     operands = BF16_BYTES * mm.count * (mm.m * mm.k + mm.k * mm.n + mm.m * mm.n)
     expert = np.where(grouped, operands, 0.0).sum(axis=0)

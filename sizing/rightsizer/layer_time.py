@@ -201,7 +201,8 @@ def _backward(facts: Facts, forward: _Parts) -> _Parts:
     """Both gradients of the matmuls, attention's backward, and twice the element-wise traffic."""
     kernels = facts.kernels
     extra = (_dequantised_bytes(facts) + _adapter_bytes(facts)) / facts.rates.hbm_bytes_per_s
-    summed = accumulated_s(facts, facts.work.dense_weights + facts.work.expert_weights)
+    weights = facts.work.dense_weights + facts.work.expert_weights
+    summed = accumulated_s(facts, np.where(frozen(facts.cases), 0.0, weights))
     return _Parts(
         matmul=kernels.matmul_input_gradient_s + kernels.matmul_weight_gradient_s + extra,
         attention=kernels.attention_backward_s,
@@ -210,12 +211,10 @@ def _backward(facts: Facts, forward: _Parts) -> _Parts:
 
 
 def accumulated_s(facts: Facts, weights: Array) -> Array:
-    """Seconds to add one micro-batch's gradients of `weights` elements to the step's."""
-    trained = np.where(frozen(facts.cases), 0.0, weights)
-    p = facts.parameters
+    """Seconds to add one micro-batch's gradients of `weights` trained elements to the step's."""
     fused = facts.cases.framework.fused_weight_gradients > 0
-    each = np.where(fused, 0.0, p.accumulate_bytes)
-    return np.asarray(trained * each / facts.rates.hbm_bytes_per_s)
+    each = np.where(fused, 0.0, facts.parameters.accumulate_bytes)
+    return np.asarray(weights * each / facts.rates.hbm_bytes_per_s)
 
 
 def _dequantised_bytes(facts: Facts) -> Array:

@@ -32,7 +32,7 @@ from rightsizer.layout import Sharding
 from rightsizer.parameters import Parameters, load_step_time
 from rightsizer.pipeline import bubble_s, stages
 from rightsizer.values import immutable
-from rightsizer.work import frozen, layer_work
+from rightsizer.work import frozen, layer_work, trained_ends
 from rightsizer.workload import LossKernel, Precision
 
 __all__ = ["Passes", "StepTime", "estimate", "facts", "passes", "price", "total_s"]
@@ -194,7 +194,7 @@ def _loss(known: Facts) -> Array:
     )
     used = np.where(cases.architecture.vocab > 1, 1.0, 0.0)
     _, columns, hidden = known.work.head_shape
-    moved = moved + accumulated_s(known, columns * hidden)
+    moved = moved + accumulated_s(known, np.where(trained_ends(cases), columns * hidden, 0.0))
     return np.asarray(used * (known.kernels.head_forward_s + known.kernels.head_backward_s + moved))
 
 
@@ -203,7 +203,8 @@ def _held_weights(known: Facts, one: Passes) -> tuple[Array, Array]:
     cases, layers = known.cases, one.middle_layers
     trained = np.where(frozen(cases), known.parameters.adapter_share, 1.0)
     ends = one.embedding_weights / np.where(cases.layout.pp > 1, 2.0, 1.0)
-    return (one.dense_weights * layers + ends) * trained, one.expert_weights * layers * trained
+    ends = ends * np.where(trained_ends(cases), 1.0, trained)
+    return one.dense_weights * layers * trained + ends, one.expert_weights * layers * trained
 
 
 def _data_parallel(known: Facts, one: Passes) -> Array:

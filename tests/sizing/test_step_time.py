@@ -166,6 +166,13 @@ def test_every_method_has_a_price(method: Method) -> None:
     assert seconds(replace(case(), workload=replace(case().workload, method=method))) > 0
 
 
+def test_a_head_trained_beside_adapters_costs_its_gradient() -> None:
+    one = replace(case(), framework=framework("peft"))
+    one = replace(one, workload=replace(one.workload, method=Method.LORA))
+    whole = replace(one, workload=replace(one.workload, lora_targets="all+embeddings"))
+    assert seconds(whole) > 1.01 * seconds(one)
+
+
 @pytest.mark.parametrize("precision", [Precision.FP8, Precision.BF16], ids=str)
 def test_adapters_are_cheaper_than_training_everything(precision: Precision) -> None:
     whole = replace(case().workload, precision=precision)
