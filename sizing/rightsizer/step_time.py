@@ -182,7 +182,8 @@ def _loss(known: Facts) -> Array:
     asked, default = cases.workload.loss, cases.framework.loss
     how = np.where(asked == LossKernel.AUTO, default, asked)
     eager = (how == LossKernel.EAGER) & ~compiled(cases)
-    usual = np.where(np.isin(code, _FUSED_LOSS), False, np.where(np.isin(code, _EAGER_LOSS), True, eager))
+    old = np.isin(code, _EAGER_LOSS) & (default != LossKernel.FUSED)
+    usual = np.where(np.isin(code, _FUSED_LOSS), False, old | eager)
     share = np.where(np.where(asked == LossKernel.AUTO, usual, eager), 1.0, p.loss_compiled)
     unsure = (
         (cases.framework.known == 0) & (asked == LossKernel.AUTO) & ~np.isin(code, _FUSED_LOSS + _EAGER_LOSS)
