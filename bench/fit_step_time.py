@@ -30,7 +30,7 @@ PRICED = (
     "accumulate", "host_",
     "step_", "elementwise", "cast_", "wide_share", "permute", "dequantise", "adapter", "tensor_",
     "context_exposed", "data_", "sharding", "transfer", "offload", "loss_", "optimizer", "expert_exposed",
-    "node_jitter", "p2p_", "all_to_all", "quantised", "ring_", "node_latency",
+    "expert_wait_s", "node_jitter", "p2p_", "all_to_all", "quantised", "ring_", "node_latency",
 )  # fmt: skip
 """Parameters that act after the kernels are priced: changing them alone needs no new kernels."""
 

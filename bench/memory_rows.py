@@ -96,6 +96,8 @@ _SIGNS = (
     ("scaling", r"float8 rowwise", "row"),
     ("quantiser", r"gptq|GPTQ", "gptq"),
     ("overlap_tensor", r"async TP", "1"),
+    ("overlap_experts", r"1f1b overlap", "1"),
+    ("overlap_gradients", r"all comm overlap disabled", "0"),
     ("flash_attention", r"impl local|transformer-impl local", "0"),
     ("lora_targets", r"LM head trained too", "all+embeddings"),
     ("lora_targets", r"'(?:up|gate|down)_proj'|w1,w2|targets ALL", "all"),

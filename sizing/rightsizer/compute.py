@@ -18,7 +18,7 @@ from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns, derived
 from rightsizer.parameters import Parameters
 from rightsizer.values import immutable
-from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen
+from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen, trained_ends
 from rightsizer.workload import AttentionKernel, Precision
 
 __all__ = [
@@ -199,7 +199,8 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
         )
         return np.asarray((mm.count * (one + launches * parameters.launch_s)).sum(axis=0))
 
-    head_forward, head_backward = _head(work, rates, parameters, trained)
+    ends = np.where(trained_ends(cases), 1.0, 0.0)
+    head_forward, head_backward = _head(work, rates, parameters, ends)
     attention_forward, attention_backward = _attention(cases, work, rates, parameters)
     operands = BF16_BYTES * mm.count * (mm.m * mm.k + mm.k * mm.n + mm.m * mm.n)
     expert = np.where(grouped, operands, 0.0).sum(axis=0)
@@ -245,9 +246,10 @@ def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Paramete
     library, code = cases.framework.attention_library, rates.generation
     te = parameters.keyed("flash_te", GENERATIONS)[code]
     sdpa = parameters.keyed("flash_sdpa", GENERATIONS)[code]
-    plateau = np.where(
-        library == "te", te, np.where(library == "triton", sdpa * parameters.flash_triton, sdpa)
-    )
+    triton = sdpa * parameters.flash_triton
+    plateau = np.where(library == "te", te, np.where(library == "triton", triton, sdpa))
+    either = (cases.framework.known == 0) & ~((library == "te") & rates.low_precision)
+    plateau = np.where(either, np.sqrt(plateau * sdpa), plateau)  # only 8 bits mean TransformerEngine
     shape = np.where(work.qk_dim <= 64, parameters.flash_head_64, 1.0)
     shape = np.where(work.qk_dim > 160, parameters.flash_head_192, shape)
     forward = rates.peak16_flop_per_s * plateau * shape

@@ -213,7 +213,8 @@ def unknown_framework(
     """
     if adapters:
         return framework("unknown-adapters")
-    if model_parallel:
+    by_torch = sharded and not zero  # whoever splits a model and shards its weights too uses torch's FSDP
+    if model_parallel and not by_torch:
         return framework("unknown-parallel")
     if sharded and zero:
         return framework("unknown-zero")

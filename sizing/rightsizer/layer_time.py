@@ -1,6 +1,6 @@
 """Seconds that one micro-batch spends in an average layer, forward and backward, by cause.
 
-Legend: F forward, B backward, H what the host (Python, launches) needs for the same work. The GPU waits for
+Legend: F forward, B backward, H what the host needs for the same work (host_time.py). The GPU waits for
 launches, and for the part of a collective that the framework cannot hide. A recomputed part is paid again in
 B, as its own cause.
 
@@ -17,11 +17,12 @@ from dataclasses import fields, replace
 import numpy as np
 
 from rightsizer.cases import Cases
-from rightsizer.columns import Array, Columns, derived
+from rightsizer.columns import Array
 from rightsizer.communication import Links, all_to_all_s, group, ring_s
 from rightsizer.compute import Kernels, Rates, fused_experts, fused_sums
 from rightsizer.framework import Kernels as KernelStyle
 from rightsizer.framework import SelectiveRecompute
+from rightsizer.host_time import HOST_CLASSES, blocked_s, expert_wait_s, host_class, launches_s, superchip
 from rightsizer.layout import Offload, Sharding
 from rightsizer.parameters import Parameters
 from rightsizer.values import immutable
@@ -29,26 +30,20 @@ from rightsizer.work import BF16_BYTES, LayerWork, frozen
 from rightsizer.workload import Method, Precision, Quantiser, Recompute, Scaling
 
 __all__ = [
-    "HOST_CLASSES",
     "Facts",
     "LayerTime",
     "accumulated_s",
     "compiled",
     "expert_replicas",
-    "host_class",
     "layer_time",
     "shard_ranks",
 ]
 
-HOST_CLASSES = ("megatron", "deepspeed", "torch3d", "core", "fsdp1", "fsdp2", "trainer")
-"""Framework generations (`Framework.time_class`) that share host time and element-wise kernels."""
 _C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one direction
 _ZERO3_RAILS_YEAR = 2022  # before it, ZeRO-3's gathers reached one NIC's rate (arXiv:2104.04473 Table 2)
 _ZERO3_MATRICES = 4.0  # of a layer, gathered one by one before that year; since then a layer at once
-_CORE_YEAR = 2024  # Megatron-Core's first stable release
 _NARROW_SUMS = 0.5  # of the traffic of 32-bit sums: two 16-bit reads and a write, 6 bytes of 12
 _PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and writes one
-_TRAINER = HOST_CLASSES.index("trainer")
 
 
 @immutable
@@ -108,23 +103,6 @@ class _Parts:
         )
 
 
-def host_class(cases: Cases) -> Array:
-    """Index into HOST_CLASSES; an unknown class is priced as its time's Megatron."""
-    known, code = HOST_CLASSES.index("core"), _time_code(cases.framework)
-    year = cases.workload.library_year
-    old = (cases.framework.known == 0) & (year > 0) & (year < _CORE_YEAR) & (code == known)
-    return np.where(old, HOST_CLASSES.index("megatron"), code)
-
-
-@derived
-def _time_code(framework: Columns) -> Array:
-    """Index into HOST_CLASSES of the framework's own class."""
-    names, inverse = np.unique(np.atleast_1d(framework.time_class), return_inverse=True)
-    known = HOST_CLASSES.index("core")
-    table = np.asarray([HOST_CLASSES.index(n) if n in HOST_CLASSES else known for n in names.tolist()])
-    return np.asarray(table[inverse.reshape(np.shape(framework.time_class))])
-
-
 def compiled(cases: Cases) -> Array:
     """True where element-wise work is fused by a compiler."""
     asked = cases.workload.compile == 1
@@ -142,9 +120,10 @@ def layer_time(facts: Facts) -> LayerTime:
     gpu_f = forward.total + tp + cp + ep
     tp_b = tp * _backward_exposed(facts)
     gpu_b = backward.total + recompute + tp_b + 2 * cp + ep + repeats * (tp + cp + ep)
-    host_f, host_b = _host(facts, again.matmul)
-    stop_f, stop_b = _blocked(facts, again.matmul)
-    wait_f = _beyond(gpu_f, host_f, 4) + stop_f  # short kernels wait before all of them do
+    host = facts.cases, facts.work.dense_share, facts.parameters
+    host_f, host_b = launches_s(*host, again.matmul)
+    stop_f, stop_b = blocked_s(*host, again.matmul)
+    wait_f = _beyond(gpu_f, host_f, 4) + stop_f + expert_wait_s(*host)  # short kernels wait before all do
     wait_b = _beyond(gpu_b, host_b, 4) + stop_b
     gather, scatter = _sharded(facts)
     exposed = facts.parameters.sharding_exposed
@@ -205,7 +184,8 @@ def _backward(facts: Facts, forward: _Parts) -> _Parts:
     """Both gradients of the matmuls, attention's backward, and twice the element-wise traffic."""
     kernels = facts.kernels
     extra = (_dequantised_bytes(facts) + _adapter_bytes(facts)) / facts.rates.hbm_bytes_per_s
-    summed = accumulated_s(facts, facts.work.dense_weights + facts.work.expert_weights)
+    weights = facts.work.dense_weights + facts.work.expert_weights
+    summed = accumulated_s(facts, np.where(frozen(facts.cases), 0.0, weights))
     return _Parts(
         matmul=kernels.matmul_input_gradient_s + kernels.matmul_weight_gradient_s + extra,
         attention=kernels.attention_backward_s,
@@ -214,14 +194,13 @@ def _backward(facts: Facts, forward: _Parts) -> _Parts:
 
 
 def accumulated_s(facts: Facts, weights: Array) -> Array:
-    """Seconds to add one micro-batch's gradients of `weights` elements to the step's."""
-    trained = np.where(frozen(facts.cases), 0.0, weights)
+    """Seconds to add one micro-batch's gradients of `weights` trained elements to the step's."""
     p = facts.parameters
     framework, sixteen = facts.cases.framework, facts.cases.workload.precision == Precision.FP16
     narrow = np.where(sixteen, framework.gradient_bytes_fp16, framework.gradient_bytes) <= BF16_BYTES
     each = np.where(narrow, _NARROW_SUMS, 1.0) * p.accumulate_bytes
     each = np.where(fused_sums(facts.cases), 0.0, each)
-    return np.asarray(trained * each / facts.rates.hbm_bytes_per_s)
+    return np.asarray(weights * each / facts.rates.hbm_bytes_per_s)
 
 
 def _dequantised_bytes(facts: Facts) -> Array:
@@ -265,7 +244,7 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     """Exposed seconds of one direction: tensor-parallel all-reduces, context exchange, experts' dispatch."""
     cases, work, links, p = facts.cases, facts.work, facts.links, facts.parameters
     layout, framework = cases.layout, cases.framework
-    exposed = np.where(framework.overlaps_tensor_parallel > 0, p.tensor_exposed, 1.0)
+    exposed = np.where(_overlaps_tensor_parallel(facts), p.tensor_exposed, 1.0)
     exposed = exposed * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
     tp = 2.0 * exposed * ring_s(work.hidden_bytes, group(links, layout.tp), links, p, passes=2.0)
     cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
@@ -276,6 +255,13 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     exposed = np.where(framework.overlaps_expert_exchange > 0, p.expert_overlapped, p.expert_exposed)
     ep = 2.0 * exposed * all_to_all_s(work.routed_bytes, once, experts, links, p)
     return tp, cp, np.where(cases.architecture.experts > 0, ep, 0.0)
+
+
+def _overlaps_tensor_parallel(facts: Facts) -> Array:
+    """As the framework does; an unknown one in 8 or 4 bits is TransformerEngine's, whose users overlap."""
+    cases = facts.cases
+    engine = (cases.framework.known == 0) & (host_class(cases) == HOST_CLASSES.index("core"))
+    return np.asarray((cases.framework.overlaps_tensor_parallel > 0) | (engine & facts.rates.low_precision))
 
 
 def _backward_exposed(facts: Facts) -> Array:
@@ -301,31 +287,6 @@ def _once_per_domain(facts: Facts, domains: Array) -> Array:
     top_k = np.maximum(facts.cases.architecture.top_k, 1)
     tokens = facts.work.routed_bytes / top_k
     return np.asarray(tokens * (domains - 1) * (1 - (1 - 1 / np.maximum(domains, 1)) ** top_k))
-
-
-def _host(facts: Facts, recomputed: Array) -> tuple[Array, Array]:
-    """Seconds the CPU needs to launch a layer: forward, backward."""
-    cases, p = facts.cases, facts.parameters
-    code = host_class(cases)
-    fused = np.where(cases.workload.compile == 1, p.host_compiled, 1.0)
-    hooked = (code == _TRAINER) & (cases.layout.sharding >= Sharding.ZERO3)
-    hooks = np.where(hooked, p.host_zero3_hooks, 1.0)
-    sparse = np.where(cases.architecture.experts > 0, 1.0 - facts.work.dense_share, 0.0)
-    once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks + sparse * p.host_expert_s
-    return _directions(facts, once, recomputed)
-
-
-def _directions(facts: Facts, once: Array, recomputed: Array) -> tuple[Array, Array]:
-    """Host seconds of a layer's forward and backward, from those of a forward pass on one tensor rank."""
-    p = facts.parameters
-    forward = once * (1 + p.host_tensor_growth * np.log2(facts.cases.layout.tp))
-    return forward, forward * (p.host_backward + recomputed)
-
-
-def _blocked(facts: Facts, recomputed: Array) -> tuple[Array, Array]:
-    """Seconds that stand between kernels when every launch waits for the one before: none runs ahead."""
-    once = np.where(facts.cases.workload.launch_blocking, facts.parameters.host_blocked_s, 0.0)
-    return _directions(facts, once, recomputed)
 
 
 def _sharded(facts: Facts) -> tuple[Array, Array]:
@@ -385,8 +346,7 @@ def _offload(facts: Facts) -> tuple[Array, Array]:
     """
     cases, work, p = facts.cases, facts.work, facts.parameters
     flags = cases.layout.offload
-    superchip = np.char.startswith(cases.gpu.name, "GB") | np.char.startswith(cases.gpu.name, "GH")
-    host_link = np.maximum(np.where(superchip, _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
+    host_link = np.maximum(np.where(superchip(cases), _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
     host_link = host_link * p.host_link_fraction
     ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases), 1)
     weight = np.where(cases.workload.method == Method.QLORA, p.quantised_bytes, 2.0)

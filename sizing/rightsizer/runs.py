@@ -39,7 +39,7 @@ COLUMNS = tuple(_COLUMNS.split())
 
 _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
-    " quantiser scaling overlap_tensor launch_blocking"
+    " quantiser scaling overlap_tensor overlap_experts overlap_gradients launch_blocking"
 )
 OPTIONAL_COLUMNS = (*_OPTIONAL.split(), "packed", "padded")
 """Columns that are read when a table has them."""
@@ -53,9 +53,7 @@ def case_from_row(row: Row) -> Case:
     gpu = _gpu(run_text.text(row, "gpu"))
     shape = _dimensions(row)
     split = _parallel_sizes(row)
-    profile = _framework(row, split)
-    if run_text.flag(row, "overlap_tensor"):
-        profile = replace(profile, overlaps_tensor_parallel=True)
+    profile = _overlapping(row, _framework(row, split))
     case = Case(
         architecture=shape,
         workload=_workload(row, profile, split),
@@ -68,9 +66,24 @@ def case_from_row(row: Row) -> Case:
     return case if stated else _recomputing_enough(case)
 
 
+def _overlapping(row: Row, profile: Framework) -> Framework:
+    """The profile with what the row says of exchanges hidden behind compute."""
+    tensor, experts = run_text.flag(row, "overlap_tensor"), run_text.flag(row, "overlap_experts")
+    gradients = run_text.flag(row, "overlap_gradients")
+    return replace(
+        profile,
+        overlaps_tensor_parallel=_or(tensor, profile.overlaps_tensor_parallel),
+        overlaps_expert_exchange=_or(experts, profile.overlaps_expert_exchange),
+        overlaps_gradient_reduce=_or(gradients, profile.overlaps_gradient_reduce),
+    )
+
+
 def _losing_little(case: Case) -> Case:
-    """An unknown framework, its loss not stated: fused where one sequence's logits would crowd the GPU."""
-    if case.framework.known or case.workload.loss is not LossKernel.AUTO:
+    """An unknown framework, its loss not stated: fused where one sequence's logits would crowd the GPU.
+
+    Who splits the context has split the logits with it, and needs no such kernel.
+    """
+    if case.framework.known or case.workload.loss is not LossKernel.AUTO or case.layout.cp > 1:
         return case
     tokens = case.workload.sequence_tokens / (case.layout.cp * case.layout.tp)
     logits_bytes = load_memory().logit_bytes_eager * tokens * case.architecture.vocab

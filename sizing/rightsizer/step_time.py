@@ -17,14 +17,13 @@ from rightsizer.cases import Cases
 from rightsizer.columns import Array
 from rightsizer.communication import group, links, ring_s, send_s
 from rightsizer.compute import kernels, rates
+from rightsizer.host_time import HOST_CLASSES, host_class
 from rightsizer.layer_time import (
-    HOST_CLASSES,
     Facts,
     LayerTime,
     accumulated_s,
     compiled,
     expert_replicas,
-    host_class,
     layer_time,
     shard_ranks,
 )
@@ -32,7 +31,7 @@ from rightsizer.layout import Sharding
 from rightsizer.parameters import Parameters, load_step_time
 from rightsizer.pipeline import bubble_s, stages
 from rightsizer.values import immutable
-from rightsizer.work import frozen, layer_work
+from rightsizer.work import frozen, layer_work, trained_ends
 from rightsizer.workload import LossKernel, Precision
 
 __all__ = ["Passes", "StepTime", "estimate", "facts", "passes", "price", "total_s"]
@@ -182,7 +181,8 @@ def _loss(known: Facts) -> Array:
     asked, default = cases.workload.loss, cases.framework.loss
     how = np.where(asked == LossKernel.AUTO, default, asked)
     eager = (how == LossKernel.EAGER) & ~compiled(cases)
-    usual = np.where(np.isin(code, _FUSED_LOSS), False, np.where(np.isin(code, _EAGER_LOSS), True, eager))
+    old = np.isin(code, _EAGER_LOSS) & (default != LossKernel.FUSED)
+    usual = np.where(np.isin(code, _FUSED_LOSS), False, old | eager)
     share = np.where(np.where(asked == LossKernel.AUTO, usual, eager), 1.0, p.loss_compiled)
     unsure = (
         (cases.framework.known == 0) & (asked == LossKernel.AUTO) & ~np.isin(code, _FUSED_LOSS + _EAGER_LOSS)
@@ -194,7 +194,7 @@ def _loss(known: Facts) -> Array:
     )
     used = np.where(cases.architecture.vocab > 1, 1.0, 0.0)
     _, columns, hidden = known.work.head_shape
-    moved = moved + accumulated_s(known, columns * hidden)
+    moved = moved + accumulated_s(known, np.where(trained_ends(cases), columns * hidden, 0.0))
     return np.asarray(used * (known.kernels.head_forward_s + known.kernels.head_backward_s + moved))
 
 
@@ -203,7 +203,8 @@ def _held_weights(known: Facts, one: Passes) -> tuple[Array, Array]:
     cases, layers = known.cases, one.middle_layers
     trained = np.where(frozen(cases), known.parameters.adapter_share, 1.0)
     ends = one.embedding_weights / np.where(cases.layout.pp > 1, 2.0, 1.0)
-    return (one.dense_weights * layers + ends) * trained, one.expert_weights * layers * trained
+    ends = ends * np.where(trained_ends(cases), 1.0, trained)
+    return one.dense_weights * layers * trained + ends, one.expert_weights * layers * trained
 
 
 def _data_parallel(known: Facts, one: Passes) -> Array:

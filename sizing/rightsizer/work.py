@@ -121,6 +121,12 @@ def frozen(cases: Cases) -> Array:
     return np.asarray((method == Method.LORA) | (method == Method.QLORA))
 
 
+def trained_ends(cases: Cases) -> Array:
+    """True where embedding and head are trained: with everything, or whole beside adapters."""
+    targets = cases.workload.lora_targets
+    return np.asarray(~frozen(cases) | (targets == "attention+embeddings") | (targets == "all+embeddings"))
+
+
 def _head_dims(cases: Cases) -> tuple[Array, Array]:
     arch = cases.architecture
     latent = arch.attention == "mla"

@@ -45,9 +45,19 @@ def test_an_unheard_of_framework_is_not_recognised():
         ({"sharded": True}, "unknown-sharded"),
         ({"sharded": True, "year": 2024.0}, "unknown-sharded-2024"),
         ({"sharded": True, "zero": True}, "unknown-zero"),
+        ({"model_parallel": True, "sharded": True}, "unknown-sharded"),
+        ({"model_parallel": True, "sharded": True, "zero": True}, "unknown-parallel"),
         ({"adapters": True, "sharded": True}, "unknown-adapters"),
     ],
-    ids=["tensor-parallel", "sharded", "sharded before compiled losses", "told as ZeRO", "adapters"],
+    ids=[
+        "tensor-parallel",
+        "sharded",
+        "sharded before compiled losses",
+        "told as ZeRO",
+        "split and sharded",
+        "split, told as ZeRO",
+        "adapters",
+    ],
 )
 def test_what_is_assumed_of_an_unknown_framework_follows_the_layout_and_says_so(facts, name):
     plain = {"model_parallel": False, "sharded": False, "adapters": False}

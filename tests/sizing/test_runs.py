@@ -154,6 +154,19 @@ def test_workload_words(changes, read):
     assert read(case(**changes).workload)
 
 
+@pytest.mark.parametrize(
+    ("column", "text", "fact", "found"),
+    [
+        ("overlap_experts", "1", "overlaps_expert_exchange", True),
+        ("overlap_gradients", "0", "overlaps_gradient_reduce", False),
+        ("overlap_gradients", "", "overlaps_gradient_reduce", True),
+    ],
+    ids=["experts hidden", "gradients not hidden", "not said"],
+)
+def test_a_table_may_say_which_exchanges_are_hidden(column, text, fact, found):
+    assert getattr(case(**{column: text}).framework, fact) is found
+
+
 def test_a_table_may_say_that_tensor_parallel_traffic_is_overlapped():
     assert case(overlap_tensor="1").framework.overlaps_tensor_parallel
     assert not case(overlap_tensor="").framework.overlaps_tensor_parallel

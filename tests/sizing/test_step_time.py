@@ -168,6 +168,13 @@ def test_every_method_has_a_price(method: Method) -> None:
     assert seconds(replace(case(), workload=replace(case().workload, method=method))) > 0
 
 
+def test_a_head_trained_beside_adapters_costs_its_gradient() -> None:
+    one = replace(case(), framework=framework("peft"))
+    one = replace(one, workload=replace(one.workload, method=Method.LORA))
+    whole = replace(one, workload=replace(one.workload, lora_targets="all+embeddings"))
+    assert seconds(whole) > 1.01 * seconds(one)
+
+
 @pytest.mark.parametrize("precision", [Precision.FP8, Precision.BF16], ids=str)
 def test_adapters_are_cheaper_than_training_everything(precision: Precision) -> None:
     whole = replace(case().workload, precision=precision)
@@ -209,11 +216,37 @@ def test_kernels_fused_over_experts_are_faster_than_one_expert_at_a_time() -> No
     assert seconds(experts("megatron-bridge", year=2026.5)) < 0.95 * seconds(experts("megatron-bridge"))
 
 
+def test_sparse_layers_wait_for_a_host_that_counts_tokens_but_grace_hardly_does() -> None:
+    def host_s(gpu: str) -> float:
+        one = replace(experts("megatron-core", micro_batch=8), cluster=catalog.cluster(gpu))
+        return float(step_time.estimate(Cases.of(one)).host_s)
+
+    assert host_s("B200") > host_s("GB200") + 0.01
+
+
 def test_an_exchange_of_experts_behind_compute_costs_less() -> None:
     plain, hidden = (
         step_time.estimate(Cases.of(experts(name))).expert_parallel_s for name in ("megatron-core", "hai-llm")
     )
     assert hidden < 0.5 * plain
+
+
+def test_an_unknown_framework_in_8_bits_overlaps_tensor_parallelism() -> None:
+    def share(precision: Precision) -> float:
+        one = case(tp=8)
+        one = replace(one, framework=framework("unknown-parallel"))
+        one = replace(one, workload=replace(one.workload, precision=precision))
+        return float(step_time.estimate(Cases.of(one)).tensor_parallel_s)
+
+    assert share(Precision.FP8) < 0.9 * share(Precision.BF16)
+
+
+def test_attention_of_an_unknown_framework_lies_between_those_it_may_use() -> None:
+    def attention_s(name: str) -> float:
+        one = replace(case(tp=8), framework=framework(name))
+        return float(step_time.estimate(Cases.of(one)).attention_s)
+
+    assert attention_s("megatron-core") < attention_s("unknown-parallel") < attention_s("nanotron")
 
 
 def test_keys_gathered_before_attention_are_not_hidden() -> None:
