@@ -117,7 +117,8 @@ tensor ranks (BLOOM 7.3 -> 7.1 %, no source for it).
 
 _MEMORY = """\
 Published peaks, read as each source read them (allocated, reserved or device bytes). *Left out* and *blind*
-are told what a source states only in its notes (adapters' rank and targets, the loss, packing, kernels), as a
+are told what a source states only in its notes (adapters' rank and targets, the loss, packing, kernels; of
+Megatron-LM's functional tests the configuration beside their golden values: bench/memory_inputs.csv), as a
 plan is; *untold* has the tables' columns alone. Goals, left out: median 4, p90 13, mean of source medians 6.
 """
 

@@ -72,7 +72,8 @@ class Framework:
     """One framework generation's facts; `known` is False for the honest unknown one (wider intervals).
 
     Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one,
-    the plain ones for bf16; `moment_bytes` is of one moment (Adam keeps two). `can_*` says what to search.
+    the plain ones for bf16; `moment_bytes` is of one moment (Adam keeps two). Of `deferred_head_gradients`
+    micro-batches the logits' gradients wait for the end of the pipeline. `can_*` says what to search.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Framework:
     fp8_saved_inputs: bool = False
     score_bytes: float = 2.0
     casts_adapter_inputs: bool = False
+    deferred_head_gradients: int = 0
 
     # Recomputation
     selective: SelectiveRecompute = SelectiveRecompute.ATTENTION_CORE

@@ -237,11 +237,8 @@ class _Parts:
 
 
 def _parts(cases: Cases, p: Parameters) -> _Parts:
-    return _Parts(
-        layer=layer_weights(cases),
-        kept=saved(cases, p),
-        loss=loss_bytes(cases, p),
-    )
+    kept = saved(cases, p)
+    return _Parts(layer=layer_weights(cases), kept=kept, loss=loss_bytes(cases, p, kept))
 
 
 def _held(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Held:

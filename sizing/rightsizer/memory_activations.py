@@ -201,11 +201,27 @@ def _kept_by_ops(cases: Cases) -> Array:
     return np.asarray(inside / t + 4.0 * a.hidden / sequence)
 
 
-def loss_bytes(cases: Cases, p: Parameters) -> Array:
-    """Logits, what the cross-entropy keeps of them, and the last norm.
+def loss_bytes(cases: Cases, p: Parameters, kept: Saved) -> Array:
+    """Logits, what the cross-entropy keeps of them, and the last norm, for one micro-batch on the last stage.
 
-    For one micro-batch on the last stage.
+    Every layer of multi-token prediction has a loss of its own, and is there with its activations until
+    backward leaves it (DeepSeek-V3, arXiv:2412.19437, section 2.2). Gradients of logits that wait for the
+    end of the pipeline, and what the head multiplies them with, stay (Megatron's
+    defer_embedding_wgrad_compute).
     """
+    profile, a, layout = cases.framework, cases.architecture, cases.layout
+    split = np.where(profile.vocabulary_parallel_loss | profile.can_tensor_parallel, layout.tp, 1.0)
+    logits = a.vocab / split
+    sequence = np.where(layout.sequence_parallel, layout.tp, 1.0)
+    norm = (4.0 / sequence + np.where(sequence > 1, 2.0, 0.0)) * a.hidden
+    waiting = np.minimum(profile.deferred_head_gradients, layout.micro_batches) * 2.0 * (logits + a.hidden)
+    one = _bytes_per_logit(cases, p) * logits + norm
+    ahead = np.where(a.experts > 0, kept.moe, kept.dense)
+    return np.asarray(tokens(cases) * (one * (1.0 + a.mtp_layers) + waiting) + a.mtp_layers * ahead)
+
+
+def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:
+    """Bytes of a logit at the peak of the loss."""
     profile, asked = cases.framework, cases.workload.loss
     kernel = np.where(asked == LossKernel.AUTO, profile.loss, asked)
     compiled = (cases.workload.compile == 1.0) & (kernel == LossKernel.EAGER) & (asked == LossKernel.AUTO)
@@ -219,11 +235,7 @@ def loss_bytes(cases: Cases, p: Parameters) -> Array:
     per_logit = np.where(jit, p.logit_bytes_parallel_jit, per_logit)
     fused = np.where(parallel, p.logit_bytes_parallel_fused, p.logit_bytes_fused)
     per_logit = np.where(kernel == LossKernel.FUSED, fused, per_logit)
-    per_logit = np.where(kernel == LossKernel.CHUNKED, p.logit_bytes_chunked, per_logit)
-    split = np.where(parallel | cases.framework.can_tensor_parallel, cases.layout.tp, 1.0)
-    sequence = np.where(cases.layout.sequence_parallel, cases.layout.tp, 1.0)
-    norm = (4.0 / sequence + np.where(sequence > 1, 2.0, 0.0)) * cases.architecture.hidden
-    return np.asarray(tokens(cases) * (per_logit * cases.architecture.vocab / split + norm))
+    return np.where(kernel == LossKernel.CHUNKED, p.logit_bytes_chunked, per_logit)
 
 
 def adapter_parameters(cases: Cases) -> Array:

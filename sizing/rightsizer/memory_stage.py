@@ -37,15 +37,18 @@ def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
     first, last = index == 0, index == layout.pp - 1
     dense, moe = _layers(cases, layer, first, last)
     embedding, head = embeddings(a)
-    ends = (embedding * first + head * last * _own_head(a, layout)) / layout.tp
-    extra = (a.extra_parameters + a.mtp_layers * layer.moe_layer()) * last
+    predicts = a.mtp_layers * last
+    looks_up = np.maximum(first, np.minimum(predicts, 1))  # predicted layers embed their tokens again
+    ends = (embedding * looks_up + head * last * _own_head(a, layout)) / layout.tp
+    ahead = np.where(a.experts > 0, layer.moe_layer(), layer.dense_layer()) + 2.0 * a.hidden**2 / layout.tp
+    extra = a.extra_parameters * last + predicts * ahead
     return Stage(
         first=first,
         last=last,
         dense_layers=dense,
         moe_layers=moe,
         plain=dense * layer.dense_layer() + moe * layer.moe_layer() + ends + extra,
-        experts=moe * layer.experts,
+        experts=(moe + predicts) * layer.experts,
         embeddings=ends,
         head=head / layout.tp,
         adapters=Adapters(

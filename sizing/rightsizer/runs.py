@@ -39,9 +39,12 @@ COLUMNS = tuple(_COLUMNS.split())
 
 _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
-    " quantiser scaling overlap_tensor launch_blocking"
+    " quantiser scaling overlap_tensor launch_blocking deferred_head_gradients"
 )
-OPTIONAL_COLUMNS = (*_OPTIONAL.split(), "packed", "padded")
+_LATENT = "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim"
+"""Widths of multi-head latent attention."""
+
+OPTIONAL_COLUMNS = (*_OPTIONAL.split(), *_LATENT.split(), "mtp_layers", "packed", "padded")
 """Columns that are read when a table has them."""
 
 
@@ -56,6 +59,8 @@ def case_from_row(row: Row) -> Case:
     profile = _framework(row, split)
     if run_text.flag(row, "overlap_tensor"):
         profile = replace(profile, overlaps_tensor_parallel=True)
+    waiting = run_text.count(row, "deferred_head_gradients", profile.deferred_head_gradients)
+    profile = replace(profile, deferred_head_gradients=waiting)
     case = Case(
         architecture=shape,
         workload=_workload(row, profile, split),
@@ -163,7 +168,18 @@ def _dimensions(row: Row) -> Architecture:
         gated_mlp=_or(run_text.flag(row, "gated_mlp"), base.gated_mlp),
         tied_embeddings=_or(run_text.flag(row, "tied_embeddings"), base.tied_embeddings),
     )
-    return _feed_forward(row, _truncated(row, shape, base))
+    shape = _latent(row, _truncated(row, shape, base))
+    return _feed_forward(row, replace(shape, mtp_layers=run_text.count(row, "mtp_layers", shape.mtp_layers)))
+
+
+def _latent(row: Row, shape: Architecture) -> Architecture:
+    """With the widths of latent attention, where the row states them."""
+    stated: dict[str, Any] = {
+        name: run_text.count(row, name, getattr(shape, name)) for name in _LATENT.split()
+    }
+    if not run_text.count(row, "kv_lora_rank"):
+        return shape
+    return replace(shape, attention=AttentionKind.LATENT, kv_heads=shape.heads, **stated)
 
 
 def _or(stated: bool | None, otherwise: bool) -> bool:

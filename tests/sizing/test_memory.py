@@ -202,3 +202,27 @@ def test_only_what_cannot_fit_is_said_not_to(room, verdict):
     found = memory.estimate(Cases.of(case(pp=2, tp=2)))
     needed = float(found.allocated_bytes + found.context_bytes)
     assert memory.verdict(found, room * needed, 0.1) is verdict
+
+
+def test_a_predicted_layer_brings_its_experts_its_embedding_and_its_loss_to_the_last_stage():
+    base = dataclasses.replace(
+        catalog.model("DeepSeek-V3 671B"), layers=8, dense_layers=0, mtp_layers=0
+    )  # arXiv:2412.19437, section 2.2
+    ahead = dataclasses.replace(base, mtp_layers=1)
+    last = {}
+    for shape in (base, ahead):
+        some = Cases.of(case(architecture=shape, pp=2, ep=8, sharding=Sharding.ZERO1))
+        last[shape.mtp_layers] = memory.stage_memory(some, load_memory(), np.asarray(1))
+    own = float(ahead.parameters_total - base.parameters_total) - 7 / 8 * 256 * 3 * 7168 * 2048
+    more = float(last[1].weights_bytes - last[0].weights_bytes) / 2
+    assert more == pytest.approx(own + base.vocab * base.hidden, rel=0.01)
+    assert last[1].loss_bytes > 2 * last[0].loss_bytes
+
+
+def test_deferred_gradients_of_the_head_wait_in_sixteen_bits():
+    profile = dataclasses.replace(framework("megatron-core"), deferred_head_gradients=2)
+    plain = case(tp=2, pp=2)
+    waits = dataclasses.replace(plain, framework=profile)
+    one, other = (memory.stage_memory(Cases.of(c), load_memory(), np.asarray(1)) for c in (plain, waits))
+    expected = 2 * 4096 * 2 * (LLAMA.vocab / 2 + LLAMA.hidden)
+    assert float(other.loss_bytes - one.loss_bytes) == pytest.approx(expected)

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rightsizer.architecture import AttentionKind
 from rightsizer.errors import RightsizerError, UnsupportedError
 from rightsizer.layout import Offload, Sharding
 from rightsizer.runs import COLUMNS, OPTIONAL_COLUMNS, case_from_row
@@ -157,6 +158,15 @@ def test_workload_words(changes, read):
 def test_a_table_may_say_that_tensor_parallel_traffic_is_overlapped():
     assert case(overlap_tensor="1").framework.overlaps_tensor_parallel
     assert not case(overlap_tensor="").framework.overlaps_tensor_parallel
+
+
+def test_a_table_may_state_latent_attention_predicted_layers_and_waiting_gradients():
+    sizes = {"q_lora_rank": "192", "kv_lora_rank": "64", "qk_nope_head_dim": "16", "v_head_dim": "16"}
+    found = case(**sizes, qk_rope_head_dim="8", mtp_layers="1", deferred_head_gradients="2")
+    shape = found.architecture
+    assert (shape.attention, shape.kv_lora_rank, shape.v_head_dim) == (AttentionKind.LATENT, 64, 16)
+    assert (shape.kv_heads, shape.mtp_layers) == (shape.heads, 1)
+    assert found.framework.deferred_head_gradients == 2
 
 
 def test_offload_words():
