@@ -128,6 +128,7 @@ class Framework:
     # Saved for backward
     saves_gathered_inputs: bool = False
     fp8_saved_inputs: bool = False
+    fp8_saved_activations: bool = False
     score_bytes: float = 2.0
     casts_adapter_inputs: bool = False
     deferred_head_gradients: int = 0

@@ -136,13 +136,15 @@ def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
 def candidates(cases: Cases) -> list[Array]:
     """Indices of the stages that may be the fullest.
 
-    The first, the last, and the second where the ends hold fewer layers.
+    The first, the last, and the second where the ends hold fewer layers, or the first holds dense ones.
     """
     pipeline = np.asarray(cases.layout.pp)
     found = [np.zeros_like(pipeline)]
     if np.any(pipeline > 1):
         found.append(pipeline - 1)
-    if np.any((pipeline > 2) & (cases.framework.stage_balance != StageBalance.EVEN)):
+    a = cases.architecture
+    lighter = (cases.framework.stage_balance != StageBalance.EVEN) | ((a.experts > 0) & (a.dense_layers > 0))
+    if np.any((pipeline > 2) & lighter):
         found.append(np.minimum(1, pipeline - 1))
     return found
 

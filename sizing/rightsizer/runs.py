@@ -174,9 +174,8 @@ def _dimensions(row: Row) -> Architecture:
 
 def _latent(row: Row, shape: Architecture) -> Architecture:
     """With the widths of latent attention, where the row states them."""
-    stated: dict[str, Any] = {
-        name: run_text.count(row, name, getattr(shape, name)) for name in _LATENT.split()
-    }
+    names = _LATENT.split()
+    stated: dict[str, Any] = {name: run_text.count(row, name, getattr(shape, name)) for name in names}
     if not run_text.count(row, "kv_lora_rank"):
         return shape
     return replace(shape, attention=AttentionKind.LATENT, kv_heads=shape.heads, **stated)

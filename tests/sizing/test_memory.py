@@ -10,7 +10,7 @@ from rightsizer.cases import Case, Cases
 from rightsizer.framework import framework
 from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.parameters import load_memory
-from rightsizer.workload import LossKernel, Method, Recompute, Workload
+from rightsizer.workload import LossKernel, Method, Precision, Recompute, Workload
 
 LLAMA = catalog.model("Llama-3-8B")
 H100 = catalog.cluster("H100-SXM5-80GB")
@@ -226,3 +226,27 @@ def test_deferred_gradients_of_the_head_wait_in_sixteen_bits():
     one, other = (memory.stage_memory(Cases.of(c), load_memory(), np.asarray(1)) for c in (plain, waits))
     expected = 2 * 4096 * 2 * (LLAMA.vocab / 2 + LLAMA.hidden)
     assert float(other.loss_bytes - one.loss_bytes) == pytest.approx(expected)
+
+
+def test_deepseek_s_stack_keeps_what_its_report_says():
+    shape = dataclasses.replace(catalog.model("DeepSeek-V3 671B"), layers=4, dense_layers=0)
+    found = causes(
+        architecture=shape,
+        profile="hai-llm",
+        ep=8,
+        precision=Precision.FP8,
+        recompute=Recompute.SELECTIVE,
+    )
+    experts = load_memory().expert_imbalance * 8
+    residuals, attention = 2 * 2 * 7168, 1.5 * 128 * 128 + 4 * 128  # E5M6 is 12 bits; log-sum-exp
+    sent, swiglu = experts * 7168, 2 * (experts + 1) * 2048
+    latents, router = 4 * (1536 + 512) + 2 * 64, 8 * 256
+    expected = residuals + attention + sent + swiglu + latents + router  # arXiv:2412.19437, 3.2.3 and 3.3.3
+    assert found["activations_bytes"] == pytest.approx(4 * 4096 * expected, rel=0.001)
+
+
+def test_behind_leading_dense_layers_the_second_stage_may_be_the_fullest():
+    shape = catalog.model("DeepSeek-V3 671B")
+    some = Cases.of(case(architecture=shape, pp=16, ep=8, micro_batches=64))
+    whole, second = memory.estimate(some), memory.stage_memory(some, load_memory(), np.asarray(1))
+    assert float(whole.device_bytes) == pytest.approx(float(second.device_bytes))
