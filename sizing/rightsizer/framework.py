@@ -127,6 +127,7 @@ class Framework:
 
     # Saved for backward
     saves_gathered_inputs: bool = False
+    keeps_stage_outputs: bool = False
     fp8_saved_inputs: bool = False
     fp8_saved_activations: bool = False
     score_bytes: float = 2.0

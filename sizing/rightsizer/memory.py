@@ -335,6 +335,7 @@ def _activations(cases: Cases, kept: Saved, here: Stage) -> Array:
     rest = np.where(partly, rest, 0.0)
     one = here.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
     one = one + here.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
+    one = one + kept.boundary * (cases.framework.keeps_stage_outputs & ~here.last)
     offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
     if not np.any(layout.offload_layers):
         return np.where(offloaded, 0.0, one)

@@ -250,3 +250,14 @@ def test_behind_leading_dense_layers_the_second_stage_may_be_the_fullest():
     some = Cases.of(case(architecture=shape, pp=16, ep=8, micro_batches=64))
     whole, second = memory.estimate(some), memory.stage_memory(some, load_memory(), np.asarray(1))
     assert float(whole.device_bytes) == pytest.approx(float(second.device_bytes))
+
+
+def test_deepspeed_s_pipeline_keeps_the_output_of_every_micro_batch_in_flight():
+    layout = {"pp": 4, "micro_batches": 16, "recompute": Recompute.FULL}
+    boundary = 2 * 4096 * LLAMA.hidden
+    held = {}
+    for profile in ("megatron-lm", "megatron-deepspeed"):
+        some = Cases.of(case(profile=profile, **layout))
+        first = memory.stage_memory(some, load_memory(), np.asarray(0))
+        held[profile] = float(first.activations_bytes) / boundary
+    assert held == pytest.approx({"megatron-lm": 4 * 8, "megatron-deepspeed": 4 * (8 + 1)})
