@@ -93,6 +93,10 @@ def predicted_bytes(some: MemoryRows, parameters: Parameters | None = None) -> A
     return result
 
 
+_CUMULATED = (
+    r"\+chunked CE|\+activation (?:ckpt|offload)|\+optimizer in bwd|\+8bit AdamW|activation offload kept"
+)
+"""Techniques that were added, one by one, to a compiled run with a loss in chunks."""
 _SIGNS = (
     ("compile", r"; eager;", "0"),
     ("scaling", r"float8 rowwise", "row"),
@@ -104,11 +108,11 @@ _SIGNS = (
     ("quantised_bits", r"int8", "8"),
     (
         "compile",
-        r"torch\.compile|\+ ?compile|compile\+|\+chunked CE|\+activation ckpt|\+optimizer in bwd"
-        r"|\+8bit AdamW",
+        r"torch\.compile|\+ ?compile|compile\+|" + _CUMULATED,
         "1",
     ),
     ("loss", r"\+packed|\+compile", "eager"),
+    ("loss", _CUMULATED, "chunked"),
     ("variable_length", r"not padded or packed|unpacked", "1"),
     ("offload", r"activation offload kept", "activation"),
 )
