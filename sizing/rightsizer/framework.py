@@ -17,6 +17,7 @@ from rightsizer.values import immutable
 from rightsizer.workload import AttentionKernel, LossKernel, Recompute
 
 __all__ = [
+    "COMPILED_SINCE",
     "Framework",
     "Host",
     "Kernels",
@@ -31,7 +32,10 @@ __all__ = [
 
 
 COMPILED_SINCE = 2025.0
-"""Year from which torch's own trainers compile the loss (torchtitan's default)."""
+"""Year from which torch's own trainers compile or fuse the loss: torchtitan's default, Liger-Kernel's first
+release (August 2024), and fused optimizers (transformers' default)."""
+OTHERS_SINCE = 2023.0
+"""Year before which tensor and pipeline parallelism beside ZeRO's stages meant Megatron on DeepSpeed."""
 
 
 class Kernels(enum.IntEnum):
@@ -212,18 +216,21 @@ def unknown_framework(
 ) -> Framework:
     """What is assumed when the framework is not known, by what the layout and its year give away.
 
-    `zero`: what is sharded is told in ZeRO's stages, or the optimizer alone lies in host memory: DeepSpeed's
-    ways. `year` is the libraries' (0: today's).
+    `zero`: what is sharded is told in ZeRO's stages, as DeepSpeed and stacks on plain torch name it, not as
+    Megatron's distributed optimizer or as FSDP. `year` is the libraries' (0: today's).
     """
     if adapters:
         return framework("unknown-adapters")
+    before = "-2024" if 0 < year < COMPILED_SINCE else ""
+    if sharded and not zero:
+        return framework(f"unknown-sharded{before}")
+    if model_parallel and zero:
+        return framework("unknown-parallel-2022" if 0 < year < OTHERS_SINCE else "unknown-parallel-zero")
     if model_parallel:
         return framework("unknown-parallel")
-    if sharded and zero:
-        return framework("unknown-zero")
     if sharded:
-        return framework("unknown-sharded-2024" if 0 < year < COMPILED_SINCE else "unknown-sharded")
-    return framework("unknown-finetune" if finetune else "unknown")
+        return framework(f"unknown-zero{before}")
+    return framework(f"unknown-finetune{before}" if finetune else "unknown")
 
 
 def assumed_framework(*, decoder: bool, adapters: bool) -> Framework:

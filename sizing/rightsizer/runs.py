@@ -15,7 +15,7 @@ from rightsizer import catalog, memory, run_text
 from rightsizer.architecture import Architecture, AttentionKind
 from rightsizer.cases import Case, Cases
 from rightsizer.errors import InputError, RightsizerError, UnsupportedError
-from rightsizer.framework import Framework, framework, recognise, unknown_framework
+from rightsizer.framework import COMPILED_SINCE, Framework, framework, recognise, unknown_framework
 from rightsizer.hardware import Cluster, Gpu
 from rightsizer.layout import Layout, Sharding
 from rightsizer.parameters import load_memory
@@ -74,14 +74,23 @@ def case_from_row(row: Row) -> Case:
 
 
 def _losing_little(case: Case) -> Case:
-    """An unknown framework, its loss not stated: fused where one sequence's logits would crowd the GPU."""
+    """An unknown framework, its loss not stated: fused where one sequence's logits would crowd the GPU.
+
+    Before fused losses were usual: only where they would not fit at all.
+    """
     if case.framework.known or case.workload.loss is not LossKernel.AUTO:
         return case
     tokens = case.workload.sequence_tokens / (case.layout.cp * case.layout.tp)
     logits_bytes = load_memory().logit_bytes_eager * tokens * case.architecture.vocab
     if logits_bytes < CROWDED * case.cluster.gpu.memory_bytes:
         return case
+    if 0 < case.workload.library_year < COMPILED_SINCE and _fits(case):
+        return case
     return replace(case, workload=replace(case.workload, loss=LossKernel.FUSED))
+
+
+def _fits(case: Case) -> bool:
+    return memory.runs_in(memory.estimate(Cases.of(case)), case.cluster.gpu.memory_bytes)
 
 
 def _recomputing_enough(case: Case) -> Case:
@@ -94,7 +103,7 @@ def _recomputing_enough(case: Case) -> Case:
             layout=replace(case.layout, recompute=mode),
             workload=replace(case.workload, recompute=mode),
         )
-        if memory.runs_in(memory.estimate(Cases.of(tried)), case.cluster.gpu.memory_bytes):
+        if _fits(tried):
             break
     return tried
 
@@ -253,7 +262,7 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
         sharded=sharded,
         adapters=adapters,
         finetune=how is Method.FINETUNE,
-        zero=bool(re.match(r"zero[-_ ]?[23]", shards)),
+        zero=bool(re.match(r"zero[-_ ]?[123]", shards)) and "distributed" not in shards,
         year=run_text.number(row, "year"),
     )
 

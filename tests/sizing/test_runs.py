@@ -8,6 +8,7 @@ from rightsizer.layout import Offload, Sharding
 from rightsizer.runs import COLUMNS, OPTIONAL_COLUMNS, case_from_row
 from rightsizer.workload import (
     AttentionKernel,
+    LossKernel,
     Method,
     Optimizer,
     Precision,
@@ -167,6 +168,14 @@ def test_a_table_may_state_latent_attention_predicted_layers_and_waiting_gradien
     assert (shape.attention, shape.kv_lora_rank, shape.v_head_dim) == (AttentionKind.LATENT, 64, 16)
     assert (shape.kv_heads, shape.mtp_layers) == (shape.heads, 1)
     assert found.framework.deferred_head_gradients == 2
+
+
+def test_an_unnamed_framework_s_loss_is_fused_where_logits_crowd_before_2025_where_they_do_not_fit():
+    long = {"framework": "", "zero_stage_or_fsdp": "fsdp", "tp": "1", "pp": "1", "vocab": "128256"}
+    crowding, too_long = {"seq_len": "16384", "recompute": "full"}, {"seq_len": "131072"}
+    assert case(**long, **crowding, year="2025").workload.loss is LossKernel.FUSED
+    assert case(**long, **crowding, year="2024").workload.loss is LossKernel.AUTO
+    assert case(**long, **too_long, year="2024").workload.loss is LossKernel.FUSED
 
 
 def test_offload_words():
