@@ -77,7 +77,8 @@ class Framework:
 
     Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one,
     the plain ones for bf16; `moment_bytes` is of one moment (Adam keeps two). Of `deferred_head_gradients`
-    micro-batches the logits' gradients wait for the end of the pipeline. `can_*` says what to search.
+    micro-batches the logits' gradients wait for the end of the pipeline; `interleaved_group` (0: as many as
+    stages) pass a chunk before the next. `can_*` says what to search.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Framework:
     score_bytes: float = 2.0
     casts_adapter_inputs: bool = False
     deferred_head_gradients: int = 0
+    interleaved_group: int = 0
 
     # Recomputation
     selective: SelectiveRecompute = SelectiveRecompute.ATTENTION_CORE

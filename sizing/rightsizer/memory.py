@@ -89,10 +89,8 @@ class Memory:
     @property
     def allocated_bytes(self) -> Array:
         """What the framework's allocator has handed out (torch max_memory_allocated)."""
-        parts = (
-            getattr(self, f.name) for f in fields(self) if f.name not in {"slack_bytes", "context_bytes"}
-        )
-        return np.asarray(sum(parts))
+        names = [f.name for f in fields(self) if f.name not in {"slack_bytes", "context_bytes"}]
+        return np.asarray(sum(getattr(self, name) for name in names))
 
     @property
     def reserved_bytes(self) -> Array:
@@ -118,6 +116,7 @@ class Held:
     low_rank: Array
     copied: Array
     embeddings: Array
+    lacking: Array
     activations_bytes: Array
     loss_bytes: Array
     working_bytes: Array
@@ -255,6 +254,7 @@ def _held(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Held:
         low_rank=adapters.low_rank,
         copied=adapters.copied,
         embeddings=adapters.embeddings,
+        lacking=here.lacking,
         activations_bytes=_activations(cases, parts.kept, here),
         loss_bytes=np.where(here.last, parts.loss + head_gradient, 0.0),
         working_bytes=_working(cases, parts.kept, here.dense_layers, p),
@@ -270,7 +270,7 @@ def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates) -> Memory
     state = states(here.plain, here.experts, adapters, per)
     temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
     unsharded = here.unsharded_bytes
-    activations = in_flight(cases.layout, here.index) * here.activations_bytes
+    activations = in_flight(cases, here.index, here.lacking) * here.activations_bytes
     held = profile.persistent_gradients | (cases.layout.micro_batches > 1)
     at = _fullest_moment(
         (np.where(held, state.gradients, 0.0) + activations + unsharded, state.gradients),

@@ -230,7 +230,7 @@ def loss_bytes(cases: Cases, p: Parameters, kept: Saved) -> Array:
     logits = a.vocab / split
     sequence = np.where(layout.sequence_parallel, layout.tp, 1.0)
     norm = (4.0 / sequence + np.where(sequence > 1, 2.0, 0.0)) * a.hidden
-    waiting = np.minimum(profile.deferred_head_gradients, layout.micro_batches) * 2.0 * (logits + a.hidden)
+    waiting = profile.deferred_head_gradients * 2.0 * (logits + a.hidden)
     one = _bytes_per_logit(cases, p) * logits + norm
     ahead = np.where(a.experts > 0, kept.moe, kept.dense)
     return np.asarray(tokens(cases) * (one * (1.0 + a.mtp_layers) + waiting) + a.mtp_layers * ahead)

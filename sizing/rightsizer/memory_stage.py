@@ -18,7 +18,10 @@ __all__ = ["Stage", "in_flight", "stage"]
 
 @immutable
 class Stage:
-    """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` say where it is."""
+    """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` say where it is.
+
+    `lacking` is the share of a layer, of those it has, whose place an embedding or a head takes.
+    """
 
     first: Array
     last: Array
@@ -29,6 +32,7 @@ class Stage:
     embeddings: Array
     head: Array
     adapters: Adapters
+    lacking: Array
 
 
 def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
@@ -56,17 +60,24 @@ def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
             copied=np.where(trains_embeddings(cases), ends, 0.0),
             embeddings=ends,
         ),
+        lacking=(_counts_ends(cases) & (first | last) & (layout.pp > 1)) / np.maximum(dense + moe, 1.0),
     )
 
 
-def in_flight(layout: Columns, index: Array) -> Array:
+def in_flight(cases: Cases, index: Array, lacking: Array | float = 0.0) -> Array:
     """Micro-batches whose activations a stage holds: 1F1B min(p - i, m).
 
-    Interleaved, it holds 2(p - i - 1) + (v - 1)p + 1 chunks: with v = 3, p = 4 the last stage has 9
-    (measured 8.8).
+    Interleaved in groups of g micro-batches (p, unless said otherwise) it holds 2(p - i - 1) + (v - 1)g + 1
+    chunks: with v = 3, p = 4 the last stage has 9 (measured 8.8), and 11 where g = 5 (measured 10.7). An
+    embedding or a head that counts as a layer (`lacking`: over the layers of the stage) takes a layer's place
+    in the first stage's first chunk or in the last stage's last one: that chunk has all slots beyond the
+    (v - 1)g of the others, more than the mean on the first stage, one on the last.
     """
-    p, v, m = layout.pp, layout.vpp, layout.micro_batches
-    chunks = np.minimum((p - index - 1) * 2 + (v - 1) * p + 1, m * v) / v
+    p, v, m = cases.layout.pp, cases.layout.vpp, cases.layout.micro_batches
+    group = cases.framework.interleaved_group
+    others = (v - 1) * np.minimum(np.where(group > 0, group, p), m)
+    slots = np.minimum((p - index - 1) * 2 + others + 1, m * v)
+    chunks = (1.0 + lacking) * slots / v - lacking * np.clip(slots - others, 0.0, m)
     return np.asarray(np.where(v > 1, chunks, np.minimum(p - index, m)))
 
 
@@ -95,16 +106,22 @@ def _share(cases: Cases, layer: LayerWeights, layers: Array, first: Array, last:
     a, pp = cases.architecture, np.asarray(cases.layout.pp, dtype=float)
     most = np.ceil(layers / pp)
     even = np.where(last, np.maximum(layers - most * (pp - 1), 0.0), most)
-    chunks = pp * cases.layout.vpp
-    ends_fit = ~_divides(chunks, layers) & _divides(chunks, layers + 2)
     counted = np.maximum((layers + 2) / pp - first - last, 0.0)
     head = a.vocab * a.hidden / np.maximum(layer.attention + layer.dense, 1.0) / cases.layout.tp
     spread = np.ceil((layers + head) / pp)
     by_cost = np.where(last, np.maximum(layers - spread * (pp - 1), 0.0), spread)
     balance = cases.framework.stage_balance
-    share = np.where((balance == StageBalance.ENDS) | ends_fit, counted, even)
+    share = np.where(_counts_ends(cases), counted, even)
     share = np.where(balance == StageBalance.COST, by_cost, share)
     return np.where(pp == 1, layers, share)
+
+
+def _counts_ends(cases: Cases) -> Array:
+    """Whether embedding and head count as layers: by the profile's rule, or as only then chunks are equal."""
+    layers = cases.architecture.layers + cases.architecture.encoder_layers * 1.0
+    chunks = np.asarray(cases.layout.pp, dtype=float) * cases.layout.vpp
+    fit = ~_divides(chunks, layers) & _divides(chunks, layers + 2)
+    return np.asarray((cases.framework.stage_balance == StageBalance.ENDS) | fit)
 
 
 def _divides(chunks: Array, layers: Array) -> Array:

@@ -39,7 +39,7 @@ COLUMNS = tuple(_COLUMNS.split())
 
 _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
-    " quantiser scaling overlap_tensor launch_blocking deferred_head_gradients"
+    " quantiser scaling overlap_tensor launch_blocking deferred_head_gradients interleaved_group"
 )
 _LATENT = "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim"
 """Widths of multi-head latent attention."""
@@ -59,8 +59,11 @@ def case_from_row(row: Row) -> Case:
     profile = _framework(row, split)
     if run_text.flag(row, "overlap_tensor"):
         profile = replace(profile, overlaps_tensor_parallel=True)
-    waiting = run_text.count(row, "deferred_head_gradients", profile.deferred_head_gradients)
-    profile = replace(profile, deferred_head_gradients=waiting)
+    profile = replace(
+        profile,
+        deferred_head_gradients=run_text.count(row, "deferred_head_gradients"),
+        interleaved_group=run_text.count(row, "interleaved_group"),
+    )
     case = Case(
         architecture=shape,
         workload=_workload(row, profile, split),

@@ -261,3 +261,29 @@ def test_deepspeed_s_pipeline_keeps_the_output_of_every_micro_batch_in_flight():
         first = memory.stage_memory(some, load_memory(), np.asarray(0))
         held[profile] = float(first.activations_bytes) / boundary
     assert held == pytest.approx({"megatron-lm": 4 * 8, "megatron-deepspeed": 4 * (8 + 1)})
+
+
+@pytest.mark.parametrize(
+    ("stage", "layers_in_flight"),
+    [(0, 7 * 0 + 4 * 1), (3, 4 * 1 + 1 * 0)],
+    ids=["the embedding's chunk has the most slots", "the head's chunk has one"],
+)
+def test_a_chunk_without_a_layer_holds_none_in_flight(stage, layers_in_flight):
+    shape = dataclasses.replace(LLAMA, layers=6)  # and embedding and head: 8 chunks of one on 4 x 2
+    layout = {"pp": 4, "vpp": 2, "micro_batches": 16}
+    some = Cases.of(case(architecture=shape, **layout))
+    whole = Cases.of(case(architecture=shape, pp=1, micro_batches=1))
+    held = memory.stage_memory(some, load_memory(), np.asarray(stage))
+    one = float(memory.estimate(whole).activations_bytes) / 6
+    assert float(held.activations_bytes) == pytest.approx(layers_in_flight * one)
+
+
+def test_more_chunks_fly_where_more_micro_batches_pass_a_chunk_before_the_next():
+    layout = {"pp": 4, "vpp": 2, "micro_batches": 16}
+    plain = case(**layout)
+    wide = dataclasses.replace(plain, framework=dataclasses.replace(plain.framework, interleaved_group=5))
+    held = [
+        float(memory.stage_memory(Cases.of(c), load_memory(), np.asarray(3)).activations_bytes)
+        for c in (plain, wide)
+    ]
+    assert held[1] / held[0] == pytest.approx((5 + 1) / (4 + 1))

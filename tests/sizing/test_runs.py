@@ -163,11 +163,13 @@ def test_a_table_may_say_that_tensor_parallel_traffic_is_overlapped():
 
 def test_a_table_may_state_latent_attention_predicted_layers_and_waiting_gradients():
     sizes = {"q_lora_rank": "192", "kv_lora_rank": "64", "qk_nope_head_dim": "16", "v_head_dim": "16"}
-    found = case(**sizes, qk_rope_head_dim="8", mtp_layers="1", deferred_head_gradients="2")
+    found = case(
+        **sizes, qk_rope_head_dim="8", mtp_layers="1", deferred_head_gradients="2", interleaved_group="5"
+    )
     shape = found.architecture
     assert (shape.attention, shape.kv_lora_rank, shape.v_head_dim) == (AttentionKind.LATENT, 64, 16)
     assert (shape.kv_heads, shape.mtp_layers) == (shape.heads, 1)
-    assert found.framework.deferred_head_gradients == 2
+    assert (found.framework.deferred_head_gradients, found.framework.interleaved_group) == (2, 5)
 
 
 def test_an_unnamed_framework_s_loss_is_fused_where_logits_crowd_before_2025_where_they_do_not_fit():
