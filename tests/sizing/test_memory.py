@@ -287,3 +287,9 @@ def test_more_chunks_fly_where_more_micro_batches_pass_a_chunk_before_the_next()
         for c in (plain, wide)
     ]
     assert held[1] / held[0] == pytest.approx((5 + 1) / (4 + 1))
+
+
+def test_where_ends_count_as_layers_the_second_stage_may_be_the_fullest():
+    some = Cases.of(case(architecture=catalog.model("Llama-3.1-405B"), tp=8, pp=16, micro_batches=64))
+    whole, second = memory.estimate(some), memory.stage_memory(some, load_memory(), np.asarray(1))
+    assert float(whole.device_bytes) == pytest.approx(float(second.device_bytes))
