@@ -76,9 +76,9 @@ class Framework:
     """One framework generation's facts; `known` is False for the honest unknown one (wider intervals).
 
     Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one,
-    the plain ones for bf16; `moment_bytes` is of one moment (Adam keeps two). Of `deferred_head_gradients`
-    micro-batches the logits' gradients wait for the end of the pipeline; `interleaved_group` (0: as many as
-    stages) pass a chunk before the next. `can_*` says what to search.
+    the plain ones for bf16 (and for fp8 where its own are 0); `moment_bytes` is of one moment (Adam keeps
+    two). Of `deferred_head_gradients` micro-batches the logits' gradients wait for the end of the pipeline;
+    `interleaved_group` (0: as many as stages) pass a chunk before the next. `can_*` says what to search.
     """
 
     name: str
@@ -120,6 +120,7 @@ class Framework:
     fp8_transpose_bytes: float = 0.0
     gradient_bytes: float = 4.0
     gradient_bytes_fp16: float = 4.0
+    gradient_bytes_fp8: float = 0.0
     master_bytes: float = 4.0
     master_bytes_fp16: float = 4.0
     moment_bytes: float = 4.0
