@@ -48,10 +48,7 @@ ERA = 2023.0
 """Before this year the usual stack was Megatron-LM with unfused attention."""
 MOST_GPUS = 4096
 TIGHT = 1.3
-"""How much more memory a published layout is given where it is too near the limit to promise: it ran.
-
-Llama 3 405B also shards gradients (arXiv:2407.21783, 3.3.2), 12 of 85 GiB; its stand-in, Megatron, does not.
-"""
+"""Room of a published layout too near the limit: it ran. Llama 3 shards gradients too, Megatron does not."""
 RESULTS = Path(__file__).resolve().parent / "results" / "end_to_end.json"
 Row = Mapping[str, str]
 
