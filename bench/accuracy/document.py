@@ -133,11 +133,15 @@ _UNKNOWN = """What is missing there, as far as it is known:
   and jit-fused loss; SWIFT, bits of the base; TTUNE, compilation, packing and loss.
 * SWIFT: three times the logits' bytes stay reserved even where nearly all samples are cut to one length (its
   script cuts, never evaluates); bitsandbytes' base takes 5 to 20 GiB more than GPTQ's of as many bits.
-* MLMTEST (toy models of 1 to 4 GiB): Megatron-FSDP with experts 20 % too low, stages of unequal depth 15 %
-  too high, and A100 golden files 20 to 45 % above the same test on other GPUs (an older stack?).
+* MLMTEST (toy models of 1 to 4 GiB): Megatron-FSDP with experts 20 % too low, and A100 golden files 20 to
+  45 % above the same test on other GPUs (an older stack?).
 * AO: one configuration with peaks of 31 to 48 GiB on four platforms: the libraries' versions.
 * BLOOM: a likely misprint (049), a run without ZeRO (056: the unfused step's copies).
 * FSDPQL: batches chosen to fill 24 GB; TTUNE: an unpacked data set (009), offloading with adapters.
+
+Tried without gain, and left out: gradients freed as the optimizer steps in backward (torchtune's median
+7.2 -> 5.1 %, the mean of all 5.84 -> 5.88 %); samples over the limit left out, not cut, in the simulated
+allocator (slack of 2.4 times the fuller phase, where rows ask for 1.8).
 """
 
 

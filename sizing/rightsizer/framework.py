@@ -78,7 +78,8 @@ class Framework:
     Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one,
     the plain ones for bf16 (and for fp8 where its own are 0); `moment_bytes` is of one moment (Adam keeps
     two). Of `deferred_head_gradients` micro-batches the logits' gradients wait for the end of the pipeline;
-    `interleaved_group` (0: as many as stages) pass a chunk before the next. `can_*` says what to search.
+    `interleaved_group` (0: as many as stages) pass a chunk before the next. `first_stage_layers` and
+    `last_stage_layers` are as the rule of balance deals them where 0. `can_*` says what to search.
     """
 
     name: str
@@ -112,6 +113,8 @@ class Framework:
     scatters_gradients: bool = True
     sequence_parallel_default: bool = False
     stage_balance: StageBalance = StageBalance.EVEN
+    first_stage_layers: int = 0
+    last_stage_layers: int = 0
 
     # Bytes per parameter
     weight_bytes: float = 2.0

@@ -113,7 +113,16 @@ def _share(cases: Cases, layer: LayerWeights, layers: Array, first: Array, last:
     balance = cases.framework.stage_balance
     share = np.where(_counts_ends(cases), counted, even)
     share = np.where(balance == StageBalance.COST, by_cost, share)
-    return np.where(pp == 1, layers, share)
+    return np.where(pp == 1, layers, _stated(cases, layers, share, first, last))
+
+
+def _stated(cases: Cases, layers: Array, share: Array, first: Array, last: Array) -> Array:
+    """The share of a stage where a run says how many layers the first or the last one has."""
+    at_first, at_last = cases.framework.first_stage_layers, cases.framework.last_stage_layers
+    middle = np.maximum(cases.layout.pp - (at_first > 0) - (at_last > 0), 1)
+    rest = np.ceil(np.maximum(layers - at_first - at_last, 0.0) / middle)
+    share = np.where((at_first > 0) | (at_last > 0), rest, share)
+    return np.where(first & (at_first > 0), at_first, np.where(last & (at_last > 0), at_last, share))
 
 
 def _counts_ends(cases: Cases) -> Array:
@@ -127,7 +136,9 @@ def _counts_ends(cases: Cases) -> Array:
 def ends_lighter(cases: Cases) -> Array:
     """Whether the first stage may hold less than the second: fewer layers, or dense ones before experts."""
     a = cases.architecture
-    uneven = (cases.framework.stage_balance != StageBalance.EVEN) | _counts_ends(cases)
+    profile = cases.framework
+    uneven = (profile.stage_balance != StageBalance.EVEN) | _counts_ends(cases)
+    uneven = uneven | (profile.first_stage_layers + profile.last_stage_layers > 0)
     return np.asarray(uneven | ((a.experts > 0) & (a.dense_layers > 0)))
 
 

@@ -40,6 +40,7 @@ COLUMNS = tuple(_COLUMNS.split())
 _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
     " quantiser scaling overlap_tensor launch_blocking deferred_head_gradients interleaved_group"
+    " first_stage_layers last_stage_layers"
 )
 _LATENT = "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim"
 """Widths of multi-head latent attention."""
@@ -63,6 +64,8 @@ def case_from_row(row: Row) -> Case:
         profile,
         deferred_head_gradients=run_text.count(row, "deferred_head_gradients"),
         interleaved_group=run_text.count(row, "interleaved_group"),
+        first_stage_layers=run_text.count(row, "first_stage_layers"),
+        last_stage_layers=run_text.count(row, "last_stage_layers"),
     )
     case = Case(
         architecture=shape,

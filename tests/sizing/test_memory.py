@@ -293,3 +293,14 @@ def test_where_ends_count_as_layers_the_second_stage_may_be_the_fullest():
     some = Cases.of(case(architecture=catalog.model("Llama-3.1-405B"), tp=8, pp=16, micro_batches=64))
     whole, second = memory.estimate(some), memory.stage_memory(some, load_memory(), np.asarray(1))
     assert float(whole.device_bytes) == pytest.approx(float(second.device_bytes))
+
+
+def test_a_run_may_say_how_many_layers_its_ends_have():
+    shape = dataclasses.replace(LLAMA, layers=12)
+    profile = dataclasses.replace(framework("megatron-core"), first_stage_layers=2, last_stage_layers=3)
+    uneven = dataclasses.replace(
+        case(architecture=shape, pp=4, micro_batches=1, recompute=Recompute.FULL), framework=profile
+    )
+    held = [memory.stage_memory(Cases.of(uneven), load_memory(), np.asarray(i)) for i in (0, 1, 3)]
+    boundary = 2 * 4096 * LLAMA.hidden
+    assert [float(h.activations_bytes) / boundary for h in held] == pytest.approx([2, 4, 3])
