@@ -47,8 +47,8 @@ ASSUMED_SEQUENCE = 8192
 ERA = 2023.0
 """Before this year the usual stack was Megatron-LM with unfused attention."""
 MOST_GPUS = 4096
-TIGHT = 1.1
-"""How much more memory a published layout is given where it is too near the limit to promise: it ran."""
+TIGHT = 1.3
+"""Room of a published layout too near the limit: it ran. Llama 3 shards gradients too, Megatron does not."""
 RESULTS = Path(__file__).resolve().parent / "results" / "end_to_end.json"
 Row = Mapping[str, str]
 

@@ -17,6 +17,7 @@ from rightsizer.values import immutable
 from rightsizer.workload import AttentionKernel, LossKernel, Recompute
 
 __all__ = [
+    "COMPILED_SINCE",
     "Framework",
     "Host",
     "Kernels",
@@ -31,7 +32,10 @@ __all__ = [
 
 
 COMPILED_SINCE = 2025.0
-"""Year from which torch's own trainers compile the loss (torchtitan's default)."""
+"""Year from which torch's own trainers compile or fuse the loss: torchtitan's default, Liger-Kernel's first
+release (August 2024), and fused optimizers (transformers' default)."""
+OTHERS_SINCE = 2023.0
+"""Year before which tensor and pipeline parallelism beside ZeRO's stages meant Megatron on DeepSpeed."""
 
 
 class Kernels(enum.IntEnum):
@@ -72,7 +76,10 @@ class Framework:
     """One framework generation's facts; `known` is False for the honest unknown one (wider intervals).
 
     Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one,
-    the plain ones for bf16; `moment_bytes` is of one moment (Adam keeps two). `can_*` says what to search.
+    the plain ones for bf16 (and for fp8 where its own are 0); `moment_bytes` is of one moment (Adam keeps
+    two). Of `deferred_head_gradients` micro-batches the logits' gradients wait for the end of the pipeline;
+    `interleaved_group` (0: as many as stages) pass a chunk before the next. `first_stage_layers` and
+    `last_stage_layers` are as the rule of balance deals them where 0. `can_*` says what to search.
     """
 
     name: str
@@ -106,6 +113,8 @@ class Framework:
     scatters_gradients: bool = True
     sequence_parallel_default: bool = False
     stage_balance: StageBalance = StageBalance.EVEN
+    first_stage_layers: int = 0
+    last_stage_layers: int = 0
 
     # Bytes per parameter
     weight_bytes: float = 2.0
@@ -114,6 +123,7 @@ class Framework:
     fp8_transpose_bytes: float = 0.0
     gradient_bytes: float = 4.0
     gradient_bytes_fp16: float = 4.0
+    gradient_bytes_fp8: float = 0.0
     master_bytes: float = 4.0
     master_bytes_fp16: float = 4.0
     moment_bytes: float = 4.0
@@ -126,9 +136,13 @@ class Framework:
 
     # Saved for backward
     saves_gathered_inputs: bool = False
+    keeps_stage_outputs: bool = False
     fp8_saved_inputs: bool = False
+    fp8_saved_activations: bool = False
     score_bytes: float = 2.0
     casts_adapter_inputs: bool = False
+    deferred_head_gradients: int = 0
+    interleaved_group: int = 0
 
     # Recomputation
     selective: SelectiveRecompute = SelectiveRecompute.ATTENTION_CORE
@@ -208,19 +222,21 @@ def unknown_framework(
 ) -> Framework:
     """What is assumed when the framework is not known, by what the layout and its year give away.
 
-    `zero`: what is sharded is told in ZeRO's stages, or the optimizer alone lies in host memory: DeepSpeed's
-    ways. `year` is the libraries' (0: today's).
+    `zero`: what is sharded is told in ZeRO's stages, as DeepSpeed and stacks on plain torch name it, not as
+    Megatron's distributed optimizer or as FSDP. `year` is the libraries' (0: today's).
     """
     if adapters:
         return framework("unknown-adapters")
-    by_torch = sharded and not zero  # whoever splits a model and shards its weights too uses torch's FSDP
-    if model_parallel and not by_torch:
+    before = "-2024" if 0 < year < COMPILED_SINCE else ""
+    if sharded and not zero:
+        return framework(f"unknown-sharded{before}")
+    if model_parallel and zero:
+        return framework("unknown-parallel-2022" if 0 < year < OTHERS_SINCE else "unknown-parallel-zero")
+    if model_parallel:
         return framework("unknown-parallel")
-    if sharded and zero:
-        return framework("unknown-zero")
     if sharded:
-        return framework("unknown-sharded-2024" if 0 < year < COMPILED_SINCE else "unknown-sharded")
-    return framework("unknown-finetune" if finetune else "unknown")
+        return framework(f"unknown-zero{before}")
+    return framework(f"unknown-finetune{before}" if finetune else "unknown")
 
 
 def assumed_framework(*, decoder: bool, adapters: bool) -> Framework:

@@ -14,10 +14,9 @@ import numpy as np
 
 from rightsizer.cases import Cases
 from rightsizer.columns import Array
-from rightsizer.framework import StageBalance
 from rightsizer.layout import Offload, Sharding
 from rightsizer.memory_activations import Saved, loss_bytes, saved
-from rightsizer.memory_stage import Stage, in_flight, stage
+from rightsizer.memory_stage import Stage, ends_lighter, in_flight, stage
 from rightsizer.memory_states import (
     Adapters,
     LayerWeights,
@@ -89,10 +88,8 @@ class Memory:
     @property
     def allocated_bytes(self) -> Array:
         """What the framework's allocator has handed out (torch max_memory_allocated)."""
-        parts = (
-            getattr(self, f.name) for f in fields(self) if f.name not in {"slack_bytes", "context_bytes"}
-        )
-        return np.asarray(sum(parts))
+        names = [f.name for f in fields(self) if f.name not in {"slack_bytes", "context_bytes"}]
+        return np.asarray(sum(getattr(self, name) for name in names))
 
     @property
     def reserved_bytes(self) -> Array:
@@ -118,6 +115,7 @@ class Held:
     low_rank: Array
     copied: Array
     embeddings: Array
+    lacking: Array
     activations_bytes: Array
     loss_bytes: Array
     working_bytes: Array
@@ -136,13 +134,13 @@ def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
 def candidates(cases: Cases) -> list[Array]:
     """Indices of the stages that may be the fullest.
 
-    The first, the last, and the second where the ends hold fewer layers.
+    The first, the last, and the second where the ends hold fewer layers or the first holds dense ones.
     """
     pipeline = np.asarray(cases.layout.pp)
     found = [np.zeros_like(pipeline)]
     if np.any(pipeline > 1):
         found.append(pipeline - 1)
-    if np.any((pipeline > 2) & (cases.framework.stage_balance != StageBalance.EVEN)):
+    if np.any((pipeline > 2) & ends_lighter(cases)):
         found.append(np.minimum(1, pipeline - 1))
     return found
 
@@ -237,11 +235,8 @@ class _Parts:
 
 
 def _parts(cases: Cases, p: Parameters) -> _Parts:
-    return _Parts(
-        layer=layer_weights(cases),
-        kept=saved(cases, p),
-        loss=loss_bytes(cases, p),
-    )
+    kept = saved(cases, p)
+    return _Parts(layer=layer_weights(cases), kept=kept, loss=loss_bytes(cases, p, kept))
 
 
 def _held(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Held:
@@ -256,6 +251,7 @@ def _held(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Held:
         low_rank=adapters.low_rank,
         copied=adapters.copied,
         embeddings=adapters.embeddings,
+        lacking=here.lacking,
         activations_bytes=_activations(cases, parts.kept, here),
         loss_bytes=np.where(here.last, parts.loss + head_gradient, 0.0),
         working_bytes=_working(cases, parts.kept, here.dense_layers, p),
@@ -271,7 +267,7 @@ def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates) -> Memory
     state = states(here.plain, here.experts, adapters, per)
     temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
     unsharded = here.unsharded_bytes
-    activations = in_flight(cases.layout, here.index) * here.activations_bytes
+    activations = in_flight(cases, here.index, here.lacking) * here.activations_bytes
     held = profile.persistent_gradients | (cases.layout.micro_batches > 1)
     at = _fullest_moment(
         (np.where(held, state.gradients, 0.0) + activations + unsharded, state.gradients),
@@ -336,6 +332,7 @@ def _activations(cases: Cases, kept: Saved, here: Stage) -> Array:
     rest = np.where(partly, rest, 0.0)
     one = here.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
     one = one + here.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
+    one = one + kept.boundary * (cases.framework.keeps_stage_outputs & ~here.last)
     offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
     if not np.any(layout.offload_layers):
         return np.where(offloaded, 0.0, one)

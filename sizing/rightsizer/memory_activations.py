@@ -4,6 +4,10 @@ Legend: T tokens of a micro-batch on this rank (b s / c), t tensor-parallel rank
 and k widths of queries and of keys (heads x head_dim), f feed-forward width, K experts of a token, V
 vocabulary. bf16 is 2 bytes.
 
+In 8-bit runs a matmul's input is kept as the matmul reads it, in 1 byte, where a framework does so. Some
+keep the activation's input and the tokens sent to experts so too, and the attention's output in 12 bits
+(DeepSeek-V3, arXiv:2412.19437, section 3.3.3).
+
 A fused layer keeps: the input and the output of both norms (8h), queries, keys, values and the
 attention's output (4q + 4k), its log-sum-exp (4 bytes per head), the MLP's first output (4f gated, 2f
 plain) and the activation's (2f). Korthikanti et al. 2022 (arXiv 2205.05198) has the same list for GPT
@@ -46,7 +50,9 @@ class Saved:
 class _Widths:
     """Bytes per token.
 
-    `replicated` parts live on every tensor rank unless sequence-parallel, `split` ones do not.
+    `replicated` parts live on every tensor rank unless sequence-parallel, `split` ones do not. Where a
+    framework recomputes modules of MoE models, `outputs` (of both norms), `latent_ups` (queries, keys and
+    values of latent attention) and `activated` (what experts' activations give) come back.
     """
 
     replicated: Array
@@ -54,7 +60,9 @@ class _Widths:
     dense: Array
     moe: Array
     routed: Array
-    modules: Array
+    outputs: Array
+    latent_ups: Array
+    activated: Array
 
 
 def tokens(cases: Cases) -> Array:
@@ -89,7 +97,9 @@ def saved(cases: Cases, p: Parameters) -> Saved:
     modules = np.where(some & profile.recomputes_expert_modules, 1.0, 0.0)
     kept = count * _kept_by_ops(cases) * p.selective_ops
     dense, moe = dense_full - scores * some, moe_full - scores * some
-    moe = moe - modules * count * (4.0 * hidden / sequence + width.modules / t)
+    again = modules * count * (width.outputs / sequence + width.latent_ups / t)
+    dense = dense - again * (cases.architecture.experts > 0)
+    moe = moe - again - modules * count * width.activated / t
     dense, moe = (np.where(ops, np.minimum(kept, whole), whole) for whole in (dense, moe))
     dense, moe = (
         np.where(blocks, BLOCKS_KEPT * whole + (1 - BLOCKS_KEPT) * boundary, whole) for whole in (dense, moe)
@@ -118,29 +128,34 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
     eager, compiled = kernels == Kernels.EAGER, kernels == Kernels.COMPILED
     hidden = np.asarray(a.hidden, dtype=float)
     gated = np.asarray(a.gated_mlp, dtype=bool)
-    latent, attention = _attention_widths(cases, eager)
     eight = _saves_in_fp8(cases)
+    compact = eight * cases.framework.fp8_saved_activations
+    latent, attention, output = _attention_widths(cases, eager)
+    kept = (1.0 - 0.25 * compact) * output
+    attention = attention - output + kept
     norms = np.where(eager & gated, 16.0, 8.0) - 2.0 * eight + np.where(_dropout(cases), 2.0, 0.0)
-    per_f = np.where(gated, np.where(eager | compiled, 8.0, 6.0), 4.0) - eight
+    per_f = np.where(gated, np.where(eager | compiled, 8.0, 6.0), 4.0) - eight - 2.0 * compact
     frozen = adapters_only(cases.workload)
     cast = np.where(cases.framework.casts_adapter_inputs, 4.0, 2.0)
     norms = np.where(frozen, norms / 2.0 + cast, norms)
     per_f = np.where(frozen, per_f - 2.0 + np.where(_everywhere(cases), cast, 0.0), per_f)
     factor = np.where(eager, p.eager_activations, 1.0)
     routed = a.top_k * p.expert_imbalance * factor
-    latent_ups = np.where(a.attention == AttentionKind.LATENT, attention - 2.0 * a.heads * a.v_head_dim, 0.0)
+    latent_ups = np.where(a.attention == AttentionKind.LATENT, attention - kept - 4.0 * a.heads, 0.0)
     return _Widths(
         replicated=(norms * hidden + latent) * factor,
         attention=attention * factor,
         dense=per_f * a.ffn_hidden * factor,
         moe=(routed + a.shared_experts * factor) * per_f * a.expert_ffn_hidden + 8.0 * a.experts * factor,
-        routed=2.0 * hidden * routed,
-        modules=2.0 * a.expert_ffn_hidden * (routed + a.shared_experts) + latent_ups,
+        routed=(2.0 - compact) * hidden * routed,
+        outputs=(4.0 - 2.0 * eight) * hidden,
+        latent_ups=latent_ups,
+        activated=(2.0 - eight) * a.expert_ffn_hidden * (routed + a.shared_experts),
     )
 
 
-def _attention_widths(cases: Cases, eager: Array) -> tuple[Array, Array]:
-    """(latent vectors, per-head tensors) of the attention in bytes per token."""
+def _attention_widths(cases: Cases, eager: Array) -> tuple[Array, Array, Array]:
+    """(latent vectors, per-head tensors, of these the output) of the attention in bytes per token."""
     a = cases.architecture
     heads = np.asarray(a.heads, dtype=float)
     query, key = heads * a.head_dim, a.kv_heads * a.head_dim * 1.0
@@ -152,7 +167,8 @@ def _attention_widths(cases: Cases, eager: Array) -> tuple[Array, Array]:
     mla = 4.0 * wide + 4.0 * values
     latents = 4.0 * a.q_lora_rank + 4.0 * a.kv_lora_rank + 2.0 * a.qk_rope_head_dim
     is_mla = a.attention == AttentionKind.LATENT
-    return np.where(is_mla, latents, 0.0), np.where(is_mla, mla, grouped) + 4.0 * heads
+    output = 2.0 * np.where(is_mla, values, query)
+    return np.where(is_mla, latents, 0.0), np.where(is_mla, mla, grouped) + 4.0 * heads, output
 
 
 def _attention(cases: Cases) -> Array:
@@ -201,11 +217,27 @@ def _kept_by_ops(cases: Cases) -> Array:
     return np.asarray(inside / t + 4.0 * a.hidden / sequence)
 
 
-def loss_bytes(cases: Cases, p: Parameters) -> Array:
-    """Logits, what the cross-entropy keeps of them, and the last norm.
+def loss_bytes(cases: Cases, p: Parameters, kept: Saved) -> Array:
+    """Logits, what the cross-entropy keeps of them, and the last norm, for one micro-batch on the last stage.
 
-    For one micro-batch on the last stage.
+    Every layer of multi-token prediction has a loss of its own, and is there with its activations until
+    backward leaves it (DeepSeek-V3, arXiv:2412.19437, section 2.2). Gradients of logits that wait for the
+    end of the pipeline, and what the head multiplies them with, stay (Megatron's
+    defer_embedding_wgrad_compute).
     """
+    profile, a, layout = cases.framework, cases.architecture, cases.layout
+    split = np.where(profile.vocabulary_parallel_loss | profile.can_tensor_parallel, layout.tp, 1.0)
+    logits = a.vocab / split
+    sequence = np.where(layout.sequence_parallel, layout.tp, 1.0)
+    norm = (4.0 / sequence + np.where(sequence > 1, 2.0, 0.0)) * a.hidden
+    waiting = profile.deferred_head_gradients * 2.0 * (logits + a.hidden)
+    one = _bytes_per_logit(cases, p) * logits + norm
+    ahead = np.where(a.experts > 0, kept.moe, kept.dense)
+    return np.asarray(tokens(cases) * (one * (1.0 + a.mtp_layers) + waiting) + a.mtp_layers * ahead)
+
+
+def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:
+    """Bytes of a logit at the peak of the loss."""
     profile, asked = cases.framework, cases.workload.loss
     kernel = np.where(asked == LossKernel.AUTO, profile.loss, asked)
     compiled = (cases.workload.compile == 1.0) & (kernel == LossKernel.EAGER) & (asked == LossKernel.AUTO)
@@ -219,11 +251,7 @@ def loss_bytes(cases: Cases, p: Parameters) -> Array:
     per_logit = np.where(jit, p.logit_bytes_parallel_jit, per_logit)
     fused = np.where(parallel, p.logit_bytes_parallel_fused, p.logit_bytes_fused)
     per_logit = np.where(kernel == LossKernel.FUSED, fused, per_logit)
-    per_logit = np.where(kernel == LossKernel.CHUNKED, p.logit_bytes_chunked, per_logit)
-    split = np.where(parallel | cases.framework.can_tensor_parallel, cases.layout.tp, 1.0)
-    sequence = np.where(cases.layout.sequence_parallel, cases.layout.tp, 1.0)
-    norm = (4.0 / sequence + np.where(sequence > 1, 2.0, 0.0)) * cases.architecture.hidden
-    return np.asarray(tokens(cases) * (per_logit * cases.architecture.vocab / split + norm))
+    return np.where(kernel == LossKernel.CHUNKED, p.logit_bytes_chunked, per_logit)
 
 
 def adapter_parameters(cases: Cases) -> Array:

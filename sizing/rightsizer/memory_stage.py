@@ -13,12 +13,15 @@ from rightsizer.memory_activations import adapter_parameters, trains_embeddings
 from rightsizer.memory_states import Adapters, LayerWeights, embeddings
 from rightsizer.values import immutable
 
-__all__ = ["Stage", "in_flight", "stage"]
+__all__ = ["Stage", "ends_lighter", "in_flight", "stage"]
 
 
 @immutable
 class Stage:
-    """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` say where it is."""
+    """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` say where it is.
+
+    `lacking` is the share of a layer, of those it has, whose place an embedding or a head takes.
+    """
 
     first: Array
     last: Array
@@ -29,6 +32,7 @@ class Stage:
     embeddings: Array
     head: Array
     adapters: Adapters
+    lacking: Array
 
 
 def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
@@ -37,15 +41,18 @@ def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
     first, last = index == 0, index == layout.pp - 1
     dense, moe = _layers(cases, layer, first, last)
     embedding, head = embeddings(a)
-    ends = (embedding * first + head * last * _own_head(a, layout)) / layout.tp
-    extra = (a.extra_parameters + a.mtp_layers * layer.moe_layer()) * last
+    predicts = a.mtp_layers * last
+    looks_up = np.maximum(first, np.minimum(predicts, 1))  # predicted layers embed their tokens again
+    ends = (embedding * looks_up + head * last * _own_head(a, layout)) / layout.tp
+    ahead = np.where(a.experts > 0, layer.moe_layer(), layer.dense_layer()) + 2.0 * a.hidden**2 / layout.tp
+    extra = a.extra_parameters * last + predicts * ahead
     return Stage(
         first=first,
         last=last,
         dense_layers=dense,
         moe_layers=moe,
         plain=dense * layer.dense_layer() + moe * layer.moe_layer() + ends + extra,
-        experts=moe * layer.experts,
+        experts=(moe + predicts) * layer.experts,
         embeddings=ends,
         head=head / layout.tp,
         adapters=Adapters(
@@ -53,17 +60,24 @@ def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
             copied=np.where(trains_embeddings(cases), ends, 0.0),
             embeddings=ends,
         ),
+        lacking=(_counts_ends(cases) & (first | last) & (layout.pp > 1)) / np.maximum(dense + moe, 1.0),
     )
 
 
-def in_flight(layout: Columns, index: Array) -> Array:
+def in_flight(cases: Cases, index: Array, lacking: Array | float = 0.0) -> Array:
     """Micro-batches whose activations a stage holds: 1F1B min(p - i, m).
 
-    Interleaved, it holds 2(p - i - 1) + (v - 1)p + 1 chunks: with v = 3, p = 4 the last stage has 9
-    (measured 8.8).
+    Interleaved in groups of g micro-batches (p, unless said otherwise) it holds 2(p - i - 1) + (v - 1)g + 1
+    chunks: with v = 3, p = 4 the last stage has 9 (measured 8.8), and 11 where g = 5 (measured 10.7). An
+    embedding or a head that counts as a layer (`lacking`: over the layers of the stage) takes a layer's place
+    in the first stage's first chunk or in the last stage's last one: that chunk has all slots beyond the
+    (v - 1)g of the others, more than the mean on the first stage, one on the last.
     """
-    p, v, m = layout.pp, layout.vpp, layout.micro_batches
-    chunks = np.minimum((p - index - 1) * 2 + (v - 1) * p + 1, m * v) / v
+    p, v, m = cases.layout.pp, cases.layout.vpp, cases.layout.micro_batches
+    group = cases.framework.interleaved_group
+    others = (v - 1) * np.minimum(np.where(group > 0, group, p), m)
+    slots = np.minimum((p - index - 1) * 2 + others + 1, m * v)
+    chunks = (1.0 + lacking) * slots / v - lacking * np.clip(slots - others, 0.0, m)
     return np.asarray(np.where(v > 1, chunks, np.minimum(p - index, m)))
 
 
@@ -92,16 +106,40 @@ def _share(cases: Cases, layer: LayerWeights, layers: Array, first: Array, last:
     a, pp = cases.architecture, np.asarray(cases.layout.pp, dtype=float)
     most = np.ceil(layers / pp)
     even = np.where(last, np.maximum(layers - most * (pp - 1), 0.0), most)
-    chunks = pp * cases.layout.vpp
-    ends_fit = ~_divides(chunks, layers) & _divides(chunks, layers + 2)
     counted = np.maximum((layers + 2) / pp - first - last, 0.0)
     head = a.vocab * a.hidden / np.maximum(layer.attention + layer.dense, 1.0) / cases.layout.tp
     spread = np.ceil((layers + head) / pp)
     by_cost = np.where(last, np.maximum(layers - spread * (pp - 1), 0.0), spread)
     balance = cases.framework.stage_balance
-    share = np.where((balance == StageBalance.ENDS) | ends_fit, counted, even)
+    share = np.where(_counts_ends(cases), counted, even)
     share = np.where(balance == StageBalance.COST, by_cost, share)
-    return np.where(pp == 1, layers, share)
+    return np.where(pp == 1, layers, _stated(cases, layers, share, first, last))
+
+
+def _stated(cases: Cases, layers: Array, share: Array, first: Array, last: Array) -> Array:
+    """The share of a stage where a run says how many layers the first or the last one has."""
+    at_first, at_last = cases.framework.first_stage_layers, cases.framework.last_stage_layers
+    middle = np.maximum(cases.layout.pp - (at_first > 0) - (at_last > 0), 1)
+    rest = np.ceil(np.maximum(layers - at_first - at_last, 0.0) / middle)
+    share = np.where((at_first > 0) | (at_last > 0), rest, share)
+    return np.where(first & (at_first > 0), at_first, np.where(last & (at_last > 0), at_last, share))
+
+
+def _counts_ends(cases: Cases) -> Array:
+    """Whether embedding and head count as layers: by the profile's rule, or as only then chunks are equal."""
+    layers = cases.architecture.layers + cases.architecture.encoder_layers * 1.0
+    chunks = np.asarray(cases.layout.pp, dtype=float) * cases.layout.vpp
+    fit = ~_divides(chunks, layers) & _divides(chunks, layers + 2)
+    return np.asarray((cases.framework.stage_balance == StageBalance.ENDS) | fit)
+
+
+def ends_lighter(cases: Cases) -> Array:
+    """Whether the first stage may hold less than the second: fewer layers, or dense ones before experts."""
+    a = cases.architecture
+    profile = cases.framework
+    uneven = (profile.stage_balance != StageBalance.EVEN) | _counts_ends(cases)
+    uneven = uneven | (profile.first_stage_layers + profile.last_stage_layers > 0)
+    return np.asarray(uneven | ((a.experts > 0) & (a.dense_layers > 0)))
 
 
 def _divides(chunks: Array, layers: Array) -> Array:

@@ -217,6 +217,7 @@ def _bytes_per_parameter(cases: Cases) -> tuple[Array, Array, Array]:
         eight, profile.weight_bytes_fp8 + profile.fp8_copy_bytes + transposed, profile.weight_bytes
     )
     gradient = np.where(half, profile.gradient_bytes_fp16, profile.gradient_bytes)
+    gradient = np.where(eight & (profile.gradient_bytes_fp8 > 0), profile.gradient_bytes_fp8, gradient)
     master = np.where(half, profile.master_bytes_fp16, profile.master_bytes)
     moments, moment = _moments(cases.workload.optimizer, profile.moment_bytes)
     return (

@@ -15,7 +15,7 @@ from rightsizer import catalog, memory, run_text
 from rightsizer.architecture import Architecture, AttentionKind
 from rightsizer.cases import Case, Cases
 from rightsizer.errors import InputError, RightsizerError, UnsupportedError
-from rightsizer.framework import Framework, framework, recognise, unknown_framework
+from rightsizer.framework import COMPILED_SINCE, Framework, framework, recognise, unknown_framework
 from rightsizer.hardware import Cluster, Gpu
 from rightsizer.layout import Layout, Sharding
 from rightsizer.parameters import load_memory
@@ -40,8 +40,12 @@ COLUMNS = tuple(_COLUMNS.split())
 _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
     " quantiser scaling overlap_tensor overlap_experts overlap_gradients launch_blocking"
+    " deferred_head_gradients interleaved_group first_stage_layers last_stage_layers"
 )
-OPTIONAL_COLUMNS = (*_OPTIONAL.split(), "packed", "padded")
+_LATENT = "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim"
+"""Widths of multi-head latent attention."""
+
+OPTIONAL_COLUMNS = (*_OPTIONAL.split(), *_LATENT.split(), "mtp_layers", "packed", "padded")
 """Columns that are read when a table has them."""
 
 
@@ -53,7 +57,7 @@ def case_from_row(row: Row) -> Case:
     gpu = _gpu(run_text.text(row, "gpu"))
     shape = _dimensions(row)
     split = _parallel_sizes(row)
-    profile = _overlapping(row, _framework(row, split))
+    profile = _scheduled(row, _overlapping(row, _framework(row, split)))
     case = Case(
         architecture=shape,
         workload=_workload(row, profile, split),
@@ -78,10 +82,22 @@ def _overlapping(row: Row, profile: Framework) -> Framework:
     )
 
 
+def _scheduled(row: Row, profile: Framework) -> Framework:
+    """The profile with what the row says of the pipeline's schedule and its end stages."""
+    return replace(
+        profile,
+        deferred_head_gradients=run_text.count(row, "deferred_head_gradients"),
+        interleaved_group=run_text.count(row, "interleaved_group"),
+        first_stage_layers=run_text.count(row, "first_stage_layers"),
+        last_stage_layers=run_text.count(row, "last_stage_layers"),
+    )
+
+
 def _losing_little(case: Case) -> Case:
     """An unknown framework, its loss not stated: fused where one sequence's logits would crowd the GPU.
 
-    Who splits the context has split the logits with it, and needs no such kernel.
+    Before fused losses were usual: only where they would not fit at all. Who splits the context has split the
+    logits with it, and needs no such kernel.
     """
     if case.framework.known or case.workload.loss is not LossKernel.AUTO or case.layout.cp > 1:
         return case
@@ -89,7 +105,13 @@ def _losing_little(case: Case) -> Case:
     logits_bytes = load_memory().logit_bytes_eager * tokens * case.architecture.vocab
     if logits_bytes < CROWDED * case.cluster.gpu.memory_bytes:
         return case
+    if 0 < case.workload.library_year < COMPILED_SINCE and _fits(case):
+        return case
     return replace(case, workload=replace(case.workload, loss=LossKernel.FUSED))
+
+
+def _fits(case: Case) -> bool:
+    return memory.runs_in(memory.estimate(Cases.of(case)), case.cluster.gpu.memory_bytes)
 
 
 def _recomputing_enough(case: Case) -> Case:
@@ -102,7 +124,7 @@ def _recomputing_enough(case: Case) -> Case:
             layout=replace(case.layout, recompute=mode),
             workload=replace(case.workload, recompute=mode),
         )
-        if memory.runs_in(memory.estimate(Cases.of(tried)), case.cluster.gpu.memory_bytes):
+        if _fits(tried):
             break
     return tried
 
@@ -176,7 +198,17 @@ def _dimensions(row: Row) -> Architecture:
         gated_mlp=_or(run_text.flag(row, "gated_mlp"), base.gated_mlp),
         tied_embeddings=_or(run_text.flag(row, "tied_embeddings"), base.tied_embeddings),
     )
-    return _feed_forward(row, _truncated(row, shape, base))
+    shape = _latent(row, _truncated(row, shape, base))
+    return _feed_forward(row, replace(shape, mtp_layers=run_text.count(row, "mtp_layers", shape.mtp_layers)))
+
+
+def _latent(row: Row, shape: Architecture) -> Architecture:
+    """With the widths of latent attention, where the row states them."""
+    names = _LATENT.split()
+    stated: dict[str, Any] = {name: run_text.count(row, name, getattr(shape, name)) for name in names}
+    if not run_text.count(row, "kv_lora_rank"):
+        return shape
+    return replace(shape, attention=AttentionKind.LATENT, kv_heads=shape.heads, **stated)
 
 
 def _or(stated: bool | None, otherwise: bool) -> bool:
@@ -251,7 +283,7 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
         sharded=sharded,
         adapters=adapters,
         finetune=how is Method.FINETUNE,
-        zero=bool(re.match(r"zero[-_ ]?[23]", shards)),
+        zero=bool(re.match(r"zero[-_ ]?[123]", shards)) and "distributed" not in shards,
         year=run_text.number(row, "year"),
     )
 

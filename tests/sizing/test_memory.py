@@ -10,7 +10,7 @@ from rightsizer.cases import Case, Cases
 from rightsizer.framework import framework
 from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.parameters import load_memory
-from rightsizer.workload import LossKernel, Method, Recompute, Workload
+from rightsizer.workload import LossKernel, Method, Precision, Recompute, Workload
 
 LLAMA = catalog.model("Llama-3-8B")
 H100 = catalog.cluster("H100-SXM5-80GB")
@@ -202,3 +202,105 @@ def test_only_what_cannot_fit_is_said_not_to(room, verdict):
     found = memory.estimate(Cases.of(case(pp=2, tp=2)))
     needed = float(found.allocated_bytes + found.context_bytes)
     assert memory.verdict(found, room * needed, 0.1) is verdict
+
+
+def test_a_predicted_layer_brings_its_experts_its_embedding_and_its_loss_to_the_last_stage():
+    base = dataclasses.replace(
+        catalog.model("DeepSeek-V3 671B"), layers=8, dense_layers=0, mtp_layers=0
+    )  # arXiv:2412.19437, section 2.2
+    ahead = dataclasses.replace(base, mtp_layers=1)
+    last = {}
+    for shape in (base, ahead):
+        some = Cases.of(case(architecture=shape, pp=2, ep=8, sharding=Sharding.ZERO1))
+        last[shape.mtp_layers] = memory.stage_memory(some, load_memory(), np.asarray(1))
+    own = float(ahead.parameters_total - base.parameters_total) - 7 / 8 * 256 * 3 * 7168 * 2048
+    more = float(last[1].weights_bytes - last[0].weights_bytes) / 2
+    assert more == pytest.approx(own + base.vocab * base.hidden, rel=0.01)
+    assert last[1].loss_bytes > 2 * last[0].loss_bytes
+
+
+def test_deferred_gradients_of_the_head_wait_in_sixteen_bits():
+    profile = dataclasses.replace(framework("megatron-core"), deferred_head_gradients=2)
+    plain = case(tp=2, pp=2)
+    waits = dataclasses.replace(plain, framework=profile)
+    one, other = (memory.stage_memory(Cases.of(c), load_memory(), np.asarray(1)) for c in (plain, waits))
+    expected = 2 * 4096 * 2 * (LLAMA.vocab / 2 + LLAMA.hidden)
+    assert float(other.loss_bytes - one.loss_bytes) == pytest.approx(expected)
+
+
+def test_deepseek_s_stack_keeps_what_its_report_says():
+    shape = dataclasses.replace(catalog.model("DeepSeek-V3 671B"), layers=4, dense_layers=0)
+    found = causes(
+        architecture=shape,
+        profile="hai-llm",
+        ep=8,
+        precision=Precision.FP8,
+        recompute=Recompute.SELECTIVE,
+    )
+    experts = load_memory().expert_imbalance * 8
+    residuals, attention = 2 * 2 * 7168, 1.5 * 128 * 128 + 4 * 128  # E5M6 is 12 bits; log-sum-exp
+    sent, swiglu = experts * 7168, 2 * (experts + 1) * 2048
+    latents, router = 4 * (1536 + 512) + 2 * 64, 8 * 256
+    expected = residuals + attention + sent + swiglu + latents + router  # arXiv:2412.19437, 3.2.3 and 3.3.3
+    assert found["activations_bytes"] == pytest.approx(4 * 4096 * expected, rel=0.001)
+
+
+def test_behind_leading_dense_layers_the_second_stage_may_be_the_fullest():
+    shape = catalog.model("DeepSeek-V3 671B")
+    some = Cases.of(case(architecture=shape, pp=16, ep=8, micro_batches=64))
+    whole, second = memory.estimate(some), memory.stage_memory(some, load_memory(), np.asarray(1))
+    assert float(whole.device_bytes) == pytest.approx(float(second.device_bytes))
+
+
+def test_deepspeed_s_pipeline_keeps_the_output_of_every_micro_batch_in_flight():
+    layout = {"pp": 4, "micro_batches": 16, "recompute": Recompute.FULL}
+    boundary = 2 * 4096 * LLAMA.hidden
+    held = {}
+    for profile in ("megatron-lm", "megatron-deepspeed"):
+        some = Cases.of(case(profile=profile, **layout))
+        first = memory.stage_memory(some, load_memory(), np.asarray(0))
+        held[profile] = float(first.activations_bytes) / boundary
+    assert held == pytest.approx({"megatron-lm": 4 * 8, "megatron-deepspeed": 4 * (8 + 1)})
+
+
+@pytest.mark.parametrize(
+    ("stage", "layers_in_flight"),
+    [(0, 7 * 0 + 4 * 1), (3, 4 * 1 + 1 * 0)],
+    ids=["the embedding's chunk has the most slots", "the head's chunk has one"],
+)
+def test_a_chunk_without_a_layer_holds_none_in_flight(stage, layers_in_flight):
+    shape = dataclasses.replace(LLAMA, layers=6)  # and embedding and head: 8 chunks of one on 4 x 2
+    layout = {"pp": 4, "vpp": 2, "micro_batches": 16}
+    some = Cases.of(case(architecture=shape, **layout))
+    whole = Cases.of(case(architecture=shape, pp=1, micro_batches=1))
+    held = memory.stage_memory(some, load_memory(), np.asarray(stage))
+    one = float(memory.estimate(whole).activations_bytes) / 6
+    assert float(held.activations_bytes) == pytest.approx(layers_in_flight * one)
+
+
+def test_more_chunks_fly_where_more_micro_batches_pass_a_chunk_before_the_next():
+    layout = {"pp": 4, "vpp": 2, "micro_batches": 16}
+    plain = case(**layout)
+    wide = dataclasses.replace(plain, framework=dataclasses.replace(plain.framework, interleaved_group=5))
+    held = [
+        float(memory.stage_memory(Cases.of(c), load_memory(), np.asarray(3)).activations_bytes)
+        for c in (plain, wide)
+    ]
+    assert held[1] / held[0] == pytest.approx((5 + 1) / (4 + 1))
+
+
+def test_where_ends_count_as_layers_the_second_stage_may_be_the_fullest():
+    some = Cases.of(case(architecture=catalog.model("Llama-3.1-405B"), tp=8, pp=16, micro_batches=64))
+    whole, second = memory.estimate(some), memory.stage_memory(some, load_memory(), np.asarray(1))
+    assert float(whole.device_bytes) == pytest.approx(float(second.device_bytes))
+
+
+def test_a_run_may_say_how_many_layers_its_ends_have():
+    shape = dataclasses.replace(LLAMA, layers=12)
+    profile = dataclasses.replace(framework("megatron-core"), first_stage_layers=2, last_stage_layers=3)
+    uneven = dataclasses.replace(
+        case(architecture=shape, pp=4, micro_batches=1, recompute=Recompute.FULL), framework=profile
+    )
+    held = [memory.stage_memory(Cases.of(uneven), load_memory(), np.asarray(i)) for i in (0, 1, 3)]
+    boundary = 2 * 4096 * LLAMA.hidden
+    assert [float(h.activations_bytes) / boundary for h in held] == pytest.approx([2, 4, 3])

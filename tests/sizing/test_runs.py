@@ -2,11 +2,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rightsizer.architecture import AttentionKind
 from rightsizer.errors import RightsizerError, UnsupportedError
 from rightsizer.layout import Offload, Sharding
 from rightsizer.runs import COLUMNS, OPTIONAL_COLUMNS, case_from_row
 from rightsizer.workload import (
     AttentionKernel,
+    LossKernel,
     Method,
     Optimizer,
     Precision,
@@ -170,6 +172,25 @@ def test_a_table_may_say_which_exchanges_are_hidden(column, text, fact, found):
 def test_a_table_may_say_that_tensor_parallel_traffic_is_overlapped():
     assert case(overlap_tensor="1").framework.overlaps_tensor_parallel
     assert not case(overlap_tensor="").framework.overlaps_tensor_parallel
+
+
+def test_a_table_may_state_latent_attention_predicted_layers_and_waiting_gradients():
+    sizes = {"q_lora_rank": "192", "kv_lora_rank": "64", "qk_nope_head_dim": "16", "v_head_dim": "16"}
+    found = case(
+        **sizes, qk_rope_head_dim="8", mtp_layers="1", deferred_head_gradients="2", interleaved_group="5"
+    )
+    shape = found.architecture
+    assert (shape.attention, shape.kv_lora_rank, shape.v_head_dim) == (AttentionKind.LATENT, 64, 16)
+    assert (shape.kv_heads, shape.mtp_layers) == (shape.heads, 1)
+    assert (found.framework.deferred_head_gradients, found.framework.interleaved_group) == (2, 5)
+
+
+def test_an_unnamed_framework_s_loss_is_fused_where_logits_crowd_before_2025_where_they_do_not_fit():
+    long = {"framework": "", "zero_stage_or_fsdp": "fsdp", "tp": "1", "pp": "1", "vocab": "128256"}
+    crowding, too_long = {"seq_len": "16384", "recompute": "full"}, {"seq_len": "131072"}
+    assert case(**long, **crowding, year="2025").workload.loss is LossKernel.FUSED
+    assert case(**long, **crowding, year="2024").workload.loss is LossKernel.AUTO
+    assert case(**long, **too_long, year="2024").workload.loss is LossKernel.FUSED
 
 
 def test_offload_words():
