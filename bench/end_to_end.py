@@ -19,14 +19,14 @@ import argparse
 import csv
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import DATA, read, reference
+from bench.fitting import read, reference
+from bench.whole_runs import FITTED, GOAL, Result, summary, whole_run, write
 
 from rightsizer import catalog, goodput
 from rightsizer.architecture import Architecture, parameters_matmul_active
@@ -36,12 +36,9 @@ from rightsizer.framework import Framework, assumed_framework, framework
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import NoPlan, Option, Plan, Request
 from rightsizer.plan import plan
-from rightsizer.uncertainty import z_quantile
 from rightsizer.workload import AttentionKernel, Precision, Workload, usual_batch_tokens
 
 KINDS = ("whole_run", "pretrain_phase")
-GOAL = 0.15
-COVERAGE = 0.8
 ASSUMED_SEQUENCE = 8192
 """What `rightsizer plan` assumes where nothing is said; the batch is the one that suits the compute."""
 ERA = 2023.0
@@ -69,28 +66,8 @@ class Telling:
     pinned: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One run: measured and predicted GPU-hours; `inside` says that the 80 % interval holds the truth."""
-
-    id: str
-    model: str
-    gpu: str
-    gpus_known: bool
-    gpus: int
-    measured_gpu_h: float
-    predicted_gpu_h: float
-    share: float
-    step_sigma: float
-    error: float
-    inside: bool
-    mfu: float
-    goodput: float
-    layout: str
-
-
 class SkippedError(Exception):
-    """A run that is not asked or cannot be answered; the message says why."""
+    """A run that cannot be asked or answered; the message says why."""
 
 
 def main() -> None:
@@ -107,10 +84,12 @@ def main() -> None:
     with Path(__file__).with_name("end_to_end_inputs.csv").open(encoding="utf-8", newline="") as file:
         inputs = {r["id"]: r for r in csv.DictReader(file)}
     document: dict[str, Any] = {"goal": GOAL, "tellings": {}}
+    laid_out_sigma = None
     for name, telling in TELLINGS.items():
         results, skipped = judge(rows, inputs, telling)
         document["tellings"][name] = told = summary(results)
-        sigma, left_out = whole_run(results)
+        sigma, left_out = whole_run(results, laid_out_sigma if name == "asked" else None)
+        laid_out_sigma = sigma if name == "laid_out" else laid_out_sigma
         told |= {"runs": [asdict(r) for r in results], "skipped": skipped, "left_out": left_out}
         show(name, told, results)
         print(f"{name}: scatter of whole runs {sigma}; fitted without the run's source: {left_out}")
@@ -207,8 +186,6 @@ def laid_out(row: Row, more: Row, shape: Architecture) -> Telling:
     return replace(told(row, more, shape), pinned=pins)
 
 
-FITTED = {"laid_out": "sigma_ln", "asked": "sigma_ln_assumed"}
-"""The entry of data/whole_run.json that a telling settles."""
 TELLINGS = {"laid_out": laid_out, "told": told, "blind": blind, "asked": asked}
 
 
@@ -288,82 +265,6 @@ def _plan(
             pinned=telling.pinned,
         )
     )
-
-
-def summary(results: Sequence[Result]) -> dict[str, Any]:
-    """Errors of the runs on a known number of GPUs, and of the others."""
-    groups = {
-        "gpus_known": [r for r in results if r.gpus_known],
-        "gpus_unknown": [r for r in results if not r.gpus_known],
-    }
-    return {name: _errors(members) for name, members in groups.items()}
-
-
-def _errors(results: Sequence[Result]) -> dict[str, Any]:
-    if not results:
-        return {"n": 0}
-    error = np.asarray([r.error for r in results])
-    size = np.abs(error)
-    return {
-        "n": len(results),
-        "median": round(float(np.median(size)), 4),
-        "mean": round(float(size.mean()), 4),
-        "p90": round(float(np.percentile(size, 90)), 4),
-        "bias": round(float(np.median(error)), 4),
-        "inside_80": round(float(np.mean([r.inside for r in results])), 4),
-        "within_goal": round(float(np.mean(size <= GOAL)), 4),
-        "scaled": round(float(np.median(np.abs(_scaled(results)))), 4),
-    }
-
-
-def _scaled(results: Sequence[Result]) -> Any:
-    """Errors after taking off the median ln error of all other sources (runs of one model family)."""
-    ln, source = np.log1p([r.error for r in results]), _sources(results)
-    others = [np.median(ln[source != one]) if np.any(source != one) else 0.0 for one in source]
-    return np.expm1(ln - np.asarray(others))
-
-
-def _sources(results: Sequence[Result]) -> Any:
-    """The family of models that a run belongs to: one source."""
-    return np.asarray([re.split(r"[-\d. ]", r.model)[0] for r in results])
-
-
-def whole_run(results: Sequence[Result]) -> tuple[float, dict[str, float]]:
-    """What whole runs scatter beyond the step time, and what a fit without the run's source covers."""
-    ln = np.log([r.measured_gpu_h / r.predicted_gpu_h for r in results])
-    step, share = np.asarray([r.step_sigma for r in results]), np.asarray([r.share for r in results])
-    source = _sources(results)
-    spread = np.zeros(ln.shape)
-    for one in np.unique(source):
-        rest = source != one
-        spread[~rest] = _spread(np.abs(ln)[rest], step[rest], share[rest], source[rest])
-    inside = np.abs(ln) <= z_quantile(0.9) * np.hypot(step, spread * np.sqrt(share))
-    by_source = [np.mean(inside[source == one]) for one in np.unique(source)]
-    return round(_spread(np.abs(ln), step, share, source), 3), {
-        "n": len(results),
-        "inside_80": round(float(np.mean(inside)), 4),
-        "inside_80_by_source": round(float(np.mean(by_source)), 4),
-    }
-
-
-def _spread(size: Any, step: Any, share: Any, source: Any) -> float:
-    """The least deviation with which 80 % of the weight is inside; sources weigh by the root of their n."""
-    _, index, counts = np.unique(source, return_inverse=True, return_counts=True)
-    weight = 1.0 / np.sqrt(counts[index])
-    for trial in np.arange(0.0, 1.5, 0.005):
-        inside = size <= z_quantile(0.9) * np.hypot(step, trial * np.sqrt(share))
-        if np.average(inside, weights=weight) >= COVERAGE:
-            break
-    return float(trial)
-
-
-def write(entry: str, sigma: float, date: str) -> None:
-    """Replace a fitted value in data/whole_run.json."""
-    path = DATA / "whole_run.json"
-    document = json.loads(path.read_text(encoding="utf-8"))
-    document[entry]["value"] = sigma
-    document["date"] = date or document["date"]
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def show(name: str, told: Mapping[str, Any], results: Sequence[Result]) -> None:

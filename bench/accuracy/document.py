@@ -70,11 +70,13 @@ in 16 bits where gradients are kept so, whole gradients in DeepSpeed's bf16 pipe
 fused in 2022 only (SC21's tables are older: 4.2 -> 2.8 % in Table 1), the share of sequence-parallel
 traffic that other Megatrons expose, for Korthikanti's too (3.2 -> 1.7 %), and a smooth maximum of launches
 and GPU, whose power of 4 is that of the matmuls' roofline (2, 3 and 8 were tried: 3 is as good, 2 and 8
-worse on vTrain). What is assumed of an unknown framework (torch's FSDP where weights are sharded
-beside other splits, overlap in 8 bits, attention half way between two kernels, a plain loop where nothing is
-split) was chosen from what frameworks are, after looking at blind residuals of these sources; that sparse
-layers wait for the host came from residuals of mixtures of experts on hosts without Grace, and its size is
-fitted. Inputs that the tables misread are corrected from the sources' own configurations
+worse on vTrain).
+What is assumed of an unknown framework (torch's FSDP where weights are sharded beside other splits, overlap
+in 8 bits, attention half way between two kernels, a plain loop where nothing is split, stacks on plain torch
+where ZeRO's stages are named, unless stages are interleaved or contexts split) was chosen from what
+frameworks are, after looking at blind residuals of these sources and, for the last, at Llama 3's table; that
+sparse layers wait for the host came from residuals of mixtures of experts on hosts without Grace, and its
+size is fitted. Inputs that the tables misread are corrected from the sources' own configurations
 (`bench/corrections.csv`: chunks of MLPerf v3.1's GPT-3, AutoModel's experts and recompute); InternEvo's
 fused loss and AutoModel's attention were read in their code when their rows came out wrong.
 """

@@ -15,7 +15,7 @@ from rightsizer.values import immutable
 
 __all__ = ["Refusal", "Winner", "answer"]
 
-_LOOK_BEYOND = 8
+_LOOK_BEYOND = 16
 """How far above the allowed GPUs the search goes to say how many would do."""
 
 

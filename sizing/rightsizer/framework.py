@@ -218,19 +218,21 @@ def unknown_framework(
     adapters: bool,
     finetune: bool = False,
     zero: bool = False,
+    intricate: bool = False,
     year: float = 0.0,
 ) -> Framework:
     """What is assumed when the framework is not known, by what the layout and its year give away.
 
     `zero`: what is sharded is told in ZeRO's stages, as DeepSpeed and stacks on plain torch name it, not as
-    Megatron's distributed optimizer or as FSDP. `year` is the libraries' (0: today's).
+    Megatron's distributed optimizer or as FSDP; `intricate`: stages are interleaved or contexts split, which
+    those cannot do. `year` is the libraries' (0: today's).
     """
     if adapters:
         return framework("unknown-adapters")
     before = "-2024" if 0 < year < COMPILED_SINCE else ""
     if sharded and not zero:
         return framework(f"unknown-sharded{before}")
-    if model_parallel and zero:
+    if model_parallel and zero and not intricate:
         return framework("unknown-parallel-2022" if 0 < year < OTHERS_SINCE else "unknown-parallel-zero")
     if model_parallel:
         return framework("unknown-parallel")

@@ -118,14 +118,14 @@ def whole_run(gpus: Array, planned_s: Array, *, assumed: bool = False) -> tuple[
 
     Published whole runs take longer than step time and failures say, and scatter more (data/whole_run.json).
     Both grow with the node-days W of the run as W / (W + settled): a short run sees little of it. `assumed`:
-    nobody said what the job is trained with, so that sequence, batch and layout are guesses too.
+    nobody said what the job is trained with, so that sequence, batch and layout are guesses, of any run.
     """
     found = _whole_run()
     unplanned, settled = found["unplanned"], found["settled_node_days"]
-    sigma = found["sigma_ln_assumed" if assumed else "sigma_ln"]
     work = gpus / _GPUS_PER_RATED_NODE * planned_s / _DAY_S
     share = work / (work + settled)
-    return np.asarray(unplanned * share), np.asarray(sigma * np.sqrt(share))
+    guessed = found["sigma_ln_assumed"] if assumed else 0.0
+    return np.asarray(unplanned * share), np.hypot(found["sigma_ln"] * np.sqrt(share), guessed)
 
 
 @cache

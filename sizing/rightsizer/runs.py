@@ -283,6 +283,7 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
         sharded=sharded,
         adapters=adapters,
         finetune=how is Method.FINETUNE,
+        intricate=max(split["cp"], run_text.count(row, "vpp")) > 1,
         zero=bool(re.match(r"zero[-_ ]?[123]", shards)) and "distributed" not in shards,
         year=run_text.number(row, "year"),
     )

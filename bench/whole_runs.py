@@ -1,0 +1,120 @@
+"""What published whole runs took beside what was predicted of them: errors, and how they scatter."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from bench.fitting import DATA
+
+from rightsizer.uncertainty import z_quantile
+
+__all__ = ["FITTED", "GOAL", "Result", "summary", "whole_run", "write"]
+
+GOAL = 0.15
+COVERAGE = 0.8
+FITTED = {"laid_out": "sigma_ln", "asked": "sigma_ln_assumed"}
+"""The entries of data/whole_run.json that tellings settle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One run: measured and predicted GPU-hours; `inside` says that the 80 % interval holds the truth."""
+
+    id: str
+    model: str
+    gpu: str
+    gpus_known: bool
+    gpus: int
+    measured_gpu_h: float
+    predicted_gpu_h: float
+    share: float
+    step_sigma: float
+    error: float
+    inside: bool
+    mfu: float
+    goodput: float
+    layout: str
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """Errors of the runs on a known number of GPUs, and of the others."""
+    groups = {
+        "gpus_known": [r for r in results if r.gpus_known],
+        "gpus_unknown": [r for r in results if not r.gpus_known],
+    }
+    return {name: _errors(members) for name, members in groups.items()}
+
+
+def _errors(results: Sequence[Result]) -> dict[str, Any]:
+    if not results:
+        return {"n": 0}
+    error = np.asarray([r.error for r in results])
+    size = np.abs(error)
+    return {
+        "n": len(results),
+        "median": round(float(np.median(size)), 4),
+        "mean": round(float(size.mean()), 4),
+        "p90": round(float(np.percentile(size, 90)), 4),
+        "bias": round(float(np.median(error)), 4),
+        "inside_80": round(float(np.mean([r.inside for r in results])), 4),
+        "within_goal": round(float(np.mean(size <= GOAL)), 4),
+        "scaled": round(float(np.median(np.abs(_scaled(results)))), 4),
+    }
+
+
+def _scaled(results: Sequence[Result]) -> Any:
+    """Errors after taking off the median ln error of all other sources (runs of one model family)."""
+    ln, source = np.log1p([r.error for r in results]), _sources(results)
+    others = [np.median(ln[source != one]) if np.any(source != one) else 0.0 for one in source]
+    return np.expm1(ln - np.asarray(others))
+
+
+def _sources(results: Sequence[Result]) -> Any:
+    """The family of models that a run belongs to: one source."""
+    return np.asarray([re.split(r"[-\d. ]", r.model)[0] for r in results])
+
+
+def whole_run(results: Sequence[Result], laid_out: float | None) -> tuple[float, dict[str, float]]:
+    """What whole runs scatter beyond the step time, and what a fit without the run's source covers.
+
+    With what they scatter laid out: what they scatter beyond that too, large or small.
+    """
+    ln = np.log([r.measured_gpu_h / r.predicted_gpu_h for r in results])
+    step, share = np.asarray([r.step_sigma for r in results]), np.asarray([r.share for r in results])
+    if laid_out is not None:
+        step, share = np.hypot(step, laid_out * np.sqrt(share)), np.ones(len(results))
+    source = _sources(results)
+    spread = np.zeros(ln.shape)
+    for one in np.unique(source):
+        rest = source != one
+        spread[~rest] = _spread(np.abs(ln)[rest], step[rest], share[rest], source[rest])
+    inside = np.abs(ln) <= z_quantile(0.9) * np.hypot(step, spread * np.sqrt(share))
+    by_source = [np.mean(inside[source == one]) for one in np.unique(source)]
+    return round(_spread(np.abs(ln), step, share, source), 3), {
+        "n": len(results),
+        "inside_80": round(float(np.mean(inside)), 4),
+        "inside_80_by_source": round(float(np.mean(by_source)), 4),
+    }
+
+
+def _spread(size: Any, step: Any, share: Any, source: Any) -> float:
+    """The least deviation with which 80 % of the weight is inside; sources weigh by the root of their n."""
+    _, index, counts = np.unique(source, return_inverse=True, return_counts=True)
+    weight = 1.0 / np.sqrt(counts[index])
+    for trial in np.arange(0.0, 1.5, 0.005):
+        inside = size <= z_quantile(0.9) * np.hypot(step, trial * np.sqrt(share))
+        if np.average(inside, weights=weight) >= COVERAGE:
+            break
+    return float(trial)
+
+
+def write(entry: str, sigma: float, date: str) -> None:
+    """Replace a fitted value in data/whole_run.json."""
+    path = DATA / "whole_run.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document[entry]["value"] = sigma
+    document["date"] = date or document["date"]
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
