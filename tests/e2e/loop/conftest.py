@@ -158,7 +158,7 @@ def launch(cluster, api, operator):
     """launch(name, ...): a plan in a namespace of its own, which trains from now on."""
     made = []
 
-    def begin(name, *, mode="Auto", finish="21d", env=None, notes=None, pods=None):
+    def begin(name, *, mode="Auto", finish="31d", env=None, notes=None, pods=None):
         namespace = f"loop-{name}"
         cluster.kubectl("create", "namespace", namespace)
         made.append(namespace)
