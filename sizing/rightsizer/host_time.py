@@ -49,7 +49,7 @@ def _directions(cases: Cases, p: Parameters, once: Array, recomputed: Array) -> 
     return forward, forward * (p.host_backward + recomputed)
 
 
-def blocked_s(cases: Cases, _dense_share: Array, p: Parameters, recomputed: Array) -> tuple[Array, Array]:
+def blocked_s(cases: Cases, p: Parameters, recomputed: Array) -> tuple[Array, Array]:
     """Seconds that stand between kernels when every launch waits for the one before: none runs ahead."""
     once = np.where(cases.workload.launch_blocking, p.host_blocked_s, 0.0)
     return _directions(cases, p, once, recomputed)

@@ -122,7 +122,7 @@ def layer_time(facts: Facts) -> LayerTime:
     gpu_b = backward.total + recompute + tp_b + 2 * cp + ep + repeats * (tp + cp + ep)
     host = facts.cases, facts.work.dense_share, facts.parameters
     host_f, host_b = launches_s(*host, again.matmul)
-    stop_f, stop_b = blocked_s(*host, again.matmul)
+    stop_f, stop_b = blocked_s(facts.cases, facts.parameters, again.matmul)
     wait_f = _beyond(gpu_f, host_f, 4) + stop_f + expert_wait_s(*host)  # short kernels wait before all do
     wait_b = _beyond(gpu_b, host_b, 4) + stop_b
     gather, scatter = _sharded(facts)
