@@ -38,8 +38,8 @@ def launches_s(cases: Cases, dense_share: Array, p: Parameters, recomputed: Arra
     fused = np.where(cases.workload.compile == 1, p.host_compiled, 1.0)
     hooked = (code == _TRAINER) & (cases.layout.sharding >= Sharding.ZERO3)
     hooks = np.where(hooked, p.host_zero3_hooks, 1.0)
-    sparse = np.where(cases.architecture.experts > 0, 1.0 - dense_share, 0.0)
-    once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks + sparse * p.host_expert_s
+    sparse = _sparse_share(cases, dense_share) * p.host_expert_s
+    once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks + sparse
     return _directions(cases, p, once, recomputed)
 
 
@@ -60,8 +60,13 @@ def expert_wait_s(cases: Cases, dense_share: Array, p: Parameters) -> Array:
 
     Grace hosts launch that part as CUDA graphs (Megatron-Bridge's recipes), or hardly wait.
     """
-    sparse = np.where((cases.architecture.experts > 0) & ~superchip(cases), 1.0 - dense_share, 0.0)
-    return np.asarray(sparse * p.expert_wait_s)
+    waits = np.where(superchip(cases), 0.0, p.expert_wait_s)
+    return np.asarray(_sparse_share(cases, dense_share) * waits)
+
+
+def _sparse_share(cases: Cases, dense_share: Array) -> Array:
+    """The share of layers that have experts."""
+    return np.where(cases.architecture.experts > 0, 1.0 - dense_share, 0.0)
 
 
 def superchip(cases: Cases) -> Array:
