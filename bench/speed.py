@@ -3,7 +3,8 @@
 Run it on an idle machine, on one core: `taskset -c 0 python -m bench.speed [--json FILE]`. Beside the wall
 time stands the processor's, which says more on a machine that has other work; `chrt -f 5` before it keeps
 that work off the core (not off its caches: the command from cold is slower for them). The ratio to Calculon
-is to a figure that was once recorded, unless its seconds a layout on this machine are given.
+is measured if its checkout lies beside (`../calculon`, or --calculon FOLDER; with its dependencies in its
+.venv), else to a figure that was once recorded.
 """
 
 import argparse
@@ -164,28 +165,41 @@ def first(name: str) -> Taken:
     return fastest(lambda: plan(PLANS[name]()), times=1)
 
 
-def rate(calculon_s: float | None) -> dict[str, float]:
+def calculon_s(folder: Path) -> float | None:
+    """Seconds of the processor a layout by the Calculon in a folder, with its own .venv if it has one."""
+    if not (folder / "bin" / "calculon").exists():
+        return None
+    own = folder / ".venv" / "bin" / "python"
+    python = str(own if own.exists() else sys.executable)
+    script = Path(__file__).with_name("calculon.py")
+    done = subprocess.run([python, str(script), str(folder)], check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    return float(found["cpu_s"] / found["layouts"])
+
+
+def rate(other_s: float | None) -> dict[str, float]:
     """Layouts a second, and how many times Calculon's."""
     taken, rows = layouts_taken()
     per_s = rows / taken.cpu_s
     print(f"{per_s:12,.0f} layouts/s of one core ({rows / taken.wall_s:,.0f} on the wall), {rows:,} of 405B")
-    other = calculon_s or CALCULON_RECORDED_S_PER_LAYOUT
-    source = "measured here" if calculon_s else "recorded once, not run here"
+    other = other_s or CALCULON_RECORDED_S_PER_LAYOUT
+    source = "measured here" if other_s else "recorded once, not run here"
     print(f"{per_s * other:12,.0f} times Calculon's {1 / other:,.0f} layouts/s ({source})")
-    return {"layouts_per_cpu_s": per_s, "layouts_per_wall_s": rows / taken.wall_s}
+    figures = {"layouts_per_cpu_s": per_s, "layouts_per_wall_s": rows / taken.wall_s}
+    return figures | ({"calculon_layouts_per_cpu_s": 1 / other_s} if other_s else {})
 
 
 def main() -> None:
     """Print the table and write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, default=RESULTS)
-    parser.add_argument("--calculon-s-per-layout", type=float)
+    parser.add_argument("--calculon", type=Path, default=Path("../calculon"), help="its checkout, if any")
     parser.add_argument("--first", choices=PLANS, help="ask this plan once, here; print its seconds")
     given = parser.parse_args()
     if given.first:
         print(json.dumps(asdict(first(given.first))))
         return
-    figures = plans() | rate(given.calculon_s_per_layout)
+    figures = plans() | rate(calculon_s(given.calculon.resolve()))
     mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
     print(f"{mebibytes:12.0f} MiB resident at most")
     cold = cold_start()
