@@ -104,12 +104,12 @@ test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Pro
 	tests/e2e/prometheus/install.sh
 	$(BIN)/pytest -q -m prometheus $(AGAIN) tests/e2e/prometheus
 
-# On a busy machine a wait of these can be too short: what failed has a second chance, alone
+# On a busy machine a wait of these can be too short: modules in which something failed have a second chance
 REAL := test-prometheus test-slurm test-slurm-releases test-kubernetes
 ci: check test  ## what .ci/run calls: all of it, the real Prometheus, Slurm and Kubernetes too
 	@for suite in $(REAL); do \
 	  echo "== $$suite"; \
-	  $(MAKE) $$suite || $(MAKE) $$suite AGAIN="--last-failed --last-failed-no-failures=none" || exit 1; \
+	  $(MAKE) $$suite || $(MAKE) $$suite AGAIN=--again || exit 1; \
 	done
 
 clean:  ## remove what make and the tests built

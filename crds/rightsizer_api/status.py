@@ -108,6 +108,9 @@ class Resize(Model):
         None, description="Plan: it was changed; Measured: the pace asked for it; Failure: a resize failed."
     )
     price_gpu_hours: Seconds | None = Field(None, description="What it cost, in GPU-hours.")
+    trained_at: Moment | None = Field(
+        None, description="When it was first seen to train so; a failure before that takes it back."
+    )
 
 
 class Status(Model):

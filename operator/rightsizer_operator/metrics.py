@@ -96,9 +96,9 @@ class Metrics(Collector):
 
     def resized(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Count the resizes that a new status has and the old one had not."""
-        known = before.get("resizes") or ()
+        known = [(row["at"], row.get("cause")) for row in before.get("resizes") or ()]
         for row in after.get("resizes") or ():
-            if row not in known:
+            if (row["at"], row.get("cause")) not in known:
                 self._resizes.labels(row.get("cause", "Plan")).inc()
 
     def plan(

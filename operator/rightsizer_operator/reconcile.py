@@ -33,7 +33,7 @@ from rightsizer_operator.decide import decide, wish_of
 from rightsizer_operator.journal import Journal
 from rightsizer_operator.queueing import Workload
 from rightsizer_operator.report import run_conditions, status_document
-from rightsizer_operator.resizing import advised, fallen_back
+from rightsizer_operator.resizing import advised, fallen_back, proven
 from rightsizer_operator.world import Job, Snapshot, moment, stamp
 
 __all__ = ["reconcile"]
@@ -52,7 +52,7 @@ def reconcile(world: Snapshot) -> tuple[Action, ...]:
     try:
         case = Case(world=world, plan=_plan_of(world.plan), journal=Journal.of(world.status, world.jobs))
         changed = case.journal.generation != case.generation
-        case = case if changed else fallen_back(case)
+        case = case if changed else fallen_back(proven(case))
         if _ended(case) and not changed:
             return _finish(_clean(case))
         return _finish(_run(case if not changed and case.resized else advised(_size(case))))

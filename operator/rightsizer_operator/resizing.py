@@ -13,9 +13,9 @@ from rightsizer_operator.attempts import attempted, running_of
 from rightsizer_operator.case import Case
 from rightsizer_operator.conditions import holds
 from rightsizer_operator.decide import at_size
-from rightsizer_operator.world import moment
+from rightsizer_operator.world import moment, stamp
 
-__all__ = ["advised", "fallen_back"]
+__all__ = ["advised", "fallen_back", "proven"]
 
 _RESIZES = (Advice.GROW, Advice.SHRINK, Advice.RELAYOUT)
 
@@ -37,15 +37,30 @@ def advised(case: Case) -> Case:
     return _to(case, decision.gpus, decision=decision, reason=decision.reason, cause="Measured")
 
 
+def proven(case: Case) -> Case:
+    """With the moment noted at which training was first seen to make steps at its newest size."""
+    rows, said = case.journal.resizes, case.world.progress
+    if not rows or "trainedAt" in rows[-1] or said is None or not holds(case.world.status, "Running"):
+        return case
+    if said.workers != rows[-1]["toGPUs"] or not said.tokens_per_s:
+        return case
+    row = {**rows[-1], "trainedAt": stamp(case.world.now)}
+    return replace(case, journal=replace(case.journal, resizes=(*rows[:-1], row)))
+
+
 def fallen_back(case: Case) -> Case:
-    """Back at the last good size where a resize by measurement did not succeed."""
+    """Back at the last good size where a resize by measurement did not succeed.
+
+    A size at which no step was ever seen has not succeeded, however long its workers took to fail: what was
+    asked for on a run that trained must not be what ends it.
+    """
     rows, job = case.journal.resizes, case.job
     if not rows or rows[-1].get("cause") != "Measured" or case.plan.spec.suspend:
         return case
     row, limit_s = rows[-1], case.world.settings.resize_s
     at = moment(row["at"]) or case.world.now
     left_s = limit_s - (case.world.now - at).total_seconds()
-    if job is not None and job.finished == "Failed" and left_s > 0:
+    if job is not None and job.finished == "Failed" and "trainedAt" not in row:
         why = f"{row['toGPUs']} GPUs failed"
     elif not (_since(case, "Resizing", "True", at) or _since(case, "Running", "False", at)):
         return case

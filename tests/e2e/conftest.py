@@ -32,6 +32,12 @@ SECOND = (
 SLURM_CONTROL = Path(__file__).resolve().parent / "slurm" / "cluster.py"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--again", action="store_true", help="only the modules in which something failed the last time"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "kubernetes: needs root and the built binaries (`make test-kubernetes`)"
@@ -43,9 +49,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Only `-m kubernetes` starts a cluster: a plain `pytest` must not surprise anybody with one."""
     unasked = [m for m in ("kubernetes", "slurm") if m not in (config.option.markexpr or "")]
     skipped = [item for item in items if any(item.get_closest_marker(marker) for marker in unasked)]
+    failed = _failed(config) if config.getoption("again", default=False) else frozenset()
+    if failed:  # whole modules: their tests go on from one another
+        skipped += [item for item in items if _module(item.nodeid) not in failed and item not in skipped]
     if skipped:
         config.hook.pytest_deselected(items=skipped)
         items[:] = [item for item in items if item not in skipped]
+
+
+def _failed(config: pytest.Config) -> frozenset[str]:
+    """The modules in which something failed the last time."""
+    assert config.cache is not None
+    return frozenset(_module(nodeid) for nodeid in config.cache.get("cache/lastfailed", {}))
+
+
+def _module(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 class Clusters(LoadScopeScheduling):

@@ -129,6 +129,21 @@ def test_a_size_at_which_it_fails_is_left_for_the_last_good_one(running):
     assert run.condition("Failed")["status"] == "False"
 
 
+@pytest.mark.parametrize(
+    ("workers", "attempt", "gpus"), [(3, 1, 3), (1, 2, 1)], ids=["trained", "never-trained"]
+)
+def test_only_a_size_at_which_it_trained_may_end_a_run(running, workers, attempt, gpus):
+    run = running(judged(Action.GROW, 3, act=True)).settle()
+    run.decision = None
+    run.job(ready=3)
+    run.settle().progress = Progress(tokens=1e5, tokens_per_s=1e3, step=5, workers=workers)
+    assert ("trainedAt" in run.settle().plan["status"]["resizes"][-1]) == (workers == 3)
+    run.progress = None
+    run.ends("Failed").later(hours=2).settle()
+    assert (run.plan["status"]["attempt"]["number"], run.plan["status"]["attempt"]["gpus"]) == (attempt, gpus)
+    assert run.condition("Failed")["status"] == ("True" if workers == 3 else "False")
+
+
 def test_workers_that_fall_silent_are_no_measurement(running):
     run = running()
     run.progress = Progress(tokens=1e5, tokens_per_s=1e3, step=5)

@@ -81,11 +81,11 @@ def members(group: str) -> frozenset[int]:
     """The processes in the cgroup and below, by any hierarchy."""
     found: set[int] = set()
     for root in hierarchies():
-        for path in (root / group).rglob("cgroup.procs"):
+        for folder, *_ in os.walk(root / group):  # unlike rglob it goes on where one goes away meanwhile
             try:
-                found.update(int(pid) for pid in path.read_text().split())
+                found.update(int(pid) for pid in Path(folder, "cgroup.procs").read_text().split())
             except OSError:
-                continue  # the cgroup went away meanwhile
+                continue
     return frozenset(found - {0})
 
 
@@ -109,9 +109,8 @@ def remove(group: str) -> None:
     for root in hierarchies():
         top = root / group
         while top.exists():
-            for folder in sorted((p for p in top.rglob("*") if p.is_dir()), key=lambda p: -len(p.parts)):
-                _rmdir(folder)
-            _rmdir(top)
+            for folder, *_ in os.walk(top, topdown=False):
+                _rmdir(Path(folder))
             if top.exists() and time.monotonic() > end_s:
                 raise ClusterError(f"cgroup {top} cannot be removed")
 

@@ -31,7 +31,7 @@ HASTE = {
     "warmUp": "5s",
     "coolDown": "15s",
     "restart": "1s",
-    "resizeWithin": "60s",
+    "resizeWithin": "90s",
 }
 """The operator's documented options; everything else is as shipped."""
 WORKLOAD = {
