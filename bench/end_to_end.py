@@ -190,10 +190,12 @@ TELLINGS = {"laid_out": laid_out, "told": told, "blind": blind, "asked": asked}
 
 
 def result(row: Row, more: Row, shape: Architecture, telling: Telling) -> Result:
-    """What the engine says of one run; without its downtime where the published hours have none."""
+    """What the engine says of one run; of its steps with their stragglers, where the hours are those."""
     gpus = int(row["gpus"]) if row["gpus"] else None
     option = planned(row, shape, telling, gpus)
-    counted = option.gpus * (option.goodput if more.get("hours_of") == "steps" else 1.0) / 3600
+    steps = more.get("hours_of") == "steps"
+    stepping = option.goodput + option.lost_by_cause.get("stragglers", 0.0)
+    counted = option.gpus * (stepping if steps else 1.0) / 3600
     measured_h, predicted_h = float(row["gpu_hours"]), counted * option.finish_s
     low_h, high_h = (counted * s for s in (option.finish_lo_s, option.finish_hi_s))
     return Result(
@@ -204,7 +206,7 @@ def result(row: Row, more: Row, shape: Architecture, telling: Telling) -> Result
         gpus=option.gpus,
         measured_gpu_h=measured_h,
         predicted_gpu_h=round(predicted_h, 1),
-        share=0.0 if more.get("hours_of") == "steps" else round(_share(option), 4),
+        share=0.0 if steps else round(_share(option), 4),
         step_sigma=round(option.sigma, 4),
         error=round(predicted_h / measured_h - 1, 4),
         inside=low_h <= measured_h <= high_h,
@@ -215,9 +217,10 @@ def result(row: Row, more: Row, shape: Architecture, telling: Telling) -> Result
 
 
 def _share(option: Option) -> float:
-    """How much of the whole-run term a run of this size has, 0 to 1."""
-    most, _ = goodput.whole_run(np.asarray(1e9), np.asarray(1e9))
-    return option.lost_by_cause.get("unplanned", 0.0) / float(most)
+    """How much of a large whole run a run of this size is, 0 to 1."""
+    lost = sum(option.lost_by_cause.get(cause, 0.0) for cause in ("unplanned", "stragglers"))
+    planned_s = np.asarray(option.finish_s * (1.0 - lost))
+    return float(goodput.whole_run(np.asarray(option.gpus), planned_s, np.asarray(1.0)).weight)
 
 
 def planned(row: Row, shape: Architecture, telling: Telling, gpus: int | None) -> Option:

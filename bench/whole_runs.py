@@ -101,7 +101,11 @@ def whole_run(results: Sequence[Result], laid_out: float | None) -> tuple[float,
 
 
 def _spread(size: Any, step: Any, share: Any, source: Any) -> float:
-    """The least deviation with which 80 % of the weight is inside; sources weigh by the root of their n."""
+    """The least deviation with which 80 % of the weight is inside; sources weigh by the root of their n.
+
+    Hours that are tokens at a rate (share 0) say nothing of it.
+    """
+    size, step, share, source = (column[share > 0] for column in (size, step, share, source))
     _, index, counts = np.unique(source, return_inverse=True, return_counts=True)
     weight = 1.0 / np.sqrt(counts[index])
     for trial in np.arange(0.0, 1.5, 0.005):

@@ -19,6 +19,7 @@ from rightsizer.values import immutable
 __all__ = [
     "Goodput",
     "Reliability",
+    "WholeRun",
     "checkpoint_interval_s",
     "estimate",
     "reliability",
@@ -62,6 +63,25 @@ class Goodput:
     restart: Array
     interval_s: Array
     mean_time_to_failure_s: Array
+
+
+@immutable
+class WholeRun:
+    """What a pretraining run loses beyond failures and checkpoints, as shares of its wall time.
+
+    `unplanned` is downtime, `stragglers` slower steps; `sigma_ln` is the deviation of ln(hours) that comes on
+    top of the step time's, `weight` how much of a large run this one is (0 to 1). Shapes broadcast.
+    """
+
+    unplanned: Array
+    stragglers: Array
+    sigma_ln: Array
+    weight: Array
+
+    @property
+    def lost(self) -> Array:
+        """Both losses together."""
+        return np.asarray(self.unplanned + self.stragglers)
 
 
 @cache
@@ -113,19 +133,25 @@ def estimate(gpus: Array, checkpoint_bytes: Array, some: Reliability) -> Goodput
     )
 
 
-def whole_run(gpus: Array, planned_s: Array, *, assumed: bool = False) -> tuple[Array, Array]:
-    """(share of wall time lost to what is not planned, deviation of ln(hours) it adds) of a pretraining run.
+def whole_run(gpus: Array, planned_s: Array, productive: Array, *, assumed: bool = False) -> WholeRun:
+    """What a pretraining run loses that no formula prices, and how its hours scatter (data/whole_run.json).
 
-    Published whole runs take longer than step time and failures say, and scatter more (data/whole_run.json).
-    Both grow with the node-days W of the run as W / (W + settled): a short run sees little of it. `assumed`:
-    nobody said what the job is trained with, so that sequence, batch and layout are guesses, of any run.
+    Large runs report which share of their time was effective, failures counted: what `productive` does not
+    take of the rest is unplanned. It and the scatter grow with the node-days W of the run as W / (W +
+    settled). Stragglers are waited for by all other nodes, 1 - 1 / nodes of them. `assumed`: nobody said what
+    the job is trained with, so that sequence, batch and layout are guesses, of any run.
     """
     found = _whole_run()
-    unplanned, settled = found["unplanned"], found["settled_node_days"]
-    work = gpus / _GPUS_PER_RATED_NODE * planned_s / _DAY_S
-    share = work / (work + settled)
+    nodes = gpus / _GPUS_PER_RATED_NODE
+    work = nodes * planned_s / _DAY_S
+    weight = work / (work + found["settled_node_days"])
     guessed = found["sigma_ln_assumed"] if assumed else 0.0
-    return np.asarray(unplanned * share), np.hypot(found["sigma_ln"] * np.sqrt(share), guessed)
+    return WholeRun(
+        unplanned=np.maximum(0.0, found["not_effective"] * weight - (1.0 - productive)),
+        stragglers=np.asarray(found["stragglers"] * np.maximum(0.0, 1.0 - 1.0 / nodes)),
+        sigma_ln=np.hypot(found["sigma_ln"] * np.sqrt(weight), guessed),
+        weight=np.asarray(weight),
+    )
 
 
 @cache

@@ -72,6 +72,7 @@ def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, in
     request, cluster = some.request, some.cluster
     good = goodput.estimate(np.asarray(layout.gpus), np.asarray(some.checkpoint_bytes), request.reliability)
     finish_s, sigma, finish_sigma = (float(c[0]) for c in (rows.finish_s, rows.sigma, rows.finish_sigma))
+    beyond = {"unplanned": float(rows.unplanned[0]), "stragglers": float(rows.stragglers[0])}
     spares = request.spare_nodes or 0
     held = layout.gpus + spares * cluster.gpus_per_node
     usd = float(rows.cost_usd[0])
@@ -94,8 +95,8 @@ def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, in
         sigma=sigma,
         step_correction=_at(prediction.step_correction, index),
         memory_correction=_at(prediction.memory_correction, index),
-        goodput=_at(good.productive, 0) * (1.0 - float(rows.unplanned[0])),
-        lost_by_cause=_lost(good, float(rows.unplanned[0])),
+        goodput=_at(good.productive, 0) * (1.0 - sum(beyond.values())),
+        lost_by_cause=_lost(good, beyond),
         checkpoint_interval_s=_at(good.interval_s, 0),
         finish_s=finish_s,
         finish_lo_s=finish_s * float(np.exp(-_Z_80 * finish_sigma)),
@@ -106,11 +107,11 @@ def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, in
     )
 
 
-def _lost(good: goodput.Goodput, unplanned: float) -> dict[str, float]:
+def _lost(good: goodput.Goodput, beyond: Mapping[str, float]) -> dict[str, float]:
     """Shares of the wall time that do not train; with the productive one they sum to 1."""
-    planned = {name: _at(getattr(good, name), 0) for name in ("checkpoint", "lost_work", "restart")}
-    lost = {name: share * (1.0 - unplanned) for name, share in planned.items()}
-    return lost | ({"unplanned": unplanned} if unplanned > 0 else {})
+    left = 1.0 - sum(beyond.values())
+    planned = {name: _at(getattr(good, name), 0) * left for name in ("checkpoint", "lost_work", "restart")}
+    return planned | {cause: share for cause, share in beyond.items() if share > 0}
 
 
 def _step_causes(step_time: StepTime, step_s: float, index: int) -> Mapping[str, float]:

@@ -71,6 +71,7 @@ class Rows:
     layout: Columns
     sigma: Array
     unplanned: Array
+    stragglers: Array
     finish_sigma: Array
     finish_s: Array
     finish_at_confidence_s: Array
@@ -214,9 +215,10 @@ def price(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
 def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, found: Paces) -> Rows:
     request, sigma = some.request, found.sigma
     steps = np.ceil(request.workload.tokens / np.maximum(found.tokens_per_step, 1.0))
-    planned_s = steps * found.step_s / _productive(some, gpus)
-    unplanned, spread = _unplanned(request, gpus, planned_s)
-    finish_s, finish_sigma = planned_s / (1.0 - unplanned), np.hypot(sigma, spread)
+    productive = _productive(some, gpus)
+    planned_s = steps * found.step_s / productive
+    beyond = _beyond_plan(some, gpus, planned_s, productive)
+    finish_s, finish_sigma = planned_s / (1.0 - beyond.lost), np.hypot(sigma, beyond.sigma_ln)
     price_usd = cost.price_usd_per_gpu_h(some.cluster)
     spare_gpus = (request.spare_nodes or 0) * some.cluster.gpus_per_node
     usd = np.full(gpus.shape, np.nan)
@@ -227,7 +229,8 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, found: Pac
         gpus=gpus,
         layout=columns,
         sigma=sigma,
-        unplanned=unplanned,
+        unplanned=beyond.unplanned,
+        stragglers=beyond.stragglers,
         finish_sigma=finish_sigma,
         finish_s=finish_s,
         finish_at_confidence_s=finish_s * np.exp(some.confidence_z * sigma),
@@ -235,11 +238,25 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, found: Pac
     )
 
 
-def _unplanned(request: Request, gpus: Array, planned_s: Array) -> tuple[Array, Array]:
+def _beyond_plan(some: Ground, gpus: Array, planned_s: Array, productive: Array) -> goodput.WholeRun:
     """What a whole run loses and scatters beyond the plan; known of pretraining only."""
+    request = some.request
     if request.workload.method is not Method.PRETRAIN:
-        return np.zeros(gpus.shape), np.zeros(gpus.shape)
-    return goodput.whole_run(gpus, planned_s, assumed=request.framework_assumed)
+        none = np.zeros(gpus.shape)
+        return goodput.WholeRun(unplanned=none, stragglers=none, sigma_ln=none, weight=none)
+    beyond = goodput.whole_run(gpus, planned_s, productive, assumed=request.framework_assumed)
+    return replace(beyond, stragglers=np.zeros(gpus.shape)) if _steps_measured(some) else beyond
+
+
+def _steps_measured(some: Ground) -> bool:
+    """Whether own runs of several nodes correct the step: what they waited for stragglers is in them."""
+    request, cluster = some.request, some.cluster
+    return request.calibration is not None and any(
+        e.step is not None
+        and (e.framework, e.gpu) == (request.framework.name, cluster.gpu.name)
+        and e.layout.gpus > cluster.gpus_per_node
+        for e in request.calibration.evidence
+    )
 
 
 def _productive(some: Ground, gpus: Array) -> Array:

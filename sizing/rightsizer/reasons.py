@@ -197,7 +197,7 @@ def _failures(request: Request, chosen: Option) -> str:
     if expected < 0.5:
         return ""
     spares = goodput.spare_nodes(chosen.nodes, chosen.cluster.gpus_per_node, rate)
-    lost = 1 - chosen.goodput - chosen.lost_by_cause.get("unplanned", 0.0)
+    lost = sum(chosen.lost_by_cause[cause] for cause in ("checkpoint", "lost_work", "restart"))
     text = (
         f"about {expected:,.0f} failures are expected; {lost:.1%} of the time goes to them and"
         f" to checkpoints every {format_duration(chosen.checkpoint_interval_s)}"

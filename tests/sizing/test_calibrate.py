@@ -53,6 +53,13 @@ def test_without_runs_nothing_changes():
     )
 
 
+@pytest.mark.parametrize(("dp", "waits"), [(8, True), (16, False)], ids=["one-node", "two-nodes"])
+def test_own_steps_on_several_nodes_have_their_stragglers_in_them(dp, waits):
+    own = calibration([measured(1.0, case=replace(CASE, layout=replace(FSDP, dp=dp)))])
+    found = plan(request(calibration=own, gpu_counts=(32,), deadline_s=None))
+    assert ("stragglers" in found.option.lost_by_cause) is waits
+
+
 def test_more_steps_move_it_further_and_make_it_surer():
     found = [factor([measured(0.87, steps)]) for steps in (1, 5, 20, 100, 1400)]
     moved, left = zip(*found, strict=True)

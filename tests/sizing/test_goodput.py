@@ -66,16 +66,31 @@ def test_an_unknown_preset_lists_the_known_ones():
         goodput.reliability("perfect")
 
 
+def _whole_run(gpus, days, productive=1.0, **told):
+    return goodput.whole_run(np.asarray(gpus), np.asarray(days) * 86400.0, np.asarray(productive), **told)
+
+
 def test_large_whole_runs_lose_and_scatter_what_no_formula_lists_and_short_ones_hardly():
-    share, sigma = goodput.whole_run(np.asarray([8, 2048]), np.asarray([3600.0, 60 * 86400.0]))
-    assert share[0] < 0.001
-    assert 0.09 < share[1] < 0.1
-    assert sigma[0] < 0.02
-    assert sigma[1] > 0.3
+    found = _whole_run([8, 2048], [1 / 24, 60.0])
+    assert found.unplanned[0] < 0.001
+    assert 0.09 < found.unplanned[1] < 0.1
+    assert found.sigma_ln[0] < 0.02
+    assert found.sigma_ln[1] > 0.3
+
+
+def test_what_failures_take_is_part_of_the_time_that_is_not_effective():
+    found = _whole_run(16384, 80.0, [1.0, 0.95, 0.87]).unplanned
+    np.testing.assert_allclose(found, [0.1, 0.05, 0.0], atol=1e-4)
+
+
+def test_other_nodes_wait_for_stragglers_and_a_single_one_does_not():
+    found = _whole_run([1, 8, 16, 128, 16384], 1.0).stragglers
+    assert np.all(found[:2] == 0)
+    assert found[2] == pytest.approx(found[4] / 2, rel=0.01)
+    assert found[3] > 0.9 * found[4]
 
 
 def test_runs_of_which_nobody_says_the_framework_scatter_more():
-    size = np.asarray([2048]), np.asarray([60 * 86400.0])
-    (share, sigma), (same, more) = goodput.whole_run(*size), goodput.whole_run(*size, assumed=True)
-    assert share == same
-    assert sigma < more
+    told, untold = _whole_run(2048, 60.0), _whole_run(2048, 60.0, assumed=True)
+    assert told.unplanned == untold.unplanned
+    assert told.sigma_ln < untold.sigma_ln
