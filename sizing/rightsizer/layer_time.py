@@ -268,7 +268,8 @@ def _backward_exposed(facts: Facts) -> Array:
     """Megatron since 2022 reduces input gradients while it computes weight gradients.
 
     With sequence parallelism that hides less, whatever the generation, and a rank keeps its part of each
-    input only, and gathers it again (a half of an all-reduce's traffic, arXiv:2205.05198 4.2.2).
+    input only, and gathers it again (a half of an all-reduce's traffic, arXiv:2205.05198 4.2.2). Torch's
+    recompute by operators keeps what reductions return, not what gathers do.
     """
     code, p = host_class(facts.cases), facts.parameters
     split = facts.cases.layout.sequence_parallel
@@ -278,8 +279,10 @@ def _backward_exposed(facts: Facts) -> Array:
     overlaps = overlaps | ((code == HOST_CLASSES.index("deepspeed")) & ((year == 0) | (year >= 2023)))
     shares = [p.tensor_backward_exposed_sequence, p.tensor_backward_exposed]
     exposed = np.select([core | (overlaps & split), overlaps], shares, 1.0)
-    hidden = facts.cases.framework.saves_gathered_inputs | facts.cases.framework.overlaps_tensor_parallel
-    return np.asarray(exposed * np.where(split & ~hidden, 1.5, 1.0))
+    framework, mode = facts.cases.framework, facts.cases.layout.recompute
+    ops = (mode == Recompute.SELECTIVE) & (framework.selective == SelectiveRecompute.OPS)
+    kept = (framework.saves_gathered_inputs | framework.overlaps_tensor_parallel) & ~ops
+    return np.asarray(exposed * np.where(split & ~kept, 1.5, 1.0))
 
 
 def _once_per_domain(facts: Facts, domains: Array) -> Array:

@@ -97,6 +97,13 @@ def test_sequence_parallel_inputs_are_gathered_again() -> None:
     assert 1.05 < float(traffic[1] / traffic[0]) < 1.5
 
 
+def test_recompute_by_operators_gathers_split_inputs_again() -> None:
+    modes = (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+    layouts = [case(dp=1, tp=8, sequence_parallel=True, recompute=mode) for mode in modes]
+    none, some, full = (float(step_time.estimate(Cases.of(c)).tensor_parallel_s) for c in layouts)
+    assert (some / none, full / none) == pytest.approx((1.25, 1.5))
+
+
 @FEW
 @given(LAYOUTS)
 def test_more_micro_batches_take_longer(one: Case) -> None:
