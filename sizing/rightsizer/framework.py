@@ -108,6 +108,7 @@ class Framework:
     overlaps_weight_gather: bool = True
     overlaps_tensor_parallel: bool = False
     overlaps_context_exchange: bool = True
+    merges_context_parts: bool = False
     overlaps_expert_exchange: bool = False
     reduces_every_micro_batch: bool = False
     scatters_gradients: bool = True

@@ -104,6 +104,16 @@ def test_recompute_by_operators_gathers_split_inputs_again() -> None:
     assert (some / none, full / none) == pytest.approx((1.25, 1.5))
 
 
+def test_parts_of_a_split_context_are_merged() -> None:
+    one = case(dp=1, cp=4)
+    other = replace(one, framework=replace(one.framework, merges_context_parts=False))
+    found, bare = (step_time.estimate(Cases.of(c)) for c in (one, other))
+    bytes_ = 3 * (40 + 58) * 2048 * 4096 * 32 * 4  # parts, elements of the result, layers, micro-batches
+    hbm = one.cluster.gpu.memory_bytes_per_s * load_step_time().hbm_fraction_hopper
+    assert float(found.attention_s - bare.attention_s) == pytest.approx(bytes_ / hbm)
+    assert float(found.context_parallel_s / bare.context_parallel_s) > 2  # 32 heads' keys, not 8's
+
+
 @FEW
 @given(LAYOUTS)
 def test_more_micro_batches_take_longer(one: Case) -> None:
