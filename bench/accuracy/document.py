@@ -82,6 +82,7 @@ fused loss and AutoModel's attention were read in their code when their rows cam
 of operators whose results torchtitan's recompute keeps, which has no gathers (torchtitan 9.6 -> 8.6 %), and
 what torch does with a split context: keys for every head exchanged, parts merged in 32 bits, counted operator
 by operator (8.6 -> 8.2 %). It is not assumed of unknown frameworks, whose rows came out slower for it.
+Weights that torchao gathers in 8 bits are read from three rows' notes (8.2 -> 8.1 %).
 """
 
 _MISSED = """
@@ -125,7 +126,13 @@ gives it (pooled median 6.4 -> 6.5 %, torchtitan 9.8 -> 10.2 %), or as fast at h
 8.7 -> 8.9 %); transfers between stages that a slower last stage hides (BLOOM's scatter 3.1 -> 2.9 %,
 Megatron-Bridge 11.7 -> 11.4 %, but pooled 9.0 -> 9.1 % and nanotron 16.6 -> 18.6 %); fp32 reduction in
 DeepSpeed's bf16 pipelines (its bf16 rows overshoot the fp16 ones); waiting launches that grow faster with
-tensor ranks (BLOOM 7.3 -> 7.1 %, no source for it); passes of Megatron's kernels for
+tensor ranks (BLOOM 7.3 -> 7.1 %, no source for it); one NIC of a whole node
+at four fifths of others' rate (NVIDIA/nccl#412: 15 of 25 GB/s), which lets the others' rise: ZeRO-3 4.9 ->
+4.2 %, the mean of source medians 7.25 -> 7.19 %, but the mean 8.39 -> 8.43 %, blind 10.02 -> 10.05 % and
+BLOOM 7.7 -> 8.1 %; a rate of their own for networks that are not stated (fitted to that of stated ones);
+the share of matmuls that torchtitan's policy repeats counted from their order (37 % of Llama's, left out
+8.39 -> 8.36 %, but blind 10.02 -> 10.09 %; and 73 % in 8 bits, whose results it does not keep: torchtitan
+8.1 -> 8.5 %); passes of Megatron's kernels for
 InternEvo's hand-fused ones (6.5 -> 14.2 %); half the overlap for an unknown framework in 16 bits (NeMo's
 rows gain what nanotron's and SimuMax's lose); a lower rate for RoCE than for InfiniBand.
 """

@@ -104,6 +104,7 @@ class Framework:
     # What it communicates
     gradient_reduce_bytes: float = 4.0
     weight_gather_bytes: float = 2.0
+    gathers_fp8_weights: bool = False
     overlaps_gradient_reduce: bool = True
     overlaps_weight_gather: bool = True
     overlaps_tensor_parallel: bool = False

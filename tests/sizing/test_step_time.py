@@ -104,6 +104,15 @@ def test_recompute_by_operators_gathers_split_inputs_again() -> None:
     assert (some / none, full / none) == pytest.approx((1.25, 1.5))
 
 
+@pytest.mark.parametrize(("scaling", "less"), [(Scaling.TENSOR, True), (Scaling.ROW, False)], ids=str)
+def test_weights_cast_before_they_are_gathered_cost_less(scaling: Scaling, less: bool) -> None:
+    one = case(dp=64)
+    one = replace(one, workload=replace(one.workload, precision=Precision.FP8, scaling=scaling))
+    cast = replace(one, framework=replace(one.framework, gathers_fp8_weights=True))
+    plain, found = (step_time.estimate(Cases.of(c)) for c in (one, cast))
+    assert bool(found.sharding_s < plain.sharding_s) is bool(found.matmul_s < plain.matmul_s) is less
+
+
 def test_parts_of_a_split_context_are_merged() -> None:
     one = case(dp=1, cp=4)
     other = replace(one, framework=replace(one.framework, merges_context_parts=False))
