@@ -100,6 +100,7 @@ _CUMULATED = (
 _SIGNS = (
     ("compile", r"; eager;", "0"),
     ("scaling", r"float8 rowwise", "row"),
+    ("fp8_gather", r"(?:float8|fp8) all-gather", "1"),
     ("quantiser", r"gptq|GPTQ", "gptq"),
     ("overlap_tensor", r"async TP", "1"),
     ("overlap_experts", r"1f1b overlap", "1"),

@@ -49,6 +49,8 @@ _SUM_BYTES = 8.0  # a weight gradient added to a 32-bit sum in the same kernel: 
 _FUSED_SUMS_YEAR = 2022  # NVIDIA/apex#1297 (February 2022) and Megatron-LM's linear layers of that spring
 _FUSED_EXPERTS_YEAR = 2026.4  # Megatron-Bridge 26.06
 _CAST_LAUNCHES = 3.0  # of an expert: its matmul, and a cast of either operand
+_MERGED_BYTES = 40.0  # of an element of attention's result and part: see docs/engine.md
+_SUMMED_BYTES = 58.0
 _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
 
 
@@ -264,9 +266,18 @@ def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Paramete
     slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
     used, split = flash(cases), cases.layout.cp
     ring = 1.0 + parameters.context_attention * (split - 1) / split
-    return np.asarray(np.where(used, fast, slow) * ring), np.asarray(
-        np.where(used, fast_back, 2 * slow) * ring
+    merged, summed = _merged_s(cases, work, rates)
+    return np.asarray(np.where(used, fast, slow) * ring + merged), np.asarray(
+        np.where(used, fast_back, 2 * slow) * ring + summed
     )
+
+
+def _merged_s(cases: Cases, work: LayerWork, rates: Rates) -> tuple[Array, Array]:
+    """Seconds to merge the results of each further part of a split context, and to sum their gradients."""
+    parts = np.where(cases.framework.merges_context_parts, cases.layout.cp - 1.0, 0.0)
+    elements = parts * work.score_elements / work.attention_tokens * work.qk_dim
+    once = elements / rates.hbm_bytes_per_s
+    return np.asarray(_MERGED_BYTES * once), np.asarray(_SUMMED_BYTES * once)
 
 
 def fused_sums(cases: Cases) -> Array:

@@ -104,10 +104,12 @@ class Framework:
     # What it communicates
     gradient_reduce_bytes: float = 4.0
     weight_gather_bytes: float = 2.0
+    gathers_fp8_weights: bool = False
     overlaps_gradient_reduce: bool = True
     overlaps_weight_gather: bool = True
     overlaps_tensor_parallel: bool = False
     overlaps_context_exchange: bool = True
+    merges_context_parts: bool = False
     overlaps_expert_exchange: bool = False
     reduces_every_micro_batch: bool = False
     scatters_gradients: bool = True

@@ -155,6 +155,7 @@ def _forward(facts: Facts) -> _Parts:
     code, memory = host_class(cases), facts.rates.hbm_bytes_per_s
     fused = fused_experts(cases, facts.rates)
     dense, routed = facts.kernels.cast_bytes, facts.kernels.expert_cast_bytes
+    dense = dense - np.where(_gathers_cast(cases), BF16_BYTES * work.dense_weights, 0.0)
     cast = dense + np.where(fused, 0.0, routed)
     finer = np.where(cases.workload.scaling == Scaling.ROW, p.cast_passes_by_row, 0.0)
     cast = (p.keyed("cast_passes", HOST_CLASSES)[code] + finer) * 0.25 * cast
@@ -268,7 +269,8 @@ def _backward_exposed(facts: Facts) -> Array:
     """Megatron since 2022 reduces input gradients while it computes weight gradients.
 
     With sequence parallelism that hides less, whatever the generation, and a rank keeps its part of each
-    input only, and gathers it again (a half of an all-reduce's traffic, arXiv:2205.05198 4.2.2).
+    input only, and gathers it again (a half of an all-reduce's traffic, arXiv:2205.05198 4.2.2). Torch's
+    recompute by operators keeps what reductions return, not what gathers do.
     """
     code, p = host_class(facts.cases), facts.parameters
     split = facts.cases.layout.sequence_parallel
@@ -278,8 +280,10 @@ def _backward_exposed(facts: Facts) -> Array:
     overlaps = overlaps | ((code == HOST_CLASSES.index("deepspeed")) & ((year == 0) | (year >= 2023)))
     shares = [p.tensor_backward_exposed_sequence, p.tensor_backward_exposed]
     exposed = np.select([core | (overlaps & split), overlaps], shares, 1.0)
-    hidden = facts.cases.framework.saves_gathered_inputs | facts.cases.framework.overlaps_tensor_parallel
-    return np.asarray(exposed * np.where(split & ~hidden, 1.5, 1.0))
+    framework, mode = facts.cases.framework, facts.cases.layout.recompute
+    ops = (mode == Recompute.SELECTIVE) & (framework.selective == SelectiveRecompute.OPS)
+    kept = (framework.saves_gathered_inputs | framework.overlaps_tensor_parallel) & ~ops
+    return np.asarray(exposed * np.where(split & ~kept, 1.5, 1.0))
 
 
 def _once_per_domain(facts: Facts, domains: Array) -> Array:
@@ -298,6 +302,7 @@ def _sharded(facts: Facts) -> tuple[Array, Array]:
     trained = np.where(frozen(cases), p.adapter_share, 1.0)
     quantised = cases.workload.method == Method.QLORA
     weight = np.where(quantised, p.quantised_bytes, framework.weight_gather_bytes)
+    weight = np.where(_gathers_cast(cases), 1.0, weight)
     dense = group(links, ranks, layout.tp)
     year = cases.workload.library_year
     early = (framework.family == "deepspeed") & (year > 0) & (year < _ZERO3_RAILS_YEAR)
@@ -311,6 +316,13 @@ def _sharded(facts: Facts) -> tuple[Array, Array]:
         return np.where(on, both + np.where(facts.work.expert_weights > 0, expert, 0.0), 0.0)
 
     return move(weight), move(framework.gradient_reduce_bytes * trained)
+
+
+def _gathers_cast(cases: Cases) -> Array:
+    """Whether each rank casts its shard to 8 bits before a gather: with a scale for a tensor only."""
+    workload, sharded = cases.workload, cases.layout.sharding >= Sharding.ZERO3
+    eight = (workload.precision == Precision.FP8) & (workload.scaling == Scaling.TENSOR)
+    return np.asarray((cases.framework.gathers_fp8_weights > 0) & sharded & eight)
 
 
 def shard_ranks(cases: Cases) -> Array:

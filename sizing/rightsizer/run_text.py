@@ -6,6 +6,7 @@ Nothing here is specific to a source; what cannot be read is None, the caller's 
 import math
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from rightsizer.errors import UnsupportedError
 from rightsizer.layout import Offload, Sharding
@@ -23,6 +24,7 @@ from rightsizer.workload import (
 __all__ = [
     "attention",
     "count",
+    "exchanges",
     "flag",
     "is_pcie_only",
     "link_bytes_per_s",
@@ -44,6 +46,12 @@ _MISSING = {"", "nan", "null", "na", "n/a", "-", "--", "?", "unknown"}
 _LAYERS = re.compile(r"(\d{1,4})\s*layers")
 _TRUE, _FALSE = {"1", "1.0", "true", "yes", "y", "on"}, {"0", "0.0", "false", "no", "n", "off"}
 _LARGEST = 1e12
+_EXCHANGES = {
+    "overlap_tensor": "overlaps_tensor_parallel",
+    "overlap_experts": "overlaps_expert_exchange",
+    "overlap_gradients": "overlaps_gradient_reduce",
+    "fp8_gather": "gathers_fp8_weights",
+}
 _CALENDAR_VERSION = re.compile(r"\b(2[0-9])\.(0[1-9]|1[0-2])\b")
 _NIC_GBPS = (
     (r"connect-?x-?8|cx-?8|\bxdr\b", 800.0),
@@ -101,6 +109,12 @@ def flag(row: Mapping[str, str], name: str) -> bool | None:
     if value in _TRUE:
         return True
     return False if value in _FALSE else None
+
+
+def exchanges(row: Mapping[str, str]) -> dict[str, Any]:
+    """Facts of a framework that a row states of its exchanges: hidden behind compute, or in 8 bits."""
+    stated = {fact: flag(row, column) for column, fact in _EXCHANGES.items()}
+    return {fact: value for fact, value in stated.items() if value is not None}
 
 
 def recompute(words: str) -> tuple[Recompute, int] | None:

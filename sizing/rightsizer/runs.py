@@ -39,7 +39,7 @@ COLUMNS = tuple(_COLUMNS.split())
 
 _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
-    " quantiser scaling overlap_tensor overlap_experts overlap_gradients launch_blocking"
+    " quantiser scaling overlap_tensor overlap_experts overlap_gradients fp8_gather launch_blocking"
     " deferred_head_gradients interleaved_group first_stage_layers last_stage_layers"
 )
 _LATENT = "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim"
@@ -57,7 +57,7 @@ def case_from_row(row: Row) -> Case:
     gpu = _gpu(run_text.text(row, "gpu"))
     shape = _dimensions(row)
     split = _parallel_sizes(row)
-    profile = _scheduled(row, _overlapping(row, _framework(row, split)))
+    profile = _scheduled(row, replace(_framework(row, split), **run_text.exchanges(row)))
     case = Case(
         architecture=shape,
         workload=_workload(row, profile, split),
@@ -68,18 +68,6 @@ def case_from_row(row: Row) -> Case:
     case = _losing_little(case)
     stated = run_text.recompute(run_text.text(row, "recompute")) is not None
     return case if stated else _recomputing_enough(case)
-
-
-def _overlapping(row: Row, profile: Framework) -> Framework:
-    """The profile with what the row says of exchanges hidden behind compute."""
-    tensor, experts = run_text.flag(row, "overlap_tensor"), run_text.flag(row, "overlap_experts")
-    gradients = run_text.flag(row, "overlap_gradients")
-    return replace(
-        profile,
-        overlaps_tensor_parallel=_or(tensor, profile.overlaps_tensor_parallel),
-        overlaps_expert_exchange=_or(experts, profile.overlaps_expert_exchange),
-        overlaps_gradient_reduce=_or(gradients, profile.overlaps_gradient_reduce),
-    )
 
 
 def _scheduled(row: Row, profile: Framework) -> Framework:

@@ -164,7 +164,8 @@ def _kv_width(cases: Cases) -> Array:
     """Elements of keys and values of a token on one GPU, as context parallelism exchanges them."""
     arch, layout = cases.architecture, cases.layout
     qk, v = _head_dims(cases)
-    heads = np.where(arch.attention == "mla", arch.heads, np.maximum(arch.kv_heads, layout.tp))
+    every = (arch.attention == "mla") | (cases.framework.merges_context_parts > 0)
+    heads = np.where(every, arch.heads, np.maximum(arch.kv_heads, layout.tp))
     return np.asarray(heads / layout.tp * (qk + v))
 
 

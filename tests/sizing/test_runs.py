@@ -162,8 +162,9 @@ def test_workload_words(changes, read):
         ("overlap_experts", "1", "overlaps_expert_exchange", True),
         ("overlap_gradients", "0", "overlaps_gradient_reduce", False),
         ("overlap_gradients", "", "overlaps_gradient_reduce", True),
+        ("fp8_gather", "1", "gathers_fp8_weights", True),
     ],
-    ids=["experts hidden", "gradients not hidden", "not said"],
+    ids=["experts hidden", "gradients not hidden", "not said", "weights in 8 bits"],
 )
 def test_a_table_may_say_which_exchanges_are_hidden(column, text, fact, found):
     assert getattr(case(**{column: text}).framework, fact) is found

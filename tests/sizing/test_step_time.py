@@ -97,6 +97,32 @@ def test_sequence_parallel_inputs_are_gathered_again() -> None:
     assert 1.05 < float(traffic[1] / traffic[0]) < 1.5
 
 
+def test_recompute_by_operators_gathers_split_inputs_again() -> None:
+    modes = (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+    layouts = [case(dp=1, tp=8, sequence_parallel=True, recompute=mode) for mode in modes]
+    none, some, full = (float(step_time.estimate(Cases.of(c)).tensor_parallel_s) for c in layouts)
+    assert (some / none, full / none) == pytest.approx((1.25, 1.5))
+
+
+@pytest.mark.parametrize(("scaling", "less"), [(Scaling.TENSOR, True), (Scaling.ROW, False)], ids=str)
+def test_weights_cast_before_they_are_gathered_cost_less(scaling: Scaling, less: bool) -> None:
+    one = case(dp=64)
+    one = replace(one, workload=replace(one.workload, precision=Precision.FP8, scaling=scaling))
+    cast = replace(one, framework=replace(one.framework, gathers_fp8_weights=True))
+    plain, found = (step_time.estimate(Cases.of(c)) for c in (one, cast))
+    assert bool(found.sharding_s < plain.sharding_s) is bool(found.matmul_s < plain.matmul_s) is less
+
+
+def test_parts_of_a_split_context_are_merged() -> None:
+    one = case(dp=1, cp=4)
+    other = replace(one, framework=replace(one.framework, merges_context_parts=False))
+    found, bare = (step_time.estimate(Cases.of(c)) for c in (one, other))
+    bytes_ = 3 * (40 + 58) * 2048 * 4096 * 32 * 4  # parts, elements of the result, layers, micro-batches
+    hbm = one.cluster.gpu.memory_bytes_per_s * load_step_time().hbm_fraction_hopper
+    assert float(found.attention_s - bare.attention_s) == pytest.approx(bytes_ / hbm)
+    assert float(found.context_parallel_s / bare.context_parallel_s) > 2  # 32 heads' keys, not 8's
+
+
 @FEW
 @given(LAYOUTS)
 def test_more_micro_batches_take_longer(one: Case) -> None:
