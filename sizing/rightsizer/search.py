@@ -45,6 +45,13 @@ _FEW_COUNTS = 12
 _FEW_FAMILIES = 8192
 """So few families are looked at in one go, whether or not the search will come to all of them."""
 
+_HOPELESS = 1.5
+"""Families that take so many times their GPU's memory over many replicas do not fit it over one.
+
+Buffers of a communicator are less, interleaved stages whose ends count as layers may hold a micro-batch less;
+both are far from a half.
+"""
+
 _DEGREES = {f.name for f in fields(Layout)}
 _WINDOW = 128
 _BLOCK_ROWS = 6000
@@ -212,8 +219,10 @@ def _fitting(some: Ground, most: int) -> tuple[Array, float]:
     light = possible[_least_bytes(some)[possible] <= some.cluster.gpu.memory_bytes]
     possible = light if light.size else possible
     fits, used = _fit_on(some, possible, (dp * units)[possible])
-    alone = np.flatnonzero(~fits & (units[possible] < most))  # fewer replicas need fewer communicators
-    if alone.size:
+    alone = ~fits & (units[possible] < most)  # fewer replicas need fewer communicators, and no less else
+    if fits.any():
+        alone &= used <= _HOPELESS * some.cluster.gpu.memory_bytes
+    if alone.any():
         fewest = _raised(some.families, np.ones_like(units)) * units
         fits[alone], least = _fit_on(some, possible[alone], fewest[possible[alone]])
         used[alone] = np.minimum(used[alone], least)
@@ -269,7 +278,10 @@ def _raised(some: Families, dp: Array) -> Array:
 
 def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
     """Indices into `unit` and counts of `block`, for every pair that divides and is not below `need`."""
-    divides = (block[:, None] % unit[None, :] == 0) & (block[:, None] >= need[None, :])
+    units = distinct(unit)  # few of them, and division is slow
+    place = np.zeros(int(units.max(initial=0)) + 1, dtype=np.int64)
+    place[units] = np.arange(units.size)
+    divides = (block[:, None] % units == 0)[:, place[unit]] & (block[:, None] >= need)
     count, family = np.nonzero(divides)
     return family, block[count]
 
