@@ -57,6 +57,9 @@ _WINDOW = 128
 _BLOCK_ROWS = 6000
 """Rows priced between two looks at whether one is good: a call costs as much as some thousand rows."""
 
+_COUNTS_AT_ONCE = 16
+"""Of a window's counts: a table of them all by families would leave the cache."""
+
 _BOUND_ROUNDS = 2
 _WORTH_LIFTING = 1.02
 
@@ -334,11 +337,22 @@ def _lifted(some: Ground, leaders: Array, bound: Array, most: int) -> tuple[Arra
     return lifted, len(rows)
 
 
+def _enough_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array]:
+    """The pairs of the window's first counts, of all where they are no more than _BLOCK_ROWS."""
+    parts, rows = [], 0
+    for start in range(0, window.size, _COUNTS_AT_ONCE):
+        parts.append(pairs(unit, need, window[start : start + _COUNTS_AT_ONCE]))
+        rows += parts[-1][1].size
+        if rows > _BLOCK_ROWS:
+            break
+    return np.concatenate([family for family, _ in parts]), np.concatenate([gpus for _, gpus in parts])
+
+
 def _blocks(unit: Array, need: Array, possible: Array) -> Iterator[tuple[Array, Array]]:
     """Pairs as `pairs` gives them, whole counts at a time and ascending, about _BLOCK_ROWS at once."""
     rest = possible[possible >= need.min(initial=np.inf)]
     while rest.size:
-        family, gpus = pairs(unit, need, rest[:_WINDOW])
+        family, gpus = _enough_pairs(unit, need, rest[:_WINDOW])
         enough = gpus[min(_BLOCK_ROWS, gpus.size) - 1] if gpus.size else rest[min(_WINDOW, rest.size) - 1]
         now = gpus <= enough
         yield family[now], gpus[now]
