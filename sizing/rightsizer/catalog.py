@@ -4,8 +4,8 @@ import csv
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 
+from rightsizer import packaged
 from rightsizer.architecture import Architecture, AttentionKind, Family
 from rightsizer.errors import InputError, UnknownNameError, UnsupportedError
 from rightsizer.framework import framework, frameworks
@@ -52,7 +52,8 @@ def gpu(name: str) -> Gpu:
     _refuse_slices(name)
     spoken = re.sub(r"^(?:gres/)?gpu:|\s*\([^)]*\)", "", name.strip())
     rows = _gpu_rows()
-    row = rows.get(spoken) or rows[_one("gpu", spoken, _gpu_index())]
+    written = rows.get(spoken) or _named(rows, "default_for").get(spoken)
+    row = written or rows[_one("gpu", spoken, _gpu_index())]
     reason = _NOT_GPUS.get(row["architecture"])
     if reason:
         raise UnsupportedError(f"gpu {row['name']!r}: {reason}")
@@ -104,7 +105,8 @@ def cluster(
 def model(name: str) -> Architecture:
     """The architecture of that name: ours, or the Hugging Face id; case and punctuation do not matter."""
     rows = _model_rows()
-    row = rows.get(name) or rows[_one("model", name, _model_index())]  # the index is slow to make
+    written = rows.get(name) or _named(rows, "aliases").get(name)
+    row = written or rows[_one("model", name, _model_index())]
     if row["family"] == "unet":
         raise UnsupportedError(f"model {row['name']!r}: {_UNET}")
     return _model(row["name"])
@@ -169,6 +171,11 @@ def node(name: str) -> Node:
     """The node shape of that name ("p5.48xlarge", "DGX H100")."""
     known = {item.name: item for item in nodes()}
     return known[_one("nodeShape", name, index(Spelt(name=key, exact=(key,)) for key in known))]
+
+
+def _named(rows: Mapping[str, Row], cell: str) -> Mapping[str, Row]:
+    """Rows by the names in a cell, as they are written there: an index of all spellings is slow to make."""
+    return {name: row for row in rows.values() for name in _split(row[cell])}
 
 
 def _one(field: str, name: str, known: Index) -> str:
@@ -348,8 +355,7 @@ def _model_names(row: Row) -> Spelt:
 
 
 def _read(file: str) -> tuple[Row, ...]:
-    text = resources.files("rightsizer").joinpath("data", file).read_text("utf-8")
-    return tuple(csv.DictReader(text.splitlines()))
+    return tuple(csv.DictReader(packaged.text(file).splitlines()))
 
 
 def _split(cell: str) -> list[str]:

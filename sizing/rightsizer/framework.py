@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from rightsizer import packaged
 from rightsizer.errors import UnknownNameError
 from rightsizer.values import immutable
 from rightsizer.workload import AttentionKernel, LossKernel, Recompute
@@ -193,23 +193,23 @@ _ENUMS: Mapping[str, Any] = {
 
 def framework(name: str) -> Framework:
     """The profile of that name, or of that launch name (megatron, deepspeed, accelerate, custom)."""
-    profiles, launch = _profiles(), _data()["launch"]
+    raw, launch = _raw(), _data()["launch"]
     key = launch.get(name.strip().lower(), name.strip().lower())
-    if key not in profiles:
-        raise UnknownNameError("framework", value=name, candidates=sorted({*launch, *profiles}))
-    return profiles[key]
+    if key not in raw:
+        raise UnknownNameError("framework", value=name, candidates=sorted({*launch, *raw}))
+    return _profile(key)
 
 
 def frameworks() -> tuple[Framework, ...]:
     """Every profile, the unknown ones last."""
-    return tuple(sorted(_profiles().values(), key=lambda f: (not f.known, f.name)))
+    return tuple(sorted(map(_profile, _raw()), key=lambda f: (not f.known, f.name)))
 
 
 def recognise(text: str, *, year: float = 0.0) -> Framework | None:
     """The profile that a publication's framework text names, or None; `year` picks the generation."""
     for pattern, profile, since, until in _patterns():
         if pattern.search(text) and (not year or since <= year < until):
-            return _profiles()[profile]
+            return _profile(profile)
     return None
 
 
@@ -250,7 +250,7 @@ def assumed_framework(*, decoder: bool, adapters: bool) -> Framework:
 
 @cache
 def _data() -> Any:
-    return json.loads(files("rightsizer").joinpath("data/frameworks.json").read_text("utf-8"))
+    return json.loads(packaged.text("frameworks.json"))
 
 
 @cache
@@ -262,13 +262,14 @@ def _patterns() -> tuple[tuple[re.Pattern[str], str, float, float], ...]:
 
 
 @cache
-def _profiles() -> Mapping[str, Framework]:
-    raw = {p["name"]: p for p in _data()["profiles"]}
-    return {name: _profile(name, raw) for name in raw}
+def _raw() -> Mapping[str, Mapping[str, Any]]:
+    return {p["name"]: p for p in _data()["profiles"]}
 
 
-def _profile(name: str, raw: Mapping[str, Mapping[str, Any]]) -> Framework:
+@cache
+def _profile(name: str) -> Framework:
     """A profile with everything it inherits; a child's fact and source replace its parent's."""
+    raw = _raw()
     facts: dict[str, Any] = {}
     sources: dict[str, str] = {}
     chain, at = [raw[name]], raw[name].get("extends")

@@ -8,10 +8,10 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 
+from rightsizer import packaged
 from rightsizer.columns import Array
 from rightsizer.errors import UnknownNameError
 from rightsizer.values import immutable
@@ -87,9 +87,7 @@ class WholeRun:
 @cache
 def reliability(name: str = "default") -> Reliability:
     """The preset of that name in data/goodput.json."""
-    presets: Mapping[str, Mapping[str, object]] = json.loads(
-        files("rightsizer").joinpath("data/goodput.json").read_text("utf-8")
-    )
+    presets: Mapping[str, Mapping[str, object]] = json.loads(packaged.text("goodput.json"))
     if name not in presets:
         raise UnknownNameError("reliability", value=name, candidates=sorted(presets))
     preset = presets[name]
@@ -156,7 +154,7 @@ def whole_run(gpus: Array, planned_s: Array, productive: Array, *, assumed: bool
 
 @cache
 def _whole_run() -> Mapping[str, float]:
-    text = files("rightsizer").joinpath("data/whole_run.json").read_text("utf-8")
+    text = packaged.text("whole_run.json")
     return {name: float(each["value"]) for name, each in json.loads(text).items() if "value" in each}
 
 

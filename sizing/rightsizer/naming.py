@@ -53,10 +53,13 @@ def lookup(known: Index, name: str) -> tuple[str, ...]:
 def normal(name: str) -> str:
     """Lower case, without spaces, the vendor and punctuation but dots; a memory always ends in "gb"."""
     key = name.lower().translate(_DROPPED)
-    for vendor in _VENDORS:
-        key = key.removeprefix(vendor) or key
-    memory = key.removesuffix("ib" if key.endswith("gib") else "")
-    return memory + "b" if memory.endswith("g") and memory[-2:-1].isdigit() else key
+    if key.startswith(_VENDORS):  # few do, and thousands are asked
+        for vendor in _VENDORS:
+            key = key.removeprefix(vendor) or key
+    if not key.endswith(("g", "gib")):
+        return key
+    memory = key.removesuffix("ib")
+    return memory + "b" if memory[-2:-1].isdigit() else key
 
 
 def nearest(known: Index, name: str) -> tuple[str, ...]:

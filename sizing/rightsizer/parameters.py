@@ -5,7 +5,6 @@ what frameworks add (fitted to published runs). No parameter is keyed to a model
 """
 
 import functools
-import importlib.resources
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rightsizer import packaged
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
 
@@ -94,7 +94,7 @@ def parse(text: str) -> Parameters:
 
 
 def _load(name: str) -> Parameters:
-    return parse(importlib.resources.files("rightsizer").joinpath("data", name).read_text(encoding="utf-8"))
+    return parse(packaged.text(name))
 
 
 @functools.cache

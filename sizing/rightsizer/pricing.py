@@ -17,8 +17,8 @@ from rightsizer.correction import Calibration
 from rightsizer.framework import Framework
 from rightsizer.hardware import Cluster
 from rightsizer.outcome import Request
-from rightsizer.replicas import Paces, Replicas
-from rightsizer.space import Families, families, layouts
+from rightsizer.replicas import Paces, Replicas, Stages
+from rightsizer.space import Families, domain_gpus, families_within, layouts
 from rightsizer.values import immutable
 from rightsizer.workload import Method, Workload
 
@@ -115,23 +115,39 @@ def _tables(  # noqa: PLR0917 -- a key: all that the tables depend on
     offload: bool,
 ) -> tuple[Families, Replicas]:
     """The families and their tables, which fill as they are asked for; threads may share them."""
-    some = families(architecture, workload, cluster, framework, pinned=dict(pinned), offload=offload)
     nouns = _nouns(architecture, workload, cluster, framework)
-    return some, Replicas(nouns, some.axes, calibration)
+    some, stages = _anywhere(architecture, workload, domain_gpus(cluster), framework, pinned, offload)
+    return some, Replicas(nouns, stages, calibration)
+
+
+@lru_cache(maxsize=8)
+def _anywhere(  # noqa: PLR0917 -- a key, as above
+    architecture: Architecture,
+    workload: Workload,
+    domain: int,
+    framework: Framework,
+    pinned: tuple[tuple[str, int], ...],
+    offload: bool,
+) -> tuple[Families, Stages]:
+    """What GPUs of any type have in common where they come in domains of one size."""
+    some = families_within(domain, architecture, workload, framework, pinned=dict(pinned), offload=offload)
+    return some, Stages(_nouns(architecture, workload, None, framework), some.axes)
 
 
 def ground(request: Request, cluster: Cluster, some: Families) -> Ground:
     """The shared part of pricing some families on one cluster."""
     nouns = _nouns(request.architecture, request.workload, cluster, request.framework)
-    return _ground(request, cluster, some, Replicas(nouns, some.axes, request.calibration))
+    return _ground(request, cluster, some, Replicas(nouns, Stages(nouns, some.axes), request.calibration))
 
 
-def _nouns(architecture: Architecture, workload: Workload, cluster: Cluster, framework: Framework) -> Cases:
+def _nouns(
+    architecture: Architecture, workload: Workload, cluster: Cluster | None, framework: Framework
+) -> Cases:
     return Cases(
         architecture=_columns(architecture),
         workload=_columns(workload),
-        cluster=_columns(cluster),
-        gpu=_columns(cluster.gpu),
+        cluster=_columns(cluster) if cluster else Columns({}),
+        gpu=_columns(cluster.gpu) if cluster else Columns({}),
         framework=_columns(framework),
         layout=Columns({}),
     )

@@ -26,7 +26,7 @@ from rightsizer.parameters import load_memory
 from rightsizer.step_time import Passes
 from rightsizer.uncertainty import memory_sigma, step_sigma
 
-__all__ = ["Fits", "Paces", "Replicas"]
+__all__ = ["Fits", "Paces", "Replicas", "Stages"]
 
 CHUNK_ROWS = 16384
 """Rows priced at once: enough to hide the cost of a numpy call, few enough to stay in the cache."""
@@ -34,8 +34,21 @@ CHUNK_ROWS = 16384
 _MANY = 2.0**40
 """Replicas of any family that fill more than one node."""
 
+_FEW_FAMILIES = 8192
+"""So few families cost hardly more than some of them."""
+
 _PACED = 4
 """What a search prices of a model on a small cluster: all sizes, now and some day, and the next smaller."""
+
+
+_WORKSPACE_BYTES = 2**24
+"""What a search takes and gives back many times: freed once as a whole, glibc keeps as much from then on.
+
+Else it returns the pages each time and has them cleared again, half the page faults of a plan on four GPU
+types (mallopt(3): its thresholds follow the largest block that was freed).
+"""
+
+np.empty(_WORKSPACE_BYTES, dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,35 +94,63 @@ class _Table:
         self._ready[missing] = True
 
 
+class Stages:
+    """Families as layouts, and what their pipeline stages hold: the same on GPUs of any type.
+
+    `axes` hold a column of shape (families,) for each axis of a family; `nouns` need no GPU and no cluster.
+    """
+
+    def __init__(self, nouns: Cases, axes: Mapping[str, Array]) -> None:
+        once = {"dp": np.asarray(1), "micro_batches": np.asarray(1), "sequence_parallel": axes["tp"] > 1}
+        columns: dict[str, Array] = once | dict(axes)
+        self._nouns = nouns
+        self.layout = Columns.of(Layout()).replace(**columns)
+        self.counts = memory.in_floats(self._cases(self.layout)).layout
+        self.layered = axes["sharding"] >= Sharding.ZERO3
+        self._ends = memory.candidates(self._cases(self.counts))
+        self._held = _Table(axes["tp"].size, self._make)
+
+    def held(self, family: Array) -> list[Held]:
+        """What the stages of these families hold that may be the fullest; `fill` has made it."""
+        columns = self._held.rows(family)
+        return [_stage(columns, position) for position in range(len(self._ends))]
+
+    def fill(self, family: Array) -> None:
+        """Look at these families at once; at all, where they are few: another GPU will ask for the others."""
+        few = self.layered.size <= _FEW_FAMILIES
+        self._held.fill(np.arange(self.layered.size) if few else family)
+
+    def _cases(self, layout: Columns) -> Cases:
+        return replace(self._nouns, layout=layout)
+
+    def _make(self, index: Array) -> dict[str, Array]:
+        cases = self._cases(self.counts.take(index))
+        held = memory.stages(cases, load_memory(), [end[index] for end in self._ends])
+        return {f"{name}{i}": column for i, one in enumerate(held) for name, column in _columns(one).items()}
+
+
 class Replicas:
     """The families of one cluster, and what was found of them so far.
 
-    `nouns` are shared (shape ()), `axes` hold a column of shape (families,) for each axis of a family.
-    `fitting` is where a search keeps which families fit on how many GPUs at most, and `paced` gives it a
-    place for what it priced, by what that depends on; few are kept.
+    `nouns` are shared (shape ()), `stages` may be shared with clusters of other GPUs. `fitting` is where a
+    search keeps which families fit on how many GPUs at most, and `paced` gives it a place for what it
+    priced, by what that depends on; few are kept.
     """
 
-    def __init__(self, nouns: Cases, axes: Mapping[str, Array], calibration: Calibration | None) -> None:
-        size = axes["tp"].size
-        once = {"dp": np.asarray(1), "micro_batches": np.asarray(1), "sequence_parallel": axes["tp"] > 1}
-        columns: dict[str, Array] = once | dict(axes)
-        self._nouns, self._calibration = nouns, calibration
-        self._layout = Columns.of(Layout()).replace(**columns)
-        self._counts = memory.in_floats(self._cases(self._layout)).layout
-        self._ends = memory.candidates(self._cases(self._counts))
-        self._layered = axes["sharding"] >= Sharding.ZERO3
+    def __init__(self, nouns: Cases, stages: Stages, calibration: Calibration | None) -> None:
+        size = stages.layered.size
+        self._nouns, self._stages, self._calibration = nouns, stages, calibration
         self._known: Facts | None = None
         self.fitting: dict[int, tuple[Array, float]] = {}
         self.paced: Callable[[bytes, float], dict[str, Any]] = lru_cache(maxsize=_PACED)(_empty)
         self._passes = _Table(size, self._make_passes)
-        self._held = _Table(size, self._make_held)
         self._step_sigma = _Table(size, lambda index: self._make_sigma(step_sigma, index))
         self._memory_sigma = _Table(size, lambda index: self._make_sigma(memory_sigma, index))
 
     def fill(self, family: Array) -> None:
         """Look at the pace of families at once that will be asked for bit by bit."""
         self._step_sigma.fill(family)
-        self._passes.fill(family[~self._layered[family]])
+        self._passes.fill(family[~self._stages.layered[family]])
 
     def pace(self, family: Array, layout: Columns) -> Paces:
         """How fast layouts of these families (both of shape (n,)) are."""
@@ -121,15 +162,14 @@ class Replicas:
     def fit(self, family: Array, layout: Columns) -> Fits:
         """Whether layouts of these families (both of shape (n,)) fit memory."""
         self._memory_sigma.fill(family)
-        self._held.fill(family)
+        self._stages.fill(family)
         parts = [self._fit(family[s], layout.take(s)) for s in _slices(family.size)]
         fits = _joined([part.fits for part in parts]).astype(bool)
         return Fits(fits, _joined([part.device_bytes for part in parts]))
 
     def _fit(self, family: Array, layout: Columns) -> Fits:
-        cases, columns = self._rows(family, layout), self._held.rows(family)
-        stages = [_stage(columns, position) for position in range(len(self._ends))]
-        found = memory.of_stages(cases, load_memory(), stages)
+        cases = self._rows(family, layout)
+        found = memory.of_stages(cases, load_memory(), self._stages.held(family))
         sigma = self._sigma(self._memory_sigma, family, cases)
         learnt = correct(self._calibration, self._cases(layout), sigma, Quantity.MEMORY)
         if self._calibration:
@@ -138,7 +178,7 @@ class Replicas:
         return Fits(fits, np.broadcast_to(found.device_bytes, family.shape))
 
     def _pace(self, family: Array, layout: Columns) -> Paces:
-        layered = self._layered[family]
+        layered = self._stages.layered[family]
         if not layered.any():
             return self._pace_quickly(family, layout)
         if layered.all():
@@ -168,24 +208,19 @@ class Replicas:
     def _rows(self, family: Array, layout: Columns) -> Cases:
         """The cases with counts as floats."""
         counts = {"dp": layout.dp.astype(float), "micro_batches": layout.micro_batches.astype(float)}
-        return self._cases(self._counts.take(family).replace(**counts))
+        return self._cases(self._stages.counts.take(family).replace(**counts))
 
     def _sigma(self, table: _Table, family: Array, cases: Cases) -> Array:
         found = table.rows(family)
         return np.where(gpus(cases.layout) > cases.cluster.gpus_per_node, found["beyond"], found["inside"])
 
     def _make_passes(self, index: Array) -> dict[str, Array]:
-        known, layer = known_layers(self._cases(self._layout.take(index)))
+        known, layer = known_layers(self._cases(self._stages.layout.take(index)))
         self._known = known
         return _columns(step_time.passes(known, layer))
 
-    def _make_held(self, index: Array) -> dict[str, Array]:
-        cases = self._cases(self._counts.take(index))
-        held = memory.stages(cases, load_memory(), [end[index] for end in self._ends])
-        return {f"{name}{i}": column for i, one in enumerate(held) for name, column in _columns(one).items()}
-
     def _make_sigma(self, sigma: Callable[[Cases], Array], index: Array) -> dict[str, Array]:
-        layout = self._counts.take(index)
+        layout = self._stages.counts.take(index)
         many = layout.replace(dp=np.asarray(_MANY))
         return {"inside": sigma(self._cases(layout)), "beyond": sigma(self._cases(many))}
 

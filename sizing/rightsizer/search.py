@@ -45,10 +45,20 @@ _FEW_COUNTS = 12
 _FEW_FAMILIES = 8192
 """So few families are looked at in one go, whether or not the search will come to all of them."""
 
+_HOPELESS = 1.5
+"""Families that take so many times their GPU's memory over many replicas do not fit it over one.
+
+Buffers of a communicator are less, interleaved stages whose ends count as layers may hold a micro-batch less;
+both are far from a half.
+"""
+
 _DEGREES = {f.name for f in fields(Layout)}
 _WINDOW = 128
 _BLOCK_ROWS = 6000
 """Rows priced between two looks at whether one is good: a call costs as much as some thousand rows."""
+
+_COUNTS_AT_ONCE = 16
+"""Of a window's counts: a table of them all by families would leave the cache."""
 
 _BOUND_ROUNDS = 2
 _WORTH_LIFTING = 1.02
@@ -212,8 +222,10 @@ def _fitting(some: Ground, most: int) -> tuple[Array, float]:
     light = possible[_least_bytes(some)[possible] <= some.cluster.gpu.memory_bytes]
     possible = light if light.size else possible
     fits, used = _fit_on(some, possible, (dp * units)[possible])
-    alone = np.flatnonzero(~fits & (units[possible] < most))  # fewer replicas need fewer communicators
-    if alone.size:
+    alone = ~fits & (units[possible] < most)  # fewer replicas need fewer communicators, and no less else
+    if fits.any():
+        alone &= used <= _HOPELESS * some.cluster.gpu.memory_bytes
+    if alone.any():
         fewest = _raised(some.families, np.ones_like(units)) * units
         fits[alone], least = _fit_on(some, possible[alone], fewest[possible[alone]])
         used[alone] = np.minimum(used[alone], least)
@@ -269,7 +281,10 @@ def _raised(some: Families, dp: Array) -> Array:
 
 def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
     """Indices into `unit` and counts of `block`, for every pair that divides and is not below `need`."""
-    divides = (block[:, None] % unit[None, :] == 0) & (block[:, None] >= need[None, :])
+    units = distinct(unit)  # few of them, and division is slow
+    place = np.zeros(int(units.max(initial=0)) + 1, dtype=np.int64)
+    place[units] = np.arange(units.size)
+    divides = (block[:, None] % units == 0)[:, place[unit]] & (block[:, None] >= need)
     count, family = np.nonzero(divides)
     return family, block[count]
 
@@ -322,11 +337,22 @@ def _lifted(some: Ground, leaders: Array, bound: Array, most: int) -> tuple[Arra
     return lifted, len(rows)
 
 
+def _enough_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array]:
+    """The pairs of the window's first counts, of all where they are no more than _BLOCK_ROWS."""
+    parts, rows = [], 0
+    for start in range(0, window.size, _COUNTS_AT_ONCE):
+        parts.append(pairs(unit, need, window[start : start + _COUNTS_AT_ONCE]))
+        rows += parts[-1][1].size
+        if rows > _BLOCK_ROWS:
+            break
+    return np.concatenate([family for family, _ in parts]), np.concatenate([gpus for _, gpus in parts])
+
+
 def _blocks(unit: Array, need: Array, possible: Array) -> Iterator[tuple[Array, Array]]:
     """Pairs as `pairs` gives them, whole counts at a time and ascending, about _BLOCK_ROWS at once."""
     rest = possible[possible >= need.min(initial=np.inf)]
     while rest.size:
-        family, gpus = pairs(unit, need, rest[:_WINDOW])
+        family, gpus = _enough_pairs(unit, need, rest[:_WINDOW])
         enough = gpus[min(_BLOCK_ROWS, gpus.size) - 1] if gpus.size else rest[min(_WINDOW, rest.size) - 1]
         now = gpus <= enough
         yield family[now], gpus[now]

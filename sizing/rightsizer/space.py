@@ -21,7 +21,9 @@ __all__ = [
     "MIN_TOKENS_PER_CP_RANK",
     "Families",
     "complexity",
+    "domain_gpus",
     "families",
+    "families_within",
     "layouts",
 ]
 
@@ -74,16 +76,35 @@ def families(
     offload: bool = False,
 ) -> Families:
     """All legal families, each once. `pinned` fixes axes; `offload` adds those that use host memory."""
+    domain = domain_gpus(cluster)
+    return families_within(domain, architecture, workload, framework, pinned=pinned, offload=offload)
+
+
+def domain_gpus(cluster: Cluster) -> int:
+    """GPUs that a node or its fast link joins, whichever are more: families depend on no other fact."""
+    return max(cluster.nvlink_domain_gpus, cluster.gpus_per_node)
+
+
+def families_within(
+    domain: int,
+    architecture: Architecture,
+    workload: Workload,
+    framework: Framework,
+    *,
+    pinned: Mapping[str, int] | None = None,
+    offload: bool = False,
+) -> Families:
+    """The families on clusters with domains of so many GPUs."""
     pins = dict(pinned or {})
     values = {
-        "tp": _tp(architecture, cluster, framework, pins),
+        "tp": _tp(architecture, domain, framework, pins),
         "cp": _cp(architecture, workload, framework, pins),
         "ep": _ep(architecture, framework, pins),
         "micro_batch": _micro_batch(workload, pins),
         "recompute": _recompute(workload, framework, pins),
     }
     stages = np.asarray(_stages(architecture, framework, pins), dtype=np.int64).reshape(-1, 2)
-    shards = np.asarray(_shards(cluster, framework, pins, offload=offload), dtype=np.int64).reshape(-1, 3)
+    shards = np.asarray(_shards(domain, framework, pins, offload=offload), dtype=np.int64).reshape(-1, 3)
     tokens = np.asarray(values["micro_batch"]) * workload.sequence_tokens
     legal = tokens <= MAX_TOKENS_PER_MICRO_BATCH * np.asarray(values["cp"])[:, None, None]
     legal |= np.asarray(values["micro_batch"]) == 1
@@ -165,14 +186,11 @@ def _pin(name: str, options: Iterable[int], pins: Mapping[str, int]) -> list[int
     return [o for o in listed if o == pins[name]] if name in pins else listed
 
 
-def _tp(
-    architecture: Architecture, cluster: Cluster, framework: Framework, pins: Mapping[str, int]
-) -> list[int]:
+def _tp(architecture: Architecture, domain: int, framework: Framework, pins: Mapping[str, int]) -> list[int]:
     """Widths divide by tp, kv heads too (or are replicated); tp stays within a node or the fast link."""
     if not framework.can_tensor_parallel:
         return _pin("tp", [1], pins)
-    reach = max(cluster.nvlink_domain_gpus, cluster.gpus_per_node)
-    reach = max(reach, pins.get("tp", 1))
+    reach = max(domain, pins.get("tp", 1))
     kv = max(1, architecture.kv_heads)
     widths = [w for w in (architecture.ffn_hidden, architecture.hidden) if w]
     options = [
@@ -248,15 +266,14 @@ def _recompute(workload: Workload, framework: Framework, pins: Mapping[str, int]
 
 
 def _shards(
-    cluster: Cluster, framework: Framework, pins: Mapping[str, int], *, offload: bool
+    domain: int, framework: Framework, pins: Mapping[str, int], *, offload: bool
 ) -> list[tuple[int, int, int]]:
     """(sharding, shard group, offload); HSDP shards within the fast link or a few nodes."""
     rows: list[tuple[int, int, int]] = []
     for sharding in _shardings(framework):
         groups = [0]
         if sharding == Sharding.HSDP:
-            node = max(cluster.nvlink_domain_gpus, cluster.gpus_per_node)
-            groups = [node, 4 * node, 16 * node]
+            groups = [domain, 4 * domain, 16 * domain]
         rows += [(int(sharding), group, 0) for group in groups]
         if offload and sharding == Sharding.ZERO3 and framework.can_offload_optimizer:
             rows.append((int(sharding), 0, int(Offload.OPTIMIZER)))

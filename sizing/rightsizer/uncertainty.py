@@ -9,11 +9,11 @@ source was left out of the fit. Runs were also shown with their framework withhe
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from statistics import NormalDist
 
 import numpy as np
 
+from rightsizer import packaged
 from rightsizer.cases import Cases
 from rightsizer.columns import Array
 from rightsizer.workload import Method, Precision, Recompute
@@ -78,6 +78,6 @@ def features(cases: Cases) -> dict[str, Array]:
 @cache
 def coefficients(what: str) -> Mapping[str, float]:
     """The fitted intercept and coefficients for "step_time" or "memory"."""
-    text = files("rightsizer").joinpath("data/uncertainty.json").read_text("utf-8")
+    text = packaged.text("uncertainty.json")
     found: Mapping[str, float] = json.loads(text)[what]["coefficients"]
     return found

@@ -83,6 +83,14 @@ def test_every_model_answers_to_its_own_name_however_it_is_spelt() -> None:
     } == names
 
 
+def test_an_alias_as_it_is_written_means_what_the_index_says() -> None:
+    written = [
+        alias for name in ROWS if ROWS[name]["family"] != "unet" for alias in catalog.model_aliases(name)
+    ]
+    assert [a for a in written if catalog.model(a) is not catalog.model(f" {a}")] == []
+    assert len(written) == len(set(written)) > 100
+
+
 @pytest.mark.parametrize(
     ("name", "near"),
     [("Llama 3.1", "Llama 3.1 8B"), ("mixtral", "Mixtral 8x7B"), ("meta-llama/Llama-3.1-9B", "Llama 3.1 8B")],

@@ -5,7 +5,7 @@ from rightsizer import catalog
 from rightsizer.estimate import fit, pace
 from rightsizer.framework import framework
 from rightsizer.outcome import Request
-from rightsizer.pricing import ground
+from rightsizer.pricing import ground, search_ground
 from rightsizer.space import families, layouts
 from rightsizer.workload import Method, Workload
 
@@ -50,3 +50,21 @@ def test_a_family_priced_once_takes_the_memory_of_each_of_its_layouts(job):
     plain, quick = fit(some.cases(columns)), some.replicas.fit(family, columns)
     np.testing.assert_allclose(quick.device_bytes, plain.device_bytes, rtol=1e-12)
     np.testing.assert_array_equal(quick.fits, plain.fits)
+
+
+def test_gpus_of_another_type_in_nodes_of_the_same_size_share_what_stages_hold():
+    workload = Workload(tokens=60e9, sequence_tokens=4096, global_batch_sequences=256)
+    request = Request(
+        architecture=catalog.model("meta-llama/Llama-3.1-8B"),
+        workload=workload,
+        framework=framework("megatron"),
+        clusters=tuple(catalog.cluster(gpu) for gpu in ("H100", "A100-SXM4-40GB", "GB200")),
+    )
+    first, same, other = (search_ground(request, cluster, offload=False) for cluster in request.clusters)
+    assert first.families is same.families is not other.families
+    alone = ground(request, same.cluster, same.families)
+    every = np.arange(len(same.families))
+    columns, _ = layouts(same.families, same.families.unit, workload)
+    np.testing.assert_array_equal(
+        same.replicas.fit(every, columns).device_bytes, alone.replicas.fit(every, columns).device_bytes
+    )

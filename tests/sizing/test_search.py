@@ -60,8 +60,9 @@ def test_nothing_is_pruned_that_could_be_the_best(request_):
         assert found.row.finish_s[0] == pytest.approx(truth.row.finish_s[0], rel=1e-9)
 
 
-def test_a_family_that_never_fits_alone_fits_nowhere():
-    some, allowed = _ground(_request(gpu="A100-SXM4-40GB"))
+@pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-8B", "mistralai/Mixtral-8x7B-v0.1"])
+def test_a_family_that_never_fits_alone_fits_nowhere(model):
+    some, allowed = _ground(_request(model, gpu="A100-SXM4-40GB"))
     alive, _ = search.fitting(some, int(allowed[-1]))
     dead = np.setdiff1d(np.arange(len(some.families)), alive)
     chosen, gpus = search.pairs(some.families.unit[dead], np.zeros(dead.shape), allowed)
@@ -89,3 +90,15 @@ def test_thinning_keeps_both_ends():
     assert few[0] == 8
     assert few[-1] == 16384
     assert few.size < 40
+
+
+def test_pairs_divide_and_are_needed_and_come_by_count():
+    unit, need = np.array([8, 6, 8, 1]), np.array([0.0, 0.0, 20.0, np.inf])
+    family, gpus = search.pairs(unit, need, np.array([8, 12, 24]))
+    assert list(zip(family.tolist(), gpus.tolist(), strict=True)) == [
+        (0, 8),
+        (1, 12),
+        (0, 24),
+        (1, 24),
+        (2, 24),
+    ]

@@ -1,0 +1,15 @@
+"""The package's own data files, as text.
+
+`importlib.resources` would first import pathlib, tempfile and zipfile: a twentieth of a cold start.
+"""
+
+import pkgutil
+
+__all__ = ["text"]
+
+
+def text(name: str) -> str:
+    """The file of that name in `rightsizer/data`."""
+    content = pkgutil.get_data("rightsizer", f"data/{name}")
+    assert content is not None  # noqa: S101 - every loader of ours has data
+    return content.decode("utf-8")
