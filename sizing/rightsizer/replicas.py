@@ -41,16 +41,6 @@ _PACED = 4
 """What a search prices of a model on a small cluster: all sizes, now and some day, and the next smaller."""
 
 
-_WORKSPACE_BYTES = 2**24
-"""What a search takes and gives back many times: freed once as a whole, glibc keeps as much from then on.
-
-Else it returns the pages each time and has them cleared again, half the page faults of a plan on four GPU
-types (mallopt(3): its thresholds follow the largest block that was freed).
-"""
-
-np.empty(_WORKSPACE_BYTES, dtype=np.uint8)
-
-
 @dataclass(frozen=True, slots=True)
 class Paces:
     """Seconds of a step, its standard deviation of ln(true / predicted), and its tokens, each (n,)."""
