@@ -245,8 +245,7 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     """Exposed seconds of one direction: tensor-parallel all-reduces, context exchange, experts' dispatch."""
     cases, work, links, p = facts.cases, facts.work, facts.links, facts.parameters
     layout, framework = cases.layout, cases.framework
-    exposed = np.where(_overlaps_tensor_parallel(facts), p.tensor_exposed, 1.0)
-    exposed = exposed * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
+    exposed = _tensor_exposed(facts) * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
     tp = 2.0 * exposed * ring_s(work.hidden_bytes, group(links, layout.tp), links, p, passes=2.0)
     cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
     hidden = np.maximum(cp - forward.attention, p.context_exposed * cp)
@@ -258,11 +257,18 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     return tp, cp, np.where(cases.architecture.experts > 0, ep, 0.0)
 
 
-def _overlaps_tensor_parallel(facts: Facts) -> Array:
-    """As the framework does; an unknown one in 8 or 4 bits is TransformerEngine's, whose users overlap."""
-    cases = facts.cases
-    engine = (cases.framework.known == 0) & (host_class(cases) == HOST_CLASSES.index("core"))
-    return np.asarray((cases.framework.overlaps_tensor_parallel > 0) | (engine & facts.rates.low_precision))
+def _tensor_exposed(facts: Facts) -> Array:
+    """The share of tensor parallelism's exchanges that is not hidden behind matmuls.
+
+    An unknown framework in 8 or 4 bits is TransformerEngine's, whose users overlap. Torch's compiler fuses
+    reductions with the matmul before, but no gather with a matmul whose operands have a scale for each row
+    (pytorch/pytorch#149990).
+    """
+    cases, code, least = facts.cases, host_class(facts.cases), facts.parameters.tensor_exposed
+    engine = (cases.framework.known == 0) & (code == HOST_CLASSES.index("core")) & facts.rates.low_precision
+    overlaps = (cases.framework.overlaps_tensor_parallel > 0) | engine
+    by_row = (code >= HOST_CLASSES.index("fsdp1")) & (cases.workload.scaling == Scaling.ROW)
+    return np.where(overlaps, np.where(by_row, 0.5 + 0.5 * least, least), 1.0)
 
 
 def _backward_exposed(facts: Facts) -> Array:

@@ -10,6 +10,7 @@ from rightsizer.cases import Case, Cases
 from rightsizer.framework import framework
 from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.parameters import load_memory
+from rightsizer.uncertainty import memory_sigma
 from rightsizer.workload import LossKernel, Method, Precision, Recompute, Workload
 
 LLAMA = catalog.model("Llama-3-8B")
@@ -202,6 +203,32 @@ def test_only_what_cannot_fit_is_said_not_to(room, verdict):
     found = memory.estimate(Cases.of(case(pp=2, tp=2)))
     needed = float(found.allocated_bytes + found.context_bytes)
     assert memory.verdict(found, room * needed, 0.1) is verdict
+
+
+@pytest.mark.parametrize(
+    ("dp", "cp", "micro_batches", "sequence_tokens"),
+    [(64, 1, 32, 8192), (128, 1, 16, 8192), (8, 16, 16, 131072)],
+    ids=["8,192 GPUs", "16,384 GPUs", "context parallel"],
+)
+def test_llama3_405b_is_never_said_not_to_fit(dp, cp, micro_batches, sequence_tokens):
+    """arXiv:2407.21783, table 4; all three ran on H100s of 80 GB."""
+    one = case(
+        architecture=catalog.model("meta-llama/Llama-3.1-405B"),
+        profile="unknown-parallel",
+        sharding=Sharding.ZERO1,
+        sequence_tokens=sequence_tokens,
+        global_batch_sequences=dp * micro_batches,
+        dp=dp,
+        tp=8,
+        pp=16,
+        vpp=8,
+        cp=cp,
+        micro_batches=micro_batches,
+        sequence_parallel=True,
+    )
+    cases = Cases.of(one)
+    room, sigma = one.cluster.gpu.memory_bytes, float(memory_sigma(cases))
+    assert memory.verdict(memory.estimate(cases), room, sigma) is not memory.Verdict.DOES_NOT_FIT
 
 
 def test_a_predicted_layer_brings_its_experts_its_embedding_and_its_loss_to_the_last_stage():

@@ -113,6 +113,17 @@ def test_weights_cast_before_they_are_gathered_cost_less(scaling: Scaling, less:
     assert bool(found.sharding_s < plain.sharding_s) is bool(found.matmul_s < plain.matmul_s) is less
 
 
+def test_torch_does_not_hide_gathers_of_operands_with_a_scale_for_each_row() -> None:
+    one = case(dp=1, tp=8, sequence_parallel=True)
+    one = replace(one, framework=replace(one.framework, overlaps_tensor_parallel=True))
+    words = [replace(one.workload, precision=Precision.FP8, scaling=s) for s in (Scaling.TENSOR, Scaling.ROW)]
+    whole, by_row = (
+        float(step_time.estimate(Cases.of(replace(one, workload=w))).tensor_parallel_s) for w in words
+    )
+    least = load_step_time().tensor_exposed
+    assert by_row / whole == pytest.approx((0.5 + 0.5 * least) / least)
+
+
 def test_parts_of_a_split_context_are_merged() -> None:
     one = case(dp=1, cp=4)
     other = replace(one, framework=replace(one.framework, merges_context_parts=False))
