@@ -39,6 +39,8 @@ _GIB = 2.0**30
 _ADAPTERS = (Method.LORA, Method.QLORA)
 _PRETRAIN_SEQUENCE, _TUNE_SEQUENCE = 8192, 2048  # defaults; documented on the field
 _TUNE_BATCH_SEQUENCES = 64
+_STATED_BATCH, _ASSUMED_BATCH = 0.05, 0.1
+"""How far a batch may change to divide over the ranks; one only assumed is a power of two by then."""
 _MOST_REASONS, _MOST_RUNNERS, _LONGEST_SENTENCE = 32, 16, 1024  # what the status schema holds
 
 
@@ -63,7 +65,14 @@ def request(
         spare_nodes=resources.spare_nodes,
         pinned=pins,
         gpu_counts=(resources.gpus,) if resources.gpus else (),
+        batch_tolerance=_STATED_BATCH if batch_stated(plan) else _ASSUMED_BATCH,
     )
+
+
+def batch_stated(plan: TrainingPlan) -> bool:
+    """Whether the plan says how large a batch is."""
+    said = plan.spec.workload
+    return said.global_batch_sequences is not None or said.global_batch_tokens is not None
 
 
 def architecture_of(plan: TrainingPlan) -> Architecture:

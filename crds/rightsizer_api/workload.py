@@ -84,7 +84,8 @@ class WorkloadSpec(Model):
     global_batch_tokens: Tokens | None = Field(
         None,
         description="Tokens of an optimizer step, over all GPUs. Default to pretrain: what suits the compute"
-        " (arXiv:2401.02954), at most 16M; 64 sequences otherwise.",
+        " (arXiv:2401.02954), at most 16M; 64 sequences otherwise. What divides over the ranks within 5 % is"
+        " taken (10 % of a default).",
         examples=["4M"],
     )
     global_batch_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = Field(

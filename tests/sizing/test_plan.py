@@ -62,8 +62,10 @@ def test_llama_8b_in_three_days_takes_some_fifty_h100():
 
 
 def test_llama2_70b_in_sixty_days_takes_some_hundreds_of_h100():
-    answer = _planned("meta-llama/Llama-2-70b-hf", 1e12, 60, name="megatron", sequence=4096, batch=1024)
-    assert 160 <= answer.option.gpus <= 256
+    """4.3e23 FLOP at an MFU of 49 % are 171 GPUs for 60 days; what large runs lose and 0.9 come on top."""
+    model = "meta-llama/Llama-2-70b-hf"
+    answer = _planned(model, 1e12, 60, name="megatron", sequence=4096, batch=1024, max_gpus=1024)
+    assert 171 <= answer.option.gpus <= 320
 
 
 def test_deepseek_v3_takes_the_scale_it_took():
