@@ -206,6 +206,7 @@ def result(row: Row, more: Row, shape: Architecture, telling: Telling) -> Result
         gpus=option.gpus,
         measured_gpu_h=measured_h,
         predicted_gpu_h=round(predicted_h, 1),
+        ideal_gpu_h=round(option.gpus * option.finish_s / 3600 * option.goodput * option.mfu, 1),
         share=0.0 if steps else round(_share(option), 4),
         step_sigma=round(option.sigma, 4),
         error=round(predicted_h / measured_h - 1, 4),

@@ -21,7 +21,10 @@ FITTED = {"laid_out": "sigma_ln", "asked": "sigma_ln_assumed"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One run: measured and predicted GPU-hours; `inside` says that the 80 % interval holds the truth."""
+    """One run: GPU-hours measured, predicted and at the GPU's peak.
+
+    `inside` says that the 80 % interval holds the truth.
+    """
 
     id: str
     model: str
@@ -30,6 +33,7 @@ class Result:
     gpus: int
     measured_gpu_h: float
     predicted_gpu_h: float
+    ideal_gpu_h: float
     share: float
     step_sigma: float
     error: float
@@ -62,7 +66,14 @@ def _errors(results: Sequence[Result]) -> dict[str, Any]:
         "inside_80": round(float(np.mean([r.inside for r in results])), 4),
         "within_goal": round(float(np.mean(size <= GOAL)), 4),
         "scaled": round(float(np.median(np.abs(_scaled(results)))), 4),
+        "null": round(float(np.median(np.abs(_null(results)))), 4),
     }
+
+
+def _null(results: Sequence[Result]) -> Any:
+    """Errors where every run is given the median utilisation of the other sources' runs."""
+    ln, source = np.log([r.ideal_gpu_h / r.measured_gpu_h for r in results]), _sources(results)
+    return np.expm1([own - np.median(ln[source != one]) for own, one in zip(ln, source, strict=True)])
 
 
 def _scaled(results: Sequence[Result]) -> Any:
