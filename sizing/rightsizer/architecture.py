@@ -291,7 +291,7 @@ def flop_per_token(a: Architecture | Columns, sequence_tokens: Any, *, causal: b
     """
     tokens = _f(sequence_tokens)
     full_layers = _f(a.layers) - _f(a.sliding_layers)
-    decoder = np.isin(np.asarray(a.family), [Family.DECODER, Family.ENCODER_DECODER])
+    decoder = _is(a.family, Family.DECODER) | _is(a.family, Family.ENCODER_DECODER)
     window = _where(_f(a.sliding_window) > 0, np.minimum(_f(a.sliding_window), tokens), tokens)
     halved = causal & decoder
     context = _where(halved, tokens / 2, tokens)

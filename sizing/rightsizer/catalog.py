@@ -355,7 +355,8 @@ def _model_names(row: Row) -> Spelt:
 
 
 def _read(file: str) -> tuple[Row, ...]:
-    return tuple(csv.DictReader(packaged.text(file).splitlines()))
+    header, *rows = csv.reader(packaged.text(file).splitlines())
+    return tuple(dict(zip(header, row, strict=True)) for row in rows)
 
 
 def _split(cell: str) -> list[str]:

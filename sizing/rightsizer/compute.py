@@ -18,7 +18,7 @@ from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns, derived
 from rightsizer.parameters import Parameters
 from rightsizer.values import immutable
-from rightsizer.work import BF16_BYTES, GROUPED, LayerWork, frozen, trained_ends
+from rightsizer.work import BF16_BYTES, LayerWork, frozen, trained_ends
 from rightsizer.workload import AttentionKernel, Precision
 
 __all__ = [
@@ -52,6 +52,7 @@ _CAST_LAUNCHES = 3.0  # of an expert: its matmul, and a cast of either operand
 _MERGED_BYTES = 40.0  # of an element of attention's result and part: see docs/engine.md
 _SUMMED_BYTES = 58.0
 _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
+_SIDES = (64, 128, 256)
 
 
 @immutable
@@ -148,11 +149,12 @@ def wave_efficiency(m: Array, n: Array, multiprocessors: Array, parameters: Para
     wave but reuses its operands less (its own efficiency).
     """
     own = (1.0, 1.0, parameters.tile_128, parameters.tile_64, parameters.tile_64, parameters.tile_32)
-    best = np.zeros(np.broadcast_shapes(np.shape(m), np.shape(n), np.shape(multiprocessors)))
+    down, across = ({side: np.ceil(size / side) for side in _SIDES} for size in (m, n))
+    slots: Array = np.asarray(np.inf)
     for (i, j), efficiency in zip(_TILES, own, strict=True):
-        waves = np.ceil(np.ceil(m / i) * np.ceil(n / j) / multiprocessors)
-        np.maximum(best, efficiency * m * n / (waves * multiprocessors * (i * j)), out=best)
-    return best
+        waves = np.ceil(down[i] * across[j] / multiprocessors)
+        slots = np.minimum(slots, waves * (i * j / efficiency))
+    return np.asarray(m * n / (slots * multiprocessors))
 
 
 def matmul_s(
@@ -173,19 +175,23 @@ def matmul_s(
     wave = wave_efficiency(m, n, rates.multiprocessors, parameters) ** parameters.wave_exponent
     compute = 2.0 * m * n * k / (flop_per_s * wave) * (1.0 + half_k / k)
     moved = (BF16_BYTES * (m * k + k * n) + output_bytes * m * n) / rates.hbm_bytes_per_s
-    return np.asarray((compute**4 + moved**4) ** 0.25)
+    return _both(compute, moved)
+
+
+def _both(one: Array, other: Array) -> Array:
+    """The fourth root of the sum of fourth powers: a smooth maximum, in a quarter of the time of `**`."""
+    one, other = one * one, other * other
+    return np.asarray(np.sqrt(np.sqrt(one * one + other * other)))
 
 
 def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> Kernels:
     """The seconds of every kernel class for one micro-batch."""
     mm, trained = work.matmuls, np.where(frozen(cases), 0.0, 1.0)
-    shape = (-1,) + (1,) * (mm.m.ndim - 1)
-    grouped = GROUPED.reshape(shape)
     eight = parameters.keyed("grouped_low_precision", GENERATIONS)[rates.generation]
     alone = rates.low_precision & ~fused_experts(cases, rates)
     several = np.where(alone, eight, parameters.grouped_matmul)
-    low = np.where(grouped, several, 1.0)
-    launches = np.where(grouped & alone, _CAST_LAUNCHES, 1.0)
+    low = np.where(mm.grouped, several, 1.0)
+    launches = np.where(mm.grouped & alone, _CAST_LAUNCHES, 1.0)
     fused = np.where(fused_sums(cases), _SUM_BYTES, BF16_BYTES)
 
     def total(m: Array, n: Array, k: Array, output_bytes: Array | float = BF16_BYTES) -> Array:
@@ -205,7 +211,7 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
     head_forward, head_backward = _head(work, rates, parameters, ends)
     attention_forward, attention_backward = _attention(cases, work, rates, parameters)
     operands = BF16_BYTES * mm.count * (mm.m * mm.k + mm.k * mm.n + mm.m * mm.n)
-    expert = np.where(grouped, operands, 0.0).sum(axis=0)
+    expert = np.where(mm.grouped, operands, 0.0).sum(axis=0)
     return Kernels(
         matmul_forward_s=total(mm.m, mm.n, mm.k),
         matmul_input_gradient_s=total(mm.m, mm.k, mm.n),
@@ -262,7 +268,7 @@ def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Paramete
     moved = BF16_BYTES * work.score_elements / rates.hbm_bytes_per_s
     each = work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
     product = each * (1.0 + rates.half_k16 / work.qk_dim), each * (1.0 + 32.0 / work.qk_dim)
-    slow = sum(((one**4 + moved**4) ** 0.25 for one in product), parameters.score_passes * moved)
+    slow = sum((_both(one, moved) for one in product), parameters.score_passes * moved)
     slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
     used, split = flash(cases), cases.layout.cp
     ring = 1.0 + parameters.context_attention * (split - 1) / split

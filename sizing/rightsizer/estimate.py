@@ -18,7 +18,8 @@ from rightsizer.parameters import load_step_time
 from rightsizer.step_time import StepTime
 from rightsizer.uncertainty import memory_sigma, step_sigma
 from rightsizer.values import immutable
-from rightsizer.workload import Method, Precision
+from rightsizer.work import frozen
+from rightsizer.workload import Precision
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -200,8 +201,7 @@ def gpus(layout: Columns) -> Array:
 def model_flop_per_token(cases: Cases) -> Array:
     """FLOPs that training must do for a token; frozen weights need no gradient of their own: a third less."""
     flop = flop_per_token(cases.architecture, cases.workload.sequence_tokens)
-    frozen = np.isin(cases.workload.method, [Method.LORA, Method.QLORA])
-    return np.asarray(np.where(frozen, flop * 2.0 / 3.0, flop))
+    return np.asarray(np.where(frozen(cases), flop * 2.0 / 3.0, flop))
 
 
 def peak_flop_per_s(gpu: Columns, workload: Columns) -> Array:

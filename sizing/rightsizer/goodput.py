@@ -69,19 +69,21 @@ class Goodput:
 class WholeRun:
     """What a pretraining run loses beyond failures and checkpoints, as shares of its wall time.
 
-    `unplanned` is downtime, `stragglers` slower steps; `sigma_ln` is the deviation of ln(hours) that comes on
-    top of the step time's, `weight` how much of a large run this one is (0 to 1). Shapes broadcast.
+    `unplanned` is downtime, `stragglers` slower steps, `slower_stack` too; `sigma_ln` is the deviation of
+    ln(hours) that comes on top of the step time's, `weight` how much of a large run this one is (0 to 1).
+    Shapes broadcast.
     """
 
     unplanned: Array
     stragglers: Array
+    slower_stack: Array
     sigma_ln: Array
     weight: Array
 
     @property
     def lost(self) -> Array:
-        """Both losses together."""
-        return np.asarray(self.unplanned + self.stragglers)
+        """All losses together."""
+        return np.asarray(self.unplanned + self.stragglers + self.slower_stack)
 
 
 @cache
@@ -131,22 +133,29 @@ def estimate(gpus: Array, checkpoint_bytes: Array, some: Reliability) -> Goodput
     )
 
 
-def whole_run(gpus: Array, planned_s: Array, productive: Array, *, assumed: bool = False) -> WholeRun:
+def whole_run(
+    gpus: Array, planned_s: Array, productive: Array, *, assumed: bool = False, slower_stack: bool = False
+) -> WholeRun:
     """What a pretraining run loses that no formula prices, and how its hours scatter (data/whole_run.json).
 
     Large runs report which share of their time was effective, failures counted: what `productive` does not
     take of the rest is unplanned. It and the scatter grow with the node-days W of the run as W / (W +
     settled). Stragglers are waited for by all other nodes, 1 - 1 / nodes of them. `assumed`: nobody said what
-    the job is trained with, so that sequence, batch and layout are guesses, of any run.
+    the job is trained with, so that sequence, batch and layout are guesses, of any run. `slower_stack`: any
+    may train it, and steps take exp(assumed_stack_ln) times those of the assumed one's best layout.
     """
     found = _whole_run()
     nodes = gpus / _GPUS_PER_RATED_NODE
     work = nodes * planned_s / _DAY_S
     weight = work / (work + found["settled_node_days"])
     guessed = found["sigma_ln_assumed"] if assumed else 0.0
+    unplanned = np.maximum(0.0, found["not_effective"] * weight - (1.0 - productive))
+    stragglers = np.asarray(found["stragglers"] * np.maximum(0.0, 1.0 - 1.0 / nodes))
+    slower = -math.expm1(-found["assumed_stack_ln"]) if slower_stack else 0.0
     return WholeRun(
-        unplanned=np.maximum(0.0, found["not_effective"] * weight - (1.0 - productive)),
-        stragglers=np.asarray(found["stragglers"] * np.maximum(0.0, 1.0 - 1.0 / nodes)),
+        unplanned=unplanned,
+        stragglers=stragglers,
+        slower_stack=np.asarray(slower * (1.0 - unplanned - stragglers)),
         sigma_ln=np.hypot(found["sigma_ln"] * np.sqrt(weight), guessed),
         weight=np.asarray(weight),
     )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rightsizer.cases import Cases
-from rightsizer.columns import Array, Columns, derived
+from rightsizer.columns import Array, Columns, derived, spelt
 from rightsizer.layout import Sharding
 from rightsizer.parameters import Parameters
 
@@ -71,4 +71,4 @@ def _sparse_share(cases: Cases, dense_share: Array) -> Array:
 
 def superchip(cases: Cases) -> Array:
     """Whether the host is a Grace CPU on NVLink-C2C."""
-    return np.asarray(np.char.startswith(cases.gpu.name, "GB") | np.char.startswith(cases.gpu.name, "GH"))
+    return spelt(cases.gpu.name, lambda name: name.startswith(("GB", "GH")))

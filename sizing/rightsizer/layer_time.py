@@ -250,6 +250,8 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
     hidden = np.maximum(cp - forward.attention, p.context_exposed * cp)
     cp = np.where(framework.overlaps_context_exchange > 0, hidden, cp)
+    if not np.any(cases.architecture.experts > 0):
+        return tp, cp, np.zeros(())
     experts = group(links, np.maximum(layout.ep, 1), np.maximum(layout.expert_tp, 1))
     once = _once_per_domain(facts, experts.domains)
     exposed = np.where(framework.overlaps_expert_exchange > 0, p.expert_overlapped, p.expert_exposed)
@@ -305,6 +307,8 @@ def _sharded(facts: Facts) -> tuple[Array, Array]:
     layout, framework = cases.layout, cases.framework
     ranks = shard_ranks(cases)
     on = (layout.sharding >= Sharding.ZERO3) & (ranks > 1)
+    if not np.any(on):
+        return np.zeros(()), np.zeros(())
     trained = np.where(frozen(cases), p.adapter_share, 1.0)
     quantised = cases.workload.method == Method.QLORA
     weight = np.where(quantised, p.quantised_bytes, framework.weight_gather_bytes)
@@ -318,8 +322,11 @@ def _sharded(facts: Facts) -> tuple[Array, Array]:
 
     def move(bytes_: Array) -> Array:
         both = ring_s(facts.work.dense_weights * bytes_, dense, links, p, messages=messages)
-        expert = ring_s(facts.work.expert_weights * bytes_, sparse, links, p, messages=messages)
-        return np.where(on, both + np.where(facts.work.expert_weights > 0, expert, 0.0), 0.0)
+        experts = facts.work.expert_weights
+        if np.any(experts > 0):
+            expert = ring_s(experts * bytes_, sparse, links, p, messages=messages)
+            both = both + np.where(experts > 0, expert, 0.0)
+        return np.where(on, both, 0.0)
 
     return move(weight), move(framework.gradient_reduce_bytes * trained)
 
@@ -346,6 +353,8 @@ def expert_replicas(cases: Cases) -> Array:
 
 
 def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
+    if not np.any(traffic_s):
+        return np.zeros(())
     rest = (1 - share) * traffic_s
     return np.asarray(share * traffic_s + _beyond(compute_s, rest, 3))
 

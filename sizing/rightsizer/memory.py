@@ -7,33 +7,24 @@ differ: the allocator keeps blocks without use, and never sees what context and 
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from typing import TypeVar
 
 import numpy as np
 
 from rightsizer.cases import Cases
 from rightsizer.columns import Array
-from rightsizer.layout import Offload, Sharding
-from rightsizer.memory_activations import Saved, loss_bytes, saved
-from rightsizer.memory_stage import Stage, ends_lighter, in_flight, stage
-from rightsizer.memory_states import (
-    Adapters,
-    LayerWeights,
-    Rates,
-    adapters_only,
-    layer_weights,
-    rates,
-    states,
-)
+from rightsizer.memory_held import Held, stages
+from rightsizer.memory_stage import ends_lighter, in_flight
+from rightsizer.memory_states import Adapters, Rates, States, rates, states
 from rightsizer.parameters import Parameters, load_memory
 from rightsizer.values import immutable
-from rightsizer.workload import Method, Recompute
 
 __all__ = [
     "MEMORY_LIMIT",
-    "Held",
     "Memory",
+    "Peak",
     "Verdict",
     "candidates",
     "estimate",
@@ -41,9 +32,9 @@ __all__ = [
     "in_floats",
     "may_fit",
     "of_stages",
+    "peak",
     "runs_in",
     "stage_memory",
-    "stages",
     "verdict",
 ]
 
@@ -103,25 +94,20 @@ class Memory:
 
 
 @immutable
-class Held:
-    """What a stage holds whatever the number of replicas and micro-batches.
+class Peak:
+    """The totals of a Memory: what the framework has handed out, holds beside it, and never sees."""
 
-    Parameters are those on one GPU before ZeRO, activations those of one micro-batch.
-    """
+    allocated_bytes: Array
+    slack_bytes: Array
+    context_bytes: Array
 
-    index: Array
-    plain: Array
-    experts: Array
-    low_rank: Array
-    copied: Array
-    embeddings: Array
-    lacking: Array
-    activations_bytes: Array
-    loss_bytes: Array
-    working_bytes: Array
-    unsharded_bytes: Array
-    buckets_bytes: Array
-    workspaces_bytes: Array
+    @property
+    def device_bytes(self) -> Array:
+        """What the device shows as used (nvidia-smi)."""
+        return np.asarray(self.allocated_bytes + self.slack_bytes + self.context_bytes)
+
+
+Total = TypeVar("Total", Memory, Peak)
 
 
 def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
@@ -145,22 +131,19 @@ def candidates(cases: Cases) -> list[Array]:
     return found
 
 
-def stages(cases: Cases, p: Parameters, indices: Sequence[Array]) -> tuple[Held, ...]:
-    """What the stages of these indices hold."""
-    parts = _parts(cases, p)
-    return tuple(_held(cases, p, index, parts) for index in indices)
-
-
 def of_stages(cases: Cases, p: Parameters, some: Sequence[Held]) -> Memory:
     """Peak bytes by cause on the fullest of some stages."""
-    per = rates(cases, p.four_bit_bytes)
-    best, *others = (_stage_memory(cases, p, held, per) for held in some)
-    for other in others:
-        best = _fuller(best, other)
-    return best
+    per, context = rates(cases, p.four_bit_bytes), _context(cases, p)
+    return _fullest(_stage_memory(cases, p, held, per, context) for held in some)
 
 
-def fits(memory: Memory, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
+def peak(cases: Cases, p: Parameters, some: Sequence[Held]) -> Peak:
+    """The totals of `of_stages` alone (up to rounding), in a third of the time: for searches."""
+    per, context = rates(cases, p.four_bit_bytes), _context(cases, p)
+    return _fullest(_stage_peak(cases, p, held, per, context) for held in some)
+
+
+def fits(memory: Memory | Peak, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
     """Whether the peak stays within MEMORY_LIMIT even at the upper end of its 80 % interval.
 
     Blocks that the allocator keeps without use do not count against the margin: it gives them back first.
@@ -195,14 +178,15 @@ def runs_in(memory: Memory, gpu_memory_bytes: float) -> bool:
     return bool(np.all(memory.allocated_bytes + memory.context_bytes <= gpu_memory_bytes))
 
 
-def _fuller(one: Memory, other: Memory) -> Memory:
-    """Row by row the memory of the fuller stage."""
-    more = other.device_bytes > one.device_bytes
-    if not np.any(more):
-        return one
-    return Memory(
-        **{f.name: np.where(more, getattr(other, f.name), getattr(one, f.name)) for f in fields(Memory)}
-    )
+def _fullest(stages_: Iterable[Total]) -> Total:
+    """Row by row the memory of the fullest stage."""
+    best, *others = stages_
+    for other in others:
+        more = other.device_bytes > best.device_bytes
+        if np.any(more):
+            names = [f.name for f in fields(best)]
+            best = replace(best, **{n: np.where(more, getattr(other, n), getattr(best, n)) for n in names})
+    return best
 
 
 def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
@@ -218,71 +202,55 @@ def in_floats(cases: Cases) -> Cases:
     return replace(cases, layout=layout.replace(**counts))
 
 
-_NO_ADAPTERS = Adapters(low_rank=np.zeros(()), copied=np.zeros(()), embeddings=np.zeros(()))
-
 _AXES = ("dp", "tp", "pp", "cp", "ep")
 
 _NOT_COUNTS = {"offload", "sequence_parallel"}
 
 
 @immutable
-class _Parts:
-    """What all stages share."""
+class _Moments:
+    """A stage's bytes, and the sums of what comes and goes: until backward has left it, and after."""
 
-    layer: LayerWeights
-    kept: Saved
-    loss: Array
-
-
-def _parts(cases: Cases, p: Parameters) -> _Parts:
-    kept = saved(cases, p)
-    return _Parts(layer=layer_weights(cases), kept=kept, loss=loss_bytes(cases, p, kept))
+    state: States
+    held: Array
+    activations: Array
+    temporaries: Array
+    early: Array
+    late: Array
 
 
-def _held(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Held:
-    """The stage of that index."""
-    profile, here = cases.framework, stage(cases, parts.layer, index)
-    adapters = here.adapters if np.any(adapters_only(cases.workload)) else _NO_ADAPTERS
-    head_gradient = np.where(profile.fused_weight_gradients, 2.0 * here.head, 0.0)
-    return Held(
-        index=index,
-        plain=here.plain,
-        experts=here.experts,
-        low_rank=adapters.low_rank,
-        copied=adapters.copied,
-        embeddings=adapters.embeddings,
-        lacking=here.lacking,
-        activations_bytes=_activations(cases, parts.kept, here),
-        loss_bytes=np.where(here.last, parts.loss + head_gradient, 0.0),
-        working_bytes=_working(cases, parts.kept, here.dense_layers, p),
-        unsharded_bytes=_unsharded(cases, parts.layer, here, p),
-        buckets_bytes=np.asarray(profile.bucket_bytes * p.bucket_scale * _buckets_used(cases)),
-        workspaces_bytes=np.asarray(p.workspace_bytes + _dummy_gradients(cases, parts.layer, here)),
-    )
-
-
-def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates) -> Memory:
-    profile, loss, working = cases.framework, here.loss_bytes, here.working_bytes
+def _moments(cases: Cases, p: Parameters, here: Held, per: Rates) -> _Moments:
+    """`held`: whether gradients are there all the time."""
+    profile, unsharded = cases.framework, here.unsharded_bytes
     adapters = Adapters(low_rank=here.low_rank, copied=here.copied, embeddings=here.embeddings)
     state = states(here.plain, here.experts, adapters, per)
     temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
-    unsharded = here.unsharded_bytes
     activations = in_flight(cases, here.index, here.lacking) * here.activations_bytes
     held = profile.persistent_gradients | (cases.layout.micro_batches > 1)
-    at = _fullest_moment(
-        (np.where(held, state.gradients, 0.0) + activations + unsharded, state.gradients),
-        loss,
-        working,
-        working + unsharded,
-        temporaries,
+    during = np.where(held, state.gradients, 0.0) + activations + unsharded
+    return _Moments(
+        state=state,
+        held=held,
+        activations=activations,
+        temporaries=temporaries,
+        early=during + np.maximum(here.loss_bytes, here.working_bytes),
+        late=state.gradients + np.maximum(here.working_bytes + unsharded, temporaries),
     )
-    gradients = np.where(held | at.late, state.gradients, 0.0)
-    activations = np.where(at.late, 0.0, activations)
-    unsharded = np.where(at.step, 0.0, unsharded)
-    loss_then, working_then = np.where(at.loss, loss, 0.0), np.where(at.working, working, 0.0)
-    temporaries = np.where(at.step, temporaries, 0.0)
-    buckets, workspaces = here.buckets_bytes, here.workspaces_bytes
-    fixed, context = state.weights + state.optimizer + workspaces + gradients, _context(cases, p)
+
+
+def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates, context: Array) -> Memory:
+    """The causes at the fullest moment: the loss, a layer's backward; late: the last layer's, the step."""
+    loss, working, buckets = here.loss_bytes, here.working_bytes, here.buckets_bytes
+    at = _moments(cases, p, here, per)
+    late, state = at.late > at.early, at.state
+    step = late & (at.temporaries >= working + here.unsharded_bytes)
+    at_loss = ~late & (loss > working)
+    gradients = np.where(at.held | late, state.gradients, 0.0)
+    activations = np.where(late, 0.0, at.activations)
+    unsharded = np.where(step, 0.0, here.unsharded_bytes)
+    loss_then, working_then = np.where(at_loss, loss, 0.0), np.where(at_loss | step, 0.0, working)
+    temporaries = np.where(step, at.temporaries, 0.0)
+    fixed = state.weights + state.optimizer + here.workspaces_bytes + gradients
     dynamic = activations + unsharded + loss_then + working_then + temporaries + buckets
     return Memory(
         weights_bytes=state.weights,
@@ -294,87 +262,19 @@ def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates) -> Memory
         unsharded_bytes=unsharded,
         buckets_bytes=buckets,
         temporaries_bytes=temporaries,
-        workspaces_bytes=workspaces,
-        slack_bytes=_slack(cases, p, fixed + context, dynamic, (loss, working)),
+        workspaces_bytes=here.workspaces_bytes,
+        slack_bytes=_slack(cases, p, fixed + context, dynamic, here),
         context_bytes=context,
     )
 
 
-@immutable
-class _Moment:
-    """Which moment is the peak: the loss, a layer's backward; late: the last layer's, the step."""
-
-    loss: Array
-    working: Array
-    late: Array
-    step: Array
-
-
-def _fullest_moment(
-    held: tuple[Array, Array], loss: Array, working: Array, last_layer: Array, temporaries: Array
-) -> _Moment:
-    """The moment with the most bytes; `held` is what lies beside (during backward, after it)."""
-    during, after = held
-    early = during + np.maximum(loss, working)
-    late = after + np.maximum(last_layer, temporaries)
-    is_late = late > early
-    step = is_late & (temporaries >= last_layer)
-    at_loss = ~is_late & (loss > working)
-    return _Moment(loss=at_loss, working=~(at_loss | step), late=is_late, step=step)
-
-
-def _activations(cases: Cases, kept: Saved, here: Stage) -> Array:
-    """One micro-batch on a stage, less what recomputation and offloading leave out."""
-    layout = cases.layout
-    layers = here.dense_layers + here.moe_layers
-    partly = (layout.recompute == Recompute.FULL) & (layout.recompute_layers > 0)
-    rest = np.maximum(layers - layout.recompute_layers, 0.0) / np.maximum(layers, 1.0)
-    rest = np.where(partly, rest, 0.0)
-    one = here.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
-    one = one + here.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
-    one = one + kept.boundary * (cases.framework.keeps_stage_outputs & ~here.last)
-    offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
-    if not np.any(layout.offload_layers):
-        return np.where(offloaded, 0.0, one)
-    stay = np.maximum(layers - layout.offload_layers, 0.0) / np.maximum(layers, 1.0)
-    return np.asarray(one * np.where(offloaded, np.where(layout.offload_layers > 0, stay, 0.0), 1.0))
-
-
-def _working(cases: Cases, kept: Saved, dense: Array, p: Parameters) -> Array:
-    """A layer's backward: what recomputation brings back, and the gradients inside the layer."""
-    sparse = np.where(cases.architecture.experts > 0, kept.moe_full, 0.0)
-    full = np.where(dense > 0, np.maximum(kept.dense_full, sparse), kept.moe_full)
-    stored = np.where(dense > 0, kept.dense, kept.moe)
-    recomputes = cases.layout.recompute != Recompute.NONE
-    return np.where(recomputes, np.maximum(full - stored, 0.0), 0.0) + p.backward_working * full
-
-
-def _unsharded(cases: Cases, layer: LayerWeights, here: Stage, p: Parameters) -> Array:
-    """Layers whose weights (and gradients) are whole at once under ZeRO-3, and dequantised matrices."""
-    profile, layout = cases.framework, cases.layout
-    biggest = np.where(here.moe_layers > 0, layer.moe_layer() + layer.experts, layer.dense_layer())
-    layers = profile.unsharded_layers * p.unsharded_layers * biggest
-    whole = 2.0 * (layers + here.embeddings * profile.gathers_embeddings)
-    sharded = np.asarray(layout.sharding >= Sharding.ZERO3)
-    matrix = np.maximum(layer.dense / 3.0, layer.attention / 4.0)
-    return np.where(sharded, whole, 0.0) + np.where(cases.workload.method == Method.QLORA, 2.0 * matrix, 0.0)
-
-
-def _dummy_gradients(cases: Cases, layer: LayerWeights, here: Stage) -> Array:
-    """TransformerEngine keeps one bf16 gradient buffer per distinct matrix shape while the job lives."""
-    shapes = layer.attention + np.where(here.dense_layers > 0, layer.dense, 0.0)
-    shapes = shapes + np.where(here.moe_layers > 0, layer.shared + layer.one_expert, 0.0)
-    return np.where(cases.framework.te_dummy_gradients & _trains_all(cases), 2.0 * shapes, 0.0)
-
-
-def _buckets_used(cases: Cases) -> Array:
-    """DeepSpeed's buckets exist when it shards; with adapters they are as small as these."""
-    return np.where(_trains_all(cases) & (cases.layout.sharding >= Sharding.ZERO1), 1.0, 0.0)
-
-
-def _trains_all(cases: Cases) -> Array:
-    """Whether the whole network is trained, not adapters."""
-    return ~adapters_only(cases.workload)
+def _stage_peak(cases: Cases, p: Parameters, here: Held, per: Rates, context: Array) -> Peak:
+    at = _moments(cases, p, here, per)
+    gradients = np.where(at.held | (at.late > at.early), at.state.gradients, 0.0)
+    fixed = at.state.weights + at.state.optimizer + here.workspaces_bytes + gradients
+    dynamic = np.maximum(at.early, at.late) - gradients + here.buckets_bytes
+    slack = _slack(cases, p, fixed + context, dynamic, here)
+    return Peak(allocated_bytes=fixed + dynamic, slack_bytes=slack, context_bytes=context)
 
 
 def _context(cases: Cases, p: Parameters) -> Array:
@@ -384,14 +284,16 @@ def _context(cases: Cases, p: Parameters) -> Array:
     return np.asarray(p.context_bytes + p.communicator_bytes * groups)
 
 
-def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, phases: tuple[Array, Array]) -> Array:
+def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, here: Held) -> Array:
     """Blocks that the allocator keeps without use: it frees them before it fails.
 
     A share of all dynamic bytes, a share of the phase that is not the peak (its blocks do not fit the
     other's), and more of the peak where batches vary in length. `fixed` counts the context too.
     """
-    loss, working = phases
-    varied = np.where(cases.workload.variable_length, p.variable_slack, 0.0) * np.maximum(loss, working)
-    wanted = p.reserved_slack * dynamic + p.phase_slack * np.minimum(loss, working) + varied
+    loss, working = here.loss_bytes, here.working_bytes
+    wanted = p.reserved_slack * dynamic + p.phase_slack * np.minimum(loss, working)
+    if np.any(cases.workload.variable_length):
+        varied = np.where(cases.workload.variable_length, p.variable_slack, 0.0)
+        wanted = wanted + varied * np.maximum(loss, working)
     room = ELASTIC_LIMIT * cases.gpu.memory_bytes - fixed - dynamic
-    return np.asarray(np.clip(np.minimum(wanted, room), 0.0, None))
+    return np.asarray(np.maximum(np.minimum(wanted, room), 0.0))

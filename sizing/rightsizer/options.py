@@ -19,6 +19,8 @@ from rightsizer.workload import Recompute
 
 __all__ = ["given", "layout_of", "option", "options"]
 
+_BEYOND = ("unplanned", "stragglers", "slower_stack")
+"""What whole runs lose beyond failures and checkpoints."""
 _Z_80 = 1.2815515655446004
 """Half width of the central 80 % of a normal distribution, in standard deviations."""
 
@@ -72,7 +74,7 @@ def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, in
     request, cluster = some.request, some.cluster
     good = goodput.estimate(np.asarray(layout.gpus), np.asarray(some.checkpoint_bytes), request.reliability)
     finish_s, sigma, finish_sigma = (float(c[0]) for c in (rows.finish_s, rows.sigma, rows.finish_sigma))
-    beyond = {"unplanned": float(rows.unplanned[0]), "stragglers": float(rows.stragglers[0])}
+    beyond = {cause: float(getattr(rows, cause)[0]) for cause in _BEYOND}
     spares = request.spare_nodes or 0
     held = layout.gpus + spares * cluster.gpus_per_node
     usd = float(rows.cost_usd[0])

@@ -71,13 +71,14 @@ class Option:
     """One layout on one cluster, with everything predicted for it.
 
     `gpus` train, on `nodes` nodes; `spare_nodes` wait beside them and are paid for. `finish_s` is the median
-    wall time of the whole run, losses to failures, checkpoints, stragglers and the unplanned included;
-    `finish_lo_s` and `finish_hi_s` are the 80 % interval, with what whole runs scatter;
-    `finish_at_confidence_s` is, at the request's confidence, the quantile of the engine's own error (how a
-    run is led is not in it). `goodput` is the productive fraction of wall time, `lost_by_cause` the rest.
-    `global_batch_sequences` is what this layout really steps with. `cost_usd` is None when the cluster has no
-    price. `sigma` is the standard deviation of ln(true / predicted step time). Where measured runs corrected
-    the engine's own prediction, by `step_correction` and `memory_correction`, every figure has it applied.
+    wall time of the whole run, losses to failures, checkpoints, stragglers, the unplanned and a stack that
+    nobody named included; `finish_lo_s` and `finish_hi_s` are the 80 % interval, with what whole runs
+    scatter; `finish_at_confidence_s` is, at the request's confidence, the quantile of the engine's own error
+    (how a run is led is not in it). `goodput` is the productive fraction of wall time, `lost_by_cause` the
+    rest. `global_batch_sequences` is what this layout really steps with. `cost_usd` is None when the cluster
+    has no price. `sigma` is the standard deviation of ln(true / predicted step time). Where measured runs
+    corrected the engine's own prediction, by `step_correction` and `memory_correction`, every figure has it
+    applied.
     """
 
     cluster: Cluster

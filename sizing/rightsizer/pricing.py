@@ -20,7 +20,7 @@ from rightsizer.outcome import Request
 from rightsizer.replicas import Paces, Replicas, Stages
 from rightsizer.space import Families, domain_gpus, families_within, layouts
 from rightsizer.values import immutable
-from rightsizer.workload import Method, Workload
+from rightsizer.workload import Method, Precision, Workload
 
 __all__ = [
     "Ground",
@@ -72,6 +72,7 @@ class Rows:
     sigma: Array
     unplanned: Array
     stragglers: Array
+    slower_stack: Array
     finish_sigma: Array
     finish_s: Array
     finish_at_confidence_s: Array
@@ -247,6 +248,7 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, found: Pac
         sigma=sigma,
         unplanned=beyond.unplanned,
         stragglers=beyond.stragglers,
+        slower_stack=beyond.slower_stack,
         finish_sigma=finish_sigma,
         finish_s=finish_s,
         finish_at_confidence_s=finish_s * np.exp(some.confidence_z * sigma),
@@ -259,18 +261,37 @@ def _beyond_plan(some: Ground, gpus: Array, planned_s: Array, productive: Array)
     request = some.request
     if request.workload.method is not Method.PRETRAIN:
         none = np.zeros(gpus.shape)
-        return goodput.WholeRun(unplanned=none, stragglers=none, sigma_ln=none, weight=none)
-    beyond = goodput.whole_run(gpus, planned_s, productive, assumed=request.framework_assumed)
+        return goodput.WholeRun(
+            unplanned=none, stragglers=none, slower_stack=none, sigma_ln=none, weight=none
+        )
+    beyond = goodput.whole_run(
+        gpus,
+        planned_s,
+        productive,
+        assumed=request.framework_assumed,
+        slower_stack=_any_stack(some),
+    )
     return replace(beyond, stragglers=np.zeros(gpus.shape)) if _steps_measured(some) else beyond
 
 
-def _steps_measured(some: Ground) -> bool:
-    """Whether own runs of several nodes correct the step: what they waited for stragglers is in them."""
+def _any_stack(some: Ground) -> bool:
+    """Whether the steps of a typical stack are to be told, not of the assumed one: known of 16 bits only."""
+    request = some.request
+    sixteen = request.workload.precision in (Precision.BF16, Precision.FP16)
+    return request.framework_assumed and sixteen and not _steps_measured(some, gpus=0)
+
+
+def _steps_measured(some: Ground, *, gpus: int | None = None) -> bool:
+    """Whether own runs on more GPUs (default: several nodes) correct the step.
+
+    What runs of several nodes waited for stragglers is in them.
+    """
     request, cluster = some.request, some.cluster
+    more_than = cluster.gpus_per_node if gpus is None else gpus
     return request.calibration is not None and any(
         e.step is not None
         and (e.framework, e.gpu) == (request.framework.name, cluster.gpu.name)
-        and e.layout.gpus > cluster.gpus_per_node
+        and e.layout.gpus > more_than
         for e in request.calibration.evidence
     )
 

@@ -9,19 +9,21 @@ The answers are those of `estimate.pace` and `estimate.fit` up to rounding; test
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from rightsizer import memory, step_time
+from rightsizer import memory, memory_held, step_time
 from rightsizer.cases import Cases
 from rightsizer.columns import Array, Columns
 from rightsizer.correction import Calibration, Quantity, correct
 from rightsizer.estimate import gpus, known_layers, least, pace, scaled
 from rightsizer.layer_time import Facts
 from rightsizer.layout import Layout, Sharding
-from rightsizer.memory import Held
+from rightsizer.memory_held import NO_ADAPTERS, Held
+from rightsizer.memory_stage import stage
+from rightsizer.memory_states import layer_weights, rates, states
 from rightsizer.parameters import load_memory
 from rightsizer.step_time import Passes
 from rightsizer.uncertainty import memory_sigma, step_sigma
@@ -59,29 +61,39 @@ class Fits:
 
 
 class _Table:
-    """Columns that `make` makes of families (an index array), made when first asked for and kept."""
+    """Columns that `make` makes of families (an index array), made when first asked for and kept.
+
+    What is the same for all families so far is kept as one number: formulas spread it for nothing. Threads
+    may fill one table: `setdefault` puts a number, and then a column, in its place once.
+    """
 
     def __init__(self, size: int, make: Callable[[Array], Mapping[str, Array]]) -> None:
         self._make, self._ready = make, np.zeros(size, dtype=bool)
+        self._numbers: dict[str, Array] = {}
         self._columns: dict[str, Array] = {}
 
     def rows(self, family: Array) -> dict[str, Array]:
         """The families at `family`, which `fill` has made."""
-        return {k: v if v.ndim == 0 else v[family] for k, v in self._columns.items()}
+        columns = self._columns
+        return {k: columns[k][family] if k in columns else one for k, one in self._numbers.items()}
 
     def fill(self, family: Array) -> None:
         """Make those that are not made yet."""
         wanted = np.zeros(self._ready.size, dtype=bool)
         wanted[family] = True
         missing = np.flatnonzero(wanted & ~self._ready)
-        if not missing.size:
-            return
-        for name, value in self._make(missing).items():
-            if value.ndim:
-                self._columns.setdefault(name, np.zeros(self._ready.size))[missing] = value
-            else:
-                self._columns[name] = value
-        self._ready[missing] = True
+        if missing.size:
+            for name, value in self._make(missing).items():
+                self._keep(name, missing, value)
+            self._ready[missing] = True
+
+    def _keep(self, name: str, index: Array, value: Array) -> None:
+        one = self._numbers.setdefault(name, np.asarray(value.flat[0], dtype=float))
+        if name not in self._columns:
+            if np.all(value == one):
+                return
+            self._columns.setdefault(name, np.full(self._ready.size, one))
+        self._columns[name][index] = value
 
 
 class Stages:
@@ -105,6 +117,13 @@ class Stages:
         columns = self._held.rows(family)
         return [_stage(columns, position) for position in range(len(self._ends))]
 
+    @cached_property
+    def parameters(self) -> tuple[Array, Array]:
+        """What one stage of each family holds before ZeRO: plain parameters and experts'."""
+        cases = self._cases(self.counts)
+        here = stage(cases, layer_weights(cases), self._ends[-1])
+        return here.plain, here.experts
+
     def fill(self, family: Array) -> None:
         """Look at these families at once; at all, where they are few: another GPU will ask for the others."""
         few = self.layered.size <= _FEW_FAMILIES
@@ -115,7 +134,7 @@ class Stages:
 
     def _make(self, index: Array) -> dict[str, Array]:
         cases = self._cases(self.counts.take(index))
-        held = memory.stages(cases, load_memory(), [end[index] for end in self._ends])
+        held = memory_held.stages(cases, load_memory(), [end[index] for end in self._ends])
         return {f"{name}{i}": column for i, one in enumerate(held) for name, column in _columns(one).items()}
 
 
@@ -157,9 +176,16 @@ class Replicas:
         fits = _joined([part.fits for part in parts]).astype(bool)
         return Fits(fits, _joined([part.device_bytes for part in parts]))
 
+    def states_bytes(self) -> Array:
+        """States of one stage of each family: no number of replicas leaves less of them on a GPU."""
+        cases = self._cases(self._stages.counts.replace(dp=np.asarray(_MANY)))
+        per = rates(cases, load_memory().four_bit_bytes)
+        found = states(*self._stages.parameters, NO_ADAPTERS, per)
+        return np.asarray(found.weights + found.gradients + found.optimizer)
+
     def _fit(self, family: Array, layout: Columns) -> Fits:
         cases = self._rows(family, layout)
-        found = memory.of_stages(cases, load_memory(), self._stages.held(family))
+        found = memory.peak(cases, load_memory(), self._stages.held(family))
         sigma = self._sigma(self._memory_sigma, family, cases)
         learnt = correct(self._calibration, self._cases(layout), sigma, Quantity.MEMORY)
         if self._calibration:

@@ -98,11 +98,11 @@ def _table(request: Request, present: Option) -> tuple[Size, ...]:
 
 
 def size_of(one: Option, present: Option) -> Size:
-    """An option as a size, as predicted; `present` is what runs, and its rate has its stragglers in it."""
+    """An option as a size, as predicted; `present` is what runs, its rate has stragglers and stack in it."""
     return Size(
         gpus=one.gpus,
         tokens_per_s=one.tokens_per_s,
-        goodput=one.goodput + one.lost_by_cause.get("stragglers", 0.0),
+        goodput=one.goodput + sum(one.lost_by_cause.get(c, 0.0) for c in ("stragglers", "slower_stack")),
         sigma=one.sigma,
         in_place=_same(replace(one.layout, dp=1), replace(present.layout, dp=1)),
         layout=one.layout,

@@ -11,7 +11,6 @@ from dataclasses import fields
 
 import numpy as np
 
-from rightsizer.architecture import parameters_total
 from rightsizer.columns import Array, Columns, distinct
 from rightsizer.correction import measured_layouts, slack
 from rightsizer.estimate import model_flop_per_token, peak_flop_per_s
@@ -22,7 +21,6 @@ from rightsizer.pricing import Ground, Rows, fit_layouts, price, price_pairs
 from rightsizer.space import Families, complexity, layouts
 from rightsizer.uncertainty import step_sigma
 from rightsizer.values import immutable
-from rightsizer.workload import Method
 
 __all__ = [
     "Found",
@@ -51,6 +49,9 @@ _HOPELESS = 1.5
 Buffers of a communicator are less, interleaved stages whose ends count as layers may hold a micro-batch less;
 both are far from a half.
 """
+
+_CORRECTED = 2.0
+"""So many times their GPU's memory may families take that measured runs might correct."""
 
 _DEGREES = {f.name for f in fields(Layout)}
 _WINDOW = 128
@@ -216,18 +217,28 @@ def fitting(some: Ground, most: int) -> tuple[Array, float]:
 
 
 def _fitting(some: Ground, most: int) -> tuple[Array, float]:
-    units = some.families.unit
-    dp = _raised(some.families, np.maximum(most // units, 1))
-    possible = np.flatnonzero(dp * units <= most)
-    light = possible[_least_bytes(some)[possible] <= some.cluster.gpu.memory_bytes]
-    possible = light if light.size else possible
-    fits, used = _fit_on(some, possible, (dp * units)[possible])
-    alone = ~fits & (units[possible] < most)  # fewer replicas need fewer communicators, and no less else
+    """Families whose states alone are too large are looked at only if no other fits: to say what is least."""
+    dp = _raised(some.families, np.maximum(most // some.families.unit, 1))
+    possible = np.flatnonzero(dp * some.families.unit <= most)
+    room = some.cluster.gpu.memory_bytes * (_CORRECTED if some.request.calibration else 1.0)
+    light = possible[some.replicas.states_bytes()[possible] <= room]
+    found = _fitting_of(some, light, dp[light], most)
+    if found[0].size or light.size == possible.size:
+        return found
+    return _fitting_of(some, possible, dp[possible], most)
+
+
+def _fitting_of(some: Ground, possible: Array, dp: Array, most: int) -> tuple[Array, float]:
+    """Of the families `possible`, with so many replicas and then with the fewest."""
+    units = some.families.unit[possible]
+    fits, used = _fit_on(some, possible, dp * units)
+    alone = ~fits & (units < most)  # fewer replicas need fewer communicators, and no less else
     if fits.any():
         alone &= used <= _HOPELESS * some.cluster.gpu.memory_bytes
     if alone.any():
-        fewest = _raised(some.families, np.ones_like(units)) * units
-        fits[alone], least = _fit_on(some, possible[alone], fewest[possible[alone]])
+        few = possible[alone]
+        fewest = _raised(some.families.take(few), np.ones_like(few)) * units[alone]
+        fits[alone], least = _fit_on(some, few, fewest)
         used[alone] = np.minimum(used[alone], least)
     fits = fits | _measured(some, possible)
     return possible[fits], float(used.min(initial=np.inf))
@@ -238,19 +249,6 @@ def _fit_on(some: Ground, family: Array, gpus: Array) -> tuple[Array, Array]:
     columns, _ = layouts(some.families.take(family), gpus, some.request.workload, batch_tolerance=1.0)
     fits, used = fit_layouts(some, family, columns)
     return fits.copy(), np.array(used)
-
-
-def _least_bytes(some: Ground) -> Array:
-    """Bytes that no accounting can go below: an even share of weights, and of gradients where they are whole.
-
-    A byte a weight (half where it is quantised), two a gradient; none where they may lie elsewhere.
-    """
-    axes, method = some.families.axes, some.request.workload.method
-    parameters = float(parameters_total(some.request.architecture))
-    frozen = method in (Method.LORA, Method.QLORA)
-    each = np.where(axes["sharding"] >= Sharding.ZERO2, 1.0, 3.0) if not frozen else np.asarray(0.5)
-    away = (axes["sharding"] >= Sharding.ZERO3) | (axes["offload"] > 0)
-    return np.where(away, 0.0, each * parameters / (axes["tp"] * axes["pp"] * axes["ep"]))
 
 
 def _apart(some: Ground, columns: Columns) -> float:

@@ -39,6 +39,7 @@ _LARGEST_ODD = 6
 _FULL_ENOUGH = 1.125
 """Stages in numbers that are no power of two are looked at where they waste at most an eighth of a step."""
 
+_PLAIN = Columns.of(Layout())
 _Pins = Mapping[str, int]
 _AXES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "recompute", "sharding", "shard_group", "offload")
 
@@ -137,8 +138,7 @@ def layouts(
     legal &= (axes["vpp"] == 1) | (micro_batches % axes["pp"] == 0)
     legal &= (dp * axes["cp"] * axes["tp"]) % axes["ep"] == 0
     legal &= _shards_legal(axes, dp)
-    filled = Columns.of(Layout())
-    columns = filled.replace(
+    columns = _PLAIN.replace(
         **{name: axes[name] for name in _AXES},
         dp=dp,
         micro_batches=micro_batches,
@@ -273,7 +273,7 @@ def _shards(
     for sharding in _shardings(framework):
         groups = [0]
         if sharding == Sharding.HSDP:
-            groups = [domain, 4 * domain, 16 * domain]
+            groups = [ranks for ranks in (domain, 4 * domain, 16 * domain) if ranks > 1]
         rows += [(int(sharding), group, 0) for group in groups]
         if offload and sharding == Sharding.ZERO3 and framework.can_offload_optimizer:
             rows.append((int(sharding), 0, int(Offload.OPTIMIZER)))

@@ -216,9 +216,10 @@ def _data_parallel(known: Facts, one: Passes) -> Array:
     scattered = zero & ((framework.scatters_gradients > 0) | (cases.workload.precision == Precision.FP16))
     moved = _gradient_bytes(cases) * np.where(scattered, 1.0, 2.0) + np.where(zero, 2.0, 0.0)
     ranks = group(wires, layout.dp * layout.cp, layout.tp)
-    spread = group(wires, expert_replicas(cases), np.maximum(layout.ep, 1))
-    sparse = ring_s(experts * moved, spread, wires, p)
-    traffic = ring_s(dense * moved, ranks, wires, p) + np.where(experts > 0, sparse, 0.0)
+    traffic = ring_s(dense * moved, ranks, wires, p)
+    if np.any(experts > 0):
+        spread = group(wires, expert_replicas(cases), np.maximum(layout.ep, 1))
+        traffic = traffic + np.where(experts > 0, ring_s(experts * moved, spread, wires, p), 0.0)
     each = (layout.sharding == Sharding.ZERO2) & (framework.reduces_every_micro_batch > 0)
     traffic = traffic * np.where(each, layout.micro_batches, 1)
     traffic = np.where(layout.sharding >= Sharding.ZERO3, 0.0, traffic)

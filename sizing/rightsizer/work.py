@@ -29,12 +29,16 @@ GROUPED = np.asarray([name.startswith("expert") for name in MATMUL_NAMES])
 
 @immutable
 class Matmuls:
-    """The matmuls of an average layer, forward: arrays of shape (len(MATMUL_NAMES), ...)."""
+    """The matmuls of an average layer, forward: those of MATMUL_NAMES that there are, along the first axis.
+
+    `grouped` are the experts', many of a kind in one launch.
+    """
 
     m: Array
     n: Array
     k: Array
     count: Array
+    grouped: Array
 
     @property
     def flop(self) -> Array:
@@ -75,7 +79,6 @@ def layer_work(cases: Cases) -> LayerWork:
     tokens = layout.micro_batch * workload.sequence_tokens / layout.cp
     dense = dense_share(cases)
     matmuls = _matmuls(cases, tokens, dense)
-    grouped = GROUPED.reshape((-1,) + (1,) * (matmuls.m.ndim - 1))
     context = np.maximum(workload.sequence_tokens, 1.0)
     qk, v = _head_dims(cases)
     heads = arch.heads / layout.tp
@@ -97,8 +100,8 @@ def layer_work(cases: Cases) -> LayerWork:
         hidden_bytes=BF16_BYTES * tokens * arch.hidden,
         kv_bytes=BF16_BYTES * tokens * _kv_width(cases),
         head_shape=(tokens, np.maximum(arch.vocab / layout.tp, 1.0), arch.hidden + 0.0 * tokens),
-        dense_weights=np.where(grouped, 0.0, matmuls.weights).sum(axis=0),
-        expert_weights=np.where(grouped, matmuls.weights, 0.0).sum(axis=0),
+        dense_weights=np.where(matmuls.grouped, 0.0, matmuls.weights).sum(axis=0),
+        expert_weights=np.where(matmuls.grouped, matmuls.weights, 0.0).sum(axis=0),
         embedding_weights=arch.vocab * arch.hidden / layout.tp * np.where(arch.tied_embeddings, 1.0, 2.0),
     )
 
@@ -138,7 +141,7 @@ def _mean_keys(cases: Cases) -> Array:
     """Keys that a query sees on average: s/2 when causal, s in an encoder, a window where layers have one."""
     arch = cases.architecture
     s = np.maximum(cases.workload.sequence_tokens, 1.0)
-    causal = np.isin(arch.family, ("decoder", "encoder-decoder"))
+    causal = (arch.family == "decoder") | (arch.family == "encoder-decoder")
     full = np.where(causal, 0.5 * s, s)
     window = np.minimum(np.maximum(arch.sliding_window, 1), s)
     inside = window * (1.0 - 0.5 * window / s)
@@ -174,9 +177,14 @@ def _matmuls(cases: Cases, tokens: Array, dense: Array) -> Matmuls:
     shapes += _expert_matmuls(cases, tokens, dense)
     columns = [np.stack(np.broadcast_arrays(*part)) for part in zip(*shapes, strict=True)]
     m, n, k, count = np.broadcast_arrays(*columns)
-    exists = (m > 0) & (n > 0) & (k > 0)
+    count = np.where((m > 0) & (n > 0) & (k > 0), count, 0.0)
+    some = np.flatnonzero((count > 0).any(axis=tuple(range(1, count.ndim))))
     return Matmuls(
-        m=np.maximum(m, 1e-3), n=np.maximum(n, 1.0), k=np.maximum(k, 1.0), count=np.where(exists, count, 0.0)
+        m=np.maximum(m[some], 1e-3),
+        n=np.maximum(n[some], 1.0),
+        k=np.maximum(k[some], 1.0),
+        count=count[some],
+        grouped=GROUPED[some].reshape((-1,) + (1,) * (count.ndim - 1)),
     )
 
 

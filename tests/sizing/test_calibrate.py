@@ -18,7 +18,7 @@ from rightsizer.layout import Layout, Sharding
 from rightsizer.observation import dumps, loads, observe
 from rightsizer.outcome import Request
 from rightsizer.plan import plan
-from rightsizer.workload import Workload
+from rightsizer.workload import Precision, Workload
 
 WORK = Workload(tokens=1e9, sequence_tokens=8192, global_batch_sequences=64)
 FSDP = Layout(dp=8, sharding=Sharding.ZERO3, micro_batches=8)
@@ -58,6 +58,22 @@ def test_own_steps_on_several_nodes_have_their_stragglers_in_them(dp, waits):
     own = calibration([measured(1.0, case=replace(CASE, layout=replace(FSDP, dp=dp)))])
     found = plan(request(calibration=own, gpu_counts=(32,), deadline_s=None))
     assert ("stragglers" in found.option.lost_by_cause) is waits
+
+
+@pytest.mark.parametrize(
+    ("known", "precision", "slower"),
+    [
+        ({}, Precision.BF16, True),
+        ({}, Precision.FP8, False),
+        ({"framework_assumed": False}, Precision.BF16, False),
+        ({"calibration": calibration([measured(1.0)])}, Precision.BF16, False),
+    ],
+    ids=["nothing-known", "8-bits", "named", "measured"],
+)
+def test_people_s_stacks_are_slower_where_nobody_names_or_measured_one(known, precision, slower):
+    asked = request(**{"framework_assumed": True, "gpu_counts": (32,), "deadline_s": None} | known)
+    asked = replace(asked, workload=replace(asked.workload, precision=precision))
+    assert ("slower_stack" in plan(asked).option.lost_by_cause) is slower
 
 
 def test_more_steps_move_it_further_and_make_it_surer():

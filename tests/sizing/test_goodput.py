@@ -94,3 +94,10 @@ def test_runs_of_which_nobody_says_the_framework_scatter_more():
     told, untold = _whole_run(2048, 60.0), _whole_run(2048, 60.0, assumed=True)
     assert told.unplanned == untold.unplanned
     assert told.sigma_ln < untold.sigma_ln
+
+
+def test_a_stack_that_nobody_named_takes_its_share_of_what_is_left():
+    named, unnamed = _whole_run(2048, 60.0), _whole_run(2048, 60.0, slower_stack=True)
+    assert named.slower_stack == 0
+    assert unnamed.unplanned == named.unplanned
+    assert (1 - named.lost) / (1 - unnamed.lost) == pytest.approx(np.exp(0.123), rel=1e-6)

@@ -61,6 +61,12 @@ def test_a_framework_is_asked_only_for_what_it_can_do(name, axis):
     assert set(_families(name=name).axes[axis]) == {1}
 
 
+def test_on_nodes_of_one_gpu_no_group_of_one_is_called_sharded():
+    some = families(LLAMA, _workload(), catalog.cluster("H100", gpus_per_node=1), framework("torchtitan"))
+    groups = some.axes["shard_group"][some.axes["sharding"] == Sharding.HSDP]
+    assert set(groups) == {4, 16}
+
+
 def test_ddp_shards_nothing():
     assert set(_families(name="ddp").axes["sharding"]) == {Sharding.NONE}
 

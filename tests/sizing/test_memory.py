@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer import catalog, memory
+from rightsizer import catalog, memory, memory_held
 from rightsizer.cases import Case, Cases
 from rightsizer.framework import framework
 from rightsizer.layout import Layout, Offload, Sharding
@@ -46,6 +46,23 @@ def test_totals_are_sums_of_causes():
     parts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
     assert found.device_bytes == pytest.approx(sum(parts.values()))
     assert found.device_bytes > found.reserved_bytes > found.allocated_bytes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pp": 4, "tp": 2, "micro_batches": 1},
+        {"profile": "torchtitan", "sharding": Sharding.ZERO3, "micro_batch": 4},
+        {"profile": "peft", "method": Method.QLORA, "variable_length": True, "recompute": Recompute.FULL},
+    ],
+    ids=["pipeline", "FSDP", "QLoRA on batches of any length"],
+)
+def test_totals_without_causes_are_those_with_them(changes):
+    cases, p = memory.in_floats(Cases.of(case(**changes))), load_memory()
+    some = memory_held.stages(cases, p, memory.candidates(cases))
+    whole, totals = memory.of_stages(cases, p, some), memory.peak(cases, p, some)
+    assert totals.allocated_bytes == pytest.approx(whole.allocated_bytes, rel=1e-12)
+    assert totals.device_bytes == pytest.approx(whole.device_bytes, rel=1e-12)
 
 
 @pytest.mark.parametrize(

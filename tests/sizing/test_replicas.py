@@ -1,3 +1,6 @@
+import sys
+import threading
+
 import numpy as np
 import pytest
 
@@ -6,6 +9,7 @@ from rightsizer.estimate import fit, pace
 from rightsizer.framework import framework
 from rightsizer.outcome import Request
 from rightsizer.pricing import ground, search_ground
+from rightsizer.replicas import _Table
 from rightsizer.space import families, layouts
 from rightsizer.workload import Method, Workload
 
@@ -14,6 +18,7 @@ JOBS = {
     "experts": ("mistralai/Mixtral-8x7B-v0.1", "megatron", Method.PRETRAIN),
     "sharded layers": ("meta-llama/Llama-3.1-8B", "deepspeed", Method.PRETRAIN),
     "sharded groups": ("meta-llama/Llama-3.1-8B", "torchtitan", Method.PRETRAIN),
+    "stages": ("bigscience/bloom", "megatron", Method.PRETRAIN),
     "adapters": ("meta-llama/Llama-3.1-8B", "trl", Method.LORA),
 }
 
@@ -52,6 +57,13 @@ def test_a_family_priced_once_takes_the_memory_of_each_of_its_layouts(job):
     np.testing.assert_array_equal(quick.fits, plain.fits)
 
 
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_no_layout_takes_less_than_its_family_s_states(job):
+    some, family, columns = _rows(*job)
+    taken = fit(some.cases(columns)).memory.allocated_bytes
+    assert np.all(some.replicas.states_bytes()[family] <= taken * (1 + 1e-12))
+
+
 def test_gpus_of_another_type_in_nodes_of_the_same_size_share_what_stages_hold():
     workload = Workload(tokens=60e9, sequence_tokens=4096, global_batch_sequences=256)
     request = Request(
@@ -68,3 +80,30 @@ def test_gpus_of_another_type_in_nodes_of_the_same_size_share_what_stages_hold()
     np.testing.assert_array_equal(
         same.replicas.fit(every, columns).device_bytes, alone.replicas.fit(every, columns).device_bytes
     )
+
+
+@pytest.fixture
+def hasty():
+    """Threads that take turns as often as they can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def test_threads_that_fill_one_table_lose_none_of_each_other_s_families(hasty):
+    families_ = np.arange(1, 9)
+    for _ in range(60):  # without a lock a third of them were wrong
+        table, gate = _Table(9, lambda index: {"itself": index.astype(float)}), threading.Barrier(8)
+        table.fill(np.zeros(1, dtype=int))
+
+        def fill(family, table=table, gate=gate):
+            gate.wait()
+            table.fill(np.array([family]))
+
+        threads = [threading.Thread(target=fill, args=(family,)) for family in families_]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        np.testing.assert_array_equal(table.rows(families_)["itself"], families_)
