@@ -7,6 +7,8 @@ from typing import Any
 
 from rightsizer.elasticity import Action as Advice
 from rightsizer.elasticity import Decision
+from rightsizer.trials import Trial, to_return_to
+from rightsizer.trials import proven as seen_to_train
 from rightsizer_operator.actions import Emit, Requeue
 from rightsizer_operator.advice import document, over_provisioned
 from rightsizer_operator.attempts import attempted, running_of
@@ -42,7 +44,7 @@ def proven(case: Case) -> Case:
     rows, said = case.journal.resizes, case.world.progress
     if not rows or "trainedAt" in rows[-1] or said is None or not holds(case.world.status, "Running"):
         return case
-    if said.workers != rows[-1]["toGPUs"] or not said.tokens_per_s:
+    if not seen_to_train(rows[-1]["toGPUs"], world=said.workers or 0, steps=bool(said.tokens_per_s)):
         return case
     row = {**rows[-1], "trainedAt": stamp(case.world.now)}
     return replace(case, journal=replace(case.journal, resizes=(*rows[:-1], row)))
@@ -60,7 +62,7 @@ def fallen_back(case: Case) -> Case:
     row, limit_s = rows[-1], case.world.settings.resize_s
     at = moment(row["at"]) or case.world.now
     left_s = limit_s - (case.world.now - at).total_seconds()
-    if job is not None and job.finished == "Failed" and "trainedAt" not in row:
+    if job is not None and job.finished == "Failed" and to_return_to(_trials(row)) is not None:
         why = f"{row['toGPUs']} GPUs failed"
     elif not (_since(case, "Resizing", "True", at) or _since(case, "Running", "False", at)):
         return case
@@ -71,6 +73,12 @@ def fallen_back(case: Case) -> Case:
     reason = f"{why}; back to {row['fromGPUs']}"
     case = case.then(Emit(reason="ResizeFailed", message=reason, warning=True))
     return _to(case, row["fromGPUs"], decision=None, reason=reason, cause="Failure")
+
+
+def _trials(row: Mapping[str, Any]) -> tuple[Trial, Trial]:
+    """A resize as two sizes that were tried: by measurement, so the first one trained."""
+    before = Trial(gpus=row["fromGPUs"], layout=row.get("fromLayout", ""), trained=True)
+    return before, Trial(gpus=row["toGPUs"], layout=row.get("toLayout", ""), trained="trainedAt" in row)
 
 
 def _to(case: Case, gpus: int, *, decision: Decision | None, reason: str, cause: str) -> Case:

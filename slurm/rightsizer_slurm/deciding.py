@@ -17,6 +17,7 @@ from rightsizer_slurm.cluster import Cluster
 from rightsizer_slurm.jobs import Job
 from rightsizer_slurm.journal import Intent, Stage
 from rightsizer_slurm.readings import trained_s
+from rightsizer_slurm.sizes import Sized
 from rightsizer_slurm.watching import Watched
 
 __all__ = [
@@ -158,13 +159,14 @@ def _tokens_left(plan: TrainingPlan, gpu: str, reading: Reading) -> float | None
     return max(0.0, target - reading.tokens_done)
 
 
-def history(intents: Sequence[Intent], node_gpus: int) -> History:
-    """What was done to a job before, as the engine wants to know it."""
-    begun = [intent for intent in intents if intent.asks or intent.stage is Stage.DONE]
+def history(intents: Sequence[Intent], node_gpus: int, given_up: Sequence[Sized] = ()) -> History:
+    """What was done to a job before, as the engine wants to know it; `given_up` is what its script says."""
+    begun = [intent.began_s for intent in intents if intent.asks or intent.stage is Stage.DONE]
     good = [intent.to_nodes for intent in intents if intent.stage is Stage.DONE]
     failed = [intent.to_nodes for intent in intents if intent.stage is Stage.FAILED]
+    failed += [row.nodes for row in given_up]
     return History(
-        last_resize_s=max((intent.began_s for intent in begun), default=None),
+        last_resize_s=max((*begun, *(row.time for row in given_up)), default=None),
         last_good_gpus=good[-1] * node_gpus if good else None,
         failed_gpus=tuple(sorted({nodes * node_gpus for nodes in failed})),
     )

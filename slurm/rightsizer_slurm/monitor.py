@@ -9,6 +9,7 @@ import contextlib
 import enum
 import fcntl
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
@@ -26,14 +27,25 @@ from rightsizer_slurm.commands import Slurm, SlurmError
 from rightsizer_slurm.deciding import Tuning, decision, history, margin_s, others_wait, scaling_of
 from rightsizer_slurm.gpu_metrics import lack
 from rightsizer_slurm.jobs import Job
-from rightsizer_slurm.journal import Intent, Journal, Kind
+from rightsizer_slurm.journal import Intent, Journal, Kind, Stage
 from rightsizer_slurm.notify import mail, mail_program
 from rightsizer_slurm.readings import filled, reading_of
 from rightsizer_slurm.resizing import Resizer
+from rightsizer_slurm.sizes import Sized
 from rightsizer_slurm.text import one_line
 from rightsizer_slurm.watching import Watched, live_gpu_jobs, watched
 
-__all__ = ["BusyError", "Force", "Line", "Monitor", "Settings", "alone", "intent_for", "plan_intent"]
+__all__ = [
+    "BusyError",
+    "Force",
+    "Line",
+    "Monitor",
+    "Settings",
+    "alone",
+    "failed_by",
+    "intent_for",
+    "plan_intent",
+]
 
 _LOG = logging.getLogger("rightsizer.slurm.monitor")
 _DAY_S = 86_400.0
@@ -113,7 +125,11 @@ class Monitor:
         for closed in self._resizer.round():
             words = f"{closed.kind} to {closed.to_nodes} nodes: {closed.stage}, {closed.said}"
             _LOG.info("job %s: %s", closed.job_id, one_line(words))
-        return tuple(self._acted(line) for line in self.look())
+        lines = tuple(self._acted(line) for line in self.look())
+        for line in lines:
+            for row in line.watched.given_up[-1:]:
+                self._failed(line, row)
+        return lines
 
     def look(self) -> tuple[Line, ...]:
         """Look at all jobs and decide; nothing is done."""
@@ -132,7 +148,8 @@ class Monitor:
         unseen = lack(gpu)
         if gpu is not None:
             reading = Reading(phase=reading.phase) if unseen else filled(reading, gpu)
-        past = history(self._journal.of_job(job.job_id), one.run.node_gpus if one.run else 1)
+        node_gpus = one.run.node_gpus if one.run else 1
+        past = history(self._journal.of_job(job.job_id), node_gpus, one.given_up)
         made = decision(
             one,
             reading,
@@ -179,6 +196,22 @@ class Monitor:
             return replace(line, intent=self._resizer.advance(self._journal.plan(intent), line.job))
         return line
 
+    def _failed(self, line: Line, row: Sized) -> None:
+        """Note that a size made no step, once: what was done to get there has failed."""
+        said = one_line(f"{row.why}; back to {row.to_nodes}")
+        for intent in failed_by(row, self._journal.of_job(line.job.job_id)):
+            self._journal.write(replace(intent, stage=Stage.FAILED, said=said))
+        text = f"{row.restart} {said}"
+        if not self._journal.tell(row.job_id, "back", text, again_s=math.inf, now_s=self._clock()):
+            return
+        _LOG.info("job %s: resize failed: %s", row.job_id, said)
+        told = one_line(f"resize failed: {said}", 200)
+        if self._settings.annotate:
+            self._try(line, lambda: self._backend.annotate(row.job_id, f"rightsizer/1 {told}"))
+        if self._settings.force.allows(Force.MAIL):
+            subject = f"rightsizer: job {row.job_id} {line.job.name}: resize failed"
+            self._try(line, lambda: self._send(line.job.user, subject, told))
+
     def _annotate(self, line: Line, channel: str, told: str) -> None:
         if self._settings.annotate and self._news(line, channel, told):
             self._try(line, lambda: self._backend.annotate(line.job.job_id, f"rightsizer/1 {told}"))
@@ -204,6 +237,12 @@ class Monitor:
         except SlurmError as error:
             self.failures.append(error.command)
             _LOG.warning("job %s: %s", line.job.job_id, one_line(str(error)))
+
+
+def failed_by(row: Sized, intents: Sequence[Intent]) -> tuple[Intent, ...]:
+    """The change that led to a size that was given up, if it counts as done: a start is not yet a step."""
+    led = [i for i in intents if i.to_nodes == row.nodes and i.restarts < row.restart]
+    return tuple(intent for intent in led[-1:] if intent.stage is Stage.DONE)
 
 
 def intent_for(line: Line, force: Force) -> Intent | None:

@@ -145,6 +145,7 @@ def script(fitted: Fitted, place: Place) -> str:
         exports=exports,
         rendezvous=_RENDEZVOUS_OURS if not place.rendezvous else _theirs(place.rendezvous),
         cores=fitted.cores,
+        node_gpus=fitted.node_gpus,
         container=_container(fitted, place),
         inner_python=shlex.quote("python3" if place.container else place.python),
         arguments=shlex.join(_arguments(fitted, place)),
@@ -303,6 +304,12 @@ if [ -e "$run/done.json" ]; then echo "rightsizer: the training is complete alre
 
 {exports}
 restart=${{SLURM_RESTART_COUNT:-0}}
+# Notes each start's size. A size that makes no step is given up for the one that trained, by another requeue.
+goes_back() {{
+  "$python" -m rightsizer_slurm.going_back "$@" --run "$run" --job "$SLURM_JOB_ID" --restart "$restart" \
+    --nodes "$SLURM_JOB_NUM_NODES" --node-gpus {node_gpus} --cores "${{SLURM_CPUS_PER_TASK:-{cores}}}"
+}}
+if goes_back start; then sleep 300; exit 1; fi
 fewest={fewest}
 [ "$fewest" -gt "$SLURM_JOB_NUM_NODES" ] && fewest=$SLURM_JOB_NUM_NODES
 export PET_NNODES="$fewest:$SLURM_JOB_NUM_NODES"
@@ -343,6 +350,7 @@ if [ -e "$run/done.json" ]; then code=0 # after a node was let go srun tells of 
 elif [ "$after" = requeue ] || [ "$after" = requeuehold ]; then
   echo "rightsizer: saved; $after"
   scontrol "$after" "$SLURM_JOB_ID" && sleep 300
+elif [ -z "$after" ] && goes_back failed --code "$code"; then sleep 300
 fi
 echo "rightsizer: end, exit code $code"
 exit "$code"

@@ -12,20 +12,24 @@ from rightsizer.values import immutable
 from rightsizer_api import loads
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.progress import DONE, PROGRESS, Record
-from rightsizer_slurm import runfile
+from rightsizer_slurm import runfile, sizes
 from rightsizer_slurm.comment import is_ours, parse
 from rightsizer_slurm.jobs import Job
+from rightsizer_slurm.sizes import Sized
 
 __all__ = ["Watched", "live_gpu_jobs", "watched"]
 
 _TAIL_BYTES = 2**20
 """As much of a job's records as is read: some 5,000 steps."""
 
+_MOST_GIVEN_UP = 32
+
 
 @immutable
 class Watched:
     """A job, and of one that `rightsizer sbatch` made: its plan, how it was sized, its newest records.
 
+    `given_up` are the sizes at which it made no step, and that its script left for one that trained.
     `note` says why a job that speaks to rightsizer is not watched as one of ours.
     """
 
@@ -35,6 +39,7 @@ class Watched:
     folder: str = ""
     records: Sequence[Record] = ()
     done: bool = False
+    given_up: Sequence[Sized] = ()
     note: str = ""
 
     @property
@@ -74,7 +79,16 @@ def _of_folder(job: Job, folder: Path) -> Watched:
         return Watched(job=job, note=f"{folder} is the directory of another job")
     tail = runfile.text_of(folder / PROGRESS, owner=job.user_id, tail_bytes=_TAIL_BYTES) or ""
     done = runfile.text_of(folder / DONE, owner=job.user_id) is not None
-    return Watched(job=job, plan=plan, run=run, folder=str(folder), records=_records(tail), done=done)
+    tried = sizes.of_job(runfile.text_of(folder / sizes.NAME, owner=job.user_id) or "", job.job_id)
+    return Watched(
+        job=job,
+        plan=plan,
+        run=run,
+        folder=str(folder),
+        records=_records(tail),
+        done=done,
+        given_up=sizes.given_up(tried)[-_MOST_GIVEN_UP:],
+    )
 
 
 def _records(text: str) -> tuple[Record, ...]:

@@ -19,12 +19,13 @@ spec:
   model: {{dimensions: {{layers: 4, hidden: 192, heads: 4, vocab: 256}}}}
   workload: {{tokens: {tokens}, sequenceLength: 128, globalBatchSequences: 16}}
   deadline: {{finishWithin: {deadline}}}
-  resources: {{minGPUs: {gpus}, maxGPUs: {gpus}, gpusPerNode: 1}}
+  resources: {{minGPUs: {gpus}, maxGPUs: {most}, gpusPerNode: 1}}
   launch:
     framework: ddp
     command: [small_train.py]
     env: [{{name: GLOO_SOCKET_IFNAME, value: lo}}, {{name: STEP_SECONDS, value: "{step_s}"}}]
     checkpoint: {{path: checkpoints, interval: {interval}, grace: 60s}}
+    restarts: {{limit: {restarts}}}
   elasticity: {{mode: {mode}, minGPUs: 1}}
 """
 
@@ -50,12 +51,21 @@ class Desk:
         mode: str = "Auto",
         step_s: float = 0.2,
         interval: str = "5s",
+        most: int | None = None,
+        restarts: int = 10,
     ) -> Path:
-        """Write the plan."""
+        """Write the plan; it may grow to `most` GPUs."""
         path = self.folder / "plan.yaml"
         path.write_text(
             PLAN.format(
-                gpus=gpus, tokens=tokens, deadline=deadline, mode=mode, step_s=step_s, interval=interval
+                gpus=gpus,
+                tokens=tokens,
+                deadline=deadline,
+                mode=mode,
+                step_s=step_s,
+                interval=interval,
+                most=most or gpus,
+                restarts=restarts,
             )
         )
         return path
