@@ -141,7 +141,12 @@ async def hold(
         election = asyncio.create_task(LeaderElection(config).run())
         try:
             await asyncio.wait((election, ended), return_when=asyncio.FIRST_COMPLETED)
-            await ended  # what failed while acting ends the operator; a new one starts with a clean memory
+            if election.done():
+                await election  # one that failed would leave nobody acting, and nobody be told of it
+            if leaders:
+                await (
+                    ended
+                )  # what failed while acting ends the operator; a new one starts with a clean memory
         finally:
             acts = [task for task in leaders if task is not None]
             for task in (election, *acts):

@@ -46,8 +46,10 @@ class Axe:
 
     def again(self):
         self.operator.kill()
-        self.house.forget_lease(self.village)
-        self.operator.start()
+        try:
+            self.house.forget_lease(self.village)
+        finally:  # a server that has no time leaves the next one to wait for the Lease, not nobody
+            self.operator.start()
 
     def before(self, request):
         with self.lock:
@@ -124,9 +126,13 @@ def lived(alone, villages):
         told, launch = STORIES[story]
         axe = Axe(alone, villages(name), side, choose)
         life = Life(alone.api, axe.village, name, **launch)
-        told(life, axe)
-        axe.step = "delete"
-        life.delete()
+        try:
+            told(life, axe)
+            axe.step = "delete"
+            life.delete()
+        except AssertionError as error:
+            error.add_note(f"{name}, {len(axe.kills)} kills; {axe.operator.state}")
+            raise
         LOG.info(f"{name}: {len(axe.kills)} kills, {time.monotonic() - began:.1f} s")
         return axe
 

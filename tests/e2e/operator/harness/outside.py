@@ -119,6 +119,13 @@ class Operator:
         """What it has logged."""
         return self.log.read_text() if self.log.exists() else ""
 
+    @property
+    def state(self) -> str:
+        """Whether it lives, what it asked for last, and what it said last."""
+        alive = bool(self.pid) and Path(f"/proc/{self.pid}").exists()
+        asked = "\n".join(f"{s.at:.3f} {s.method} {s.path} {s.status}" for s in self.proxy.log[-20:])
+        return f"process {self.pid}, {'alive' if alive else 'gone'}\n{asked}\n{self.words[-3000:]}"
+
     def signal(self, number: int) -> None:
         """Signal it."""
         os.kill(self.pid, number)
