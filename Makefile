@@ -13,7 +13,7 @@ export OMP_NUM_THREADS ?= 1
 TODAY = $(shell date -u +%F)
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci clean help
+.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-clusters .ci-prometheus clean help
 
 all: check test  ## check and test
 
@@ -49,6 +49,8 @@ fit: $(READY)  ## refit the engine's parameters from the reference data
 	$(BIN)/python -m bench.fit_step_time --date $(TODAY)
 	$(BIN)/python -m bench.fit_memory --date $(TODAY)
 	$(BIN)/python -m bench.fit_uncertainty --date $(TODAY)
+	$(BIN)/python -m bench.assumed_stack --fit --date $(TODAY)
+	$(BIN)/python -m bench.end_to_end --fit --date $(TODAY)
 	$(BIN)/python -m bench.calibration --fit --date $(TODAY)
 
 bench: $(READY)  ## accuracy against published and whole runs, worth of calibration, speed, worth of resizing
@@ -105,12 +107,21 @@ test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Pro
 	$(BIN)/pytest -q -m prometheus $(AGAIN) tests/e2e/prometheus
 
 # On a busy machine a wait of these can be too short: modules in which something failed have a second chance
-REAL := test-prometheus test-slurm test-slurm-releases test-kubernetes
+twice = { $(MAKE) $1 || $(MAKE) $1 AGAIN=--again; }
 ci: check test  ## what .ci/run calls: all of it, the real Prometheus, Slurm and Kubernetes too
-	@for suite in $(REAL); do \
+	tests/e2e/prometheus/install.sh
+	@$(MAKE) --no-print-directory -j 2 .ci-prometheus .ci-clusters
+
+.ci-clusters:
+	@for suite in test-slurm test-slurm-releases test-kubernetes; do \
 	  echo "== $$suite"; \
-	  $(MAKE) $$suite || $(MAKE) $$suite AGAIN=--again || exit 1; \
+	  $(call twice,$$suite) || exit 1; \
 	done
+
+# Mostly a wait for minutes of data, beside the clusters and told afterwards
+.ci-prometheus:
+	@mkdir -p build; $(call twice,test-prometheus) > build/test-prometheus.log 2>&1; status=$$?; \
+	  echo "== test-prometheus"; cat build/test-prometheus.log; exit $$status
 
 clean:  ## remove what make and the tests built
 	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
