@@ -21,6 +21,10 @@ from xdist.scheduler import LoadScopeScheduling
 CONTROL = Path(__file__).resolve().parent / "cluster" / "cluster.py"
 PATIENCE = 5
 """Waits are stated as on a machine that has nothing else to do; one that has is waited for so much longer."""
+LONGEST_WAIT_S, LONGEST_TEST_S = 600, 1200
+"""What took longer has never come to a good end, and a test that hangs must not be all that CI does."""
+UNTIL = "RIGHTSIZER_UNTIL"
+"""Where CI says how long it has (seconds since the epoch): slow tests whose turn comes later are left out."""
 SECOND = (
     "e2e/loop/",
     "operator/test_operator_api_storms",
@@ -30,6 +34,13 @@ SECOND = (
 )
 """What needs no operator in a pod, or one of its own; about half of the time that all tests take."""
 SLURM_CONTROL = Path(__file__).resolve().parent / "slurm" / "cluster.py"
+FAILED: dict[str, str] = {}
+"""The first test that failed here, by module."""
+
+
+def patience(within_s: float) -> float:
+    """How long a wait may take here."""
+    return min(PATIENCE * within_s, LONGEST_WAIT_S)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,6 +66,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if skipped:
         config.hook.pytest_deselected(items=skipped)
         items[:] = [item for item in items if item not in skipped]
+    for item in items:
+        item.add_marker(pytest.mark.timeout(LONGEST_TEST_S))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    if report.failed:
+        FAILED.setdefault(_module(item.nodeid), item.name)
+    return report
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """In CI nothing is begun that a second chance will repeat, and nothing slow when time is up."""
+    if UNTIL not in os.environ or item.config.getoption("again"):
+        return
+    if failed := FAILED.get(_module(item.nodeid)):
+        pytest.skip(f"{failed} failed before it: the module has a second chance as a whole")
+    if item.get_closest_marker("slow") and time.time() > float(os.environ[UNTIL]):
+        pytest.skip("CI has no time left for it: run `make test-kubernetes`")
 
 
 def _failed(config: pytest.Config) -> frozenset[str]:
@@ -131,12 +162,13 @@ class Cluster:
         )
 
     def wait(self, what: str, condition: Callable[[], bool], within_s: float = 60) -> None:
-        """Return when the condition holds; fail when it does not in PATIENCE times that."""
-        end_s = time.monotonic() + PATIENCE * within_s
+        """Return when the condition holds; fail when it does not within what `patience` makes of that."""
+        patience_s = patience(within_s)
+        end_s = time.monotonic() + patience_s
         while not condition():
             if time.monotonic() > end_s:
                 pods = self.kubectl("get", "pods,events", "--all-namespaces", "--output=wide")
-                pytest.fail(f"{what}: not within {PATIENCE * within_s:.0f} s\n{pods}")
+                pytest.fail(f"{what}: not within {patience_s:.0f} s\n{pods}")
             time.sleep(0.3)
 
 
@@ -241,12 +273,13 @@ class Slurm:
         return dict(re.findall(r"(?:^| )([A-Z][A-Za-z/:]*)=(.*?)(?= [A-Z][A-Za-z/:]*=|$)", shown.strip()))
 
     def wait(self, what: str, condition: Callable[[], bool], within_s: float = 60) -> None:
-        """Return when the condition holds; fail when it does not in PATIENCE times that."""
-        end_s = time.monotonic() + PATIENCE * within_s
+        """Return when the condition holds; fail when it does not within what `patience` makes of that."""
+        patience_s = patience(within_s)
+        end_s = time.monotonic() + patience_s
         while not condition():
             if time.monotonic() > end_s:
                 state = self.ask("squeue", "--all").stdout + self.ask("sinfo").stdout
-                pytest.fail(f"{what}: not within {within_s:.0f} s\n{state}")
+                pytest.fail(f"{what}: not within {patience_s:.0f} s\n{state}")
             time.sleep(0.1)
 
     def cancel_all(self) -> None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Slurm's tests on the Slurm of another Debian release, in a chroot made of its packages: chroot.sh RELEASE [pytest ...]
-# trixie has 24.11, forky 26.05. Needs root and mmdebstrap; a release that is not to be had is skipped with its reason.
+# trixie has 24.11, forky 26.05. Needs root and Debian; a release that is not to be had is skipped with its reason.
 set -euo pipefail
 
 release=${1:?usage: chroot.sh RELEASE [what pytest is told]}
@@ -15,7 +15,10 @@ packages+=,libreadline8,libncursesw6
 skip() { echo "skipped: Slurm of Debian $release: $*"; exit 0; }
 
 [ "$(id -u)" = 0 ] || skip "a chroot needs root"
-command -v mmdebstrap >/dev/null || skip "no mmdebstrap (Debian: mmdebstrap)"
+command -v apt-get >/dev/null || skip "a chroot is made of Debian's packages"
+. "$repository/tests/e2e/packages.sh"
+need mmdebstrap "makes a chroot of a release's packages" mmdebstrap
+install_missing
 if [ ! -e "$root/.ready" ]; then
   rm -rf "$root"
   mkdir -p "$root"
