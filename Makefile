@@ -114,16 +114,17 @@ twice = { $(MAKE) $1 || $(MAKE) $1 AGAIN=--again; }
 # What comes later than that is only begun where it is short: CI ends what runs for 90 minutes
 CI_MINUTES ?= 60
 ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and Kubernetes too
-	@RIGHTSIZER_UNTIL=$$(( $$(date +%s) + 60 * $(CI_MINUTES) )) $(MAKE) --no-print-directory -j 2 .ci-built .ci-tests
+	@RIGHTSIZER_UNTIL=$$(( $$(date +%s) + 60 * $(CI_MINUTES) )) $(MAKE) --no-print-directory -j 3 .ci-built .ci-tests
 
 # Kubernetes, in what the tests leave of the machine: they wait more than they compute
 .ci-built:
 	-@nice -n 19 $(BUILD)
 
 .ci-tests:
-	@$(MAKE) --no-print-directory -j 1 check test
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory test
 	tests/e2e/prometheus/install.sh
-	@$(MAKE) --no-print-directory -j 2 .ci-prometheus .ci-clusters
+	@$(MAKE) --no-print-directory .ci-prometheus .ci-clusters
 
 .ci-clusters:
 	@for suite in test-slurm test-slurm-releases test-kubernetes; do \

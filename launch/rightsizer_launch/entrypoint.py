@@ -2,8 +2,9 @@
 
 torchrun exits 1 whatever happened. This runs it in the same process and exits with the worker's own code (128
 + n for signal n), with 75 when the job was asked to stop and saved first, and with 0 only when the training
-is complete. In a pod, where nobody supervises it, it also gives up by the plan's restart budget (78), leaves
-the reason where Kubernetes looks for it, and starts over by itself when the rendezvous store went away.
+is complete, which the others tell a worker that comes when all is done. In a pod, where nobody supervises it,
+it also gives up by the plan's restart budget (78), leaves the reason where Kubernetes looks for it, and
+starts over by itself when the rendezvous store went away.
 """
 
 import os
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from rightsizer_launch import patience
+from rightsizer_launch import patience, rendezvous
 from rightsizer_launch.agent import die_with_parent
 from rightsizer_launch.progress import ENV_DIE_WITH_PARENT, ENV_OUTCOME, EXIT_STOPPED
 
@@ -83,9 +84,16 @@ def _run(arguments: list[str], scratch: Path) -> tuple[int, bool]:
     except SignalException as error:
         worker = -int(error.sigval)
     except RendezvousError as error:
+        closed = isinstance(error, RendezvousClosedError)
+        if closed and rendezvous.was_complete():
+            sys.stderr.write("rightsizer: the others have trained to the end without this worker\n")
+            return 0, False
         sys.stderr.write(f"rightsizer: the rendezvous is gone: {error}\n")
-        worker, again = os.EX_UNAVAILABLE, not isinstance(error, RendezvousClosedError)
-    return exit_code(worker=worker, stopped=outcome.exists()), again
+        worker, again = os.EX_UNAVAILABLE, not closed
+    code = exit_code(worker=worker, stopped=outcome.exists())
+    if code == 0:
+        rendezvous.leave_complete()
+    return code, again
 
 
 if __name__ == "__main__":

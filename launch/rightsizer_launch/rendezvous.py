@@ -5,17 +5,22 @@
 
 import argparse
 import contextlib
+import datetime as dt
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rightsizer_launch.agent import die_with_parent
 from rightsizer_launch.progress import ENV_DIE_WITH_PARENT
 
-__all__ = ["free_port", "main", "reachable"]
+__all__ = ["free_port", "leave_complete", "main", "reachable", "was_complete"]
+
+_SOON_S = 5.0
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -31,6 +36,45 @@ def reachable(host: str, port: int, *, timeout_s: float = 0.5) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=timeout_s):
         return True
     return False
+
+
+def leave_complete(environment: Mapping[str, str] = os.environ) -> None:
+    """Leave word in the store of PET_RDZV_ENDPOINT that the run PET_RDZV_ID is trained to its end.
+
+    torchrun then closes the rendezvous, which tells a worker that comes later nothing: it is closed too where
+    workers failed for good. Without a store there is nobody to be told.
+    """
+    with contextlib.suppress(RuntimeError):  # torch's DistError: the store has just ended
+        store = _store(environment)
+        if store is not None:
+            store.set(_complete(environment), b"1")
+
+
+def was_complete(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether somebody left that word, or does so within seconds (the rendezvous is closed just before)."""
+    end_s = time.monotonic() + _SOON_S
+    with contextlib.suppress(RuntimeError):
+        store = _store(environment)
+        while store is not None and time.monotonic() < end_s:
+            if store.check([_complete(environment)]):
+                return True
+            time.sleep(0.2)
+    return False
+
+
+def _complete(environment: Mapping[str, str]) -> str:
+    return f"rightsizer/{environment.get('PET_RDZV_ID', '')}/complete"
+
+
+def _store(environment: Mapping[str, str]) -> Any:
+    """The store as its client; None where there is none, of which torch would tell at length."""
+    host, _, port = environment.get("PET_RDZV_ENDPOINT", "").rpartition(":")
+    if not host or not port.isdigit() or not reachable(host.strip("[]"), int(port), timeout_s=_SOON_S):
+        return None
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # noqa: PLC0415 -- seconds of import
+
+    timeout = dt.timedelta(seconds=_SOON_S)
+    return TCPStore(host.strip("[]"), int(port), is_master=False, wait_for_workers=False, timeout=timeout)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

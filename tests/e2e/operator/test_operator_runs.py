@@ -18,6 +18,22 @@ def test_a_plan_trains_on_different_nodes_and_completes(start):
     run.cluster.wait("no store is left", lambda: not run.pods("rendezvous"))
 
 
+def test_a_training_that_ends_while_a_pod_is_away_is_complete(start, cluster):
+    """The Job waits for its first index, whose pod finds nothing left to train."""
+    run = start(workload={"tokens": "90k"})
+    run.steps_with(2)
+    nodes = sorted(cluster.ready_nodes())
+    cluster.kubectl("cordon", *nodes)  # what comes in its place waits
+    try:
+        first = f"rightsizer.dev/plan={run.name},batch.kubernetes.io/job-completion-index=0"
+        run.kubectl("delete", "pod", f"--selector={first}", "--grace-period=0", "--force")
+        run.until("Finishing")
+    finally:
+        cluster.kubectl("uncordon", *nodes)
+    run.until("Complete")
+    assert run.status["attempt"]["number"] == 1
+
+
 def test_a_plan_that_cannot_be_says_so_within_a_second(start):
     began = time.monotonic()
     run = start(resources={"gpuTypes": ["H1000"], "gpusPerNode": 1})
