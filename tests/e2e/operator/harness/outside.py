@@ -1,7 +1,9 @@
 """Operators outside the cluster, each behind a front of the API server that can misbehave."""
 
 import base64
+import contextlib
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -21,6 +23,7 @@ from apiproxy import Proxy
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 ZYGOTE = Path(__file__).with_name("zygote.py")
+_PORTS = itertools.count(20_000 + os.getpid() % 10_000)
 
 
 class Api:
@@ -215,5 +218,8 @@ def _kubeconfig(url: str) -> dict[str, Any]:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """Below the ports that Linux gives to connections: one might take it while its operator is dead."""
+    for port in _PORTS:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError
