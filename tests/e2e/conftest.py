@@ -80,7 +80,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """In CI nothing is begun that a second chance will repeat, and nothing slow when time is up."""
-    if UNTIL not in os.environ or item.config.getoption("again"):
+    if UNTIL not in os.environ or item.config.getoption("again", default=False):
         return
     if failed := FAILED.get(_module(item.nodeid)):
         pytest.skip(f"{failed} failed before it: the module has a second chance as a whole")
