@@ -9,9 +9,6 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 # numpy's threads fight with pytest's workers on small machines
 export OMP_NUM_THREADS ?= 1
 
-# Fitted parameters carry the date of their fit
-TODAY = $(shell date -u +%F)
-
 .DEFAULT_GOAL := all
 .PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
 
@@ -45,13 +42,13 @@ generate: $(READY)  ## rewrite the CRD, the schemas and the generated docs
 	$(BIN)/python -m rightsizer_telemetry.generate
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
-	$(BIN)/python -m bench.fit_curves --date $(TODAY)
-	$(BIN)/python -m bench.fit_step_time --date $(TODAY)
-	$(BIN)/python -m bench.fit_memory --date $(TODAY)
-	$(BIN)/python -m bench.fit_uncertainty --date $(TODAY)
-	$(BIN)/python -m bench.assumed_stack --fit --date $(TODAY)
-	$(BIN)/python -m bench.end_to_end --fit --date $(TODAY)
-	$(BIN)/python -m bench.calibration --fit --date $(TODAY)
+	$(BIN)/python -m bench.fit_curves
+	$(BIN)/python -m bench.fit_step_time
+	$(BIN)/python -m bench.fit_memory
+	$(BIN)/python -m bench.fit_uncertainty
+	$(BIN)/python -m bench.assumed_stack --fit
+	$(BIN)/python -m bench.end_to_end --fit
+	$(BIN)/python -m bench.calibration --fit
 
 bench: $(READY)  ## accuracy against published and whole runs, worth of calibration, speed, worth of resizing
 	$(BIN)/python -m bench.accuracy

@@ -10,12 +10,11 @@ no whole run is looked at. Published steps in 8 bits are printed beside it: they
 larger part. With --fit the value is written to data/whole_run.json.
 """
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from bench.fitting import reference
+from bench.fitting import arguments, reference
 from bench.step_rows import StepRows, load
 from bench.whole_runs import write
 
@@ -43,12 +42,8 @@ class Fastest:
 
 def main() -> None:
     """Print every source's median and their mean; write it with --fit."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("reference", nargs="?", help="folder of the reference tables")
+    parser = arguments(__doc__)
     parser.add_argument("--fit", action="store_true", help="write data/whole_run.json")
-    parser.add_argument("--date", default="", help="the date that --fit writes")
     given = parser.parse_args()
     groups = fastest(load(reference(given.reference), notes=True))
     value = shown("16 bits", {g: f for g, f in groups.items() if g[-1] in SIXTEEN})

@@ -9,7 +9,6 @@ have errors in common at all (a moment: what two runs of one family agree on, ev
 against what the shares say); with --fit those of all are written.
 """
 
-import argparse
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import DATA, read, reference, save
+from bench.fitting import DATA, arguments, read, reference, save
 from bench.memory_rows import promoted
 from scipy.optimize import minimize
 
@@ -73,12 +72,8 @@ class Source:
 
 def main() -> None:
     """Print and write the tables; with --fit also the shares."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("reference", nargs="?", help="folder of the reference tables")
+    parser = arguments(__doc__)
     parser.add_argument("--fit", action="store_true", help="write data/calibration.json")
-    parser.add_argument("--date", default="", help="the date that --fit writes")
     parser.add_argument("--json", type=Path, default=RESULTS / "calibration.json", metavar="FILE")
     given = parser.parse_args()
     rows = {row["id"]: row for row in read(reference(given.reference), "published_runs.csv")}

@@ -15,7 +15,6 @@ run's may not have been. Both make predictions low. `scaled` is the error left w
 of all other sources, is taken off: what a constant for "runs are worse than plans" could reach.
 """
 
-import argparse
 import csv
 import json
 import math
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import read, reference
+from bench.fitting import arguments, read, reference
 from bench.whole_runs import FITTED, GOAL, Result, summary, whole_run, write
 
 from rightsizer import catalog, goodput
@@ -72,12 +71,8 @@ class SkippedError(Exception):
 
 def main() -> None:
     """Judge every telling, print the tables, write the JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("reference", nargs="?", help="folder of the reference tables")
+    parser = arguments(__doc__)
     parser.add_argument("--fit", action="store_true", help="write data/whole_run.json")
-    parser.add_argument("--date", default="", help="the date that --fit writes")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE")
     given = parser.parse_args()
     rows = read(reference(given.reference), "end_to_end_runs.csv")

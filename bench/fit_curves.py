@@ -6,7 +6,6 @@ Writes data/curves.json and prints each curve's error: on all rows, and leaving 
 time where two share a parameter.
 """
 
-import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from bench.fitting import DATA, fit, read, reference, save, summary
+from bench.fitting import DATA, arguments, fit, read, reference, save, summary
 
 from rightsizer import communication, compute
 from rightsizer.parameters import Parameter, Parameters, load_curves, load_step_time
@@ -192,10 +191,7 @@ def held_out(table: Table, parameters: Parameters) -> Any:
 
 def main() -> None:
     """Fit, report, write."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("reference", nargs="?")
-    arguments.add_argument("--date", default="2026-11-21")
-    given = arguments.parse_args()
+    given = arguments(__doc__).parse_args()
     folder, parameters = reference(given.reference), load_step_time() | load_curves()
     fitted: dict[str, Parameter] = {}
     report: dict[str, Any] = {}

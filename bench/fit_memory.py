@@ -6,7 +6,6 @@ Sources weigh by the square root of their rows. Writes data/memory.json and benc
 with all sources seen; with the own source left out; with that and the framework withheld.
 """
 
-import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import DATA, reference, save, summary
+from bench.fitting import DATA, arguments, reference, save, summary
 from bench.gauss_newton import Linear, Prior, solve
 from bench.memory_rows import MemoryRows, load, predicted_bytes
 
@@ -88,9 +87,7 @@ def table(source: Array, columns: Mapping[str, Array]) -> str:
 
 def main() -> None:
     """Fit, cross-validate, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("reference", nargs="?")
-    parser.add_argument("--date", default="")
+    parser = arguments(__doc__)
     parser.add_argument("--dry", action="store_true", help="print only")
     parser.add_argument("--quick", action="store_true", help="no cross-validation")
     options = parser.parse_args()

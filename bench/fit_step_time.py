@@ -7,14 +7,13 @@ rows. Writes data/step_time.json and bench/results/step_time.json: ln(predicted 
 all sources seen, with its own left out, with the framework withheld too, and of the null model.
 """
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from bench.fitting import DATA, reference, save, summary
+from bench.fitting import DATA, arguments, reference, save, summary
 from bench.gauss_newton import Linear, Prior, solve, within
 from bench.step_rows import StepRows, full_rate_s, load, take, weights
 
@@ -196,9 +195,7 @@ def write(
 
 def main() -> None:
     """Fit, judge, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("reference", nargs="?")
-    parser.add_argument("--date", default="2026-11-21")
+    parser = arguments(__doc__)
     parser.add_argument("--dry", action="store_true", help="print only")
     given = parser.parse_args()
     folder, start = reference(given.reference), load_step_time()

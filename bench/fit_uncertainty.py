@@ -7,7 +7,6 @@ ln(predicted / measured) from a fit without the row's source, with the framework
 Writes data/uncertainty.json.
 """
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import DATA, read, reference
+from bench.fitting import DATA, arguments, read, reference
 from bench.memory_rows import promoted
 from scipy.optimize import minimize
 
@@ -131,9 +130,7 @@ def _by_source(inside: Array, some: Residuals, rows: Array) -> list[float]:
 
 def main() -> None:
     """Fit both widths, print their coverage and write them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("reference", nargs="?")
-    parser.add_argument("--date", default="")
+    parser = arguments(__doc__)
     parser.add_argument("--dry", action="store_true", help="print only")
     options = parser.parse_args()
     path = DATA / "uncertainty.json"

@@ -1,6 +1,8 @@
 """Robust least squares on ln(predicted / measured) with priors on ln(parameter), and the data it reads."""
 
+import argparse
 import csv
+import datetime as dt
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +15,7 @@ from scipy.optimize import least_squares
 
 from rightsizer.parameters import Parameter, Parameters
 
-__all__ = ["DATA", "Fit", "fit", "read", "reference", "robust", "save", "summary"]
+__all__ = ["DATA", "Fit", "arguments", "fit", "read", "reference", "robust", "save", "summary"]
 
 DATA = Path(__file__).resolve().parents[1] / "sizing" / "rightsizer" / "data"
 CORRECTIONS = Path(__file__).resolve().with_name("corrections.csv")
@@ -21,6 +23,16 @@ SCALE = 0.12
 """ln error at which soft-L1 turns from square to linear."""
 SPREAD = 0.10
 """ln error that one observation is trusted to."""
+
+
+def arguments(what: str | None, *, dated: bool = True) -> argparse.ArgumentParser:
+    """What a bench on the reference tables asks for: their folder and, where it may write a fit, its date."""
+    parser = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("reference", nargs="?", help="folder of the reference tables")
+    if dated:
+        today = dt.datetime.now(dt.UTC).date().isoformat()
+        parser.add_argument("--date", default=today, help="the date that a fit carries, today's by default")
+    return parser
 
 
 def reference(argument: str | None = None) -> Path:

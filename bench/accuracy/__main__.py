@@ -7,7 +7,6 @@ bench/fit_step_time.py, which does the same, left in bench/results/step_time.jso
 those that bench/fit_memory.py left in bench/results/memory.json.
 """
 
-import argparse
 import dataclasses
 import json
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from bench.accuracy.goals import decisions, row_goals, table_goals
 from bench.fit_step_time import at, errors, fit, left_out, null_errors, table
-from bench.fitting import read, reference, summary
+from bench.fitting import arguments, read, reference, summary
 from bench.step_rows import StepRows, load
 
 from rightsizer.columns import Array
@@ -141,8 +140,7 @@ def _print_memory(found: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """Print the tables, write the document."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("reference", nargs="?")
+    parser = arguments(__doc__, dated=False)
     parser.add_argument("--json", default=str(RESULTS / "accuracy.json"))
     parser.add_argument("--saved", action="store_true", help="take the last fit's residuals")
     given = parser.parse_args()

@@ -3,14 +3,13 @@
 python -m bench.accuracy.document [REFERENCE]
 """
 
-import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import read, reference
+from bench.fitting import arguments, read, reference
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results"
@@ -348,9 +347,7 @@ def scatter(folder: Path, path: Path) -> None:
 
 def main() -> None:
     """Write both files."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("reference", nargs="?")
-    given = parser.parse_args()
+    given = arguments(__doc__, dated=False).parse_args()
     found = json.loads((RESULTS / "accuracy.json").read_text(encoding="utf-8"))
     (DOCS / "accuracy.md").write_text(document(found), encoding="utf-8")
     scatter(reference(given.reference), DOCS / "accuracy.svg")
