@@ -189,8 +189,7 @@ def result(row: Row, more: Row, shape: Architecture, telling: Telling) -> Result
     gpus = int(row["gpus"]) if row["gpus"] else None
     option = planned(row, shape, telling, gpus)
     steps = more.get("hours_of") == "steps"
-    stepping = option.goodput + _lost(option, "stragglers", "slower_stack")
-    counted = option.gpus * (stepping if steps else 1.0) / 3600
+    counted = option.gpus * (option.stepping if steps else 1.0) / 3600
     measured_h, predicted_h = float(row["gpu_hours"]), counted * option.finish_s
     low_h, high_h = (counted * s for s in (option.finish_lo_s, option.finish_hi_s))
     return Result(
@@ -214,12 +213,9 @@ def result(row: Row, more: Row, shape: Architecture, telling: Telling) -> Result
 
 def _share(option: Option) -> float:
     """How much of a large whole run a run of this size is, 0 to 1."""
-    planned_s = np.asarray(option.finish_s * (1.0 - _lost(option, "unplanned", "stragglers", "slower_stack")))
+    lost = option.lost_by_cause.get("unplanned", 0.0) + option.stepping - option.goodput
+    planned_s = np.asarray(option.finish_s * (1.0 - lost))
     return float(goodput.whole_run(np.asarray(option.gpus), planned_s, np.asarray(1.0)).weight)
-
-
-def _lost(option: Option, *causes: str) -> float:
-    return sum(option.lost_by_cause.get(cause, 0.0) for cause in causes)
 
 
 def planned(row: Row, shape: Architecture, telling: Telling, gpus: int | None) -> Option:

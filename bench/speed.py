@@ -29,6 +29,7 @@ from rightsizer.pricing import fit_layouts, ground, price
 from rightsizer.search import pairs
 from rightsizer.space import families, layouts
 from rightsizer.workload import Precision, Workload
+from rightsizer_launch.machine import cpu
 
 DAY_S = 86400.0
 CALCULON_RECORDED_S_PER_LAYOUT = 0.8e-3
@@ -189,16 +190,6 @@ def rate(other_s: float | None) -> dict[str, float]:
     return figures | ({"calculon_layouts_per_cpu_s": 1 / other_s} if other_s else {})
 
 
-def processor() -> str:
-    """What this ran on: the same name may stand for cores of which one is twice as fast as the other."""
-    told = dict.fromkeys(("model name", "cpu family", "model"), "?")
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in told:
-            told[name.strip()] = value.strip()
-    return f"{told['model name']}, family {told['cpu family']}, model {told['model']}"
-
-
 def main() -> None:
     """Print the table and write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -209,9 +200,11 @@ def main() -> None:
     if given.first:
         print(json.dumps(asdict(first(given.first))))
         return
-    what = processor()
-    print(f"{what}, one core")
-    figures: dict[str, object] = {"processor": what, **plans(), **rate(calculon_s(given.calculon.resolve()))}
+    # the same name may stand for cores of which one is twice as fast as the other
+    processor = f"{cpu('model name')}, family {cpu('cpu family')}, model {cpu('model')}"
+    print(f"{processor}, one core")
+    figures: dict[str, object] = {"processor": processor, **plans()}
+    figures |= rate(calculon_s(given.calculon.resolve()))
     mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
     print(f"{mebibytes:12.0f} MiB resident at most")
     cold = cold_start()

@@ -32,7 +32,7 @@ from rightsizer.workload import Precision, Workload
 from rightsizer_launch.probe import REFERENCE, REFERENCE_BATCH, REFERENCE_SEQUENCE
 from rightsizer_launch.progress import write_json
 
-__all__ = ["Machine", "cpu_cluster", "detect", "reference_s", "usable_cores"]
+__all__ = ["Machine", "cpu", "cpu_cluster", "detect", "reference_s", "usable_cores"]
 
 _MOST_CPU_WORKERS = 8  # more gloo workers than this cost more in messages than their cores are worth
 _PROBE_VERSION = 2
@@ -244,11 +244,17 @@ def _torch_version() -> str:
 
 
 def _cpu_name() -> str:
+    return cpu("model name") or platform.processor() or platform.machine()
+
+
+def cpu(field: str) -> str:
+    """What Linux tells of the first processor, e.g. "model name"; empty where it tells nothing."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+            name, _, value = line.partition(":")
+            if name.strip() == field:
+                return value.strip()
+    return ""
 
 
 def _available_bytes() -> float:

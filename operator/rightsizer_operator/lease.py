@@ -143,10 +143,8 @@ async def hold(
             await asyncio.wait((election, ended), return_when=asyncio.FIRST_COMPLETED)
             if election.done():
                 await election  # one that failed would leave nobody acting, and nobody be told of it
-            if leaders:
-                await (
-                    ended
-                )  # what failed while acting ends the operator; a new one starts with a clean memory
+            if leaders:  # what failed while acting ends the operator; a new one starts with a clean memory
+                await ended
         finally:
             acts = [task for task in leaders if task is not None]
             for task in (election, *acts):

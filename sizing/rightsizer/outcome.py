@@ -66,6 +66,10 @@ class Request:
     calibration: Calibration | None = None
 
 
+_SLOWER_STEPS = ("stragglers", "slower_stack")
+"""Losses that are time in steps, beyond what a step is predicted to take."""
+
+
 @immutable
 class Option:
     """One layout on one cluster, with everything predicted for it.
@@ -107,6 +111,11 @@ class Option:
     energy_kwh: float
     step_correction: float = 1.0
     memory_correction: float = 1.0
+
+    @property
+    def stepping(self) -> float:
+        """The fraction of wall time that goes by in steps, what makes them slower than predicted included."""
+        return self.goodput + sum(self.lost_by_cause.get(cause, 0.0) for cause in _SLOWER_STEPS)
 
 
 @immutable

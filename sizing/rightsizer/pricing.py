@@ -271,23 +271,21 @@ def _beyond_plan(some: Ground, gpus: Array, planned_s: Array, productive: Array)
         assumed=request.framework_assumed,
         slower_stack=_any_stack(some),
     )
-    return replace(beyond, stragglers=np.zeros(gpus.shape)) if _steps_measured(some) else beyond
+    # what runs of several nodes waited for stragglers is in their steps
+    several = _steps_measured(some, more_than=some.cluster.gpus_per_node)
+    return replace(beyond, stragglers=np.zeros(gpus.shape)) if several else beyond
 
 
 def _any_stack(some: Ground) -> bool:
     """Whether the steps of a typical stack are to be told, not of the assumed one: known of 16 bits only."""
     request = some.request
     sixteen = request.workload.precision in (Precision.BF16, Precision.FP16)
-    return request.framework_assumed and sixteen and not _steps_measured(some, gpus=0)
+    return request.framework_assumed and sixteen and not _steps_measured(some, more_than=0)
 
 
-def _steps_measured(some: Ground, *, gpus: int | None = None) -> bool:
-    """Whether own runs on more GPUs (default: several nodes) correct the step.
-
-    What runs of several nodes waited for stragglers is in them.
-    """
+def _steps_measured(some: Ground, *, more_than: int) -> bool:
+    """Whether own runs on more than so many GPUs correct the step."""
     request, cluster = some.request, some.cluster
-    more_than = cluster.gpus_per_node if gpus is None else gpus
     return request.calibration is not None and any(
         e.step is not None
         and (e.framework, e.gpu) == (request.framework.name, cluster.gpu.name)

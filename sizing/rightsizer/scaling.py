@@ -102,7 +102,7 @@ def size_of(one: Option, present: Option) -> Size:
     return Size(
         gpus=one.gpus,
         tokens_per_s=one.tokens_per_s,
-        goodput=one.goodput + sum(one.lost_by_cause.get(c, 0.0) for c in ("stragglers", "slower_stack")),
+        goodput=one.stepping,
         sigma=one.sigma,
         in_place=_same(replace(one.layout, dp=1), replace(present.layout, dp=1)),
         layout=one.layout,
