@@ -17,8 +17,11 @@ import numpy as np
 from bench.accuracy.goals import decisions, row_goals, table_goals
 from bench.fit_step_time import at, errors, fit, left_out, null_errors, table
 from bench.fitting import arguments, read, reference, summary
+from bench.memory_rows import load as load_memory_rows
 from bench.step_rows import StepRows, load
 
+from rightsizer import estimate
+from rightsizer import memory as memory_of
 from rightsizer.columns import Array
 from rightsizer.parameters import load_step_time
 from rightsizer.uncertainty import step_sigma, z_quantile
@@ -89,6 +92,26 @@ def memory() -> dict[str, Any]:
     return found
 
 
+def fits(folder: Path) -> dict[str, Any]:
+    """What the engine says of published runs that all ran: how many fit, may not, do not.
+
+    With the parameters as shipped, told what the runs' notes state. `fuller` fit by its word, and filled more
+    than MEMORY_LIMIT of their GPU by their own figure.
+    """
+    rows = load_memory_rows(folder, notes=True)
+    room, found = rows.cases.gpu.memory_bytes, estimate.fit(rows.cases)
+    sure = np.asarray(found.fits)
+    possible = np.asarray(memory_of.may_fit(found.memory, room, found.sigma))
+    fuller = sure & (rows.measured_bytes > memory_of.MEMORY_LIMIT * room)
+    return {
+        "runs": len(rows.rows),
+        "fits": int(sure.sum()),
+        "may_not_fit": int((possible & ~sure).sum()),
+        "does_not_fit": int((~possible).sum()),
+        "fuller": [rows.rows[index]["id"] for index in np.flatnonzero(fuller)],
+    }
+
+
 def report(folder: Path, *, saved: bool = False) -> dict[str, Any]:
     """Everything that is known, as one document."""
     rows, columns = saved_errors(folder) if saved else step_errors(folder)
@@ -118,6 +141,7 @@ def report(folder: Path, *, saved: bool = False) -> dict[str, Any]:
             "decisions": [dataclasses.asdict(choice) for choice in chosen],
         },
         "memory": memory(),
+        "fits": fits(folder),
     }
 
 
@@ -152,6 +176,7 @@ def main() -> None:
         print(f"{name:9} {figures}")
     print(f"left out, without flagged rows: {steps['left_out_without_flagged_rows']}")
     _print_memory(found["memory"])
+    print(f"of published runs, which all ran: {found['fits']}")
     Path(given.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

@@ -210,7 +210,7 @@ def document(found: Mapping[str, Any]) -> str:
     parts += ["\n![predicted against measured](accuracy.svg)\n"]
     parts += ["\n## Hardware curves\n", _curves()]
     if found["memory"]:
-        parts += ["\n## Peak memory\n", _memory(found["memory"])]
+        parts += ["\n## Peak memory\n", _memory(found["memory"]), _fits(found["fits"])]
     parts += ["\n## Whole runs\n", _whole_runs()]
     return "\n".join([*parts, _NOT_MODELLED])
 
@@ -274,6 +274,15 @@ def _curves() -> str:
         held = f"{outside['median_pct']:.1f} / {outside['p90_pct']:.1f}"
         lines.append(f"| {name} | {inside['n']} | {figures} | {held} |")
     return "\n".join(["Fitted to measured kernels and collectives before any training run.\n", *lines])
+
+
+def _fits(found: Mapping[str, Any]) -> str:
+    fuller = ", ".join(found["fuller"]) or "none"
+    return (
+        f"Of {found['runs']} runs, which all ran, the engine says (parameters as shipped, notes told): "
+        f"{found['fits']} fit,\n{found['may_not_fit']} may not, {found['does_not_fit']} do not. "
+        f"Said to fit, and filled more than 96 % of their GPU: {fuller}."
+    )
 
 
 def _memory(found: Mapping[str, Mapping[str, Any]]) -> str:
