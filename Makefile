@@ -23,9 +23,11 @@ $(READY): pyproject.toml requirements.lock scripts/bootstrap.sh
 demo: $(READY)  ## size, train with two workers, kill one, resume, resize 2 -> 1, report (about 2 minutes)
 	$(BIN)/python examples/01-local/demo.py
 
-test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no cluster
-	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow" --ignore tests/e2e
-	$(BIN)/pytest -q -m "(torchrun or slow) and not kubernetes"
+# One layer: make test LAYER=operator (a folder of tests/, or a path below it)
+LAYER ?=
+test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no cluster; LAYER=operator for one layer
+	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow" --ignore tests/e2e tests/$(LAYER)
+	$(if $(LAYER),-)$(BIN)/pytest -q -m "(torchrun or slow) and not kubernetes" tests/$(LAYER)
 
 check: $(READY)  ## format, lint, types, layer contracts, generated files
 	$(BIN)/ruff format --check .

@@ -18,12 +18,12 @@ from bench.fitting import arguments, reference
 from bench.step_rows import StepRows, load
 from bench.whole_runs import write
 
-from rightsizer.cases import Case
-from rightsizer.framework import assumed_framework
-from rightsizer.outcome import Plan, Request
-from rightsizer.plan import plan
-from rightsizer.runs import case_from_row
-from rightsizer.workload import Method, Precision, Workload
+from rightsizer.domain.cases import Case
+from rightsizer.domain.framework import assumed_framework
+from rightsizer.domain.workload import Method, Precision, Workload
+from rightsizer.published.rows import case_from_row
+from rightsizer.search.plan import plan
+from rightsizer.search.types import Plan, Request
 
 ENTRY = "assumed_stack_ln"
 SIXTEEN = (Precision.BF16, Precision.FP16)

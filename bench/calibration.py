@@ -20,12 +20,20 @@ from bench.fitting import DATA, arguments, read, reference, save
 from bench.memory_rows import promoted
 from scipy.optimize import minimize
 
-from rightsizer.cases import Case, Cases
-from rightsizer.columns import Array
-from rightsizer.correction import SHARES, Calibration, Evidence, Quantity, Residual, correct, covariances
-from rightsizer.parameters import Parameters, load_calibration
-from rightsizer.runs import COLUMNS, case_from_row
-from rightsizer.uncertainty import memory_sigma, step_sigma, z_quantile
+from rightsizer.domain.cases import Case, Cases
+from rightsizer.domain.columns import Array
+from rightsizer.estimate.correction import (
+    SHARES,
+    Calibration,
+    Evidence,
+    Quantity,
+    Residual,
+    correct,
+    covariances,
+)
+from rightsizer.estimate.parameters import Parameters, load_calibration
+from rightsizer.estimate.uncertainty import memory_sigma, step_sigma, z_quantile
+from rightsizer.published.rows import COLUMNS, case_from_row
 
 RESULTS = Path(__file__).resolve().parent / "results"
 KNOWN = (0, 1, 3, 10)

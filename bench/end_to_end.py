@@ -27,15 +27,16 @@ import numpy as np
 from bench.fitting import arguments, read, reference
 from bench.whole_runs import FITTED, GOAL, Result, summary, whole_run, write
 
-from rightsizer import catalog, goodput
-from rightsizer.architecture import Architecture, parameters_matmul_active
+from rightsizer.catalog import lookup
+from rightsizer.domain.architecture import Architecture, parameters_matmul_active
+from rightsizer.domain.framework import Framework, assumed_framework, framework
+from rightsizer.domain.hardware import Cluster
+from rightsizer.domain.workload import AttentionKernel, Precision, Workload, usual_batch_tokens
 from rightsizer.errors import RightsizerError
-from rightsizer.explain import layout_words
-from rightsizer.framework import Framework, assumed_framework, framework
-from rightsizer.hardware import Cluster
-from rightsizer.outcome import NoPlan, Option, Plan, Request
-from rightsizer.plan import plan
-from rightsizer.workload import AttentionKernel, Precision, Workload, usual_batch_tokens
+from rightsizer.estimate import goodput
+from rightsizer.search.explain import layout_words
+from rightsizer.search.plan import plan
+from rightsizer.search.types import NoPlan, Option, Plan, Request
 
 KINDS = ("whole_run", "pretrain_phase")
 ASSUMED_SEQUENCE = 8192
@@ -128,7 +129,7 @@ def askable(row: Row, inputs: Mapping[str, Row]) -> Row:
 def architecture(row: Row, more: Row) -> Architecture:
     """The catalog's model, or the published dimensions."""
     if more["model"]:
-        return catalog.model(more["model"])
+        return lookup.model(more["model"])
     size = {name: int(value) for name, value in (pair.split("=") for pair in more["dimensions"].split())}
     flags = {name: bool(size.pop(name)) for name in ("gated_mlp", "tied_embeddings")}
     head_dim = size["hidden"] // size["heads"]
@@ -234,9 +235,9 @@ def _cluster(gpu_type: str, network: str, gpus: int | None) -> Cluster:
     """Nodes of that GPU; `network` is GB/s of a GPU and the fabric's name, where it was published."""
     most = gpus or MOST_GPUS
     if not network:
-        return catalog.cluster(gpu_type, max_gpus=most)
+        return lookup.cluster(gpu_type, max_gpus=most)
     rate, fabric = network.split(maxsplit=1)
-    cluster = catalog.cluster(gpu_type, inter_bytes_per_s=float(rate) * 1e9, max_gpus=most)
+    cluster = lookup.cluster(gpu_type, inter_bytes_per_s=float(rate) * 1e9, max_gpus=most)
     return replace(cluster, inter_link=fabric)
 
 

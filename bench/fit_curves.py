@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from bench.fitting import DATA, arguments, fit, read, reference, save, summary
 
-from rightsizer import communication, compute
-from rightsizer.parameters import Parameter, Parameters, load_curves, load_step_time
+from rightsizer.estimate import collectives, kernels
+from rightsizer.estimate.parameters import Parameter, Parameters, load_curves, load_step_time
 
 RESULTS = Path(__file__).resolve().parent / "results"
 GENERATION = {"A100": "ampere", "H100": "hopper", "B200": "blackwell", "A40-": "gddr", "H200": "hopper"}
@@ -56,22 +56,22 @@ def matmuls(folder: Path) -> Table:
     rows = [r for r in rows if 2 * float(r["m"]) * float(r["n"]) * float(r["k"]) >= SMALLEST_FLOP]
     m, n, k, micros = _columns(rows, "m", "n", "k", "time_us")
     short = [r["gpu"][:4] for r in rows]
-    code = np.asarray([compute.GENERATIONS.index(GENERATION[g]) for g in short])
+    code = np.asarray([kernels.GENERATIONS.index(GENERATION[g]) for g in short])
     peak = np.asarray([PEAK[g] for g in short])
     memory = np.asarray([MEMORY[r["gpu"][:6]] for r in rows])
     multiprocessors = np.asarray([MULTIPROCESSORS[g] for g in short])
 
     def predict(p: Parameters) -> Any:
         speed: Any = SimpleNamespace(
-            hbm_bytes_per_s=memory * p.keyed("hbm_fraction", compute.GENERATIONS)[code],
+            hbm_bytes_per_s=memory * p.keyed("hbm_fraction", kernels.GENERATIONS)[code],
             multiprocessors=multiprocessors,
         )
-        return p.launch_s + compute.matmul_s(
+        return p.launch_s + kernels.matmul_s(
             m,
             n,
             k,
-            flop_per_s=peak * p.keyed("matmul_plateau", compute.GENERATIONS)[code],
-            half_k=p.keyed("matmul_half_k", compute.GENERATIONS)[code],
+            flop_per_s=peak * p.keyed("matmul_plateau", kernels.GENERATIONS)[code],
+            half_k=p.keyed("matmul_half_k", kernels.GENERATIONS)[code],
             rates=speed,
             parameters=p,
         )
@@ -89,17 +89,17 @@ def attention(folder: Path) -> Table:
         rows, "batch", "seq_len", "heads", "qk_head_dim", "v_head_dim", "time_us"
     )
     short = [r["gpu"][:4] for r in rows]
-    code = np.asarray([compute.GENERATIONS.index(GENERATION[g]) for g in short])
+    code = np.asarray([kernels.GENERATIONS.index(GENERATION[g]) for g in short])
     peak = np.asarray([PEAK[g] for g in short])
     back = np.asarray([r["pass"].startswith("b") for r in rows])
     flop = b * s * s * heads * (qk + v)
 
     def predict(p: Parameters) -> Any:
-        forward = peak * p.keyed("flash_te", compute.GENERATIONS)[code]
+        forward = peak * p.keyed("flash_te", kernels.GENERATIONS)[code]
         forward = forward * np.where(qk > 160, p.flash_head_192, 1.0)
-        ratio = p.keyed("flash_backward", compute.GENERATIONS)[code]
+        ratio = p.keyed("flash_backward", kernels.GENERATIONS)[code]
         rate = np.where(back, forward * 2.5 / ratio, forward)
-        return compute.flash_s(np.where(back, 2.5, 1.0) * flop, s, rate, p)
+        return kernels.flash_s(np.where(back, 2.5, 1.0) * flop, s, rate, p)
 
     names = [f"{stem}_{g}" for stem in ("flash_te", "flash_backward") for g in ("ampere", "blackwell")]
     labels = np.asarray([f"{r['gpu']} {r['pass']}" for r in rows])
@@ -118,12 +118,12 @@ def memory(folder: Path) -> Table:
         r for r in read(folder, "elementwise_measured.csv") if r["op"] == "add" and int(r["tokens"]) >= 2048
     ]
     tokens, hidden, micros = _columns(rows, "tokens", "hidden", "time_us")
-    code = np.asarray([compute.GENERATIONS.index(GENERATION[r["gpu"][:4]]) for r in rows])
+    code = np.asarray([kernels.GENERATIONS.index(GENERATION[r["gpu"][:4]]) for r in rows])
     peak = np.asarray([MEMORY[r["gpu"][:6]] for r in rows])
 
     def predict(p: Parameters) -> Any:
-        rate = peak * p.keyed("hbm_fraction", compute.GENERATIONS)[code]
-        return 3 * compute.BF16_BYTES * tokens * hidden / rate + p.launch_s
+        rate = peak * p.keyed("hbm_fraction", kernels.GENERATIONS)[code]
+        return 3 * kernels.BF16_BYTES * tokens * hidden / rate + p.launch_s
 
     return Table(
         name="memory",
@@ -153,7 +153,7 @@ def rings(folder: Path) -> Table:
     line = np.where(["B200" in x for x in labels], 9e11, line)
 
     def predict(p: Parameters) -> Any:
-        wires = communication.Links(
+        wires = collectives.Links(
             inside_bytes_per_s=line * p.nvlink_fraction,
             between_bytes_per_s=line,
             network_bytes_per_s=line,
@@ -162,7 +162,7 @@ def rings(folder: Path) -> Table:
             switched=ranks > 1,
             datagrams=ranks < 1,
         )
-        return communication.ring_s(payload, communication.group(wires, ranks), wires, p, passes=2.0)
+        return collectives.ring_s(payload, collectives.group(wires, ranks), wires, p, passes=2.0)
 
     return Table(
         name="ring",

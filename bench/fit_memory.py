@@ -17,8 +17,8 @@ from bench.fitting import DATA, arguments, reference, save, summary
 from bench.gauss_newton import Linear, Prior, solve
 from bench.memory_rows import MemoryRows, load, predicted_bytes
 
-from rightsizer.columns import Array
-from rightsizer.parameters import Parameters, load_memory
+from rightsizer.domain.columns import Array
+from rightsizer.estimate.parameters import Parameters, load_memory
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

@@ -17,10 +17,10 @@ from bench.fitting import DATA, arguments, reference, save, summary
 from bench.gauss_newton import Linear, Prior, solve, within
 from bench.step_rows import StepRows, full_rate_s, load, take, weights
 
-from rightsizer import step_time
-from rightsizer.columns import Array
-from rightsizer.layer_time import Facts
-from rightsizer.parameters import Parameters, load_curves, load_step_time
+from rightsizer.domain.columns import Array
+from rightsizer.estimate import step_time
+from rightsizer.estimate.layer_time import Facts
+from rightsizer.estimate.parameters import Parameters, load_curves, load_step_time
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SINGLE_SOURCE_ROWS = 300

@@ -18,10 +18,10 @@ from bench.fitting import DATA, arguments, read, reference
 from bench.memory_rows import promoted
 from scipy.optimize import minimize
 
-from rightsizer.cases import Cases
-from rightsizer.columns import Array
-from rightsizer.runs import case_from_row
-from rightsizer.uncertainty import features, z_quantile
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array
+from rightsizer.estimate.uncertainty import features, z_quantile
+from rightsizer.published.rows import case_from_row
 
 RESULTS = Path(__file__).resolve().parent / "results"
 COVERAGE = 0.8

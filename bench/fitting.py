@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from rightsizer.parameters import Parameter, Parameters
+from rightsizer.estimate.parameters import Parameter, Parameters
 
 __all__ = ["DATA", "Fit", "arguments", "fit", "read", "reference", "robust", "save", "summary"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from bench.fitting import SCALE, SPREAD, robust
 
-from rightsizer.columns import Array
+from rightsizer.domain.columns import Array
 
 __all__ = ["Linear", "Prior", "linearise", "solve", "within"]
 

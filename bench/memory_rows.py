@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from bench.fitting import read
 
-from rightsizer import memory
-from rightsizer.cases import Case, Cases
-from rightsizer.columns import Array
-from rightsizer.parameters import Parameters
-from rightsizer.runs import case_from_row
+from rightsizer.domain.cases import Case, Cases
+from rightsizer.domain.columns import Array
+from rightsizer.estimate import memory
+from rightsizer.estimate.parameters import Parameters
+from rightsizer.published.rows import case_from_row
 
 __all__ = ["GIB", "MemoryRows", "load", "predicted_bytes", "promoted"]
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rightsizer.simulation import Rules
-from rightsizer_cli.drawing import Draw
-from rightsizer_cli.plot_replay import draw_replay
-from rightsizer_cli.replays import replayed, report
-from rightsizer_cli.traces import read_trace
+from rightsizer.fleet.simulation import Rules
+from rightsizer_cli.commands.simulate.attributes import Draw
+from rightsizer_cli.commands.simulate.plot import draw_replay
+from rightsizer_cli.commands.simulate.replays import replayed, report
+from rightsizer_cli.commands.simulate.traces import read_trace
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = Path(os.environ.get("RIGHTSIZER_REFERENCE", ROOT.parent / "shared" / "reference"))

@@ -21,15 +21,15 @@ from pathlib import Path
 
 import numpy as np
 
-from rightsizer import catalog
-from rightsizer.framework import framework
-from rightsizer.outcome import Request
-from rightsizer.plan import plan
-from rightsizer.pricing import fit_layouts, ground, price
-from rightsizer.search import pairs
-from rightsizer.space import families, layouts
-from rightsizer.workload import Precision, Workload
-from rightsizer_launch.machine import cpu
+from rightsizer.catalog import lookup
+from rightsizer.domain.framework import framework
+from rightsizer.domain.workload import Precision, Workload
+from rightsizer.search.layout_space import families, layouts
+from rightsizer.search.plan import plan
+from rightsizer.search.pricing import fit_layouts, ground, price
+from rightsizer.search.search import pairs
+from rightsizer.search.types import Request
+from rightsizer_launch.local.machine import cpu
 
 DAY_S = 86400.0
 CALCULON_RECORDED_S_PER_LAYOUT = 0.8e-3
@@ -48,10 +48,10 @@ def request(model: str, tokens: float, days: float, gpus: tuple[str, ...], **giv
         precision=Precision(str(given.get("precision", "bf16"))),
     )
     return Request(
-        architecture=catalog.model(model),
+        architecture=lookup.model(model),
         workload=workload,
         framework=framework("megatron"),
-        clusters=tuple(catalog.cluster(gpu) for gpu in gpus),
+        clusters=tuple(lookup.cluster(gpu) for gpu in gpus),
         deadline_s=days * DAY_S,
         max_gpus=int(str(given["most"])),
     )

@@ -8,12 +8,12 @@ import numpy as np
 from bench.fitting import read
 from bench.memory_rows import promoted
 
-from rightsizer.cases import Case, Cases
-from rightsizer.columns import Array
+from rightsizer.domain.cases import Case, Cases
+from rightsizer.domain.columns import Array
+from rightsizer.domain.workload import Recompute
 from rightsizer.errors import UnsupportedError
-from rightsizer.estimate import gpus, model_flop_per_token, peak_flop_per_s
-from rightsizer.runs import case_from_row
-from rightsizer.workload import Recompute
+from rightsizer.estimate.prediction import gpus, model_flop_per_token, peak_flop_per_s
+from rightsizer.published.rows import case_from_row
 
 __all__ = ["LARGEST_WEIGHT", "StepRows", "load", "take", "weights"]
 

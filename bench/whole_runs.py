@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from bench.fitting import DATA
 
-from rightsizer.uncertainty import z_quantile
+from rightsizer.estimate.uncertainty import z_quantile
 
 __all__ = ["FITTED", "GOAL", "Result", "summary", "whole_run", "write"]
 

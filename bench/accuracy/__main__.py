@@ -20,11 +20,11 @@ from bench.fitting import arguments, read, reference, summary
 from bench.memory_rows import load as load_memory_rows
 from bench.step_rows import StepRows, load
 
-from rightsizer import estimate
-from rightsizer import memory as memory_of
-from rightsizer.columns import Array
-from rightsizer.parameters import load_step_time
-from rightsizer.uncertainty import step_sigma, z_quantile
+from rightsizer.domain.columns import Array
+from rightsizer.estimate import memory as memory_of
+from rightsizer.estimate import prediction
+from rightsizer.estimate.parameters import load_step_time
+from rightsizer.estimate.uncertainty import step_sigma, z_quantile
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 COVERAGE = 0.8
@@ -99,7 +99,7 @@ def fits(folder: Path) -> dict[str, Any]:
     than MEMORY_LIMIT of their GPU by their own figure.
     """
     rows = load_memory_rows(folder, notes=True)
-    room, found = rows.cases.gpu.memory_bytes, estimate.fit(rows.cases)
+    room, found = rows.cases.gpu.memory_bytes, prediction.fit(rows.cases)
     sure = np.asarray(found.fits)
     possible = np.asarray(memory_of.may_fit(found.memory, room, found.sigma))
     fuller = sure & (rows.measured_bytes > memory_of.MEMORY_LIMIT * room)

@@ -7,10 +7,10 @@ import numpy as np
 from bench.accuracy.published import published
 from bench.step_rows import StepRows
 
-from rightsizer import step_time
-from rightsizer.cases import Cases
-from rightsizer.columns import Array
-from rightsizer.runs import case_from_row
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array
+from rightsizer.estimate import step_time
+from rightsizer.published.rows import case_from_row
 
 __all__ = ["Decisions", "Goal", "decisions", "row_goals", "table_goals"]
 

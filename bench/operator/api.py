@@ -10,8 +10,8 @@ from typing import Any
 from kubernetes.aio import client, config, watch
 
 from rightsizer_api.plan import GROUP, VERSION
-from rightsizer_operator.door import ApiError, Door, client_of
-from rightsizer_operator.metrics import Metrics
+from rightsizer_operator.cluster.client import ApiError, Door, client_of
+from rightsizer_operator.cluster.metrics import Metrics
 
 WORKERS = 16  # as many as the operator has
 PATHS = {

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer_api.plan import API_VERSION, KIND
-from rightsizer_operator.actions import Apply, PatchStatus
-from rightsizer_operator.inventory import Inventory, Node
-from rightsizer_operator.reconcile import reconcile
-from rightsizer_operator.world import Job, Snapshot
+from rightsizer_operator.reconcile.reconcile import reconcile
+from rightsizer_operator.values.actions import Apply, PatchStatus
+from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.snapshot import Job, Snapshot
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
 GPUS = (1, 2, 4)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from rightsizer_cli.mistakes import OptionError
+from rightsizer_cli.usage_errors import OptionError
 
 __all__ = ["read_text", "write_whole"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rightsizer.errors import InputError
-from rightsizer.outcome import Request
+from rightsizer.search.types import Request
 from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing, validate, with_config
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
-from rightsizer_cli.mistakes import OptionError
+from rightsizer_cli.usage_errors import OptionError
 from rightsizer_launch.calibration import load as load_calibration
 
 __all__ = ["calibrated", "document_of", "read"]

@@ -14,20 +14,20 @@ from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK
 __all__ = ["COMMANDS", "build", "execute", "main", "outcome"]
 
 COMMANDS = {
-    "plan": "plan",
-    "estimate": "estimate",
-    "explain": "explain",
+    "plan": "plan.command",
+    "estimate": "estimate.command",
+    "explain": "explain.command",
     "run": "run",
     "sbatch": "sbatch",
-    "calibrate": "calibrate",
-    "simulate": "simulate",
-    "report": "report",
-    "models": "catalog",
-    "gpus": "catalog",
+    "calibrate": "calibrate.command",
+    "simulate": "simulate.command",
+    "report": "report.command",
+    "models": "catalog.command",
+    "gpus": "catalog.command",
     "operator": "operate",
     "crd": "crd",
     "version": "version",
-    "slurm": "slurm",
+    "slurm": "slurm.command",
 }
 """Each command and its module in `rightsizer_cli.commands`, in the order of the help."""
 
@@ -60,11 +60,11 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
     except typer.Abort:
         return INTERRUPTED
     except ValueError as error:
-        from rightsizer.errors import RightsizerError  # noqa: PLC0415  (only a failing command pays for it)
+        from rightsizer.errors import RightsizerError
 
         if not isinstance(error, RightsizerError):
             raise
-        from rightsizer_cli.mistakes import told  # noqa: PLC0415
+        from rightsizer_cli.usage_errors import told
 
         return _fail(told(error))
     return code if isinstance(code, int) else OK
@@ -103,7 +103,7 @@ def _show_help(context: typer.Context, *, wanted: bool) -> None:
 
 def _show_version(*, wanted: bool) -> None:
     if wanted:
-        from rightsizer_cli.commands.version import version  # noqa: PLC0415  (few ask for it)
+        from rightsizer_cli.commands.version import version
 
         version()
         raise typer.Exit

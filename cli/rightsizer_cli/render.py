@@ -9,12 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.explain import layout_words, verdict
-from rightsizer.reasons import calibration_words
+from rightsizer.search.explain import layout_words, verdict
+from rightsizer.search.reasons import calibration_words
 from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
 
 if TYPE_CHECKING:
-    from rightsizer.plan import NoPlan, Option, Plan, Request
+    from rightsizer.search.plan import NoPlan, Option, Plan, Request
 
 __all__ = ["calibration_line", "no_plan_page", "option_tables", "options_table", "plan_page", "table"]
 

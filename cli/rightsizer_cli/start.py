@@ -14,7 +14,7 @@ _OBJECTS = 200_000  # net allocations between collections; Python's default is 7
 def main() -> None:
     """Run the command line of this process."""
     gc.set_threshold(_OBJECTS)
-    from rightsizer_cli.main import main as run  # noqa: PLC0415  (after the collector is told)
+    from rightsizer_cli.main import main as run
 
     try:
         run()

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, Strict, model_validator
 
-from rightsizer.architecture import AttentionKind, Family
+from rightsizer.domain.architecture import AttentionKind, Family
 from rightsizer.errors import InputError
 from rightsizer_api.base import Model, Rule, Transition
 from rightsizer_api.quantities import Name

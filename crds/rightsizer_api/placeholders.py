@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rightsizer.domain.layout import Layout, Offload, Sharding
+from rightsizer.domain.workload import Recompute
 from rightsizer.errors import InputError
-from rightsizer.layout import Layout, Offload, Sharding
-from rightsizer.workload import Recompute
 
 __all__ = ["LAYOUT_NAMES", "PLACEHOLDERS", "check", "expand", "layout_of", "layout_values"]
 
@@ -34,7 +34,7 @@ LAYOUT_NAMES: Mapping[str, str] = {
     "offload": "offload",
     "offloadLayers": "offload_layers",
 }
-"""The wire names of a layout's fields and the names they have in `rightsizer.layout.Layout`."""
+"""The wire names of a layout's fields and the names they have in `rightsizer.domain.layout.Layout`."""
 
 PLACEHOLDERS: Mapping[str, str] = {
     **{f"layout.{name}": f"the layout's {name}" for name in LAYOUT_NAMES},

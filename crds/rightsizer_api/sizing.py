@@ -5,16 +5,16 @@ import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from rightsizer import catalog
-from rightsizer import framework as frameworks
-from rightsizer.architecture import Architecture, Family, parameters_matmul_active
+from rightsizer.catalog import lookup
+from rightsizer.domain import framework as frameworks
+from rightsizer.domain.architecture import Architecture, Family, parameters_matmul_active
+from rightsizer.domain.framework import Framework
+from rightsizer.domain.hardware import Cluster
+from rightsizer.domain.workload import Method, Recompute, Workload, usual_batch_tokens
 from rightsizer.errors import InputError, UnknownNameError
-from rightsizer.explain import layout_words, verdict
-from rightsizer.framework import Framework
-from rightsizer.hardware import Cluster
-from rightsizer.outcome import NoPlan, Option, Plan, Request
+from rightsizer.search.explain import layout_words, verdict
+from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import parse_duration_s, parse_tokens, parse_usd
-from rightsizer.workload import Method, Recompute, Workload, usual_batch_tokens
 from rightsizer_api.launch import FrameworkName
 from rightsizer_api.model import Dimensions
 from rightsizer_api.placeholders import layout_values
@@ -80,10 +80,10 @@ def architecture_of(plan: TrainingPlan) -> Architecture:
     model = plan.spec.model
     if model.name is not None:
         with _at("spec.model.name"):
-            return catalog.model(model.name)
+            return lookup.model(model.name)
     if model.config is not None:
         with _at("spec.model.config"):
-            from rightsizer import huggingface  # noqa: PLC0415  (few plans bring a config)
+            from rightsizer.catalog import huggingface  # noqa: PLC0415  (few plans bring a config)
 
             return huggingface.from_config(model.config, name=plan.metadata.name)
     if model.dimensions is not None:
@@ -162,7 +162,7 @@ def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
             node="spec.resources.nodeShape",
         ):
             made.append(
-                catalog.cluster(
+                lookup.cluster(
                     name,
                     gpus_per_node=resources.gpus_per_node,
                     nodes_shape=resources.node_shape,

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, Strict
 
-from rightsizer.workload import (
+from rightsizer.domain.workload import (
     AttentionKernel,
     LossKernel,
     Method,

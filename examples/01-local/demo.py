@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rightsizer_launch.calibration import ENV_FILE
-from rightsizer_launch.progress import PROGRESS, ProgressReader, Record
+from rightsizer_launch.worker.progress import PROGRESS, ProgressReader, Record
 
 PLAN = Path(__file__).with_name("plan.yaml")
 PATIENCE_S = 240.0

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rightsizer.calibrate import Calibration, calibration, merged
-from rightsizer.cases import Case
+from rightsizer.domain.cases import Case
+from rightsizer.domain.observation import Observation, dumps, from_document, loads, observe
 from rightsizer.errors import InputError
-from rightsizer.observation import Observation, dumps, from_document, loads, observe
-from rightsizer.outcome import Option, Request
-from rightsizer_launch.progress import Record
-from rightsizer_launch.tally import warm_steps
+from rightsizer.search.calibrate import Calibration, calibration, merged
+from rightsizer.search.types import Option, Request
+from rightsizer_launch.run_totals import warm_steps
+from rightsizer_launch.worker.progress import Record
 
 __all__ = [
     "ENV_FILE",

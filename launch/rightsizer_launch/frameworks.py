@@ -8,11 +8,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-from rightsizer.architecture import Architecture
+from rightsizer.domain.architecture import Architecture
+from rightsizer.domain.layout import Layout, Offload, Sharding
+from rightsizer.domain.workload import Precision, Recompute, Workload
 from rightsizer.errors import InputError, UnsupportedError
-from rightsizer.layout import Layout, Offload, Sharding
 from rightsizer.values import immutable
-from rightsizer.workload import Precision, Recompute, Workload
 
 __all__ = ["FRAMEWORKS", "Flags", "flags", "layout_environment", "model_environment"]
 

@@ -1,16 +1,20 @@
 """rightsizer: from a model, tokens and a deadline to the fewest GPUs and the layout that meet it.
 
-The verbs live in their modules (`rightsizer.plan.plan`, `rightsizer.explain.explain`,
-`rightsizer.catalog.model`); the values that they take and give are here. Nothing does I/O, reads a clock or
-keeps state. Names are loaded when first used, so that importing this package costs nothing.
+The functions live in their modules (`rightsizer.search.plan.plan`, `rightsizer.search.explain.explain`,
+`rightsizer.catalog.lookup.model`). The values that they take and return are here. The engine does no I/O,
+reads no clock and keeps no state. Names are loaded on first use, so importing this package costs nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rightsizer.architecture import Architecture, AttentionKind, Family
-    from rightsizer.cases import Case, Cases
+    from rightsizer.domain.architecture import Architecture, AttentionKind, Family
+    from rightsizer.domain.cases import Case, Cases
+    from rightsizer.domain.framework import Framework
+    from rightsizer.domain.hardware import Cluster, Gpu
+    from rightsizer.domain.layout import Layout, Offload, Sharding
+    from rightsizer.domain.workload import Method, Optimizer, Precision, Recompute, Workload
     from rightsizer.errors import (
         InputError,
         QuantityError,
@@ -18,14 +22,10 @@ if TYPE_CHECKING:
         UnknownNameError,
         UnsupportedError,
     )
-    from rightsizer.estimate import Prediction, predict
-    from rightsizer.explain import Explanation
-    from rightsizer.framework import Framework
-    from rightsizer.goodput import Reliability
-    from rightsizer.hardware import Cluster, Gpu
-    from rightsizer.layout import Layout, Offload, Sharding
-    from rightsizer.outcome import Binding, CurvePoint, NoPlan, Option, Plan, Request
-    from rightsizer.workload import Method, Optimizer, Precision, Recompute, Workload
+    from rightsizer.estimate.goodput import Reliability
+    from rightsizer.estimate.prediction import Prediction, predict
+    from rightsizer.search.explain import Explanation
+    from rightsizer.search.types import Binding, CurvePoint, NoPlan, Option, Plan, Request
 
 __all__ = [
     "Architecture",
@@ -62,17 +62,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "architecture": ("Architecture", "AttentionKind", "Family"),
-    "cases": ("Case", "Cases"),
+    "domain.architecture": ("Architecture", "AttentionKind", "Family"),
+    "domain.cases": ("Case", "Cases"),
     "errors": ("InputError", "QuantityError", "RightsizerError", "UnknownNameError", "UnsupportedError"),
-    "estimate": ("Prediction", "predict"),
-    "explain": ("Explanation",),
-    "framework": ("Framework",),
-    "goodput": ("Reliability",),
-    "hardware": ("Cluster", "Gpu"),
-    "layout": ("Layout", "Offload", "Sharding"),
-    "outcome": ("Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request"),
-    "workload": ("Method", "Optimizer", "Precision", "Recompute", "Workload"),
+    "estimate.prediction": ("Prediction", "predict"),
+    "search.explain": ("Explanation",),
+    "domain.framework": ("Framework",),
+    "estimate.goodput": ("Reliability",),
+    "domain.hardware": ("Cluster", "Gpu"),
+    "domain.layout": ("Layout", "Offload", "Sharding"),
+    "search.types": ("Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request"),
+    "domain.workload": ("Method", "Optimizer", "Precision", "Recompute", "Workload"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -15,18 +15,18 @@ from pathlib import Path
 
 from rightsizer.errors import InputError
 from rightsizer_api import loads
-from rightsizer_slurm import cluster, limits
-from rightsizer_slurm.answering import answer
-from rightsizer_slurm.backend_commands import SlurmCommands
-from rightsizer_slurm.commands import Slurm, SlurmError
-from rightsizer_slurm.holds import carry_out
-from rightsizer_slurm.monitor_site import options_of
-from rightsizer_slurm.protocol import Question
-from rightsizer_slurm.server import Server
-from rightsizer_slurm.sites import Site, read
-from rightsizer_slurm.state import State
-from rightsizer_slurm.text import one_line
-from rightsizer_slurm.watch_loop import Options, beside
+from rightsizer_slurm.cluster import accounting_limits, snapshot
+from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+from rightsizer_slurm.cluster.config import Site, read
+from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
+from rightsizer_slurm.cluster.untrusted_text import one_line
+from rightsizer_slurm.monitor.service import Options, beside
+from rightsizer_slurm.monitor.settings import options_of
+from rightsizer_slurm.submit.answer import answer
+from rightsizer_slurm.submit.held_jobs import carry_out
+from rightsizer_slurm.submit.protocol import Question
+from rightsizer_slurm.submit.server import Server
+from rightsizer_slurm.submit.ticket_store import State
 
 __all__ = ["run"]
 
@@ -122,14 +122,14 @@ async def _watch(server: Server, slurm: Slurm, site: Site) -> None:
 
 async def _look(server: Server, slurm: Slurm, *, limits_too: bool) -> None:
     try:
-        here = await asyncio.to_thread(cluster.read, slurm)
+        here = await asyncio.to_thread(snapshot.read, slurm)
     except SlurmError as error:
         _LOG.warning("the cluster cannot be read: %s", one_line(str(error)))
         return
     found = None
     if limits_too:
         try:
-            found = await asyncio.to_thread(limits.read, slurm)
+            found = await asyncio.to_thread(accounting_limits.read, slurm)
         except SlurmError as error:
             _LOG.warning("the limits of accounting cannot be read: %s", one_line(str(error)))
     server.see(here, found)
@@ -150,6 +150,6 @@ async def _let_go(server: Server, slurm: Slurm, state: State) -> None:
 
 def _warm_up() -> None:
     """Load what the first question would else wait for: the catalog and the fitted parameters."""
-    node = cluster.Node(name="warm", gpu="h100", gpus=8, cpus=8)
-    here = cluster.Cluster(partitions=(cluster.Partition(name="warm", nodes=("warm",)),), nodes=(node,))
+    node = snapshot.Node(name="warm", gpu="h100", gpus=8, cpus=8)
+    here = snapshot.Cluster(partitions=(snapshot.Partition(name="warm", nodes=("warm",)),), nodes=(node,))
     answer(Question(comment=_WARM), here=here, site=Site(), now=dt.datetime.now(dt.UTC), plan_of_file=loads)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.values import immutable
-from rightsizer_slurm import cluster, sites
-from rightsizer_slurm.backend_commands import SlurmCommands
-from rightsizer_slurm.backends import fits, pyslurm_version
-from rightsizer_slurm.commands import Slurm, SlurmError, settings
-from rightsizer_slurm.pools import NOT_FOR_TRAINING, UNTYPED, engine_name
+from rightsizer_slurm.cluster import config as sites
+from rightsizer_slurm.cluster import snapshot
+from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+from rightsizer_slurm.cluster.backends import fits, pyslurm_version
+from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING, UNTYPED, engine_name
+from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 
 __all__ = ["Finding", "State", "check"]
 
@@ -53,7 +54,7 @@ def check(
     try:
         version = SlurmCommands(slurm).version()
         config = settings(slurm)
-        here = cluster.read(slurm)
+        here = snapshot.read(slurm)
     except SlurmError as error:
         return (Finding(state=State.MISSING, what=f"Slurm: {error}"),)
     return (
@@ -106,7 +107,7 @@ def _names(config: Mapping[str, str], read_site: Callable[[Path], sites.Site]) -
         return {}
 
 
-def _gpus(here: cluster.Cluster, names: Mapping[str, str]) -> Iterable[Finding]:
+def _gpus(here: snapshot.Cluster, names: Mapping[str, str]) -> Iterable[Finding]:
     kinds = sorted({node.gpu for node in here.nodes if node.gpus})
     if not kinds:
         line = "NodeName=... Gres=gpu:h100:8 (and GresTypes=gpu, and gres.conf)"

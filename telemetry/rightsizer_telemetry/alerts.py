@@ -1,6 +1,6 @@
 """The alert rules; each has a page of the same name under docs/runbooks."""
 
-from rightsizer.parameters import load_resize
+from rightsizer.estimate.parameters import load_resize
 from rightsizer.values import immutable
 from rightsizer_telemetry.rules import INTERVAL_S
 

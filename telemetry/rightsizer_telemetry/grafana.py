@@ -8,7 +8,7 @@ from grafana_foundation_sdk.builders import bargauge, common, dashboard, prometh
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import DataSourceRef
 
-from rightsizer_telemetry.board import Dashboard, Panel
+from rightsizer_telemetry.dashboard_types import Dashboard, Panel
 from rightsizer_telemetry.panels import DASHBOARDS
 
 __all__ = ["files"]

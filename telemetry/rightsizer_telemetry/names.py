@@ -37,7 +37,7 @@ AGENT: Mapping[str, str] = {
     ),
     "rightsizer_train_phase": "1 for what the training does now, 0 for the other phases",
 }
-"""What rank 0 of a training serves (`rightsizer_launch.metrics`)."""
+"""What rank 0 of a training serves (`rightsizer_launch.worker.metrics`)."""
 
 OPERATOR: Mapping[str, str] = {
     "rightsizer_operator_reconcile_seconds": "Time to bring one plan up to date (histogram)",
@@ -60,7 +60,7 @@ OPERATOR: Mapping[str, str] = {
     "rightsizer_plan_attempt": "Number of the current attempt",
     "rightsizer_plan_restarts": "Restarts of workers within the attempt",
 }
-"""What the operator serves (`rightsizer_operator.metrics`)."""
+"""What the operator serves (`rightsizer_operator.cluster.metrics`)."""
 
 SLURM: Mapping[str, str] = {
     "rightsizer_slurm_job_info": "1 for each live GPU job; who and where as labels",
@@ -77,7 +77,7 @@ SLURM: Mapping[str, str] = {
     "rightsizer_slurm_sweep_timestamp_seconds": "Unix time of the last complete look at all jobs",
     "rightsizer_slurm_sweep_seconds": "How long that look took",
 }
-"""What the Slurm monitor says (`rightsizer_slurm.metrics`)."""
+"""What the Slurm monitor says (`rightsizer_slurm.monitor.metrics`)."""
 
 SLURM_LABELS: Mapping[str, tuple[str, ...]] = {
     "rightsizer_slurm_job_info": ("cluster", "jobid", "user", "account", "partition", "plan"),

@@ -1,6 +1,6 @@
 """What the dashboards show: panels and their questions."""
 
-from rightsizer_telemetry.board import Dashboard, Variable, bars, line, stat
+from rightsizer_telemetry.dashboard_types import Dashboard, Variable, bars, line, stat
 
 __all__ = ["DASHBOARDS"]
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rightsizer.reading import Phase, Reading, cleaned
+from rightsizer.domain.reading import Phase, Reading, cleaned
 from rightsizer.values import immutable
 from rightsizer_telemetry.client import Prometheus, Row, Unknown
 from rightsizer_telemetry.names import HOLDER

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from rightsizer import catalog
-from rightsizer.hardware import Gpu
-from rightsizer.parameters import load_resize
+from rightsizer.catalog import lookup
+from rightsizer.domain.hardware import Gpu
+from rightsizer.estimate.parameters import load_resize
 from rightsizer.values import immutable
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import any_of, constants, relabel, string
@@ -174,7 +174,7 @@ def _shares() -> Sequence[Rule]:
 def _models_by_tdp() -> dict[float, list[str]]:
     """Names as nvidia-smi prints them, by TDP in watts; a name that two GPUs of unlike TDP have is none."""
     tdps: dict[str, set[float]] = {}
-    for gpu in catalog.gpus():
+    for gpu in lookup.gpus():
         for alias in _printed(gpu):
             tdps.setdefault(alias, set()).add(gpu.tdp_w)
     groups: dict[float, list[str]] = {}

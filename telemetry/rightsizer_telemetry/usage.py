@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
-from rightsizer import catalog
+from rightsizer.catalog import lookup
 from rightsizer.errors import InputError, RightsizerError
-from rightsizer.parameters import load_resize
+from rightsizer.estimate.parameters import load_resize
 from rightsizer.values import immutable
 from rightsizer_telemetry.client import Prometheus, Row, Series, Unknown
 from rightsizer_telemetry.names import HOLDER
@@ -239,7 +239,7 @@ def _price(models: Iterable[str], given: float | None) -> float | None:
 
 def _list_price(model: str) -> float | None:
     try:
-        return catalog.gpu(model).price_usd_per_gpu_h
+        return lookup.gpu(model).price_usd_per_gpu_h
     except RightsizerError:
         return None
 

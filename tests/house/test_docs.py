@@ -10,7 +10,7 @@ from typer.main import get_command
 from rightsizer_api import TrainingPlan
 from rightsizer_api.errors import wire_fields
 from rightsizer_cli.main import build
-from rightsizer_launch.metrics import NAMES
+from rightsizer_launch.worker.metrics import NAMES
 
 ROOT = Path(__file__).parents[2]
 DOCS = {p.name: p.read_text() for p in [*ROOT.glob("docs/*.md"), ROOT / "README.md"]}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.plan import Plan, plan
+from rightsizer.search.plan import Plan, plan
 from rightsizer_api import dump, load, loads, sizing
 
 ROOT = Path(__file__).parents[2]

@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer import catalog
+from rightsizer.catalog import lookup
+from rightsizer.domain.workload import Workload
 from rightsizer.errors import InputError
-from rightsizer.outcome import Plan, Request
-from rightsizer.plan import plan
-from rightsizer.workload import Workload
+from rightsizer.search.plan import plan
+from rightsizer.search.types import Plan, Request
 from rightsizer_launch import calibration
-from rightsizer_launch.progress import Record
+from rightsizer_launch.worker.progress import Record
 
 
 def sized() -> Plan:
     """A small plan to have been run."""
     answer = plan(
         Request(
-            architecture=catalog.model("GPT-2 small"),
+            architecture=lookup.model("GPT-2 small"),
             workload=Workload(tokens=1e8, sequence_tokens=1024, global_batch_sequences=32),
-            framework=catalog.framework("ddp"),
-            clusters=(catalog.cluster("A100-SXM4-80GB", max_gpus=2),),
+            framework=lookup.framework("ddp"),
+            clusters=(lookup.cluster("A100-SXM4-80GB", max_gpus=2),),
             gpu_counts=(2,),
         )
     )

@@ -3,10 +3,10 @@ import json
 
 import pytest
 
-from rightsizer.architecture import Architecture
+from rightsizer.domain.architecture import Architecture
+from rightsizer.domain.layout import Layout, Offload, Sharding
+from rightsizer.domain.workload import Recompute, Workload
 from rightsizer.errors import InputError, UnsupportedError
-from rightsizer.layout import Layout, Offload, Sharding
-from rightsizer.workload import Recompute, Workload
 from rightsizer_launch import frameworks
 
 MODEL = Architecture(

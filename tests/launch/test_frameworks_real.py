@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from rightsizer.architecture import Architecture
-from rightsizer.layout import Layout, Offload, Sharding
-from rightsizer.workload import Recompute, Workload
+from rightsizer.domain.architecture import Architecture
+from rightsizer.domain.layout import Layout, Offload, Sharding
+from rightsizer.domain.workload import Recompute, Workload
 from rightsizer_launch import frameworks
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.filterwarnings("default")]  # their imports warn at will

@@ -4,11 +4,11 @@ import datetime as dt
 
 import pytest
 
-from rightsizer_operator.actions import Apply, Delete, Emit, PatchJob, PatchStatus
-from rightsizer_operator.inventory import Inventory, Node
-from rightsizer_operator.reconcile import reconcile
-from rightsizer_operator.settings import Settings
-from rightsizer_operator.world import Job, Snapshot
+from rightsizer_operator.reconcile.reconcile import reconcile
+from rightsizer_operator.values.actions import Apply, Delete, Emit, PatchJob, PatchStatus
+from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.snapshot import Job, Snapshot
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 SPEC = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rightsizer_slurm.cluster import Cluster, Node, Partition
+from rightsizer_slurm.cluster.snapshot import Cluster, Node, Partition
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer_slurm import sites
-from rightsizer_slurm.commands import Slurm
+from rightsizer_slurm.cluster import config
+from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.install_check import State, check
 
 PARTITION = "PartitionName=main Default=YES MaxNodes=UNLIMITED MaxTime=1-00:00:00 Nodes={} State=UP\n"
@@ -73,7 +73,7 @@ def test_the_lines_for_unknown_types_are_a_file_that_leaves_none_unknown(slurm, 
     assert [line.split(" ")[0] for line in lines] == ["[gpus]", "untyped", "1g.10gb", "weird"]
     assert {each.file for each in missing if each.lines} == {"rightsizer.conf"}
     (tmp_path / "rightsizer.conf").write_text("\n".join(lines))
-    assert set(sites.read(tmp_path / "rightsizer.conf").gpus) == {"untyped", "1g.10gb", "weird"}
+    assert set(config.read(tmp_path / "rightsizer.conf").gpus) == {"untyped", "1g.10gb", "weird"}
     assert [each.state for each in gpus(cluster)] == [State.NOTE, State.NOTE, State.OK, State.NOTE]
 
 

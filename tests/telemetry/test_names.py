@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from rightsizer_launch.metrics import NAMES
-from rightsizer_operator.metrics import Metrics
-from rightsizer_slurm.metrics import SweepMetrics
+from rightsizer_launch.worker.metrics import NAMES
+from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_telemetry import alerts, generate, names, panels, rules
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from rightsizer.elasticity import Mode
+    from rightsizer.resize.types import Mode
 
 __all__ = ["operator"]
 
@@ -80,16 +80,16 @@ def operator(
 ) -> int:
     """Run the Kubernetes operator: in a cluster with its service account, elsewhere with your kubeconfig."""
     try:
-        from rightsizer_operator.main import Options, run  # noqa: PLC0415  (kopf is slow to import)
+        from rightsizer_operator.runtime.main import Options, run
     except ModuleNotFoundError as error:
-        from rightsizer.errors import InputError  # noqa: PLC0415
+        from rightsizer.errors import InputError
 
         remedy = "is missing: pip install 'rightsizer[operator]'"
         raise InputError("operator", value=error.name, remedy=remedy) from None
-    from rightsizer.elasticity import Pressure  # noqa: PLC0415
-    from rightsizer.units import parse_duration_s  # noqa: PLC0415
-    from rightsizer_operator.settings import Settings  # noqa: PLC0415
-    from rightsizer_telemetry.client import Access  # noqa: PLC0415
+    from rightsizer.resize.types import Pressure
+    from rightsizer.units import parse_duration_s
+    from rightsizer_operator.values.settings import Settings
+    from rightsizer_telemetry.client import Access
 
     settings = Settings(
         inter_node_gbps=inter_node_gbps,
@@ -118,14 +118,14 @@ def operator(
 
 def _caps(stated: Sequence[str]) -> "dict[str, Mode]":
     """By namespace; without one, of all that are not named."""
-    from rightsizer.elasticity import Mode  # noqa: PLC0415
+    from rightsizer.resize.types import Mode
 
     pairs = (each.rpartition("=")[::2] for each in stated)
     return {name: _one_of(mode, list(Mode), field="--cap") for name, mode in pairs}
 
 
 def _one_of(text: str, known: Sequence[_T], *, field: str) -> _T:
-    from rightsizer.errors import InputError  # noqa: PLC0415
+    from rightsizer.errors import InputError
 
     for each in known:
         if each == text:

@@ -39,9 +39,13 @@ def run(
     ] = "10m",
 ) -> int:
     """Size a plan to this machine, train it here with torchrun, and report predicted against measured."""
-    from rightsizer.units import parse_duration_s  # noqa: PLC0415  (the command line starts quickly)
-    from rightsizer_launch.local import Options  # noqa: PLC0415  (numpy, pydantic and rich are slow to import)
-    from rightsizer_launch.local import run as run_here  # noqa: PLC0415
+    from rightsizer.units import parse_duration_s
+    from rightsizer_launch.local.run import (
+        Options,
+    )
+    from rightsizer_launch.local.run import (
+        run as run_here,
+    )
 
     options = Options(
         workers=workers,

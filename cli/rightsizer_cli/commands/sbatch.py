@@ -49,9 +49,9 @@ def sbatch(
     ] = False,
 ) -> int:
     """Size a plan to this Slurm cluster, write its batch script, submit it, and say what and why."""
-    import sys  # noqa: PLC0415
+    import sys
 
-    from rightsizer_slurm.sbatch import Options, submit  # noqa: PLC0415  (numpy is slow to import)
+    from rightsizer_slurm.submit.sbatch import Options, submit
 
     options = Options(
         partition=partition,

@@ -7,6 +7,6 @@ __all__ = ["version"]
 
 def version() -> None:
     """Print the version."""
-    from importlib.metadata import version as installed_version  # noqa: PLC0415  (slow, and rarely asked)
+    from importlib.metadata import version as installed_version
 
     typer.echo(f"rightsizer {installed_version('rightsizer')}")

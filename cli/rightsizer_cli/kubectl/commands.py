@@ -28,9 +28,9 @@ File = Annotated[
 @grouped
 def plan(*, name: Name = "", file: File = None, json: Json = False, where: Where) -> int:
     """Size a live plan, or a manifest, on what this cluster has; changes nothing."""
-    from rightsizer.outcome import Plan  # noqa: PLC0415
-    from rightsizer_cli.answers import print_answer  # noqa: PLC0415
-    from rightsizer_cli.kubectl.sized import answer  # noqa: PLC0415
+    from rightsizer.search.types import Plan
+    from rightsizer_cli.kubectl.size_on_cluster import answer
+    from rightsizer_cli.plan_output import print_answer
 
     found = answer(Client.of(where), name=name, file=file)
     print_answer(found, as_json=json)
@@ -40,9 +40,9 @@ def plan(*, name: Name = "", file: File = None, json: Json = False, where: Where
 @grouped
 def explain(*, name: Name = "", file: File = None, json: Json = False, where: Where) -> int:
     """Say why a plan gets this size here: what binds, what was rejected, where every figure comes from."""
-    from rightsizer.outcome import Plan  # noqa: PLC0415
-    from rightsizer_cli.explanation import print_explanation  # noqa: PLC0415
-    from rightsizer_cli.kubectl.sized import answer  # noqa: PLC0415
+    from rightsizer.search.types import Plan
+    from rightsizer_cli.commands.explain.explanation import print_explanation
+    from rightsizer_cli.kubectl.size_on_cluster import answer
 
     found = answer(Client.of(where), name=name, file=file)
     print_explanation(found, as_json=json)
@@ -52,7 +52,7 @@ def explain(*, name: Name = "", file: File = None, json: Json = False, where: Wh
 @grouped
 def why(*, name: Name, where: Where) -> int:
     """Say in words what a plan does, why, whether it is on time, and what to do next."""
-    from rightsizer_cli.kubectl.story import why as story  # noqa: PLC0415
+    from rightsizer_cli.kubectl.describe import why as story
 
     client = Client.of(where)
     found = client.plan(name)
@@ -72,14 +72,14 @@ def status(
     where: Where,
 ) -> int:
     """Show plans and whether they are on time; of one plan its conditions and changes of size too."""
-    from rightsizer_cli.console import echo_json, show  # noqa: PLC0415
+    from rightsizer_cli.console import echo_json, show
 
     client = Client.of(where)
     found = [client.plan(name)] if name else list(client.plans(everywhere=all_namespaces))
     if json:
         echo_json([{"metadata": _names(each), "status": each.get("status", {})} for each in found])
         return OK
-    from rightsizer_cli.kubectl.tables import detail_page, plans_table  # noqa: PLC0415
+    from rightsizer_cli.kubectl.tables import detail_page, plans_table
 
     if not found:
         typer.echo("no TrainingPlans", err=True)
@@ -102,8 +102,8 @@ def resize(
     where: Where,
 ) -> int:
     """Change how many GPUs a live plan has, or may have, and wait until it trains on them."""
-    from rightsizer.errors import InputError  # noqa: PLC0415
-    from rightsizer_cli.kubectl.waiting import resized  # noqa: PLC0415
+    from rightsizer.errors import InputError
+    from rightsizer_cli.kubectl.wait import resized
 
     asked = {"gpus": gpus, "minGPUs": min_gpus, "maxGPUs": max_gpus}
     given = {key: value for key, value in asked.items() if value is not None}
@@ -120,7 +120,7 @@ def resize(
 @grouped
 def suspend(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", where: Where) -> int:
     """Let a plan save and stop; it keeps its checkpoint and gives its GPUs back."""
-    from rightsizer_cli.kubectl.waiting import suspended  # noqa: PLC0415
+    from rightsizer_cli.kubectl.wait import suspended
 
     client = Client.of(where)
     client.patch(name, {"suspend": True})
@@ -130,7 +130,7 @@ def suspend(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", wh
 @grouped
 def resume(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", where: Where) -> int:
     """Let a suspended plan go on from its checkpoint."""
-    from rightsizer_cli.kubectl.waiting import resumed  # noqa: PLC0415
+    from rightsizer_cli.kubectl.wait import resumed
 
     client = Client.of(where)
     client.patch(name, {"suspend": False})
@@ -144,8 +144,8 @@ def _waited(
     client: Client, name: str, done: Callable[..., int | None], *, timeout: str, no_wait: bool
 ) -> int:
     """Wait, with a line on stderr for each change."""
-    from rightsizer.units import parse_duration_s  # noqa: PLC0415
-    from rightsizer_cli.kubectl.waiting import Wait  # noqa: PLC0415
+    from rightsizer.units import parse_duration_s
+    from rightsizer_cli.kubectl.wait import Wait
 
     if no_wait:
         return OK

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rightsizer.units import format_count
-from rightsizer_cli.kubectl.story import condition, on_time, state_of
+from rightsizer_cli.kubectl.describe import condition, on_time, state_of
 
 __all__ = ["conditions_table", "detail_page", "plans_table"]
 

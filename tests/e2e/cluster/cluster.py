@@ -25,6 +25,7 @@ from pathlib import Path
 import build
 import daemons
 import images
+import kubectl
 import kueue
 import lifecycle
 import network
@@ -32,8 +33,6 @@ import node
 import preflight
 import toolchain
 from place import ClusterError, Place, nodes, place
-
-import kubectl
 
 
 def _print(line: str) -> None:

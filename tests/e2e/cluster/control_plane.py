@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import daemons
+import kubectl
 import pki
 from daemons import Daemon
 from host import wait
@@ -13,8 +14,6 @@ from place import (
     SERVICE_ADDRESSES,
     Place,
 )
-
-import kubectl
 
 ADDONS = Path(__file__).resolve().parent / "addons.yaml"
 AUDIT_POLICY = Path(__file__).resolve().parent / "audit.yaml"

@@ -8,11 +8,10 @@ from pathlib import Path
 import build
 import host
 import images
+import kubectl
 import node
 from images import Image
 from place import Place, nodes
-
-import kubectl
 
 NAMESPACE = "kueue-system"
 REPOSITORY = "registry.k8s.io/kueue/kueue"

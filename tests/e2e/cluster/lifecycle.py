@@ -12,12 +12,11 @@ import control_plane
 import daemons
 import host
 import images
+import kubectl
 import network
 import node
 import pki
 from place import ClusterError, Node, Place, nodes
-
-import kubectl
 
 READY_S = 90
 MOUNTS = Path("/proc/self/mounts")

@@ -9,9 +9,8 @@ import sys
 import time
 from typing import Any
 
-from place import ClusterError, Place, place
-
 import kubectl
+from place import ClusterError, Place, place
 
 CLASS = "shared"
 COLUMNS = (

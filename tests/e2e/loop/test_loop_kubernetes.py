@@ -7,7 +7,7 @@ import time
 import pytest
 from panels import questions
 
-from rightsizer_operator.world import moment
+from rightsizer_operator.values.snapshot import moment
 from rightsizer_telemetry.client import Unknown
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]

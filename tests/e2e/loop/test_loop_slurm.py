@@ -13,7 +13,7 @@ from desk import Check, Desk
 from panels import questions
 from prometheus import Prometheus, end
 
-from rightsizer_launch.rendezvous import free_port
+from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_telemetry import client
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]

@@ -8,8 +8,8 @@ import uuid
 import pytest
 from life import Life
 
-from rightsizer_launch.metrics import TrainMetrics, serve
-from rightsizer_operator.names import METRICS_PORT
+from rightsizer_launch.worker.metrics import TrainMetrics, serve
+from rightsizer_operator.values.names import METRICS_PORT
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rightsizer_launch.rendezvous import free_port
+from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_telemetry.client import Access, Prometheus, Unknown
 
 ROOT = Path(__file__).resolve().parents[3]

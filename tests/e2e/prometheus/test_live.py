@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.reading import Phase, Reading
+from rightsizer.domain.reading import Phase, Reading
 from rightsizer_telemetry.client import Unknown
 from rightsizer_telemetry.readings import Job, read
 from rightsizer_telemetry.usage import collect, owners

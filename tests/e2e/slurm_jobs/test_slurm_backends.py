@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from rightsizer_slurm.backend_commands import SlurmCommands
-from rightsizer_slurm.backend_pyslurm import backend as pyslurm_backend
-from rightsizer_slurm.backends import Backend, away, choose, fits, pyslurm_version
-from rightsizer_slurm.commands import Slurm, SlurmError
+from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+from rightsizer_slurm.cluster.backend_pyslurm import backend as pyslurm_backend
+from rightsizer_slurm.cluster.backends import Backend, away, choose, fits, pyslurm_version
+from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
 pytestmark = pytest.mark.slurm
 

@@ -10,9 +10,9 @@ import os
 import signal
 import sys
 
-from rightsizer_launch.agent import die_with_parent
-from rightsizer_operator.main import Options, run
-from rightsizer_operator.settings import Settings
+from rightsizer_launch.worker.agent import die_with_parent
+from rightsizer_operator.runtime.main import Options, run
+from rightsizer_operator.values.settings import Settings
 
 
 def _become(order: dict) -> None:

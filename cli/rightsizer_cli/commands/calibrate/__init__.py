@@ -1,0 +1,3 @@
+"""`rightsizer calibrate`."""
+
+__all__: list[str] = []

@@ -1,0 +1,174 @@
+"""What `calibrate` does: measured runs in, what they change out."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+
+from rightsizer.domain.observation import Observation
+from rightsizer.errors import RightsizerError
+from rightsizer.estimate.correction import LayoutFamily
+from rightsizer.published.rows import case_from_row
+from rightsizer.search.calibrate import Calibration, Factors, calibration, stack_factors
+from rightsizer.values import immutable
+from rightsizer_cli.commands.estimate.table import read_rows
+from rightsizer_cli.console import echo_json, show
+from rightsizer_cli.files import read_text
+from rightsizer_cli.render import table
+from rightsizer_cli.usage_errors import OptionError
+from rightsizer_launch.calibration import add, default_path, read, report_observations, write
+
+__all__ = ["Learnt", "learn", "print_learnt", "row_observations", "where"]
+
+GIB = 2.0**30
+ASSUMED_STEPS = 20
+"""Steps behind a row's step_time_s where the table has no column `steps`: some, not many."""
+
+FAMILIES = {
+    LayoutFamily.DATA: "data",
+    LayoutFamily.SHARDED: "sharded",
+    LayoutFamily.TENSOR: "tensor, context",
+    LayoutFamily.PIPELINE: "pipeline",
+    LayoutFamily.EXPERT: "experts",
+}
+
+
+@immutable
+class Learnt:
+    """What is kept in `file` now; `before` is what it said earlier, `added` how many runs are new."""
+
+    file: Path
+    before: Calibration
+    after: Calibration
+    added: int
+    skipped: tuple[str, ...] = ()
+
+
+def where(file: Path | None) -> Path:
+    """The calibration file that a command means."""
+    found = file or default_path()
+    if found is None:
+        raise OptionError("--file", value="", remedy="RIGHTSIZER_CALIBRATION is empty; name a file")
+    return found
+
+
+def learn(path: Path, reports: Sequence[Path], runs: Path | None, *, reset: bool) -> Learnt:
+    """Add what reports and a table measured, or forget everything. Wrong input changes nothing."""
+    before = () if reset else read(path)
+    new = [one for report in reports for one in _reported(report)]
+    skipped: tuple[str, ...] = ()
+    if runs is not None:
+        rows = read_rows(read_text(runs, field="--runs"), path=str(runs))
+        found, skipped = row_observations(rows, name=runs.name)
+        new += found
+        if not found:
+            raise OptionError("--runs", value=str(runs), remedy=f"has no measured run: {skipped[0]}")
+    if reset:
+        write((), path)
+        return Learnt(file=path, before=Calibration(), after=Calibration(), added=0)
+    kept = add(new, path) if new else before
+    known = {one.run for one in before}
+    return Learnt(
+        file=path,
+        before=calibration(before),
+        after=calibration(kept),
+        added=len({one.run for one in new} - known),
+        skipped=skipped,
+    )
+
+
+def _reported(path: Path) -> tuple[Observation, ...]:
+    text = read_text(path, field="REPORT.json")
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise OptionError("REPORT.json", value=str(path), remedy=f"is not JSON: {error}") from None
+    found = report_observations(document, name=str(path))
+    if not found:
+        raise OptionError("REPORT.json", value=str(path), remedy="has no measured steps; too short a run")
+    return found
+
+
+def row_observations(
+    rows: Iterable[dict[str, str]], *, name: str
+) -> tuple[list[Observation], tuple[str, ...]]:
+    """The measured rows of a table, and why the others are left out."""
+    found, skipped = [], []
+    for row in rows:
+        step_s, peak_gib = _positive(row.get("step_time_s")), _positive(row.get("peak_memory_gib"))
+        if not step_s and not peak_gib:
+            skipped.append(f"{row['id']}: neither step_time_s nor peak_memory_gib")
+            continue
+        try:
+            case = case_from_row(row)
+        except RightsizerError as error:
+            skipped.append(f"{row['id']}: {error}")
+            continue
+        steps = int(_positive(row.get("steps"))) or ASSUMED_STEPS
+        found.append(
+            Observation(
+                run=f"{name}:{row['id']}",
+                case=case,
+                steps=steps if step_s else 0,
+                step_s=step_s,
+                allocated_bytes=peak_gib * GIB,
+            )
+        )
+    return found, tuple(skipped)
+
+
+def _positive(text: str | None) -> float:
+    """The number in a cell; 0 where there is none."""
+    try:
+        value = float(text or "nan")
+    except ValueError:
+        return 0.0
+    return value if math.isfinite(value) and value > 0 else 0.0
+
+
+def print_learnt(found: Learnt, *, as_json: bool) -> None:
+    """What was measured, and what that changes: the correction of a run of that kind, before and after."""
+    after = stack_factors(found.after)
+    if as_json:
+        stacks = [asdict(one) | {"family": FAMILIES[one.family]} for one in after]
+        kept = len(found.after.evidence)
+        echo_json({"file": str(found.file), "runs": kept, "added": found.added, "stacks": stacks})
+        return
+    kept = len(found.after.evidence)
+    show(f"{kept} measured run{'' if kept == 1 else 's'} in {found.file}, {found.added} new")
+    if found.skipped:
+        show(f"{len(found.skipped)} rows left out; the first: {found.skipped[0]}")
+    if kept:
+        show(_table(after, stack_factors(found.before, found.after.evidence)))
+        show(
+            "step, memory: measured over predicted; taken: the correction of a like run; the same gets more."
+        )
+
+
+def _table(after: Sequence[Factors], before: Sequence[Factors]) -> Table:
+    grid = table("framework", "GPU", "layouts", ">runs", ">steps", ">step", ">taken", ">memory", ">taken")
+    for now, then in zip(after, before, strict=True):
+        grid.add_row(
+            now.framework,
+            now.gpu,
+            FAMILIES[now.family],
+            str(now.runs),
+            f"{now.steps:,}",
+            _ratio(now.step_ratio),
+            _change(then.step_factor, now.step_factor),
+            _ratio(now.memory_ratio),
+            _change(then.memory_factor, now.memory_factor),
+        )
+    return grid
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _change(before: float, after: float) -> str:
+    same = abs(after - before) < 5e-3
+    return f"x {after:.2f}" if same else f"{before:.2f} -> {after:.2f}"

@@ -1,0 +1,3 @@
+"""`rightsizer models` and `rightsizer gpus`."""
+
+__all__: list[str] = []

@@ -1,0 +1,35 @@
+"""`rightsizer models` and `rightsizer gpus`."""
+
+from typing import Annotated
+
+import typer
+
+from rightsizer_cli.options import Json
+
+__all__ = ["gpus", "models"]
+
+
+def models(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One model; by default all.")] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """List the models of the catalog, or show one."""
+    from rightsizer.catalog import lookup
+    from rightsizer_cli.commands.catalog.listing import print_models
+
+    print_models(lookup.models() if name is None else (lookup.model(name),), as_json=json)
+
+
+def gpus(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One GPU type; by default all.")
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """List the GPU types of the catalog, or show one."""
+    from rightsizer.catalog import lookup
+    from rightsizer_cli.commands.catalog.listing import print_gpus
+
+    print_gpus(lookup.gpus() if name is None else (lookup.gpu(name),), as_json=json)

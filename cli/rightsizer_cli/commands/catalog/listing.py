@@ -1,0 +1,93 @@
+"""The catalog as tables: one row each, or every field of one."""
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from rightsizer.catalog import lookup
+from rightsizer.domain.architecture import Architecture, parameters_active, parameters_total
+from rightsizer.domain.hardware import Gpu
+from rightsizer.units import format_bytes, format_count, format_usd
+from rightsizer_cli.console import echo_json, show
+from rightsizer_cli.render import table
+
+__all__ = ["print_gpus", "print_models"]
+
+
+def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
+    """Models with their sizes."""
+    if as_json:
+        echo_json([_document(m) | _parameters(m) for m in models])
+    elif len(models) == 1:
+        names: dict[str, object] = {"aliases": lookup.model_aliases(models[0].name)}
+        show(_fields(models[0], names | _parameters(models[0])))
+    else:
+        grid = table("model", "kind", "also", ">parameters", ">active", ">layers", ">experts")
+        for m in models:
+            total, active = float(parameters_total(m)), float(parameters_active(m))
+            experts = f"{m.top_k} of {m.experts}" if m.experts else ""
+            also = next(iter(lookup.model_aliases(m.name)), "")
+            grid.add_row(
+                m.name,
+                m.family.value,
+                also,
+                format_count(total),
+                format_count(active),
+                str(m.layers),
+                experts,
+            )
+        show(grid)
+
+
+def print_gpus(gpus: Sequence[Gpu], *, as_json: bool) -> None:
+    """GPU types with what decides their speed."""
+    if as_json:
+        echo_json([_document(g) for g in gpus])
+    elif len(gpus) == 1:
+        show(_fields(gpus[0], {}))
+    else:
+        grid = table("GPU", ">memory", ">GB/s", ">16-bit TFLOP/s", ">fp8", ">NVLink GB/s", ">a node", ">$/h")
+        for g in gpus:
+            sixteen_bits = max(g.bf16_flop_per_s, g.fp16_flop_per_s)
+            price = "" if g.price_usd_per_gpu_h is None else format_usd(g.price_usd_per_gpu_h)
+            grid.add_row(g.name, format_bytes(g.memory_bytes), _scaled(g.memory_bytes_per_s, 1e9),
+                         _scaled(sixteen_bits, 1e12), _scaled(g.fp8_flop_per_s, 1e12),
+                         _scaled(g.nvlink_bytes_per_s, 1e9), str(g.gpus_per_node), price)  # fmt: skip
+        show(grid, "TFLOP/s are dense, of 16 bits and of fp8; NVLink is in GB/s for each direction.")
+
+
+def _parameters(model: Architecture) -> dict[str, object]:
+    return {
+        "parameters_total": float(parameters_total(model)),
+        "parameters_active": float(parameters_active(model)),
+    }
+
+
+def _document(noun: Any) -> dict[str, Any]:
+    values = {f.name: getattr(noun, f.name) for f in dataclasses.fields(noun)}
+    return {k: v.value if isinstance(v, enum.Enum) else v for k, v in values.items()}
+
+
+def _fields(noun: Any, derived: Mapping[str, object]) -> Table:
+    """Every field that says something, with its name as programs know it."""
+    grid = table("", "")
+    for name, value in (_document(noun) | dict(derived)).items():
+        if value not in (0, None, "", ()):
+            grid.add_row(name, _text(name, value))
+    return grid
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, float) and value >= 1e4:
+        return format_bytes(value) if name.endswith("_bytes") else format_count(value)
+    return str(value)
+
+
+def _scaled(value: float, unit: float) -> str:
+    """Zero means that the part does not have it."""
+    return f"{value / unit:,.0f}" if value else "-"

@@ -1,0 +1,3 @@
+"""`rightsizer estimate`."""
+
+__all__: list[str] = []

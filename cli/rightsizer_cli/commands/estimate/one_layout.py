@@ -1,0 +1,136 @@
+"""`estimate` of one layout: what the search would say of it, whether it fits or not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.text import Text
+
+from rightsizer.domain.framework import Framework
+from rightsizer.domain.layout import Layout, Sharding
+from rightsizer.domain.workload import Recompute
+from rightsizer.estimate.memory import Verdict
+from rightsizer.search.explain import gpus_words, layout_words
+from rightsizer.search.options import given
+from rightsizer.search.types import Plan, Request
+from rightsizer.units import format_bytes, format_count, format_duration
+from rightsizer_api import sizing
+from rightsizer_cli.console import echo_json, show
+from rightsizer_cli.inputs import calibrated, read
+from rightsizer_cli.options import HardwareFlags, JobFlags, LayoutFlags
+from rightsizer_cli.render import asked, calibration_line, option_tables
+from rightsizer_cli.usage_errors import OptionError
+
+__all__ = ["layout_from", "print_estimate"]
+
+ANY_TOKENS = "1T"
+"""Stands in for --tokens where none is given; nothing that depends on it is then printed."""
+
+RUN_FIELDS = ("steps", "finish_seconds", "finish_at_confidence_seconds", "interval", "cost_usd", "energy_kwh")
+
+SHARDINGS = {s.name.lower(): s for s in Sharding}
+
+
+def print_estimate(
+    file: Path | None,
+    job: JobFlags,
+    hardware: HardwareFlags,
+    flags: LayoutFlags,
+    *,
+    as_json: bool,
+    ignore: bool = False,
+) -> None:
+    """Predict one layout and print it; without a number of tokens, only what a step takes."""
+    whole_run = file is not None or job.tokens is not None
+    _, request = read(file, job if whole_run else replace(job, tokens=ANY_TOKENS), hardware)
+    request = calibrated(request, ignore=ignore)
+    if len(request.clusters) != 1:
+        names = ", ".join(cluster.gpu.name for cluster in request.clusters)
+        raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
+    found, fits = given(request, layout_from(flags, request=request))
+    words = (
+        f"{gpus_words(found)}, {layout_words(found.layout)}: {format_duration(found.step_s)} a step,"
+        f" {format_count(found.tokens_per_s / found.gpus)} tokens/s a GPU,"
+        f" {'' if fits is Verdict.FITS else f'{fits}: '}{format_bytes(found.device_bytes)} a GPU"
+    )
+    if as_json:
+        answer = Plan(request=request, option=found, runners_up=(), reasons=(), binding="layout", curve=(),
+                      layouts_evaluated=1)  # fmt: skip
+        unknown = {} if whole_run else dict.fromkeys(RUN_FIELDS)
+        report = sizing.report(answer).model_copy(
+            update={"feasible": fits is not Verdict.DOES_NOT_FIT, "verdict": words} | unknown
+        )
+        echo_json(report.model_dump(mode="json", by_alias=True))
+        return
+    style = {Verdict.FITS: "bold green", Verdict.TIGHT: "bold yellow"}.get(fits, "bold red")
+    show(
+        Text(words, style=style),
+        asked(request, whole_run=whole_run),
+        *option_tables(found, whole_run=whole_run),
+        *calibration_line(request, found),
+    )
+
+
+def layout_from(flags: LayoutFlags, *, request: Request) -> Layout:
+    """The layout of the flags; what is left out follows from the GPUs, the batch and the framework."""
+    network = request.architecture
+    if network.heads % flags.tp:
+        raise OptionError("--tp", value=flags.tp, remedy=f"must divide the model's {network.heads} heads")
+    if flags.pp * flags.vpp > network.layers:
+        raise OptionError(
+            "--pp", value=flags.pp, remedy=f"leaves no layer of {network.layers} for some stage"
+        )
+    model_ranks = flags.tp * flags.pp * flags.cp
+    dp = _data_parallel(flags, model_ranks)
+    per_pass = dp * flags.micro_batch
+    wanted = request.workload.global_batch_sequences
+    recompute = request.workload.recompute
+    return Layout(
+        dp=dp,
+        tp=flags.tp,
+        pp=flags.pp,
+        vpp=flags.vpp,
+        cp=flags.cp,
+        ep=_expert_parallel(flags, dp, request),
+        sequence_parallel=flags.tp > 1,
+        sharding=_sharding(flags, request.framework) if dp * flags.cp > 1 else Sharding.NONE,
+        micro_batch=flags.micro_batch,
+        micro_batches=max(1, round(wanted / per_pass)),
+        recompute=request.framework.default_recompute if recompute is Recompute.AUTO else recompute,
+    )
+
+
+def _data_parallel(flags: LayoutFlags, model_ranks: int) -> int:
+    if flags.gpus is None:
+        return flags.dp or 1
+    if flags.gpus % model_ranks:
+        raise OptionError(
+            "--gpus", value=flags.gpus, remedy=f"must be a multiple of tp x pp x cp = {model_ranks}"
+        )
+    dp = flags.gpus // model_ranks
+    if flags.dp not in (None, dp):
+        raise OptionError(
+            "--dp", value=flags.dp, remedy=f"must be {dp}: gpus = dp x tp x pp x cp; or leave it out"
+        )
+    return dp
+
+
+def _expert_parallel(flags: LayoutFlags, dp: int, request: Request) -> int:
+    experts, ranks = request.architecture.experts, dp * flags.cp * flags.tp
+    if flags.ep > 1 and (not experts or experts % flags.ep):
+        raise OptionError("--ep", value=flags.ep, remedy=f"must divide the model's {experts} experts")
+    if ranks % flags.ep:
+        raise OptionError("--ep", value=flags.ep, remedy=f"must divide dp x cp x tp = {ranks}")
+    return flags.ep
+
+
+def _sharding(flags: LayoutFlags, framework: Framework) -> Sharding:
+    """As asked; else fully sharded where the framework can and the model is not split, else its optimizer."""
+    if flags.sharding is not None:
+        if flags.sharding not in SHARDINGS:
+            raise OptionError(
+                "--sharding", value=flags.sharding, remedy=f"must be one of {', '.join(SHARDINGS)}"
+            )
+        return SHARDINGS[flags.sharding]
+    if framework.can_zero3:
+        return Sharding.ZERO3
+    return Sharding.ZERO1 if framework.can_zero1 else Sharding.NONE

@@ -1,0 +1,142 @@
+"""`estimate --runs`: a prediction for each row of a CSV of runs, in order, from its input columns alone."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rightsizer.domain.cases import Case, Cases
+from rightsizer.errors import RightsizerError
+from rightsizer.estimate.prediction import Prediction, gpus, predict
+from rightsizer.estimate.uncertainty import z_quantile
+from rightsizer.published.rows import case_from_row
+from rightsizer_cli.files import read_text, write_whole
+from rightsizer_cli.usage_errors import OptionError
+
+__all__ = ["COLUMNS", "estimate_runs", "predict_rows", "read_rows"]
+
+Row = Mapping[str, str]
+
+COLUMNS = (
+    "id",
+    "pred_step_time_s",
+    "pred_lo_s",
+    "pred_hi_s",
+    "pred_tokens_per_s_per_gpu",
+    "pred_allocated_gib",
+    "pred_reserved_gib",
+    "pred_device_gib",
+    "status",
+    "reason",
+)
+"""The columns written; `pred_lo_s` to `pred_hi_s` is the 80 % interval of the step time."""
+
+REQUIRED = ("id", "seq_len", "gpu")
+"""Columns without which no row could be predicted. A missing other one counts as empty."""
+
+COVERAGE = 0.8
+GIB = 2.0**30
+CHUNK_ROWS = 4096
+"""Rows predicted at once: bounds memory on large files at no loss of speed."""
+
+
+def estimate_runs(runs: Path, out: Path, *, framework_unknown: bool = False) -> tuple[int, int]:
+    """Write a prediction for every row of `runs` to `out`; (rows predicted, rows unsupported)."""
+    rows = read_rows(read_text(runs, field="--runs"), path=str(runs))
+    if framework_unknown:
+        rows = [{**row, "framework": ""} for row in rows]
+    predictions = predict_rows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=COLUMNS, lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(predictions)
+    write_whole(out, lambda draft: _write(draft, text.getvalue()), field="--out")
+    predicted = sum(p["status"] == "ok" for p in predictions)
+    return predicted, len(predictions) - predicted
+
+
+def read_rows(text: str, *, path: str) -> list[dict[str, str]]:
+    """The rows of a CSV with a header; an error that says what is missing rather than an empty result."""
+    reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval="")
+    try:
+        header = [name.strip() for name in reader.fieldnames or ()]
+        rows = [_cells(row) for row in reader]
+    except csv.Error as error:
+        raise OptionError(
+            "--runs", value=path, remedy=f"is not CSV: line {reader.line_num}: {error}"
+        ) from None
+    missing = [name for name in REQUIRED if name not in header]
+    if missing:
+        raise OptionError("--runs", value=path, remedy=f"lacks the column{_s(missing)} {', '.join(missing)}")
+    if not rows:
+        raise OptionError("--runs", value=path, remedy="has no rows below its header")
+    return rows
+
+
+def predict_rows(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """One prediction a row, in order; rows that the engine cannot model say why."""
+    cases: list[Case | str] = [_case(row) for row in rows]
+    supported = [i for i, case in enumerate(cases) if isinstance(case, Case)]
+    predicted: dict[int, dict[str, str]] = {}
+    for start in range(0, len(supported), CHUNK_ROWS):
+        chunk = supported[start : start + CHUNK_ROWS]
+        stacked = Cases.stack(case for i in chunk if isinstance(case := cases[i], Case))
+        predicted |= zip(chunk, _figures(stacked), strict=True)
+    return [
+        {"id": row["id"]} | predicted.get(i, {"status": "unsupported", "reason": str(case)})
+        for i, (row, case) in enumerate(zip(rows, cases, strict=True))
+    ]
+
+
+def _case(row: Row) -> Case | str:
+    """The row's case, or why there is none."""
+    try:
+        return case_from_row(row)
+    except RightsizerError as error:
+        return str(error)
+
+
+def _figures(cases: Cases) -> Iterable[dict[str, str]]:
+    """The predicted cells of each case."""
+    prediction = predict(cases)
+    columns = dict(zip(COLUMNS[1:8], _arrays(cases, prediction), strict=True))
+    n = max(np.size(values) for values in columns.values())
+    full = {name: np.broadcast_to(values, (n,)) for name, values in columns.items()}
+    for i in range(n):
+        cells = {name: float(values[i]) for name, values in full.items()}
+        if all(map(math.isfinite, cells.values())):
+            yield {name: f"{value:.6g}" for name, value in cells.items()} | {"status": "ok", "reason": ""}
+        else:
+            yield {
+                "status": "unsupported",
+                "reason": "the dimensions are outside what the engine can compute",
+            }
+
+
+def _arrays(cases: Cases, prediction: Prediction) -> tuple[np.ndarray, ...]:
+    spread = np.exp(z_quantile(0.5 + COVERAGE / 2) * prediction.step_sigma)
+    memory = prediction.memory
+    return (
+        prediction.step_s,
+        prediction.step_s / spread,
+        prediction.step_s * spread,
+        prediction.tokens_per_s / gpus(cases.layout),
+        memory.allocated_bytes / GIB,
+        memory.reserved_bytes / GIB,
+        memory.device_bytes / GIB,
+    )
+
+
+def _cells(row: Mapping[str | None, object]) -> dict[str, str]:
+    return {str(k).strip(): v if isinstance(v, str) else "" for k, v in row.items() if k}
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _s(items: Sequence[object]) -> str:
+    return "s" if len(items) > 1 else ""

@@ -1,0 +1,3 @@
+"""`rightsizer explain`."""
+
+__all__: list[str] = []

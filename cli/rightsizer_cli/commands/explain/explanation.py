@@ -1,0 +1,75 @@
+"""What `explain` prints: the decision's words, the figures by cause, and where the constants come from."""
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rightsizer.estimate.parameters import Parameter, load_curves, load_memory, load_step_time
+from rightsizer.search.explain import explain
+from rightsizer.search.types import NoPlan, Plan
+from rightsizer_cli.console import echo_json, show
+from rightsizer_cli.render import asked, option_tables, table
+
+__all__ = ["print_explanation"]
+
+
+def print_explanation(answer: Plan | NoPlan, *, as_json: bool) -> None:
+    """Why this plan, or why none."""
+    said = explain(answer)
+    if as_json:
+        echo_json(
+            {
+                "verdict": said.verdict,
+                "why": said.why,
+                "binding": answer.binding,
+                "runnersUp": said.runners_up,
+                "caveats": said.caveats,
+                "layoutsEvaluated": answer.layouts_evaluated,
+                "parameters": [_document(p) for p in _parameters()],
+            }
+        )
+        return
+    parts: list[RenderableType] = [Text(said.verdict, style="bold"), asked(answer.request)]
+    parts += _list("Why", said.why)
+    if isinstance(answer, Plan):
+        parts += option_tables(answer.option)
+        parts.append(f"{answer.layouts_evaluated:,} layouts were priced; what binds: {answer.binding}.")
+    parts += _list("Not chosen" if isinstance(answer, Plan) else "Nearest", said.runners_up)
+    parts += _list("To be wary of", said.caveats)
+    parts += [
+        _constants(),
+        "Formulas: docs/engine.md. Every constant with its source: rightsizer explain ... --json.",
+    ]
+    show(*parts)
+
+
+def _list(title: str, lines: Iterable[str]) -> list[RenderableType]:
+    items = [Text(f"- {line}") for line in lines]
+    return [Group(Text(title, style="bold"), *items)] if items else []
+
+
+def _constants() -> RenderableType:
+    """The constants in three lines: how many there are, what they were fitted on, when."""
+    grid = table("constants", ">number", "fitted on", "date")
+    curves = load_curves()
+    for name, parameters in (
+        ("hardware", curves),
+        ("step time", load_step_time()),
+        ("memory", load_memory()),
+    ):
+        entries = [parameters.entry(key) for key in parameters if parameters is curves or key not in curves]
+        fitted = sorted({e.fitted_on for e in entries if e.fitted_on}) or ["priors from the sources"]
+        dates = sorted({e.date for e in entries if e.date})
+        grid.add_row(name, str(len(entries)), "; ".join(fitted), dates[-1] if dates else "")
+    return Group(Text("Where the constants come from", style="bold"), grid)
+
+
+def _parameters() -> list[Parameter]:
+    both = load_curves() | load_step_time() | load_memory()
+    return [both.entry(name) for name in both]
+
+
+def _document(parameter: Parameter) -> dict[str, object]:
+    names = ("name", "value", "unit", "meaning", "source", "fitted_on", "date")
+    return {name: getattr(parameter, name) for name in names}

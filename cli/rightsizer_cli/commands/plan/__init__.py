@@ -1,0 +1,3 @@
+"""`rightsizer plan`."""
+
+__all__: list[str] = []

@@ -1,0 +1,59 @@
+"""`rightsizer plan`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rightsizer_cli.exits import NO_PLAN, OK
+from rightsizer_cli.flags import grouped
+from rightsizer_cli.options import GoalFlags, HardwareFlags, JobFlags, Json, NoCalibration, PlanFile
+
+__all__ = ["plan"]
+
+
+@grouped
+def plan(
+    *,
+    file: PlanFile = None,
+    job: JobFlags,
+    goal: GoalFlags,
+    hardware: HardwareFlags,
+    json: Json = False,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="table|json|yaml", help="yaml: the manifest, ready to run or apply."
+        ),
+    ] = "table",
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw cost against time to FILE.svg or FILE.png."),
+    ] = None,
+    no_calibration: NoCalibration = False,
+) -> int:
+    """Find the fewest GPUs, and the layout, that finish in time."""
+    from rightsizer.search.plan import (
+        Plan,
+    )
+    from rightsizer.search.plan import (
+        plan as decide,
+    )
+    from rightsizer_cli.commands.plan.plot import check_plot, draw_plan
+    from rightsizer_cli.inputs import calibrated, read
+    from rightsizer_cli.plan_output import check_output, print_answer, print_manifest
+
+    kind = check_output("json" if json else output)
+    if plot is not None:
+        check_plot(plot)
+    wanted, request = read(file, job, goal, hardware)
+    answer = decide(calibrated(request, ignore=no_calibration))
+    if plot is not None and isinstance(answer, Plan):
+        draw_plan(answer, plot)
+    elif plot is not None:
+        typer.echo(f"--plot: there is no plan to draw; {plot} was not written", err=True)
+    if kind == "yaml":
+        print_manifest(wanted)
+    else:
+        print_answer(answer, as_json=kind == "json")
+    return OK if isinstance(answer, Plan) else NO_PLAN

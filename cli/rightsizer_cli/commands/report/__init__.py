@@ -1,0 +1,3 @@
+"""`rightsizer report`."""
+
+__all__: list[str] = []

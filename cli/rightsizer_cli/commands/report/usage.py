@@ -1,0 +1,145 @@
+"""The over-provision report on a terminal, as JSON, as a page."""
+
+import datetime as dt
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from rightsizer.errors import InputError
+from rightsizer.units import format_duration, parse_duration_s, parse_usd
+from rightsizer.values import immutable
+from rightsizer_cli.console import echo_json, show
+from rightsizer_cli.exits import OK
+from rightsizer_telemetry.client import Access, Prometheus
+from rightsizer_telemetry.html_report import page
+from rightsizer_telemetry.usage import Report, Usage, collect, owners
+
+__all__ = ["Asked", "as_dict", "run"]
+
+
+@immutable
+class Asked:
+    """What the user wants to see."""
+
+    window: str
+    price: str | None
+    html: Path | None
+    as_json: bool
+
+
+def run(access: Access, asked: Asked) -> int:
+    """Collect and print; the exit code."""
+    price = None if asked.price is None else parse_usd(asked.price)
+    with Prometheus(access) as client:
+        found = collect(client, window_s=parse_duration_s(asked.window), price_usd_per_gpu_h=price)
+    if asked.html is not None:
+        _write(asked.html, page(found))
+        if str(asked.html) == "-":
+            return OK
+    if asked.as_json:
+        echo_json(as_dict(found))
+    else:
+        show(_headline(found), "In GPU-hours:", _owners(found), _workloads(found))
+    return OK
+
+
+def as_dict(report: Report) -> dict[str, object]:
+    """The report as JSON: units are the last word of a name, null is unknown."""
+    return {
+        "at": dt.datetime.fromtimestamp(report.at_s, dt.UTC).isoformat(timespec="seconds"),
+        "windowS": report.window_s,
+        "freeGPUHours": report.free_gpu_h,
+        "owners": [_camel(asdict(owner)) for owner in owners(report)],
+        "workloads": [
+            _camel(
+                {
+                    **asdict(use),
+                    "owner": use.owner,
+                    "busy_mean": use.busy_mean,
+                    "idle_usd": use.idle_usd,
+                    "needs_gpus": use.needs_gpus,
+                }
+            )
+            for use in report.workloads
+        ],
+    }
+
+
+def _camel(values: dict[str, object]) -> dict[str, object]:
+    """Names as our other JSON has them: held_gpu_h -> heldGPUHours."""
+    spelt = {"gpu": "GPU", "usd": "USD", "gpus": "GPUs"}
+    found = {}
+    for name, value in values.items():
+        first, *rest = name.replace("gpu_h", "gpu_hours").split("_")
+        found[first + "".join(spelt.get(word, word.title()) for word in rest)] = value
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise InputError("--html", value=str(path), remedy=f"cannot be written: {error.strerror}") from None
+
+
+def _headline(report: Report) -> str:
+    held = sum(use.held_gpu_h for use in report.workloads)
+    idle = sum(use.idle_gpu_h or 0.0 for use in report.workloads)
+    costs = [use.idle_usd for use in report.workloads if use.idle_usd is not None]
+    money = f", {sum(costs):,.0f} USD" if costs else ""
+    share = f" ({idle / held:.0%} of those held)" if held else ""
+    return f"{idle:,.1f} GPU-hours idle{share}{money}, over {format_duration(report.window_s)}"
+
+
+def _owners(report: Report) -> Table:
+    table = _table("owner", "on", "workloads", "held", "busy", "idle", "not measured", "idle USD")
+    for owner in owners(report):
+        table.add_row(
+            Text(owner.name),
+            owner.executor,
+            str(owner.workloads),
+            f"{owner.held_gpu_h:,.1f}",
+            f"{owner.used_gpu_h:,.1f}",
+            f"{owner.idle_gpu_h:,.1f}",
+            f"{owner.unmetered_gpu_h:,.1f}",
+            _number(owner.idle_usd, ",.0f"),
+        )
+    return table
+
+
+def _workloads(report: Report) -> Table:
+    table = _table("workload", "owner", "GPUs", "held", "busy", "idle", "idle USD", "would do")
+    for use in report.workloads:
+        table.add_row(
+            Text(_name(use)),
+            Text(use.owner),
+            str(use.gpus),
+            f"{use.held_gpu_h:,.1f}",
+            _number(use.busy_mean, ".0%"),
+            _number(use.idle_gpu_h, ",.1f"),
+            _number(use.idle_usd, ",.0f"),
+            _number(use.needs_gpus, ",d"),
+        )
+    return table
+
+
+def _name(use: Usage) -> str:
+    return f"{use.workload} ({use.cluster})" if use.cluster else use.workload
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        words = {"owner", "on", "workload"}
+        table.add_column(name, justify="left" if name in words else "right", overflow="fold")
+    return table
+
+
+def _number(value: float | None, form: str) -> str:
+    return "unknown" if value is None else format(value, form)

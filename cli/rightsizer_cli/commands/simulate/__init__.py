@@ -1,0 +1,3 @@
+"""`rightsizer simulate`."""
+
+__all__: list[str] = []

@@ -1,0 +1,62 @@
+"""`simulate --plot`: GPUs in use over time, static requests against the policy, and the GPU-hours."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rightsizer_cli.commands.plan.plot import save_figure
+
+if TYPE_CHECKING:
+    from rightsizer.fleet.simulation import Timeline
+    from rightsizer_cli.commands.simulate.replays import Replayed
+
+__all__ = ["draw_replay"]
+
+_COLOURS = {"static": "tab:gray", "rightsizer": "tab:blue", "oracle": "tab:green"}
+_BINS = 240
+_DAY_S = 86_400.0
+
+
+def draw_replay(found: "Replayed", path: Path) -> None:
+    """Write the figure; whole or not at all."""
+    save_figure(lambda: _figure(found), path)
+
+
+def _figure(found: "Replayed") -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    over_time, hours = figure.subplots(1, 2, width_ratios=(3, 1))
+    lines = {name: found.outcomes[name].timeline for name in ("static", "rightsizer")}
+    start_s = min(line.moments_s[0] for line in lines.values())
+    end_s = max(line.moments_s[-1] for line in lines.values())
+    edges = np.linspace(start_s, max(end_s, start_s + 1.0), _BINS + 1)
+    for name, line in lines.items():
+        days = (edges[:-1] - start_s) / _DAY_S
+        over_time.plot(days, _mean_level(line, edges), color=_COLOURS[name], label=name, linewidth=1.2)
+    over_time.axhline(found.cluster_gpus, color="black", linestyle=":", linewidth=1, label="cluster")
+    over_time.set(xlabel="days", ylabel="GPUs in use", title=f"{found.trace.name}: {len(found.jobs):,} jobs")
+    over_time.grid(visible=True, alpha=0.25)
+    over_time.legend(loc="upper right")
+    _bars(hours, found)
+    return figure
+
+
+def _bars(axes: Any, found: "Replayed") -> None:
+    """GPU-hours each way, the missed deadlines written on the bars."""
+    for position, (name, some) in enumerate(found.outcomes.items()):
+        total = sum(some.gpu_hours)
+        axes.bar(position, total, color=_COLOURS[name])
+        axes.annotate(f"{some.missed:,}\nmissed", (position, total), ha="center", va="bottom", fontsize=8)
+    axes.set_xticks(range(len(found.outcomes)), list(found.outcomes), rotation=20)
+    axes.set(ylabel="GPU-hours", title="GPU-hours, deadlines missed")
+    axes.margins(y=0.15)
+
+
+def _mean_level(line: "Timeline", edges: np.ndarray) -> np.ndarray:
+    """The mean level between each two edges."""
+    moments, levels = np.asarray(line.moments_s), np.asarray(line.gpus, dtype=float)
+    area = np.concatenate([[0.0], np.cumsum(levels[:-1] * np.diff(moments))])
+    total = np.interp(edges, moments, area)
+    return np.asarray(np.diff(total) / np.diff(edges))

@@ -1,0 +1,3 @@
+"""`rightsizer slurm ...`."""
+
+__all__: list[str] = []

@@ -1,0 +1,72 @@
+"""`rightsizer slurm monitor`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["monitor"]
+
+
+def monitor(
+    *,
+    act: Annotated[
+        str, typer.Option(metavar="FORCE", help="The most that is done: flag, mail, shrink or requeue.")
+    ] = "flag",
+    state: Annotated[
+        Path, typer.Option(metavar="FILE", help="Its journal: what is under way is finished after a restart.")
+    ] = Path("/var/lib/rightsizer/state.db"),
+    every: Annotated[str, typer.Option(metavar="DURATION", help="Time between looks.")] = "30s",
+    textfile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write metrics here, for the node exporter's textfile collector."),
+    ] = None,
+    prometheus: Annotated[
+        str,
+        typer.Option(metavar="URL", help="Where GPU metrics are; without it only jobs' own records count."),
+    ] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Bearer token for that Prometheus.")
+    ] = None,
+    annotate: Annotated[
+        bool, typer.Option("--annotate", help="Say flags in AdminComment too; wants an operator's rights.")
+    ] = False,
+    backend: Annotated[str, typer.Option(metavar="NAME", help="auto, commands or pyslurm.")] = "auto",
+    cool_down: Annotated[
+        str, typer.Option(metavar="DURATION", help="At most one resize of a job in it.")
+    ] = "1h",
+    warm_up: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long a job trains before anything is decided.")
+    ] = "10m",
+    window: Annotated[str, typer.Option(metavar="DURATION", help="The shortest window to judge by.")] = "10m",
+    sweeps: Annotated[int | None, typer.Option(metavar="N", min=1, help="End after so many looks.")] = None,
+) -> int:
+    """Watch the GPU jobs of a Slurm cluster: flag, and as far as is allowed resize; never cancel."""
+    from rightsizer.errors import InputError
+    from rightsizer.units import parse_duration_s
+    from rightsizer_slurm.monitor.decide import Tuning
+    from rightsizer_slurm.monitor.monitor import Force, Settings
+    from rightsizer_slurm.monitor.service import BACKENDS, Options, run
+    from rightsizer_telemetry.client import Access
+
+    if act not in list(Force):
+        raise InputError("--act", value=act, remedy=f"must be one of {', '.join(Force)}")
+    if backend not in BACKENDS:
+        raise InputError("--backend", value=backend, remedy=f"must be one of {', '.join(BACKENDS)}")
+    tuning = Tuning(
+        cool_down_s=parse_duration_s(cool_down, field="--cool-down"),
+        warm_up_s=parse_duration_s(warm_up, field="--warm-up"),
+        least_window_s=parse_duration_s(window, field="--window"),
+    )
+    settings = Settings(
+        force=Force(act), every_s=parse_duration_s(every, field="--every"), annotate=annotate, tuning=tuning
+    )
+    options = Options(
+        settings=settings,
+        state=state,
+        backend=backend,
+        prometheus=Access(url=prometheus, token_file=token_file) if prometheus else None,
+        textfile=textfile,
+        sweeps=sweeps,
+    )
+    return run(options)

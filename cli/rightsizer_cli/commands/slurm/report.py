@@ -1,0 +1,57 @@
+"""`rightsizer slurm report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["report"]
+
+
+def report(
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    state: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help="The monitor's journal: tells what it did, if you may read it."),
+    ] = Path("/var/lib/rightsizer/state.db"),
+    prometheus: Annotated[str, typer.Option(metavar="URL", help="Where GPU metrics are.")] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Bearer token for that Prometheus.")
+    ] = None,
+    warm_up: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long a job trains before anything is decided.")
+    ] = "10m",
+    window: Annotated[str, typer.Option(metavar="DURATION", help="The shortest window to judge by.")] = "10m",
+) -> int:
+    """Tell of every GPU job that you may see: what it does, and what would be better. Changes nothing."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from rightsizer.units import parse_duration_s
+    from rightsizer_cli.console import echo_json, show
+    from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+    from rightsizer_slurm.cluster.slurm_cli import Slurm
+    from rightsizer_slurm.cluster.untrusted_text import one_line
+    from rightsizer_slurm.monitor import report as reports
+    from rightsizer_slurm.monitor.decide import Tuning
+    from rightsizer_slurm.monitor.monitor import Settings
+    from rightsizer_telemetry.client import Access
+
+    slurm = Slurm()
+    tuning = Tuning(
+        warm_up_s=parse_duration_s(warm_up, field="--warm-up"),
+        least_window_s=parse_duration_s(window, field="--window"),
+    )
+    access = Access(url=prometheus, token_file=token_file) if prometheus else None
+    settings = Settings(tuning=tuning)
+    found = reports.look(SlurmCommands(slurm), settings, slurm=slurm, state=state, prometheus=access)
+    if json:
+        echo_json(reports.document(found))
+        return 0
+    table = Table(*reports.HEADINGS, box=None, pad_edge=False)
+    for line in found.lines:
+        table.add_row(*(Text(one_line(cell)) for cell in reports.row(line)))  # users' text: no markup
+    told = (Text(one_line(words)) for words in reports.told(found.intents))
+    show(found.words, *([table] if found.lines else []), *told)
+    return 0

@@ -1,0 +1,43 @@
+"""A plan sized on what a cluster has, as the operator would, with all the reasons."""
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rightsizer.errors import InputError
+from rightsizer.search.plan import plan as size
+from rightsizer.search.types import NoPlan, Plan
+from rightsizer_api import load, loads
+from rightsizer_api.plan import TrainingPlan
+from rightsizer_cli.kubectl.client import Client
+from rightsizer_cli.kubectl.describe import moment
+from rightsizer_operator.reconcile.size import question
+from rightsizer_operator.values.inventory import Inventory, Node
+
+__all__ = ["answer", "live_plan"]
+
+
+def live_plan(raw: Mapping[str, Any]) -> TrainingPlan:
+    """The plan of an object in the cluster; what the operator wrote beneath it is left out."""
+    kept = {key: raw[key] for key in ("apiVersion", "kind", "spec")}
+    return loads(json.dumps(kept | {"metadata": _head(raw["metadata"])}), name=raw["metadata"]["name"])
+
+
+def _head(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
+
+
+def answer(client: Client, *, name: str, file: Path | None) -> Plan | NoPlan:
+    """The engine's answer about a live plan, or a manifest, on all GPUs of the cluster's usable nodes."""
+    created = dt.datetime.now(dt.UTC)
+    if file is not None:
+        plan = load(file)
+    elif name:
+        raw = client.plan(name)
+        plan, created = live_plan(raw), moment(raw["metadata"]["creationTimestamp"]) or created
+    else:
+        raise InputError("NAME", value="", remedy="name a TrainingPlan, or a manifest with --file")
+    nodes = tuple(Node.of(raw) for raw in client.get("nodes")["items"])
+    return size(question(plan, inventory=Inventory(nodes=nodes), created=created))

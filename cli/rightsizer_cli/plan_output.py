@@ -1,0 +1,40 @@
+"""What `plan` and `explain` print: tables for people, the report for programs, the manifest to keep."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from rightsizer.search.plan import NoPlan, Plan
+from rightsizer_api import dump, sizing
+from rightsizer_cli.console import echo_json, show
+from rightsizer_cli.usage_errors import OptionError
+
+if TYPE_CHECKING:
+    from rightsizer_api import TrainingPlan
+
+__all__ = ["check_output", "print_answer", "print_manifest"]
+
+OUTPUTS = ("table", "json", "yaml")
+
+
+def check_output(kind: str) -> str:
+    """One of the outputs, or an error that lists them."""
+    if kind not in OUTPUTS:
+        raise OptionError("--output", value=kind, remedy=f"must be one of {', '.join(OUTPUTS)}")
+    return kind
+
+
+def print_answer(answer: Plan | NoPlan, *, as_json: bool) -> None:
+    """The answer as tables or as JSON."""
+    if as_json:
+        report = sizing.report(answer)
+        echo_json(report.model_dump(mode="json", by_alias=True))
+        return
+    from rightsizer_cli.render import no_plan_page, plan_page
+
+    show(*(plan_page(answer) if isinstance(answer, Plan) else no_plan_page(answer)))
+
+
+def print_manifest(plan: "TrainingPlan") -> None:
+    """The plan as a manifest that `run` and `kubectl apply` take."""
+    typer.echo(dump(plan), nl=False)

@@ -1,0 +1,119 @@
+"""What a person sees while it trains: a live view at a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from rightsizer.units import format_count, format_duration, format_tokens
+from rightsizer.values import immutable
+from rightsizer_launch.run_totals import Tally
+
+__all__ = ["Expectation", "View", "eta_s", "facts"]
+
+_LINE_EVERY_S = 5.0
+
+
+@immutable
+class Expectation:
+    """What was promised: tokens in all, tokens/s, and the deadline's seconds from `began_s` (Unix time)."""
+
+    target_tokens: float
+    tokens_per_s: float
+    deadline_s: float | None
+    began_s: float
+
+
+def eta_s(tally: Tally, expected: Expectation) -> float:
+    """Seconds to the end: at the own median pace once past the warm-up, at the predicted one until then.
+
+    The prediction is calibrated: it weighs earlier runs.
+    """
+    measured = tally.recent_tokens_per_s
+    rate = expected.tokens_per_s if measured is None else measured
+    return max(0.0, expected.target_tokens - tally.tokens) / max(rate, 1e-9)
+
+
+def facts(tally: Tally, failures: int, expected: Expectation, *, now_s: float) -> list[tuple[str, str]]:
+    """The view's lines, as (name, value)."""
+    left = eta_s(tally, expected)
+    lines = [
+        (
+            "tokens",
+            f"{format_tokens(tally.tokens)} of {format_tokens(expected.target_tokens)}, step {tally.step}",
+        ),
+        (
+            "tokens/s",
+            f"{format_count(tally.tokens_per_s)} measured, {format_count(expected.tokens_per_s)} predicted",
+        ),
+        ("loss", "-" if tally.loss is None else f"{tally.loss:.3f}"),
+        ("ETA", _against(left, expected, now_s)),
+        ("restarts", f"{failures}, {tally.lost_steps} step(s) done again"),
+    ]
+    if tally.saved_step:
+        lines.append(("checkpoint", f"step {tally.saved_step}"))
+    return lines
+
+
+def _against(left_s: float, expected: Expectation, now_s: float) -> str:
+    text = f"in {format_duration(left_s)}"
+    if expected.deadline_s is None:
+        return text
+    spare = expected.deadline_s - (now_s - expected.began_s) - left_s
+    return f"{text}, {format_duration(abs(spare))} {'before' if spare >= 0 else 'AFTER'} the deadline"
+
+
+@dataclass(slots=True)
+class View:
+    """A watcher for the supervisor, on a rich console."""
+
+    console: Console
+    expected: Expectation
+    clock: Callable[[], float] = time.time
+    _live: Live | None = None
+    _last_line_s: float = field(default=0.0)
+    _last_step: int = field(default=0)
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def note(self, text: str) -> None:
+        """Something happened; it stays on the screen."""
+        stamp = time.strftime("%H:%M:%S", time.localtime(self.clock()))
+        self.console.print(Text(f"{stamp}  {text}"), soft_wrap=True)
+
+    def update(self, tally: Tally, failures: int) -> None:
+        """Where training stands."""
+        now_s = self.clock()
+        if self._live is not None:
+            self._live.update(_panel(tally, failures, self.expected, now_s))
+        elif tally.step != self._last_step and now_s - self._last_line_s >= _LINE_EVERY_S:
+            self._last_line_s = now_s
+            named = dict(facts(tally, failures, self.expected, now_s=now_s))
+            pace = f"{named['tokens/s']} tokens/s; ETA {named['ETA']}"
+            self.note(f"tokens {named['tokens']}; loss {named['loss']}; {pace}")
+            self._last_step = tally.step
+
+
+def _panel(tally: Tally, failures: int, expected: Expectation, now_s: float) -> Group:
+    table = Table.grid(padding=(0, 2))
+    for name, value in facts(tally, failures, expected, now_s=now_s):
+        table.add_row(Text(name, style="bold"), value)
+    share = tally.tokens / max(expected.target_tokens, 1.0)
+    return Group(ProgressBar(total=100, completed=min(100.0, 100 * share), width=60), table)

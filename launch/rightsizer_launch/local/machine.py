@@ -1,0 +1,276 @@
+"""This machine as a cluster that the engine can size for: GPUs by NVML, else its processors, measured once.
+
+A CPU "device" is a worker's share of the cores. Its rates are measured (`probe`), then scaled so that the
+engine's prediction of the probe's reference model is what the probe measured: the engine's curves are of
+GPUs, and one honest measurement corrects their sum where there is no curve for a processor.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import field
+from importlib import metadata
+from pathlib import Path
+
+from rightsizer.catalog import lookup
+from rightsizer.domain.architecture import Architecture
+from rightsizer.domain.cases import Case, Cases
+from rightsizer.domain.framework import framework
+from rightsizer.domain.hardware import Cluster, Gpu
+from rightsizer.domain.layout import Layout
+from rightsizer.domain.workload import Precision, Workload
+from rightsizer.errors import InputError, UnknownNameError
+from rightsizer.estimate import prediction
+from rightsizer.values import immutable
+from rightsizer_launch.local.cpu_probe import REFERENCE, REFERENCE_BATCH, REFERENCE_SEQUENCE
+from rightsizer_launch.worker.progress import write_json
+
+__all__ = ["Machine", "cpu", "cpu_cluster", "detect", "reference_s", "usable_cores"]
+
+_MOST_CPU_WORKERS = 8  # more gloo workers than this cost more in messages than their cores are worth
+_PROBE_VERSION = 2
+_WATTS_PER_THREAD = 8.0  # a guess; server parts spend 3 to 10 W a core
+
+
+@immutable
+class Machine:
+    """What there is: clusters of one node to choose from, and how a worker uses its device.
+
+    Workers on processors slow each other down, so there is one cluster for each number of them.
+    """
+
+    clusters: tuple[Cluster, ...]
+    cuda: bool
+    threads_per_worker: int
+    words: str
+    measured: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def workers(self) -> int:
+        """The most workers that fit, one for each device."""
+        return max(cluster.max_gpus for cluster in self.clusters)
+
+
+def detect(*, cache: Path | None = None, again: bool = False) -> Machine:
+    """The machine; `cache` is the folder for measurements (default: the user's), `again` measures anew."""
+    names = _nvml_names()
+    if names:
+        return _gpus(names)
+    cores = usable_cores()
+    threads = max(1, cores // _MOST_CPU_WORKERS)
+    workers = cores // threads
+    measured = _measured(workers, threads, cache or _cache_folder(), again=again)
+    clusters = tuple(
+        cpu_cluster(measured, workers=count, most=workers, memory_bytes=_available_bytes() / workers)
+        for count in range(1, workers + 1)
+    )
+    rate = measured["matmul_flop_per_s"] / 1e9
+    words = f"{_cpu_name()}: {workers} x {threads} core(s), no GPU; {rate:.0f} GFLOP/s measured per worker"
+    return Machine(clusters=clusters, cuda=False, threads_per_worker=threads, words=words, measured=measured)
+
+
+def cpu_cluster(measured: Mapping[str, float], *, workers: int, most: int, memory_bytes: float) -> Cluster:
+    """`workers` of `most` CPU devices, whose predictions agree with the measured reference step.
+
+    Between one worker alone and all together the slow-down is taken as a power of their number.
+    """
+    slow_down = measured["together_step_s"] / measured["alone_step_s"]
+    wanted_s = measured["alone_step_s"] * slow_down ** (math.log(workers) / math.log(most) if most > 1 else 0)
+    low, high = 1e-3, 1e3
+    for _ in range(20):  # bisection in the logarithm, to 1e-5: the prediction falls as the scale grows
+        scale = (low * high) ** 0.5
+        cluster = _scaled(measured, scale, workers=workers, memory_bytes=memory_bytes)
+        slower = reference_s(cluster) > wanted_s
+        low, high = (scale, high) if slower else (low, scale)
+    return cluster
+
+
+def _scaled(measured: Mapping[str, float], scale: float, *, workers: int, memory_bytes: float) -> Cluster:
+    flop_per_s = measured["matmul_flop_per_s"] * scale
+    link = measured["all_reduce_bytes_per_s"] or measured["copy_bytes_per_s"]
+    gpu = Gpu(
+        name="CPU",
+        architecture="cpu",
+        compute_capability=0.0,
+        memory_bytes=memory_bytes,
+        memory_bytes_per_s=measured["copy_bytes_per_s"] * scale,
+        bf16_flop_per_s=flop_per_s,
+        fp16_flop_per_s=flop_per_s,
+        fp8_flop_per_s=0.0,
+        fp4_flop_per_s=0.0,
+        tf32_flop_per_s=flop_per_s,
+        fp32_flop_per_s=flop_per_s,
+        nvlink_bytes_per_s=0.0,
+        pcie_bytes_per_s=link,
+        tdp_w=_WATTS_PER_THREAD * max(1, usable_cores() // workers),
+        streaming_multiprocessors=1,
+        gpus_per_node=workers,
+        source="measured on this machine",
+    )
+    return Cluster(
+        gpu=gpu,
+        gpus_per_node=workers,
+        nvlink_domain_gpus=1,
+        intra_bytes_per_s=link,
+        inter_bytes_per_s=link,
+        inter_link="loopback",
+        inter_known=True,
+        max_gpus=workers,
+    )
+
+
+def reference_s(cluster: Cluster) -> float:
+    """The engine's seconds for a step of the probe's reference model on one device."""
+    workload = Workload(
+        tokens=1e6,
+        sequence_tokens=REFERENCE_SEQUENCE,
+        global_batch_sequences=REFERENCE_BATCH,
+        precision=Precision.FP32,
+    )
+    case = Case(
+        architecture=Architecture(name="reference", **REFERENCE),
+        workload=workload,
+        cluster=cluster,
+        framework=framework("ddp"),
+        layout=Layout(micro_batch=REFERENCE_BATCH),
+    )
+    return float(prediction.predict(Cases.of(case)).step_time.total_s)
+
+
+def _gpus(names: list[str]) -> Machine:
+    """The GPUs of this machine; of one type, since one job uses one type."""
+    kinds = sorted(set(names))
+    if len(kinds) > 1:
+        raise InputError(
+            "machine", value=kinds, remedy="has several GPU types; set CUDA_VISIBLE_DEVICES to one"
+        )
+    try:
+        cluster = lookup.cluster(kinds[0], gpus_per_node=len(names))
+    except UnknownNameError as error:
+        known = ", ".join(error.candidates)
+        raise InputError(
+            "machine", value=kinds[0], remedy=f"is no GPU of the catalog; nearest: {known}"
+        ) from None
+    cluster = dataclasses.replace(cluster, max_gpus=len(names))
+    threads = max(1, usable_cores() // len(names))
+    return Machine(
+        clusters=(cluster,), cuda=True, threads_per_worker=threads, words=f"{len(names)} x {cluster.gpu.name}"
+    )
+
+
+def _nvml_names() -> list[str]:
+    """Names of the GPUs that this process may use; empty without NVML, driver or GPU."""
+    try:
+        import pynvml  # noqa: PLC0415 -- an optional extra
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        names = [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+    finally:
+        pynvml.nvmlShutdown()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return names
+    return [names[int(i)] for i in visible.split(",") if i.strip().isdigit() and int(i) < len(names)]
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: its affinity, and a container's quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = min(cores, max(1, int(quota) // int(period)))
+    return cores
+
+
+def _measured(workers: int, threads: int, cache: Path, *, again: bool) -> dict[str, float]:
+    """The probe's result, from the cache if this machine was measured before."""
+    key = "|".join([_cpu_name(), str(workers), str(threads), _torch_version(), str(_PROBE_VERSION)])
+    path = cache / f"machine-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    if not again:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            known = json.loads(path.read_text())
+            return {name: float(value) for name, value in known["measured"].items()}
+    measured = _probe(workers, threads)
+    with contextlib.suppress(OSError):  # a read-only home costs a measurement each time, nothing else
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"machine": key, "measured": measured})
+    return measured
+
+
+def _probe(workers: int, threads: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="rightsizer-") as folder:
+        argv = [
+            sys.executable,
+            "-m",
+            "rightsizer_launch.local.cpu_probe",
+            f"--world={workers}",
+            f"--threads={threads}",
+        ]
+        argv += [f"--meet={folder}/meet"]
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"}
+        probes = [
+            subprocess.Popen(
+                [*argv, f"--rank={rank}"],
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for rank in range(workers)
+        ]
+        outputs = [probe.communicate() for probe in probes]
+    failed = [errors for probe, (_, errors) in zip(probes, outputs, strict=True) if probe.returncode]
+    if failed:
+        last = failed[0].strip().splitlines()[-1] if failed[0].strip() else "no message"
+        raise InputError("machine", value=last, remedy="could not be measured; is torch installed here?")
+    found: dict[str, float] = json.loads(outputs[0][0].splitlines()[-1])
+    return found
+
+
+def _torch_version() -> str:
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        raise InputError(
+            "torch", value="missing", remedy="install it to run here: pip install 'rightsizer[examples]'"
+        ) from None
+
+
+def _cpu_name() -> str:
+    return cpu("model name") or platform.processor() or platform.machine()
+
+
+def cpu(field: str) -> str:
+    """What Linux tells of the first processor, e.g. "model name"; empty where it tells nothing."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == field:
+                return value.strip()
+    return ""
+
+
+def _available_bytes() -> float:
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable"):
+                return float(line.split()[1]) * 1024
+    return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rightsizer"

@@ -1,0 +1,400 @@
+"""`rightsizer run`: a plan sized to this machine, trained here by torchrun, compared with its prediction.
+
+Exit codes: 0 trained to the end, 1 given up, 2 bad input, 3 no plan, 130 stopped (saved; a rerun resumes).
+"""
+
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from rightsizer.domain.hardware import Cluster
+from rightsizer.domain.layout import Layout
+from rightsizer.domain.workload import Workload
+from rightsizer.errors import InputError
+from rightsizer.search.explain import layout_words, verdict
+from rightsizer.search.plan import plan as size
+from rightsizer.search.types import NoPlan, Option, Plan, Request
+from rightsizer.units import format_duration, parse_duration_s
+from rightsizer.values import immutable
+from rightsizer_api import dump, expand, load, sizing
+from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.resources import ElasticityMode
+from rightsizer_launch import calibration, frameworks
+from rightsizer_launch.local import machine, report
+from rightsizer_launch.local.live_view import Expectation, View
+from rightsizer_launch.local.processes import Job, JobSpec
+from rightsizer_launch.local.resize import Resizer, limits_of, scaling_of
+from rightsizer_launch.local.run_folder import RunDirectory, held, worker_error
+from rightsizer_launch.local.summary import summary
+from rightsizer_launch.local.supervisor import Ending, Finished, StopFlag, stop_on_signals, supervise
+from rightsizer_launch.run_totals import Tally
+from rightsizer_launch.torchrun import program
+from rightsizer_launch.worker import progress
+from rightsizer_launch.worker.restart_budget import RestartBudget
+
+__all__ = ["EXIT_CODES", "Options", "run"]
+
+EXIT_CODES = {Ending.DONE: 0, Ending.FAILED: 1, Ending.STOPPED: 130}
+_NO_PLAN = 3
+_AUTO_INTERVAL_S = (10.0, 900.0)  # a local save takes well under a second; nobody wants to lose more
+
+
+@immutable
+class Options:
+    """What may be said beside the plan.
+
+    `workers` overrides the search; `directory` holds the run (default runs/NAME); `anyway` runs even if the
+    deadline cannot be met; `fresh` sets an earlier run aside; `measure` measures the machine anew. A size is
+    measured for at least `resize_after_s` before it is judged, half of it after its warm-up.
+    """
+
+    workers: int | None = None
+    directory: Path | None = None
+    anyway: bool = False
+    fresh: bool = False
+    measure: bool = False
+    resize_after_s: float = 600.0
+
+
+@immutable
+class _Sized:
+    """What will be run and why: the engine's answer, and the option taken from it."""
+
+    answer: Plan | NoPlan
+    option: Option
+    workload: Workload
+    deadline_s: float | None
+
+
+def run(
+    source: Path | TrainingPlan,
+    options: Options | None = None,
+    *,
+    console: Console | None = None,
+    detect: Callable[..., machine.Machine] = machine.detect,
+) -> int:
+    """Run a plan (its file, or the plan itself) on this machine to its end; the exit code.
+
+    A file's relative paths start at its folder; `detect(again=)` says what this machine is. InputError and
+    UnsupportedError say what is wrong with the input.
+    """
+    options, console = options or Options(), console or Console(highlight=False)
+    plan = load(source) if isinstance(source, Path) else source
+    home = source.resolve().parent if isinstance(source, Path) else Path.cwd()
+    words = (*plan.spec.launch.command, *plan.spec.launch.args)
+    program(words)  # refuse what cannot be launched before anything is measured
+    path = (options.directory or Path("runs") / plan.metadata.name).resolve()
+    if options.fresh:
+        with held(path) as directory:  # nobody else's run is moved away
+            old = directory.set_aside() if directory.attempts() else None
+        if old is not None:
+            console.print(f"the earlier run is kept in {old}", soft_wrap=True)
+    with held(path) as directory:
+        _same_training(plan, directory)
+        if directory.done:
+            console.print(f"{plan.metadata.name} is complete already ({path}); --fresh starts over")
+            return 0
+        return _run(plan, home, directory, options, console, here=detect(again=options.measure))
+
+
+def _run(
+    plan: TrainingPlan,
+    home: Path,
+    directory: RunDirectory,
+    options: Options,
+    console: Console,
+    *,
+    here: machine.Machine,
+) -> int:
+    if options.workers is not None and not 1 <= options.workers <= here.workers:
+        raise InputError(
+            "--workers", value=options.workers, remedy=f"this machine has room for 1 to {here.workers}"
+        )
+    attempts = directory.attempts()
+    began = {int(attempt["number"]): float(attempt["startedAt"]) for attempt in attempts}
+    tally = Tally().add(directory.records(), began=began)
+    console.print(f"this machine: {here.words}", soft_wrap=True)
+    if plan.spec.resources.gpu_types and not here.cuda:
+        console.print(f"(the plan's {', '.join(plan.spec.resources.gpu_types)} are not here)")
+    sized = _size(plan, here, options, attempts, tally)
+    console.print(_said(verdict(sized.answer), here), soft_wrap=True)
+    if isinstance(sized.answer, NoPlan) and not options.anyway and not attempts:
+        console.print("not started; --anyway runs the nearest all the same", soft_wrap=True)
+        return _NO_PLAN
+    directory.plan.write_text(dump(plan))
+    spec = _spec(plan, here, sized, directory, home, attempt=len(attempts) + 1)
+    resizer = Resizer(
+        option=sized.option,
+        limits=limits_of(plan, here, spec, settle_s=options.resize_after_s),
+        tokens=sized.workload.tokens,
+        deadline_s=None if sized.deadline_s is None else time.time() + sized.deadline_s,
+        confidence=sized.answer.request.confidence,
+        scaling=lambda option: scaling_of(sized.answer.request, option, here.clusters),
+        job=lambda option: _spec(plan, here, replace(sized, option=option), directory, home, attempt=1),
+    )
+    finished = _train(
+        plan, spec, sized, resizer, directory=directory, attempts=attempts, tally=tally, console=console
+    )
+    document = _report(plan, sized, directory, finished, resizer, words=here.words)
+    if finished.ending is Ending.FAILED:
+        console.print(f"given up: {finished.reason}. The worker's own words:", style="bold", soft_wrap=True)
+        console.print(worker_error(finished.last.logs), soft_wrap=True, markup=False)
+    summary(document, console)
+    _keep(document, console)
+    console.print(f"report: {directory.path / 'report.json'}", soft_wrap=True)
+    return EXIT_CODES[finished.ending]
+
+
+def _keep(document: Mapping[str, Any], console: Console) -> None:
+    """Feed what was measured back to later plans; a file that cannot be written does not spoil the run."""
+    try:
+        if calibration.record(document):
+            console.print("measured steps are kept: later plans weigh them (rightsizer calibrate --show)")
+    except InputError as error:
+        console.print(f"measured steps are not kept: {error}", soft_wrap=True)
+
+
+def _said(words: str, here: machine.Machine) -> str:
+    """The engine's words; its devices are GPUs, and here perhaps workers on processors."""
+    return words if here.cuda else words.replace("one GPU", "one worker")
+
+
+def _same_training(plan: TrainingPlan, directory: RunDirectory) -> None:
+    """Refuse to resume a different training from this directory's checkpoints."""
+    if not directory.plan.exists():
+        return
+    before = load(directory.plan)
+    for field in ("model", "workload"):
+        if getattr(before.spec, field) != getattr(plan.spec, field):
+            remedy = (
+                f"differs from the run in {directory.path}; --fresh starts over, --dir names another place"
+            )
+            raise InputError(f"spec.{field}", value="changed", remedy=remedy)
+
+
+def _size(
+    plan: TrainingPlan,
+    here: machine.Machine,
+    options: Options,
+    attempts: list[dict[str, Any]],
+    tally: Tally,
+) -> _Sized:
+    """Size what is left of the training to this machine; the batch of earlier attempts stays."""
+    now = time.time()
+    first = float(attempts[0]["startedAt"]) if attempts else now
+    asked = sizing.request(plan, now=dt.datetime.fromtimestamp(first, dt.UTC), clusters=here.clusters)
+    workload = asked.workload
+    if attempts:
+        workload = replace(workload, global_batch_sequences=int(attempts[0]["globalBatchSequences"]))
+    left = None if asked.deadline_s is None else max(1.0, asked.deadline_s - (now - first))
+    tokens = max(1.0, workload.tokens - tally.tokens)
+    asked = replace(
+        asked,
+        calibration=calibration.load(),
+        workload=replace(workload, tokens=tokens),
+        deadline_s=left,
+        gpu_counts=(options.workers,) if options.workers else asked.gpu_counts,
+        min_gpus=1 if options.workers else asked.min_gpus,
+        max_gpus=None if options.workers else asked.max_gpus,
+        batch_tolerance=0.0 if attempts else asked.batch_tolerance,
+        spare_nodes=0,
+    )
+    asked = replace(asked, clusters=_eligible(asked))
+    answer = size(asked)
+    option = _option(answer, asked)
+    workload = replace(workload, global_batch_sequences=option.global_batch_sequences)
+    return _Sized(answer=answer, option=option, workload=workload, deadline_s=left)
+
+
+def _eligible(asked: Request) -> tuple[Cluster, ...]:
+    """The clusters that may be used in full: a refusal must not speak of those that were never allowed."""
+    if len(asked.clusters) == 1:
+        return asked.clusters
+    least, most = asked.min_gpus, asked.max_gpus or asked.clusters[-1].max_gpus
+    fitting = [cluster for cluster in asked.clusters if least <= cluster.max_gpus <= most]
+    if asked.gpu_counts:
+        fitting = [cluster for cluster in fitting if cluster.max_gpus in asked.gpu_counts]
+    return tuple(fitting) or asked.clusters[-1:]
+
+
+def _option(answer: Plan | NoPlan, asked: Request) -> Option:
+    """The plan's option; without a plan the nearest that this machine can run."""
+    if isinstance(answer, Plan):
+        return answer.option
+    most = max(cluster.max_gpus for cluster in asked.clusters)
+    fitting = [option for option in answer.nearest if option.gpus <= most]
+    if not fitting:
+        raise InputError("plan", value=answer.binding, remedy=f"cannot run on this machine: {answer.reason}")
+    return fitting[0]
+
+
+def _spec(
+    plan: TrainingPlan,
+    here: machine.Machine,
+    sized: _Sized,
+    directory: RunDirectory,
+    home: Path,
+    *,
+    attempt: int,
+) -> JobSpec:
+    launch, layout = plan.spec.launch, sized.option.layout
+    flags = frameworks.flags(
+        launch.framework,
+        layout,
+        sized.workload,
+        architecture=sizing.architecture_of(plan),
+        directory=str(directory.path),
+    )
+    for name, text in flags.files.items():
+        (directory.path / name).write_text(text)
+    checkpoint = _checkpoint(plan, sized.option, directory)
+    words = (*launch.command, *launch.args)
+    own = not any("{layout." in word for word in words)  # a command with placeholders says it all itself
+    others = {
+        "plan.name": plan.metadata.name,
+        "checkpoint.path": checkpoint.get(progress.ENV_CHECKPOINT_PATH, ""),
+        "checkpoint.intervalSteps": _interval_steps(checkpoint, sized.option),
+        "workload.sequenceLength": sized.workload.sequence_tokens,
+        "workload.globalBatchSequences": sized.workload.global_batch_sequences,
+        "workload.steps": int(sized.workload.steps),
+    }
+    words = (*expand(words, layout, others), *(flags.arguments if own else ()))
+    stated = {variable.name: variable.value for variable in launch.env if variable.value is not None}
+    return JobSpec(
+        name=plan.metadata.name,
+        attempt=attempt,
+        workers=sized.option.gpus,
+        min_workers=_fewest(plan, layout),
+        program=program(words),
+        run_directory=directory.path,
+        working_directory=home / launch.working_dir if launch.working_dir else home,
+        environment={**flags.environment, **checkpoint, **stated},
+        threads_per_worker=here.threads_per_worker,
+        cuda=here.cuda,
+        grace_s=parse_duration_s(launch.checkpoint.grace) if launch.checkpoint else 30.0,
+    )
+
+
+def _checkpoint(plan: TrainingPlan, option: Option, directory: RunDirectory) -> dict[str, str]:
+    """Where and how often to save; a relative path starts at the run's directory."""
+    asked = plan.spec.launch.checkpoint
+    if asked is None:
+        return {}
+    low, high = _AUTO_INTERVAL_S
+    auto = min(max(option.checkpoint_interval_s, low), high)
+    seconds = auto if asked.interval == "auto" else parse_duration_s(asked.interval)
+    return {
+        progress.ENV_CHECKPOINT_PATH: str(directory.path / asked.path),
+        progress.ENV_CHECKPOINT_INTERVAL_S: f"{seconds:g}",
+    }
+
+
+def _interval_steps(checkpoint: Mapping[str, str], option: Option) -> int:
+    seconds = float(checkpoint.get(progress.ENV_CHECKPOINT_INTERVAL_S, "inf"))
+    return 1 if seconds == float("inf") else max(1, round(seconds / option.step_s))
+
+
+def _fewest(plan: TrainingPlan, layout: Layout) -> int:
+    """How few workers may train on: a split model needs all of them, data parallelism does not."""
+    elasticity = plan.spec.elasticity
+    if layout.dp != layout.gpus or layout.ep > 1 or elasticity.mode is ElasticityMode.OFF:
+        return layout.gpus
+    return min(layout.gpus, elasticity.min_gpus or plan.spec.resources.min_gpus)
+
+
+def _train(
+    plan: TrainingPlan,
+    spec: JobSpec,
+    sized: _Sized,
+    resizer: Resizer,
+    *,
+    directory: RunDirectory,
+    attempts: list[dict[str, Any]],
+    tally: Tally,
+    console: Console,
+) -> Finished:
+    """Supervise the job and keep run.json true while it runs."""
+    option = sized.option
+
+    def started(job: Job) -> None:
+        option = resizer.option
+        attempts.append(
+            {
+                "number": job.spec.attempt,
+                "workers": option.gpus,
+                "layout": layout_words(option.layout),
+                "globalBatchSequences": sized.workload.global_batch_sequences,
+                "predicted": {"tokensPerSecond": option.tokens_per_s, "stepSeconds": option.step_s},
+                "startedAt": job.began,
+                "fromStep": tally.step,
+                "failures": 0,
+                "reason": resizer.because(job.spec.workers),
+            }
+        )
+        directory.write_attempts(attempts)
+
+    expected = Expectation(
+        target_tokens=sized.workload.tokens,
+        tokens_per_s=option.tokens_per_s,
+        deadline_s=sized.deadline_s,
+        began_s=time.time(),
+    )
+    limits = plan.spec.launch.restarts
+    budget = RestartBudget(limit=limits.limit, within_s=parse_duration_s(limits.within), step=tally.best_step)
+    stop = StopFlag()
+    console.print(
+        f"starting {option.gpus} worker(s); logs in {spec.logs.parent}; "
+        f"Ctrl-C saves and stops (up to {format_duration(spec.grace_s)})",
+        soft_wrap=True,
+    )
+    with stop_on_signals(stop), View(console, expected) as view:
+        resizer.note = view.note
+        finished = supervise(
+            spec, budget=budget, watcher=view, stop=stop, tally=tally, adviser=resizer, started=started
+        )
+    attempts[-1] |= {"failures": finished.failures, "endedAt": time.time(), "ending": str(finished.ending)}
+    directory.write_attempts(attempts)
+    return finished
+
+
+def _report(
+    plan: TrainingPlan,
+    sized: _Sized,
+    directory: RunDirectory,
+    finished: Finished,
+    resizer: Resizer,
+    *,
+    words: str,
+) -> dict[str, Any]:
+    attempts = directory.attempts()
+    began = {int(attempt["number"]): float(attempt["startedAt"]) for attempt in attempts}
+    first = dt.datetime.fromtimestamp(round(min(began.values())), dt.UTC)
+    deadline_s = sizing.deadline_s(plan, now=first)
+    facts = report.Facts(
+        plan=plan,
+        sizing=sizing.report(sized.answer),
+        machine=words,
+        ending=finished.ending,
+        reason=finished.reason,
+        tally=Tally().add(directory.records(), began=began),
+        attempts=attempts,
+        tokens_per_step=float(sized.workload.global_batch_sequences * sized.workload.sequence_tokens),
+        target_tokens=sized.workload.tokens,
+        deadline=None if deadline_s is None else first + dt.timedelta(seconds=deadline_s),
+        now=dt.datetime.now(dt.UTC).replace(microsecond=0),
+        decision=resizer.decision,
+        decided_s=resizer.decided_s,
+        observations=calibration.observed(
+            sized.answer.request,
+            resizer.option,
+            run=f"{plan.metadata.name}/{attempts[-1]['startedAt']:.0f}/{attempts[-1]['number']}",
+            steps=finished.tally.steps,
+            attempt=int(attempts[-1]["number"]),
+        ),
+    )
+    return report.write(directory.path, facts)

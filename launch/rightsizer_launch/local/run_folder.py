@@ -1,0 +1,113 @@
+"""A run's directory: who holds it, what was asked, which attempts there were; and what its logs say."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rightsizer.errors import InputError
+from rightsizer.values import immutable
+from rightsizer_launch.worker.progress import DONE, PROGRESS, ProgressReader, Record, write_json
+
+__all__ = ["RunDirectory", "held"]
+
+_RUN = "run.json"
+_PLAN = "plan.yaml"
+
+
+@immutable
+class RunDirectory:
+    """The files of one run; survives stops, and is what a later run resumes from."""
+
+    path: Path
+
+    @property
+    def plan(self) -> Path:
+        """The plan as it was last run."""
+        return self.path / _PLAN
+
+    @property
+    def done(self) -> bool:
+        """Whether the training is complete."""
+        return (self.path / DONE).exists()
+
+    def records(self) -> list[Record]:
+        """Everything that the workers wrote so far."""
+        return ProgressReader(self.path / PROGRESS).read()
+
+    def attempts(self) -> list[dict[str, Any]]:
+        """The attempts so far, oldest first, as run.json holds them."""
+        try:
+            document = json.loads((self.path / _RUN).read_text())
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            remedy = f"cannot be read ({error}); move the directory away to start over"
+            raise InputError("run.json", value=str(self.path / _RUN), remedy=remedy) from None
+        return list(document["attempts"])
+
+    def write_attempts(self, attempts: list[dict[str, Any]]) -> None:
+        """Replace the list of attempts."""
+        write_json(self.path / _RUN, {"attempts": attempts})
+
+    def set_aside(self) -> Path:
+        """Move an earlier run out of the way; where it is now."""
+        number = 1
+        while (old := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+            number += 1
+        self.path.rename(old)
+        return old
+
+
+@contextmanager
+def held(path: Path) -> Iterator[RunDirectory]:
+    """The directory, made if need be, for this process alone."""
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            remedy = f"is in use by process {holder}; stop that run first, or give another --dir"
+            raise InputError("run directory", value=str(path), remedy=remedy) from None
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        yield RunDirectory(path=path)
+
+
+def tail(path: Path, *, lines: int = 20) -> str:
+    """The last lines of a log; empty when there is none."""
+    with contextlib.suppress(OSError):
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+    return ""
+
+
+def worker_error(logs: Path, *, lines: int = 12) -> str:
+    """What the worker that failed first said, at the newest restart: its exception, else its last output."""
+    told = sorted(logs.glob("worker-*/*/attempt_*/*/error.json"), key=_written)
+    newest = max((_restart(path) for path in told), default=0)
+    for path in told:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if _restart(path) == newest:
+                message: Mapping[str, Any] = json.loads(path.read_text())["message"]
+                trace = str(message["extraInfo"]["py_callstack"]).strip().splitlines()
+                return "\n".join(trace[-lines:])
+    outputs = sorted(logs.glob("worker-*/*/attempt_*/*/stderr.log"), key=_written)
+    spoken = [text for path in reversed(outputs) if (text := tail(path, lines=lines).strip())]
+    return spoken[0] if spoken else tail(logs / "agent-0.log", lines=lines)
+
+
+def _written(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _restart(path: Path) -> int:
+    return int(path.parent.parent.name.removeprefix("attempt_"))

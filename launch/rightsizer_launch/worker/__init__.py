@@ -1,0 +1,3 @@
+"""What runs inside a job: the agent, torchrun's entrypoint, the rendezvous store, metrics."""
+
+__all__: list[str] = []

@@ -1,0 +1,400 @@
+"""For training scripts: `import rightsizer_launch.agent as agent`. Harmless where rightsizer is not around.
+
+    agent.start(step=step, tokens=tokens)       # after init_process_group and loading the checkpoint
+    while tokens < agent.target_tokens(default):
+        with agent.waiting_for_data():          # optional: tells a slow loader from slow GPUs
+            batch = next(batches)
+        ...                                     # one optimizer step
+        agent.step(tokens=batch_tokens, loss=loss)
+        if agent.should_checkpoint():
+            save(path)
+            agent.checkpointed(path)
+        if agent.should_stop():
+            break
+    else:
+        agent.finish()
+
+The checkpoint contract: SIGTERM or SIGUSR1 on any rank sets a flag; `step` all-reduces it, so all ranks see
+it at the same step boundary, `should_checkpoint` is true for all of them, then `should_stop`. A rank that
+left alone would leave the others waiting in a collective. The reduction is gloo's: it waits for no GPU.
+"""
+
+import atexit
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from rightsizer.values import immutable
+from rightsizer_launch.worker import progress
+from rightsizer_launch.worker.metrics import TrainMetrics, serve
+from rightsizer_launch.worker.peak_memory import fullest_bytes, worth_asking
+
+__all__ = [
+    "JobLayout",
+    "active",
+    "checkpoint_directory",
+    "checkpointed",
+    "evaluating",
+    "finish",
+    "layout",
+    "model",
+    "should_checkpoint",
+    "should_stop",
+    "start",
+    "step",
+    "target_tokens",
+    "waiting_for_data",
+]
+
+
+@immutable
+class JobLayout:
+    """The layout this world runs. `dp` follows the real world size, so that elastic jobs need no second look.
+
+    `micro_batch` is sequences per forward pass; `global_batch_sequences` of `sequence_tokens` make a step, 0
+    where nothing said so.
+    """
+
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    vpp: int = 1
+    cp: int = 1
+    ep: int = 1
+    sharding: str = "none"
+    micro_batch: int = 1
+    recompute: str = "none"
+    global_batch_sequences: int = 0
+    sequence_tokens: int = 0
+
+
+@dataclass(slots=True)
+class _State:
+    """What the agent knows between calls; one per process."""
+
+    asked: bool = False
+    stop: bool = False
+    due: bool = False
+    started: bool = False
+    saved: bool = False
+    step: int = 0
+    tokens: float = 0.0
+    loss: float | None = None
+    step_began_s: float = 0.0
+    checkpoint_s: float = 0.0
+    waited_s: float | None = None
+    rate: float = 0.0
+    since: int = 0
+    group: Any = None
+    metrics: TrainMetrics | None = None
+    server: Any = field(default=None, repr=False)
+
+
+_state = _State()
+
+
+def active() -> bool:
+    """Whether rightsizer started this process."""
+    return progress.ENV_RUN_DIRECTORY in os.environ
+
+
+def layout() -> JobLayout:
+    """The layout to build, from the environment; plain data parallelism when nothing says otherwise."""
+
+    def number(name: str, default: int = 1) -> int:
+        return int(os.environ.get(f"RIGHTSIZER_{name}", default))
+
+    tp, pp, cp = number("LAYOUT_TP"), number("LAYOUT_PP"), number("LAYOUT_CP")
+    return JobLayout(
+        dp=max(1, _world() // (tp * pp * cp)),
+        tp=tp,
+        pp=pp,
+        vpp=number("LAYOUT_VPP"),
+        cp=cp,
+        ep=number("LAYOUT_EP"),
+        sharding=os.environ.get("RIGHTSIZER_LAYOUT_SHARDING", "none"),
+        micro_batch=number("LAYOUT_MICRO_BATCH"),
+        recompute=os.environ.get("RIGHTSIZER_LAYOUT_RECOMPUTE", "none"),
+        global_batch_sequences=number("GLOBAL_BATCH_SEQUENCES", 0),
+        sequence_tokens=number("SEQUENCE_TOKENS", 0),
+    )
+
+
+def model() -> dict[str, int]:
+    """The model's dimensions in the plan (layers, hidden, heads, ...); empty when nothing says so."""
+    prefix = "RIGHTSIZER_MODEL_"
+    return {
+        name[len(prefix) :].lower(): int(value)
+        for name, value in os.environ.items()
+        if name.startswith(prefix)
+    }
+
+
+def target_tokens(default: float) -> float:
+    """Tokens of the whole training: the plan's, else `default`."""
+    return float(os.environ.get("RIGHTSIZER_TOKENS", default))
+
+
+def checkpoint_directory(default: str | Path) -> Path:
+    """Where checkpoints go: where the plan says, else the run's own directory, else `default`."""
+    given = os.environ.get(progress.ENV_CHECKPOINT_PATH)
+    if given:
+        return Path(given)
+    return _home() / progress.CHECKPOINTS if active() else Path(default)
+
+
+def start(*, step: int = 0, tokens: float = 0.0) -> None:
+    """Say where the training begins. Every rank calls it, after the process group is up."""
+    if not active():
+        return
+    _state.started, _state.step, _state.tokens = True, step, tokens
+    outcome = os.environ.get(progress.ENV_OUTCOME)
+    if outcome:  # left by workers of this agent that stopped before a restart
+        Path(outcome).unlink(missing_ok=True)
+    _state.step_began_s = _state.checkpoint_s = time.monotonic()
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, _ask)
+    _state.group = _control_group()
+    pids = _gather_pids()
+    if _rank() == 0:
+        _serve()
+        _write("start", pids=pids, layout=asdict(layout()))
+
+
+def step(*, tokens: float, loss: float | None = None) -> None:
+    """Say that an optimizer step is done: `tokens` of the whole job, `loss` of this rank (its mean is kept).
+
+    Every rank calls it at the same step boundary; this is where ranks agree to stop or to save.
+    """
+    if not _state.started:
+        return
+    interval_s = float(os.environ.get(progress.ENV_CHECKPOINT_INTERVAL_S, "inf"))
+    now_s = time.monotonic()
+    due = _rank() == 0 and now_s - _state.checkpoint_s >= interval_s
+    stop, save, total, ranks = _reduce(
+        [float(_state.asked), float(due), 0.0 if loss is None else float(loss), float(loss is not None)]
+    )
+    now_s = time.monotonic()
+    step_s, _state.step_began_s = now_s - _state.step_began_s, now_s
+    _state.step += 1
+    _state.tokens += tokens
+    _state.loss = total / ranks if ranks else None
+    _state.stop, _state.due = stop > 0, save > 0 or stop > 0
+    _state.since += 1
+    peak_bytes = fullest_bytes(_state.group) if worth_asking(_state.since) else None
+    rate = tokens / max(step_s, 1e-9)
+    _state.rate = rate if not _state.rate else 0.8 * _state.rate + 0.2 * rate
+    if _rank() == 0:
+        _write("step", step_s=step_s, peak_bytes=peak_bytes, data_wait_s=_state.waited_s)
+        _observe(tokens=tokens, step_s=step_s)
+        _enter("checkpoint" if _state.due else "training")
+    _state.waited_s = None if _state.waited_s is None else 0.0
+
+
+@contextlib.contextmanager
+def waiting_for_data() -> Iterator[None]:
+    """Time a wait for the data loader; `rightsizer` then tells slow input from slow GPUs. Rank 0's counts."""
+    began_s = time.monotonic()
+    try:
+        yield
+    finally:
+        took_s = time.monotonic() - began_s
+        _state.waited_s = (_state.waited_s or 0.0) + took_s
+        if _state.metrics is not None:
+            _state.metrics.spend(data_wait=took_s)
+
+
+@contextlib.contextmanager
+def evaluating() -> Iterator[None]:
+    """Say that what happens inside is evaluation: GPUs may idle, and no tokens are added."""
+    _enter("evaluation")
+    try:
+        yield
+    finally:
+        _state.step_began_s = time.monotonic()
+        _enter("training")
+
+
+def should_checkpoint() -> bool:
+    """Whether to save now: the interval has passed, or a stop was asked for. The same on every rank."""
+    return _state.due
+
+
+def should_stop() -> bool:
+    """Whether to leave the loop now. The same on every rank."""
+    if _state.stop and not _state.asked and progress.ENV_RESTART_LIMIT in os.environ:
+        atexit.register(_come_back)
+    return _state.stop
+
+
+def checkpointed(path: str | Path) -> None:
+    """Say that the checkpoint at `path` is complete. Every rank calls it, after the save's own barrier."""
+    if not _state.started:
+        return
+    now_s = time.monotonic()
+    took_s = now_s - _state.step_began_s
+    _state.due = False
+    _state.saved = True
+    _state.checkpoint_s = _state.step_began_s = now_s
+    if _state.metrics is not None:
+        _state.metrics.spend(checkpoint=took_s)
+        _state.metrics.enter("training")
+        _state.metrics.set(checkpoint_timestamp_seconds=time.time(), checkpoint_position_tokens=_state.tokens)
+    if _rank() == 0:
+        _write("checkpoint", path=str(path))
+    outcome = os.environ.get(progress.ENV_OUTCOME)
+    if _state.stop and outcome:
+        Path(outcome).write_text("stopped\n")
+
+
+def finish() -> None:
+    """Say that the training is complete."""
+    if not _state.started or _rank() != 0:
+        return
+    _write("finish")
+    done = {"step": _state.step, "tokens": _state.tokens, "loss": _state.loss, "time": time.time()}
+    progress.write_json(_home() / progress.DONE, done)
+
+
+def _come_back() -> None:
+    """End as a failure, so that torchrun starts this worker again: it was another pod that had to go.
+
+    A world stops as a whole, to save; those that stay must not wait for the leaver in torchrun's exit
+    barrier. The supervisor-to-be reads from the file's size how many restarts were no failures.
+    """
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        agent_s_own = Path(os.environ[progress.ENV_OUTCOME]).parent  # the run's directory may be every node's
+        with (agent_s_own / progress.COME_BACKS).open("ab", buffering=0) as file:
+            file.write(b".")
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(progress.EXIT_STOPPED)
+
+
+def _home() -> Path:
+    return Path(os.environ[progress.ENV_RUN_DIRECTORY])
+
+
+def _rank() -> int:
+    return int(os.environ.get("RANK", "0"))
+
+
+def _world() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _ask(_number: int, _frame: FrameType | None) -> None:
+    _state.asked = True
+
+
+def _control_group() -> Any:
+    """A gloo group for the flags: the default group where that is gloo; None where there is one process."""
+    if _world() == 1:
+        return None
+    import torch.distributed as dist  # noqa: PLC0415 -- only where a job is distributed
+
+    return dist.group.WORLD if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
+
+
+def _reduce(values: list[float]) -> list[float]:
+    """Element-wise sum over all ranks."""
+    if _state.group is None:
+        return values
+    import torch  # noqa: PLC0415
+
+    message = torch.tensor(values, dtype=torch.float64)
+    torch.distributed.all_reduce(message, group=_state.group)
+    summed: list[float] = message.tolist()
+    return summed
+
+
+def _gather_pids() -> tuple[int, ...]:
+    """The workers' process ids by rank, as sums of one-hot vectors."""
+    return tuple(
+        int(pid) for pid in _reduce([float(os.getpid()) * (rank == _rank()) for rank in range(_world())])
+    )
+
+
+def _write(event: str, **more: Any) -> None:
+    record = progress.Record(
+        event=event,
+        time=time.time(),
+        attempt=int(os.environ.get(progress.ENV_ATTEMPT, "1")),
+        restart=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        world=_world(),
+        step=_state.step,
+        tokens=_state.tokens,
+        loss=_state.loss,
+        tokens_per_s=_state.rate,
+        **more,
+    )
+    progress.append(_home() / progress.PROGRESS, record)
+
+
+def _serve() -> None:
+    port = os.environ.get(progress.ENV_METRICS_PORT)
+    if not port:
+        return
+    _state.metrics = TrainMetrics()
+    _state.metrics.set(
+        workers=_world(),
+        restarts=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        target_tokens=target_tokens(0.0),
+        position_tokens=_state.tokens,
+        step=_state.step,
+    )
+    _enter("recovery" if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) else "startup")
+    address = os.environ.get(progress.ENV_METRICS_ADDRESS, "127.0.0.1")
+    try:
+        _state.server = serve(_state.metrics, port=int(port), address=address)
+    except OSError as error:  # someone took the port; training matters more than its metrics
+        sys.stderr.write(f"rightsizer: no metrics on {address}:{port}: {error}\n")
+
+
+def _enter(phase: str) -> None:
+    if _state.metrics is not None:
+        _state.metrics.enter(phase)
+
+
+def _observe(*, tokens: float, step_s: float) -> None:
+    if _state.metrics is None:
+        return
+    _state.metrics.observe(tokens=tokens, step_s=step_s)
+    _state.metrics.set(position_tokens=_state.tokens, step=_state.step, tokens_per_second=_state.rate)
+    if _state.loss is not None:
+        _state.metrics.set(loss=_state.loss)
+
+
+def _record_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None, /) -> None:
+    """Write torchrun's error file, so that the worker's own words reach the user; then print as usual."""
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if path and not issubclass(kind, KeyboardInterrupt):
+        details = {
+            "py_callstack": "".join(traceback.format_exception(kind, error, trace)),
+            "timestamp": str(int(time.time())),
+        }
+        with contextlib.suppress(OSError), Path(path).open("w") as file:
+            json.dump({"message": {"message": f"{kind.__name__}: {error}", "extraInfo": details}}, file)
+    sys.__excepthook__(kind, error, trace)
+
+
+def die_with_parent(number: int) -> None:
+    """Ask Linux for a signal when the parent dies; elsewhere nothing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
+
+
+if active() and "TORCHELASTIC_RUN_ID" in os.environ:
+    # A worker of ours: a lost agent is a lost node, and a crash is told in torchrun's own form.
+    die_with_parent(signal.SIGKILL)
+    sys.excepthook = _record_crash

@@ -1,0 +1,3 @@
+"""Access to the Kubernetes API: the client, the watch cache, Leases and Events."""
+
+__all__: list[str] = []

@@ -1,0 +1,90 @@
+"""Everything that the operator looks after, read in one go: what watches have missed is found so."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from rightsizer.values import immutable
+from rightsizer_api.plan import GROUP, VERSION
+from rightsizer_operator.cluster.client import ApiError, Door
+from rightsizer_operator.values.inventory import Node
+from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
+from rightsizer_operator.values.snapshot import Job, Key, plan_key
+
+__all__ = ["OURS", "Survey", "patiently", "survey"]
+
+Object = Mapping[str, Any]
+T = TypeVar("T")
+OURS = f"{LABEL_MANAGED}={MANAGED}"
+_BUSY = (429, 503)
+_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
+_SUPPORTS = {"Service": "api/v1", "ReplicaSet": "apis/apps/v1", "ConfigMap": "api/v1"}
+
+
+@immutable
+class Survey:
+    """Plans as the API gave them; of the rest only what is needed: it is much, and read while much is done.
+
+    `supports` are the children that are no Jobs: of which plan, kind and name, and the uids of their owners.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    jobs: tuple[tuple[Key, Job], ...] = ()
+    supports: tuple[tuple[Key, str, tuple[str, ...]], ...] = ()
+    plans: tuple[Object, ...] = ()
+
+
+async def survey(door: Door, scopes: tuple[str, ...]) -> Survey:
+    """Read all; plans last, so that none is seen without its children."""
+
+    async def nodes() -> list[Node]:
+        return [Node.of(raw) async for raw in door.every("/api/v1/nodes")]
+
+    async def jobs(scope: str) -> list[tuple[Key, Job]]:
+        listed = door.every(f"/apis/batch/v1{scope}/jobs", labelSelector=OURS)
+        return [(plan_key(raw), Job.of(raw)) async for raw in listed]
+
+    async def supports(scope: str, kind: str) -> list[tuple[Key, str, tuple[str, ...]]]:
+        path = f"/{_SUPPORTS[kind]}{scope}/{kind.lower()}s"
+        found = door.every(path, metadata_only=True, labelSelector=OURS)
+        return [_support(kind, each["metadata"]) async for each in found if _stays(each)]
+
+    async def plans(scope: str) -> list[Object]:
+        path = f"/apis/{GROUP}/{VERSION}{scope}/trainingplans"
+        return [plan async for plan in door.every(path)]
+
+    there = await patiently(nodes)
+    found = Survey(nodes=tuple(there))
+    for scope in scopes:
+        mine = await patiently(lambda: jobs(scope))  # noqa: B023 -- awaited at once
+        children = [each for kind in _SUPPORTS for each in await patiently(lambda: supports(scope, kind))]  # noqa: B023
+        asked = await patiently(lambda: plans(scope))  # noqa: B023
+        found = replace(
+            found,
+            jobs=(*found.jobs, *mine),
+            supports=(*found.supports, *children),
+            plans=(*found.plans, *asked),
+        )
+    return found
+
+
+async def patiently(read: Callable[[], Awaitable[T]], *, waits_s: Sequence[float] = _WAITS_S) -> T:
+    """What one part says, asked again where the API server is busy: the others need not be for it."""
+    for wait_s in waits_s:
+        try:
+            return await read()
+        except ApiError as error:
+            if error.status not in _BUSY:
+                raise
+            await asyncio.sleep(max(wait_s, error.retry_after_s or 0.0))
+    return await read()
+
+
+def _stays(raw: Object) -> bool:
+    return "deletionTimestamp" not in raw["metadata"]
+
+
+def _support(kind: str, metadata: Object) -> tuple[Key, str, tuple[str, ...]]:
+    owners = tuple(owner["uid"] for owner in metadata.get("ownerReferences", ()))
+    return plan_key({"metadata": metadata}), f"{kind}/{metadata['name']}", owners

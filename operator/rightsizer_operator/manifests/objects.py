@@ -1,0 +1,172 @@
+"""What a launch puts into the cluster, as plain objects. Pure.
+
+A ReplicaSet of one rendezvous pod and its headless Service serve all attempts of a plan; each attempt is one
+Indexed Job. The rendezvous is a ReplicaSet and not a bare pod, so that it comes back with the operator down,
+and elsewhere when its node dies; its Service lists it only while it listens, so that a dead one is not found.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rightsizer_launch.torchrun import DEFAULT_PORT
+from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
+from rightsizer_operator.manifests.pod_spec import (
+    Launch,
+    digest,
+    elastic,
+    evicted,
+    labels,
+    selector,
+    template,
+)
+from rightsizer_operator.values import names
+from rightsizer_operator.values.kueue import topology_notes
+
+__all__ = ["job", "rendezvous", "service", "settings_map"]
+
+Object = dict[str, Any]
+
+_BACKOFF_LIMIT = 2_147_483_647  # the entrypoint gives up by rate; a Job's own count never forgets
+_FINAL_CODES = (64, EXIT_GIVEN_UP)  # the script's own "do not retry" (EX_USAGE), and ours
+_STRICT = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+
+
+def service(launch: Launch) -> Object:
+    """The rendezvous' name in DNS."""
+    own = labels(launch, names.RENDEZVOUS)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(launch, names.rendezvous_name(launch.plan.metadata.name), own),
+        "spec": {
+            "clusterIP": "None",
+            "selector": selector(launch, names.RENDEZVOUS),
+            "ports": [{"name": "rendezvous", "port": DEFAULT_PORT, "protocol": "TCP"}],
+        },
+    }
+
+
+def rendezvous(launch: Launch) -> Object:
+    """The store that holds no training state and outlives every worker."""
+    own = labels(launch, names.RENDEZVOUS)
+    store = {
+        "name": "store",
+        "image": launch.settings.rendezvous_image or launch.plan.spec.launch.image,
+        "command": ["python", "-m", "rightsizer_launch.worker.rendezvous"],
+        "args": ["--host", "0.0.0.0", "--port", str(DEFAULT_PORT)],  # noqa: S104 -- a pod's own address
+        "ports": [{"name": "rendezvous", "containerPort": DEFAULT_PORT, "protocol": "TCP"}],
+        "readinessProbe": {"tcpSocket": {"port": DEFAULT_PORT}, "periodSeconds": 1, "failureThreshold": 3},
+        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": _STRICT,
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 -- the pod's own
+    }
+    spec: Object = {
+        "containers": [store],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 5,
+        "tolerations": evicted(launch),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": _metadata(launch, names.rendezvous_name(launch.plan.metadata.name), own),
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": selector(launch, names.RENDEZVOUS)},
+            "template": {"metadata": {"labels": own}, "spec": _with_pull_secrets(launch, spec)},
+        },
+    }
+
+
+def settings_map(launch: Launch) -> Object | None:
+    """The files that a framework reads, such as DeepSpeed's; None where it needs none."""
+    files = launch.flags.files
+    if not files:
+        return None
+    name = names.job_name(launch.plan.metadata.name, launch.attempt)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(launch, name, labels(launch, names.WORKER)),
+        "data": dict(files),
+    }
+
+
+def job(launch: Launch) -> Object:
+    """The attempt: one Indexed Job of identical workers."""
+    plan, name = launch.plan, names.job_name(launch.plan.metadata.name, launch.attempt)
+    own = labels(launch, names.WORKER) | {names.LABEL_ATTEMPT: str(launch.attempt)}
+    queued = {
+        label: value
+        for label, value in (plan.metadata.labels or {}).items()
+        if label in (names.QUEUE_LABEL, names.PRIORITY_LABEL)
+    }
+    in_place = elastic(plan, launch.layout, launch.queue)
+    notes = {
+        names.DIGEST: digest(launch),
+        names.GPU_TYPE: launch.gpu_type,
+        names.ELASTIC: str(in_place).lower(),
+    }
+    if queued and in_place:
+        notes[names.QUEUE_ELASTIC] = "true"
+    pods = template(launch, on=launch.products)
+    near = topology_notes(launch.queue, pods=launch.pods)
+    if near:
+        theirs = pods["metadata"].get("annotations", {})
+        pods = pods | {"metadata": pods["metadata"] | {"annotations": near | theirs}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _metadata(launch, name, own | queued) | {"annotations": notes},
+        "spec": {
+            **({"suspend": True} if launch.queue else {}),
+            "completionMode": "Indexed",
+            "parallelism": launch.pods,
+            "completions": launch.pods,
+            "backoffLimit": _BACKOFF_LIMIT,
+            "podReplacementPolicy": "Failed",
+            "ttlSecondsAfterFinished": launch.settings.job_ttl_s,
+            "successPolicy": {"rules": [{"succeededIndexes": "0"}]},
+            "podFailurePolicy": {"rules": _failure_rules()},
+            "template": pods,
+        },
+    }
+
+
+def _failure_rules() -> list[Object]:
+    exits = {"containerName": names.CONTAINER, "operator": "In", "values": list(_FINAL_CODES)}
+    return [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        {"action": "FailJob", "onExitCodes": exits},
+    ]
+
+
+def _with_pull_secrets(launch: Launch, spec: Object) -> Object:
+    asked = launch.plan.spec.launch.pod_template
+    theirs: Mapping[str, Any] = (asked.spec if asked else None) or {}
+    kept = {key: theirs[key] for key in ("imagePullSecrets", "priorityClassName") if key in theirs}
+    return spec | kept
+
+
+def _metadata(launch: Launch, name: str, own: Mapping[str, str]) -> Object:
+    return {
+        "name": name,
+        "namespace": launch.plan.metadata.namespace,
+        "labels": dict(own),
+        "ownerReferences": [
+            {
+                "apiVersion": launch.plan.api_version,
+                "kind": launch.plan.kind,
+                "name": launch.plan.metadata.name,
+                "uid": launch.owner_uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }

@@ -1,0 +1,3 @@
+"""Measurements of running plans, collected for the resize policy."""
+
+__all__: list[str] = []

@@ -1,0 +1,38 @@
+"""What the metrics say of one plan. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rightsizer_operator.values.snapshot import moment
+
+__all__ = ["facts_of", "info_of"]
+
+
+def facts_of(plan: Mapping[str, Any]) -> dict[str, float]:
+    """The gauges of a plan, as far as its status knows them."""
+    status = plan.get("status") or {}
+    sizing, observed = status.get("sizing") or {}, status.get("observed") or {}
+    most = plan["spec"].get("resources", {}).get("maxGPUs")
+    advised = status.get("recommendation") or {}
+    facts = {
+        "gpus": sizing.get("gpus"),
+        "gpus_saved": most - sizing["gpus"] if most and sizing.get("gpus") else None,
+        "predicted_tokens_per_second": sizing.get("tokensPerSecond"),
+        "measured_tokens_per_second": observed.get("tokensPerSecond"),
+        "margin_seconds": _margin_s(status),
+        "recommended_gpus": advised.get("gpus"),
+        "attempt": (status.get("attempt") or {}).get("number"),
+        "restarts": observed.get("restarts"),
+    }
+    return {name: float(value) for name, value in facts.items() if value is not None}
+
+
+def info_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """What is said of a plan in words: its layout and the type of its GPUs; nothing before it has a size."""
+    sizing = (plan.get("status") or {}).get("sizing") or {}
+    return {"layout": sizing["layoutText"], "gpu_type": sizing["gpuType"]} if sizing else {}
+
+
+def _margin_s(status: Mapping[str, Any]) -> float | None:
+    due, eta = moment(status.get("deadline")), moment(status.get("eta"))
+    return (due - eta).total_seconds() if due and eta else None

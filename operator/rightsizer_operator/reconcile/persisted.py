@@ -1,0 +1,98 @@
+"""What a plan's status remembers between decisions, read and written as one value. Pure.
+
+The status is written before the children: whatever dies in between, the next decision reads the same attempt,
+size and layout, and makes the same children, under the same names.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import Any
+
+from rightsizer.domain.layout import Layout
+from rightsizer.values import immutable
+from rightsizer_api.placeholders import layout_of
+from rightsizer_operator.values.snapshot import Job, moment, stamp
+
+__all__ = ["CAUSES", "Attempt", "Journal"]
+
+_MOST_RESIZES = 50
+CAUSES = ("Plan", "Measured", "Failure")
+"""What a resize is due to: the plan changed, a measurement said so, a resize did not succeed."""
+
+
+@immutable
+class Attempt:
+    """The current attempt; not `started`: it waits for GPUs, or for the attempt before it to leave."""
+
+    number: int
+    gpus: int
+    layout: Mapping[str, Any]
+    job_name: str
+    started: dt.datetime | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As status.attempt."""
+        found: dict[str, Any] = {
+            "number": self.number,
+            "gpus": self.gpus,
+            "layout": dict(self.layout),
+            "jobName": self.job_name,
+        }
+        return found | ({"startedAt": stamp(self.started)} if self.started else {})
+
+
+@immutable
+class Journal:
+    """The plan's memory. `generation` is the spec's that `report` was made for."""
+
+    generation: int = 0
+    report: Mapping[str, Any] | None = None
+    attempt: Attempt | None = None
+    resizes: tuple[Mapping[str, Any], ...] = ()
+    observed: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, status: Mapping[str, Any], jobs: tuple[Job, ...]) -> "Journal":
+        """What a status says; a Job of a later attempt than it knows is believed (the status was wiped)."""
+        said = status.get("attempt")
+        attempt = None
+        if said:
+            attempt = Attempt(
+                number=said["number"],
+                gpus=said["gpus"],
+                layout=said.get("layout") or {},
+                job_name=said.get("jobName", ""),
+                started=moment(said.get("startedAt")),
+            )
+        newest = max(jobs, key=lambda job: job.attempt, default=None)
+        if newest and attempt and newest.attempt > attempt.number:
+            attempt = replace(attempt, number=newest.attempt, job_name=newest.name)
+        return cls(
+            generation=status.get("observedGeneration", 0),
+            report=status.get("sizing"),
+            attempt=attempt,
+            resizes=tuple(status.get("resizes", ())),
+            observed=status.get("observed") or {},
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """The sized layout."""
+        if self.report is None:
+            raise LookupError("the plan is not sized")
+        return layout_of(self.report["layout"])
+
+    def resized(self, to: Mapping[str, Any], *, reason: str, cause: str, now: dt.datetime) -> "Journal":
+        """With a change of size or layout recorded."""
+        before = self.attempt
+        entry = {
+            "at": stamp(now),
+            "fromGPUs": before.gpus if before else 0,
+            "toGPUs": to["gpus"],
+            "fromLayout": (self.report or {}).get("layoutText", ""),
+            "toLayout": to.get("layoutText", ""),
+            "reason": reason[:1024],
+            "cause": cause,
+        }
+        return replace(self, resizes=(*self.resizes, entry)[-_MOST_RESIZES:])

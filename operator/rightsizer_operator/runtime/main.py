@@ -1,0 +1,110 @@
+"""The operator as a program: in a cluster with its service account, or outside with a kubeconfig."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Coroutine
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+import kopf
+from kubernetes.aio import client, config
+from kubernetes.aio.config import ConfigException
+
+from rightsizer.errors import InputError
+from rightsizer.values import immutable
+from rightsizer_operator.cluster.client import Door, client_of
+from rightsizer_operator.cluster.lease import hold
+from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.controller import Loop
+from rightsizer_operator.runtime.probes import serving
+from rightsizer_operator.runtime.prometheus import count
+from rightsizer_operator.runtime.scraper import measure
+from rightsizer_operator.runtime.watches import registry_for, settings_for
+from rightsizer_operator.values.settings import Settings
+from rightsizer_telemetry.client import Access
+
+__all__ = ["Options", "run"]
+
+_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@immutable
+class Options:
+    """How to run. No `namespaces`: all. `lease_namespace` empty: the pod's own, else default."""
+
+    namespaces: tuple[str, ...] = ()
+    lease_name: str = "rightsizer-operator"
+    lease_namespace: str = ""
+    port: int = 8080
+    prometheus: Access | None = None
+    settings: Settings = field(default_factory=Settings)
+
+
+def run(options: Options) -> int:
+    """Run until told to stop; the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for name in ("kopf", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_run(options))
+    return 0
+
+
+async def _run(options: Options) -> None:
+    metrics = Metrics()
+    async with await _api() as api:
+        door = Door(api, metrics, dry_run=options.settings.dry_run)
+        loop = Loop(door, metrics, options.settings, options.namespaces)
+        watching = kopf.operator(
+            registry=registry_for(loop),
+            settings=settings_for(),
+            standalone=True,
+            clusterwide=not options.namespaces,
+            namespaces=options.namespaces,
+        )
+        leading = loop.lead() if options.settings.dry_run else _lead(door, loop, options)
+        async with serving(loop, metrics, port=options.port, silent_s=4 * options.settings.refresh_s):
+            counting = [count(loop, options.prometheus)] if options.prometheus else []
+            tasks = [asyncio.create_task(task) for task in (watching, leading, measure(loop), *counting)]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in ended:
+            if isinstance(result, Exception):
+                raise result
+
+
+def _lead(door: Door, loop: Loop, options: Options) -> Coroutine[Any, Any, None]:
+    return hold(
+        door,
+        name=options.lease_name,
+        namespace=options.lease_namespace or _namespace(),
+        identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
+        act=loop.lead,
+    )
+
+
+async def _api() -> client.ApiClient:
+    try:
+        if "KUBERNETES_SERVICE_HOST" in os.environ and not os.environ.get("KUBECONFIG"):
+            config.load_incluster_config()
+        else:
+            await config.load_kube_config(config_file=os.environ.get("KUBECONFIG") or None)
+    except (ConfigException, FileNotFoundError) as error:
+        remedy = "run in a cluster, or set KUBECONFIG"
+        raise InputError(
+            "KUBECONFIG", value=os.environ.get("KUBECONFIG"), remedy=f"{error}; {remedy}"
+        ) from None
+    return client_of(client.Configuration.get_default_copy())
+
+
+def _namespace() -> str:
+    return _OWN_NAMESPACE.read_text().strip() if _OWN_NAMESPACE.exists() else "default"

@@ -1,0 +1,196 @@
+"""Decoders from their Hugging Face config: what a model type fixes, dimensions by their many spellings."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from rightsizer.catalog.config_keys import Config
+from rightsizer.domain.architecture import Architecture
+from rightsizer.errors import InputError, UnsupportedError
+from rightsizer.values import immutable
+
+__all__ = ["ALL_BIASES", "HEADS", "STYLES", "Style", "decoder"]
+
+_HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv")
+_FFN = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
+_SEQUENCE = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
+
+ALL_BIASES = frozenset({"q", "kv", "o", "mlp"})
+_QKV = frozenset({"q", "kv"})
+
+
+@immutable
+class Style:
+    """What a model type fixes: everything that its config does not say.
+
+    `norms` and `final_norms` are hidden-wide weight vectors in a layer and after the last. `qk_norm` is one
+    vector a head ("head") or as wide as all heads ("full"). `windowed` says which layers use the sliding
+    window.
+    """
+
+    norms: int = 2
+    final_norms: int = 1
+    norm_bias: bool = False
+    biases: frozenset[str] = frozenset()
+    qk_norm: str = ""
+    gated: bool = True
+    tied: bool = False
+    parallel: bool = False
+    windowed: str = "all"
+    head_dim: int = 0
+    positions: int | None = None
+    defaults: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+STYLES: Mapping[str, Style] = {
+    "cohere": Style(norms=1, tied=True, parallel=True),
+    "cohere2": Style(norms=1, tied=True, parallel=True, windowed="3 of 4"),
+    "deepseek_v2": Style(),
+    "deepseek_v3": Style(),
+    "gemma": Style(tied=True, head_dim=256),
+    "gemma2": Style(norms=4, tied=True, head_dim=256, windowed="1 of 2"),
+    "gemma3_text": Style(
+        norms=4,
+        qk_norm="head",
+        tied=True,
+        head_dim=256,
+        windowed="5 of 6",
+        defaults={"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262_208},
+    ),
+    "glm4_moe": Style(),
+    "gpt2": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
+    "gpt_bigcode": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
+    "gpt_neox": Style(norm_bias=True, biases=ALL_BIASES, gated=False, parallel=True),
+    "gpt_oss": Style(biases=ALL_BIASES - {"mlp"}, windowed="1 of 2", head_dim=64),
+    "gptj": Style(norms=1, norm_bias=True, biases=frozenset({"mlp", "head"}), gated=False, parallel=True),
+    "bloom": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, final_norms=2),
+    "falcon": Style(norm_bias=True, gated=False, tied=True, parallel=True),
+    "granite": Style(),
+    "granitemoe": Style(),
+    "kimi_k2": Style(),
+    "llama": Style(),
+    "llama4_text": Style(windowed="3 of 4"),
+    "mistral": Style(),
+    "mixtral": Style(),
+    "mpt": Style(gated=False, tied=True),
+    "nemotron": Style(norm_bias=True, gated=False),
+    "olmo": Style(norms=0, final_norms=0),
+    "olmo2": Style(qk_norm="full"),
+    "olmo3": Style(qk_norm="full", windowed="3 of 4"),
+    "olmoe": Style(qk_norm="full"),
+    "opt": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=2),
+    "phi": Style(norms=1, norm_bias=True, biases=ALL_BIASES | {"head"}, gated=False, parallel=True),
+    "phi3": Style(),
+    "qwen2": Style(biases=_QKV),
+    "qwen2_moe": Style(biases=_QKV),
+    "qwen3": Style(qk_norm="head", head_dim=128),
+    "qwen3_moe": Style(qk_norm="head", head_dim=128),
+    "starcoder2": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True),
+}
+
+
+def decoder(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """A decoder-only network: dimensions by their many spellings, then what follows from the style."""
+    hidden = read.count(*_HIDDEN)
+    layers = read.layers(*_LAYERS)
+    heads = read.count(*HEADS, default=style.defaults.get(HEADS[0]))
+    kv_heads = read.count(*_KV_HEADS, default=style.defaults.get(_KV_HEADS[0], heads))
+    if heads % kv_heads:
+        remedy = f"must divide num_attention_heads ({heads})"
+        raise InputError(f"{read.path}.{_KV_HEADS[0]}", value=kv_heads, remedy=remedy)
+    head_dim = _head_dim(read, style, hidden, heads)
+    ffn = read.count(*_FFN, default=4 * hidden)
+    window, windowed = _window(read, style, layers)
+    base = Architecture(
+        name=name,
+        layers=layers,
+        hidden=hidden,
+        ffn_hidden=ffn,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        vocab=read.count("vocab_size", default=style.defaults.get("vocab_size")),
+        gated_mlp=style.gated,
+        tied_embeddings=read.flag("tie_word_embeddings", default=style.tied),
+        parallel_residual=read.flag("use_parallel_residual", default=style.parallel),
+        max_sequence=read.count(*_SEQUENCE, default=0, least=0, most=2**40),
+        sliding_window=window,
+        sliding_layers=windowed,
+        source=source,
+    )
+    return _with_small(read, style, _with_experts(read, base))
+
+
+def _head_dim(read: Config, style: Style, hidden: int, heads: int) -> int:
+    if read.has("head_dim") or style.head_dim:
+        return read.count("head_dim", default=style.head_dim)
+    return read.quotient("num_attention_heads", hidden, heads)
+
+
+def _window(read: Config, style: Style, layers: int) -> tuple[int, int]:
+    """The sliding window and how many layers use it."""
+    window = read.count("sliding_window", "attention_chunk_size", default=0, least=0, most=2**40)
+    if not window or not read.flag("use_sliding_window", default=True):
+        return 0, 0
+    kinds = read.items("layer_types")
+    if kinds:
+        return window, min(layers, sum(kind in ("sliding_attention", "chunked_attention") for kind in kinds))
+    if style.windowed == "all":
+        return window, max(0, layers - read.count("max_window_layers", default=0, least=0))
+    some, of = (int(part) for part in style.windowed.split(" of "))
+    of = read.count("sliding_window_pattern", default=of)
+    return window, layers - layers // of if of > 1 and some else layers
+
+
+def _with_experts(read: Config, base: Architecture) -> Architecture:
+    """The same network with the config's experts, if it has any."""
+    experts = read.count("num_local_experts", "num_experts", "n_routed_experts", default=0, least=0)
+    if experts < 2:
+        return base
+    top_k = read.count("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
+    if top_k > experts:
+        remedy = f"must not exceed the {experts} experts"
+        raise InputError(f"{read.path}.num_experts_per_tok", value=top_k, remedy=remedy)
+    width = read.count("moe_intermediate_size", default=base.ffn_hidden)
+    shared = read.count("n_shared_experts", "num_shared_experts", default=0, least=0)
+    if read.has("shared_expert_intermediate_size"):
+        wide = read.count("shared_expert_intermediate_size", least=0)
+        shared = read.quotient("moe_intermediate_size", wide, width)
+    return dataclasses.replace(
+        base,
+        experts=experts,
+        top_k=top_k,
+        expert_ffn_hidden=width,
+        shared_experts=shared,
+        dense_layers=_dense_layers(read, base.layers),
+        moe_layer_step=read.count("decoder_sparse_step", "moe_layer_freq", default=1),
+    )
+
+
+def _dense_layers(read: Config, layers: int) -> int:
+    """The first layers without experts; networks with dense layers elsewhere have no place for them."""
+    listed = list(read.items("mlp_only_layers"))
+    if listed != list(range(len(listed))):
+        raise UnsupportedError(f"{read.path}.mlp_only_layers: {listed!r}: only the first can be dense")
+    return min(layers, len(listed) or read.count("first_k_dense_replace", default=0, least=0))
+
+
+def _with_small(read: Config, style: Style, a: Architecture) -> Architecture:
+    """The same network with its norms, biases and position tables counted."""
+    biases = set(style.biases)
+    if read.flag("attention_bias", default=False):
+        biases |= {"q", "kv", "o"}
+    if read.flag("mlp_bias", default=False):
+        biases.add("mlp")
+    query, keys = a.heads * a.head_dim, a.kv_heads * a.head_dim
+    wide = {"q": query, "kv": 2 * keys, "o": a.hidden, "mlp": (1 + a.gated_mlp) * a.ffn_hidden + a.hidden}
+    norm = a.hidden * (2 if style.norm_bias else 1)
+    qk_norm = {"": 0, "head": 2 * a.head_dim, "full": query + keys}[style.qk_norm]
+    positions = 0 if style.positions is None else (a.max_sequence + style.positions) * a.hidden
+    return dataclasses.replace(
+        a,
+        per_layer_parameters=style.norms * norm + qk_norm + sum(wide.get(bias, 0) for bias in biases),
+        extra_parameters=style.final_norms * norm + positions + (a.vocab if "head" in biases else 0),
+    )

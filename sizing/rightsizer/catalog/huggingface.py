@@ -1,0 +1,226 @@
+"""A Hugging Face `config.json` as an `Architecture`: dimensions by model type, norms and biases counted.
+
+Key names and defaults are those of the configuration classes of huggingface/transformers. A decoder of a type
+that is not known here is read with Llama's keys if it has them all, and its source says so.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from rightsizer.catalog.config_keys import Config
+from rightsizer.catalog.decoders import ALL_BIASES, HEADS, STYLES, Style, decoder
+from rightsizer.catalog.encoders import TOWERS
+from rightsizer.domain.architecture import Architecture, AttentionKind
+from rightsizer.errors import InputError, UnsupportedError
+
+__all__ = ["from_config", "model_types"]
+
+_SAME = {
+    "code_llama": "llama",
+    "gemma3": "gemma3_text",
+    "llama4": "llama4_text",
+    "refinedweb": "falcon",
+    "refinedwebmodel": "falcon",
+    "mistral3": "mistral",
+    "smollm3": "llama",
+}
+_LLAMA_KEYS = (
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "vocab_size",
+    "rms_norm_eps",
+)
+_FOREIGN = ("ssm_state_size", "mamba_d_state", "state_size", "linear_num_key_heads", "attn_layer_period")
+"""Keys of recurrent and hybrid networks, whose layers are not attention."""
+
+
+def from_config(config: Mapping[str, object], *, name: str = "") -> Architecture:
+    """The architecture that a `config.json` describes; of a multimodal one the language model.
+
+    Raises InputError for a key that is missing or wrong, UnsupportedError for a network that has no cost
+    model here.
+    """
+    if not isinstance(config, Mapping):
+        raise InputError("model.config", value=config, remedy="must be a config.json's content")
+    read = Config(config)
+    kind = read.text("model_type").lower()
+    called = name or read.text("_name_or_path") or kind or "config.json"
+    if kind in TOWERS:
+        return TOWERS[kind](read, called)
+    if read.has("text_config") and not read.has("hidden_size"):
+        text = read.section("text_config")
+        inner = text.text("model_type", default=_SAME.get(kind, kind)).lower()
+        note = f"Hugging Face config ({kind or 'no model_type'}), the language model alone"
+        return _decoder_of(text, inner or "llama", called, note)
+    return _decoder_of(read, kind, called, f"Hugging Face config ({kind or 'no model_type'})")
+
+
+def model_types() -> tuple[str, ...]:
+    """The model types that are read by name."""
+    return tuple(sorted({*STYLES, *_SAME, *TOWERS}))
+
+
+def _decoder_of(read: Config, kind: str, name: str, source: str) -> Architecture:
+    kind = _SAME.get(kind, kind)
+    style = STYLES.get(kind)
+    if style is None:
+        missing = [key for key in _LLAMA_KEYS if not read.has(key)]
+        foreign = [key for key in _FOREIGN if read.has(key)]
+        if missing or foreign:
+            what = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(foreign)}"
+            raise UnsupportedError(
+                f"{read.path}.model_type: {kind!r} is not known, and not like Llama: it {what}; "
+                "give the dimensions instead"
+            )
+        style = Style()
+        source += "; unknown type, read with Llama's keys: norms and biases are a guess"
+    return _ADAPTERS.get(kind, decoder)(read, style, name, source)
+
+
+# --- model types with keys of their own --------------------------------------------------
+
+
+def _mla(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """DeepSeek-V2 and -V3, Kimi K2: latent attention; the head is as wide as queries and keys are."""
+    query_rank, rank = read.count("q_lora_rank", default=0, least=0), read.count("kv_lora_rank")
+    plain, rotary = read.count("qk_nope_head_dim"), read.count("qk_rope_head_dim")
+    wide = dataclasses.replace(style, head_dim=plain + rotary)
+    a = decoder(read, wide, name, source)
+    return dataclasses.replace(
+        a,
+        attention=AttentionKind.LATENT,
+        head_dim=wide.head_dim,
+        q_lora_rank=query_rank,
+        kv_lora_rank=rank,
+        qk_nope_head_dim=plain,
+        qk_rope_head_dim=rotary,
+        v_head_dim=read.count("v_head_dim"),
+        per_layer_parameters=2 * a.hidden + query_rank + rank,
+    )
+
+
+def _glm4_moe(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """GLM-4.5: biases on q, k and v alone; norms on q and k by a flag."""
+    qk_norm = "head" if read.flag("use_qk_norm", default=False) else ""
+    a = decoder(read, dataclasses.replace(style, qk_norm=qk_norm), name, source)
+    spare = a.hidden if read.flag("attention_bias", default=False) else 0
+    return dataclasses.replace(a, per_layer_parameters=a.per_layer_parameters - spare)
+
+
+def _gpt_oss(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """gpt-oss: a sink per head, biases on the router and on every expert, a window on every second layer."""
+    a = decoder(read, style, name, source)
+    expert = 2 * a.expert_ffn_hidden + a.hidden
+    small = a.heads + a.experts * (expert + 1)
+    return dataclasses.replace(a, per_layer_parameters=a.per_layer_parameters + small)
+
+
+def _llama4(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """Llama 4: `intermediate_size` is an expert's, `intermediate_size_mlp` a dense layer's; one is shared."""
+    a = decoder(read, style, name, source)
+    if not a.experts:
+        return a
+    return dataclasses.replace(
+        a,
+        ffn_hidden=read.count("intermediate_size_mlp", default=a.ffn_hidden),
+        expert_ffn_hidden=a.ffn_hidden,
+        shared_experts=1,
+        moe_layer_step=read.count("interleave_moe_layer_step", default=1),
+    )
+
+
+def _qwen2(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """Qwen 2 and 3: the window is off unless the config turns it on; a gate for the shared expert."""
+    a = decoder(read, style, name, source)
+    if not read.flag("use_sliding_window", default=False):
+        a = dataclasses.replace(a, sliding_window=0, sliding_layers=0)
+    gate = a.hidden if a.shared_experts else 0
+    return dataclasses.replace(a, per_layer_parameters=a.per_layer_parameters + gate)
+
+
+def _opt(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """OPT: a narrower embedding with projections (350m), and then no final norm."""
+    a = decoder(read, style, name, source)
+    width = read.count("word_embed_proj_dim", default=a.hidden)
+    if width == a.hidden:
+        return a
+    extra = a.extra_parameters - 2 * a.hidden + 2 * width * a.hidden
+    return dataclasses.replace(a, embedding_hidden=width, extra_parameters=extra)
+
+
+def _falcon(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """Falcon: one key head (7B) or groups (40B, 180B), where attention and MLP have a norm each."""
+    new = read.flag("new_decoder_architecture", default=False) or read.has("n_head_kv")
+    parallel = read.flag("parallel_attn", default=True)
+    biases = ALL_BIASES if read.flag("bias", default=False) else frozenset()
+    own = dataclasses.replace(style, norms=2 if new or not parallel else 1, biases=biases, parallel=parallel)
+    a = decoder(read, own, name, source)
+    if new:
+        return a
+    return dataclasses.replace(a, kv_heads=1 if read.flag("multi_query", default=True) else a.heads)
+
+
+def _gpt_bigcode(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """StarCoder: GPT-2 with one key head."""
+    own = {"num_key_value_heads": 1} if read.flag("multi_query", default=True) else {}
+    return decoder(read, dataclasses.replace(style, defaults=own), name, source)
+
+
+def _mpt(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """MPT: widths by ratio, no biases unless asked for, grouped heads in `attn_config`."""
+    attention = read.section("attn_config")
+    heads = read.count(*HEADS)
+    kv_heads = attention.count("kv_n_heads", default=heads)
+    if attention.text("attn_type") == "multiquery_attention":
+        kv_heads = 1
+    ratio = read.count("expansion_ratio", default=4)
+    biased = not read.flag("no_bias", default=True)
+    biases = ALL_BIASES if biased else frozenset()
+    own = dataclasses.replace(
+        style, biases=biases, norm_bias=biased, defaults={"num_key_value_heads": kv_heads}
+    )
+    a = decoder(read, own, name, source)
+    return dataclasses.replace(a, ffn_hidden=ratio * a.hidden)
+
+
+def _cohere(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """Command R: the plus variant normalises queries and keys over their full width."""
+    qk_norm = "full" if read.flag("use_qk_norm", default=False) else ""
+    return decoder(read, dataclasses.replace(style, qk_norm=qk_norm), name, source)
+
+
+def _neox(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """GPT-NeoX: attention's biases by a flag that is on by default."""
+    biases = ALL_BIASES if read.flag("attention_bias", default=True) else frozenset({"mlp"})
+    return decoder(read, dataclasses.replace(style, biases=biases), name, source)
+
+
+def _starcoder2(read: Config, style: Style, name: str, source: str) -> Architecture:
+    """StarCoder 2: all biases by one flag."""
+    biases = ALL_BIASES if read.flag("use_bias", default=True) else frozenset()
+    return decoder(read, dataclasses.replace(style, biases=biases), name, source)
+
+
+_ADAPTERS: Mapping[str, Callable[[Config, Style, str, str], Architecture]] = {
+    "cohere": _cohere,
+    "cohere2": _cohere,
+    "deepseek_v2": _mla,
+    "deepseek_v3": _mla,
+    "falcon": _falcon,
+    "glm4_moe": _glm4_moe,
+    "gpt_bigcode": _gpt_bigcode,
+    "gpt_neox": _neox,
+    "gpt_oss": _gpt_oss,
+    "kimi_k2": _mla,
+    "llama4_text": _llama4,
+    "mpt": _mpt,
+    "opt": _opt,
+    "qwen2": _qwen2,
+    "qwen2_moe": _qwen2,
+    "qwen3": _qwen2,
+    "qwen3_moe": _qwen2,
+    "starcoder2": _starcoder2,
+}

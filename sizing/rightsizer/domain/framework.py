@@ -1,0 +1,284 @@
+"""What runs it: framework profiles as data; facts about a framework's generation, never about a run.
+
+The facts live in data/frameworks.json, each with its source; a profile extending another says what differs.
+"""
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
+from functools import cache
+from typing import Any
+
+from rightsizer import packaged
+from rightsizer.domain.workload import AttentionKernel, LossKernel, Recompute
+from rightsizer.errors import UnknownNameError
+from rightsizer.values import immutable
+
+__all__ = [
+    "COMPILED_SINCE",
+    "Framework",
+    "Host",
+    "Kernels",
+    "SelectiveRecompute",
+    "StageBalance",
+    "assumed_framework",
+    "framework",
+    "frameworks",
+    "recognise",
+    "unknown_framework",
+]
+
+
+COMPILED_SINCE = 2025.0
+"""Year from which torch's own trainers compile or fuse the loss: torchtitan's default, Liger-Kernel's first
+release (August 2024), and fused optimizers (transformers' default)."""
+OTHERS_SINCE = 2023.0
+"""Year before which tensor and pipeline parallelism beside ZeRO's stages meant Megatron on DeepSpeed."""
+
+
+class Kernels(enum.IntEnum):
+    """How the element-wise work between matmuls runs: one kernel per torch op, hand-fused, or compiled."""
+
+    EAGER = 0
+    FUSED = 1
+    COMPILED = 2
+
+
+class Host(enum.IntEnum):
+    """What the CPU does between kernels: a trainer's hooks, a lean loop, or almost nothing (CUDA graphs)."""
+
+    TRAINER = 0
+    LEAN = 1
+    GRAPHS = 2
+
+
+class SelectiveRecompute(enum.IntEnum):
+    """What "selective" recomputes: the attention core, cheap ops, named modules, or whole blocks."""
+
+    ATTENTION_CORE = 0
+    OPS = 1
+    MODULES = 2
+    BLOCKS = 3
+
+
+class StageBalance(enum.IntEnum):
+    """How layers go to stages: evenly, by cost with the head as layers, or embedding and head as one each."""
+
+    EVEN = 0
+    COST = 1
+    ENDS = 2
+
+
+@immutable
+class Framework:
+    """One framework generation's facts; `known` is False for the honest unknown one (wider intervals).
+
+    Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one,
+    the plain ones for bf16 (and for fp8 where its own are 0); `moment_bytes` is of one moment (Adam keeps
+    two). Of `deferred_head_gradients` micro-batches the logits' gradients wait for the end of the pipeline;
+    `interleaved_group` (0: as many as stages) pass a chunk before the next. `first_stage_layers` and
+    `last_stage_layers` are as the rule of balance deals them where 0. `can_*` says what to search.
+    """
+
+    name: str
+    known: bool = True
+    family: str = ""
+
+    # How it computes
+    kernels: Kernels = Kernels.EAGER
+    host: Host = Host.TRAINER
+    loss: LossKernel = LossKernel.EAGER
+    time_class: str = "trainer"
+    attention_library: str = "sdpa"
+    attention: AttentionKernel = AttentionKernel.SDPA
+    vocabulary_parallel_loss: bool = False
+    dropout: bool = False
+    dropout_with_plain_mlp: bool = False
+    compiles_loss: bool = False
+    fused_weight_gradients: bool = False
+    fused_optimizer: bool = True
+    cuda_graphs: bool = False
+
+    # What it communicates
+    gradient_reduce_bytes: float = 4.0
+    weight_gather_bytes: float = 2.0
+    gathers_fp8_weights: bool = False
+    overlaps_gradient_reduce: bool = True
+    overlaps_weight_gather: bool = True
+    overlaps_tensor_parallel: bool = False
+    overlaps_context_exchange: bool = True
+    merges_context_parts: bool = False
+    overlaps_expert_exchange: bool = False
+    reduces_every_micro_batch: bool = False
+    scatters_gradients: bool = True
+    sequence_parallel_default: bool = False
+    stage_balance: StageBalance = StageBalance.EVEN
+    first_stage_layers: int = 0
+    last_stage_layers: int = 0
+
+    # Bytes per parameter
+    weight_bytes: float = 2.0
+    weight_bytes_fp8: float = 2.0
+    fp8_copy_bytes: float = 0.0
+    fp8_transpose_bytes: float = 0.0
+    gradient_bytes: float = 4.0
+    gradient_bytes_fp16: float = 4.0
+    gradient_bytes_fp8: float = 0.0
+    master_bytes: float = 4.0
+    master_bytes_fp16: float = 4.0
+    moment_bytes: float = 4.0
+    optimizer_temporary_bytes: float = 0.0
+    unsharded_layers: float = 0.0
+    gathers_embeddings: bool = False
+    bucket_bytes: float = 0.0
+    te_dummy_gradients: bool = False
+    persistent_gradients: bool = False
+
+    # Saved for backward
+    saves_gathered_inputs: bool = False
+    keeps_stage_outputs: bool = False
+    fp8_saved_inputs: bool = False
+    fp8_saved_activations: bool = False
+    score_bytes: float = 2.0
+    casts_adapter_inputs: bool = False
+    deferred_head_gradients: int = 0
+    interleaved_group: int = 0
+
+    # Recomputation
+    selective: SelectiveRecompute = SelectiveRecompute.ATTENTION_CORE
+    recomputes_expert_modules: bool = False
+    default_recompute: Recompute = Recompute.NONE
+    default_sharding: str = "none"
+
+    # What it does unless told otherwise
+    pads_to_longest: bool = False
+    lora_targets: str = "attention"
+    splits_experts_by_tensor: bool = False
+
+    # What it can do
+    can_tensor_parallel: bool = False
+    can_pipeline: bool = False
+    can_interleave: bool = False
+    can_stage_unevenly: bool = False
+    can_context_parallel: bool = False
+    can_expert_parallel: bool = False
+    can_zero1: bool = False
+    can_zero2: bool = False
+    can_zero3: bool = False
+    can_hsdp: bool = False
+    can_offload_optimizer: bool = False
+    can_offload_parameters: bool = False
+    can_offload_activations: bool = False
+    can_selective_recompute: bool = False
+    can_pretrain: bool = True
+    can_lora: bool = False
+    can_qlora: bool = False
+    can_fp8: bool = False
+
+    sources: tuple[tuple[str, str], ...] = field(default=(), metadata={"column": False})
+
+
+_ENUMS: Mapping[str, Any] = {
+    "kernels": Kernels,
+    "host": Host,
+    "loss": LossKernel,
+    "attention": AttentionKernel,
+    "selective": SelectiveRecompute,
+    "stage_balance": StageBalance,
+    "default_recompute": Recompute,
+}
+
+
+def framework(name: str) -> Framework:
+    """The profile of that name, or of that launch name (megatron, deepspeed, accelerate, custom)."""
+    raw, launch = _raw(), _data()["launch"]
+    key = launch.get(name.strip().lower(), name.strip().lower())
+    if key not in raw:
+        raise UnknownNameError("framework", value=name, candidates=sorted({*launch, *raw}))
+    return _profile(key)
+
+
+def frameworks() -> tuple[Framework, ...]:
+    """Every profile, the unknown ones last."""
+    return tuple(sorted(map(_profile, _raw()), key=lambda f: (not f.known, f.name)))
+
+
+def recognise(text: str, *, year: float = 0.0) -> Framework | None:
+    """The profile that a publication's framework text names, or None; `year` picks the generation."""
+    for pattern, profile, since, until in _patterns():
+        if pattern.search(text) and (not year or since <= year < until):
+            return _profile(profile)
+    return None
+
+
+def unknown_framework(
+    *,
+    model_parallel: bool,
+    sharded: bool,
+    adapters: bool,
+    finetune: bool = False,
+    zero: bool = False,
+    intricate: bool = False,
+    year: float = 0.0,
+) -> Framework:
+    """What is assumed when the framework is not known, by what the layout and its year give away.
+
+    `zero`: what is sharded is told in ZeRO's stages, as DeepSpeed and stacks on plain torch name it, not as
+    Megatron's distributed optimizer or as FSDP; `intricate`: stages are interleaved or contexts split, which
+    those cannot do. `year` is the libraries' (0: today's).
+    """
+    if adapters:
+        return framework("unknown-adapters")
+    before = "-2024" if 0 < year < COMPILED_SINCE else ""
+    if sharded and not zero:
+        return framework(f"unknown-sharded{before}")
+    if model_parallel and zero and not intricate:
+        return framework("unknown-parallel-2022" if 0 < year < OTHERS_SINCE else "unknown-parallel-zero")
+    if model_parallel:
+        return framework("unknown-parallel")
+    if sharded:
+        return framework(f"unknown-zero{before}")
+    return framework(f"unknown-finetune{before}" if finetune else "unknown")
+
+
+def assumed_framework(*, decoder: bool, adapters: bool) -> Framework:
+    """The usual stack of a job of which nobody said what it runs on: as uncertain as an unknown one."""
+    return replace(framework("torchtitan" if decoder and not adapters else "peft"), known=False)
+
+
+@cache
+def _data() -> Any:
+    return json.loads(packaged.text("frameworks.json"))
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], str, float, float], ...]:
+    return tuple(
+        (re.compile(p["match"], re.IGNORECASE), p["profile"], p.get("since", 0.0), p.get("until", 9999.0))
+        for p in _data()["patterns"]
+    )
+
+
+@cache
+def _raw() -> Mapping[str, Mapping[str, Any]]:
+    return {p["name"]: p for p in _data()["profiles"]}
+
+
+@cache
+def _profile(name: str) -> Framework:
+    """A profile with everything it inherits; a child's fact and source replace its parent's."""
+    raw = _raw()
+    facts: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    chain, at = [raw[name]], raw[name].get("extends")
+    while at:
+        chain.append(raw[at])
+        at = raw[at].get("extends")
+    for link in reversed(chain):
+        facts |= {k: v for k, v in link.items() if k not in {"extends", "sources"}}
+        sources |= link.get("sources", {})
+    known = {f.name for f in fields(Framework)}
+    values = {k: _ENUMS[k][v.upper()] if k in _ENUMS else v for k, v in facts.items() if k in known}
+    return Framework(**values, sources=tuple(sorted(sources.items())))

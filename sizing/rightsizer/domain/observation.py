@@ -1,0 +1,188 @@
+"""What a run measured, and how that is kept: an observation is its whole case and the measurements.
+
+What was predicted is not kept: predictions are made anew when an observation is used, so that measured runs
+outlive the version of the engine that first sized them.
+"""
+
+import enum
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+
+from rightsizer.domain.architecture import Architecture
+from rightsizer.domain.cases import Case
+from rightsizer.domain.framework import framework
+from rightsizer.domain.hardware import Cluster
+from rightsizer.domain.layout import Layout
+from rightsizer.domain.workload import Workload
+from rightsizer.errors import InputError, RightsizerError
+from rightsizer.values import immutable
+
+__all__ = ["SCHEMA", "Observation", "dumps", "from_document", "loads", "observe", "to_document"]
+
+SCHEMA = "rightsizer.dev/calibration/v1"
+"""The schema of a calibration file and of one observation in it."""
+
+_STALL = 5.0
+"""A step this many times slower than the median is a stall (checkpoint, restart), which goodput prices."""
+
+
+@immutable
+class Observation:
+    """One measured run. `run` identifies it, so that it counts once. Zero bytes or seconds: not measured.
+
+    `step_s` is the mean over `steps` steps, without the first and without stalls; `scatter` the standard
+    deviation of ln(step seconds). `allocated_bytes` is the allocator's peak on the fullest rank.
+    """
+
+    run: str
+    case: Case
+    steps: int = 0
+    step_s: float = 0.0
+    scatter: float = 0.0
+    allocated_bytes: float = 0.0
+
+
+def observe(
+    case: Case, *, run: str, step_s: Sequence[float] = (), allocated_bytes: float = 0.0
+) -> Observation | None:
+    """The observation of a run whose steps took `step_s` seconds each; None if there is nothing in it."""
+    times = np.asarray([s for s in step_s if math.isfinite(s) and s > 0])
+    times = times[1:] if times.size > 1 else times
+    times = times[times <= _STALL * np.median(times)] if times.size else times
+    if not times.size and not allocated_bytes > 0:
+        return None
+    return Observation(
+        run=run,
+        case=case,
+        steps=int(times.size),
+        step_s=float(times.mean()) if times.size else 0.0,
+        scatter=float(np.log(times).std(ddof=1)) if times.size > 2 else 0.0,
+        allocated_bytes=max(0.0, allocated_bytes),
+    )
+
+
+def dumps(observations: Iterable[Observation]) -> str:
+    """A calibration file."""
+    documents = [to_document(o) for o in observations]
+    return json.dumps({"schema": SCHEMA, "observations": documents}, indent=1) + "\n"
+
+
+def loads(text: str, *, name: str = "calibration") -> tuple[Observation, ...]:
+    """The observations of a calibration file; `name` says where it is, for errors."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise InputError(name, value=text[:40], remedy=f"is no calibration file: {error}") from None
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        found = document.get("schema") if isinstance(document, dict) else text[:40]
+        raise InputError(name, value=found, remedy=f"is no calibration file: its schema must be {SCHEMA}")
+    observations = document.get("observations")
+    if not isinstance(observations, list):
+        raise InputError(f"{name}: observations", value=observations, remedy="must be a list")
+    return tuple(from_document(o, name=f"{name}: observations[{i}]") for i, o in enumerate(observations))
+
+
+def to_document(some: Observation) -> dict[str, Any]:
+    """One observation as plain JSON values."""
+    case = some.case
+    nouns = {
+        name: _document(getattr(case, name)) for name in ("architecture", "workload", "cluster", "layout")
+    }
+    return {
+        "run": some.run,
+        "framework": case.framework.name,
+        **nouns,
+        "measured": {
+            "steps": some.steps,
+            "stepSeconds": some.step_s,
+            "scatter": some.scatter,
+            "allocatedBytes": some.allocated_bytes,
+        },
+    }
+
+
+def from_document(document: object, *, name: str = "observation") -> Observation:
+    """The observation in plain JSON values; fields of a later version are ignored."""
+    if not isinstance(document, Mapping):
+        raise InputError(name, value=document, remedy="must be a mapping")
+    measured = _mapping(document, "measured", name)
+    try:
+        profile = framework(str(document.get("framework", "")))
+    except RightsizerError as error:
+        raise InputError(f"{name}: framework", value=document.get("framework"), remedy=str(error)) from None
+    architecture, workload, cluster, layout = (
+        _revived(noun, _mapping(document, key, name), f"{name}: {key}")
+        for key, noun in (
+            ("architecture", Architecture), ("workload", Workload), ("cluster", Cluster), ("layout", Layout),
+        )
+    )  # fmt: skip
+    case = Case(
+        architecture=architecture, workload=workload, cluster=cluster, framework=profile, layout=layout
+    )
+    return Observation(
+        run=str(document.get("run", "")),
+        case=case,
+        steps=int(_number(measured, "steps", name)),
+        step_s=_number(measured, "stepSeconds", name),
+        scatter=_number(measured, "scatter", name),
+        allocated_bytes=_number(measured, "allocatedBytes", name),
+    )
+
+
+def _mapping(document: Mapping[str, Any], key: str, name: str) -> Mapping[str, Any]:
+    value = document.get(key)
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name}: {key}", value=value, remedy="must be a mapping")
+    return value
+
+
+def _number(document: Mapping[str, Any], key: str, name: str) -> float:
+    value = document.get(key, 0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise InputError(f"{name}: measured.{key}", value=value, remedy="must be a number, 0 if not measured")
+    return float(value)
+
+
+def _document(noun: Any) -> dict[str, Any]:
+    """A noun's fields as JSON values; what is only provenance (`source`, `aliases`) is left out."""
+    values = {}
+    for one in fields(noun):
+        value = getattr(noun, one.name)
+        if is_dataclass(value):
+            values[one.name] = _document(value)
+        elif one.metadata.get("column", True):
+            values[one.name] = value.value if isinstance(value, enum.Enum) else value
+    return values
+
+
+def _revived(kind: type[Any], document: Mapping[str, Any], name: str) -> Any:
+    """A noun from its document; a value of the wrong type, or a missing one, is an error that names it."""
+    hints = get_type_hints(kind)
+    values = {}
+    for key in (f.name for f in fields(kind) if f.name in document):
+        hint, where = hints[key], f"{name}.{key}"
+        if is_dataclass(hint) and isinstance(hint, type):
+            values[key] = _revived(hint, _mapping(document, key, name), where)
+        else:
+            values[key] = _value(hint, document[key], where)
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise InputError(name, value=sorted(document), remedy=str(error)) from None
+
+
+def _value(hint: Any, value: Any, name: str) -> Any:
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        try:
+            return hint(value)
+        except ValueError:
+            raise InputError(name, value=value, remedy=f"must be one of {[m.value for m in hint]}") from None
+    allowed = hint | int if hint is float or float in get_args(hint) else hint
+    if not isinstance(value, allowed):
+        raise InputError(name, value=value, remedy=f"must be {getattr(hint, '__name__', hint)}")
+    return value

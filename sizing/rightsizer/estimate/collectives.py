@@ -1,0 +1,138 @@
+"""Seconds of collectives and transfers on the links that they really cross.
+
+Legend: n ranks of a group, r of them inside one fast domain (NVLink, xGMI, or a PCIe host), w = n / r
+domains, S bytes of the full payload, B_in and B_out achieved bytes/s of one GPU inside and between domains
+(one direction).
+
+Ring gather or scatter (one pass; an all-reduce is two): every rank moves S (n-1)/n. Between domains the
+group's r GPUs of a node drive r NICs in parallel, so that the outer rate is r B_out, and the slower of the
+two binds:
+
+    t = S (n-1)/n / min(B_in, r B_out) + latency
+
+Latency per pass: one constant inside a domain, plus one per doubling of domains, plus one per rank for
+rings over many nodes; NCCL leaves its low-latency protocol for large messages, which costs a step (seen in
+nccl-tests and in vTrain's tables near 12 MB) that grows with the ring's length and shrinks with the link's
+speed.
+"""
+
+import numpy as np
+
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array, spelt
+from rightsizer.estimate.parameters import Parameters
+from rightsizer.values import immutable
+
+__all__ = ["Group", "Links", "all_to_all_s", "group", "links", "ring_s", "send_s"]
+
+_STEP_BYTES = 12e6
+_STEP_REFERENCE_BYTES_PER_S = 3e11
+_BUCKET_BYTES = 1e9  # DeepSpeed's default: 5e8 elements of 16 bits
+_OMNI_PATH = 0.42  # a node of Jean Zay reached 135 of its 400 Gbit/s: 0.34, where InfiniBand reaches 0.8
+_DATAGRAMS = 0.92  # EFA: 0.74 of the line rate (nccl-tests, 4 nodes of p6-b200), where InfiniBand reaches 0.8
+
+
+@immutable
+class Links:
+    """Achieved rates of one GPU, one direction, and how far the fast link reaches."""
+
+    inside_bytes_per_s: Array
+    between_bytes_per_s: Array
+    network_bytes_per_s: Array
+    line_bytes_per_s: Array
+    reach_gpus: Array
+    switched: Array
+    datagrams: Array
+
+
+@immutable
+class Group:
+    """A group of ranks: how many, how many of them in one domain, over how many domains."""
+
+    ranks: Array
+    inside: Array
+    domains: Array
+
+
+def links(cases: Cases, parameters: Parameters) -> Links:
+    """The links of each case's cluster."""
+    cluster = cases.cluster
+    switched = cluster.nvlink_domain_gpus > 1
+    fraction = np.where(switched, parameters.nvlink_fraction, parameters.pcie_fraction)
+    between = np.where(cluster.inter_bytes_per_s > 0, cluster.inter_bytes_per_s, 2.5e10)
+    datagrams = spelt(cluster.inter_link, lambda name: "efa" in name.lower())
+    path = spelt(cluster.inter_link, lambda name: "omni-path" in name.lower())
+    between = between * np.where(path, _OMNI_PATH, np.where(datagrams, _DATAGRAMS, 1.0))
+    return Links(
+        inside_bytes_per_s=np.asarray(np.maximum(cluster.intra_bytes_per_s, 1e9) * fraction),
+        between_bytes_per_s=np.asarray(between * parameters.nic_fraction),
+        network_bytes_per_s=between,
+        line_bytes_per_s=cluster.intra_bytes_per_s,
+        reach_gpus=np.where(switched, cluster.nvlink_domain_gpus, cluster.gpus_per_node),
+        switched=np.asarray(switched),
+        datagrams=datagrams,
+    )
+
+
+def group(links: Links, ranks: Array, stride: Array | float = 1.0) -> Group:
+    """`ranks` ranks, each `stride` GPUs from the next (tensor parallel innermost, then context, data)."""
+    inside = np.minimum(np.maximum(links.reach_gpus / stride, 1.0), ranks)
+    return Group(ranks=ranks, inside=np.asarray(inside), domains=np.asarray(np.maximum(ranks / inside, 1.0)))
+
+
+def ring_s(
+    payload_bytes: Array,
+    group: Group,
+    links: Links,
+    parameters: Parameters,
+    *,
+    passes: float = 1.0,
+    messages: Array | float | None = None,
+) -> Array:
+    """Seconds of a gather or scatter (`passes` = 1) or an all-reduce (2) of `payload_bytes` in full.
+
+    It goes in `messages`, else in buckets: each fills the ring once.
+    """
+    n, many = group.ranks, group.domains > 1
+    outer = links.between_bytes_per_s * group.inside
+    rate = np.where(many, np.minimum(links.inside_bytes_per_s, outer), links.inside_bytes_per_s)
+    wire = payload_bytes * (n - 1) / np.maximum(n, 1) / rate
+    step = parameters.ring_step_s * _STEP_REFERENCE_BYTES_PER_S / np.maximum(links.line_bytes_per_s, 1e9)
+    step = step * np.where(links.switched, np.clip((group.inside - 2) / 6, 0, 1), 0.0) / 2
+    small = _STEP_BYTES / (payload_bytes + 1.0)
+    cube = small * small * small  # `**` takes ten times as long
+    step = step / (1 + cube * cube)
+    count = np.maximum(payload_bytes / _BUCKET_BYTES, 1.0) if messages is None else messages
+    hops = np.where(many, n * count * parameters.ring_hop_s, 0.0)
+    latency = parameters.ring_latency_s + parameters.node_latency_s * np.log2(group.domains)
+    return np.asarray(np.where(n > 1, passes * (wire + latency + step) + passes * hops, 0.0))
+
+
+def all_to_all_s(
+    payload_bytes: Array, once_per_domain_bytes: Array, group: Group, links: Links, parameters: Parameters
+) -> Array:
+    """Seconds of an all-to-all of `payload_bytes` a rank; `once_per_domain_bytes` leave the domain."""
+    share = np.where(group.inside > 1, (group.inside - 1) / np.maximum(group.inside, 1), 0.0)
+    inside = payload_bytes * share / (links.inside_bytes_per_s * parameters.all_to_all_fraction)
+    outside = np.where(group.domains > 1, once_per_domain_bytes, 0.0) / (
+        links.between_bytes_per_s * parameters.all_to_all_fraction
+    )
+    latency = 2 * parameters.ring_latency_s + parameters.node_latency_s * np.log2(group.domains)
+    return np.asarray(np.where(group.ranks > 1, inside + outside + latency, 0.0))
+
+
+def send_s(
+    payload_bytes: Array, crosses: Array, sharing: Array, links: Links, parameters: Parameters
+) -> Array:
+    """Seconds of one point-to-point message, inside a domain or (`crosses`) between domains.
+
+    `sharing` ranks of a node send at the same time.
+
+    One message uses few channels: on a network of unordered datagrams a node's messages share a low rate.
+    """
+    rate = np.minimum(links.between_bytes_per_s, links.network_bytes_per_s * parameters.p2p_fraction)
+    datagrams = parameters.p2p_srd_bytes_per_s / np.maximum(sharing, 1.0)
+    rate = np.where(links.datagrams, np.minimum(rate, datagrams), rate)
+    outside = payload_bytes / rate + parameters.node_latency_s
+    inside = payload_bytes / links.inside_bytes_per_s
+    return np.asarray(np.where(crosses, outside, inside) + parameters.ring_latency_s)

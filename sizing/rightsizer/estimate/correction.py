@@ -1,0 +1,383 @@
+"""What measured runs say about other predictions: a correction in the logarithm, and a narrower interval.
+
+A residual is ln(measured / predicted) of one run. In units of the engine's own standard deviation its
+variance is 1, split into shares: what all runs on one GPU type have in common, all of one framework, both
+together (a stack), one family of layouts on that stack, one model on it, one configuration; the rest
+belongs to a single run (settings that no field tells). Two runs correlate by the shares that they have in
+common; the correction of a case is the conditional mean given all evidence, its variance the conditional
+variance (Gaussian process regression, also known as kriging). So a run of another family counts partly, a
+few noisy steps move little, and no evidence changes nothing.
+
+On some stacks errors have hardly anything in common but within a configuration: their runs scatter around a
+right mean, and one of them would mislead. So two hypotheses are averaged: the shares as they are, and all of
+them moved to the configuration. Their weights are their likelihoods (multivariate Student-t) times what is
+known before: the chance that runs of a stack have errors in common. A single run counts for less than
+half of what the shares alone would make of it, ten that agree for nearly all. Shares, chance and noise are
+data (data/calibration.json).
+"""
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array, Columns
+from rightsizer.domain.layout import Layout, Sharding
+from rightsizer.estimate.parameters import Parameters, load_calibration
+from rightsizer.values import immutable
+
+__all__ = [
+    "SHARES",
+    "Calibration",
+    "Correction",
+    "Evidence",
+    "LayoutFamily",
+    "Quantity",
+    "Residual",
+    "correct",
+    "covariances",
+    "layout_family",
+    "measured_layouts",
+    "noise_ln",
+    "slack",
+]
+
+
+class LayoutFamily(enum.IntEnum):
+    """Kinds of layouts whose errors have a cause in common, by the most intricate parallelism in them."""
+
+    DATA = 0
+    SHARDED = 1
+    TENSOR = 2
+    PIPELINE = 3
+    EXPERT = 4
+
+
+class Quantity(enum.StrEnum):
+    """What is corrected."""
+
+    STEP = "step"
+    MEMORY = "memory"
+
+
+@immutable
+class Residual:
+    """`ln` is ln(measured / predicted), `sigma` the engine's deviation of it, `noise` the measurement's."""
+
+    ln: float
+    sigma: float
+    noise: float
+
+
+@immutable
+class Evidence:
+    """One measured run: what it ran on and how, for how many steps, and how far off the prediction was."""
+
+    run: str
+    framework: str
+    gpu: str
+    model: str
+    sequence_tokens: int
+    layout: Layout
+    steps: int
+    step: Residual | None = None
+    memory: Residual | None = None
+
+
+@immutable
+class Calibration:
+    """The evidence of one user's runs."""
+
+    evidence: tuple[Evidence, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.evidence)
+
+
+@immutable
+class Correction:
+    """By what to multiply predictions, and what is then left of sigma (a factor). Shape () or (n,)."""
+
+    factor: Array
+    sigma_factor: Array
+
+
+_SAME = ("dp", "tp", "pp", "vpp", "cp", "ep", "sharding", "micro_batch", "micro_batches", "recompute")
+"""Columns that two layouts must share to be one configuration."""
+
+_NONE = Correction(factor=np.asarray(1.0), sigma_factor=np.asarray(1.0))
+
+
+@immutable
+class _Target:
+    """What a correction is for; `layout` None: any of the family."""
+
+    framework: str
+    gpu: str
+    model: str
+    sequence_tokens: int
+    family: int
+    layout: Layout | None = None
+
+
+def layout_family(layout: Columns) -> Array:
+    """The LayoutFamily of each layout, as codes."""
+    tensor = (layout.tp > 1) | (layout.cp > 1)
+    code = np.where(layout.sharding >= Sharding.ZERO3, LayoutFamily.SHARDED, LayoutFamily.DATA)
+    code = np.where(tensor, LayoutFamily.TENSOR, code)
+    code = np.where(layout.pp > 1, LayoutFamily.PIPELINE, code)
+    return np.asarray(np.where(layout.ep > 1, LayoutFamily.EXPERT, code))
+
+
+def noise_ln(steps: int, scatter: float, parameters: Parameters | None = None) -> float:
+    """Standard deviation of ln(mean step time) measured over `steps` whose ln scatters by `scatter`.
+
+    Three independent parts: the scatter over root n, what a start-up adds (worth `step_startup` steps in
+    all), and what differs between two runs of one configuration.
+    """
+    p = parameters or load_calibration()
+    n = max(1, steps)
+    return float(np.sqrt(scatter**2 / n + (p.step_startup / n) ** 2 + p.step_between_runs**2))
+
+
+def correct(
+    some: Calibration | None,
+    cases: Cases,
+    sigma: Array,
+    quantity: Quantity,
+    parameters: Parameters | None = None,
+) -> Correction:
+    """The corrections of cases whose standard deviations of ln(true / predicted) are `sigma`."""
+    if not some or not _solved(some.evidence, quantity, parameters or load_calibration()).evidence:
+        return _NONE
+    solved = _solved(some.evidence, quantity, parameters or load_calibration())
+    family, nouns = layout_family(cases.layout), _nouns(cases)
+    if all(noun.ndim == 0 for noun in nouns):
+        mean, variance = _of_families(solved, family, tuple(noun.item() for noun in nouns), cases.layout)
+    else:
+        mean, variance = _of_rows(solved, family, nouns, cases.layout)
+    return Correction(factor=np.exp(mean * sigma), sigma_factor=np.sqrt(variance))
+
+
+def slack(some: Calibration | None, cases: Cases, sigma: float, z: float) -> float:
+    """How far measured configurations may lie from the rest of their family: a factor of at least 1.
+
+    A search that bounds all sizes of a family by one of them must allow for it. Compared are step times at z
+    standard deviations, `sigma` being the engine's largest; the nouns of `cases` are of shape ().
+    """
+    if not some:
+        return 1.0
+    solved = _solved(some.evidence, Quantity.STEP, load_calibration())
+    nouns = tuple(noun.item() for noun in _nouns(cases))
+    levels: dict[int, list[float]] = {}
+    for target in _configurations(solved, nouns):
+        for one in (target, _target(nouns, target.family)):
+            mean, variance = solved.posterior(one)
+            levels.setdefault(target.family, []).append(sigma * (mean + z * variance**0.5))
+    return float(np.exp(max((max(v) - min(v) for v in levels.values()), default=0.0)))
+
+
+def measured_layouts(some: Calibration | None, cases: Cases) -> tuple[Layout, ...]:
+    """The layouts in which this very job was measured."""
+    if not some:
+        return ()
+    nouns = tuple(noun.item() for noun in _nouns(cases))
+    known = {e.layout for e in some.evidence if nouns == _nouns_of(e)}
+    return tuple(sorted(known, key=_key))
+
+
+def _nouns_of(some: Evidence) -> tuple[Any, ...]:
+    return (some.framework, some.gpu, some.model, some.sequence_tokens)
+
+
+def _nouns(cases: Cases) -> tuple[Array, Array, Array, Array]:
+    return (cases.framework.name, cases.gpu.name, cases.architecture.name, cases.workload.sequence_tokens)
+
+
+def _of_families(
+    solved: "_Solved", family: Array, nouns: tuple[Any, ...], layout: Columns
+) -> tuple[Array, Array]:
+    """Mean and variance of many layouts of one job: by family, then of the measured configurations."""
+    table = np.asarray([solved.posterior(_target(nouns, code)) for code in LayoutFamily])
+    mean, variance = table[family, 0], table[family, 1]
+    for target in _configurations(solved, nouns):
+        rows = _rows_like(target, layout, np.shape(mean))
+        if rows.size:
+            one = solved.posterior(target)
+            flat_mean, flat_variance = np.atleast_1d(mean), np.atleast_1d(variance)
+            flat_mean[rows], flat_variance[rows] = one
+            mean, variance = flat_mean.reshape(np.shape(mean)), flat_variance.reshape(np.shape(mean))
+    return mean, variance
+
+
+def _of_rows(
+    solved: "_Solved", family: Array, nouns: tuple[Array, ...], layout: Columns
+) -> tuple[Array, Array]:
+    """Mean and variance of different jobs, row by row."""
+    columns = np.broadcast_arrays(family, *nouns)
+    same = np.broadcast_arrays(*(getattr(layout, name) for name in _SAME), columns[0])[:-1]
+    found = []
+    for index in range(columns[0].size):
+        key = tuple(column.reshape(-1)[index].item() for column in columns)
+        like = tuple(int(column.reshape(-1)[index]) for column in same)
+        target = next((t for t in _configurations(solved, key[1:]) if _key(t.layout) == like), None)
+        found.append(solved.posterior(target or _target(key[1:], key[0])))
+    table = np.asarray(found).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def _target(nouns: tuple[Any, ...], code: int) -> _Target:
+    framework, gpu, model, sequence = nouns
+    return _Target(framework=framework, gpu=gpu, model=model, sequence_tokens=sequence, family=int(code))
+
+
+def _configurations(solved: "_Solved", nouns: tuple[Any, ...]) -> Iterator[_Target]:
+    """The measured configurations of this very job."""
+    seen = set()
+    for some, target in zip(solved.evidence, solved.targets, strict=True):
+        if _nouns_of(some) == nouns and some.layout not in seen:
+            seen.add(some.layout)
+            yield target
+
+
+def _rows_like(target: _Target, layout: Columns, shape: tuple[int, ...]) -> Array:
+    """Indices of the rows that are this configuration."""
+    rows = np.arange(int(np.prod(shape)))
+    for name, value in zip(_SAME, _key(target.layout), strict=True):
+        column = getattr(layout, name)
+        equal = column == value if column.ndim == 0 else column[rows] == value
+        rows = rows[np.broadcast_to(equal, rows.shape)]
+        if not rows.size:
+            break
+    return rows
+
+
+def _key(layout: Layout | None) -> tuple[int, ...]:
+    return tuple(int(getattr(layout, name)) for name in _SAME)
+
+
+def _evidence_target(some: Evidence) -> _Target:
+    family = int(layout_family(Columns.of(some.layout)))
+    return _Target(
+        framework=some.framework,
+        gpu=some.gpu,
+        model=some.model,
+        sequence_tokens=some.sequence_tokens,
+        family=family,
+        layout=some.layout,
+    )
+
+
+@immutable
+class _Hypothesis:
+    """One way to split the variance, and what the evidence says under it; `weight` is not normalised."""
+
+    shares: tuple[float, ...]
+    inverse: Array
+    weights: Array
+    scales: Mapping[str, float]
+    log_weight: float
+
+
+class _Solved:
+    """The evidence on one quantity, solved once under both hypotheses."""
+
+    def __init__(self, evidence: Sequence[Evidence], quantity: Quantity, parameters: Parameters) -> None:
+        self.evidence = [e for e in evidence if getattr(e, quantity) is not None]
+        self.targets = [_evidence_target(e) for e in self.evidence]
+        self._cache: dict[_Target, tuple[float, float]] = {}
+        if not self.evidence:
+            return
+        residuals: list[Residual] = [getattr(e, quantity) for e in self.evidence]
+        shares = tuple(getattr(parameters, f"{quantity}_share_{name}") for name in SHARES)
+        apart = (*(0.0 for _ in shares[1:]), sum(shares))
+        chance, trust = getattr(parameters, f"{quantity}_in_common"), parameters.degrees_of_freedom
+        found = [
+            _solve(self.targets, residuals, some, prior, trust)
+            for some, prior in ((shares, chance), (apart, 1.0 - chance))
+            if prior > 0.0
+        ]
+        highest = max(one.log_weight for one in found)
+        total = sum(np.exp(one.log_weight - highest) for one in found)
+        self._believed = [(float(np.exp(one.log_weight - highest) / total), one) for one in found]
+
+    def posterior(self, target: _Target) -> tuple[float, float]:
+        """Mean and variance of the residual of `target`, in units of the engine's sigma and its square.
+
+        Each hypothesis' variance is scaled by how large the residuals on that type of GPU are against what
+        sigma said (Student-t process), so that hardware on which the engine is worse than it claims gets a
+        wider interval, not a narrower one, and a toy run on a CPU tells nothing of an H100.
+        """
+        if target not in self._cache:
+            found = [(belief, *self._under(one, target)) for belief, one in self._believed]
+            mean = sum(belief * m for belief, m, _ in found)
+            self._cache[target] = mean, sum(belief * (v + (m - mean) ** 2) for belief, m, v in found)
+        return self._cache[target]
+
+    def _under(self, some: _Hypothesis, target: _Target) -> tuple[float, float]:
+        row = np.asarray([_covariance(target, other, some.shares) for other in self.targets])
+        left = max(1.0 - float(row @ some.inverse @ row), 1e-6)
+        return float(row @ some.weights), left * some.scales.get(target.gpu, 1.0)
+
+
+def _solve(
+    targets: Sequence[_Target],
+    residuals: Sequence[Residual],
+    shares: tuple[float, ...],
+    prior: float,
+    trust: float,
+) -> _Hypothesis:
+    """The evidence under one split of the variance: inverted once, and how likely it makes the residuals."""
+    value = np.asarray([r.ln / r.sigma for r in residuals])
+    covariance = np.asarray([[_covariance(a, b, shares) for b in targets] for a in targets])
+    covariance += np.diag([1.0 - sum(shares) + (r.noise / r.sigma) ** 2 + 1e-9 for r in residuals])
+    inverse = np.linalg.inv(covariance)
+    weights, n = inverse @ value, len(value)
+    distance = float(value @ weights)
+    _, determinant = np.linalg.slogdet(covariance)
+    return _Hypothesis(
+        shares=shares,
+        inverse=inverse,
+        weights=weights,
+        scales={gpu: _scale(targets, value, covariance, gpu, trust) for gpu in {t.gpu for t in targets}},
+        log_weight=float(np.log(prior) - 0.5 * (determinant + (trust + n) * np.log1p(distance / trust))),
+    )
+
+
+def _scale(targets: Sequence[_Target], value: Array, covariance: Array, gpu: str, trust: float) -> float:
+    """By how much the residuals on one type of GPU exceed what sigma said of them."""
+    mine = np.flatnonzero([target.gpu == gpu for target in targets])
+    distance = float(value[mine] @ np.linalg.solve(covariance[np.ix_(mine, mine)], value[mine]))
+    return (trust + distance) / (trust + len(mine))
+
+
+SHARES = ("gpu", "framework", "stack", "family", "model", "configuration")
+"""Shares of the variance by cause; what is left of 1 belongs to one run: settings that no field tells."""
+
+
+def _in_common(a: _Target, b: _Target) -> tuple[bool, ...]:
+    """Which of the shares two runs have in common, the configuration last."""
+    gpu, framework = a.gpu == b.gpu, a.framework == b.framework
+    stack = gpu and framework
+    model = stack and a.model == b.model
+    one = model and a.layout is not None and b.layout is not None and a.sequence_tokens == b.sequence_tokens
+    one = one and _key(a.layout) == _key(b.layout)
+    return gpu, framework, stack, stack and a.family == b.family, model, one
+
+
+def _covariance(a: _Target, b: _Target, shares: tuple[float, ...]) -> float:
+    return sum(share for share, shared in zip(shares, _in_common(a, b), strict=True) if shared)
+
+
+def covariances(evidence: Sequence[Evidence]) -> Array:
+    """For each of SHARES, which pairs of runs have it in common: shape (6, n, n)."""
+    targets = [_evidence_target(e) for e in evidence]
+    return np.asarray([[_in_common(a, b) for b in targets] for a in targets], dtype=float).transpose(2, 0, 1)
+
+
+@lru_cache(maxsize=8)
+def _solved(evidence: tuple[Evidence, ...], quantity: Quantity, parameters: Parameters) -> _Solved:
+    return _Solved(evidence, quantity, parameters)

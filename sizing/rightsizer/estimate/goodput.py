@@ -1,0 +1,180 @@
+"""Goodput: which part of the wall time trains, and what takes the rest (failures, checkpoints, restarts).
+
+Notation: M mean time to failure of the job, delta the time a checkpoint blocks, R restart, tau time between
+checkpoints. Failures are exponential; the rate is per node of 8 GPUs and scales with the GPUs used.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
+
+from rightsizer import packaged
+from rightsizer.domain.columns import Array
+from rightsizer.errors import UnknownNameError
+from rightsizer.values import immutable
+
+__all__ = [
+    "Goodput",
+    "Reliability",
+    "WholeRun",
+    "checkpoint_interval_s",
+    "estimate",
+    "reliability",
+    "spare_nodes",
+    "whole_run",
+]
+
+_DAY_S = 86400.0
+_GPUS_PER_RATED_NODE = 8
+_SHORTEST_INTERVAL_S = 60.0
+
+
+@immutable
+class Reliability:
+    """How often nodes fail and what a failure costs.
+
+    The default rate is Meta's RSC-1 (arXiv:2410.21680): 6.5 failures per 1000 node-days of 8 GPUs, the rate
+    its own projections use. `restart_s` is detection, rescheduling, start and first step, without loading
+    the checkpoint: 10 minutes, as published where something watches the job (MegaScale < 10 min to detect,
+    SKT median 11 min between retries). Checkpoints go at `checkpoint_bytes_per_s_per_node` (BLOOM-176B:
+    57 GB/s from 48 nodes), at most `checkpoint_bytes_per_s` for all (a guess: Llama 3 had 2 TB/s);
+    the write blocks training.
+    """
+
+    name: str = "default"
+    failures_per_1000_node_days: float = 6.5
+    restart_s: float = 600.0
+    repair_s: float = 3 * _DAY_S
+    checkpoint_bytes_per_s_per_node: float = 1.2e9
+    checkpoint_bytes_per_s: float = 1e12
+    source: str = "arXiv:2410.21680 (RSC-1)"
+
+
+@immutable
+class Goodput:
+    """Fractions of wall time; `productive + checkpoint + lost_work + restart == 1`. Shapes broadcast."""
+
+    productive: Array
+    checkpoint: Array
+    lost_work: Array
+    restart: Array
+    interval_s: Array
+    mean_time_to_failure_s: Array
+
+
+@immutable
+class WholeRun:
+    """What a pretraining run loses beyond failures and checkpoints, as shares of its wall time.
+
+    `unplanned` is downtime, `stragglers` slower steps, `slower_stack` too; `sigma_ln` is the deviation of
+    ln(hours) that comes on top of the step time's, `weight` how much of a large run this one is (0 to 1).
+    Shapes broadcast.
+    """
+
+    unplanned: Array
+    stragglers: Array
+    slower_stack: Array
+    sigma_ln: Array
+    weight: Array
+
+    @property
+    def lost(self) -> Array:
+        """All losses together."""
+        return np.asarray(self.unplanned + self.stragglers + self.slower_stack)
+
+
+@cache
+def reliability(name: str = "default") -> Reliability:
+    """The preset of that name in data/goodput.json."""
+    presets: Mapping[str, Mapping[str, object]] = json.loads(packaged.text("goodput.json"))
+    if name not in presets:
+        raise UnknownNameError("reliability", value=name, candidates=sorted(presets))
+    preset = presets[name]
+    rate = preset["failures_per_1000_node_days"]
+    if not isinstance(rate, int | float):
+        raise TypeError(f"data/goodput.json: {name}: the rate must be a number")
+    return Reliability(name=name, failures_per_1000_node_days=float(rate), source=str(preset["source"]))
+
+
+def checkpoint_interval_s(blocking_s: Array, mean_time_to_failure_s: Array) -> Array:
+    """Daly's optimum (2006): sqrt(2 delta M) [1 + sqrt(x)/3 + x/9] - delta, x = delta/2M; M if x >= 1."""
+    x = blocking_s / (2.0 * mean_time_to_failure_s)
+    young = np.sqrt(2.0 * blocking_s * mean_time_to_failure_s)
+    daly = young * (1.0 + np.sqrt(x) / 3.0 + x / 9.0) - blocking_s
+    return np.maximum(np.where(x < 1.0, daly, mean_time_to_failure_s), _SHORTEST_INTERVAL_S)
+
+
+def estimate(gpus: Array, checkpoint_bytes: Array, some: Reliability) -> Goodput:
+    """Goodput of jobs on `gpus` whose checkpoints have `checkpoint_bytes`, at Daly's interval.
+
+    Expected wall time per productive second: M e^(R/M) (e^((tau+delta)/M) - 1) / tau (Daly). What is lost is
+    split in the first-order proportions delta/tau : (tau+delta)/2M : R/M.
+    """
+    nodes = np.asarray(gpus, dtype=float) / _GPUS_PER_RATED_NODE
+    rate = np.maximum(nodes * some.failures_per_1000_node_days / 1000.0 / _DAY_S, 1e-15)
+    mean = 1.0 / rate
+    writers = np.ceil(nodes) * some.checkpoint_bytes_per_s_per_node
+    blocking = np.maximum(checkpoint_bytes / np.minimum(writers, some.checkpoint_bytes_per_s), 1e-3)
+    restart = some.restart_s + blocking
+    interval = checkpoint_interval_s(blocking, mean)
+    wall = mean * np.exp(restart / mean) * np.expm1((interval + blocking) / mean) / interval
+    parts = (blocking / interval, (interval + blocking) / (2.0 * mean), restart / mean)
+    scale = (1.0 - 1.0 / wall) / (parts[0] + parts[1] + parts[2])
+    return Goodput(
+        productive=1.0 / wall,
+        checkpoint=parts[0] * scale,
+        lost_work=parts[1] * scale,
+        restart=parts[2] * scale,
+        interval_s=interval,
+        mean_time_to_failure_s=mean,
+    )
+
+
+def whole_run(
+    gpus: Array, planned_s: Array, productive: Array, *, assumed: bool = False, slower_stack: bool = False
+) -> WholeRun:
+    """What a pretraining run loses that no formula prices, and how its hours scatter (data/whole_run.json).
+
+    Large runs report which share of their time was effective, failures counted: what `productive` does not
+    take of the rest is unplanned. It and the scatter grow with the node-days W of the run as W / (W +
+    settled). Stragglers are waited for by all other nodes, 1 - 1 / nodes of them. `assumed`: nobody said what
+    the job is trained with, so that sequence, batch and layout are guesses, of any run. `slower_stack`: any
+    may train it, and steps take exp(assumed_stack_ln) times those of the assumed one's best layout.
+    """
+    found = _whole_run()
+    nodes = gpus / _GPUS_PER_RATED_NODE
+    work = nodes * planned_s / _DAY_S
+    weight = work / (work + found["settled_node_days"])
+    guessed = found["sigma_ln_assumed"] if assumed else 0.0
+    unplanned = np.maximum(0.0, found["not_effective"] * weight - (1.0 - productive))
+    stragglers = np.asarray(found["stragglers"] * np.maximum(0.0, 1.0 - 1.0 / nodes))
+    slower = -math.expm1(-found["assumed_stack_ln"]) if slower_stack else 0.0
+    return WholeRun(
+        unplanned=unplanned,
+        stragglers=stragglers,
+        slower_stack=np.asarray(slower * (1.0 - unplanned - stragglers)),
+        sigma_ln=np.hypot(found["sigma_ln"] * np.sqrt(weight), guessed),
+        weight=np.asarray(weight),
+    )
+
+
+@cache
+def _whole_run() -> Mapping[str, float]:
+    text = packaged.text("whole_run.json")
+    return {name: float(each["value"]) for name, each in json.loads(text).items() if "value" in each}
+
+
+def spare_nodes(nodes: int, gpus_per_node: int, some: Reliability, *, confidence: float = 0.9) -> int:
+    """The fewest spares so that, with `confidence`, no more nodes are in repair at once (Poisson)."""
+    rate = some.failures_per_1000_node_days / 1000.0 / _DAY_S * gpus_per_node / _GPUS_PER_RATED_NODE
+    mean = nodes * rate * some.repair_s
+    spares, term = 0, math.exp(-mean)
+    total = term
+    while total < confidence and spares < nodes:
+        spares += 1
+        term *= mean / spares
+        total += term
+    return spares

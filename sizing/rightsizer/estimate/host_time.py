@@ -1,0 +1,74 @@
+"""What the host (Python, launches) needs for a layer, and where the GPU waits for it."""
+
+import numpy as np
+
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array, Columns, derived, spelt
+from rightsizer.domain.layout import Sharding
+from rightsizer.estimate.parameters import Parameters
+
+__all__ = ["HOST_CLASSES", "blocked_s", "expert_wait_s", "host_class", "launches_s", "superchip"]
+
+HOST_CLASSES = ("megatron", "deepspeed", "torch3d", "core", "fsdp1", "fsdp2", "trainer")
+"""Framework generations (`Framework.time_class`) that share host time and element-wise kernels."""
+_CORE_YEAR = 2024  # Megatron-Core's first stable release
+_TRAINER = HOST_CLASSES.index("trainer")
+
+
+def host_class(cases: Cases) -> Array:
+    """Index into HOST_CLASSES; an unknown class is priced as its time's Megatron."""
+    known, code = HOST_CLASSES.index("core"), _time_code(cases.framework)
+    year = cases.workload.library_year
+    old = (cases.framework.known == 0) & (year > 0) & (year < _CORE_YEAR) & (code == known)
+    return np.where(old, HOST_CLASSES.index("megatron"), code)
+
+
+@derived
+def _time_code(framework: Columns) -> Array:
+    """Index into HOST_CLASSES of the framework's own class."""
+    names, inverse = np.unique(np.atleast_1d(framework.time_class), return_inverse=True)
+    known = HOST_CLASSES.index("core")
+    table = np.asarray([HOST_CLASSES.index(n) if n in HOST_CLASSES else known for n in names.tolist()])
+    return np.asarray(table[inverse.reshape(np.shape(framework.time_class))])
+
+
+def launches_s(cases: Cases, dense_share: Array, p: Parameters, recomputed: Array) -> tuple[Array, Array]:
+    """Seconds the CPU needs to launch a layer: forward, backward with the share that it recomputes."""
+    code = host_class(cases)
+    fused = np.where(cases.workload.compile == 1, p.host_compiled, 1.0)
+    hooked = (code == _TRAINER) & (cases.layout.sharding >= Sharding.ZERO3)
+    hooks = np.where(hooked, p.host_zero3_hooks, 1.0)
+    sparse = _sparse_share(cases, dense_share) * p.host_expert_s
+    once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks + sparse
+    return _directions(cases, p, once, recomputed)
+
+
+def _directions(cases: Cases, p: Parameters, once: Array, recomputed: Array) -> tuple[Array, Array]:
+    """Host seconds of a layer's forward and backward, from those of a forward pass on one tensor rank."""
+    forward = once * (1 + p.host_tensor_growth * np.log2(cases.layout.tp))
+    return forward, forward * (p.host_backward + recomputed)
+
+
+def blocked_s(cases: Cases, p: Parameters, recomputed: Array) -> tuple[Array, Array]:
+    """Seconds that stand between kernels when every launch waits for the one before: none runs ahead."""
+    once = np.where(cases.workload.launch_blocking, p.host_blocked_s, 0.0)
+    return _directions(cases, p, once, recomputed)
+
+
+def expert_wait_s(cases: Cases, dense_share: Array, p: Parameters) -> Array:
+    """The host reads how many tokens each expert got before it launches their matmuls: the GPU runs dry.
+
+    Grace hosts launch that part as CUDA graphs (Megatron-Bridge's recipes), or hardly wait.
+    """
+    waits = np.where(superchip(cases), 0.0, p.expert_wait_s)
+    return np.asarray(_sparse_share(cases, dense_share) * waits)
+
+
+def _sparse_share(cases: Cases, dense_share: Array) -> Array:
+    """The share of layers that have experts."""
+    return np.where(cases.architecture.experts > 0, 1.0 - dense_share, 0.0)
+
+
+def superchip(cases: Cases) -> Array:
+    """Whether the host is a Grace CPU on NVLink-C2C."""
+    return spelt(cases.gpu.name, lambda name: name.startswith(("GB", "GH")))

@@ -1,0 +1,308 @@
+"""Seconds of a layer's kernels on one GPU: matmuls, attention, memory traffic, the head and the loss.
+
+A matmul (m, n, k) on P FLOP/s and B bytes/s (smooth maximum of the two rooflines, and a launch floor):
+
+    t = [ (2mnk / (P u w^x) (1 + k0/k))^4 + (bytes/(B r))^4 ]^(1/4) + t0
+
+u is the generation's plateau, w the wave efficiency (the share of the last wave of output tiles that is
+useful, best of four tile shapes; x <= 1 because split-k and stream-k kernels hide part of it), k0 the inner
+dimension at which half of the rate is lost to prologue and epilogue. All of u, x, k0, r, t0 are fitted to
+measured matmuls (bench/fit_curves.py).
+
+Flash attention runs at u_a of the 16-bit peak, plus a chain over the keys that one block must see.
+"""
+
+import numpy as np
+
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array, Columns, derived
+from rightsizer.domain.workload import AttentionKernel, Precision
+from rightsizer.estimate.parameters import Parameters
+from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen, trained_ends
+from rightsizer.values import immutable
+
+__all__ = [
+    "GENERATIONS",
+    "Kernels",
+    "Rates",
+    "flash_s",
+    "fused_experts",
+    "fused_sums",
+    "generation",
+    "kernels",
+    "matmul_s",
+    "rates",
+    "wave_efficiency",
+]
+
+GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna", "gddr")
+"""Classes of GPUs that share curves; `gddr` are the cards without HBM, of any year."""
+
+_NEAREST = {
+    "volta": 0, "turing": 0, "ampere": 1, "ada-lovelace": 1, "ada": 1, "hopper": 2, "blackwell": 3,
+    "rubin": 3, "cdna2": 4, "cdna3": 4, "cdna4": 4,
+}  # fmt: skip
+_GDDR_BYTES_PER_S = 1.25e12  # no HBM part since 2020 is slower, and no GDDR6 part faster
+_GDDR7_BYTES_PER_S = 2.0e12
+_USUAL_POWER_W = (0.0, 0.0, 700.0, 1000.0, 750.0, 0.0)  # by generation; 0: matmuls stay below the limit
+_SUM_BYTES = 8.0  # a weight gradient added to a 32-bit sum in the same kernel: read and written
+_FUSED_SUMS_YEAR = 2022  # NVIDIA/apex#1297 (February 2022) and Megatron-LM's linear layers of that spring
+_FUSED_EXPERTS_YEAR = 2026.4  # Megatron-Bridge 26.06
+_CAST_LAUNCHES = 3.0  # of an expert: its matmul, and a cast of either operand
+_MERGED_BYTES = 40.0  # of an element of attention's result and part: see docs/engine.md
+_SUMMED_BYTES = 58.0
+_TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
+_SIDES = (64, 128, 256)
+
+
+@immutable
+class Rates:
+    """What a GPU reaches: FLOP/s of large matmuls in the job's precision and in 16 bits; bytes/s."""
+
+    generation: Array
+    matmul_flop_per_s: Array
+    matmul16_flop_per_s: Array
+    peak16_flop_per_s: Array
+    half_k: Array
+    half_k16: Array
+    hbm_bytes_per_s: Array
+    multiprocessors: Array
+    low_precision: Array
+
+
+@immutable
+class Kernels:
+    """Seconds on one GPU for one micro-batch through an average layer, and through the head."""
+
+    matmul_forward_s: Array
+    matmul_input_gradient_s: Array
+    matmul_weight_gradient_s: Array
+    cast_bytes: Array
+    expert_cast_bytes: Array
+    attention_forward_s: Array
+    attention_backward_s: Array
+    head_forward_s: Array
+    head_backward_s: Array
+
+
+@derived
+def generation(gpu: Columns) -> Array:
+    """Index into GENERATIONS; an architecture without curves of its own gets the nearest one's."""
+    names, inverse = np.unique(np.atleast_1d(gpu.architecture), return_inverse=True)
+    nearest = np.asarray([_NEAREST.get(str(name), 2) for name in names])
+    code = nearest[inverse.reshape(np.shape(gpu.architecture))]
+    limit = np.where(code == 3, _GDDR7_BYTES_PER_S, _GDDR_BYTES_PER_S)
+    slow = (gpu.memory_bytes_per_s < limit) & (gpu.nvlink_bytes_per_s < 2e11) & (code != 0) & (code != 4)
+    return np.asarray(np.where(slow, 5, code))
+
+
+def rates(cases: Cases, parameters: Parameters) -> Rates:
+    """The rates of each case's GPU in its precision."""
+    gpu, precision = cases.gpu, cases.workload.precision
+    code = generation(gpu)
+    bf16 = np.where(gpu.bf16_flop_per_s > 0, gpu.bf16_flop_per_s, gpu.fp16_flop_per_s)
+    sixteen = np.where(precision == Precision.FP16, np.maximum(gpu.fp16_flop_per_s, bf16), bf16)
+    tf32 = np.where(gpu.tf32_flop_per_s > 0, gpu.tf32_flop_per_s, gpu.fp32_flop_per_s)
+    sixteen = np.where(precision == Precision.FP32, np.where(tf32 > 0, tf32, sixteen / 8), sixteen)
+    limited = np.minimum(sixteen, np.where(code == 5, parameters.gddr_flop_per_j * gpu.tdp_w, np.inf))
+    limited = limited * _sustained(gpu, code, parameters)
+    plateau = parameters.keyed("matmul_plateau", GENERATIONS)[code]
+    eight = (precision == Precision.FP8) & (gpu.fp8_flop_per_s > 0)
+    four = (precision == Precision.NVFP4) & (gpu.fp4_flop_per_s > 0)
+    fp8_ratio = parameters.keyed("fp8_over_bf16", GENERATIONS)[code]
+    low = np.where(four, gpu.fp4_flop_per_s * parameters.fp4_over_bf16, gpu.fp8_flop_per_s * fp8_ratio)
+    full = np.where(eight | four, low * limited / np.maximum(sixteen, 1.0), limited)
+    half_k = parameters.keyed("matmul_half_k", GENERATIONS)[code]
+    speed_up = np.where(eight | four, full / np.maximum(limited, 1.0), 1.0)
+    sms = np.where(gpu.streaming_multiprocessors > 0, gpu.streaming_multiprocessors, 128)
+    return Rates(
+        generation=code,
+        matmul_flop_per_s=np.minimum(
+            full * plateau, np.where(eight, gpu.fp8_flop_per_s, np.where(four, gpu.fp4_flop_per_s, sixteen))
+        ),
+        matmul16_flop_per_s=np.minimum(limited * plateau, sixteen),
+        peak16_flop_per_s=np.minimum(limited, sixteen),
+        half_k=half_k * speed_up,
+        half_k16=half_k,
+        hbm_bytes_per_s=gpu.memory_bytes_per_s * parameters.keyed("hbm_fraction", GENERATIONS)[code],
+        multiprocessors=sms,
+        low_precision=eight | four,
+    )
+
+
+def _sustained(gpu: Columns, code: Array, parameters: Parameters) -> Array:
+    """The share of a short benchmark's rate that a long job keeps.
+
+    Since Hopper, dense matmuls run into the power limit: parts of one generation differ by a power of it.
+    """
+    usual = np.asarray(_USUAL_POWER_W)[code]
+    power = np.where((usual > 0) & (gpu.tdp_w > 0), np.maximum(gpu.tdp_w, 1.0) / np.maximum(usual, 1.0), 1.0)
+    blackwell = code == GENERATIONS.index("blackwell")
+    exponent = np.where(blackwell, parameters.power_exponent_blackwell, parameters.power_exponent_hopper)
+    return np.asarray(parameters.keyed("sustained", GENERATIONS)[code] * power**exponent)
+
+
+def wave_efficiency(m: Array, n: Array, multiprocessors: Array, parameters: Parameters) -> Array:
+    """The useful share of the tensor cores' slots for an (m, n) output: the best of six tiles.
+
+    Tiles of i x j come in ceil(tiles / multiprocessors) waves; a smaller tile wastes fewer slots in the last
+    wave but reuses its operands less (its own efficiency).
+    """
+    own = (1.0, 1.0, parameters.tile_128, parameters.tile_64, parameters.tile_64, parameters.tile_32)
+    down, across = ({side: np.ceil(size / side) for side in _SIDES} for size in (m, n))
+    slots: Array = np.asarray(np.inf)
+    for (i, j), efficiency in zip(_TILES, own, strict=True):
+        waves = np.ceil(down[i] * across[j] / multiprocessors)
+        slots = np.minimum(slots, waves * (i * j / efficiency))
+    return np.asarray(m * n / (slots * multiprocessors))
+
+
+def matmul_s(
+    m: Array,
+    n: Array,
+    k: Array,
+    *,
+    flop_per_s: Array,
+    half_k: Array,
+    rates: Rates,
+    parameters: Parameters,
+    output_bytes: Array | float = BF16_BYTES,
+) -> Array:
+    """Seconds of one (m, k) x (k, n) matmul without its launch; the module's formula.
+
+    `output_bytes` are moved for each element of the result: more where it is added to 32-bit sums.
+    """
+    wave = wave_efficiency(m, n, rates.multiprocessors, parameters) ** parameters.wave_exponent
+    compute = 2.0 * m * n * k / (flop_per_s * wave) * (1.0 + half_k / k)
+    moved = (BF16_BYTES * (m * k + k * n) + output_bytes * m * n) / rates.hbm_bytes_per_s
+    return _both(compute, moved)
+
+
+def _both(one: Array, other: Array) -> Array:
+    """The fourth root of the sum of fourth powers: a smooth maximum, in a quarter of the time of `**`."""
+    one, other = one * one, other * other
+    return np.asarray(np.sqrt(np.sqrt(one * one + other * other)))
+
+
+def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> Kernels:
+    """The seconds of every kernel class for one micro-batch."""
+    mm, trained = work.matmuls, np.where(frozen(cases), 0.0, 1.0)
+    eight = parameters.keyed("grouped_low_precision", GENERATIONS)[rates.generation]
+    alone = rates.low_precision & ~fused_experts(cases, rates)
+    several = np.where(alone, eight, parameters.grouped_matmul)
+    low = np.where(mm.grouped, several, 1.0)
+    launches = np.where(mm.grouped & alone, _CAST_LAUNCHES, 1.0)
+    fused = np.where(fused_sums(cases), _SUM_BYTES, BF16_BYTES)
+
+    def total(m: Array, n: Array, k: Array, output_bytes: Array | float = BF16_BYTES) -> Array:
+        one = matmul_s(
+            m,
+            n,
+            k,
+            flop_per_s=rates.matmul_flop_per_s * low,
+            half_k=rates.half_k,
+            rates=rates,
+            parameters=parameters,
+            output_bytes=output_bytes,
+        )
+        return np.asarray((mm.count * (one + launches * parameters.launch_s)).sum(axis=0))
+
+    ends = np.where(trained_ends(cases), 1.0, 0.0)
+    head_forward, head_backward = _head(work, rates, parameters, ends)
+    attention_forward, attention_backward = _attention(cases, work, rates, parameters)
+    operands = BF16_BYTES * mm.count * (mm.m * mm.k + mm.k * mm.n + mm.m * mm.n)
+    expert = np.where(mm.grouped, operands, 0.0).sum(axis=0)
+    return Kernels(
+        matmul_forward_s=total(mm.m, mm.n, mm.k),
+        matmul_input_gradient_s=total(mm.m, mm.k, mm.n),
+        matmul_weight_gradient_s=total(mm.k, mm.n, mm.m, fused) * trained,
+        cast_bytes=np.where(rates.low_precision, operands.sum(axis=0) - expert, 0.0),
+        expert_cast_bytes=np.where(rates.low_precision, expert, 0.0),
+        attention_forward_s=attention_forward,
+        attention_backward_s=attention_backward,
+        head_forward_s=head_forward,
+        head_backward_s=head_backward,
+    )
+
+
+def _head(work: LayerWork, rates: Rates, parameters: Parameters, trained: Array) -> tuple[Array, Array]:
+    """The output projection, always in 16 bits: forward; both gradients."""
+    m, n, k = work.head_shape
+    options = {
+        "flop_per_s": rates.matmul16_flop_per_s,
+        "half_k": rates.half_k16,
+        "rates": rates,
+        "parameters": parameters,
+    }
+    forward = matmul_s(m, n, k, **options)  # type: ignore[arg-type]
+    inputs = matmul_s(m, k, n, **options)  # type: ignore[arg-type]
+    weights = matmul_s(k, n, m, **options)  # type: ignore[arg-type]
+    return forward, inputs + trained * weights
+
+
+def flash_s(flop: Array, keys: Array, flop_per_s: Array, parameters: Parameters) -> Array:
+    """Seconds of flash attention: its FLOPs at the plateau, and one block's chain over the keys it sees.
+
+    The chain is what remains when few heads leave multiprocessors idle: in the measured tables a constant of
+    the sequence, the same on A100 and B200.
+    """
+    return np.asarray(flop / flop_per_s + parameters.flash_chain_s_per_token * keys)
+
+
+def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> tuple[Array, Array]:
+    """Attention's core, forward and backward; eager kernels compute the whole s x s and move the scores."""
+    library, code = cases.framework.attention_library, rates.generation
+    te = parameters.keyed("flash_te", GENERATIONS)[code]
+    sdpa = parameters.keyed("flash_sdpa", GENERATIONS)[code]
+    triton = sdpa * parameters.flash_triton
+    plateau = np.where(library == "te", te, np.where(library == "triton", triton, sdpa))
+    either = (cases.framework.known == 0) & ~((library == "te") & rates.low_precision)
+    plateau = np.where(either, np.sqrt(plateau * sdpa), plateau)  # only 8 bits mean TransformerEngine
+    shape = np.where(work.qk_dim <= 64, parameters.flash_head_64, 1.0)
+    shape = np.where(work.qk_dim > 160, parameters.flash_head_192, shape)
+    forward = rates.peak16_flop_per_s * plateau * shape
+    backward = forward * 2.5 / parameters.keyed("flash_backward", GENERATIONS)[code]
+    keys = work.attention_tokens / cases.layout.cp
+    fast = flash_s(work.attention_flop, keys, forward, parameters)
+    fast_back = flash_s(2.5 * work.attention_flop, keys, backward, parameters)
+    moved = BF16_BYTES * work.score_elements / rates.hbm_bytes_per_s
+    each = work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
+    product = each * (1.0 + rates.half_k16 / work.qk_dim), each * (1.0 + 32.0 / work.qk_dim)
+    slow = sum((_both(one, moved) for one in product), parameters.score_passes * moved)
+    slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
+    used, split = flash(cases), cases.layout.cp
+    ring = 1.0 + parameters.context_attention * (split - 1) / split
+    merged, summed = _merged_s(cases, work, rates)
+    return np.asarray(np.where(used, fast, slow) * ring + merged), np.asarray(
+        np.where(used, fast_back, 2 * slow) * ring + summed
+    )
+
+
+def _merged_s(cases: Cases, work: LayerWork, rates: Rates) -> tuple[Array, Array]:
+    """Seconds to merge the results of each further part of a split context, and to sum their gradients."""
+    parts = np.where(cases.framework.merges_context_parts, cases.layout.cp - 1.0, 0.0)
+    elements = parts * work.score_elements / work.attention_tokens * work.qk_dim
+    once = elements / rates.hbm_bytes_per_s
+    return np.asarray(_MERGED_BYTES * once), np.asarray(_SUMMED_BYTES * once)
+
+
+def fused_sums(cases: Cases) -> Array:
+    """True where matmuls add weight gradients to the step's: Megatron and its kin, since 2022."""
+    year = cases.workload.library_year
+    early = (year > 0) & (year < _FUSED_SUMS_YEAR)
+    return np.asarray((cases.framework.fused_weight_gradients > 0) & ~early)
+
+
+def fused_experts(cases: Cases, rates: Rates) -> Array:
+    """Megatron-Core since mid-2026 casts, permutes and multiplies experts in fused kernels on Blackwell."""
+    year = cases.workload.library_year
+    new = ((year == 0) | (year >= _FUSED_EXPERTS_YEAR)) & (cases.framework.time_class == "core")
+    blackwell = rates.generation == GENERATIONS.index("blackwell")
+    return np.asarray(new & blackwell & rates.low_precision & (cases.architecture.experts > 0))
+
+
+def flash(cases: Cases) -> Array:
+    """True where attention never materialises the scores: as asked, else as the framework does by default."""
+    asked = cases.workload.attention
+    kernel = np.where(asked == AttentionKernel.AUTO, cases.framework.attention, asked)
+    return np.asarray(kernel != AttentionKernel.EAGER)

@@ -1,0 +1,394 @@
+"""Seconds that one micro-batch spends in an average layer, forward and backward, by cause.
+
+Legend: F forward, B backward, H what the host needs for the same work (host_time.py). The GPU waits for
+launches, and for the part of a collective that the framework cannot hide. A recomputed part is paid again in
+B, as its own cause.
+
+    waits = (F^4 + H^4)^(1/4) - F
+
+Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traffic S is never hidden
+(copies and the collective's own kernels), the rest competes with the layer's T as a smooth maximum:
+
+    exposed = x S + [ T^3 + ((1-x) S)^3 ]^(1/3) - T
+"""
+
+from dataclasses import fields, replace
+
+import numpy as np
+
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array
+from rightsizer.domain.framework import Kernels as KernelStyle
+from rightsizer.domain.framework import SelectiveRecompute
+from rightsizer.domain.layout import Offload, Sharding
+from rightsizer.domain.workload import Method, Precision, Quantiser, Recompute, Scaling
+from rightsizer.estimate.collectives import Links, all_to_all_s, group, ring_s
+from rightsizer.estimate.host_time import (
+    HOST_CLASSES,
+    blocked_s,
+    expert_wait_s,
+    host_class,
+    launches_s,
+    superchip,
+)
+from rightsizer.estimate.kernels import Kernels, Rates, fused_experts, fused_sums
+from rightsizer.estimate.parameters import Parameters
+from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen
+from rightsizer.values import immutable
+
+__all__ = [
+    "Facts",
+    "LayerTime",
+    "accumulated_s",
+    "compiled",
+    "expert_replicas",
+    "layer_time",
+    "shard_ranks",
+]
+
+_C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one direction
+_ZERO3_RAILS_YEAR = 2022  # before it, ZeRO-3's gathers reached one NIC's rate (arXiv:2104.04473 Table 2)
+_ZERO3_MATRICES = 4.0  # of a layer, gathered one by one before that year; since then a layer at once
+_NARROW_SUMS = 0.5  # of the traffic of 32-bit sums: two 16-bit reads and a write, 6 bytes of 12
+_PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and writes one
+
+
+@immutable
+class Facts:
+    """Everything a layer's or a step's time is made of."""
+
+    cases: Cases
+    work: LayerWork
+    kernels: Kernels
+    rates: Rates
+    links: Links
+    parameters: Parameters
+
+
+@immutable
+class LayerTime:
+    """Seconds by cause, forward and backward together, and the two sums that schedules need apart."""
+
+    matmul_s: Array
+    attention_s: Array
+    elementwise_s: Array
+    recompute_s: Array
+    tensor_parallel_s: Array
+    context_parallel_s: Array
+    expert_parallel_s: Array
+    sharding_s: Array
+    host_s: Array
+    offload_s: Array
+    forward_s: Array
+    backward_s: Array
+
+    @property
+    def causes(self) -> dict[str, Array]:
+        """The causes; they sum to forward plus backward."""
+        sums = ("forward_s", "backward_s")
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in sums}
+
+
+@immutable
+class _Parts:
+    """The GPU's own work in one direction."""
+
+    matmul: Array
+    attention: Array
+    elementwise: Array
+
+    @property
+    def total(self) -> Array:
+        return np.asarray(self.matmul + self.attention + self.elementwise)
+
+    def share(self, other: "_Parts") -> Array:
+        """This times that, part by part, in seconds: what shares of a forward pass cost."""
+        return np.asarray(
+            self.matmul * other.matmul
+            + self.attention * other.attention
+            + self.elementwise * other.elementwise
+        )
+
+
+def compiled(cases: Cases) -> Array:
+    """True where element-wise work is fused by a compiler."""
+    asked = cases.workload.compile == 1
+    return np.asarray(asked | (cases.framework.kernels == KernelStyle.COMPILED))
+
+
+def layer_time(facts: Facts) -> LayerTime:
+    """The seconds of an average layer for one micro-batch."""
+    forward = _forward(facts)
+    backward = _backward(facts, forward)
+    again = _recomputed(facts.cases)
+    recompute = again.share(forward)
+    tp, cp, ep = _collectives(facts, forward)
+    repeats = np.where(again.matmul > 0.99, 1.0, 0.0)
+    gpu_f = forward.total + tp + cp + ep
+    tp_b = tp * _backward_exposed(facts)
+    gpu_b = backward.total + recompute + tp_b + 2 * cp + ep + repeats * (tp + cp + ep)
+    host = facts.cases, facts.work.dense_share, facts.parameters
+    host_f, host_b = launches_s(*host, again.matmul)
+    stop_f, stop_b = blocked_s(facts.cases, facts.parameters, again.matmul)
+    wait_f = _beyond(gpu_f, host_f, 4) + stop_f + expert_wait_s(*host)  # short kernels wait before all do
+    wait_b = _beyond(gpu_b, host_b, 4) + stop_b
+    gather, scatter = _sharded(facts)
+    exposed = facts.parameters.sharding_exposed
+    shard_f = _exposed(gpu_f + wait_f, gather, exposed)
+    shard_b = _exposed(gpu_b + wait_b, gather + scatter, exposed)
+    weights, activations = _offload(facts)
+    kept = facts.parameters.offload_exposed * activations
+    offload_f = _exposed(gpu_f + wait_f, weights, facts.parameters.offload_exposed) + kept
+    offload_b = _exposed(gpu_b + wait_b, weights, facts.parameters.offload_exposed) + kept
+    return LayerTime(
+        matmul_s=forward.matmul + backward.matmul,
+        attention_s=forward.attention + backward.attention,
+        elementwise_s=forward.elementwise + backward.elementwise,
+        recompute_s=recompute,
+        tensor_parallel_s=(1 + repeats) * tp + tp_b,
+        context_parallel_s=(3 + repeats) * cp,
+        expert_parallel_s=(2 + repeats) * ep,
+        sharding_s=shard_f + shard_b,
+        host_s=wait_f + wait_b,
+        offload_s=offload_f + offload_b,
+        forward_s=gpu_f + wait_f + shard_f + offload_f,
+        backward_s=gpu_b + wait_b + shard_b + offload_b,
+    )
+
+
+def _forward(facts: Facts) -> _Parts:
+    """Matmuls with their casts and adapters, attention, and the element-wise kernels between them."""
+    cases, work, p = facts.cases, facts.work, facts.parameters
+    code, memory = host_class(cases), facts.rates.hbm_bytes_per_s
+    fused = fused_experts(cases, facts.rates)
+    dense, routed = facts.kernels.cast_bytes, facts.kernels.expert_cast_bytes
+    dense = dense - np.where(_gathers_cast(cases), BF16_BYTES * work.dense_weights, 0.0)
+    cast = dense + np.where(fused, 0.0, routed)
+    finer = np.where(cases.workload.scaling == Scaling.ROW, p.cast_passes_by_row, 0.0)
+    cast = (p.keyed("cast_passes", HOST_CLASSES)[code] + finer) * 0.25 * cast
+    passes = _passes(cases, p, code)
+    moved = passes * (work.narrow_bytes + p.wide_share * work.wide_bytes)
+    moved = moved + p.permute_passes * np.where(fused, p.permute_fused, 1.0) * work.routed_bytes
+    extra = _dequantised_bytes(facts) + _adapter_bytes(facts)
+    return _Parts(
+        matmul=facts.kernels.matmul_forward_s + (cast + extra) / memory,
+        attention=facts.kernels.attention_forward_s,
+        elementwise=moved / memory + passes / _PASSES_OF_A_KERNEL * p.launch_s,
+    )
+
+
+def _passes(cases: Cases, p: Parameters, code: Array) -> Array:
+    """Element-wise passes over the hidden states: a class's usual ones, or as compiled or eager as asked.
+
+    Torch's own trainers are usually compiled since FSDP2; without it they run the kernels of FSDP1's.
+    """
+    usual = p.keyed("elementwise_passes", HOST_CLASSES)
+    passes = np.where(compiled(cases), np.minimum(p.elementwise_fused, usual[code]), usual[code])
+    eager = (cases.workload.compile == 0) & (code == HOST_CLASSES.index("fsdp2"))
+    return np.where(eager, np.maximum(passes, usual[HOST_CLASSES.index("fsdp1")]), passes)
+
+
+def _backward(facts: Facts, forward: _Parts) -> _Parts:
+    """Both gradients of the matmuls, attention's backward, and twice the element-wise traffic."""
+    kernels = facts.kernels
+    extra = (_dequantised_bytes(facts) + _adapter_bytes(facts)) / facts.rates.hbm_bytes_per_s
+    weights = facts.work.dense_weights + facts.work.expert_weights
+    summed = accumulated_s(facts, np.where(frozen(facts.cases), 0.0, weights))
+    return _Parts(
+        matmul=kernels.matmul_input_gradient_s + kernels.matmul_weight_gradient_s + extra,
+        attention=kernels.attention_backward_s,
+        elementwise=2.0 * forward.elementwise + summed,
+    )
+
+
+def accumulated_s(facts: Facts, weights: Array) -> Array:
+    """Seconds to add one micro-batch's gradients of `weights` trained elements to the step's."""
+    p = facts.parameters
+    framework, sixteen = facts.cases.framework, facts.cases.workload.precision == Precision.FP16
+    narrow = np.where(sixteen, framework.gradient_bytes_fp16, framework.gradient_bytes) <= BF16_BYTES
+    each = np.where(narrow, _NARROW_SUMS, 1.0) * p.accumulate_bytes
+    each = np.where(fused_sums(facts.cases), 0.0, each)
+    return np.asarray(weights * each / facts.rates.hbm_bytes_per_s)
+
+
+def _dequantised_bytes(facts: Facts) -> Array:
+    """QLoRA expands its 4-bit weights to 16 bits before each use (arXiv:2305.14314)."""
+    weights = facts.work.dense_weights + facts.work.expert_weights
+    quantised = facts.cases.workload.method == Method.QLORA
+    p, gptq = facts.parameters, facts.cases.workload.quantiser == Quantiser.GPTQ
+    each = np.where(gptq, p.dequantise_unfused_bytes, p.dequantise_bytes)
+    return np.asarray(np.where(quantised, weights, 0.0) * each)
+
+
+def _adapter_bytes(facts: Facts) -> Array:
+    """Low-rank adapters beside frozen linear layers: little compute, but passes over inputs and outputs."""
+    mm, p = facts.work.matmuls, facts.parameters
+    eager = host_class(facts.cases) >= HOST_CLASSES.index("fsdp1")
+    passes = np.where(eager, p.adapter_passes_eager, p.adapter_passes_fused)
+    touched = BF16_BYTES * (mm.count * mm.m * (mm.n + mm.k)).sum(axis=0)
+    return np.asarray(np.where(frozen(facts.cases), passes / 2 * touched, 0.0))
+
+
+def _recomputed(cases: Cases) -> _Parts:
+    """The share of each forward part that backward repeats."""
+    mode, layers = cases.layout.recompute, cases.layout.recompute_layers
+    stage = cases.architecture.layers / cases.layout.pp
+    some = np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
+    full = np.where(mode == Recompute.FULL, some, 0.0)
+    style, chosen = cases.framework.selective, mode == Recompute.SELECTIVE
+    some = (style == SelectiveRecompute.MODULES) | (cases.framework.recomputes_expert_modules > 0)
+    core = np.where(chosen & (style == SelectiveRecompute.ATTENTION_CORE) & ~some, 1.0, 0.0)
+    ops = np.where(chosen & (style == SelectiveRecompute.OPS), 1.0, 0.0)
+    modules = np.where(chosen & some, 1.0, 0.0)
+    full = full + np.where(chosen & (style == SelectiveRecompute.BLOCKS), 0.5, 0.0)
+    return _Parts(
+        matmul=full + 0.5 * ops + 0.1 * modules,
+        attention=full + core,
+        elementwise=full + ops + 0.6 * modules,
+    )
+
+
+def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
+    """Exposed seconds of one direction: tensor-parallel all-reduces, context exchange, experts' dispatch."""
+    cases, work, links, p = facts.cases, facts.work, facts.links, facts.parameters
+    layout, framework = cases.layout, cases.framework
+    exposed = _tensor_exposed(facts) * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
+    tp = 2.0 * exposed * ring_s(work.hidden_bytes, group(links, layout.tp), links, p, passes=2.0)
+    cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
+    hidden = np.maximum(cp - forward.attention, p.context_exposed * cp)
+    cp = np.where(framework.overlaps_context_exchange > 0, hidden, cp)
+    if not np.any(cases.architecture.experts > 0):
+        return tp, cp, np.zeros(())
+    experts = group(links, np.maximum(layout.ep, 1), np.maximum(layout.expert_tp, 1))
+    once = _once_per_domain(facts, experts.domains)
+    exposed = np.where(framework.overlaps_expert_exchange > 0, p.expert_overlapped, p.expert_exposed)
+    ep = 2.0 * exposed * all_to_all_s(work.routed_bytes, once, experts, links, p)
+    return tp, cp, np.where(cases.architecture.experts > 0, ep, 0.0)
+
+
+def _tensor_exposed(facts: Facts) -> Array:
+    """The share of tensor parallelism's exchanges that is not hidden behind matmuls.
+
+    An unknown framework in 8 or 4 bits is TransformerEngine's, whose users overlap. Torch's compiler fuses
+    reductions with the matmul before, but no gather with a matmul whose operands have a scale for each row
+    (pytorch/pytorch#149990).
+    """
+    cases, code, least = facts.cases, host_class(facts.cases), facts.parameters.tensor_exposed
+    engine = (cases.framework.known == 0) & (code == HOST_CLASSES.index("core")) & facts.rates.low_precision
+    overlaps = (cases.framework.overlaps_tensor_parallel > 0) | engine
+    by_row = (code >= HOST_CLASSES.index("fsdp1")) & (cases.workload.scaling == Scaling.ROW)
+    return np.where(overlaps, np.where(by_row, 0.5 + 0.5 * least, least), 1.0)
+
+
+def _backward_exposed(facts: Facts) -> Array:
+    """Megatron since 2022 reduces input gradients while it computes weight gradients.
+
+    With sequence parallelism that hides less, whatever the generation, and a rank keeps its part of each
+    input only, and gathers it again (a half of an all-reduce's traffic, arXiv:2205.05198 4.2.2). Torch's
+    recompute by operators keeps what reductions return, not what gathers do.
+    """
+    code, p = host_class(facts.cases), facts.parameters
+    split = facts.cases.layout.sequence_parallel
+    core = code == HOST_CLASSES.index("core")
+    year = facts.cases.workload.library_year
+    overlaps = (code == HOST_CLASSES.index("megatron")) & ((year == 0) | (year >= 2022))
+    overlaps = overlaps | ((code == HOST_CLASSES.index("deepspeed")) & ((year == 0) | (year >= 2023)))
+    shares = [p.tensor_backward_exposed_sequence, p.tensor_backward_exposed]
+    exposed = np.select([core | (overlaps & split), overlaps], shares, 1.0)
+    framework, mode = facts.cases.framework, facts.cases.layout.recompute
+    ops = (mode == Recompute.SELECTIVE) & (framework.selective == SelectiveRecompute.OPS)
+    kept = (framework.saves_gathered_inputs | framework.overlaps_tensor_parallel) & ~ops
+    return np.asarray(exposed * np.where(split & ~kept, 1.5, 1.0))
+
+
+def _once_per_domain(facts: Facts, domains: Array) -> Array:
+    """Bytes that leave a domain when a token goes to each other domain at most once, with uniform routing."""
+    top_k = np.maximum(facts.cases.architecture.top_k, 1)
+    tokens = facts.work.routed_bytes / top_k
+    return np.asarray(tokens * (domains - 1) * (1 - (1 - 1 / np.maximum(domains, 1)) ** top_k))
+
+
+def _sharded(facts: Facts) -> tuple[Array, Array]:
+    """Seconds to gather a layer's weights and to scatter its gradients, when they are sharded."""
+    cases, links, p = facts.cases, facts.links, facts.parameters
+    layout, framework = cases.layout, cases.framework
+    ranks = shard_ranks(cases)
+    on = (layout.sharding >= Sharding.ZERO3) & (ranks > 1)
+    if not np.any(on):
+        return np.zeros(()), np.zeros(())
+    trained = np.where(frozen(cases), p.adapter_share, 1.0)
+    quantised = cases.workload.method == Method.QLORA
+    weight = np.where(quantised, p.quantised_bytes, framework.weight_gather_bytes)
+    weight = np.where(_gathers_cast(cases), 1.0, weight)
+    dense = group(links, ranks, layout.tp)
+    year = cases.workload.library_year
+    early = (framework.family == "deepspeed") & (year > 0) & (year < _ZERO3_RAILS_YEAR)
+    dense = replace(dense, inside=np.where(early & (dense.domains > 1), 1.0, dense.inside))
+    sparse = group(links, expert_replicas(cases), np.maximum(layout.ep, 1))
+    messages = np.where(early, _ZERO3_MATRICES, 1.0)
+
+    def move(bytes_: Array) -> Array:
+        both = ring_s(facts.work.dense_weights * bytes_, dense, links, p, messages=messages)
+        experts = facts.work.expert_weights
+        if np.any(experts > 0):
+            expert = ring_s(experts * bytes_, sparse, links, p, messages=messages)
+            both = both + np.where(experts > 0, expert, 0.0)
+        return np.where(on, both, 0.0)
+
+    return move(weight), move(framework.gradient_reduce_bytes * trained)
+
+
+def _gathers_cast(cases: Cases) -> Array:
+    """Whether each rank casts its shard to 8 bits before a gather: with a scale for a tensor only."""
+    workload, sharded = cases.workload, cases.layout.sharding >= Sharding.ZERO3
+    eight = (workload.precision == Precision.FP8) & (workload.scaling == Scaling.TENSOR)
+    return np.asarray((cases.framework.gathers_fp8_weights > 0) & sharded & eight)
+
+
+def shard_ranks(cases: Cases) -> Array:
+    """Ranks that share the sharded states."""
+    layout = cases.layout
+    everyone = layout.dp * layout.cp
+    return np.asarray(np.where(layout.shard_group > 0, np.minimum(layout.shard_group, everyone), everyone))
+
+
+def expert_replicas(cases: Cases) -> Array:
+    """Ranks that hold the same experts."""
+    layout = cases.layout
+    split = np.maximum(layout.ep, 1) * np.maximum(layout.expert_tp, 1)
+    return np.asarray(np.maximum(layout.dp * layout.cp * layout.tp / split, 1))
+
+
+def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
+    if not np.any(traffic_s):
+        return np.zeros(())
+    rest = (1 - share) * traffic_s
+    return np.asarray(share * traffic_s + _beyond(compute_s, rest, 3))
+
+
+def _beyond(first_s: Array, second_s: Array, power: int) -> Array:
+    """Seconds that a smooth maximum of both adds to the first."""
+    top = np.maximum(np.maximum(first_s, second_s), 1e-12)
+    low = np.minimum(first_s, second_s) / top
+    return np.asarray(top * (1 + low**power) ** (1 / power) - first_s)
+
+
+def _offload(facts: Facts) -> tuple[Array, Array]:
+    """Seconds to bring a layer's offloaded weights, and to take its activations, over the host link.
+
+    Activations are offloaded by choice, as many as the link can hide: only a share of theirs is felt.
+    """
+    cases, work, p = facts.cases, facts.work, facts.parameters
+    flags = cases.layout.offload
+    host_link = np.maximum(np.where(superchip(cases), _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
+    host_link = host_link * p.host_link_fraction
+    ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases), 1)
+    weight = np.where(cases.workload.method == Method.QLORA, p.quantised_bytes, 2.0)
+    moved = (work.dense_weights + work.expert_weights) * weight / ranks
+    weights = np.where((flags & int(Offload.PARAMETERS)) > 0, moved, 0.0)
+    everything = work.wide_bytes + 8 * work.narrow_bytes
+    kept = np.where(cases.layout.recompute == Recompute.FULL, work.narrow_bytes, everything)
+    layers = cases.layout.offload_layers
+    share = np.where(layers > 0, np.minimum(layers / (cases.architecture.layers / cases.layout.pp), 1.0), 1.0)
+    activations = np.where((flags & int(Offload.ACTIVATIONS)) > 0, share * kept, 0.0)
+    return np.asarray(weights / host_link), np.asarray(activations / host_link)

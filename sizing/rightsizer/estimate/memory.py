@@ -1,0 +1,299 @@
+"""Peak bytes per GPU, by cause, on the fullest pipeline stage.
+
+A stage's peak is the largest of three moments: the loss (all activations in flight and the logits), the
+backward of a layer (activations and that layer's working set), the optimizer's step (its temporaries;
+activations are gone). States and buffers live through all three. Allocated, reserved and device bytes
+differ: the allocator keeps blocks without use, and never sees what context and communicators take.
+"""
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from typing import TypeVar
+
+import numpy as np
+
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array
+from rightsizer.estimate.memory_per_stage import Held, stages
+from rightsizer.estimate.memory_stage import ends_lighter, in_flight
+from rightsizer.estimate.memory_states import Adapters, Rates, States, rates, states
+from rightsizer.estimate.parameters import Parameters, load_memory
+from rightsizer.values import immutable
+
+__all__ = [
+    "MEMORY_LIMIT",
+    "Memory",
+    "Peak",
+    "Verdict",
+    "candidates",
+    "estimate",
+    "fits",
+    "in_floats",
+    "may_fit",
+    "of_stages",
+    "peak",
+    "runs_in",
+    "stage_memory",
+    "verdict",
+]
+
+MEMORY_LIMIT = 0.96
+"""No plan may take more than this share of a device: the driver and fragmentation need the rest."""
+
+
+_Z_80 = 1.2815515655446004
+"""Half width of the central 80 % of a normal distribution, in standard deviations."""
+_Z_90 = 1.6448536269514722
+"""Half width of the central 90 % of a normal distribution, in standard deviations."""
+
+ELASTIC_LIMIT = 0.95
+"""Share of a device up to which the allocator keeps unused blocks; nearer to the end it gives them back."""
+
+
+class Verdict(enum.StrEnum):
+    """Whether a layout fits: surely enough to plan with, too near the limit to promise, or not at all."""
+
+    FITS = "fits"
+    TIGHT = "may not fit"
+    DOES_NOT_FIT = "does NOT fit"
+
+
+@immutable
+class Memory:
+    """Bytes by cause; every total is a sum of causes."""
+
+    weights_bytes: Array
+    gradients_bytes: Array
+    optimizer_bytes: Array
+    activations_bytes: Array
+    working_bytes: Array
+    loss_bytes: Array
+    unsharded_bytes: Array
+    buckets_bytes: Array
+    temporaries_bytes: Array
+    workspaces_bytes: Array
+    slack_bytes: Array
+    context_bytes: Array
+
+    @property
+    def allocated_bytes(self) -> Array:
+        """What the framework's allocator has handed out (torch max_memory_allocated)."""
+        names = [f.name for f in fields(self) if f.name not in {"slack_bytes", "context_bytes"}]
+        return np.asarray(sum(getattr(self, name) for name in names))
+
+    @property
+    def reserved_bytes(self) -> Array:
+        """What the allocator has taken from the device (torch max_memory_reserved)."""
+        return np.asarray(self.allocated_bytes + self.slack_bytes)
+
+    @property
+    def device_bytes(self) -> Array:
+        """What the device shows as used (nvidia-smi): with the context and the communicators."""
+        return np.asarray(self.reserved_bytes + self.context_bytes)
+
+
+@immutable
+class Peak:
+    """The totals of a Memory: what the framework has handed out, holds beside it, and never sees."""
+
+    allocated_bytes: Array
+    slack_bytes: Array
+    context_bytes: Array
+
+    @property
+    def device_bytes(self) -> Array:
+        """What the device shows as used (nvidia-smi)."""
+        return np.asarray(self.allocated_bytes + self.slack_bytes + self.context_bytes)
+
+
+Total = TypeVar("Total", Memory, Peak)
+
+
+def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
+    """Peak bytes by cause on the fullest pipeline stage of every case."""
+    p = parameters or load_memory()
+    cases = in_floats(cases)
+    return of_stages(cases, p, stages(cases, p, candidates(cases)))
+
+
+def candidates(cases: Cases) -> list[Array]:
+    """Indices of the stages that may be the fullest.
+
+    The first, the last, and the second where the ends hold fewer layers or the first holds dense ones.
+    """
+    pipeline = np.asarray(cases.layout.pp)
+    found = [np.zeros_like(pipeline)]
+    if np.any(pipeline > 1):
+        found.append(pipeline - 1)
+    if np.any((pipeline > 2) & ends_lighter(cases)):
+        found.append(np.minimum(1, pipeline - 1))
+    return found
+
+
+def of_stages(cases: Cases, p: Parameters, some: Sequence[Held]) -> Memory:
+    """Peak bytes by cause on the fullest of some stages."""
+    per, context = rates(cases, p.four_bit_bytes), _context(cases, p)
+    return _fullest(_stage_memory(cases, p, held, per, context) for held in some)
+
+
+def peak(cases: Cases, p: Parameters, some: Sequence[Held]) -> Peak:
+    """The totals of `of_stages` alone (up to rounding), in a third of the time: for searches."""
+    per, context = rates(cases, p.four_bit_bytes), _context(cases, p)
+    return _fullest(_stage_peak(cases, p, held, per, context) for held in some)
+
+
+def fits(memory: Memory | Peak, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
+    """Whether the peak stays within MEMORY_LIMIT even at the upper end of its 80 % interval.
+
+    Blocks that the allocator keeps without use do not count against the margin: it gives them back first.
+    """
+    limit = MEMORY_LIMIT * gpu_memory_bytes
+    needed = memory.allocated_bytes * np.exp(_Z_80 * sigma) + memory.context_bytes
+    return np.asarray((needed <= limit) & (memory.device_bytes <= limit))
+
+
+def may_fit(memory: Memory, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
+    """Whether the peak may stay within the device: it does at the lower end of the 90 % interval.
+
+    Only what fails this "does not fit"; between this and `fits` lies what is too tight to promise.
+    """
+    least = memory.allocated_bytes * np.exp(-_Z_90 * sigma) + memory.context_bytes
+    return np.asarray(least <= gpu_memory_bytes)
+
+
+def verdict(memory: Memory, gpu_memory_bytes: float, sigma: float) -> Verdict:
+    """What can be said of one case's memory."""
+    if np.all(fits(memory, np.asarray(gpu_memory_bytes), sigma)):
+        return Verdict.FITS
+    return (
+        Verdict.TIGHT
+        if np.all(may_fit(memory, np.asarray(gpu_memory_bytes), sigma))
+        else Verdict.DOES_NOT_FIT
+    )
+
+
+def runs_in(memory: Memory, gpu_memory_bytes: float) -> bool:
+    """Whether a run could exist at all: what it allocates and the context stay within the device."""
+    return bool(np.all(memory.allocated_bytes + memory.context_bytes <= gpu_memory_bytes))
+
+
+def _fullest(stages_: Iterable[Total]) -> Total:
+    """Row by row the memory of the fullest stage."""
+    best, *others = stages_
+    for other in others:
+        more = other.device_bytes > best.device_bytes
+        if np.any(more):
+            names = [f.name for f in fields(best)]
+            best = replace(best, **{n: np.where(more, getattr(other, n), getattr(best, n)) for n in names})
+    return best
+
+
+def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
+    """Peak bytes by cause of one pipeline stage (0 is the first)."""
+    cases = in_floats(cases)
+    return of_stages(cases, p, stages(cases, p, [index]))
+
+
+def in_floats(cases: Cases) -> Cases:
+    """The same cases with the layout's counts as floats, so that no formula converts them again."""
+    layout = cases.layout
+    counts = {name: getattr(layout, name).astype(float) for name in layout.names() if name not in _NOT_COUNTS}
+    return replace(cases, layout=layout.replace(**counts))
+
+
+_AXES = ("dp", "tp", "pp", "cp", "ep")
+
+_NOT_COUNTS = {"offload", "sequence_parallel"}
+
+
+@immutable
+class _Moments:
+    """A stage's bytes, and the sums of what comes and goes: until backward has left it, and after."""
+
+    state: States
+    held: Array
+    activations: Array
+    temporaries: Array
+    early: Array
+    late: Array
+
+
+def _moments(cases: Cases, p: Parameters, here: Held, per: Rates) -> _Moments:
+    """`held`: whether gradients are there all the time."""
+    profile, unsharded = cases.framework, here.unsharded_bytes
+    adapters = Adapters(low_rank=here.low_rank, copied=here.copied, embeddings=here.embeddings)
+    state = states(here.plain, here.experts, adapters, per)
+    temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
+    activations = in_flight(cases, here.index, here.lacking) * here.activations_bytes
+    held = profile.persistent_gradients | (cases.layout.micro_batches > 1)
+    during = np.where(held, state.gradients, 0.0) + activations + unsharded
+    return _Moments(
+        state=state,
+        held=held,
+        activations=activations,
+        temporaries=temporaries,
+        early=during + np.maximum(here.loss_bytes, here.working_bytes),
+        late=state.gradients + np.maximum(here.working_bytes + unsharded, temporaries),
+    )
+
+
+def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates, context: Array) -> Memory:
+    """The causes at the fullest moment: the loss, a layer's backward; late: the last layer's, the step."""
+    loss, working, buckets = here.loss_bytes, here.working_bytes, here.buckets_bytes
+    at = _moments(cases, p, here, per)
+    late, state = at.late > at.early, at.state
+    step = late & (at.temporaries >= working + here.unsharded_bytes)
+    at_loss = ~late & (loss > working)
+    gradients = np.where(at.held | late, state.gradients, 0.0)
+    activations = np.where(late, 0.0, at.activations)
+    unsharded = np.where(step, 0.0, here.unsharded_bytes)
+    loss_then, working_then = np.where(at_loss, loss, 0.0), np.where(at_loss | step, 0.0, working)
+    temporaries = np.where(step, at.temporaries, 0.0)
+    fixed = state.weights + state.optimizer + here.workspaces_bytes + gradients
+    dynamic = activations + unsharded + loss_then + working_then + temporaries + buckets
+    return Memory(
+        weights_bytes=state.weights,
+        gradients_bytes=gradients,
+        optimizer_bytes=state.optimizer,
+        activations_bytes=activations,
+        working_bytes=working_then,
+        loss_bytes=loss_then,
+        unsharded_bytes=unsharded,
+        buckets_bytes=buckets,
+        temporaries_bytes=temporaries,
+        workspaces_bytes=here.workspaces_bytes,
+        slack_bytes=_slack(cases, p, fixed + context, dynamic, here),
+        context_bytes=context,
+    )
+
+
+def _stage_peak(cases: Cases, p: Parameters, here: Held, per: Rates, context: Array) -> Peak:
+    at = _moments(cases, p, here, per)
+    gradients = np.where(at.held | (at.late > at.early), at.state.gradients, 0.0)
+    fixed = at.state.weights + at.state.optimizer + here.workspaces_bytes + gradients
+    dynamic = np.maximum(at.early, at.late) - gradients + here.buckets_bytes
+    slack = _slack(cases, p, fixed + context, dynamic, here)
+    return Peak(allocated_bytes=fixed + dynamic, slack_bytes=slack, context_bytes=context)
+
+
+def _context(cases: Cases, p: Parameters) -> Array:
+    """The CUDA context, and the buffers of a communicator for every kind of group that the GPU is in."""
+    layout = cases.layout
+    groups = sum((np.asarray(getattr(layout, axis) > 1, dtype=float) for axis in _AXES), np.zeros(()))
+    return np.asarray(p.context_bytes + p.communicator_bytes * groups)
+
+
+def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, here: Held) -> Array:
+    """Blocks that the allocator keeps without use: it frees them before it fails.
+
+    A share of all dynamic bytes, a share of the phase that is not the peak (its blocks do not fit the
+    other's), and more of the peak where batches vary in length. `fixed` counts the context too.
+    """
+    loss, working = here.loss_bytes, here.working_bytes
+    wanted = p.reserved_slack * dynamic + p.phase_slack * np.minimum(loss, working)
+    if np.any(cases.workload.variable_length):
+        varied = np.where(cases.workload.variable_length, p.variable_slack, 0.0)
+        wanted = wanted + varied * np.maximum(loss, working)
+    room = ELASTIC_LIMIT * cases.gpu.memory_bytes - fixed - dynamic
+    return np.asarray(np.maximum(np.minimum(wanted, room), 0.0))

@@ -1,0 +1,278 @@
+"""Bytes saved for backward: what each kind of layer keeps, per micro-batch, on one GPU.
+
+Legend: T tokens of a micro-batch on this rank (b s / c), t tensor-parallel ranks, h hidden, a heads, q
+and k widths of queries and of keys (heads x head_dim), f feed-forward width, K experts of a token, V
+vocabulary. bf16 is 2 bytes.
+
+In 8-bit runs a matmul's input is kept as the matmul reads it, in 1 byte, where a framework does so. Some
+keep the activation's input and the tokens sent to experts so too, and the attention's output in 12 bits
+(DeepSeek-V3, arXiv:2412.19437, section 3.3.3).
+
+A fused layer keeps: the input and the output of both norms (8h), queries, keys, values and the
+attention's output (4q + 4k), its log-sum-exp (4 bytes per head), the MLP's first output (4f gated, 2f
+plain) and the activation's (2f). Korthikanti et al. 2022 (arXiv 2205.05198) has the same list for GPT
+with dropout.
+"""
+
+import numpy as np
+
+from rightsizer.domain.architecture import AttentionKind
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array
+from rightsizer.domain.framework import Kernels, SelectiveRecompute
+from rightsizer.domain.workload import AttentionKernel, LossKernel, Precision, Recompute
+from rightsizer.estimate.memory_states import adapters_only
+from rightsizer.estimate.parameters import Parameters
+from rightsizer.values import immutable
+
+__all__ = ["Saved", "loss_bytes", "saved", "tokens"]
+
+
+BLOCKS_KEPT = 0.25
+"""Share of blocks whose activations stay where a framework recomputes whole blocks selectively; a guess."""
+
+
+@immutable
+class Saved:
+    """Bytes of one micro-batch.
+
+    Kept by a dense and by an MoE layer, their boundary, and all of a layer's for backward.
+    """
+
+    dense: Array
+    moe: Array
+    boundary: Array
+    dense_full: Array
+    moe_full: Array
+
+
+@immutable
+class _Widths:
+    """Bytes per token.
+
+    `replicated` parts live on every tensor rank unless sequence-parallel, `split` ones do not. Where a
+    framework recomputes modules of MoE models, `outputs` (of both norms), `latent_ups` (queries, keys and
+    values of latent attention) and `activated` (what experts' activations give) come back.
+    """
+
+    replicated: Array
+    attention: Array
+    dense: Array
+    moe: Array
+    routed: Array
+    outputs: Array
+    latent_ups: Array
+    activated: Array
+
+
+def tokens(cases: Cases) -> Array:
+    """Tokens of a micro-batch on one rank."""
+    sequence = np.where(
+        cases.architecture.fixed_tokens > 0, cases.architecture.fixed_tokens, cases.workload.sequence_tokens
+    )
+    return np.asarray(sequence * cases.layout.micro_batch / cases.layout.cp, dtype=float)
+
+
+def saved(cases: Cases, p: Parameters) -> Saved:
+    """What layers keep for backward, with the case's recomputation and without any."""
+    layout, profile = cases.layout, cases.framework
+    t = np.asarray(layout.tp, dtype=float)
+    sequence = np.where(layout.sequence_parallel, t, 1.0)
+    width = _widths(cases, p)
+    hidden = np.asarray(cases.architecture.hidden, dtype=float)
+    gathered = np.where(profile.saves_gathered_inputs & (sequence > 1), 4.0 * hidden, 0.0)
+    replicated = np.maximum(width.replicated - gathered, 0.0) / sequence + gathered
+    count = tokens(cases)
+    scores = _score_bytes(cases)
+    core = replicated + width.attention / t
+    spread = layout.expert_tp / t
+    experts = width.routed * spread + width.moe / t
+    dense_full = count * (core + width.dense / t) + scores
+    moe_full = count * (core + experts) + scores
+    boundary = 2.0 * hidden * count / sequence
+    mode = layout.recompute
+    full, some = mode == Recompute.FULL, mode == Recompute.SELECTIVE
+    ops = some & (profile.selective == SelectiveRecompute.OPS)
+    blocks = some & (profile.selective == SelectiveRecompute.BLOCKS)
+    modules = np.where(some & profile.recomputes_expert_modules, 1.0, 0.0)
+    kept = count * _kept_by_ops(cases) * p.selective_ops
+    dense, moe = dense_full - scores * some, moe_full - scores * some
+    again = modules * count * (width.outputs / sequence + width.latent_ups / t)
+    dense = dense - again * (cases.architecture.experts > 0)
+    moe = moe - again - modules * count * width.activated / t
+    dense, moe = (np.where(ops, np.minimum(kept, whole), whole) for whole in (dense, moe))
+    dense, moe = (
+        np.where(blocks, BLOCKS_KEPT * whole + (1 - BLOCKS_KEPT) * boundary, whole) for whole in (dense, moe)
+    )
+    return Saved(
+        dense=np.where(full, boundary, dense),
+        moe=np.where(full, boundary, np.maximum(moe, boundary)),
+        boundary=boundary,
+        dense_full=dense_full,
+        moe_full=moe_full,
+    )
+
+
+def _kernels(cases: Cases) -> Array:
+    """The kernels in use: torch.compile replaces a profile's eager ones."""
+    asked = cases.workload.compile == 1.0
+    return np.where(
+        asked & (cases.framework.kernels == Kernels.EAGER), Kernels.COMPILED, cases.framework.kernels
+    )
+
+
+def _widths(cases: Cases, p: Parameters) -> _Widths:
+    """Bytes per token of one layer, by how they are divided."""
+    a = cases.architecture
+    kernels = _kernels(cases)
+    eager, compiled = kernels == Kernels.EAGER, kernels == Kernels.COMPILED
+    hidden = np.asarray(a.hidden, dtype=float)
+    gated = np.asarray(a.gated_mlp, dtype=bool)
+    eight = _saves_in_fp8(cases)
+    compact = eight * cases.framework.fp8_saved_activations
+    latent, attention, output = _attention_widths(cases, eager)
+    kept = (1.0 - 0.25 * compact) * output
+    attention = attention - output + kept
+    norms = np.where(eager & gated, 16.0, 8.0) - 2.0 * eight + np.where(_dropout(cases), 2.0, 0.0)
+    per_f = np.where(gated, np.where(eager | compiled, 8.0, 6.0), 4.0) - eight - 2.0 * compact
+    frozen = adapters_only(cases.workload)
+    cast = np.where(cases.framework.casts_adapter_inputs, 4.0, 2.0)
+    norms = np.where(frozen, norms / 2.0 + cast, norms)
+    per_f = np.where(frozen, per_f - 2.0 + np.where(_everywhere(cases), cast, 0.0), per_f)
+    factor = np.where(eager, p.eager_activations, 1.0)
+    routed = a.top_k * p.expert_imbalance * factor
+    latent_ups = np.where(a.attention == AttentionKind.LATENT, attention - kept - 4.0 * a.heads, 0.0)
+    return _Widths(
+        replicated=(norms * hidden + latent) * factor,
+        attention=attention * factor,
+        dense=per_f * a.ffn_hidden * factor,
+        moe=(routed + a.shared_experts * factor) * per_f * a.expert_ffn_hidden + 8.0 * a.experts * factor,
+        routed=(2.0 - compact) * hidden * routed,
+        outputs=(4.0 - 2.0 * eight) * hidden,
+        latent_ups=latent_ups,
+        activated=(2.0 - eight) * a.expert_ffn_hidden * (routed + a.shared_experts),
+    )
+
+
+def _attention_widths(cases: Cases, eager: Array) -> tuple[Array, Array, Array]:
+    """(latent vectors, per-head tensors, of these the output) of the attention in bytes per token."""
+    a = cases.architecture
+    heads = np.asarray(a.heads, dtype=float)
+    query, key = heads * a.head_dim, a.kv_heads * a.head_dim * 1.0
+    repeated = eager & ~cases.framework.saves_gathered_inputs & (_attention(cases) != AttentionKernel.FLASH)
+    key = np.where(repeated, query, key)
+    grouped = 4.0 * query + 4.0 * key
+    wide = heads * (a.qk_nope_head_dim + a.qk_rope_head_dim)
+    values = heads * a.v_head_dim
+    mla = 4.0 * wide + 4.0 * values
+    latents = 4.0 * a.q_lora_rank + 4.0 * a.kv_lora_rank + 2.0 * a.qk_rope_head_dim
+    is_mla = a.attention == AttentionKind.LATENT
+    output = 2.0 * np.where(is_mla, values, query)
+    return np.where(is_mla, latents, 0.0), np.where(is_mla, mla, grouped) + 4.0 * heads, output
+
+
+def _attention(cases: Cases) -> Array:
+    """The attention kernel: the workload's, else the profile's."""
+    asked = cases.workload.attention
+    return np.where(asked == AttentionKernel.AUTO, cases.framework.attention, asked)
+
+
+def _dropout(cases: Cases) -> Array:
+    """Dropout is a matter of the GPT generation: plain-MLP models on Megatron-like stacks train with it."""
+    plain = ~np.asarray(cases.architecture.gated_mlp, dtype=bool)
+    return np.asarray(cases.framework.dropout | (plain & cases.framework.dropout_with_plain_mlp))
+
+
+def _score_bytes(cases: Cases) -> Array:
+    """Materialised attention scores of one micro-batch; 0 for flash and SDPA."""
+    a, layout = cases.architecture, cases.layout
+    per_score = np.where(
+        _dropout(cases), np.maximum(cases.framework.score_bytes, 5.0), cases.framework.score_bytes
+    )
+    scores = a.heads * tokens(cases) * cases.workload.sequence_tokens / layout.tp
+    return np.where(_attention(cases) == AttentionKernel.EAGER, per_score * scores, 0.0)
+
+
+def _saves_in_fp8(cases: Cases) -> Array:
+    """1.0 where the matmuls' inputs are kept in fp8 instead of 16 bits."""
+    precision = cases.workload.precision
+    eight = (precision == Precision.FP8) | (precision == Precision.NVFP4)
+    return np.asarray(eight & cases.framework.fp8_saved_inputs, dtype=float)
+
+
+def _kept_by_ops(cases: Cases) -> Array:
+    """Bytes per token that a per-op policy keeps: every second matmul output, the attention's, the input.
+
+    Of q, k, v, o, gate, up, down it keeps q, v, gate, down (torchtitan's policy counts matmuls).
+    """
+    a, t = cases.architecture, cases.layout.tp
+    sequence = np.where(cases.layout.sequence_parallel, t, 1.0)
+    query, key = a.heads * a.head_dim, a.kv_heads * a.head_dim
+    inside = (
+        4.0 * query
+        + 2.0 * key
+        + 4.0 * a.heads
+        + 2.0 * np.where(a.experts > 0, a.top_k * a.expert_ffn_hidden, a.ffn_hidden)
+    )
+    return np.asarray(inside / t + 4.0 * a.hidden / sequence)
+
+
+def loss_bytes(cases: Cases, p: Parameters, kept: Saved) -> Array:
+    """Logits, what the cross-entropy keeps of them, and the last norm, for one micro-batch on the last stage.
+
+    Every layer of multi-token prediction has a loss of its own, and is there with its activations until
+    backward leaves it (DeepSeek-V3, arXiv:2412.19437, section 2.2). Gradients of logits that wait for the
+    end of the pipeline, and what the head multiplies them with, stay (Megatron's
+    defer_embedding_wgrad_compute).
+    """
+    profile, a, layout = cases.framework, cases.architecture, cases.layout
+    split = np.where(profile.vocabulary_parallel_loss | profile.can_tensor_parallel, layout.tp, 1.0)
+    logits = a.vocab / split
+    sequence = np.where(layout.sequence_parallel, layout.tp, 1.0)
+    norm = (4.0 / sequence + np.where(sequence > 1, 2.0, 0.0)) * a.hidden
+    waiting = profile.deferred_head_gradients * 2.0 * (logits + a.hidden)
+    one = _bytes_per_logit(cases, p) * logits + norm
+    ahead = np.where(a.experts > 0, kept.moe, kept.dense)
+    return np.asarray(tokens(cases) * (one * (1.0 + a.mtp_layers) + waiting) + a.mtp_layers * ahead)
+
+
+def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:
+    """Bytes of a logit at the peak of the loss."""
+    profile, asked = cases.framework, cases.workload.loss
+    kernel = np.where(asked == LossKernel.AUTO, profile.loss, asked)
+    compiled = (cases.workload.compile == 1.0) & (kernel == LossKernel.EAGER) & (asked == LossKernel.AUTO)
+    kernel = np.where(compiled & profile.compiles_loss, str(LossKernel.COMPILED), kernel)
+    parallel = np.asarray(profile.vocabulary_parallel_loss, dtype=bool)
+    per_logit = np.where(parallel, p.logit_bytes_parallel, p.logit_bytes_eager)
+    per_logit = np.where(~parallel & (kernel == LossKernel.COMPILED), p.logit_bytes_compiled, per_logit)
+    half = (cases.workload.precision == Precision.FP16) & adapters_only(cases.workload)
+    per_logit = np.where(~parallel & half, p.logit_bytes_half, per_logit)
+    jit = parallel & (asked == LossKernel.COMPILED)
+    per_logit = np.where(jit, p.logit_bytes_parallel_jit, per_logit)
+    fused = np.where(parallel, p.logit_bytes_parallel_fused, p.logit_bytes_fused)
+    per_logit = np.where(kernel == LossKernel.FUSED, fused, per_logit)
+    return np.where(kernel == LossKernel.CHUNKED, p.logit_bytes_chunked, per_logit)
+
+
+def adapter_parameters(cases: Cases) -> Array:
+    """Parameters of one layer's low-rank adapters: rank x (inputs + outputs) of every matrix they sit on."""
+    a, workload = cases.architecture, cases.workload
+    query, key, hidden = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.hidden
+    attention = (hidden + query) * 2.0 + (hidden + key) * 2.0
+    mlp = np.where(a.gated_mlp, 3.0, 2.0) * (hidden + a.ffn_hidden)
+    everywhere = _everywhere(cases)
+    on = adapters_only(workload)
+    return np.where(on, workload.lora_rank * (attention + np.where(everywhere, mlp, 0.0)), 0.0)
+
+
+def trains_embeddings(cases: Cases) -> Array:
+    """Whether the embedding and the head are trained whole beside the adapters."""
+    targets = cases.workload.lora_targets
+    whole = (targets == "attention+embeddings") | (targets == "all+embeddings")
+    return np.asarray(adapters_only(cases.workload) & whole)
+
+
+def _everywhere(cases: Cases) -> Array:
+    """Whether adapters sit on the MLP too."""
+    targets = cases.workload.lora_targets
+    return np.asarray((targets == "all") | (targets == "all+embeddings"))

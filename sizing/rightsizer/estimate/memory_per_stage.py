@@ -1,0 +1,141 @@
+"""What one pipeline stage holds whatever the number of replicas and micro-batches: the same on any GPU.
+
+Parameters before ZeRO divides them, the activations of one micro-batch, and what is there for a moment only.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array
+from rightsizer.domain.layout import Offload, Sharding
+from rightsizer.domain.workload import Method, Recompute
+from rightsizer.estimate.memory_activations import Saved, loss_bytes, saved
+from rightsizer.estimate.memory_stage import Stage, stage
+from rightsizer.estimate.memory_states import Adapters, LayerWeights, adapters_only, layer_weights
+from rightsizer.estimate.parameters import Parameters
+from rightsizer.values import immutable
+
+__all__ = ["NO_ADAPTERS", "Held", "stages"]
+
+
+@immutable
+class Held:
+    """What a stage holds whatever the number of replicas and micro-batches.
+
+    Parameters are those on one GPU before ZeRO, activations those of one micro-batch.
+    """
+
+    index: Array
+    plain: Array
+    experts: Array
+    low_rank: Array
+    copied: Array
+    embeddings: Array
+    lacking: Array
+    activations_bytes: Array
+    loss_bytes: Array
+    working_bytes: Array
+    unsharded_bytes: Array
+    buckets_bytes: Array
+    workspaces_bytes: Array
+
+
+def stages(cases: Cases, p: Parameters, indices: Sequence[Array]) -> tuple[Held, ...]:
+    """What the stages of these indices hold."""
+    parts = _parts(cases, p)
+    return tuple(_held(cases, p, index, parts) for index in indices)
+
+
+NO_ADAPTERS = Adapters(low_rank=np.zeros(()), copied=np.zeros(()), embeddings=np.zeros(()))
+
+
+@immutable
+class _Parts:
+    """What all stages share."""
+
+    layer: LayerWeights
+    kept: Saved
+    loss: Array
+
+
+def _parts(cases: Cases, p: Parameters) -> _Parts:
+    kept = saved(cases, p)
+    return _Parts(layer=layer_weights(cases), kept=kept, loss=loss_bytes(cases, p, kept))
+
+
+def _held(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Held:
+    """The stage of that index."""
+    profile, here = cases.framework, stage(cases, parts.layer, index)
+    adapters = here.adapters if np.any(adapters_only(cases.workload)) else NO_ADAPTERS
+    head_gradient = np.where(profile.fused_weight_gradients, 2.0 * here.head, 0.0)
+    return Held(
+        index=index,
+        plain=here.plain,
+        experts=here.experts,
+        low_rank=adapters.low_rank,
+        copied=adapters.copied,
+        embeddings=adapters.embeddings,
+        lacking=here.lacking,
+        activations_bytes=_activations(cases, parts.kept, here),
+        loss_bytes=np.where(here.last, parts.loss + head_gradient, 0.0),
+        working_bytes=_working(cases, parts.kept, here.dense_layers, p),
+        unsharded_bytes=_unsharded(cases, parts.layer, here, p),
+        buckets_bytes=np.asarray(profile.bucket_bytes * p.bucket_scale * _buckets_used(cases)),
+        workspaces_bytes=np.asarray(p.workspace_bytes + _dummy_gradients(cases, parts.layer, here)),
+    )
+
+
+def _activations(cases: Cases, kept: Saved, here: Stage) -> Array:
+    """One micro-batch on a stage, less what recomputation and offloading leave out."""
+    layout = cases.layout
+    layers = here.dense_layers + here.moe_layers
+    partly = (layout.recompute == Recompute.FULL) & (layout.recompute_layers > 0)
+    rest = np.maximum(layers - layout.recompute_layers, 0.0) / np.maximum(layers, 1.0)
+    rest = np.where(partly, rest, 0.0)
+    one = here.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
+    one = one + here.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
+    one = one + kept.boundary * (cases.framework.keeps_stage_outputs & ~here.last)
+    offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
+    if not np.any(layout.offload_layers):
+        return np.where(offloaded, 0.0, one)
+    stay = np.maximum(layers - layout.offload_layers, 0.0) / np.maximum(layers, 1.0)
+    return np.asarray(one * np.where(offloaded, np.where(layout.offload_layers > 0, stay, 0.0), 1.0))
+
+
+def _working(cases: Cases, kept: Saved, dense: Array, p: Parameters) -> Array:
+    """A layer's backward: what recomputation brings back, and the gradients inside the layer."""
+    sparse = np.where(cases.architecture.experts > 0, kept.moe_full, 0.0)
+    full = np.where(dense > 0, np.maximum(kept.dense_full, sparse), kept.moe_full)
+    stored = np.where(dense > 0, kept.dense, kept.moe)
+    recomputes = cases.layout.recompute != Recompute.NONE
+    return np.where(recomputes, np.maximum(full - stored, 0.0), 0.0) + p.backward_working * full
+
+
+def _unsharded(cases: Cases, layer: LayerWeights, here: Stage, p: Parameters) -> Array:
+    """Layers whose weights (and gradients) are whole at once under ZeRO-3, and dequantised matrices."""
+    profile, layout = cases.framework, cases.layout
+    biggest = np.where(here.moe_layers > 0, layer.moe_layer() + layer.experts, layer.dense_layer())
+    layers = profile.unsharded_layers * p.unsharded_layers * biggest
+    whole = 2.0 * (layers + here.embeddings * profile.gathers_embeddings)
+    sharded = np.asarray(layout.sharding >= Sharding.ZERO3)
+    matrix = np.maximum(layer.dense / 3.0, layer.attention / 4.0)
+    return np.where(sharded, whole, 0.0) + np.where(cases.workload.method == Method.QLORA, 2.0 * matrix, 0.0)
+
+
+def _dummy_gradients(cases: Cases, layer: LayerWeights, here: Stage) -> Array:
+    """TransformerEngine keeps one bf16 gradient buffer per distinct matrix shape while the job lives."""
+    shapes = layer.attention + np.where(here.dense_layers > 0, layer.dense, 0.0)
+    shapes = shapes + np.where(here.moe_layers > 0, layer.shared + layer.one_expert, 0.0)
+    return np.where(cases.framework.te_dummy_gradients & _trains_all(cases), 2.0 * shapes, 0.0)
+
+
+def _buckets_used(cases: Cases) -> Array:
+    """DeepSpeed's buckets exist when it shards; with adapters they are as small as these."""
+    return np.where(_trains_all(cases) & (cases.layout.sharding >= Sharding.ZERO1), 1.0, 0.0)
+
+
+def _trains_all(cases: Cases) -> Array:
+    """Whether the whole network is trained, not adapters."""
+    return ~adapters_only(cases.workload)

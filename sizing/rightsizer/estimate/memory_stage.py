@@ -1,0 +1,148 @@
+"""What one pipeline stage holds: its layers, its parameters, and how many micro-batches are in flight on it.
+
+Legend: p stages, i a stage (0 first), v chunks of an interleaved stage, m micro-batches, L layers.
+"""
+
+import numpy as np
+
+from rightsizer.domain.architecture import layers_dense, layers_moe
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array, Columns
+from rightsizer.domain.framework import StageBalance
+from rightsizer.estimate.memory_activations import adapter_parameters, trains_embeddings
+from rightsizer.estimate.memory_states import Adapters, LayerWeights, embeddings
+from rightsizer.values import immutable
+
+__all__ = ["Stage", "ends_lighter", "in_flight", "stage"]
+
+
+@immutable
+class Stage:
+    """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` say where it is.
+
+    `lacking` is the share of a layer, of those it has, whose place an embedding or a head takes.
+    """
+
+    first: Array
+    last: Array
+    dense_layers: Array
+    moe_layers: Array
+    plain: Array
+    experts: Array
+    embeddings: Array
+    head: Array
+    adapters: Adapters
+    lacking: Array
+
+
+def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
+    """The stage of that index: its share of layers, the embedding on the first, the head on the last."""
+    a, layout = cases.architecture, cases.layout
+    first, last = index == 0, index == layout.pp - 1
+    dense, moe = _layers(cases, layer, first, last)
+    embedding, head = embeddings(a)
+    predicts = a.mtp_layers * last
+    looks_up = np.maximum(first, np.minimum(predicts, 1))  # predicted layers embed their tokens again
+    ends = (embedding * looks_up + head * last * _own_head(a, layout)) / layout.tp
+    ahead = np.where(a.experts > 0, layer.moe_layer(), layer.dense_layer()) + 2.0 * a.hidden**2 / layout.tp
+    extra = a.extra_parameters * last + predicts * ahead
+    return Stage(
+        first=first,
+        last=last,
+        dense_layers=dense,
+        moe_layers=moe,
+        plain=dense * layer.dense_layer() + moe * layer.moe_layer() + ends + extra,
+        experts=(moe + predicts) * layer.experts,
+        embeddings=ends,
+        head=head / layout.tp,
+        adapters=Adapters(
+            low_rank=adapter_parameters(cases) * (dense + moe),
+            copied=np.where(trains_embeddings(cases), ends, 0.0),
+            embeddings=ends,
+        ),
+        lacking=(_counts_ends(cases) & (first | last) & (layout.pp > 1)) / np.maximum(dense + moe, 1.0),
+    )
+
+
+def in_flight(cases: Cases, index: Array, lacking: Array | float = 0.0) -> Array:
+    """Micro-batches whose activations a stage holds: 1F1B min(p - i, m).
+
+    Interleaved in groups of g micro-batches (p, unless said otherwise) it holds 2(p - i - 1) + (v - 1)g + 1
+    chunks: with v = 3, p = 4 the last stage has 9 (measured 8.8), and 11 where g = 5 (measured 10.7). An
+    embedding or a head that counts as a layer (`lacking`: over the layers of the stage) takes a layer's place
+    in the first stage's first chunk or in the last stage's last one: that chunk has all slots beyond the
+    (v - 1)g of the others, more than the mean on the first stage, one on the last.
+    """
+    p, v, m = cases.layout.pp, cases.layout.vpp, cases.layout.micro_batches
+    group = cases.framework.interleaved_group
+    others = (v - 1) * np.minimum(np.where(group > 0, group, p), m)
+    slots = np.minimum((p - index - 1) * 2 + others + 1, m * v)
+    chunks = (1.0 + lacking) * slots / v - lacking * np.clip(slots - others, 0.0, m)
+    return np.asarray(np.where(v > 1, chunks, np.minimum(p - index, m)))
+
+
+def _own_head(a: Columns, layout: Columns) -> Array:
+    """1 where the last stage holds a head of its own.
+
+    Always, unless it shares the embedding of the only stage.
+    """
+    return np.where(np.asarray(a.tied_embeddings, dtype=bool) & (layout.pp == 1), 0.0, 1.0)
+
+
+def _layers(cases: Cases, layer: LayerWeights, first: Array, last: Array) -> tuple[Array, Array]:
+    """(dense, MoE) layers of a stage; leading dense layers sit on the first."""
+    a = cases.architecture
+    layers = a.layers + a.encoder_layers * 1.0
+    share = _share(cases, layer, layers, first, last)
+    sparse, dense = layers_moe(a), layers_dense(a) + a.encoder_layers
+    leading = np.where(cases.layout.pp == 1, dense, np.where(first, np.minimum(dense, share), 0.0))
+    mixed = np.where(a.moe_layer_step > 1, share * dense / layers, leading)
+    dense_here = np.where(sparse > 0, mixed, share)
+    return dense_here, share - dense_here
+
+
+def _share(cases: Cases, layer: LayerWeights, layers: Array, first: Array, last: Array) -> Array:
+    """Layers of a stage, by the profile's rule of balance."""
+    a, pp = cases.architecture, np.asarray(cases.layout.pp, dtype=float)
+    most = np.ceil(layers / pp)
+    even = np.where(last, np.maximum(layers - most * (pp - 1), 0.0), most)
+    counted = np.maximum((layers + 2) / pp - first - last, 0.0)
+    head = a.vocab * a.hidden / np.maximum(layer.attention + layer.dense, 1.0) / cases.layout.tp
+    spread = np.ceil((layers + head) / pp)
+    by_cost = np.where(last, np.maximum(layers - spread * (pp - 1), 0.0), spread)
+    balance = cases.framework.stage_balance
+    share = np.where(_counts_ends(cases), counted, even)
+    share = np.where(balance == StageBalance.COST, by_cost, share)
+    return np.where(pp == 1, layers, _stated(cases, layers, share, first, last))
+
+
+def _stated(cases: Cases, layers: Array, share: Array, first: Array, last: Array) -> Array:
+    """The share of a stage where a run says how many layers the first or the last one has."""
+    at_first, at_last = cases.framework.first_stage_layers, cases.framework.last_stage_layers
+    middle = np.maximum(cases.layout.pp - (at_first > 0) - (at_last > 0), 1)
+    rest = np.ceil(np.maximum(layers - at_first - at_last, 0.0) / middle)
+    share = np.where((at_first > 0) | (at_last > 0), rest, share)
+    return np.where(first & (at_first > 0), at_first, np.where(last & (at_last > 0), at_last, share))
+
+
+def _counts_ends(cases: Cases) -> Array:
+    """Whether embedding and head count as layers: by the profile's rule, or as only then chunks are equal."""
+    layers = cases.architecture.layers + cases.architecture.encoder_layers * 1.0
+    chunks = np.asarray(cases.layout.pp, dtype=float) * cases.layout.vpp
+    fit = ~_divides(chunks, layers) & _divides(chunks, layers + 2)
+    return np.asarray((cases.framework.stage_balance == StageBalance.ENDS) | fit)
+
+
+def ends_lighter(cases: Cases) -> Array:
+    """Whether the first stage may hold less than the second: fewer layers, or dense ones before experts."""
+    a = cases.architecture
+    profile = cases.framework
+    uneven = (profile.stage_balance != StageBalance.EVEN) | _counts_ends(cases)
+    uneven = uneven | (profile.first_stage_layers + profile.last_stage_layers > 0)
+    return np.asarray(uneven | ((a.experts > 0) & (a.dense_layers > 0)))
+
+
+def _divides(chunks: Array, layers: Array) -> Array:
+    """Whether the layers fill the chunks evenly."""
+    share = layers / chunks
+    return np.asarray(share == np.floor(share))

@@ -1,0 +1,248 @@
+"""Bytes that live through the whole step: weights, gradients, optimizer states, and copies of them.
+
+Legend: t tensor-parallel ranks, e expert-parallel ranks (times the tensor ranks inside an expert), d
+ranks that share sharded states, L layers, h hidden, V vocabulary. Everything is per GPU of one pipeline
+stage.
+"""
+
+from dataclasses import fields
+
+import numpy as np
+
+from rightsizer.domain.architecture import (
+    attention_parameters,
+    cross_attention_parameters,
+    dense_ffn_parameters,
+    embedding_parameters,
+    expert_parameters,
+    head_parameters,
+    router_parameters,
+    shared_expert_parameters,
+)
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array, Columns
+from rightsizer.domain.layout import Offload, Sharding
+from rightsizer.domain.workload import Method, Optimizer, Precision
+from rightsizer.values import immutable
+
+__all__ = [
+    "Adapters",
+    "LayerWeights",
+    "Ranks",
+    "Rates",
+    "States",
+    "adapters_only",
+    "embeddings",
+    "layer_weights",
+    "ranks",
+    "rates",
+    "states",
+]
+
+BLACKWELL = 10.0
+"""Compute capability from which fp8 matmuls take weights in either layout.
+
+So that no transposed copy is kept.
+"""
+
+
+@immutable
+class LayerWeights:
+    """Parameters of one layer on one GPU before ZeRO: what tensor and expert ranks leave of it."""
+
+    attention: Array
+    dense: Array
+    shared: Array
+    experts: Array
+    one_expert: Array
+    other: Array
+
+    def dense_layer(self) -> Array:
+        """A dense layer."""
+        return self.attention + self.dense + self.other
+
+    def moe_layer(self) -> Array:
+        """A mixture-of-experts layer, without its routed experts."""
+        return self.attention + self.shared + self.other
+
+
+@immutable
+class Ranks:
+    """Over how many ranks each kind of state is divided by ZeRO, for the ordinary weights and for experts."""
+
+    weights: Array
+    gradients: Array
+    optimizer: Array
+    expert_weights: Array
+    expert_gradients: Array
+    expert_optimizer: Array
+
+
+@immutable
+class Rates:
+    """Bytes of a parameter by state, over how many ranks each is divided, and what the GPU holds at all."""
+
+    ranks: Ranks
+    weight: Array
+    gradient: Array
+    optimizer: Array
+    frozen: Array
+    weights_held: Array
+    optimizer_held: Array
+
+
+@immutable
+class States:
+    """Bytes of one stage's states on one GPU.
+
+    `trained` is the number of parameters whose optimizer state it holds.
+    """
+
+    weights: Array
+    gradients: Array
+    optimizer: Array
+    trained: Array
+
+
+@immutable
+class Adapters:
+    """A stage's trained parameters where the base is frozen, beside its (frozen) embeddings.
+
+    `low_rank` are kept in fp32 (PEFT casts them); `copied` are whole modules trained beside (embeddings
+    and head) in 16 bits, whose frozen originals stay.
+    """
+
+    low_rank: Array
+    copied: Array
+    embeddings: Array
+
+
+def adapters_only(workload: Columns) -> Array:
+    """Whether only low-rank adapters are trained."""
+    return np.asarray((workload.method == Method.LORA) | (workload.method == Method.QLORA))
+
+
+def layer_weights(cases: Cases) -> LayerWeights:
+    """One layer's parameters on one GPU."""
+    a, layout = cases.architecture, cases.layout
+    tensor = 1.0 / layout.tp
+    return LayerWeights(
+        attention=(attention_parameters(a) + cross_attention_parameters(a)) * tensor,
+        dense=dense_ffn_parameters(a) * tensor,
+        shared=shared_expert_parameters(a) * tensor + router_parameters(a),
+        experts=expert_parameters(a) * a.experts / (layout.ep * layout.expert_tp),
+        one_expert=expert_parameters(a) / layout.expert_tp,
+        other=np.asarray(a.per_layer_parameters, dtype=float),
+    )
+
+
+def ranks(layout: Columns) -> Ranks:
+    """The divisors of ZeRO; HSDP shards all three inside its group, which has a copy of all experts."""
+    data = np.asarray(layout.dp * layout.cp, dtype=float)
+    group = np.where(layout.shard_group > 0, np.minimum(layout.shard_group, data), data)
+    expert_data = np.maximum(1.0, data * layout.tp / (layout.ep * layout.expert_tp))
+    expert_group = np.maximum(1.0, expert_data * group / data)
+    one, two, three = (layout.sharding >= float(s) for s in (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3))
+    return Ranks(
+        weights=np.where(three, group, 1.0),
+        gradients=np.where(two, group, 1.0),
+        optimizer=np.where(one, group, 1.0),
+        expert_weights=np.where(three, expert_group, 1.0),
+        expert_gradients=np.where(two, expert_group, 1.0),
+        expert_optimizer=np.where(one, expert_group, 1.0),
+    )
+
+
+def rates(cases: Cases, four_bit_bytes: float) -> Rates:
+    """Bytes per parameter and divisors, by the profile, the precision, the optimizer and the sharding.
+
+    With adapters the base is frozen: 2 bytes for 16 bits, `four_bit_bytes` for 4 (scales included).
+    """
+    frozen = adapters_only(cases.workload)
+    weight, gradient, optimizer = _bytes_per_parameter(cases)
+    return Rates(
+        ranks=ranks(cases.layout),
+        weight=np.where(frozen, _frozen_bytes(cases.workload, four_bit_bytes), weight),
+        gradient=gradient,
+        optimizer=optimizer,
+        frozen=frozen,
+        weights_held=(cases.layout.offload & Offload.PARAMETERS) == 0,
+        optimizer_held=(cases.layout.offload & Offload.OPTIMIZER) == 0,
+    )
+
+
+def states(plain: Array, experts: Array, adapters: Adapters, per: Rates) -> States:
+    """Weights, gradients and optimizer states of a stage; its parameters are those on one GPU before ZeRO."""
+    divide = per.ranks
+    weights = per.weight * (plain / divide.weights + experts / divide.expert_weights)
+    trained = plain / divide.optimizer + experts / divide.expert_optimizer
+    every = States(
+        weights=weights * per.weights_held,
+        gradients=per.gradient * (plain / divide.gradients + experts / divide.expert_gradients),
+        optimizer=per.optimizer * trained * per.optimizer_held,
+        trained=trained * per.optimizer_held,
+    )
+    if not np.any(per.frozen):
+        return every
+    some = _adapter_states(every, adapters, per)
+    return States(
+        **{
+            f.name: np.where(per.frozen, getattr(some, f.name), getattr(every, f.name))
+            for f in fields(States)
+        }
+    )
+
+
+def _adapter_states(base: States, adapters: Adapters, per: Rates) -> States:
+    """States where only adapters train: fp32 low-rank factors, 16-bit copies of modules."""
+    divide, low, copied = per.ranks, adapters.low_rank, adapters.copied
+    ends = adapters.embeddings * (2.0 - per.weight) * per.weights_held
+    trained = (low + copied) / divide.optimizer * per.optimizer_held
+    return States(
+        weights=base.weights + (ends + 4.0 * low + 2.0 * copied) / divide.weights,
+        gradients=(4.0 * low + 2.0 * copied) / divide.gradients,
+        optimizer=(8.0 * low + 4.0 * copied) / divide.optimizer * per.optimizer_held,
+        trained=trained,
+    )
+
+
+def _bytes_per_parameter(cases: Cases) -> tuple[Array, Array, Array]:
+    """Bytes of a weight, its gradient and its optimizer state, by the profile and the precision."""
+    profile, precision = cases.framework, cases.workload.precision
+    half = precision == Precision.FP16
+    eight = (precision == Precision.FP8) | (precision == Precision.NVFP4)
+    single = precision == Precision.FP32
+    transposed = np.where(cases.gpu.compute_capability < BLACKWELL, profile.fp8_transpose_bytes, 0.0)
+    weight = np.where(
+        eight, profile.weight_bytes_fp8 + profile.fp8_copy_bytes + transposed, profile.weight_bytes
+    )
+    gradient = np.where(half, profile.gradient_bytes_fp16, profile.gradient_bytes)
+    gradient = np.where(eight & (profile.gradient_bytes_fp8 > 0), profile.gradient_bytes_fp8, gradient)
+    master = np.where(half, profile.master_bytes_fp16, profile.master_bytes)
+    moments, moment = _moments(cases.workload.optimizer, profile.moment_bytes)
+    return (
+        np.where(single, 4.0, weight),
+        np.where(single, 4.0, gradient),
+        np.where(single, 0.0, master) + moments * np.where(single & (moment > 1.0), 4.0, moment),
+    )
+
+
+def _moments(optimizer: Array, moment_bytes: Array) -> tuple[Array, Array]:
+    """(how many moments, bytes of each): Adam two, 8-bit Adam two of one byte, SGD, Lion and Muon one."""
+    one = (optimizer == Optimizer.SGD) | (optimizer == Optimizer.LION) | (optimizer == Optimizer.MUON)
+    count = np.where(optimizer == Optimizer.ADAFACTOR, 0.0, np.where(one, 1.0, 2.0))
+    return count, np.where(optimizer == Optimizer.ADAMW_8BIT, 1.0, moment_bytes)
+
+
+def _frozen_bytes(workload: Columns, four_bit_bytes: float) -> Array:
+    """Bytes of a frozen weight: 16 bits, fp8 where it is computed in fp8, or quantised with its scales."""
+    quantised = np.where(workload.quantised_bits > 4, workload.quantised_bits / 8.0 * 1.05, four_bit_bytes)
+    plain = np.where(workload.precision == Precision.FP8, 1.0, 2.0)
+    return np.where(workload.method == Method.QLORA, quantised, plain)
+
+
+def embeddings(a: Columns) -> tuple[Array, Array]:
+    """(embedding, head) parameters; the head is a copy on the last stage where the embedding is tied."""
+    return embedding_parameters(a), np.maximum(
+        head_parameters(a), embedding_parameters(a) * a.tied_embeddings
+    )

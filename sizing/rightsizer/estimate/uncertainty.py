@@ -1,0 +1,83 @@
+"""How far predictions are from the truth: standard deviations of ln(true / predicted), by what is known.
+
+A standard deviation is exp(intercept + sum of coefficients of the features that hold), fitted so that the
+central 80 % interval of a normal distribution of that width holds 80 % of the published runs whose whole
+source was left out of the fit. Runs were also shown with their framework withheld: that is what
+`unknown_framework` costs.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+
+from rightsizer import packaged
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array
+from rightsizer.domain.workload import Method, Precision, Recompute
+
+__all__ = ["coefficients", "features", "memory_sigma", "sigma", "step_sigma", "z_quantile"]
+
+FITTED_CAPABILITIES = (8.0, 9.0, 10.0)
+"""GPU generations (compute capability) that the reference tables hold many training runs of.
+
+A100, H100, B200.
+"""
+
+
+def z_quantile(probability: float) -> float:
+    """The standard normal quantile."""
+    return NormalDist().inv_cdf(probability)
+
+
+def step_sigma(cases: Cases) -> Array:
+    """Standard deviation of ln(true / predicted step time)."""
+    return sigma(cases, coefficients("step_time"))
+
+
+def memory_sigma(cases: Cases) -> Array:
+    """Standard deviation of ln(true / predicted peak memory)."""
+    return sigma(cases, coefficients("memory"))
+
+
+def sigma(cases: Cases, terms: Mapping[str, float]) -> Array:
+    """exp(intercept + the coefficients of the features that hold)."""
+    found = features(cases)
+    total = sum((terms.get(name, 0.0) * value for name, value in found.items()), np.zeros(()))
+    return np.asarray(np.exp(terms["intercept"] + total))
+
+
+def features(cases: Cases) -> dict[str, Array]:
+    """What makes a prediction more or less certain: each 1.0 where it holds."""
+    layout, workload, gpu = cases.layout, cases.workload, cases.gpu
+    gpus = layout.dp * layout.tp * layout.pp * layout.cp
+    nodes = gpus > cases.cluster.gpus_per_node
+    eight = (workload.precision == Precision.FP8) | (workload.precision == Precision.NVFP4)
+    adapters = (workload.method == Method.LORA) | (workload.method == Method.QLORA)
+    generation = gpu.compute_capability
+    fitted = (generation == FITTED_CAPABILITIES[0]) | (generation == FITTED_CAPABILITIES[1])
+    fitted = fitted | (generation == FITTED_CAPABILITIES[2])
+    trainer = (cases.framework.family == "trainer") | (cases.framework.family == "deepspeed")
+    holds = {
+        "unknown_framework": ~np.asarray(cases.framework.known, dtype=bool),
+        "trainer": trainer,
+        "many_nodes": nodes,
+        "link_not_stated": nodes & ~np.asarray(cases.cluster.inter_known, dtype=bool),
+        "pipeline": layout.pp > 1,
+        "experts": cases.architecture.experts > 0,
+        "adapters": adapters,
+        "eight_bit": eight,
+        "other_hardware": ~fitted,
+        "recomputes_some": layout.recompute == Recompute.SELECTIVE,
+    }
+    return {name: np.asarray(value, dtype=float) for name, value in holds.items()}
+
+
+@cache
+def coefficients(what: str) -> Mapping[str, float]:
+    """The fitted intercept and coefficients for "step_time" or "memory"."""
+    text = packaged.text("uncertainty.json")
+    found: Mapping[str, float] = json.loads(text)[what]["coefficients"]
+    return found

@@ -1,0 +1,247 @@
+"""What one GPU computes for one micro-batch in an average layer: matmul shapes, attention, traffic.
+
+Legend: s tokens of a sequence, b sequences of a micro-batch, t tensor-parallel, c context-parallel, e
+expert-parallel ranks, T = b s / c tokens in a tensor-parallel region, h hidden, f feed-forward width, a
+heads, k key/value heads, d head dimension, E experts, K experts of a token, L layers. A matmul is (m, n,
+k): an (m, k) by (k, n) product, 2 m n k FLOP.
+
+Everything here follows from dimensions alone; no constant is fitted. Layers that differ (dense and sparse,
+windowed and full, encoder and decoder) are averaged: a matmul's `count` is how often it occurs in an
+average decoder layer.
+"""
+
+import numpy as np
+
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array
+from rightsizer.domain.workload import Method
+from rightsizer.values import immutable
+
+__all__ = ["LayerWork", "Matmuls", "layer_work"]
+
+BF16_BYTES = 2.0
+MATMUL_NAMES = (
+    "qkv", "attention_out", "q_down", "q_up", "kv_down", "kv_up", "latent_out",
+    "mlp_in", "mlp_out", "shared_in", "shared_out", "router", "cross", "expert_in", "expert_out",
+)  # fmt: skip
+GROUPED = np.asarray([name.startswith("expert") for name in MATMUL_NAMES])
+
+
+@immutable
+class Matmuls:
+    """The matmuls of an average layer, forward: those of MATMUL_NAMES that there are, along the first axis.
+
+    `grouped` are the experts', many of a kind in one launch.
+    """
+
+    m: Array
+    n: Array
+    k: Array
+    count: Array
+    grouped: Array
+
+    @property
+    def flop(self) -> Array:
+        """FLOPs of each matmul's occurrences."""
+        return 2.0 * self.m * self.n * self.k * self.count
+
+    @property
+    def weights(self) -> Array:
+        """Weight elements of each matmul's occurrences."""
+        return self.n * self.k * self.count
+
+
+@immutable
+class LayerWork:
+    """One micro-batch through an average layer on one GPU, forward."""
+
+    matmuls: Matmuls
+    tokens: Array
+    dense_share: Array
+    attention_flop: Array
+    score_elements: Array
+    attention_tokens: Array
+    qk_dim: Array
+    narrow_bytes: Array
+    wide_bytes: Array
+    routed_bytes: Array
+    hidden_bytes: Array
+    kv_bytes: Array
+    head_shape: tuple[Array, Array, Array]
+    dense_weights: Array
+    expert_weights: Array
+    embedding_weights: Array
+
+
+def layer_work(cases: Cases) -> LayerWork:
+    """The work of an average layer; every array broadcasts against the cases' columns."""
+    arch, layout, workload = cases.architecture, cases.layout, cases.workload
+    tokens = layout.micro_batch * workload.sequence_tokens / layout.cp
+    dense = dense_share(cases)
+    matmuls = _matmuls(cases, tokens, dense)
+    context = np.maximum(workload.sequence_tokens, 1.0)
+    qk, v = _head_dims(cases)
+    heads = arch.heads / layout.tp
+    seen = _mean_keys(cases)
+    shard = np.where(layout.sequence_parallel, layout.tp, 1)
+    wide = (1 + gate(cases)) * _mlp_width(cases, dense) + heads * (qk + v) * 1.0
+    expert_tokens = tokens / layout.tp * arch.top_k
+    return LayerWork(
+        matmuls=matmuls,
+        tokens=tokens,
+        dense_share=dense,
+        attention_flop=2.0 * tokens * seen * heads * (qk + v) * (1 + _encoder_attention(cases)),
+        score_elements=tokens * context * heads,
+        attention_tokens=context,
+        qk_dim=qk,
+        narrow_bytes=BF16_BYTES * tokens * arch.hidden / shard,
+        wide_bytes=BF16_BYTES * tokens * wide,
+        routed_bytes=BF16_BYTES * expert_tokens * arch.hidden * (1 - dense),
+        hidden_bytes=BF16_BYTES * tokens * arch.hidden,
+        kv_bytes=BF16_BYTES * tokens * _kv_width(cases),
+        head_shape=(tokens, np.maximum(arch.vocab / layout.tp, 1.0), arch.hidden + 0.0 * tokens),
+        dense_weights=np.where(matmuls.grouped, 0.0, matmuls.weights).sum(axis=0),
+        expert_weights=np.where(matmuls.grouped, matmuls.weights, 0.0).sum(axis=0),
+        embedding_weights=arch.vocab * arch.hidden / layout.tp * np.where(arch.tied_embeddings, 1.0, 2.0),
+    )
+
+
+def dense_share(cases: Cases) -> Array:
+    """The share of layers whose feed-forward is dense: the first ones, and those a MoE step skips."""
+    arch = cases.architecture
+    sparse = np.floor(np.maximum(arch.layers - arch.dense_layers, 0) / np.maximum(arch.moe_layer_step, 1))
+    return np.asarray(np.where(arch.experts > 0, 1.0 - sparse / arch.layers, 1.0))
+
+
+def gate(cases: Cases) -> Array:
+    """Input projections of the feed-forward: 2 when it is gated (SwiGLU, GeGLU)."""
+    return np.asarray(np.where(cases.architecture.gated_mlp, 2.0, 1.0))
+
+
+def frozen(cases: Cases) -> Array:
+    """True where the base weights are frozen: adapters need no weight gradient of the base."""
+    method = cases.workload.method
+    return np.asarray((method == Method.LORA) | (method == Method.QLORA))
+
+
+def trained_ends(cases: Cases) -> Array:
+    """True where embedding and head are trained: with everything, or whole beside adapters."""
+    targets = cases.workload.lora_targets
+    return np.asarray(~frozen(cases) | (targets == "attention+embeddings") | (targets == "all+embeddings"))
+
+
+def _head_dims(cases: Cases) -> tuple[Array, Array]:
+    arch = cases.architecture
+    latent = arch.attention == "mla"
+    qk = np.where(latent, arch.qk_nope_head_dim + arch.qk_rope_head_dim, arch.head_dim)
+    return qk, np.where(latent, arch.v_head_dim, arch.head_dim)
+
+
+def _mean_keys(cases: Cases) -> Array:
+    """Keys that a query sees on average: s/2 when causal, s in an encoder, a window where layers have one."""
+    arch = cases.architecture
+    s = np.maximum(cases.workload.sequence_tokens, 1.0)
+    causal = (arch.family == "decoder") | (arch.family == "encoder-decoder")
+    full = np.where(causal, 0.5 * s, s)
+    window = np.minimum(np.maximum(arch.sliding_window, 1), s)
+    inside = window * (1.0 - 0.5 * window / s)
+    share = np.where(arch.sliding_window > 0, np.minimum(arch.sliding_layers / arch.layers, 1.0), 0.0)
+    return np.asarray(full * (1 - share) + np.minimum(inside, full) * share)
+
+
+def _encoder_attention(cases: Cases) -> Array:
+    """Encoder and cross attention over decoder self-attention (full s^2 against the causal half)."""
+    arch = cases.architecture
+    ratio = arch.encoder_tokens / np.maximum(cases.workload.sequence_tokens, 1)
+    encoder = arch.encoder_layers / arch.layers * 2.0 * ratio**2
+    return np.asarray(encoder + np.where(arch.encoder_layers > 0, 2.0 * ratio, 0.0))
+
+
+def _mlp_width(cases: Cases, dense: Array) -> Array:
+    arch, layout = cases.architecture, cases.layout
+    sparse = (arch.top_k + arch.shared_experts) * arch.expert_ffn_hidden
+    return np.asarray((dense * arch.ffn_hidden + (1 - dense) * sparse) / layout.tp)
+
+
+def _kv_width(cases: Cases) -> Array:
+    """Elements of keys and values of a token on one GPU, as context parallelism exchanges them."""
+    arch, layout = cases.architecture, cases.layout
+    qk, v = _head_dims(cases)
+    every = (arch.attention == "mla") | (cases.framework.merges_context_parts > 0)
+    heads = np.where(every, arch.heads, np.maximum(arch.kv_heads, layout.tp))
+    return np.asarray(heads / layout.tp * (qk + v))
+
+
+def _matmuls(cases: Cases, tokens: Array, dense: Array) -> Matmuls:
+    shapes = [*_attention_matmuls(cases, tokens), *_mlp_matmuls(cases, tokens, dense)]
+    shapes += _expert_matmuls(cases, tokens, dense)
+    columns = [np.stack(np.broadcast_arrays(*part)) for part in zip(*shapes, strict=True)]
+    m, n, k, count = np.broadcast_arrays(*columns)
+    count = np.where((m > 0) & (n > 0) & (k > 0), count, 0.0)
+    some = np.flatnonzero((count > 0).any(axis=tuple(range(1, count.ndim))))
+    return Matmuls(
+        m=np.maximum(m[some], 1e-3),
+        n=np.maximum(n[some], 1.0),
+        k=np.maximum(k[some], 1.0),
+        count=count[some],
+        grouped=GROUPED[some].reshape((-1,) + (1,) * (count.ndim - 1)),
+    )
+
+
+_Shape = tuple[Array, Array, Array, Array]
+
+
+def _attention_matmuls(cases: Cases, tokens: Array) -> list[_Shape]:
+    """Projections. Latent attention (arXiv:2405.04434) makes q, k and v from low ranks not split by t."""
+    arch, t = cases.architecture, cases.layout.tp
+    h = arch.hidden
+    latent = np.where(arch.attention == "mla", 1.0, 0.0)
+    plain = 1.0 - latent + arch.encoder_layers / arch.layers * _encoder_share(cases)
+    qk, v = _head_dims(cases)
+    kv_width = 2 * np.maximum(arch.kv_heads, t) * arch.head_dim
+    q_rank = arch.q_lora_rank
+    q_input = np.where(q_rank > 0, q_rank, h)
+    return [
+        (tokens, (arch.heads * arch.head_dim + kv_width) / t, h, plain),
+        (tokens, h, arch.heads * arch.head_dim / t, plain),
+        (tokens, q_rank, h, latent),
+        (tokens, arch.heads * qk / t, q_input, latent),
+        (tokens, arch.kv_lora_rank + arch.qk_rope_head_dim, h, latent),
+        (tokens, arch.heads * (arch.qk_nope_head_dim + v) / t, arch.kv_lora_rank, latent),
+        (tokens, h, arch.heads * v / t, latent),
+    ]
+
+
+def _mlp_matmuls(cases: Cases, tokens: Array, dense: Array) -> list[_Shape]:
+    arch, t = cases.architecture, cases.layout.tp
+    h, f, shared = arch.hidden, arch.ffn_hidden, arch.shared_experts * arch.expert_ffn_hidden
+    with_encoder = dense + arch.encoder_layers / arch.layers * _encoder_share(cases)
+    return [
+        (tokens, gate(cases) * f / t, h, with_encoder),
+        (tokens, h, f / t, with_encoder),
+        (tokens, gate(cases) * shared / t, h, 1 - dense),
+        (tokens, h, shared / t, 1 - dense),
+        (tokens / t, arch.experts, h, 1 - dense),
+        (tokens, 2.0 * arch.heads * arch.head_dim / t, h, np.where(arch.encoder_layers > 0, 2.0, 0.0)),
+    ]
+
+
+def _expert_matmuls(cases: Cases, tokens: Array, dense: Array) -> list[_Shape]:
+    """Routed experts: E/e of them on a GPU, each with its share of the tokens of e ranks."""
+    arch, layout = cases.architecture, cases.layout
+    experts = np.maximum(arch.experts, 1)
+    split = np.maximum(layout.expert_tp, 1)
+    local = np.where(arch.experts > 0, experts / np.maximum(layout.ep, 1), 0.0)
+    routed = tokens / layout.tp * split * arch.top_k * np.maximum(layout.ep, 1) / experts
+    f = arch.expert_ffn_hidden / split
+    count = local * (1 - dense)
+    return [
+        (routed, gate(cases) * f, arch.hidden, count),
+        (routed, arch.hidden, f, count),
+    ]
+
+
+def _encoder_share(cases: Cases) -> Array:
+    """Encoder tokens for each decoder token."""
+    arch = cases.architecture
+    return np.asarray(arch.encoder_tokens / np.maximum(cases.workload.sequence_tokens, 1))

@@ -1,0 +1,78 @@
+"""What the policy is held against: static requests, first come, first served, and an oracle. Pure."""
+
+import heapq
+import math
+from collections.abc import Sequence
+
+from rightsizer.fleet.trace_jobs import (
+    HOUR_S,
+    Outcome,
+    Rules,
+    TraceJob,
+    counts,
+    missed,
+    most_gpus,
+    relative_s,
+    timeline,
+)
+
+__all__ = ["oracle", "static"]
+
+
+def static(jobs: Sequence[TraceJob], *, gpus: int) -> Outcome:
+    """What was asked for, first come, first served, until it is done; nobody is overtaken."""
+    started, running, free, now_s = [], list[tuple[float, int]](), gpus, -math.inf
+    for job in jobs:
+        now_s = max(now_s, job.submitted_s)
+        while running and (running[0][0] <= now_s or free < job.gpus):
+            end_s, back = heapq.heappop(running)
+            now_s, free = max(now_s, end_s), free + back
+        started.append(now_s)
+        heapq.heappush(running, (now_s + job.duration_s, job.gpus))
+        free -= job.gpus
+    finished = [start + job.duration_s for start, job in zip(started, jobs, strict=True)]
+    changes = [(s, j.gpus) for s, j in zip(started, jobs, strict=True)]
+    changes += [(f, -j.gpus) for f, j in zip(finished, jobs, strict=True)]
+    return Outcome(
+        started_s=tuple(started),
+        finished_s=tuple(finished),
+        gpu_hours=tuple(j.gpus * j.duration_s / HOUR_S for j in jobs),
+        missed=missed(jobs, finished),
+        timeline=timeline(changes),
+    )
+
+
+def oracle(jobs: Sequence[TraceJob], *, gpus: int, rules: Rules | None = None) -> Outcome:
+    """The fewest GPU-hours that each job could take by its true curve, with no queue and no restart cost.
+
+    It changes between two sizes at the best moment (time is linear in the work done at each, so the cheapest
+    mix lies on the lower hull). A job that no size brings in time takes the fewest GPU-hours at which it is
+    hardly slower than as asked for (10 %). No real scheduler can beat this bound at as many deadlines met.
+    """
+    found = [_best(job, min(gpus, most_gpus(job, rules or Rules()))) for job in jobs]
+    finished = [job.submitted_s + taken_s for job, (taken_s, _) in zip(jobs, found, strict=True)]
+    return Outcome(
+        started_s=tuple(job.submitted_s for job in jobs),
+        finished_s=tuple(finished),
+        gpu_hours=tuple(hours for _, hours in found),
+        missed=missed(jobs, finished),
+    )
+
+
+_HARDLY_SLOWER = 1.1
+
+
+def _best(job: TraceJob, most: int) -> tuple[float, float]:
+    """Seconds and GPU-hours of the cheapest way to be in time; as fast as asked for where none is."""
+    points = [(job.duration_s * relative_s(job.serial, job.gpus, n), n) for n in counts(job.gpus, most)]
+    limit_s = math.inf if job.deadline_s is None else job.deadline_s - job.submitted_s
+    if min(seconds for seconds, _ in points) > limit_s:
+        limit_s = job.duration_s * _HARDLY_SLOWER
+    options = [(seconds * n / HOUR_S, seconds) for seconds, n in points if seconds <= limit_s]
+    for slow_s, few in points:
+        for quick_s, many in points:
+            if quick_s <= limit_s < slow_s < math.inf:
+                part = (slow_s - limit_s) / (slow_s - quick_s)
+                options.append(((part * quick_s * many + (1 - part) * slow_s * few) / HOUR_S, limit_s))
+    hours, seconds = min(options)
+    return seconds, hours

@@ -1,0 +1,161 @@
+"""A trace's jobs, the rules of a replay, and what becomes of the jobs.
+
+How a job's rate depends on its GPUs is a model, since traces do not say it: on n GPUs a job that asked for
+g takes (1 - s) g/n + s of its duration, s being the part that GPUs do not shorten (Amdahl's law, anchored at
+the size that ran). What is drawn at random is drawn by the caller and is part of each job.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rightsizer.resize.types import Limits, Mode, Pressure, Size
+from rightsizer.values import immutable
+
+__all__ = [
+    "Outcome",
+    "Rules",
+    "Timeline",
+    "TraceJob",
+    "TraceScaling",
+    "counts",
+    "missed",
+    "most_gpus",
+    "relative_s",
+    "timeline",
+]
+
+HOUR_S = 3600.0
+
+
+@immutable
+class TraceJob:
+    """One job. Moments are seconds on the trace's clock; None: it has no deadline.
+
+    `serial` (0..1) is the part of its duration on `gpus` GPUs that more GPUs do not shorten,
+    `believed_serial` what the policy takes it for once it has run; `busy` the mean use of its GPUs.
+    `rate_error_ln` is ln(predicted / true rate) before it runs, `measured_error_ln` that of a measured rate.
+    """
+
+    key: str
+    submitted_s: float
+    duration_s: float
+    gpus: int
+    deadline_s: float | None = None
+    busy: float = 0.5
+    serial: float = 0.5
+    believed_serial: float = 0.5
+    rate_error_ln: float = 0.0
+    measured_error_ln: float = 0.0
+
+
+@immutable
+class Rules:
+    """How the policy is run: its limits, how often it looks.
+
+    A job may start with `start_growth` and grow to `most_growth` times what it asked for. `start_sigma` and
+    `scaling_sigma` are what the policy takes the errors of its rates for, before a job
+    runs and at sizes that it does not have.
+    """
+
+    limits: Limits = field(
+        default_factory=lambda: Limits(
+            mode=Mode.AUTO,
+            pressure=Pressure.ALWAYS,
+            cool_down_s=HOUR_S,
+            checkpoint_interval_s=1800.0,
+            restart_s=300.0,
+            saves_first=True,
+        )
+    )
+    most_growth: float = 2.0
+    start_growth: float = 1.0
+    look_s: float = HOUR_S
+    look_most_s: float = 6 * HOUR_S
+    start_sigma: float = 0.15
+    scaling_sigma: float = 0.1
+    confidence: float = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """GPUs in use from each moment on."""
+
+    moments_s: tuple[float, ...]
+    gpus: tuple[int, ...]
+
+
+@immutable
+class Outcome:
+    """What became of each job, in the trace's order, and what was done.
+
+    `lost_gpu_hours` is the part of `gpu_hours` that restarts took; `decisions` counts the looks by action.
+    """
+
+    started_s: tuple[float, ...]
+    finished_s: tuple[float, ...]
+    gpu_hours: tuple[float, ...]
+    missed: int
+    resizes: int = 0
+    lost_gpu_hours: float = 0.0
+    decisions: dict[str, int] = field(default_factory=dict)
+    timeline: Timeline = field(default_factory=lambda: Timeline((), ()))
+
+
+def counts(asked: int, most: int) -> tuple[int, ...]:
+    """Sizes that a job could have: powers of two and what it asked for."""
+    return tuple(sorted({asked} | {1 << k for k in range(most.bit_length()) if 1 << k <= most}))
+
+
+def relative_s(serial: float, asked: int, gpus: int) -> float:
+    """Time on `gpus` GPUs over the time on those asked for."""
+    return (1.0 - serial) * asked / gpus + serial
+
+
+@immutable
+class TraceScaling:
+    """A job's sizes as the policy sees them; its unit of work is a second on the GPUs asked for."""
+
+    asked: int
+    serial: float
+    counts: tuple[int, ...]
+    sigma: float
+
+    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
+        """The curve through the measured rate."""
+        here = relative_s(self.serial, self.asked, gpus) * tokens_per_s
+        return tuple(
+            Size(
+                gpus=n,
+                tokens_per_s=here / relative_s(self.serial, self.asked, n),
+                sigma=0.02 if n == gpus and steps else self.sigma,
+            )
+            for n in self.counts
+        )
+
+
+def missed(jobs: Sequence[TraceJob], finished_s: Sequence[float]) -> int:
+    """How many end after their deadlines."""
+    return sum(
+        job.deadline_s is not None and end_s > job.deadline_s + 1e-6
+        for job, end_s in zip(jobs, finished_s, strict=True)
+    )
+
+
+def timeline(changes: Sequence[tuple[float, int]]) -> Timeline:
+    """The level after each change, from (moment, change) in any order."""
+    moments: list[float] = []
+    levels: list[int] = []
+    level = 0
+    for moment, change in sorted(changes):
+        level += change
+        if moments and moments[-1] == moment:
+            levels[-1] = level
+        else:
+            moments.append(moment)
+            levels.append(level)
+    return Timeline(tuple(moments), tuple(levels))
+
+
+def most_gpus(job: TraceJob, rules: Rules) -> int:
+    """The most GPUs that a job may have."""
+    return max(job.gpus, int(job.gpus * rules.most_growth))

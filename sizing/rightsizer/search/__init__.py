@@ -1,0 +1,3 @@
+"""From a request to a decision: legal layouts, their prices, the chosen plan, and the reasons for it."""
+
+__all__: list[str] = []

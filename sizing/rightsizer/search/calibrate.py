@@ -1,0 +1,149 @@
+"""Calibration from one's own runs: measured steps and peaks become evidence that later predictions weigh."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Columns
+from rightsizer.domain.observation import Observation
+from rightsizer.estimate.correction import (
+    Calibration,
+    Evidence,
+    LayoutFamily,
+    Quantity,
+    Residual,
+    correct,
+    layout_family,
+    noise_ln,
+)
+from rightsizer.estimate.parameters import load_calibration
+from rightsizer.estimate.prediction import predict
+from rightsizer.values import immutable
+
+__all__ = ["Calibration", "Factors", "calibration", "merged", "stack_factors"]
+
+MOST_OBSERVATIONS = 200
+"""The latest so many are kept: the correction needs no more, and costs the cube of their number."""
+
+
+def merged(old: Iterable[Observation], new: Iterable[Observation]) -> tuple[Observation, ...]:
+    """Both, each run once (the newer wins), the latest MOST_OBSERVATIONS."""
+    by_run = {o.run: o for o in old}
+    for some in new:
+        by_run.pop(some.run, None)
+        by_run[some.run] = some
+    return tuple(by_run.values())[-MOST_OBSERVATIONS:]
+
+
+def calibration(observations: Sequence[Observation]) -> Calibration:
+    """The evidence in observations, against what the engine predicts for their cases today."""
+    if not observations:
+        return Calibration()
+    prediction = predict(Cases.stack(o.case for o in observations))
+    n = len(observations)
+    step_s, step_sigma, bytes_, memory_sigma = (
+        np.broadcast_to(column, (n,))
+        for column in (
+            prediction.step_s,
+            prediction.step_sigma,
+            prediction.memory.allocated_bytes,
+            prediction.memory_sigma,
+        )
+    )
+    return Calibration(
+        evidence=tuple(
+            _evidence(o, (step_s[i], step_sigma[i]), (bytes_[i], memory_sigma[i]))
+            for i, o in enumerate(observations)
+        )
+    )
+
+
+def _evidence(some: Observation, step: tuple[float, float], memory: tuple[float, float]) -> Evidence:
+    p, case = load_calibration(), some.case
+    noise = noise_ln(some.steps, some.scatter or p.step_scatter)
+    return Evidence(
+        run=some.run,
+        framework=case.framework.name,
+        gpu=case.cluster.gpu.name,
+        model=case.architecture.name,
+        sequence_tokens=case.workload.sequence_tokens,
+        layout=case.layout,
+        steps=some.steps,
+        step=_residual(some.step_s, *step, noise),
+        memory=_residual(some.allocated_bytes, *memory, p.memory_between_runs),
+    )
+
+
+def _residual(measured: float, predicted: float, sigma: float, noise: float) -> Residual | None:
+    if not measured > 0:
+        return None
+    return Residual(ln=math.log(measured / float(predicted)), sigma=float(sigma), noise=noise)
+
+
+@immutable
+class Factors:
+    """What is known of one (framework, GPU, family of layouts).
+
+    `*_ratio` is the mean of measured / predicted, None where nothing was measured. `*_factor` corrects a run
+    of another model on that stack and family; `*_sigma_factor` is what is left of its interval's width.
+    """
+
+    framework: str
+    gpu: str
+    family: LayoutFamily
+    runs: int
+    steps: int
+    step_ratio: float | None
+    step_factor: float
+    step_sigma_factor: float
+    memory_ratio: float | None
+    memory_factor: float
+    memory_sigma_factor: float
+
+
+def stack_factors(some: Calibration, runs: Iterable[Evidence] | None = None) -> tuple[Factors, ...]:
+    """One row for each (framework, GPU, family) that was measured, or of which `runs` are."""
+    groups: dict[tuple[str, str, int], list[Evidence]] = {}
+    for one in some.evidence if runs is None else runs:
+        family = int(layout_family(Columns.of(one.layout)))
+        groups.setdefault((one.framework, one.gpu, family), []).append(one)
+    return tuple(_factors(some, key, members) for key, members in groups.items())
+
+
+def _factors(some: Calibration, key: tuple[str, str, int], members: list[Evidence]) -> Factors:
+    corrections: dict[str, Any] = {}
+    for quantity in Quantity:
+        found = [getattr(e, quantity) for e in members if getattr(e, quantity) is not None]
+        sigma = float(np.mean([r.sigma for r in found])) if found else 0.0
+        one = correct(some, _another(members[0]), np.asarray(sigma), quantity)
+        ratio = math.exp(float(np.mean([r.ln for r in found]))) if found else None
+        corrections |= {
+            f"{quantity}_ratio": ratio,
+            f"{quantity}_factor": float(one.factor),
+            f"{quantity}_sigma_factor": float(one.sigma_factor),
+        }
+    framework_name, gpu, family = key
+    return Factors(
+        framework=framework_name,
+        gpu=gpu,
+        family=LayoutFamily(family),
+        runs=len(members),
+        steps=sum(e.steps for e in members),
+        **corrections,
+    )
+
+
+def _another(like: Evidence) -> Cases:
+    """The columns that a correction reads, for another model on the same stack and family of layouts."""
+    nouns = {"name": np.asarray("")}
+    return Cases(
+        architecture=Columns(nouns),
+        workload=Columns({"sequence_tokens": np.asarray(0)}),
+        cluster=Columns({}),
+        gpu=Columns({"name": np.asarray(like.gpu)}),
+        framework=Columns({"name": np.asarray(like.framework)}),
+        layout=Columns.of(like.layout),
+    )

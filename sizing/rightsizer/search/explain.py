@@ -1,0 +1,125 @@
+"""Words for a decision: the verdict first, then why, what came next, and what to be wary of. No markup."""
+
+import math
+from collections.abc import Mapping
+
+from rightsizer.search.reasons import gpus_words, layout_words
+from rightsizer.search.types import NoPlan, Option, Plan, Request
+from rightsizer.units import format_bytes, format_duration, format_usd
+from rightsizer.values import immutable
+
+__all__ = ["Explanation", "compare", "explain", "gpus_words", "layout_words", "verdict"]
+
+_WIDE_SIGMA = 0.15
+
+
+@immutable
+class Explanation:
+    """Plain lines without markup. `causes` are (what, share of the whole) of the step and of memory."""
+
+    verdict: str
+    why: tuple[str, ...]
+    step: tuple[tuple[str, float], ...]
+    memory: tuple[tuple[str, float], ...]
+    runners_up: tuple[str, ...]
+    caveats: tuple[str, ...]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Everything as lines of text, the verdict first."""
+        step = ", ".join(f"{name} {share:.0%}" for name, share in self.step)
+        memory = ", ".join(f"{name} {share:.0%}" for name, share in self.memory)
+        parts = [f"step: {step}"] if step else []
+        parts += [f"memory: {memory}"] if memory else []
+        runners = [f"instead: {line}" for line in self.runners_up]
+        return (self.verdict, *self.why, *parts, *runners, *(f"note: {line}" for line in self.caveats))
+
+
+def explain(decision: Plan | NoPlan) -> Explanation:
+    """Why this plan, or why none."""
+    if isinstance(decision, NoPlan):
+        return Explanation(
+            verdict=verdict(decision),
+            why=(),
+            step=(),
+            memory=(),
+            runners_up=tuple(_described(o) for o in decision.nearest),
+            caveats=(),
+        )
+    chosen = decision.option
+    return Explanation(
+        verdict=verdict(decision),
+        why=decision.reasons,
+        step=_shares(chosen.step_by_cause_s, chosen.step_s),
+        memory=_shares(chosen.memory_by_cause_bytes, chosen.device_bytes),
+        runners_up=tuple(compare(chosen, o, decision.request) for o in decision.runners_up),
+        caveats=_caveats(decision),
+    )
+
+
+def verdict(decision: Plan | NoPlan) -> str:
+    """One line that answers the question."""
+    if isinstance(decision, NoPlan):
+        return f"no plan: {decision.reason}"
+    chosen = decision.option
+    text = f"{gpus_words(chosen)}, {layout_words(chosen.layout)}, done in {format_duration(chosen.finish_s)}"
+    text += f" (80 %: {format_duration(chosen.finish_lo_s)} to {format_duration(chosen.finish_hi_s)})"
+    return text + ("" if chosen.cost_usd is None else f", {format_usd(chosen.cost_usd)}")
+
+
+def compare(chosen: Option, other: Option, request: Request) -> str:
+    """An option that was not taken, and why not."""
+    return f"{_described(other)}: {_rejected(chosen, other, request)}"
+
+
+def _described(option: Option) -> str:
+    price = "" if option.cost_usd is None else f", {format_usd(option.cost_usd)}"
+    return (
+        f"{gpus_words(option)}, {layout_words(option.layout)}, done in {format_duration(option.finish_s)}"
+        f", {format_bytes(option.device_bytes)} per GPU{price}"
+    )
+
+
+def _rejected(chosen: Option, other: Option, request: Request) -> str:
+    late = other.finish_at_confidence_s - (request.deadline_s or math.inf)
+    if late > 0:
+        return f"{format_duration(late)} late at {request.confidence:g} confidence"
+    if (
+        chosen.cost_usd is not None
+        and other.cost_usd is not None
+        and other.cost_usd > chosen.cost_usd * 1.005
+    ):
+        return f"{format_usd(other.cost_usd - chosen.cost_usd)} more"
+    if other.gpus > chosen.gpus:
+        return f"{other.gpus - chosen.gpus} more GPUs"
+    if other.finish_s > chosen.finish_s:
+        return f"{other.finish_s / chosen.finish_s - 1:.1%} slower"
+    return "not simpler, and hardly faster"
+
+
+def _shares(causes: Mapping[str, float], total: float) -> tuple[tuple[str, float], ...]:
+    """Causes of at least 1 %, the largest first."""
+    shares = [(name.replace("_", " "), value / max(total, 1e-12)) for name, value in causes.items()]
+    return tuple(sorted((s for s in shares if s[1] >= 0.01), key=lambda s: -s[1]))
+
+
+def _caveats(decision: Plan) -> tuple[str, ...]:
+    chosen, request = decision.option, decision.request
+    lines = []
+    if request.framework_assumed:
+        lines.append(
+            f"no framework is named: {request.framework.name} is assumed, so the interval is wide; name yours"
+        )
+    elif not request.framework.known:
+        lines.append(
+            "the framework is unknown, so its memory and overlap are guessed and the interval is wide"
+        )
+    if chosen.sigma > _WIDE_SIGMA:
+        lines.append(
+            f"the step time is known to about {math.expm1(chosen.sigma):.0%}; a short run narrows it"
+        )
+    if chosen.nodes > 1 and not chosen.cluster.inter_known:
+        lines.append(f"the network between nodes is assumed: {chosen.cluster.inter_link or 'a common one'}")
+    if chosen.cost_usd is None:
+        lines.append(f"no price is known for {chosen.cluster.gpu.name}")
+    return tuple(lines)

@@ -1,0 +1,135 @@
+"""One priced row as an Option: every figure of it, by cause."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from rightsizer.domain.columns import Array, Columns
+from rightsizer.domain.layout import Layout, Offload, Sharding
+from rightsizer.domain.workload import Recompute
+from rightsizer.estimate import cost, goodput
+from rightsizer.estimate.memory import Memory, Verdict, verdict
+from rightsizer.estimate.prediction import Prediction, fit, predict
+from rightsizer.estimate.step_time import StepTime
+from rightsizer.search.layout_space import Families
+from rightsizer.search.pricing import Ground, Rows, ground, price
+from rightsizer.search.types import Option, Request
+
+__all__ = ["given", "layout_of", "option", "options"]
+
+_BEYOND = ("unplanned", "stragglers", "slower_stack")
+"""What whole runs lose beyond failures and checkpoints."""
+_Z_80 = 1.2815515655446004
+"""Half width of the central 80 % of a normal distribution, in standard deviations."""
+
+
+def layout_of(columns: Columns, index: int) -> Layout:
+    """The layout in row `index`."""
+    plain = {name: np.atleast_1d(getattr(columns, name)) for name in Layout.__dataclass_fields__}
+    value: dict[str, Any] = {name: int(column[min(index, column.size - 1)]) for name, column in plain.items()}
+    value |= {
+        "sequence_parallel": bool(value["sequence_parallel"]),
+        "sharding": Sharding(value["sharding"]),
+        "recompute": Recompute(value["recompute"]),
+        "offload": Offload(value["offload"]),
+    }
+    return Layout(**value)
+
+
+def given(request: Request, layout: Layout) -> tuple[Option, Verdict]:
+    """One layout on the request's first cluster without any search, and whether it fits in memory."""
+    columns, one = Columns.stack([layout]), np.zeros(1, dtype=np.int64)
+    axes = {name: getattr(columns, name) for name in columns.names()}
+    family = Families(axes=axes, unit=columns.tp * columns.pp * columns.cp, sibling=one)
+    some = ground(request, request.clusters[0], family)
+    room = fit(some.cases(columns), request.calibration)
+    fits = verdict(room.memory, some.cluster.gpu.memory_bytes, float(np.max(room.sigma)))
+    row = price(some, one, np.array([layout.gpus]), columns)
+    return option(some, row), fits
+
+
+def option(some: Ground, rows: Rows, index: int = 0) -> Option:
+    """Row `index` with its causes."""
+    return options([(some, rows.take(np.asarray([index])))])[0]
+
+
+def options(chosen: Sequence[tuple[Ground, Rows]]) -> tuple[Option, ...]:
+    """Single rows of one request, on whichever clusters, with their causes; all are predicted in one go."""
+    first = chosen[0][0]
+    layouts = [layout_of(rows.layout, 0) for _, rows in chosen]
+    cases = replace(
+        first.nouns,
+        cluster=Columns.stack(some.cluster for some, _ in chosen),
+        gpu=Columns.stack(some.cluster.gpu for some, _ in chosen),
+        layout=Columns.stack(layouts),
+    )
+    prediction = predict(cases, first.request.calibration)
+    return tuple(_option(*chosen[i], layouts[i], prediction, i) for i in range(len(chosen)))
+
+
+def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, index: int) -> Option:
+    """One row's Option; `index` is its place in the prediction."""
+    request, cluster = some.request, some.cluster
+    good = goodput.estimate(np.asarray(layout.gpus), np.asarray(some.checkpoint_bytes), request.reliability)
+    finish_s, sigma, finish_sigma = (float(c[0]) for c in (rows.finish_s, rows.sigma, rows.finish_sigma))
+    beyond = {cause: float(getattr(rows, cause)[0]) for cause in _BEYOND}
+    spares = request.spare_nodes or 0
+    held = layout.gpus + spares * cluster.gpus_per_node
+    usd = float(rows.cost_usd[0])
+    step_s = _at(prediction.step_s, index)
+    return Option(
+        cluster=cluster,
+        layout=layout,
+        gpus=layout.gpus,
+        nodes=-(-layout.gpus // max(1, cluster.gpus_per_node)),
+        spare_nodes=spares,
+        global_batch_sequences=layout.dp * layout.micro_batch * layout.micro_batches,
+        step_s=step_s,
+        step_by_cause_s=_step_causes(prediction.step_time, step_s, index),
+        memory_by_cause_bytes=_causes(prediction.memory, "_bytes", index),
+        allocated_bytes=_at(prediction.memory.allocated_bytes, index),
+        device_bytes=_at(prediction.memory.device_bytes, index),
+        memory_limit_bytes=_at(prediction.memory_limit_bytes, index),
+        tokens_per_s=_at(prediction.tokens_per_s, index),
+        mfu=_at(prediction.mfu, index),
+        sigma=sigma,
+        step_correction=_at(prediction.step_correction, index),
+        memory_correction=_at(prediction.memory_correction, index),
+        goodput=_at(good.productive, 0) * (1.0 - sum(beyond.values())),
+        lost_by_cause=_lost(good, beyond),
+        checkpoint_interval_s=_at(good.interval_s, 0),
+        finish_s=finish_s,
+        finish_lo_s=finish_s * float(np.exp(-_Z_80 * finish_sigma)),
+        finish_hi_s=finish_s * float(np.exp(_Z_80 * finish_sigma)),
+        finish_at_confidence_s=float(rows.finish_at_confidence_s[0]),
+        cost_usd=None if np.isnan(usd) else usd,
+        energy_kwh=cost.energy_kwh(held, finish_s, cluster),
+    )
+
+
+def _lost(good: goodput.Goodput, beyond: Mapping[str, float]) -> dict[str, float]:
+    """Shares of the wall time that do not train; with the productive one they sum to 1."""
+    left = 1.0 - sum(beyond.values())
+    planned = {name: _at(getattr(good, name), 0) * left for name in ("checkpoint", "lost_work", "restart")}
+    return planned | {cause: share for cause, share in beyond.items() if share > 0}
+
+
+def _step_causes(step_time: StepTime, step_s: float, index: int) -> Mapping[str, float]:
+    """The causes; they sum to the step, so what the peak bound adds is named too."""
+    causes = _causes(step_time, "_s", index)
+    missing = step_s - sum(causes.values())
+    return causes | ({"peak_bound": missing} if missing > 1e-6 * step_s else {})
+
+
+def _causes(estimate: StepTime | Memory, suffix: str, index: int) -> dict[str, float]:
+    """The nonzero causes in row `index`, without the unit; they sum to the total."""
+    values = {f.name.removesuffix(suffix): _at(getattr(estimate, f.name), index) for f in fields(estimate)}
+    return {cause: value for cause, value in values.items() if value > 0}
+
+
+def _at(column: Array, index: int) -> float:
+    """Row `index` of a column, of any row of one that all share."""
+    flat = np.asarray(column).reshape(-1)
+    return float(flat[index if flat.size > 1 else 0])

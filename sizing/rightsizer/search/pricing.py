@@ -1,0 +1,320 @@
+"""Pricing layouts: families on a number of GPUs become rows with seconds, bytes, finish and cost."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from hashlib import blake2b
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from rightsizer.domain.architecture import Architecture, parameters_total
+from rightsizer.domain.cases import Cases
+from rightsizer.domain.columns import Array, Columns, distinct
+from rightsizer.domain.framework import Framework
+from rightsizer.domain.hardware import Cluster
+from rightsizer.domain.workload import Method, Precision, Workload
+from rightsizer.estimate import cost, goodput
+from rightsizer.estimate.correction import Calibration
+from rightsizer.search.family_tables import Paces, Replicas, Stages
+from rightsizer.search.layout_space import Families, domain_gpus, families_within, layouts
+from rightsizer.search.types import Request
+from rightsizer.values import immutable
+
+__all__ = [
+    "Ground",
+    "Rows",
+    "checkpoint_bytes",
+    "fit_layouts",
+    "fitting_pairs",
+    "ground",
+    "joined",
+    "price",
+    "price_pairs",
+    "search_ground",
+]
+
+CHECKPOINT_BYTES_PER_PARAMETER = 14.0
+"""Mixed-precision Adam: 2 (weights) + 4 (master) + 8 (moments); BLOOM-176B measured 13.05."""
+
+ADAPTER_SHARE = 0.01
+"""Parameters that adapters train, over all: a generous guess for ranks up to a few hundred."""
+
+_KEPT_ROWS = 4096
+"""More rows than these are priced anew each time: they are asked for on thousands of GPUs only."""
+
+
+@immutable
+class Ground:
+    """What all rows of one cluster share: the nouns as columns, the families, and the run's length."""
+
+    request: Request
+    cluster: Cluster
+    nouns: Cases
+    families: Families
+    replicas: Replicas
+    confidence_z: float
+    checkpoint_bytes: float
+
+    def cases(self, columns: Columns) -> Cases:
+        """The nouns with these layouts."""
+        return replace(self.nouns, layout=columns)
+
+
+@immutable
+class Rows:
+    """n priced rows, arrays of shape (n,); `family` indexes the ground's families; NaN USD: no price."""
+
+    family: Array
+    gpus: Array
+    layout: Columns
+    sigma: Array
+    unplanned: Array
+    stragglers: Array
+    slower_stack: Array
+    finish_sigma: Array
+    finish_s: Array
+    finish_at_confidence_s: Array
+    cost_usd: Array
+
+    def __len__(self) -> int:
+        return int(self.gpus.size)
+
+    def take(self, index: Array) -> "Rows":
+        """The rows at `index`."""
+        changed = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "layout"}
+        return Rows(layout=self.layout.take(index), **changed)
+
+
+def search_ground(request: Request, cluster: Cluster, *, offload: bool) -> Ground:
+    """The shared part of a search over all families on one cluster.
+
+    What families take and hold says nothing of how much is trained by when, or of how many GPUs there are: it
+    is kept for the next question about the same model on the same GPUs.
+    """
+    some, replicas = _tables(
+        request.architecture,
+        replace(request.workload, tokens=1.0),
+        replace(cluster, max_gpus=1, price_usd_per_gpu_h=None),
+        request.framework,
+        tuple(sorted(request.pinned.items())),
+        request.calibration,
+        offload,
+    )
+    return _ground(request, cluster, some, replicas)
+
+
+@lru_cache(maxsize=16)
+def _tables(  # noqa: PLR0917 -- a key: all that the tables depend on
+    architecture: Architecture,
+    workload: Workload,
+    cluster: Cluster,
+    framework: Framework,
+    pinned: tuple[tuple[str, int], ...],
+    calibration: Calibration | None,
+    offload: bool,
+) -> tuple[Families, Replicas]:
+    """The families and their tables, which fill as they are asked for; threads may share them."""
+    nouns = _nouns(architecture, workload, cluster, framework)
+    some, stages = _anywhere(architecture, workload, domain_gpus(cluster), framework, pinned, offload)
+    return some, Replicas(nouns, stages, calibration)
+
+
+@lru_cache(maxsize=8)
+def _anywhere(  # noqa: PLR0917 -- a key, as above
+    architecture: Architecture,
+    workload: Workload,
+    domain: int,
+    framework: Framework,
+    pinned: tuple[tuple[str, int], ...],
+    offload: bool,
+) -> tuple[Families, Stages]:
+    """What GPUs of any type have in common where they come in domains of one size."""
+    some = families_within(domain, architecture, workload, framework, pinned=dict(pinned), offload=offload)
+    return some, Stages(_nouns(architecture, workload, None, framework), some.axes)
+
+
+def ground(request: Request, cluster: Cluster, some: Families) -> Ground:
+    """The shared part of pricing some families on one cluster."""
+    nouns = _nouns(request.architecture, request.workload, cluster, request.framework)
+    return _ground(request, cluster, some, Replicas(nouns, Stages(nouns, some.axes), request.calibration))
+
+
+def _nouns(
+    architecture: Architecture, workload: Workload, cluster: Cluster | None, framework: Framework
+) -> Cases:
+    return Cases(
+        architecture=_columns(architecture),
+        workload=_columns(workload),
+        cluster=_columns(cluster) if cluster else Columns({}),
+        gpu=_columns(cluster.gpu) if cluster else Columns({}),
+        framework=_columns(framework),
+        layout=Columns({}),
+    )
+
+
+def _ground(request: Request, cluster: Cluster, some: Families, replicas: Replicas) -> Ground:
+    return Ground(
+        request=request,
+        cluster=cluster,
+        nouns=_nouns(request.architecture, request.workload, cluster, request.framework),
+        families=some,
+        replicas=replicas,
+        confidence_z=NormalDist().inv_cdf(request.confidence),
+        checkpoint_bytes=checkpoint_bytes(request),
+    )
+
+
+@lru_cache(maxsize=64)
+def _columns(noun: Any) -> Columns:
+    """A noun's columns, kept with what is derived of them: GPU types of one request share all but theirs."""
+    return Columns.of(noun)
+
+
+def checkpoint_bytes(request: Request) -> float:
+    """A checkpoint: weights, master weights and moments; only the adapters' where the base is frozen."""
+    parameters = float(parameters_total(request.architecture))
+    if request.workload.method in (Method.LORA, Method.QLORA):
+        parameters *= ADAPTER_SHARE
+    return parameters * CHECKPOINT_BYTES_PER_PARAMETER
+
+
+def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
+    """The pairs (family, gpus) that are legal, fit memory and recompute no more than that needs, priced.
+
+    How fast so many are is kept: the next question about the model asks it again, for another deadline.
+    """
+    asked = blake2b(b"".join(column.tobytes() for column in (family, gpus)), digest_size=16).digest()
+    kept = some.replicas.paced(asked, some.request.batch_tolerance)
+    if "found" not in kept:
+        family, gpus, columns = fitting_pairs(some, family, gpus)
+        found = (family, gpus, columns, some.replicas.pace(family, columns))
+        if gpus.size > _KEPT_ROWS:
+            return _rows(some, *found)
+        kept["found"] = found
+    return _rows(some, *kept["found"])
+
+
+def fitting_pairs(some: Ground, family: Array, gpus: Array) -> tuple[Array, Array, Columns]:
+    """Of the pairs those that are legal, fit memory and recompute no more than that needs."""
+    request = some.request
+    columns, legal = layouts(
+        some.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
+    )
+    for name, value in request.pinned.items():
+        legal &= getattr(columns, name) == value
+    chosen = np.flatnonzero(legal)
+    columns, family, gpus = columns.take(chosen), family[chosen], gpus[chosen]
+    fits = np.flatnonzero(fit_layouts(some, family, columns)[0])
+    fits = fits[_least_recompute(some.families.sibling[family[fits]], gpus[fits])]
+    return family[fits], gpus[fits], columns.take(fits)
+
+
+def _least_recompute(sibling: Array, gpus: Array) -> Array:
+    """The first of neighbouring siblings on the same GPUs: more recompute than needed is only slower."""
+    first = np.ones(sibling.size, dtype=bool)
+    first[1:] = (sibling[1:] != sibling[:-1]) | (gpus[1:] != gpus[:-1])
+    return np.flatnonzero(first)
+
+
+def fit_layouts(some: Ground, family: Array, columns: Columns) -> tuple[Array, Array]:
+    """Which layouts of these families fit memory, and their device bytes."""
+    found = some.replicas.fit(family, columns)
+    return found.fits, found.device_bytes
+
+
+def price(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
+    """The rows of layouts; memory is not looked at."""
+    return _rows(some, family, gpus, columns, some.replicas.pace(family, columns))
+
+
+def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, found: Paces) -> Rows:
+    request, sigma = some.request, found.sigma
+    steps = np.ceil(request.workload.tokens / np.maximum(found.tokens_per_step, 1.0))
+    productive = _productive(some, gpus)
+    planned_s = steps * found.step_s / productive
+    beyond = _beyond_plan(some, gpus, planned_s, productive)
+    finish_s, finish_sigma = planned_s / (1.0 - beyond.lost), np.hypot(sigma, beyond.sigma_ln)
+    price_usd = cost.price_usd_per_gpu_h(some.cluster)
+    spare_gpus = (request.spare_nodes or 0) * some.cluster.gpus_per_node
+    usd = np.full(gpus.shape, np.nan)
+    if price_usd is not None:
+        usd = np.asarray(cost.usd(gpus + spare_gpus, finish_s, price_usd))
+    return Rows(
+        family=family,
+        gpus=gpus,
+        layout=columns,
+        sigma=sigma,
+        unplanned=beyond.unplanned,
+        stragglers=beyond.stragglers,
+        slower_stack=beyond.slower_stack,
+        finish_sigma=finish_sigma,
+        finish_s=finish_s,
+        finish_at_confidence_s=finish_s * np.exp(some.confidence_z * sigma),
+        cost_usd=usd,
+    )
+
+
+def _beyond_plan(some: Ground, gpus: Array, planned_s: Array, productive: Array) -> goodput.WholeRun:
+    """What a whole run loses and scatters beyond the plan; known of pretraining only."""
+    request = some.request
+    if request.workload.method is not Method.PRETRAIN:
+        none = np.zeros(gpus.shape)
+        return goodput.WholeRun(
+            unplanned=none, stragglers=none, slower_stack=none, sigma_ln=none, weight=none
+        )
+    beyond = goodput.whole_run(
+        gpus,
+        planned_s,
+        productive,
+        assumed=request.framework_assumed,
+        slower_stack=_any_stack(some),
+    )
+    # what runs of several nodes waited for stragglers is in their steps
+    several = _steps_measured(some, more_than=some.cluster.gpus_per_node)
+    return replace(beyond, stragglers=np.zeros(gpus.shape)) if several else beyond
+
+
+def _any_stack(some: Ground) -> bool:
+    """Whether the steps of a typical stack are to be told, not of the assumed one: known of 16 bits only."""
+    request = some.request
+    sixteen = request.workload.precision in (Precision.BF16, Precision.FP16)
+    return request.framework_assumed and sixteen and not _steps_measured(some, more_than=0)
+
+
+def _steps_measured(some: Ground, *, more_than: int) -> bool:
+    """Whether own runs on more than so many GPUs correct the step."""
+    request, cluster = some.request, some.cluster
+    return request.calibration is not None and any(
+        e.step is not None
+        and (e.framework, e.gpu) == (request.framework.name, cluster.gpu.name)
+        and e.layout.gpus > more_than
+        for e in request.calibration.evidence
+    )
+
+
+def _productive(some: Ground, gpus: Array) -> Array:
+    """The share of wall time that trains: once for each number of GPUs."""
+    counts = distinct(gpus)
+    good = goodput.estimate(counts, np.asarray(some.checkpoint_bytes), some.request.reliability)
+    table = np.zeros(int(counts.max(initial=0)) + 1)
+    table[counts] = good.productive
+    return np.asarray(table[gpus])
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows one after the other; layout columns of shape () stay so."""
+    first = parts[0].layout
+    columns = {
+        name: getattr(first, name)
+        if getattr(first, name).ndim == 0
+        else np.concatenate([getattr(p.layout, name) for p in parts])
+        for name in first.names()
+    }
+    rest = {
+        f.name: np.concatenate([getattr(p, f.name) for p in parts])
+        for f in fields(Rows)
+        if f.name != "layout"
+    }
+    return Rows(layout=Columns(columns), **rest)

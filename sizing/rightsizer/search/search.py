@@ -1,0 +1,358 @@
+"""The search on one cluster: the fewest GPUs that meet every limit, without pruning what could be the best.
+
+Two bounds keep it fast. A family that does not fit memory when spread over the most GPUs allowed never fits:
+states are only ever sharded further. And a family's tokens/s per GPU does not rise with GPUs: what it does at
+the fewest GPUs any plan could have bounds the count it needs, less RATE_SLACK for what is not quite monotone
+(rounded batches, sharded optimizer steps).
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+import numpy as np
+
+from rightsizer.domain.columns import Array, Columns, distinct
+from rightsizer.domain.hardware import Cluster
+from rightsizer.domain.layout import Layout, Sharding
+from rightsizer.estimate.correction import measured_layouts, slack
+from rightsizer.estimate.prediction import model_flop_per_token, peak_flop_per_s
+from rightsizer.estimate.uncertainty import step_sigma
+from rightsizer.search.layout_space import Families, complexity, layouts
+from rightsizer.search.pricing import Ground, Rows, fit_layouts, price, price_pairs
+from rightsizer.search.types import Request
+from rightsizer.values import immutable
+
+__all__ = [
+    "Found",
+    "best",
+    "cheapest",
+    "counts",
+    "fewest",
+    "fewest_exhaustively",
+    "fitting",
+    "meets",
+    "rows_at",
+]
+
+RATE_SLACK = 0.10
+"""How much more per GPU a family may yield at more GPUs than at the fewest; held by brute force in tests."""
+
+_FEW_COUNTS = 12
+"""So few counts are priced outright: bounding every family first would cost more."""
+
+_FEW_FAMILIES = 8192
+"""So few families are looked at in one go, whether or not the search will come to all of them."""
+
+_HOPELESS = 1.5
+"""Families that take so many times their GPU's memory over many replicas do not fit it over one.
+
+Buffers of a communicator are less, interleaved stages whose ends count as layers may hold a micro-batch less;
+both are far from a half.
+"""
+
+_CORRECTED = 2.0
+"""So many times their GPU's memory may families take that measured runs might correct."""
+
+_DEGREES = {f.name for f in fields(Layout)}
+_WINDOW = 128
+_BLOCK_ROWS = 6000
+"""Rows priced between two looks at whether one is good: a call costs as much as some thousand rows."""
+
+_COUNTS_AT_ONCE = 16
+"""Of a window's counts: a table of them all by families would leave the cache."""
+
+_BOUND_ROUNDS = 2
+_WORTH_LIFTING = 1.02
+
+SIMPLER_WITHIN = 0.02
+"""A simpler layout wins over one that is faster by less than this: the interval is far wider."""
+
+CHEAP_WITHIN = 0.05
+"""Without a deadline the fastest plan wins among those whose cost is this near the lowest."""
+
+
+@immutable
+class Found:
+    """The chosen row (shape (1,)), all rows priced at its GPU count, and how many rows were priced in all.
+
+    `near` is the row with fewer GPUs that would finish soonest, of those that the search priced on its way.
+    """
+
+    row: Rows
+    at_count: Rows
+    evaluated: int
+    near: Rows | None = None
+
+
+def counts(request: Request, cluster: Cluster, *, limit: int | None = None) -> Array:
+    """Numbers of GPUs to look at: divisors of a node, then whole nodes, up to what is allowed."""
+    most = min(cluster.max_gpus, request.max_gpus or cluster.max_gpus) if limit is None else limit
+    node = max(1, cluster.gpus_per_node)
+    most -= (request.spare_nodes or 0) * node
+    inside = [d for d in range(1, node) if node % d == 0]
+    every = np.concatenate([np.asarray(inside, dtype=np.int64), np.arange(node, max(most, 0) + 1, node)])
+    if request.gpu_counts:
+        every = every[np.isin(every, request.gpu_counts)]
+    return np.asarray(every[(every >= request.min_gpus) & (every <= most)])
+
+
+def meets(rows: Rows, request: Request) -> Array:
+    """Rows (which all fit memory) inside deadline and budget."""
+    good = np.ones(len(rows), dtype=bool)
+    if request.deadline_s is not None:
+        good &= rows.finish_at_confidence_s <= request.deadline_s
+    if request.max_usd is not None:
+        good &= ~(rows.cost_usd > request.max_usd)
+    return np.asarray(good)
+
+
+def best(rows: Rows, good: Array) -> int | None:
+    """The index of the fastest good row, or of a simpler one within SIMPLER_WITHIN of it."""
+    candidates = np.flatnonzero(good)
+    if not candidates.size:
+        return None
+    finish = rows.finish_at_confidence_s[candidates]
+    near = candidates[finish <= finish.min() * (1 + SIMPLER_WITHIN)]
+    order = np.lexsort((rows.finish_at_confidence_s[near], np.round(complexity(rows.layout.take(near)), 6)))
+    return int(near[order[0]])
+
+
+def rows_at(some: Ground, gpus: int, alive: Array) -> Rows:
+    """All legal rows of the families `alive` on exactly `gpus`."""
+    units = some.families.unit[alive]
+    chosen = alive[(gpus % units == 0) & (units <= gpus)]
+    return price_pairs(some, chosen, np.full(chosen.shape, gpus, dtype=np.int64))
+
+
+def fewest_exhaustively(some: Ground, allowed: Array) -> Found | None:
+    """The same answer as `fewest` by pricing everything; what tests hold `fewest` against."""
+    everything = np.arange(len(some.families))
+    evaluated = 0
+    for gpus in allowed:
+        rows = rows_at(some, int(gpus), everything)
+        evaluated += len(rows)
+        index = best(rows, meets(rows, some.request))
+        if index is not None:
+            return Found(row=rows.take(np.asarray([index])), at_count=rows, evaluated=evaluated)
+    return None
+
+
+def fewest(some: Ground, allowed: Array, alive: Array) -> tuple[Found | None, int]:
+    """The fewest GPUs of `allowed` (ascending) where a family of `alive` meets the request; rows priced."""
+    request = some.request
+    if not allowed.size or not alive.size:
+        return None, 0
+    floor = _fewest_by_peak(some)
+    possible = allowed[allowed >= floor]
+    if not possible.size:
+        return None, 0
+    if allowed.size <= _FEW_COUNTS:
+        possible = allowed  # the same pairs whatever the deadline: what was priced of them is kept
+    need, evaluated = np.zeros(alive.shape), 0
+    if alive.size <= _FEW_FAMILIES:
+        some.replicas.fill(alive)
+    if possible.size > _FEW_COUNTS:
+        need, evaluated = _fewest_by_family(some, alive, int(possible[0]), int(possible[-1]))
+    near: Rows | None = None
+    for chosen, gpus in _blocks(some.families.unit[alive], need, possible):
+        rows = price_pairs(some, alive[chosen], gpus)
+        rows = rows.take(np.flatnonzero(rows.gpus >= floor)) if possible is allowed else rows
+        evaluated += len(rows)
+        good = meets(rows, request)
+        count = int(rows.gpus[good].min(initial=2**62))
+        near = _soonest(rows, near, below=count)
+        if good.any():
+            at_count = rows.take(np.flatnonzero(rows.gpus == count))
+            index = best(at_count, meets(at_count, request))
+            row = at_count.take(np.asarray([index]))
+            return Found(row=row, at_count=at_count, evaluated=evaluated, near=near), evaluated
+    return None, evaluated
+
+
+def _soonest(rows: Rows, other: Rows | None, *, below: int) -> Rows | None:
+    """The row that finishes first of `rows` on fewer than `below` GPUs, and `other`."""
+    fewer = np.flatnonzero(rows.gpus < below)
+    if not fewer.size:
+        return other
+    first = rows.take(fewer[[np.argmin(rows.finish_at_confidence_s[fewer])]])
+    if other is not None and other.finish_at_confidence_s[0] <= first.finish_at_confidence_s[0]:
+        return other
+    return first
+
+
+def cheapest(some: Ground, allowed: Array, alive: Array, *, points: int = 40) -> tuple[Found | None, int]:
+    """Without a deadline: the fastest row among those within CHEAP_WITHIN of the fewest GPU-hours."""
+    if not allowed.size or not alive.size:
+        return None, 0
+    grid = thin(allowed, points)
+    chosen, gpus = pairs(some.families.unit[alive], np.zeros(alive.shape), grid)
+    rows = price_pairs(some, alive[chosen], gpus)
+    good = meets(rows, some.request)
+    if not good.any():
+        return None, len(rows)
+    hours = rows.gpus * rows.finish_s
+    cheap = good & (hours <= hours[good].min() * (1 + CHEAP_WITHIN))
+    fastest = best(rows, cheap)
+    assert fastest is not None  # noqa: S101 - `cheap` holds at least the cheapest row
+    at_count = rows.take(np.flatnonzero(rows.gpus == rows.gpus[fastest]))
+    return Found(row=rows.take(np.asarray([fastest])), at_count=at_count, evaluated=len(rows)), len(rows)
+
+
+def thin(allowed: Array, points: int) -> Array:
+    """At most about `points` counts, spread evenly by ratio, both ends kept; powers of two first."""
+    if allowed.size <= points:
+        return allowed
+    wanted = np.geomspace(allowed[0], allowed[-1], points)
+    powers = 2.0 ** np.arange(np.log2(allowed[-1]) + 1)
+    nearest = np.searchsorted(allowed, np.concatenate([wanted, powers]))
+    return distinct(allowed[np.minimum(nearest, allowed.size - 1)])
+
+
+def fitting(some: Ground, most: int) -> tuple[Array, float]:
+    """The families that fit memory on `most` GPUs or fewer, and the least bytes that any family needs."""
+    kept = some.replicas.fitting
+    if most not in kept:
+        kept[most] = _fitting(some, most)
+    return kept[most]
+
+
+def _fitting(some: Ground, most: int) -> tuple[Array, float]:
+    """Families whose states alone are too large are looked at only if no other fits: to say what is least."""
+    dp = _raised(some.families, np.maximum(most // some.families.unit, 1))
+    possible = np.flatnonzero(dp * some.families.unit <= most)
+    room = some.cluster.gpu.memory_bytes * (_CORRECTED if some.request.calibration else 1.0)
+    light = possible[some.replicas.states_bytes()[possible] <= room]
+    found = _fitting_of(some, light, dp[light], most)
+    if found[0].size or light.size == possible.size:
+        return found
+    return _fitting_of(some, possible, dp[possible], most)
+
+
+def _fitting_of(some: Ground, possible: Array, dp: Array, most: int) -> tuple[Array, float]:
+    """Of the families `possible`, with so many replicas and then with the fewest."""
+    units = some.families.unit[possible]
+    fits, used = _fit_on(some, possible, dp * units)
+    alone = ~fits & (units < most)  # fewer replicas need fewer communicators, and no less else
+    if fits.any():
+        alone &= used <= _HOPELESS * some.cluster.gpu.memory_bytes
+    if alone.any():
+        few = possible[alone]
+        fewest = _raised(some.families.take(few), np.ones_like(few)) * units[alone]
+        fits[alone], least = _fit_on(some, few, fewest)
+        used[alone] = np.minimum(used[alone], least)
+    fits = fits | _measured(some, possible)
+    return possible[fits], float(used.min(initial=np.inf))
+
+
+def _fit_on(some: Ground, family: Array, gpus: Array) -> tuple[Array, Array]:
+    """Which families fit memory on these GPUs whatever the batch, and the device bytes."""
+    columns, _ = layouts(some.families.take(family), gpus, some.request.workload, batch_tolerance=1.0)
+    fits, used = fit_layouts(some, family, columns)
+    return fits.copy(), np.array(used)
+
+
+def _apart(some: Ground, columns: Columns) -> float:
+    """How far measured configurations may lie from the rest of their families."""
+    learnt = some.request.calibration
+    if not learnt:
+        return 1.0
+    return slack(learnt, some.nouns, float(step_sigma(some.cases(columns)).max()), some.confidence_z)
+
+
+def _measured(some: Ground, chosen: Array) -> Array:
+    """Families in which this very job was measured: what they hold at one size says little of another."""
+    known = np.zeros(chosen.size, dtype=bool)
+    axes = {name: axis[chosen] for name, axis in some.families.axes.items() if name in _DEGREES}
+    for layout in measured_layouts(some.request.calibration, some.nouns):
+        same = [axis == getattr(layout, name) for name, axis in axes.items()]
+        known |= np.all(same, axis=0)
+    return known
+
+
+def _raised(some: Families, dp: Array) -> Array:
+    """`dp`, raised to what experts and shard groups need at least."""
+    axes = some.axes
+    experts = -(-axes["ep"] // (axes["cp"] * axes["tp"]))
+    groups = np.where(axes["sharding"] == Sharding.HSDP, 2 * axes["shard_group"] // axes["cp"], 1)
+    return np.asarray(np.maximum(dp, np.maximum(experts, groups)))
+
+
+def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
+    """Indices into `unit` and counts of `block`, for every pair that divides and is not below `need`."""
+    units = distinct(unit)  # few of them, and division is slow
+    place = np.zeros(int(units.max(initial=0)) + 1, dtype=np.int64)
+    place[units] = np.arange(units.size)
+    divides = (block[:, None] % units == 0)[:, place[unit]] & (block[:, None] >= need)
+    count, family = np.nonzero(divides)
+    return family, block[count]
+
+
+def _fewest_by_peak(some: Ground) -> float:
+    """GPUs that the run needs at 100 % of peak and no loss: no plan can have fewer."""
+    request = some.request
+    if request.deadline_s is None:
+        return 1.0
+    flop = float(model_flop_per_token(some.nouns)) * request.workload.tokens
+    return flop / float(peak_flop_per_s(some.nouns.gpu, some.nouns.workload)) / request.deadline_s
+
+
+def _fewest_by_family(some: Ground, alive: Array, floor: int, most: int) -> tuple[Array, int]:
+    """A lower bound on the GPUs that each family needs for the deadline; inf where the most are too few.
+
+    Priced first at `floor`, then again at the bound found, while that still lifts the lowest one. Siblings
+    share the bound of the one that recomputes least.
+    """
+    sibling = some.families.sibling[alive]
+    first = np.append(True, sibling[1:] != sibling[:-1])
+    leaders = alive[first]
+    bound, evaluated = np.full(leaders.size, float(floor)), 0
+    for _ in range(_BOUND_ROUNDS):
+        lowest = bound.min()
+        bound, priced = _lifted(some, leaders, bound, most)
+        evaluated += priced
+        if not priced or not np.isfinite(bound).any() or bound.min() < lowest * _WORTH_LIFTING:
+            break
+    return bound[np.cumsum(first) - 1], evaluated
+
+
+def _lifted(some: Ground, leaders: Array, bound: Array, most: int) -> tuple[Array, int]:
+    """The bound after pricing each family where its present bound lies."""
+    request, families = some.request, some.families.take(leaders)
+    finite = np.where(np.isfinite(bound), bound, 1.0)
+    dp = _raised(families, np.maximum(np.ceil(finite / families.unit - 1e-9), 1).astype(np.int64))
+    gpus = dp * families.unit
+    batch = request.workload.global_batch_sequences * (1 + request.batch_tolerance)
+    possible = np.isfinite(bound) & (gpus <= most) & (dp * families.axes["micro_batch"] <= batch)
+    lifted = np.where(possible, gpus, np.inf)
+    chosen = np.flatnonzero(possible)
+    if request.deadline_s is None or not chosen.size:
+        return lifted, 0
+    columns, _ = layouts(families.take(chosen), gpus[chosen], request.workload, batch_tolerance=1.0)
+    rows = price(some, leaders[chosen], gpus[chosen], columns)
+    need = rows.gpus * rows.finish_at_confidence_s / request.deadline_s / (1 + RATE_SLACK)
+    need /= _apart(some, columns)
+    lifted[chosen] = np.where(need > most, np.inf, np.maximum(need, rows.gpus))
+    return lifted, len(rows)
+
+
+def _enough_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array]:
+    """The pairs of the window's first counts, of all where they are no more than _BLOCK_ROWS."""
+    parts, rows = [], 0
+    for start in range(0, window.size, _COUNTS_AT_ONCE):
+        parts.append(pairs(unit, need, window[start : start + _COUNTS_AT_ONCE]))
+        rows += parts[-1][1].size
+        if rows > _BLOCK_ROWS:
+            break
+    return np.concatenate([family for family, _ in parts]), np.concatenate([gpus for _, gpus in parts])
+
+
+def _blocks(unit: Array, need: Array, possible: Array) -> Iterator[tuple[Array, Array]]:
+    """Pairs as `pairs` gives them, whole counts at a time and ascending, about _BLOCK_ROWS at once."""
+    rest = possible[possible >= need.min(initial=np.inf)]
+    while rest.size:
+        family, gpus = _enough_pairs(unit, need, rest[:_WINDOW])
+        enough = gpus[min(_BLOCK_ROWS, gpus.size) - 1] if gpus.size else rest[min(_WINDOW, rest.size) - 1]
+        now = gpus <= enough
+        yield family[now], gpus[now]
+        done = enough if gpus.size > _BLOCK_ROWS else rest[min(_WINDOW, rest.size) - 1]
+        rest = rest[rest > done]

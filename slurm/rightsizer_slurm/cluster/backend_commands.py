@@ -1,0 +1,93 @@
+"""The backend that is always there: Slurm's own commands."""
+
+import json
+
+from rightsizer_slurm.cluster import snapshot
+from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs_json import job_of_json
+from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
+
+__all__ = ["SlurmCommands"]
+
+
+class SlurmCommands:
+    """squeue, scontrol and scancel."""
+
+    name = "commands"
+
+    def __init__(self, slurm: Slurm | None = None) -> None:
+        self.slurm = slurm or Slurm()
+
+    def version(self) -> tuple[int, int]:
+        """The version that the commands say; they and the controller are at most a few releases apart."""
+        words = self.slurm.run("sinfo", "--version").split()
+        parts = words[-1].split(".") if words else []
+        if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+            raise SlurmError("sinfo --version", f"says {' '.join(words)!r}")
+        return int(parts[0]), int(parts[1])
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Every job that squeue shows, in any state."""
+        return self._jobs("--states=all")
+
+    def job(self, job_id: int) -> Job | None:
+        """One job, out of all of them where squeue's JSON knows no filter (22.05)."""
+        try:
+            found = self._jobs(f"--jobs={job_id}", "--states=all")
+        except SlurmError as error:
+            if "Invalid job id" in error.said:
+                return None
+            raise
+        return next((job for job in found if job.job_id == job_id), None)
+
+    def cluster(self) -> snapshot.Cluster:
+        """Partitions and nodes, by scontrol: sinfo's JSON changed its form twice."""
+        return snapshot.read(self.slurm)
+
+    def requeue(self, job_id: int, *, hold: bool = False) -> None:
+        """Requeue, or requeuehold."""
+        self.slurm.run("scontrol", "requeuehold" if hold else "requeue", str(job_id))
+
+    def hold(self, job_id: int) -> None:
+        """Hold."""
+        self.slurm.run("scontrol", "hold", str(job_id))
+
+    def release(self, job_id: int) -> None:
+        """Release."""
+        self.slurm.run("scontrol", "release", str(job_id))
+
+    def resize(self, job_id: int, *, nodes: int, tasks: int, cpus: int) -> None:
+        """One update of all three."""
+        size = (f"NumNodes={nodes}-{nodes}", f"NumTasks={tasks}", f"NumCPUs={cpus}")
+        self.slurm.run("scontrol", "update", f"JobId={job_id}", *size)
+
+    def shrink(self, job_id: int, *, nodes: int) -> None:
+        """By number; by name where the job was made with --ntasks-per-node, which newer Slurms refuse."""
+        try:
+            self.slurm.run("scontrol", "update", f"JobId={job_id}", f"NumNodes={nodes}")
+        except SlurmError as error:
+            job = self.job(job_id)
+            if "no longer pending" not in error.said or job is None or not job.running:
+                raise
+            names = self.slurm.run("scontrol", "show", "hostnames", job.node_list).split()
+            keep = sorted(names, key=lambda name: name != job.batch_host)[:nodes]
+            self.slurm.run("scontrol", "update", f"JobId={job_id}", f"NodeList={','.join(keep)}")
+
+    def annotate(self, job_id: int, text: str) -> None:
+        """Replace the AdminComment."""
+        self.slurm.run("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
+
+    def signal_script(self, job_id: int, name: str) -> None:
+        """To the batch script alone."""
+        self.slurm.run("scancel", "--batch", f"--signal={name}", str(job_id))
+
+    def notify(self, job_id: int, text: str) -> None:
+        """To the job's output."""
+        self.slurm.run("scontrol", "notify", str(job_id), text)
+
+    def _jobs(self, *options: str) -> tuple[Job, ...]:
+        text = self.slurm.run("squeue", "--json", *options)
+        try:
+            return tuple(job_of_json(raw) for raw in json.loads(text)["jobs"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise SlurmError("squeue --json", f"cannot be read: {error}") from None

@@ -1,0 +1,114 @@
+"""The backend on Slurm's own library, where the pyslurm that is installed fits the cluster's Slurm.
+
+pyslurm (GPL-2.0) is imported here alone, and only when this backend is asked for. It reads and steers; sizes
+go through scontrol, as pyslurm's `modify` sends no node count.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+from rightsizer_slurm.cluster.backends import Backend
+from rightsizer_slurm.cluster.jobs import PENDING, Job, gres_gpus
+from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
+
+__all__ = ["Pyslurm", "backend", "job_of"]
+
+
+def backend(slurm: Slurm | None = None) -> Backend:
+    """The backend; ImportError where there is no pyslurm, or none that loads."""
+    return Pyslurm(importlib.import_module("pyslurm"), slurm)
+
+
+class Pyslurm(SlurmCommands):
+    """Reads, requeues, holds, releases and notifies through pyslurm; the rest by Slurm's commands."""
+
+    name = "pyslurm"
+
+    def __init__(self, library: Any, slurm: Slurm | None = None) -> None:
+        """`library` is the module pyslurm."""
+        super().__init__(slurm)
+        self._library = library
+
+    def version(self) -> tuple[int, int]:
+        """The version that pyslurm is made for, which is the cluster's."""
+        major, minor = str(self._library.__version__).split(".")[:2]
+        return int(major), int(minor)
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Every job that slurmctld remembers."""
+        found = self._call("load jobs", self._library.Jobs.load)
+        return tuple(job_of(each) for each in found.values())
+
+    def job(self, job_id: int) -> Job | None:
+        """One job."""
+        try:
+            return job_of(self._call("load job", lambda: self._library.Job.load(job_id)))
+        except SlurmError as error:
+            if "Invalid job id" in error.said:
+                return None
+            raise
+
+    def requeue(self, job_id: int, *, hold: bool = False) -> None:
+        """Requeue, held or not."""
+        self._call("requeue", lambda: self._library.Job(job_id).requeue(hold=hold))
+
+    def hold(self, job_id: int) -> None:
+        """Hold."""
+        self._call("hold", lambda: self._library.Job(job_id).hold())
+
+    def release(self, job_id: int) -> None:
+        """Release."""
+        self._call("release", lambda: self._library.Job(job_id).release())
+
+    def notify(self, job_id: int, text: str) -> None:
+        """To the job's output."""
+        self._call("notify", lambda: self._library.Job(job_id).notify(text))
+
+    def _call(self, what: str, act: Callable[[], Any]) -> Any:
+        """What the library answers; its errors as ours."""
+        try:
+            return act()
+        except self._library.PyslurmError as error:
+            raise SlurmError(f"pyslurm {what}", " ".join(str(error).split()), code=1) from None
+
+
+def job_of(raw: Any) -> Job:
+    """A job as pyslurm tells of it."""
+    state = str(raw.state or "")
+    kind, each = _gres(raw.gres_per_node)
+    nodes = int(raw.num_nodes or 0)
+    limit = raw.time_limit
+    return Job(
+        job_id=int(raw.id),
+        name=str(raw.name or ""),
+        user=str(raw.user_name or ""),
+        user_id=int(raw.user_id or 0),
+        account=str(raw.account or ""),
+        states=(state,) if state else (),
+        reason=str(raw.state_reason or ""),
+        partition=str(raw.partition or ""),
+        nodes=nodes,
+        node_list=str(raw.allocated_nodes or "") if state != PENDING else "",
+        batch_host=str(raw.batch_host or ""),
+        tasks=int(raw.ntasks or 0),
+        cpus=int(raw.cpus or 0),
+        gpus=each * max(1, nodes),
+        gpu_type=kind,
+        comment=str(raw.comment or ""),
+        admin_comment=str(raw.admin_comment or ""),
+        time_limit_s=None if limit is None else 60.0 * float(limit),
+        submitted_s=float(raw.submit_time or 0),
+        started_s=float(raw.start_time or 0),
+        ends_s=float(raw.end_time or 0),
+        restarts=int(raw.requeue_count or 0),
+        requeue=bool(raw.is_requeueable),
+        priority=int(raw.priority or 0),
+        special="array" if raw.array_id else "het" if raw.heterogeneous_id else "",
+    )
+
+
+def _gres(raw: Mapping[str, int] | None) -> tuple[str, int]:
+    """Type and number of the GPUs of a node: {"gres/gpu:h100": 8}, {"gpu": 2}."""
+    return gres_gpus(",".join(f"{name}={count}" for name, count in (raw or {}).items()))

@@ -1,0 +1,170 @@
+"""rightsizer.conf, the admin's file beside slurm.conf: modes, socket, patience. Lua reads it too."""
+
+import configparser
+import difflib
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from rightsizer.catalog import lookup
+from rightsizer.errors import InputError, RightsizerError
+from rightsizer.values import immutable
+from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING
+
+__all__ = ["MODES", "Site", "beside", "parse", "read"]
+
+MODES = ("off", "warn", "size", "enforce")
+_LONGEST = 65_536
+_TOP = "rightsizer"  # the section that the lines before the first one are put in
+_GPUS, _MONITOR = "gpus", "monitor"
+_BOUNDS = {
+    "timeout_s": (0.01, 5.0),
+    "cooldown_s": (0.0, 3600.0),
+    "refresh_s": (0.5, 600.0),
+    "hold_after_s": (0.0, 5.0),
+}
+
+
+@immutable
+class Site:
+    """What a site chose. `timeout_s` is the plugin's patience, `cooldown_s` its pause after a failure.
+
+    A question not answered in `hold_after_s` is answered with "hold"; `refresh_s` is how often the cluster is
+    read. `user` is who the daemon runs as (slurm.conf's SlurmUser); `users` lets everybody ask (cli_filter).
+    `gpus` maps gres types, in lower case, to the engine's names; `monitor` are the monitor's own settings.
+    """
+
+    mode: str = "size"
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    gpus: Mapping[str, str] = field(default_factory=dict)
+    monitor: Mapping[str, str] = field(default_factory=dict)
+    socket: Path = Path("/run/rightsizer/plan.sock")
+    state: Path = Path("/var/lib/rightsizer/state.db")
+    user: str = "slurm"
+    users: bool = False
+    timeout_s: float = 0.3
+    cooldown_s: float = 30.0
+    refresh_s: float = 5.0
+    hold_after_s: float = 0.15
+
+    def mode_of(self, partition: str) -> str:
+        """A partition's mode."""
+        return self.partitions.get(partition, self.mode)
+
+
+def read(path: Path) -> Site:
+    """The site's file. InputError where it is missing, wrong, or anybody but its owner may change it."""
+    try:
+        status = path.stat()
+        text = path.read_text(encoding="ascii")
+    except FileNotFoundError:
+        raise InputError("--config", value=str(path), remedy="no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError("--config", value=str(path), remedy=f"cannot be read: {error}") from None
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
+        raise InputError(
+            "--config", value=str(path), remedy="must belong to root, and nobody else may write it"
+        )
+    return parse(text, name=str(path))
+
+
+def beside(slurm_conf: str) -> Site:
+    """The site's file beside slurm.conf, where it can be read; else what a site has that chose nothing."""
+    try:
+        return read(Path(slurm_conf).with_name("rightsizer.conf")) if slurm_conf else Site()
+    except InputError:
+        return Site()
+
+
+def parse(text: str, *, name: str = "rightsizer.conf") -> Site:
+    """The site of a file's text."""
+    if len(text) > _LONGEST:
+        raise InputError(name, value=f"{len(text)} characters", remedy=f"has more than {_LONGEST:,}")
+    reader = configparser.ConfigParser(
+        interpolation=None,
+        delimiters="=",
+        comment_prefixes="#",
+        inline_comment_prefixes="#",
+        default_section="",
+    )
+    try:
+        reader.read_string(f"[{_TOP}]\n{text}")
+    except configparser.Error as error:
+        raise InputError(name, value="text", remedy=" ".join(str(error).split())) from None
+    values: dict[str, Any] = {key: _value(key, text) for key, text in reader[_TOP].items()}
+    partitions = {
+        _partition(section): _mode_only(section, reader[section])
+        for section in reader.sections()
+        if section not in {_TOP, _GPUS, _MONITOR}
+    }
+    gpus = dict(reader[_GPUS]) if reader.has_section(_GPUS) else {}
+    monitor = dict(reader[_MONITOR]) if reader.has_section(_MONITOR) else {}
+    mapped = {gres: _engine_name(gres, name) for gres, name in gpus.items()}
+    return replace(Site(), partitions=partitions, gpus=mapped, monitor=monitor, **values)
+
+
+def _engine_name(gres: str, name: str) -> str:
+    """The catalog's name of what a gres type is mapped to."""
+    if name == NOT_FOR_TRAINING:
+        return name
+    try:
+        return lookup.gpu(name).name
+    except RightsizerError as error:
+        remedy = f"{' '.join(str(error).split())}; write {NOT_FOR_TRAINING} for GPUs that no job is sized to"
+        raise InputError(f"[gpus] {gres}", value=name, remedy=remedy) from None
+
+
+def _partition(section: str) -> str:
+    match = re.fullmatch(r"partition\s+([\w.-]+)", section)
+    if match is None:
+        remedy = "is no section; write [partition NAME], [gpus] or [monitor]"
+        raise InputError(f"[{section}]", value=section, remedy=remedy)
+    return match[1]
+
+
+def _mode_only(section: str, values: Mapping[str, str]) -> str:
+    if set(values) != {"mode"}:
+        raise InputError(f"[{section}]", value=", ".join(values), remedy="a partition has one setting: mode")
+    return _mode(values["mode"])
+
+
+def _mode(text: str) -> str:
+    if text not in MODES:
+        raise InputError("mode", value=text, remedy=f"must be one of {', '.join(MODES)}")
+    return text
+
+
+def _value(key: str, text: str) -> object:
+    known = {each.name for each in fields(Site)} - {"partitions", "gpus", "monitor"}
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
+        raise InputError(key, value=text, remedy=f"unknown setting; {hint}")
+    if key == "mode":
+        return _mode(text)
+    if key in _BOUNDS:
+        return _bounded(key, text)
+    if key in {"socket", "state"}:
+        if not text.startswith("/"):
+            raise InputError(key, value=text, remedy="must be an absolute path")
+        return Path(text)
+    if key == "users":
+        if text not in {"yes", "no"}:
+            raise InputError(key, value=text, remedy="must be yes or no")
+        return text == "yes"
+    return text
+
+
+def _bounded(key: str, text: str) -> float:
+    least, most = _BOUNDS[key]
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not least <= number <= most:
+        raise InputError(key, value=text, remedy=f"must be seconds from {least:g} to {most:g}")
+    return number

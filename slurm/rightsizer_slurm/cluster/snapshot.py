@@ -1,0 +1,203 @@
+"""What a Slurm cluster has: partitions, nodes, GPUs up and free. Parsed from `scontrol`, all values.
+
+`scontrol --oneliner show node|partition` prints the same Key=Value lines from 22.05 to 26.05. Its JSON does
+not (22.05 has none, and its shape changed twice since).
+"""
+
+import re
+from collections.abc import Iterator
+
+from hostlist import BadHostlist, expand_hostlist
+
+from rightsizer.values import immutable
+from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
+
+__all__ = ["Cluster", "Node", "Partition", "clock_s", "parse", "read", "records"]
+
+_UP = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING"})
+_NOT_FOR_JOBS = frozenset(
+    {"DRAIN", "DOWN", "FAIL", "MAINT", "MAINTENANCE", "NOT_RESPONDING", "INVALID_REG", "INVAL",
+     "POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "RESERVED", "BLOCKED"}
+)  # fmt: skip
+_SUFFIXES = "*~#!%$@^-"  # marks behind a state: not responding, powered down, rebooting ...
+_SILENT = "*"
+_GPUS = re.compile(r"^gpu(?::([^:(]*[^\d:(][^:(]*))?(?::(\d+))?(?:\(.*\))?$")
+_SLICE = re.compile(r"\d+g\.\d+gb")  # a MIG slice: gpu:1g.10gb, gpu:h100_3g.40gb
+_FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w/:.%()]*)=")
+
+
+@immutable
+class Node:
+    """One node. `gpu` is its GRES type, empty where untyped; of several, whole GPUs before slices."""
+
+    name: str
+    up: bool = True
+    gpu: str = ""
+    gpus: int = 0
+    gpus_used: int = 0
+    cpus: int = 1
+    memory_bytes: float = 0.0
+    features: tuple[str, ...] = ()
+
+    @property
+    def free(self) -> bool:
+        """Whether the node is up and none of its GPUs is in use."""
+        return self.up and self.gpus > 0 and self.gpus_used == 0
+
+
+@immutable
+class Partition:
+    """One partition and its limits; None: no limit. `accounts`, `groups`, `qos`: who may; empty: all.
+
+    `own_qos` is the QOS whose limits are the partition's.
+    """
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    up: bool = True
+    default: bool = False
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+    min_nodes: int = 0
+    max_nodes: int | None = None
+    accounts: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
+    own_qos: str = ""
+
+
+@immutable
+class Cluster:
+    """Partitions and nodes at one moment."""
+
+    partitions: tuple[Partition, ...] = ()
+    nodes: tuple[Node, ...] = ()
+
+    def partition(self, name: str) -> Partition | None:
+        """The partition of that name."""
+        return next((p for p in self.partitions if p.name == name), None)
+
+    @property
+    def default(self) -> Partition | None:
+        """Where a job goes that names none."""
+        return next((p for p in self.partitions if p.default), None)
+
+    def nodes_of(self, partition: Partition) -> tuple[Node, ...]:
+        """The partition's nodes."""
+        members = frozenset(partition.nodes)
+        return tuple(node for node in self.nodes if node.name in members)
+
+    def words(self) -> str:
+        """GPUs that are up, by type and partition, in words."""
+        parts = []
+        for partition in self.partitions:
+            for gpu in sorted({node.gpu for node in self.nodes_of(partition) if node.gpus and node.up}):
+                alike = [n for n in self.nodes_of(partition) if n.up and n.gpu == gpu]
+                count, free = sum(n.gpus for n in alike), sum(n.gpus - n.gpus_used for n in alike)
+                parts.append(f"{partition.name}: {count} x {gpu or 'gpu'} ({free} free)")
+        return ", ".join(parts) or "no GPU nodes"
+
+
+def read(slurm: Slurm) -> Cluster:
+    """What `scontrol` says now; SlurmError where it cannot be asked."""
+    partitions = slurm.run("scontrol", "--oneliner", "show", "partition")
+    nodes = slurm.run("scontrol", "--oneliner", "--detail", "show", "node")
+    return parse(partitions=partitions, nodes=nodes)
+
+
+def parse(*, partitions: str, nodes: str) -> Cluster:
+    """The cluster of both texts."""
+    return Cluster(
+        partitions=tuple(_partition(record) for record in records(partitions) if "PartitionName" in record),
+        nodes=tuple(_node(record) for record in records(nodes) if "NodeName" in record),
+    )
+
+
+def records(text: str) -> Iterator[dict[str, str]]:
+    """The Key=Value fields of each line; of a key that comes twice the first, for free text comes last."""
+    for line in text.splitlines():
+        found = list(_FIELD.finditer(line))
+        ends = [match.start() for match in found[1:]] + [len(line)]
+        record: dict[str, str] = {}
+        for match, end in zip(found, ends, strict=True):
+            record.setdefault(match[1], line[match.end() : end].strip())
+        if record:
+            yield record
+
+
+def clock_s(text: str) -> float | None:
+    """Seconds of Slurm's [days-]hours:minutes:seconds; None for UNLIMITED, NONE and what is no time."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return days * 86_400.0 + hours * 3600 + minutes * 60 + seconds
+
+
+def _node(record: dict[str, str]) -> Node:
+    gpus = _gpus(record.get("Gres", ""))
+    kind = max(gpus, key=lambda name: (not _SLICE.search(name), gpus[name]), default="")
+    used = _gpus(record.get("GresUsed", ""))
+    return Node(
+        name=record["NodeName"],
+        up=_is_up(record.get("State", "")),
+        gpu=kind,
+        gpus=gpus.get(kind, 0),
+        gpus_used=min(used.get(kind, 0), gpus.get(kind, 0)),
+        cpus=_number(record.get("CPUEfctv", record.get("CPUTot", ""))) or 1,
+        memory_bytes=_number(record.get("RealMemory", "")) * 2.0**20,
+        features=_names(record.get("ActiveFeatures", "")),
+    )
+
+
+def _is_up(state: str) -> bool:
+    """Whether jobs can start there, now or when others end: IDLE, MIXED+PLANNED; not DOWN*, IDLE+DRAIN."""
+    words = [word.rstrip(_SUFFIXES) for word in state.upper().split("+")]
+    silent = any(word.endswith(_SILENT) for word in state.split("+"))
+    return words[0] in _UP and not silent and not _NOT_FOR_JOBS.intersection(words)
+
+
+def _gpus(gres: str) -> dict[str, int]:
+    """GPUs by type of `gpu:h100:8(S:0-1),nic:2`; a bare gpu:8 has the type ""."""
+    found: dict[str, int] = {}
+    for part in re.split(r",(?![^(]*\))", gres):
+        match = _GPUS.match(part.strip())
+        if match:
+            found[match[1] or ""] = found.get(match[1] or "", 0) + int(match[2] or 1)
+    return found
+
+
+def _partition(record: dict[str, str]) -> Partition:
+    return Partition(
+        name=record["PartitionName"],
+        nodes=_hosts(record.get("Nodes", "")),
+        up=record.get("State", "UP") == "UP",
+        default=record.get("Default") == "YES",
+        max_time_s=clock_s(record.get("MaxTime", "")),
+        default_time_s=clock_s(record.get("DefaultTime", "")),
+        min_nodes=_number(record.get("MinNodes", "")),
+        max_nodes=_number(record.get("MaxNodes", "")) or None,
+        accounts=_names(record.get("AllowAccounts", "")),
+        groups=_names(record.get("AllowGroups", "")),
+        qos=_names(record.get("AllowQos", "")),
+        own_qos="".join(_names(record.get("QoS", ""))[:1]),
+    )
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    if text in ("", "(null)"):
+        return ()
+    try:
+        return tuple(expand_hostlist(text))
+    except BadHostlist:
+        raise SlurmError("scontrol", f"a node list that cannot be read: {text[:80]}") from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return () if text in ("", "(null)", "ALL", "N/A") else tuple(text.split(","))
+
+
+def _number(text: str) -> int:
+    """The whole number that a value begins with; 0 for UNLIMITED and the like."""
+    match = re.match(r"\d{1,15}", text)
+    return int(match.group()) if match else 0

@@ -1,0 +1,124 @@
+"""What the monitor says of itself and of every job, for Prometheus; names are of rightsizer_telemetry."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, write_to_textfile
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from rightsizer.resize.types import Action
+from rightsizer.search.explain import layout_words
+from rightsizer_api.placeholders import layout_of
+from rightsizer_slurm.monitor.monitor import Line
+from rightsizer_telemetry.names import SLURM, SLURM_LABELS
+
+__all__ = ["SweepMetrics"]
+
+_JOB = ("cluster", "jobid")
+_Samples = dict[tuple[str, ...], float]
+
+
+class SweepMetrics:
+    """Counts over the monitor's life, and the newest sweep; a collector for any registry."""
+
+    def __init__(self, *, cluster: str) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._cluster = cluster
+        self._lines: Sequence[Line] = ()
+        self._decisions: Counter[str] = Counter(dict.fromkeys(map(str, Action), 0))
+        self._errors: Counter[str] = Counter(dict.fromkeys(_COMMANDS, 0))
+        self._at_s = self._took_s = 0.0
+        self.registry.register(self)
+
+    def swept(self, lines: Sequence[Line], errors: Sequence[str], *, at_s: float, took_s: float) -> None:
+        """Take in one sweep."""
+        self._lines, self._at_s, self._took_s = lines, at_s, took_s
+        self._decisions.update(str(line.decision.action) for line in lines)
+        self._errors.update(errors)
+
+    def failed(self, command: str) -> None:
+        """Count a sweep that Slurm did not answer."""
+        self._errors[command] += 1
+
+    def write(self, path: Path) -> None:
+        """For the node exporter's textfile collector; readers see the old or the new, never half."""
+        write_to_textfile(str(path), self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family."""
+        yield self._gauge("rightsizer_slurm_sweep_timestamp_seconds", {(): self._at_s})
+        yield self._gauge("rightsizer_slurm_sweep_seconds", {(): self._took_s})
+        yield self._counter("rightsizer_slurm_decisions_total", self._decisions)
+        yield self._counter("rightsizer_slurm_command_errors_total", self._errors)
+        states = Counter(line.job.state for line in self._lines if line.watched.plan)
+        by_state: _Samples = {(self._cluster, state): float(count) for state, count in states.items()}
+        yield self._gauge("rightsizer_slurm_jobs", by_state)
+        yield from self._jobs()
+
+    def _jobs(self) -> Iterator[Metric]:
+        info: _Samples = {}
+        layouts: _Samples = {}
+        values: dict[str, _Samples] = {name: {} for name in _VALUES}
+        for line in self._lines:
+            job, name = line.job, line.watched.plan.metadata.name if line.watched.plan else ""
+            key = (self._cluster, str(job.job_id))
+            info[(*key, job.user, job.account, job.partition, name)] = 1.0
+            if line.watched.run and line.watched.run.layout:
+                layouts[(*key, _layout(line), line.watched.run.gpu)] = 1.0
+            for metric, value in _values(line).items():
+                if value is not None:
+                    values[metric][key] = value
+        yield self._gauge("rightsizer_slurm_job_info", info)
+        yield self._gauge("rightsizer_slurm_job_layout", layouts)
+        for name in _VALUES:
+            yield self._gauge(name, values[name])
+
+    def _gauge(self, name: str, samples: _Samples) -> Metric:
+        family = GaugeMetricFamily(name, SLURM[name], labels=SLURM_LABELS.get(name, _JOB))
+        for labels, value in samples.items():
+            family.add_metric(labels, value)
+        return family
+
+    def _counter(self, name: str, counts: Mapping[str, int]) -> Metric:
+        family = CounterMetricFamily(name.removesuffix("_total"), SLURM[name], labels=SLURM_LABELS[name])
+        for label, count in counts.items():
+            family.add_metric((label,), float(count))
+        return family
+
+
+_COMMANDS = ("squeue", "scontrol", "sinfo")  # counted from the start, at zero
+_VALUES = (
+    "rightsizer_slurm_job_gpus",
+    "rightsizer_slurm_job_sized_gpus",
+    "rightsizer_slurm_job_predicted_tokens_per_second",
+    "rightsizer_slurm_job_measured_tokens_per_second",
+    "rightsizer_slurm_job_restarts",
+    "rightsizer_slurm_job_margin_seconds",
+)
+
+
+def _layout(line: Line) -> str:
+    """How the job splits its work at the size that it has now, in words."""
+    run = line.watched.run
+    assert run is not None  # noqa: S101 - the caller looked
+    layout = layout_of(run.layout)
+    replica = max(1, layout.gpus // layout.dp)
+    ranks = max(1, line.job.nodes * run.node_gpus // replica)
+    return layout_words(replace(layout, dp=ranks))
+
+
+def _values(line: Line) -> dict[str, float | None]:
+    run, job = line.watched.run, line.job
+    predicted = run.batch_tokens / run.step_s if run and run.step_s else None
+    figures = (
+        float(job.gpus) if job.running else 0.0,
+        float(run.nodes * run.node_gpus) if run else None,
+        predicted,
+        line.reading.tokens_per_s,
+        float(job.restarts),
+        line.margin_s,
+    )
+    return dict(zip(_VALUES, figures, strict=True))

@@ -1,0 +1,294 @@
+"""`rightsizer slurm monitor`: looks at every GPU job, decides, and acts with the force that the site allows.
+
+Forces, each with those before it: `flag` (metrics, the report, a line in AdminComment), `mail`, `shrink`
+(nodes taken from a running elastic job), `requeue` (save, stop, another size, go on). A job that is not ours
+is flagged, nothing more; no job is ever cancelled.
+"""
+
+import contextlib
+import enum
+import fcntl
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+
+from rightsizer.domain.reading import Reading
+from rightsizer.errors import InputError, RightsizerError
+from rightsizer.resize.policy import window_s
+from rightsizer.resize.types import Action, Decision, Limits, Mode, Scaling
+from rightsizer.units import parse_duration_s
+from rightsizer.values import immutable
+from rightsizer_slurm.cluster.backends import Backend
+from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
+from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.cluster.untrusted_text import one_line
+from rightsizer_slurm.monitor.decide import Tuning, decision, history, margin_s, others_wait, scaling_of
+from rightsizer_slurm.monitor.gpu_metrics import lack
+from rightsizer_slurm.monitor.inspection import Watched, live_gpu_jobs, watched
+from rightsizer_slurm.monitor.intent_log import Intent, Journal, Kind, Stage
+from rightsizer_slurm.monitor.notify import mail, mail_program
+from rightsizer_slurm.monitor.readings import filled, reading_of
+from rightsizer_slurm.monitor.resize_steps import Resizer
+from rightsizer_slurm.monitor.size_history import Sized
+
+__all__ = [
+    "BusyError",
+    "Force",
+    "Line",
+    "Monitor",
+    "Settings",
+    "alone",
+    "failed_by",
+    "intent_for",
+    "plan_intent",
+]
+
+_LOG = logging.getLogger("rightsizer.slurm.monitor")
+_DAY_S = 86_400.0
+_SAVE_SLACK_S = 120.0
+"""Over a job's own grace: torchrun's stop, Slurm's requeue."""
+
+
+class Force(enum.StrEnum):
+    """The most that is done by itself."""
+
+    FLAG = "flag"
+    MAIL = "mail"
+    SHRINK = "shrink"
+    REQUEUE = "requeue"
+
+    def allows(self, other: "Force") -> bool:
+        """Whether this force includes another."""
+        order = list(Force)
+        return order.index(other) <= order.index(self)
+
+
+@immutable
+class Settings:
+    """How the monitor works. `annotate` writes a line into AdminComment, which wants an operator's rights."""
+
+    force: Force = Force.FLAG
+    every_s: float = 30.0
+    annotate: bool = False
+    tuning: Tuning = field(default_factory=Tuning)
+
+
+@immutable
+class Line:
+    """One job in one sweep: what is known, what was measured, what the engine says.
+
+    `margin_s` is its deadline minus its expected end, negative where it will be late; None: not known.
+    """
+
+    watched: Watched
+    reading: Reading
+    decision: Decision
+    intent: Intent | None = None
+    margin_s: float | None = None
+
+    @property
+    def job(self) -> Job:
+        """The job."""
+        return self.watched.job
+
+
+class Monitor:
+    """One sweep after another. `metrics` reads GPU metrics of jobs by id; without it only records count."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        journal: Journal,
+        settings: Settings,
+        *,
+        slurm: Slurm | None = None,
+        metrics: Callable[[Sequence[Job]], dict[int, Reading]] = lambda _jobs: {},
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._backend = backend
+        self._journal = journal
+        self._settings = settings
+        self._slurm = slurm or Slurm()
+        self._metrics = metrics
+        self._clock = clock
+        self._resizer = Resizer(backend, journal, clock=clock)
+        self._scalings: dict[tuple[int, float], Scaling | None] = {}
+        self.failures: list[str] = []
+
+    def sweep(self) -> tuple[Line, ...]:
+        """Go on with what is open, look at all jobs, decide, act. SlurmError: Slurm does not answer now."""
+        self.failures = []
+        for closed in self._resizer.round():
+            words = f"{closed.kind} to {closed.to_nodes} nodes: {closed.stage}, {closed.said}"
+            _LOG.info("job %s: %s", closed.job_id, one_line(words))
+        lines = tuple(self._acted(line) for line in self.look())
+        for line in lines:
+            for row in line.watched.given_up[-1:]:
+                self._failed(line, row)
+        return lines
+
+    def look(self) -> tuple[Line, ...]:
+        """Look at all jobs and decide; nothing is done."""
+        jobs = self._backend.jobs()
+        here = self._backend.cluster()
+        live = live_gpu_jobs(jobs)
+        measured = self._metrics(live)
+        return tuple(self._line(job, jobs, here, measured.get(job.job_id)) for job in live)
+
+    def _line(self, job: Job, jobs: Sequence[Job], here: Cluster, gpu: Reading | None) -> Line:
+        one, now_s = watched(job), self._clock()
+        tuning = self._tuning()
+        interval_s = one.run.checkpoint_interval_s if one.run else None
+        length_s = window_s(Limits(checkpoint_interval_s=interval_s, least_window_s=tuning.least_window_s))
+        reading = reading_of(one.records, now_s=now_s, window_s=length_s)
+        unseen = lack(gpu)
+        if gpu is not None:
+            reading = Reading(phase=reading.phase) if unseen else filled(reading, gpu)
+        node_gpus = one.run.node_gpus if one.run else 1
+        past = history(self._journal.of_job(job.job_id), node_gpus, one.given_up)
+        made = decision(
+            one,
+            reading,
+            scaling=self._scaling(one),
+            past=past,
+            tuning=tuning,
+            here=here,
+            waiting=others_wait(jobs, job),
+            now_s=now_s,
+        )
+        if unseen:
+            made = replace(made, reason=f"unknown: {unseen}")
+        return Line(watched=one, reading=reading, decision=made, margin_s=margin_s(one, reading, now_s=now_s))
+
+    def _tuning(self) -> Tuning:
+        """A force below shrinking caps what the engine says at a recommendation."""
+        acts = self._settings.force.allows(Force.SHRINK)
+        return replace(self._settings.tuning, cap=Mode.AUTO if acts else Mode.RECOMMEND)
+
+    def _scaling(self, one: Watched) -> Scaling | None:
+        if one.run is None or not one.ours:
+            return None
+        key = (one.job.job_id, one.run.submitted_at_s)
+        if key not in self._scalings:
+            try:
+                self._scalings[key] = scaling_of(one)
+            except RightsizerError as error:
+                _LOG.warning("job %s cannot be sized: %s", one.job.job_id, one_line(str(error)))
+                self._scalings[key] = None
+        return self._scalings[key]
+
+    def _acted(self, line: Line) -> Line:
+        made = line.decision
+        if made.action is Action.KEEP:
+            return line
+        withheld = f" ({made.withheld})" if made.withheld else ""
+        told = one_line(f"{made.action}: {made.reason}{withheld}", 200)
+        for channel, tell in (("comment", self._annotate), ("mail", self._mail)):
+            tell(line, channel, told)
+        intent = intent_for(line, self._settings.force)
+        if intent is None:
+            return line
+        with contextlib.suppress(InputError):  # one is under way already
+            return replace(line, intent=self._resizer.advance(self._journal.plan(intent), line.job))
+        return line
+
+    def _failed(self, line: Line, row: Sized) -> None:
+        """Note that a size made no step, once: what was done to get there has failed."""
+        said = one_line(f"{row.why}; back to {row.to_nodes}")
+        for intent in failed_by(row, self._journal.of_job(line.job.job_id)):
+            self._journal.write(replace(intent, stage=Stage.FAILED, said=said))
+        text = f"{row.restart} {said}"
+        if not self._journal.tell(row.job_id, "back", text, again_s=math.inf, now_s=self._clock()):
+            return
+        _LOG.info("job %s: resize failed: %s", row.job_id, said)
+        told = one_line(f"resize failed: {said}", 200)
+        if self._settings.annotate:
+            self._try(line, lambda: self._backend.annotate(row.job_id, f"rightsizer/1 {told}"))
+        if self._settings.force.allows(Force.MAIL):
+            subject = f"rightsizer: job {row.job_id} {line.job.name}: resize failed"
+            self._try(line, lambda: self._send(line.job.user, subject, told))
+
+    def _annotate(self, line: Line, channel: str, told: str) -> None:
+        if self._settings.annotate and self._news(line, channel, told):
+            self._try(line, lambda: self._backend.annotate(line.job.job_id, f"rightsizer/1 {told}"))
+
+    def _mail(self, line: Line, channel: str, told: str) -> None:
+        if self._settings.force.allows(Force.MAIL) and self._news(line, channel, line.decision.action):
+            subject = f"rightsizer: job {line.job.job_id} {line.job.name}: {line.decision.action}"
+            text = "\n".join((told, *line.decision.evidence))
+            self._try(line, lambda: self._send(line.job.user, subject, text))
+
+    def _news(self, line: Line, channel: str, text: str) -> bool:
+        return self._journal.tell(line.job.job_id, channel, text, again_s=_DAY_S, now_s=self._clock())
+
+    def _send(self, user: str, subject: str, text: str) -> None:
+        program = mail_program(self._slurm)
+        if program:
+            mail(program, user=user, subject=subject, text=text)
+
+    def _try(self, line: Line, act: Callable[[], None]) -> None:
+        """What fails to be told is noted, and stops nothing."""
+        try:
+            act()
+        except SlurmError as error:
+            self.failures.append(error.command)
+            _LOG.warning("job %s: %s", line.job.job_id, one_line(str(error)))
+
+
+def failed_by(row: Sized, intents: Sequence[Intent]) -> tuple[Intent, ...]:
+    """The change that led to a size that was given up, if it counts as done: a start is not yet a step."""
+    led = [i for i in intents if i.to_nodes == row.nodes and i.restarts < row.restart]
+    return tuple(intent for intent in led[-1:] if intent.stage is Stage.DONE)
+
+
+def intent_for(line: Line, force: Force) -> Intent | None:
+    """The change of size that a decision means and the force allows; None: nothing to do."""
+    made, one = line.decision, line.watched
+    if not made.act or one.run is None or not one.run.elastic or not made.in_place or not line.job.running:
+        return None
+    if made.action not in {Action.GROW, Action.SHRINK}:
+        return None
+    nodes = made.gpus // one.run.node_gpus
+    kind = Kind.SHRINK if made.action is Action.SHRINK else Kind.REQUEUE
+    if nodes == line.job.nodes or not force.allows(Force(str(kind))):
+        return None
+    if kind is Kind.REQUEUE and (not line.job.requeue or line.reading.checkpoint_age_s is None):
+        return None
+    return plan_intent(one, nodes=nodes, kind=kind, why=made.reason)
+
+
+def plan_intent(one: Watched, *, nodes: int, kind: Kind, why: str) -> Intent:
+    """An intent for a job as it is now."""
+    assert one.run is not None  # noqa: S101 - callers looked
+    checkpoint = one.plan.spec.launch.checkpoint if one.plan else None
+    grace_s = parse_duration_s(checkpoint.grace) if checkpoint else 30.0
+    return Intent(
+        job_id=one.job.job_id,
+        kind=kind,
+        from_nodes=one.job.nodes,
+        to_nodes=nodes,
+        node_cores=one.run.node_cores,
+        restarts=one.job.restarts,
+        patience_s=grace_s + _SAVE_SLACK_S,
+        why=one_line(why),
+    )
+
+
+class BusyError(InputError):
+    """Another monitor works with the same state."""
+
+
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the state file's lock: one monitor at a time. BusyError where another one has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(path.name + ".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BusyError("--state", value=str(path), remedy="another monitor works with it") from None
+        yield

@@ -1,0 +1,33 @@
+"""Mail to a job's user through the site's MailProg, as Slurm sends its own."""
+
+import shlex
+import subprocess
+
+from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
+from rightsizer_slurm.cluster.untrusted_text import one_line
+
+__all__ = ["mail", "mail_program"]
+
+_TIMEOUT_S = 20.0
+
+
+def mail_program(slurm: Slurm) -> str:
+    """slurm.conf's MailProg; empty where it says none."""
+    return settings(slurm).get("MailProg", "")
+
+
+def mail(program: str, *, user: str, subject: str, text: str) -> None:
+    """Send one mail: PROGRAM -s SUBJECT USER, the text on standard input. SlurmError where that fails."""
+    try:
+        done = subprocess.run(
+            [program, "-s", one_line(subject), user],
+            check=False,
+            capture_output=True,
+            text=True,
+            input=text + "\n",
+            timeout=_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmError("MailProg", f"{shlex.quote(program)}: {one_line(str(error))}") from None
+    if done.returncode != 0:
+        raise SlurmError("MailProg", one_line(done.stderr) or "failed without a word", code=done.returncode)

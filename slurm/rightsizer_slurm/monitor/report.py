@@ -1,0 +1,140 @@
+"""`rightsizer slurm report`: every live GPU job, what it does, what would be better. Changes nothing."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rightsizer.resize.types import Action
+from rightsizer.units import format_count, format_duration
+from rightsizer.values import immutable
+from rightsizer_slurm.cluster.backends import Backend
+from rightsizer_slurm.cluster.slurm_cli import Slurm
+from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
+from rightsizer_slurm.monitor.intent_log import Intent, Journal
+from rightsizer_slurm.monitor.monitor import Line, Monitor, Settings
+from rightsizer_telemetry.client import Access
+
+__all__ = ["HEADINGS", "Report", "document", "look", "row", "told"]
+
+HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s", "left", "says")
+"""Columns of the table."""
+
+
+@immutable
+class Report:
+    """What is to be told: a line a job, and what the monitor did lately where its file may be read."""
+
+    lines: tuple[Line, ...]
+    intents: tuple[Intent, ...] = ()
+    waiting: int = 0
+
+    @property
+    def words(self) -> str:
+        """All of it in one line."""
+        running = sum(line.job.running for line in self.lines)
+        flagged = sum(line.decision.action is Action.FLAG for line in self.lines)
+        others = sum(line.decision.action not in {Action.KEEP, Action.FLAG} for line in self.lines)
+        gpus = sum(line.job.gpus for line in self.lines if line.job.running)
+        told = f"{running} GPU jobs run on {gpus} GPUs, {self.waiting} wait"
+        return f"{told}; {flagged} flagged, {others} would do better at another size"
+
+
+def look(
+    backend: Backend,
+    settings: Settings,
+    *,
+    slurm: Slurm,
+    state: Path | None = None,
+    prometheus: Access | None = None,
+) -> Report:
+    """One look at all jobs that this user may see."""
+    metrics = gpu_metrics(prometheus, window_s=settings.tuning.least_window_s)
+    monitor = Monitor(backend, Journal(":memory:"), settings, slurm=slurm, metrics=metrics)
+    lines = monitor.look()
+    intents: tuple[Intent, ...] = ()
+    if state is not None and state.exists():
+        journal = Journal(state, read_only=True)
+        intents = journal.recent()
+        journal.close()
+    return Report(lines=lines, intents=intents, waiting=sum(line.job.pending for line in lines))
+
+
+def row(line: Line) -> tuple[str, ...]:
+    """A job as one row of the table; empty where nothing is known."""
+    job, reading, run = line.job, line.reading, line.watched.run
+    rate = "" if reading.tokens_per_s is None else format_count(reading.tokens_per_s)
+    left = ""
+    if run is not None and run.deadline_at_s is not None:
+        left = format_duration(max(0.0, run.deadline_at_s - time.time()))
+    says = line.watched.note or line.decision.reason
+    if line.decision.action is not Action.KEEP:
+        size = f" to {line.decision.gpus} GPUs" if line.decision.gpus != job.gpus else ""
+        says = f"{line.decision.action}{size}: {says}"
+    return (
+        str(job.job_id),
+        job.user,
+        job.state.lower(),
+        f"{job.partition} {job.node_list}".strip(),
+        str(job.gpus),
+        line.watched.plan.metadata.name if line.watched.plan else "",
+        "" if reading.steps is None else str(reading.steps),
+        rate,
+        left,
+        says,
+    )
+
+
+def document(report: Report) -> Mapping[str, Any]:
+    """The report for programs."""
+    return {
+        "jobs": [_job(line) for line in report.lines],
+        "resizes": [
+            {
+                "jobId": intent.job_id,
+                "kind": str(intent.kind),
+                "fromNodes": intent.from_nodes,
+                "toNodes": intent.to_nodes,
+                "stage": str(intent.stage),
+                "why": intent.why,
+                "said": intent.said,
+                "beganSeconds": intent.began_s,
+            }
+            for intent in report.intents
+        ],
+    }
+
+
+def _job(line: Line) -> dict[str, Any]:
+    made, reading, job = line.decision, line.reading, line.job
+    return {
+        "jobId": job.job_id,
+        "user": job.user,
+        "state": job.state,
+        "partition": job.partition,
+        "nodes": job.nodes,
+        "gpus": job.gpus,
+        "plan": line.watched.plan.metadata.name if line.watched.plan else None,
+        "note": line.watched.note or None,
+        "step": reading.steps,
+        "tokens": reading.tokens_done,
+        "tokensPerSecond": reading.tokens_per_s,
+        "checkpointAgeSeconds": reading.checkpoint_age_s,
+        "action": str(made.action),
+        "wantsGpus": made.gpus,
+        "act": made.act,
+        "withheld": made.withheld or None,
+        "reason": made.reason,
+        "evidence": list(made.evidence),
+        "bottleneck": str(made.bottleneck),
+        "confidence": made.confidence,
+    }
+
+
+def told(intents: Sequence[Intent]) -> tuple[str, ...]:
+    """What the monitor did, a line each."""
+    return tuple(
+        f"job {i.job_id}: {i.kind} {i.from_nodes} -> {i.to_nodes} nodes, {i.stage}"
+        f" {format_duration(max(0.0, i.changed_s - i.began_s))} after it began: {i.said or i.why}"
+        for i in intents
+    )

@@ -1,0 +1,166 @@
+"""Changing a job's size, step by step: what comes next is decided from what Slurm says now. Never cancels.
+
+`next_step` is pure. `Resizer` gives the commands, each written to the journal before it is given; after a
+crash the next round looks at the job and goes on from there. A job is never left held: what cannot be changed
+is released as it was.
+"""
+
+import enum
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from rightsizer.values import immutable
+from rightsizer_slurm.cluster.backends import Backend, away
+from rightsizer_slurm.cluster.jobs import RUNNING, Job
+from rightsizer_slurm.cluster.slurm_cli import SlurmError
+from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, Journal, Kind, Stage
+
+__all__ = ["Resizer", "Step", "next_step"]
+
+_MOST_ASKS = 2
+_SHRINK_SEEN_S = 30.0
+"""A shrink is seen at once; where it is not after this, the command was never given."""
+
+
+class Step(enum.StrEnum):
+    """What to do next."""
+
+    WAIT = "wait"
+    ASK = "ask"
+    SHRINK = "shrink"
+    HOLD = "hold"
+    SIZE = "size"
+    RELEASE = "release"
+    UNDO = "undo"
+    CLOSE = "close"
+
+
+@immutable
+class Next:
+    """A step; where it closes the intent, how and in which words."""
+
+    step: Step
+    stage: Stage | None = None
+    said: str = ""
+
+
+def next_step(intent: Intent, job: Job | None, *, now_s: float) -> Next:
+    """What comes next for an intent, by what Slurm says of its job."""
+    if job is None or not job.live:
+        state = "is gone" if job is None else f"is {job.state}"
+        return _closed(Stage.OVERTAKEN, f"the job {state}")
+    if intent.kind is Kind.SHRINK:
+        return _shrink(intent, job, now_s=now_s)
+    if job.running:
+        return _running(intent, job, now_s=now_s)
+    return _waiting(intent, job) if job.pending else Next(step=Step.WAIT)
+
+
+def _shrink(intent: Intent, job: Job, *, now_s: float) -> Next:
+    if not job.running:
+        completing = job.state == RUNNING
+        return Next(step=Step.WAIT) if completing else _closed(Stage.OVERTAKEN, f"the job is {job.state}")
+    if job.nodes == intent.to_nodes and intent.stage is not Stage.PLANNED:
+        return _closed(Stage.DONE, f"runs on {job.nodes} nodes")
+    if job.nodes != intent.from_nodes or job.restarts != intent.restarts:
+        return _closed(Stage.OVERTAKEN, f"somebody else changed it: it has {job.nodes} nodes")
+    return _asked(intent, Step.SHRINK, "Slurm took no node away", now_s=now_s, patience_s=_SHRINK_SEEN_S)
+
+
+def _running(intent: Intent, job: Job, *, now_s: float) -> Next:
+    again = job.restarts > intent.restarts
+    if again and job.nodes == intent.to_nodes:
+        return _closed(Stage.DONE, f"runs on {job.nodes} nodes")
+    if again or intent.stage in {Stage.SIZED, Stage.RELEASED, Stage.UNDOING}:
+        stage = Stage.OVERTAKEN if intent.stage in {Stage.PLANNED, Stage.ASKED} else Stage.FAILED
+        return _closed(stage, f"runs again on {job.nodes} nodes, not {intent.to_nodes}")
+    slow = "it did not save and stop in time; it runs on"
+    return _asked(intent, Step.ASK, slow, now_s=now_s, patience_s=intent.patience_s)
+
+
+def _asked(intent: Intent, step: Step, slow: str, *, now_s: float, patience_s: float) -> Next:
+    """Ask, wait for it, ask once more, give up."""
+    if intent.stage is Stage.PLANNED:
+        return Next(step=step)
+    if now_s - intent.changed_s < patience_s:
+        return Next(step=Step.WAIT)
+    return Next(step=step) if intent.asks < _MOST_ASKS else _closed(Stage.FAILED, slow)
+
+
+def _waiting(intent: Intent, job: Job) -> Next:
+    if intent.stage is Stage.PLANNED:
+        return _closed(Stage.OVERTAKEN, "it waits already; somebody else requeued it")
+    undoing = intent.stage is Stage.UNDOING
+    if not job.held:
+        if intent.stage is Stage.ASKED:
+            return Next(step=Step.HOLD)
+        return _closed(Stage.FAILED, intent.said) if undoing else Next(step=Step.WAIT)
+    if undoing:
+        return Next(step=Step.UNDO)
+    sized = job.nodes == intent.to_nodes and intent.stage is not Stage.ASKED
+    return Next(step=Step.RELEASE if sized else Step.SIZE)
+
+
+def _closed(stage: Stage, said: str) -> Next:
+    return Next(step=Step.CLOSE, stage=stage, said=said)
+
+
+class Resizer:
+    """Carries intents out."""
+
+    def __init__(self, backend: Backend, journal: Journal, *, clock: Callable[[], float] = time.time) -> None:
+        self._backend = backend
+        self._journal = journal
+        self._clock = clock
+
+    def round(self) -> tuple[Intent, ...]:
+        """One step of every open intent; those that were closed. SlurmError: Slurm does not answer now."""
+        waiting = self._journal.open()
+        if not waiting:
+            return ()
+        jobs = {job.job_id: job for job in self._backend.jobs()}
+        after = [self.advance(intent, jobs.get(intent.job_id)) for intent in waiting]
+        return tuple(intent for intent in after if intent.stage in CLOSED)
+
+    def advance(self, intent: Intent, job: Job | None) -> Intent:
+        """One step of one intent."""
+        found = next_step(intent, job, now_s=self._clock())
+        if found.step is Step.WAIT:
+            return intent
+        if found.step is Step.CLOSE and found.stage is not None:
+            return self._journal.write(replace(intent, stage=found.stage, said=found.said))
+        try:
+            return self._do(found.step, intent)
+        except SlurmError as error:
+            if away(error):
+                raise  # the same step again, once Slurm is back
+            return self._refused(found.step, intent, str(error))
+
+    def _do(self, step: Step, intent: Intent) -> Intent:
+        """Write down, then give the command."""
+        job_id, nodes = intent.job_id, intent.to_nodes
+        if step is Step.ASK:
+            intent = self._journal.write(replace(intent, stage=Stage.ASKED, asks=intent.asks + 1))
+            self._backend.signal_script(job_id, "USR2")
+        elif step is Step.SHRINK:
+            intent = self._journal.write(replace(intent, stage=Stage.ASKED, asks=intent.asks + 1))
+            self._backend.shrink(job_id, nodes=nodes)
+        elif step is Step.HOLD:
+            self._backend.hold(job_id)
+        elif step is Step.SIZE:
+            intent = self._journal.write(replace(intent, stage=Stage.SIZED))
+            self._backend.resize(job_id, nodes=nodes, tasks=nodes, cpus=nodes * intent.node_cores)
+        elif step is Step.RELEASE:
+            intent = self._journal.write(replace(intent, stage=Stage.RELEASED))
+            self._backend.release(job_id)
+        elif step is Step.UNDO:
+            self._backend.release(job_id)
+            intent = self._journal.write(replace(intent, stage=Stage.FAILED))
+        return intent
+
+    def _refused(self, step: Step, intent: Intent, said: str) -> Intent:
+        """Slurm said no: a job that was stopped for this is let go as it was."""
+        if step in {Step.SIZE, Step.RELEASE}:
+            return self._journal.write(replace(intent, stage=Stage.UNDOING, said=said))
+        return self._journal.write(replace(intent, stage=Stage.FAILED, said=said))

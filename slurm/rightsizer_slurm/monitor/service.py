@@ -1,0 +1,147 @@
+"""The monitor as a process of its own, or beside the daemon: sweeps until it is told to end.
+
+Slurm away is waited out. Of several monitors with one state file one acts; a daemon's waits for its turn.
+"""
+
+import contextlib
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from prometheus_client import start_http_server
+
+from rightsizer.errors import InputError, RightsizerError
+from rightsizer.values import immutable
+from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+from rightsizer_slurm.cluster.backends import Backend, choose
+from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
+from rightsizer_slurm.cluster.untrusted_text import one_line
+from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
+from rightsizer_slurm.monitor.intent_log import Journal
+from rightsizer_slurm.monitor.metrics import SweepMetrics
+from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone
+from rightsizer_telemetry.client import Access
+
+__all__ = ["BACKENDS", "Options", "backend_of", "beside", "run"]
+
+BACKENDS = ("auto", "commands", "pyslurm")
+
+_LOG = logging.getLogger("rightsizer.slurm.monitor")
+
+
+@immutable
+class Options:
+    """`state` is the journal's file, `sweeps` how many there shall be; None: without end.
+
+    Metrics go to `textfile`, for the node exporter, and are served at `metrics`, (address, port).
+    """
+
+    settings: Settings
+    state: Path
+    backend: str = "auto"
+    prometheus: Access | None = None
+    textfile: Path | None = None
+    metrics: tuple[str, int] | None = None
+    sweeps: int | None = None
+
+
+def backend_of(wanted: str, slurm: Slurm) -> Backend:
+    """The backend that fits this cluster."""
+    from rightsizer_slurm.cluster.backend_pyslurm import backend as pyslurm  # noqa: PLC0415 -- imports GPL only if asked
+
+    commands = SlurmCommands(slurm)
+    return choose(wanted, commands=commands, pyslurm=lambda: pyslurm(slurm))
+
+
+def run(options: Options, *, slurm: Slurm | None = None) -> int:
+    """Sweep until SIGTERM or SIGINT, or as often as asked."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    _watch(options, slurm or Slurm(), ended)
+    return 0
+
+
+def beside(options: Options, slurm: Slurm, ended: threading.Event) -> None:
+    """The daemon's own monitor, until it ends: while another one acts, or Slurm is away, it waits."""
+    told = ""
+    while not ended.is_set():
+        try:
+            _watch(options, slurm, ended)
+        except BusyError as error:
+            words = f"waits: {error}"
+        except RightsizerError as error:
+            words = f"cannot begin, tries again: {error}"
+        else:
+            return
+        if words != told:
+            _LOG.warning("the monitor %s", one_line(words))
+            told = words
+        ended.wait(options.settings.every_s)
+
+
+def _watch(options: Options, slurm: Slurm, ended: threading.Event) -> None:
+    with alone(options.state):
+        journal = Journal(options.state)
+        try:
+            backend = backend_of(options.backend, slurm)
+            _LOG.info("watching through %s; force %s", backend.name, options.settings.force)
+            metrics = gpu_metrics(options.prometheus, window_s=options.settings.tuning.least_window_s)
+            monitor = Monitor(backend, journal, options.settings, slurm=slurm, metrics=metrics)
+            told = SweepMetrics(cluster=cluster_name(slurm))
+            with _served(options.metrics, told):
+                _sweeps(monitor, options, told, ended.wait)
+        finally:
+            journal.close()
+
+
+@contextlib.contextmanager
+def _served(at: tuple[str, int] | None, told: SweepMetrics) -> Iterator[None]:
+    """The metrics at /metrics while it lasts; InputError where the port is taken."""
+    if at is None:
+        yield
+        return
+    address, port = at
+    try:
+        server, thread = start_http_server(port, addr=address, registry=told.registry)
+    except OSError as error:
+        raise InputError(
+            "metrics", value=f"{address}:{port}", remedy=f"{error.strerror}; choose another"
+        ) from None
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def cluster_name(slurm: Slurm) -> str:
+    """slurm.conf's ClusterName; empty while nobody answers."""
+    try:
+        return settings(slurm).get("ClusterName", "")
+    except SlurmError:
+        return ""
+
+
+def _sweeps(monitor: Monitor, options: Options, metrics: SweepMetrics, wait: Callable[[float], bool]) -> None:
+    done = 0
+    while options.sweeps is None or done < options.sweeps:
+        began_s = time.time()
+        try:
+            lines = monitor.sweep()
+            metrics.swept(lines, monitor.failures, at_s=began_s, took_s=time.time() - began_s)
+        except SlurmError as error:
+            metrics.failed(error.command)
+            _LOG.warning("Slurm does not answer: %s", one_line(str(error)))
+        if options.textfile is not None:
+            metrics.write(options.textfile)
+        done += 1
+        if (options.sweeps is None or done < options.sweeps) and wait(options.settings.every_s):
+            break

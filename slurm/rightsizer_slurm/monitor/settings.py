@@ -1,0 +1,73 @@
+"""The monitor's settings in the site's file, section [monitor]: what its command's flags say."""
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+from rightsizer.errors import InputError
+from rightsizer.units import parse_duration_s
+from rightsizer_slurm.monitor.decide import Tuning
+from rightsizer_slurm.monitor.monitor import Force, Settings
+from rightsizer_slurm.monitor.service import BACKENDS, Options
+from rightsizer_telemetry.client import Access
+
+__all__ = ["options_of"]
+
+_DURATIONS = {"every": "30s", "cool_down": "1h", "warm_up": "10m", "window": "10m"}
+_OTHERS = ("act", "annotate", "textfile", "metrics", "prometheus", "token_file", "backend")
+
+
+def options_of(values: Mapping[str, str], *, state: Path) -> Options:
+    """The options of a [monitor] section; InputError names the line that is wrong."""
+    for key in values:
+        _check(key, values[key])
+    spans = {
+        key: parse_duration_s(values.get(key, usual), field=f"[monitor] {key}")
+        for key, usual in _DURATIONS.items()
+    }
+    tuning = Tuning(
+        cool_down_s=spans["cool_down"], warm_up_s=spans["warm_up"], least_window_s=spans["window"]
+    )
+    settings = Settings(
+        force=Force(_one_of("act", values.get("act", "flag"), tuple(Force))),
+        every_s=spans["every"],
+        annotate=_one_of("annotate", values.get("annotate", "no"), ("yes", "no")) == "yes",
+        tuning=tuning,
+    )
+    url, token = values.get("prometheus", ""), _path("token_file", values)
+    return Options(
+        settings=settings,
+        state=state,
+        backend=_one_of("backend", values.get("backend", "auto"), BACKENDS),
+        prometheus=Access(url=url, token_file=token) if url else None,
+        textfile=_path("textfile", values),
+        metrics=_address(values["metrics"]) if "metrics" in values else None,
+    )
+
+
+def _check(key: str, value: str) -> None:
+    known = (*_DURATIONS, *_OTHERS)
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+        raise InputError(f"[monitor] {key}", value=value, remedy=f"unknown setting; {hint}")
+
+
+def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise InputError(f"[monitor] {key}", value=value, remedy=f"must be one of {', '.join(allowed)}")
+    return value
+
+
+def _path(key: str, values: Mapping[str, str]) -> Path | None:
+    text = values.get(key)
+    if text is not None and not text.startswith("/"):
+        raise InputError(f"[monitor] {key}", value=text, remedy="must be an absolute path")
+    return Path(text) if text else None
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise InputError("[monitor] metrics", value=text, remedy="write ADDRESS:PORT, such as 127.0.0.1:9817")
+    return host.strip("[]"), int(port)

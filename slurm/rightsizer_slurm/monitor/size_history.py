@@ -1,0 +1,97 @@
+"""sizes.jsonl in a run's directory: the sizes that its job was started at, and those that it gave up.
+
+The job's own script writes it, a line at each start and at each size that is given up
+(`rightsizer_slurm.monitor.rollback`). Whoever else reads it takes it as data of the job's user.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from rightsizer.resize.rollback import Trial, proven
+from rightsizer.values import immutable
+from rightsizer_launch.worker.progress import Record
+
+__all__ = ["BACK", "NAME", "START", "Sized", "append", "given_up", "of_job", "trials"]
+
+NAME = "sizes.jsonl"
+START, BACK = "start", "back"
+_MOST = 2**53
+
+
+@immutable
+class Sized:
+    """A start at `nodes` nodes (`event` start), or `nodes` given up for `to_nodes` (back).
+
+    `restart` is Slurm's count of requeues, `offset` where the start's own records begin in progress.jsonl,
+    `time` a moment in seconds since the epoch, `why` what ended the size.
+    """
+
+    event: str
+    job_id: int
+    restart: int
+    nodes: int
+    offset: int = 0
+    to_nodes: int = 0
+    time: float = 0.0
+    why: str = ""
+
+
+def of_job(text: str, job_id: int) -> tuple[Sized, ...]:
+    """One job's lines, in their order; what is no such line (a crash tore it) is skipped."""
+    found = (_parsed(line) for line in text.splitlines())
+    return tuple(each for each in found if each is not None and each.job_id == job_id)
+
+
+def _parsed(line: str) -> Sized | None:
+    try:
+        document = json.loads(line)
+        made = Sized(**{f.name: document[f.name] for f in fields(Sized) if f.name in document})
+    except (ValueError, TypeError, KeyError):
+        return None
+    numbers = (made.job_id, made.restart, made.nodes, made.offset, made.to_nodes)
+    sound = all(type(each) is int and 0 <= each < _MOST for each in numbers)
+    dated = type(made.time) in {int, float} and 0 <= made.time < _MOST
+    return made if sound and dated and type(made.why) is str and made.event in {START, BACK} else None
+
+
+def append(folder: Path, row: Sized) -> None:
+    """One line at the end, in one write."""
+    with (folder / NAME).open("ab", buffering=0) as file:
+        file.write(json.dumps(asdict(row)).encode() + b"\n")
+
+
+def given_up(rows: Sequence[Sized]) -> tuple[Sized, ...]:
+    """The sizes that were given up, the oldest first."""
+    return tuple(row for row in rows if row.event == BACK)
+
+
+def trials(rows: Sequence[Sized], progress: Path, *, node_gpus: int) -> tuple[Trial, ...]:
+    """The sizes of all starts so far, and at which of them a step was seen."""
+    starts = [row for row in rows if row.event == START]
+    ends = [*(row.offset for row in starts[1:]), None]
+    return tuple(
+        Trial(gpus=row.nodes * node_gpus, trained=_trained(progress, row, end, row.nodes * node_gpus))
+        for row, end in zip(starts, ends, strict=True)
+    )
+
+
+def _trained(progress: Path, start: Sized, end: int | None, gpus: int) -> bool:
+    """Whether a start made a step at its size: its first one is looked for, however long it ran."""
+    if not progress.exists():
+        return False
+    at = start.offset
+    with progress.open("rb") as file:
+        file.seek(at)
+        for line in file:
+            at += len(line)
+            if end is not None and at > end:
+                break
+            try:
+                record = Record.parse(line.decode())
+            except (ValueError, TypeError):
+                continue
+            if proven(gpus, world=record.world, steps=record.event == "step"):
+                return True
+    return False

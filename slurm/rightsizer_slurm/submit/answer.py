@@ -1,0 +1,286 @@
+"""From a submitted job and what the cluster has to an answer for the plugin. Pure."""
+
+import datetime as dt
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from rightsizer.errors import InputError, RightsizerError
+from rightsizer.search.explain import verdict
+from rightsizer.search.types import NoPlan
+from rightsizer.units import format_duration
+from rightsizer.values import immutable
+from rightsizer_api import TrainingPlan, sizing
+from rightsizer_api.resources import Deadline
+from rightsizer_slurm.cluster.accounting_limits import Limits, within
+from rightsizer_slurm.cluster.comment import parse, plan_of
+from rightsizer_slurm.cluster.config import Site
+from rightsizer_slurm.cluster.jobs import gres_gpus
+from rightsizer_slurm.cluster.pools import Pool, pools
+from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.submit.placement import Asked, Fitted, fit, wanted_types
+from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
+
+__all__ = ["answer"]
+
+_MARGIN, _START_S = 1.15, 960.0
+"""The share and the start that `fitting` adds to a prediction for the time limit, rounded up to a minute."""
+_SHORTEST_S = 60.0
+_NO_CHECKPOINT = "spec.launch.checkpoint"
+
+
+def answer(
+    question: Question,
+    *,
+    here: Cluster,
+    site: Site,
+    now: dt.datetime,
+    plan_of_file: Callable[[str], TrainingPlan],
+    limits: Limits | None = None,
+) -> Answer:
+    """The size of a job, or why it is refused; a mistake of its user is a refusal in one line.
+
+    `limits` are those of QOS and associations; None: there are none.
+    """
+    try:
+        said = parse(question.comment)
+        beneath = plan_of_file(said.plan) if said.plan else None
+        plan = _bounded(plan_of(said, beneath=beneath), question)
+    except RightsizerError as error:
+        return Answer(verdict=Verdict.REFUSE, say=_told(error))
+    ground = _Ground(here=here, site=site, limits=limits or Limits(), now=now)
+    given = _placed(plan, question, ground)
+    away = any(not node.up for node in here.nodes) or any(not each.up for each in here.partitions)
+    if given.verdict is Verdict.REFUSE and away:
+        # a node that is down comes back, and Slurm lets jobs wait for it: what is refused must be so for ever
+        later = _placed(plan, question, replace(ground, here=_all_up(here)))
+        return later if later.verdict is Verdict.OK else given
+    return given
+
+
+@immutable
+class _Ground:
+    """What a question is answered from."""
+
+    here: Cluster
+    site: Site
+    limits: Limits
+    now: dt.datetime
+
+
+def _placed(plan: TrainingPlan, question: Question, ground: _Ground) -> Answer:
+    """The plan's size on this cluster, or why there is none."""
+    binding: tuple[str, ...] = ()
+    try:
+        everywhere = _pools(plan, question, ground)
+        found, binding = within(
+            everywhere,
+            ground.limits,
+            partitions=ground.here.partitions,
+            user=question.user,
+            account=question.account,
+            qos=question.qos,
+        )
+        fitted = _best(plan, found, question, ground)
+    except RightsizerError as error:
+        return Answer(verdict=Verdict.REFUSE, say=f"{_told(error)}{_bracketed(binding)}")
+    if isinstance(fitted, NoPlan):
+        parts = (*_bounds_in_words(question, found, everywhere), *binding)
+        return Answer(verdict=Verdict.REFUSE, say=f"{verdict(fitted)}{_bracketed(parts)}")
+    return _sized(fitted, question)
+
+
+def _all_up(here: Cluster) -> Cluster:
+    """The cluster with what is away there again, and in use."""
+    return replace(
+        here,
+        partitions=tuple(replace(partition, up=True) for partition in here.partitions),
+        nodes=tuple(node if node.up else replace(node, up=True, gpus_used=node.gpus) for node in here.nodes),
+    )
+
+
+def _bounded(plan: TrainingPlan, question: Question) -> TrainingPlan:
+    """The plan within the GPUs that the user's own --gpus allows."""
+    _, most = gres_gpus(question.tres_per_job)
+    resources = plan.spec.resources
+    if not most or (resources.max_gpus is not None and resources.max_gpus <= most):
+        return plan
+    if resources.min_gpus > most or (resources.gpus or 0) > most:
+        least = max(resources.min_gpus, resources.gpus or 0)
+        raise InputError("--gpus", value=most, remedy=f"is less than the {least} that the plan asks for")
+    spec = plan.spec.model_copy(update={"resources": resources.model_copy(update={"max_gpus": most})})
+    return plan.model_copy(update={"spec": spec})
+
+
+def _pools(plan: TrainingPlan, question: Question, ground: _Ground) -> tuple[Pool, ...]:
+    """The pools that the job may use, by its own words and the site's modes."""
+    _, node_gpus = gres_gpus(question.gres)
+    found = pools(
+        ground.here,
+        names=ground.site.gpus,
+        wanted=wanted_types(plan),
+        partition=question.partition,
+        account=question.account,
+        node_gpus=node_gpus or plan.spec.resources.gpus_per_node,
+    )
+    kind, mode_of = question.gpu_type, ground.site.mode_of
+    return tuple(
+        pool
+        for pool in found
+        if (not kind or pool.gres == kind) and (question.partition or mode_of(pool.partition) != "off")
+    )
+
+
+def _best(plan: TrainingPlan, found: Sequence[Pool], question: Question, ground: _Ground) -> Fitted | NoPlan:
+    """The cheapest size. Without a place to save, the training must end within its time limit."""
+    limit_s = 60.0 * question.time_limit if question.time_limit else None
+    asked = Asked(nodes=question.most_nodes, time_s=limit_s)
+    try:
+        return fit(plan, found, have=ground.here.words(), asked=asked, now=ground.now)
+    except InputError as error:
+        if error.field != _NO_CHECKPOINT:
+            raise
+    return _best_in_time(plan, found, asked, ground)
+
+
+def _best_in_time(
+    plan: TrainingPlan, found: Sequence[Pool], asked: Asked, ground: _Ground
+) -> Fitted | NoPlan:
+    """The cheapest size that ends within the time limit of its partition."""
+    refused: list[NoPlan] = []
+    sized: list[Fitted] = []
+    for limit_s in sorted({_limit_s(pool, asked) for pool in found}, reverse=True):
+        alike = [pool for pool in found if _limit_s(pool, asked) == limit_s]
+        short = _within(plan, limit_s, ground.now)
+        one = fit(short, alike, have=ground.here.words(), asked=asked, now=ground.now)
+        if isinstance(one, Fitted):
+            sized.append(one)
+        else:
+            refused.append(one)
+    return min(sized, key=_price) if sized else refused[0]
+
+
+def _price(fitted: Fitted) -> tuple[bool, float, int]:
+    """What is chosen first: sizes that can start now, then the cheaper, then the smaller."""
+    option = fitted.option
+    return fitted.waits, math.inf if option.cost_usd is None else option.cost_usd, option.gpus
+
+
+def _limit_s(pool: Pool, asked: Asked) -> float:
+    return min(pool.max_time_s or math.inf, asked.time_s or math.inf)
+
+
+def _within(plan: TrainingPlan, limit_s: float, now: dt.datetime) -> TrainingPlan:
+    """The plan with a deadline no later than a time limit allows."""
+    if math.isinf(limit_s):
+        return plan
+    most_s = max(_SHORTEST_S, (limit_s - _START_S) / _MARGIN)
+    stated_s = sizing.deadline_s(plan, now=now)
+    if stated_s is not None and stated_s <= most_s:
+        return plan
+    confidence = plan.spec.deadline.confidence if plan.spec.deadline else 0.9
+    deadline = Deadline(finish_within=f"{int(most_s)}s", confidence=confidence)
+    return plan.model_copy(update={"spec": plan.spec.model_copy(update={"deadline": deadline})})
+
+
+def _sized(fitted: Fitted, question: Question) -> Answer:
+    """The fields of a size; nothing that the user wrote is raised, and no tasks per node are set."""
+    nodes, pool = fitted.nodes, fitted.pool
+    gres = f"gpu:{pool.gres}:{fitted.node_gpus}" if pool.gres else f"gpu:{fitted.node_gpus}"
+    minutes = round(fitted.time_s / 60.0)
+    values: dict[str, int | str] = {
+        "min_nodes": nodes,
+        "max_nodes": nodes,
+        "gres": gres,
+        "partition": pool.partition,
+        **_tasks(fitted, question),
+        "admin_comment": f"rightsizer/1 nodes={nodes} gpus={fitted.option.layout.gpus} minutes={minutes}",
+    }
+    if question.tres_per_job:
+        values["tres_per_job"] = ""
+    if question.time_limit is None:
+        values["time_limit"] = minutes
+    return Answer(
+        verdict=Verdict.OK,
+        say=f"{fitted.words}{_changes(values, question)}",
+        fields=values,
+        variables=_variables(fitted),
+    )
+
+
+def _tasks(fitted: Fitted, question: Question) -> dict[str, int]:
+    """Tasks and cores: one task a node, unless the user said so otherwise."""
+    nodes, each = fitted.nodes, question.ntasks_per_node
+    cpus = question.cpus_per_task
+    if each:
+        tasks = nodes * each
+        return ({"num_tasks": tasks} if question.num_tasks else {}) | {"min_cpus": tasks * (cpus or 1)}
+    if question.num_tasks:
+        return {"min_cpus": max(nodes, question.num_tasks * (cpus or 1))}
+    cores = cpus or fitted.cores
+    return {"num_tasks": nodes, "cpus_per_task": cores, "min_cpus": nodes * cores}
+
+
+def _variables(fitted: Fitted) -> dict[str, str]:
+    """What a script may want to know of its plan."""
+    layout, workload = fitted.option.layout, fitted.workload
+    return {
+        "RIGHTSIZER_NODES": str(fitted.nodes),
+        "RIGHTSIZER_GPUS": str(layout.gpus),
+        "RIGHTSIZER_GPUS_PER_NODE": str(fitted.node_gpus),
+        "RIGHTSIZER_DP": str(layout.dp),
+        "RIGHTSIZER_TP": str(layout.tp),
+        "RIGHTSIZER_PP": str(layout.pp),
+        "RIGHTSIZER_CP": str(layout.cp),
+        "RIGHTSIZER_EP": str(layout.ep),
+        "RIGHTSIZER_MICRO_BATCH": str(layout.micro_batch),
+        "RIGHTSIZER_GLOBAL_BATCH_SEQUENCES": str(workload.global_batch_sequences),
+        "RIGHTSIZER_SEQUENCE_LENGTH": str(workload.sequence_tokens),
+    }
+
+
+def _changes(values: Mapping[str, int | str], question: Question) -> str:
+    """What of the user's own words became less."""
+    parts = []
+    nodes, (_, each), (_, total) = (
+        question.max_nodes,
+        gres_gpus(question.gres),
+        gres_gpus(question.tres_per_job),
+    )
+    if nodes and nodes != values["max_nodes"]:
+        parts.append(f"--nodes {nodes} to {values['max_nodes']}")
+    each, now_each = gres_gpus(question.gres)[1], gres_gpus(str(values["gres"]))[1]
+    if each and each != now_each:
+        parts.append(f"GPUs of a node {each} to {now_each}")
+    if total and total != int(values["max_nodes"]) * now_each:
+        parts.append(f"--gpus {total} to {int(values['max_nodes']) * now_each}")
+    if "," in question.partition:
+        parts.append(f"--partition {question.partition} to {values['partition']}")
+    return f" (changed: {', '.join(parts)})" if parts else ""
+
+
+def _bounds_in_words(question: Question, found: Sequence[Pool], everywhere: Sequence[Pool]) -> list[str]:
+    """What the user's words and the partitions (`everywhere`) allow, said beside a refusal."""
+    parts = []
+    if question.most_nodes:
+        parts.append(f"{question.most_nodes} nodes")
+    if question.time_limit:
+        parts.append(f"a time limit of {format_duration(60.0 * question.time_limit)}")
+    elif (limits := _times(everywhere)) and limits == _times(found):
+        parts.append(f"the partition's time limit of {format_duration(max(limits))}")
+    return parts
+
+
+def _times(found: Sequence[Pool]) -> set[float]:
+    return {pool.max_time_s for pool in found if pool.max_time_s}
+
+
+def _bracketed(parts: Sequence[str]) -> str:
+    return f" [within {' and '.join(parts)}]" if parts else ""
+
+
+def _told(error: RightsizerError) -> str:
+    """An error in one line; a value that was not given is left out."""
+    if isinstance(error, InputError) and error.value in (None, ""):
+        return f"{error.field}: {error.remedy}"
+    return str(error)

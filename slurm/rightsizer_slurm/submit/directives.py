@@ -1,0 +1,111 @@
+"""What a user's own batch script asks of sbatch: its #SBATCH lines, as the plugin would see them. Pure."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from rightsizer.errors import InputError
+from rightsizer.units import parse_duration_s
+from rightsizer_slurm.submit.protocol import Question
+
+__all__ = ["directives", "overrides", "question"]
+
+_SHORT = {
+    "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "p": "partition", "A": "account",
+    "q": "qos", "J": "job-name", "o": "output", "a": "array", "G": "gpus",
+}  # fmt: skip
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+
+
+def directives(text: str) -> Mapping[str, str]:
+    """Long option names and values of the #SBATCH lines before the first command; the last of each counts."""
+    found: dict[str, str] = {}
+    for words in _lines(text):
+        pending = ""
+        for word in words:
+            if word.startswith("--"):
+                name, equals, value = word[2:].partition("=")
+                found[name], pending = value, "" if equals else name
+            elif word.startswith("-") and len(word) > 1 and word[1] in _SHORT:
+                name = _SHORT[word[1]]
+                found[name], pending = word[2:].removeprefix("="), "" if word[2:] else name
+            elif pending:
+                found[pending], pending = word, ""
+    return found
+
+
+def question(found: Mapping[str, str], *, partition: str = "", account: str = "", time: str = "") -> Question:
+    """The script's own words as the question that the plugin would ask; flags come before them."""
+    if "gpus" in found:
+        remedy = "leaves the nodes open; write --gpus-per-node, or nothing"
+        raise InputError("#SBATCH --gpus", value=found["gpus"], remedy=remedy)
+    low, _, high = found.get("nodes", "").partition("-")
+    each = found.get("gpus-per-node", "")
+    asked = Question(
+        comment=found.get("comment", ""),
+        partition=partition or found.get("partition", ""),
+        account=account or found.get("account", ""),
+        min_nodes=_number("nodes", low),
+        max_nodes=_number("nodes", high or low),
+        num_tasks=_number("ntasks", found.get("ntasks", "")),
+        ntasks_per_node=_number("ntasks-per-node", found.get("ntasks-per-node", "")),
+        cpus_per_task=_number("cpus-per-task", found.get("cpus-per-task", "")),
+        gres=found.get("gres", "") or (f"gpu:{each}" if each else ""),
+    )
+    minutes = _minutes(found.get("time", ""))
+    if time:
+        flag = max(1, round(parse_duration_s(time, field="--time") / 60))
+        minutes = min(filter(None, (minutes, flag)))
+    return replace(asked, time_limit=minutes)
+
+
+def overrides(fields: Mapping[str, int | str], found: Mapping[str, str]) -> tuple[str, ...]:
+    """The plugin's fields as options of sbatch, which win over the script's lines."""
+    gres = str(fields.get("gres", ""))
+    gpus = f"--gpus-per-node={gres.removeprefix('gpu:')}" if "gpus-per-node" in found else f"--gres={gres}"
+    named = {
+        "--nodes": fields.get("max_nodes"),
+        "--ntasks": fields.get("num_tasks"),
+        "--cpus-per-task": fields.get("cpus_per_task"),
+        "--partition": fields.get("partition"),
+        "--time": fields.get("time_limit"),
+    }
+    return (*(f"{name}={value}" for name, value in named.items() if value is not None), gpus)
+
+
+def _lines(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        if line.startswith("#SBATCH"):
+            try:
+                yield shlex.split(line.removeprefix("#SBATCH"), comments=True)
+            except ValueError as error:
+                raise InputError("#SBATCH", value=line[:80], remedy=f"cannot be read: {error}") from None
+        elif line.strip() and not line.startswith("#"):
+            return
+
+
+def _number(name: str, text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isdigit():
+        raise InputError(f"#SBATCH --{name}", value=text, remedy="is no number")
+    return int(text)
+
+
+def _minutes(text: str) -> int | None:
+    """Minutes of Slurm's minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]."""
+    if not text:
+        return None
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        raise InputError("#SBATCH --time", value=text, remedy="is no time limit; write such as 12:00:00")
+    days, *rest = match.groups()
+    parts = [int(part) for part in rest if part is not None]
+    if days is not None:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    elif len(parts) == 3:
+        hours, minutes, seconds = parts
+    else:
+        hours, (minutes, seconds) = 0, (*parts, 0)[:2]
+    return max(1, int(days or 0) * 1440 + hours * 60 + minutes + (seconds > 0))

@@ -1,0 +1,134 @@
+"""The line protocol between the submit plugins and the daemon, version 1. Pure.
+
+A question is `RIGHTSIZER 1 PLAN`, key=value lines, `END`; an answer `RIGHTSIZER 1 OK|REFUSE|HOLD|KEEP`,
+key=value lines, `END`. Lines end in a newline; the daemon closes the connection behind its answer. slurm/lua
+takes from an answer only what it knows, and only within its own bounds.
+"""
+
+import dataclasses
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from rightsizer.errors import InputError
+from rightsizer.values import immutable
+from rightsizer_slurm.cluster.jobs import gres_gpus
+from rightsizer_slurm.cluster.untrusted_text import one_line
+
+__all__ = [
+    "END",
+    "LONGEST_QUESTION",
+    "VERSION",
+    "Answer",
+    "Question",
+    "Verdict",
+    "answer_text",
+    "question_of",
+]
+
+VERSION = 1
+END = b"\nEND\n"
+LONGEST_QUESTION = 8192
+_LONGEST_SAID = 900
+_HEAD = re.compile(r"RIGHTSIZER ([0-9]{1,4}) PLAN")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+class Verdict(enum.StrEnum):
+    """What the plugin shall do: set fields, refuse the job, hold it for a later size, or leave it."""
+
+    OK = "OK"
+    REFUSE = "REFUSE"
+    HOLD = "HOLD"
+    KEEP = "KEEP"
+
+
+@immutable
+class Question:
+    """A job as it was submitted; None and "" are what its user did not say. `time_limit` is in minutes.
+
+    `uid` is who submits: what slurmctld says, or who the kernel says is at the other end.
+    """
+
+    comment: str = ""
+    kind: str = "sbatch"
+    mode: str = "size"
+    uid: int = -1
+    user: str = ""
+    account: str = ""
+    qos: str = ""
+    partition: str = ""
+    min_nodes: int | None = None
+    max_nodes: int | None = None
+    num_tasks: int | None = None
+    ntasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    time_limit: int | None = None
+    gres: str = ""
+    tres_per_job: str = ""
+    array: str = ""
+    priority: int | None = None
+
+    @property
+    def same(self) -> "Question":
+        """The question without who asked: what an answer depends on."""
+        return dataclasses.replace(self, uid=-1, user="", kind="", mode="", array="", priority=None)
+
+    @property
+    def most_nodes(self) -> int | None:
+        """The most nodes that the user's own words allow."""
+        nodes = self.max_nodes or self.min_nodes or None
+        tasks = self.num_tasks if self.ntasks_per_node is None else None
+        return min(filter(None, (nodes, tasks)), default=None)
+
+    @property
+    def gpu_type(self) -> str:
+        """The GRES type that the user asked for; empty: none, or no GPUs."""
+        return gres_gpus(self.gres)[0] or gres_gpus(self.tres_per_job)[0]
+
+
+@immutable
+class Answer:
+    """A verdict, the line for the user's terminal, the fields to set and the RIGHTSIZER_* variables."""
+
+    verdict: Verdict
+    say: str = ""
+    fields: Mapping[str, int | str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+_FIELDS = {each.name: each for each in dataclasses.fields(Question)}
+
+
+def question_of(data: bytes) -> Question:
+    """The question of what came in; InputError where it is none. Keys that are not known are ignored."""
+    text = data.decode("ascii", errors="replace")
+    head, *lines = text.removesuffix("\n").split("\n")
+    match = _HEAD.fullmatch(head)
+    if match is None or lines[-1:] != ["END"]:
+        raise InputError("question", value=one_line(head, 60), remedy="is none of this protocol")
+    if int(match[1]) != VERSION:
+        raise InputError("question", value=match[1], remedy=f"is of another version; this is {VERSION}")
+    values: dict[str, Any] = {}
+    for line in lines[:-1]:
+        key, _, value = line.partition("=")
+        if key not in _FIELDS:
+            continue
+        if _FIELDS[key].type in {int, int | None}:
+            if not _NUMBER.fullmatch(value):
+                raise InputError(key, value=one_line(value, 60), remedy="is no number")
+            values[key] = int(value)
+        else:
+            values[key] = value
+    return dataclasses.replace(Question(), **values)
+
+
+def answer_text(answer: Answer) -> bytes:
+    """An answer on the wire; whatever its texts hold, each stays on its line."""
+    lines = [f"RIGHTSIZER {VERSION} {answer.verdict}"]
+    lines += [f"{key}={one_line(str(value))}" for key, value in answer.fields.items()]
+    lines += [f"env.{key}={one_line(value)}" for key, value in answer.variables.items()]
+    lines += [f"say={one_line(answer.say, _LONGEST_SAID)}", "END", ""]
+    return "\n".join(lines).encode("ascii")

@@ -1,0 +1,126 @@
+"""What the daemon remembers over a restart: held jobs, and what is trained here. SQLite, versioned."""
+
+import json
+import sqlite3
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rightsizer.errors import InputError
+from rightsizer.values import immutable
+from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
+
+__all__ = ["State", "Ticket"]
+
+_STEPS = (
+    """
+CREATE TABLE tickets (
+    name TEXT PRIMARY KEY,
+    made_s REAL NOT NULL,
+    question TEXT NOT NULL,
+    answer TEXT,
+    job_id INTEGER
+) STRICT;
+""",
+    """
+CREATE TABLE subjects (
+    subject TEXT PRIMARY KEY,
+    asked_s REAL NOT NULL,
+    comment TEXT NOT NULL
+) STRICT;
+""",
+)
+"""From each version of the file to the next."""
+_VERSION = len(_STEPS)
+_MOST_SUBJECTS = 64
+
+
+@immutable
+class Ticket:
+    """A job that is held: its question, its answer once there is one, its number once it gets its size.
+
+    `made_s` is seconds since the epoch.
+    """
+
+    name: str
+    made_s: float
+    question: Question
+    answer: Answer | None = None
+    job_id: int | None = None
+
+
+class State:
+    """The daemon's file; every change is on disk before it is acted upon."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Open or make the file; InputError where it is of a later rightsizer, or no such file."""
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+            if version < _VERSION:
+                steps = "".join(_STEPS[version:])
+                self._db.executescript(f"BEGIN; {steps} PRAGMA user_version = {_VERSION}; COMMIT;")
+        except sqlite3.DatabaseError as error:
+            raise InputError("state", value=str(path), remedy=f"cannot be used: {error}") from None
+        if version > _VERSION:
+            remedy = f"was written by a later rightsizer (version {version}; this one reads {_VERSION})"
+            raise InputError("state", value=str(path), remedy=remedy)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def add(self, ticket: Ticket) -> None:
+        """Remember a job that is about to be held."""
+        self._db.execute(
+            "INSERT INTO tickets (name, made_s, question) VALUES (?, ?, ?)",
+            (ticket.name, ticket.made_s, json.dumps(asdict(ticket.question))),
+        )
+
+    def answered(self, name: str, answer: Answer) -> None:
+        """Remember what a ticket's job is to get."""
+        self._db.execute("UPDATE tickets SET answer = ? WHERE name = ?", (json.dumps(asdict(answer)), name))
+
+    def found(self, name: str, job_id: int) -> None:
+        """Remember a ticket's job, which is about to get its size."""
+        self._db.execute("UPDATE tickets SET job_id = ? WHERE name = ?", (job_id, name))
+
+    def done(self, name: str) -> None:
+        """Forget a ticket."""
+        self._db.execute("DELETE FROM tickets WHERE name = ?", (name,))
+
+    def asked(self, subject: str, *, comment: str, asked_s: float) -> None:
+        """Remember the last comment about a subject (`comment.subject`); those asked longest ago go."""
+        self._db.execute("REPLACE INTO subjects VALUES (?, ?, ?)", (subject, asked_s, comment))
+        self._db.execute(
+            "DELETE FROM subjects WHERE subject NOT IN"
+            " (SELECT subject FROM subjects ORDER BY asked_s DESC LIMIT ?)",
+            (_MOST_SUBJECTS,),
+        )
+
+    def comments(self, most: int) -> tuple[str, ...]:
+        """The last comments about as many subjects, the latest first."""
+        rows = self._db.execute("SELECT comment FROM subjects ORDER BY asked_s DESC LIMIT ?", (most,))
+        return tuple(str(row[0]) for row in rows)
+
+    def tickets(self) -> tuple[Ticket, ...]:
+        """Every ticket, the oldest first."""
+        rows = self._db.execute("SELECT name, made_s, question, answer, job_id FROM tickets ORDER BY made_s")
+        return tuple(_ticket(row) for row in rows)
+
+
+def _ticket(row: tuple[str, float, str, str | None, int | None]) -> Ticket:
+    name, made_s, question, answer, job_id = row
+    return Ticket(
+        name=name,
+        made_s=made_s,
+        question=Question(**json.loads(question)),
+        answer=_answer(json.loads(answer)) if answer else None,
+        job_id=job_id,
+    )
+
+
+def _answer(raw: dict[str, Any]) -> Answer:
+    return Answer(**(raw | {"verdict": Verdict(raw["verdict"])}))

@@ -1,0 +1,81 @@
+"""--plot: a curve, or an error before any work."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from rightsizer.errors import InputError
+from rightsizer_cli.commands.plan.plot import check_plot
+from rightsizer_cli.main import execute
+
+pytestmark = pytest.mark.slow  # matplotlib takes seconds to start
+
+PLAN = [
+    "plan",
+    "--model",
+    "gpt2",
+    "--tokens",
+    "10B",
+    "--deadline",
+    "3d",
+    "--gpu",
+    "A100-SXM4-40GB",
+    "--max-gpus",
+    "16",
+]
+
+
+PRICED = [*PLAN, "--budget", "$1k", "--plot"]
+
+
+@pytest.fixture(scope="module")
+def curve(tmp_path_factory):
+    file = tmp_path_factory.mktemp("plot") / "curve.svg"
+    assert execute([*PRICED, str(file)]) == 0
+    return file
+
+
+def test_svg_shows_curve_choice_deadline_and_budget(curve):
+    drawn = curve.read_text()
+    assert all(word in drawn for word in ("deadline", "budget", "chosen: ", "expected cost"))
+    assert list(curve.parent.iterdir()) == [curve]
+
+
+def test_the_same_plan_draws_the_same_bytes(curve, tmp_path):
+    again = tmp_path / "again.svg"
+    assert execute([*PRICED, str(again)]) == 0
+    assert again.read_bytes() == curve.read_bytes()
+
+
+def test_png_is_a_png(tmp_path):
+    file = tmp_path / "curve.PNG"
+    assert execute([*PLAN, "--plot", str(file)]) == 0
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["curve.pdf", "curve", "svg", "curve.svg.txt"])
+def test_other_endings_are_refused(name):
+    with pytest.raises(InputError, match=r"must end in \.svg or \.png"):
+        check_plot(Path(name))
+
+
+def test_without_matplotlib_the_extra_is_named():
+    def absent(name: str):
+        return importlib.import_module(f"no_such_{name}")
+
+    with pytest.raises(InputError, match=r"pip install 'rightsizer\[plot\]'"):
+        check_plot(Path("curve.svg"), find=absent)
+
+
+def test_no_plan_draws_nothing_and_says_so(tmp_path, capsys):
+    assert execute([*PLAN, "--deadline", "10s", "--plot", str(tmp_path / "curve.svg")]) == 3
+    assert "--plot" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unwritable_place_is_one_error(tmp_path, capsys):
+    assert execute([*PLAN, "--plot", str(tmp_path / "no" / "curve.svg")]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("error: --plot: ")
+    assert not out

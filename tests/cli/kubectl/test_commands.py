@@ -1,0 +1,107 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from tests.cli.kubectl.conftest import Server, says
+
+from rightsizer_cli.kubectl.client import Client, ClusterError, Where
+from rightsizer_cli.kubectl.main import execute
+from rightsizer_cli.kubectl.wait import Wait, resized, resumed, suspended
+
+
+def client(server, **where):
+    return Client(where=Where(**where), run=server)
+
+
+def test_the_users_context_and_namespace_reach_kubectl(plan):
+    server = Server(plan)
+    client(server, namespace="nlp", context="prod").plan("demo")
+    assert server.asked[0][:3] == ["--namespace=nlp", "--context=prod", "get"]
+
+
+def test_a_plan_that_is_not_there_is_kubectls_own_last_line():
+    with pytest.raises(ClusterError, match=r'\(NotFound\): trainingplans.rightsizer.dev "demo" not found'):
+        client(Server()).plan("demo")
+
+
+@pytest.mark.parametrize("name", ["--all", "-A", "a b", "", "Name", "a;b"])
+def test_nothing_but_a_name_reaches_kubectl(name):
+    server = Server()
+    with pytest.raises(ValueError, match="NAME"):
+        client(server).plan(name)
+    assert server.asked == []
+
+
+def test_a_change_is_one_patch_of_the_spec(plan):
+    server = Server(plan)
+    client(server).patch("demo", {"suspend": True})
+    assert json.loads(server.asked[0][-1].removeprefix("--patch=")) == {"spec": {"suspend": True}}
+
+
+def changed(plan, **change):
+    return {**plan, "metadata": {**plan["metadata"], **change.pop("metadata", {})}, **change}
+
+
+def waited(done, *plans, within_s=60.0):
+    """The exit code, and what was told, when these plans are seen one after the other."""
+    seen, words, now = iter(plans), [], [0.0]
+    last = [plans[0]]
+
+    def look():
+        last[0] = next(seen, last[0])
+        return last[0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    wait = Wait(look=look, tell=words.append, within_s=within_s, sleep=sleep, clock=lambda: now[0])
+    return wait.until(done), words
+
+
+def test_a_resize_is_done_when_every_worker_of_the_new_size_is_there(plan):
+    asked = changed(plan, metadata={"generation": 3})
+    changing = changed(plan, status={**plan["status"], "conditions": []})
+    says(changing, Ready=("False", "Resizing", "1 of 2 workers"))
+    assert waited(resized(2), asked, changing, plan) == (0, ["asked", "Resizing: 1 of 2 workers", "Running"])
+
+
+def test_a_size_that_cannot_be_exits_with_3_and_says_why(plan):
+    says(plan, Ready="Running", Sized=("False", "InsufficientGPUs", "needs 16"))
+    assert waited(resized(16), plan) == (3, ["InsufficientGPUs: needs 16"])
+
+
+def test_a_wait_that_takes_too_long_exits_with_4(plan):
+    code, words = waited(resized(4), plan, within_s=3)
+    assert (code, words[-1]) == (4, "it takes longer; the operator goes on with it")
+
+
+@pytest.mark.parametrize(
+    ("done", "state", "code"),
+    [
+        (suspended, "Suspended", 0),
+        (suspended, "Failed", 1),
+        (resumed, "Running", 0),
+        (resumed, "Queued", 0),
+        (resized(2), "Complete", 1),
+    ],
+)
+def test_waits_end_with_the_state_they_wait_for(plan, done, state, code):
+    assert waited(done, says(plan, Ready=("False", state, "")))[0] == code
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    script = (
+        "import json, sys; from rightsizer_cli.kubectl.main import execute\n"
+        "code = execute(['why', '--help'])\n"
+        "print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    code, modules = json.loads(done.stderr)
+    assert code == 0
+    assert not {"numpy", "pydantic", "kubernetes", "kopf", "rich", "yaml"} & set(modules)
+
+
+def test_no_change_asked_for_is_a_mistake_in_one_line(capsys):
+    assert execute(["resize", "demo"]) == 2
+    assert capsys.readouterr().err.startswith("error: --gpus: give --gpus, or the limits")

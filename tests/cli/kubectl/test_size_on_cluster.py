@@ -1,0 +1,43 @@
+import pytest
+from tests.cli.kubectl.conftest import Server
+
+from rightsizer.search.types import Plan
+from rightsizer_cli.console import show
+from rightsizer_cli.kubectl.client import Client, Where
+from rightsizer_cli.kubectl.size_on_cluster import answer
+from rightsizer_cli.kubectl.tables import detail_page, plans_table
+
+NODE = {
+    "metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}},
+    "status": {
+        "allocatable": {"nvidia.com/gpu": "8"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+LAUNCH = {"framework": "ddp", "image": "train:1", "command": ["train.py"]}
+
+
+def asked(plan, nodes):
+    plan["spec"]["launch"] = LAUNCH
+    server = Server(plan, nodes=nodes)
+    return answer(Client(where=Where(), run=server), name="demo", file=None)
+
+
+def test_a_live_plan_is_sized_on_the_clusters_own_gpus(plan):
+    found = asked(plan, [NODE])
+    assert isinstance(found, Plan)
+    assert found.option.cluster.gpu.name == "H100-SXM5-80GB"
+    assert found.option.gpus <= 8
+
+
+def test_a_cluster_without_gpus_is_said_in_one_line(plan):
+    with pytest.raises(ValueError, match="no GPU nodes"):
+        asked(plan, [])
+
+
+def test_tables_hold_what_the_status_knows(plan, capsys):
+    show(plans_table([plan], namespaces=True), *detail_page(plan))
+    text = capsys.readouterr().out
+    assert "nlp" in text
+    assert "25%" in text
+    assert "Running" in text

@@ -1,0 +1,203 @@
+"""A run that is resized: real torchrun processes, a worker that only counts, the policy on its records."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.catalog import lookup
+from rightsizer.domain.workload import Precision, Workload
+from rightsizer.resize.types import Action, Limits, Mode, Pressure
+from rightsizer.search.plan import plan
+from rightsizer.search.types import Plan, Request
+from rightsizer_launch.local import machine
+from rightsizer_launch.local.processes import JobSpec
+from rightsizer_launch.local.resize import Resizer, reading_of, scaling_of
+from rightsizer_launch.local.supervisor import Ending, StopFlag, supervise
+from rightsizer_launch.run_totals import Tally
+from rightsizer_launch.torchrun import Program
+from rightsizer_launch.worker.progress import ProgressReader, Record
+from rightsizer_launch.worker.restart_budget import RestartBudget
+
+MEASURED = {
+    "matmul_flop_per_s": 8e10,
+    "copy_bytes_per_s": 8e9,
+    "all_reduce_bytes_per_s": 1e9,
+    "together_step_s": 0.4,
+    "alone_step_s": 0.2,
+}
+"""Two workers are no faster than one."""
+
+COUNTER = """
+import json, os, sys, time
+from rightsizer_launch import agent
+world, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+if world == int(sys.argv[1]):
+    sys.exit("this size does not work")
+if world > 1:
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+path = agent.checkpoint_directory("x") / "step.json"
+path.parent.mkdir(exist_ok=True)
+step = json.loads(path.read_text()) if path.exists() else 0
+agent.start(step=step, tokens=step)
+while step < 1_000_000:
+    time.sleep(0.05)
+    step += 1
+    agent.step(tokens=1, loss=1.0 / step)
+    if agent.should_checkpoint():
+        if rank == 0:
+            path.with_suffix(".new").write_text(json.dumps(step))
+            path.with_suffix(".new").rename(path)
+        agent.checkpointed(path)
+    if agent.should_stop():
+        break
+"""
+
+
+def planned(workers=2, clusters=None):
+    """The plan of a small model on a machine of two slow workers, on exactly so many of them."""
+    clusters = clusters or tuple(
+        machine.cpu_cluster(MEASURED, workers=n, most=2, memory_bytes=8e9) for n in (1, 2)
+    )
+    answer = plan(
+        Request(
+            architecture=replace(
+                lookup.model("Llama 3.1 8B"), name="small", layers=2, hidden=128, ffn_hidden=256,
+                heads=4, kv_heads=4, head_dim=32, vocab=256,
+            ),
+            workload=Workload(
+                tokens=1e9, sequence_tokens=128, global_batch_sequences=16, precision=Precision.FP32
+            ),
+            framework=lookup.framework("ddp"),
+            clusters=clusters[workers - 1 : workers],
+            gpu_counts=(workers,),
+        )
+    )  # fmt: skip
+    assert isinstance(answer, Plan), answer
+    return answer, clusters
+
+
+class Notes:
+    """A watcher that stops the run when `enough` says so."""
+
+    def __init__(self, stop, enough):
+        self.stop, self.enough, self.notes = stop, enough, []
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def update(self, tally, _failures):
+        if not self.stop.asked and self.enough(tally):
+            self.stop.ask()
+
+
+def resized(folder, *, broken=0, enough):
+    """A run that starts with two workers where one would do; sizes of `broken` workers fail."""
+    (folder / "worker.py").write_text(COUNTER)
+    answer, clusters = planned()
+
+    def job(option):
+        return JobSpec(
+            name="count",
+            attempt=1,
+            workers=option.gpus,
+            min_workers=option.gpus,
+            program=Program(target="worker.py", arguments=(str(broken),)),
+            run_directory=folder,
+            working_directory=folder,
+            environment={"RIGHTSIZER_CHECKPOINT_INTERVAL_S": "0.5"},
+        )
+
+    resizer = Resizer(
+        option=answer.option,
+        limits=Limits(
+            mode=Mode.AUTO, checkpoint_interval_s=0.5, saves_first=True, least_window_s=2.0, warm_up_s=1.0,
+            cool_down_s=3600.0, pressure=Pressure.ALWAYS,
+        ),
+        tokens=1e6,
+        deadline_s=None,
+        confidence=0.9,
+        scaling=lambda option: scaling_of(answer.request, option, clusters),
+        job=job,
+    )  # fmt: skip
+    resizer.deadline_s = resizer.clock() + 1e7
+    stop = StopFlag()
+    watcher = Notes(stop, enough)
+    resizer.note = watcher.note
+    finished = supervise(
+        job(answer.option),
+        budget=RestartBudget(limit=5, within_s=600.0),
+        watcher=watcher,
+        stop=stop,
+        adviser=resizer,
+    )
+    records = ProgressReader(folder / "progress.jsonl").read()
+    return finished, resizer, watcher.notes, records
+
+
+@pytest.mark.torchrun
+def test_a_run_with_too_many_workers_shrinks_and_the_loss_goes_on(tmp_path):
+    finished, resizer, notes, records = resized(
+        tmp_path, enough=lambda tally: tally.attempt == 2 and tally.workers == 1 and tally.step > 20
+    )
+    assert finished.ending is Ending.STOPPED
+    assert finished.failures == 0
+    starts = [(r.attempt, r.world) for r in records if r.event == "start"]
+    assert starts == [(1, 2), (2, 1)]
+    losses = [r.loss for r in records if r.event == "step"]
+    assert all(after < before for before, after in itertools.pairwise(losses))  # saved first: nothing twice
+    assert any("shrink to 1 worker(s)" in note for note in notes)
+    assert resizer.decision.action is Action.SHRINK
+    assert resizer.decision.saves_gpu_hours > resizer.decision.price_gpu_hours
+    assert "which saves" in resizer.because(1)
+
+
+@pytest.mark.torchrun
+def test_a_size_that_does_not_come_to_train_is_left_for_the_last_good_one(tmp_path):
+    finished, resizer, notes, records = resized(
+        tmp_path, broken=1, enough=lambda tally: tally.attempt == 3 and tally.step > 20
+    )
+    assert finished.ending is Ending.STOPPED
+    assert finished.failures == 0
+    worlds = [(r.attempt, r.world) for r in records if r.event == "step"]
+    assert set(worlds) == {(1, 2), (3, 2)}
+    assert any("did not come to train; back to 2" in note for note in notes)
+    assert resizer.history.failed_gpus == (1,)
+
+
+def steps(count, *, world=2, step_s=0.5):
+    return [
+        Record(event="step", time=100.0 + i * step_s, world=world, step=i, tokens=i * 2048.0, step_s=step_s)
+        for i in range(1, count + 1)
+    ]
+
+
+def test_records_become_a_reading():
+    found = reading_of(Tally().add(steps(100)), attempt=1, longest_s=20.0, now_s=151.0)
+    assert (found.gpus, found.tokens_per_s) == (2, 4096.0)
+    assert found.window_s == pytest.approx(18.5)
+    assert found.age_s == pytest.approx(1.0)
+    assert found.gpu_busy_max is None
+
+
+@pytest.mark.parametrize(("waits_s", "share"), [(None, None), (0.0, 0.0), (0.2, 0.4)])
+def test_waits_for_data_become_a_share_where_they_are_timed(waits_s, share):
+    timed = [replace(record, data_wait_s=waits_s) for record in steps(100)]
+    found = reading_of(Tally().add(timed), attempt=1, longest_s=20.0, now_s=151.0)
+    assert found.data_wait_fraction == (None if share is None else pytest.approx(share))
+
+
+def test_too_few_records_are_unknown():
+    assert reading_of(Tally().add(steps(2)), attempt=1, longest_s=20.0, now_s=101.0).window_s is None
+
+
+def test_a_machine_s_sizes_move_with_what_was_measured():
+    answer, clusters = planned()
+    scaling = scaling_of(answer.request, answer.option, clusters)
+    rate = answer.option.tokens_per_s
+    one, two = scaling.sizes(gpus=2, tokens_per_s=rate / 2, steps=100)
+    assert (one.gpus, two.gpus) == (1, 2)
+    assert two.tokens_per_s == pytest.approx(rate / 2)
+    assert one.tokens_per_s == pytest.approx(two.tokens_per_s, rel=0.3)
+    assert one.option.global_batch_sequences == two.option.global_batch_sequences

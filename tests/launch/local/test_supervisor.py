@@ -1,0 +1,132 @@
+"""Real torchrun processes with a worker that only counts: what is tested is who lives and who dies."""
+
+import dataclasses
+import os
+import signal
+
+import pytest
+
+from rightsizer_launch.local.processes import JobSpec
+from rightsizer_launch.local.run_folder import worker_error
+from rightsizer_launch.local.supervisor import Ending, StopFlag, supervise
+from rightsizer_launch.torchrun import Program
+from rightsizer_launch.worker.progress import ProgressReader
+from rightsizer_launch.worker.restart_budget import RestartBudget
+
+pytestmark = pytest.mark.torchrun
+
+COUNTER = """
+import json, os, sys, time
+from rightsizer_launch import agent
+world, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
+if world > 1:
+    import torch.distributed as dist
+    dist.init_process_group("gloo")
+path = agent.checkpoint_directory("x") / "step.json"
+path.parent.mkdir(exist_ok=True)
+step = json.loads(path.read_text()) if path.exists() else 0
+agent.start(step=step, tokens=step)
+while step < int(sys.argv[1]):
+    time.sleep(0.05)
+    step += 1
+    agent.step(tokens=1, loss=1.0 / step)
+    if agent.should_checkpoint():
+        if rank == 0:
+            path.with_suffix(".new").write_text(json.dumps(step))
+            path.with_suffix(".new").rename(path)
+        agent.checkpointed(path)
+    if agent.should_stop():
+        break
+else:
+    agent.finish()
+"""
+
+
+class Script:
+    """A watcher that acts once, when training has come to a step."""
+
+    def __init__(self, step, act):
+        self.step, self.act, self.notes, self.jobs = step, act, [], []
+
+    def note(self, text):
+        self.notes.append(text)
+
+    def update(self, tally, _failures):
+        if self.act is not None and tally.step >= self.step:
+            act, self.act = self.act, None
+            act(tally, self.jobs[-1])
+
+
+def spec(folder, *, workers=1, steps=60, code=COUNTER):
+    (folder / "worker.py").write_text(code)
+    return JobSpec(
+        name="count",
+        attempt=1,
+        workers=workers,
+        min_workers=1,
+        program=Program(target="worker.py", arguments=(str(steps),)),
+        run_directory=folder,
+        working_directory=folder,
+        environment={"RIGHTSIZER_CHECKPOINT_INTERVAL_S": "0.5"},
+        grace_s=30.0,
+    )
+
+
+def run(job, step=0, act=None, *, stop=None):
+    script = Script(step, act)
+    budget = RestartBudget(limit=5, within_s=600.0)
+    finished = supervise(
+        job, budget=budget, watcher=script, stop=stop or StopFlag(), started=script.jobs.append
+    )
+    assert [old.leftovers() for old in script.jobs] == [()] * len(script.jobs)
+    return finished, script
+
+
+def starts(folder):
+    records = ProgressReader(folder / "progress.jsonl").read()
+    return [(record.attempt, record.world, record.step) for record in records if record.event == "start"]
+
+
+def kill_a_worker(tally, _job):
+    os.kill(tally.pids[-1], signal.SIGKILL)
+
+
+def test_a_lost_worker_is_replaced_and_a_stop_is_saved_and_fewer_go_on(tmp_path):
+    job, stop = spec(tmp_path, workers=2, steps=10_000), StopFlag()
+
+    def kill_then_stop(tally, running):
+        kill_a_worker(tally, running)
+        script.step, script.act = tally.step + 1, lambda _tally, _job: stop.ask()
+
+    script = Script(20, kill_then_stop)
+    budget = RestartBudget(limit=5, within_s=600.0)
+    finished = supervise(job, budget=budget, watcher=script, stop=stop, started=script.jobs.append)
+    assert (finished.ending, finished.failures, finished.tally.workers) == (Ending.STOPPED, 1, 2)
+    assert finished.tally.saved_step == finished.tally.step
+    assert script.jobs[-1].leftovers() == ()
+
+    fewer = dataclasses.replace(
+        job,
+        attempt=2,
+        workers=1,
+        program=Program(target="worker.py", arguments=(str(finished.tally.step + 20),)),
+    )
+    done, _ = run(fewer)
+    assert done.ending is Ending.DONE
+    assert starts(tmp_path)[-1] == (2, 1, finished.tally.saved_step)
+
+
+def test_a_lost_store_costs_an_attempt_not_the_run(tmp_path):
+    finished, _ = run(
+        spec(tmp_path, steps=80), 20, lambda _tally, job: os.kill(job.store_pid, signal.SIGKILL)
+    )
+    assert (finished.ending, finished.last.attempt, finished.failures) == (Ending.DONE, 2, 1)
+    assert starts(tmp_path)[-1][2] >= 10
+
+
+def test_a_script_that_cannot_start_is_given_up_with_its_own_words(tmp_path):
+    code = "import rightsizer_launch.agent\nraise ValueError('no data in sight')\n"
+    finished, _ = run(spec(tmp_path, code=code))
+    assert (finished.ending, finished.failures) == (Ending.FAILED, 3)
+    assert "without a single new step" in finished.reason
+    assert worker_error(finished.last.logs).endswith("ValueError: no data in sight")

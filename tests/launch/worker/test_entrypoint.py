@@ -1,0 +1,60 @@
+"""torchrun's honest exit codes, by real agents of a real store."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rightsizer_launch.torchrun import Torchrun, environment
+from rightsizer_launch.worker import rendezvous
+
+pytestmark = pytest.mark.torchrun
+
+
+@pytest.fixture
+def agent(tmp_path: Path):
+    """agent(code): the exit code of an agent of the one run whose workers end with `code`, and its words."""
+    pytest.importorskip("torch")
+    port = rendezvous.free_port()
+    run = Torchrun(
+        name="late",
+        attempt=1,
+        endpoint=f"127.0.0.1:{port}",
+        min_nodes=1,
+        max_nodes=2,
+        last_call_s=1,
+        max_restarts=0,
+        local_address="127.0.0.1",
+    )
+    script = tmp_path / "train.py"
+    script.write_text("import sys\nsys.exit(int(sys.argv[1]))\n")
+    argv = [sys.executable, "-m", "rightsizer_launch.worker.rendezvous", f"--port={port}"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as store, contextlib.closing(store.stdout):
+        assert "rendezvous store" in store.stdout.readline()
+
+        def train(code: int) -> tuple[int, str]:
+            argv = [sys.executable, "-m", "rightsizer_launch.worker.entrypoint", script, str(code)]
+            done = subprocess.run(
+                argv, check=False, capture_output=True, text=True, env=os.environ | environment(run)
+            )
+            return done.returncode, done.stderr
+
+        yield train
+        store.terminate()
+
+
+def test_a_worker_that_comes_when_all_is_trained_has_succeeded_too(agent):
+    assert agent(0)[0] == 0
+    code, words = agent(1)  # it never gets to fail
+    assert code == 0
+    assert "trained to the end without this worker" in words
+
+
+def test_a_worker_that_comes_when_others_have_failed_for_good_has_not(agent):
+    assert agent(9)[0] == 9
+    code, words = agent(0)
+    assert code == os.EX_UNAVAILABLE
+    assert "the rendezvous is gone" in words

@@ -1,0 +1,23 @@
+import pytest
+from kubernetes.aio import client
+
+from rightsizer_operator.cluster.client import client_of
+
+PROXY = "http://proxy.example:3128"
+
+
+@pytest.mark.parametrize(
+    ("host", "proxies", "stated", "used"),
+    [
+        ("https://10.96.0.1:443", {}, None, None),
+        ("https://api.example:6443", {"https": PROXY}, None, PROXY),
+        ("http://api.example:8001", {"https": PROXY}, None, None),
+        ("https://10.96.0.1:443", {"https": PROXY, "no": "10.96.0.1,.svc"}, None, None),
+        ("https://api.example:6443", {"https": PROXY}, "http://mine.example:1", "http://mine.example:1"),
+    ],
+    ids=["none", "for https", "for another scheme", "not for this host", "the kubeconfig's own wins"],
+)
+def test_the_environment_is_asked_for_a_proxy_once(host, proxies, stated, used):
+    configuration = client.Configuration(host=host, proxy=stated)
+    found = client_of(configuration, proxies=proxies).configuration
+    assert (found.proxy, found.client_session_kwargs) == (used, {"trust_env": False})

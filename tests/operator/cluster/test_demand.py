@@ -1,0 +1,68 @@
+import pytest
+
+from rightsizer.domain.reading import Reading
+from rightsizer_operator.cluster.demand import ANY, queued, unscheduled
+from rightsizer_operator.measure.gpu_counters import Counters
+
+PLAN = ("team", "demo")
+H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+SEEN = Reading(window_s=600.0, age_s=10.0, coverage=1.0, samples=40)
+
+
+def pod(*, gpus=1, phase="Pending", selector=None, **more):
+    asked = {"limits": {"nvidia.com/gpu": str(gpus)}} if gpus else {}
+    spec = {"containers": [{"resources": asked}], "nodeSelector": selector or {}, **more}
+    return {"metadata": {}, "spec": spec, "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "wanted"),
+    [
+        ([pod()], {ANY}),
+        ([pod(selector=H100)], {"H100-SXM5-80GB"}),
+        ([pod(gpus=0)], set()),
+        ([pod(nodeName="n1")], set()),
+        ([pod(phase="Failed")], set()),
+        ([{**pod(), "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}], set()),
+    ],
+    ids=["any", "a-type", "no-gpu", "placed", "over", "leaving"],
+)
+def test_a_pod_waits_for_gpus_until_a_node_has_it(pods, wanted):
+    assert unscheduled(pods) == wanted
+
+
+@pytest.mark.parametrize(
+    ("condition", "more", "waits"),
+    [
+        ("Admitted", {}, True),
+        ("QuotaReserved", {}, False),
+        ("Finished", {}, False),
+        ("Admitted", {"active": False}, False),
+        ("Admitted", {"owner": "ours"}, False),
+    ],
+    ids=["queued", "has-quota", "finished", "stopped", "ours"],
+)
+def test_a_workload_of_kueue_waits_until_it_has_quota(condition, more, waits):
+    raw = {
+        "metadata": {"ownerReferences": [{"uid": more.get("owner", "theirs")}]},
+        "spec": {"active": more.get("active", True), "podSets": [{"template": pod()}]},
+        "status": {"conditions": [{"type": condition, "status": "False" if waits else "True"}]},
+    }
+    assert bool(queued([raw], own={"ours"})) is waits
+
+
+@pytest.mark.parametrize(
+    ("counters", "words"),
+    [
+        (Counters(), ""),
+        (Counters(awaited=True, readings={PLAN: SEEN}, at_s=95.0), ""),
+        (Counters(awaited=True, silence="ConnectError", at_s=95.0), "does not answer: ConnectError"),
+        (Counters(awaited=True, readings={PLAN: SEEN}, at_s=30.0), "has not answered for"),
+        (Counters(awaited=True, at_s=95.0), "has not been asked about it"),
+        (Counters(awaited=True, readings={PLAN: Reading()}, at_s=95.0), "does not show it"),
+    ],
+    ids=["none-awaited", "seen", "down", "slow", "new", "empty"],
+)
+def test_what_prometheus_does_not_say_is_told(counters, words):
+    assert words in counters.lack(PLAN, now_s=100.0, every_s=10.0)
+    assert bool(words) == bool(counters.lack(PLAN, now_s=100.0, every_s=10.0))

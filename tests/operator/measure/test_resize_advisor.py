@@ -1,0 +1,184 @@
+import pytest
+
+from rightsizer.domain.layout import Layout
+from rightsizer.resize.types import Action, Bottleneck, Decision
+from rightsizer_operator.measure.samples import Sample, extended, reading_of
+from rightsizer_operator.reconcile.resize_advice import history_of
+from rightsizer_operator.values.actions import Emit, Requeue
+from rightsizer_operator.values.snapshot import Progress
+
+FREE = {"resources": {"gpus": None}, "layout": {"microBatch": 4}}  # how many is rightsizer's to say
+
+
+def judged(action, gpus, **more):
+    return Decision(
+        action=action,
+        gpus=gpus,
+        reason="as measured",
+        confidence=0.95,
+        layout=more.pop("layout", None),
+        **more,
+    )
+
+
+@pytest.fixture
+def running(world):
+    """A plan whose one worker trains, and a judgement: running(decision)."""
+
+    def make(decision=None, change=None):
+        run = world(change or FREE).settle()
+        pods = run.job()["spec"]["parallelism"]
+        run.job(ready=pods)
+        run.settle().later(hours=1).decision = decision
+        return run
+
+    return make
+
+
+def parallelism(run, attempt=1):
+    return run.jobs[f"demo-a{attempt}"]["spec"]["parallelism"]
+
+
+def test_a_recommendation_is_told_once_and_changes_nothing(running):
+    run = running(judged(Action.GROW, 3, withheld="mode is Recommend: it is only recommended")).settle()
+    told = run.plan["status"]["recommendation"]
+    assert (told["action"], told["gpus"], parallelism(run)) == ("Grow", 3, 1)
+    assert "only recommended" in told["reason"]
+    assert [e.reason for e in run.events].count("Grow") == 1
+
+
+def test_what_becomes_known_is_told_without_an_event(running):
+    run = running(Decision(action=Action.KEEP, gpus=1, reason="unknown: 9 samples are too few")).settle()
+    run.decision = judged(Action.KEEP, 1)
+    assert run.settle().plan["status"]["recommendation"]["reason"] == "as measured"
+    assert "Keep" not in [e.reason for e in run.events]
+
+
+def test_why_it_is_not_done_is_told_anew_when_that_changes(running):
+    run = running(judged(Action.SHRINK, 1, withheld="mode is Recommend: it is only recommended")).settle()
+    run.decision = judged(Action.SHRINK, 1, withheld="nobody waits for GPUs")
+    assert run.settle().plan["status"]["recommendation"]["reason"].endswith("nobody waits for GPUs")
+    assert [e.reason for e in run.events].count("Shrink") == 2
+
+
+@pytest.mark.parametrize(
+    ("decision", "status", "reason"),
+    [
+        (judged(Action.SHRINK, 1), "True", "FewerWouldDo"),
+        (judged(Action.KEEP, 1), "False", "AsNeeded"),
+        (judged(Action.FLAG, 1, bottleneck=Bottleneck.IDLE), "True", "NotUsed"),
+        (
+            Decision(action=Action.KEEP, gpus=1, reason="unknown: nothing was measured"),
+            "Unknown",
+            "NotMeasured",
+        ),
+    ],
+    ids=["fewer", "as-needed", "idle", "unknown"],
+)
+def test_whether_it_has_too_many_gpus_is_said_honestly(running, decision, status, reason):
+    found = running(decision).settle().condition("OverProvisioned")
+    assert (found["status"], found["reason"]) == (status, reason)
+
+
+def test_a_judgement_to_act_on_resizes_in_place(running):
+    run = running(judged(Action.GROW, 3, act=True)).settle()
+    assert (parallelism(run), run.state) == (3, "Resizing")
+    row = run.plan["status"]["resizes"][-1]
+    assert (row["fromGPUs"], row["toGPUs"], row["cause"]) == (1, 3, "Measured")
+    run.decision = None
+    run.job(ready=3)
+    assert run.settle().state == "Running"
+
+
+def test_another_layout_is_a_new_attempt(running):
+    layout = Layout(tp=2, dp=1, micro_batch=4)
+    framework = {**FREE, "launch": {"framework": "custom"}}
+    run = running(judged(Action.RELAYOUT, 2, act=True, layout=layout, in_place=False), framework).settle()
+    assert run.plan["status"]["attempt"]["number"] == 2
+    assert run.plan["status"]["attempt"]["layout"]["tp"] == 2
+
+
+def test_a_resize_that_does_not_come_up_goes_back_and_is_remembered(running):
+    run = running(judged(Action.GROW, 3, act=True)).settle()
+    run.decision = None
+    assert Requeue(after_s=600.0) in run.decide()
+    run.later(seconds=601).settle()
+    assert parallelism(run) == 1
+    assert run.plan["status"]["resizes"][-1]["cause"] == "Failure"
+    assert history_of(run.plan["status"]).failed_gpus == (3,)
+    assert "ResizeFailed" in [e.reason for e in run.events if isinstance(e, Emit)]
+
+
+def test_a_resize_that_came_up_stays_whatever_happens_later(running):
+    run = running(judged(Action.GROW, 3, act=True)).settle()
+    run.decision = None
+    run.job(ready=3)
+    run.settle().later(seconds=700).job(ready=0)
+    run.settle().later(seconds=700)
+    assert (parallelism(run.settle()), run.state) == (3, "Recovering")
+
+
+def test_a_size_at_which_it_fails_is_left_for_the_last_good_one(running):
+    layout = Layout(tp=2, dp=1, micro_batch=4)
+    framework = {**FREE, "launch": {"framework": "custom"}}
+    run = running(judged(Action.RELAYOUT, 2, act=True, layout=layout, in_place=False), framework).settle()
+    run.decision = None
+    run.ends("Failed", 2).later(seconds=60).settle()
+    assert run.plan["status"]["attempt"]["number"] == 3
+    assert run.plan["status"]["attempt"]["gpus"] == 1
+    assert run.condition("Failed")["status"] == "False"
+
+
+@pytest.mark.parametrize(
+    ("workers", "attempt", "gpus"), [(3, 1, 3), (1, 2, 1)], ids=["trained", "never-trained"]
+)
+def test_only_a_size_at_which_it_trained_may_end_a_run(running, workers, attempt, gpus):
+    run = running(judged(Action.GROW, 3, act=True)).settle()
+    run.decision = None
+    run.job(ready=3)
+    run.settle().progress = Progress(tokens=1e5, tokens_per_s=1e3, step=5, workers=workers)
+    assert ("trainedAt" in run.settle().plan["status"]["resizes"][-1]) == (workers == 3)
+    run.progress = None
+    run.ends("Failed").later(hours=2).settle()
+    assert (run.plan["status"]["attempt"]["number"], run.plan["status"]["attempt"]["gpus"]) == (attempt, gpus)
+    assert run.condition("Failed")["status"] == ("True" if workers == 3 else "False")
+
+
+def test_workers_that_fall_silent_are_no_measurement(running):
+    run = running()
+    run.progress = Progress(tokens=1e5, tokens_per_s=1e3, step=5)
+    assert run.settle().condition("MetricsAvailable")["status"] == "True"
+    run.progress = None
+    assert run.later(seconds=60).settle().condition("MetricsAvailable")["status"] == "True"
+    assert run.later(seconds=240).settle().condition("MetricsAvailable")["status"] == "False"
+
+
+def samples(*rates, workers=2, every_s=15.0):
+    """What is said every so often, at these tokens/s."""
+    tokens, found = 0.0, ()
+    for index, rate in enumerate(rates):
+        said = Progress(
+            tokens=tokens, tokens_per_s=rate, step=index, workers=workers, phase="training", checkpoint_s=0.0
+        )
+        found = extended(found, Sample(at_s=index * every_s, said=said), keep_s=1e6)
+        tokens += rate * every_s
+    return found
+
+
+def test_a_window_says_the_rate_and_how_well_it_was_seen():
+    reading = reading_of(samples(*[100.0] * 41), now_s=600.0, window_s=600.0, every_s=15.0)
+    assert reading.tokens_per_s == pytest.approx(100.0)
+    assert (reading.window_s, reading.coverage, reading.gpus, reading.window_steps) == (600.0, 1.0, 2, 40)
+    assert reading.gpu_busy_mean is None
+
+
+def test_a_restart_or_another_size_begins_a_new_window():
+    old = samples(*[100.0] * 5)
+    fewer = Progress(tokens=10.0, tokens_per_s=1.0, step=1, workers=2)
+    more = Progress(tokens=1e9, tokens_per_s=1.0, step=9, workers=3)
+    for said in (fewer, more):
+        assert len(extended(old, Sample(at_s=90.0, said=said), keep_s=1e6)) == 1
+
+
+def test_too_few_samples_say_nothing():
+    assert reading_of(samples(1.0), now_s=0.0, window_s=600.0, every_s=15.0).tokens_per_s is None

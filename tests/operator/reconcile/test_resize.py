@@ -1,0 +1,141 @@
+import pytest
+
+from rightsizer_operator.values.snapshot import Progress
+
+
+def live(world, *changes, **cluster):
+    running = world(*changes, **cluster).settle()
+    running.job(ready=running.job()["spec"]["parallelism"])
+    return running.settle()
+
+
+@pytest.mark.parametrize("gpus", [1, 3])
+def test_an_elastic_plan_changes_its_number_of_workers_in_place(world, gpus):
+    running = live(world).edit(resources={"gpus": gpus}).settle()
+    spec = running.job()["spec"]
+    assert (list(running.jobs), spec["parallelism"], spec["completions"]) == (["demo-a1"], gpus, gpus)
+    assert running.plan["status"]["resizes"][-1]["toGPUs"] == gpus
+    assert running.plan["status"]["sizing"]["globalBatchSequences"] == 24
+
+
+def test_a_resize_is_resizing_until_its_workers_are_there(world):
+    running = live(world).edit(resources={"gpus": 3}).settle()
+    assert (running.state, running.condition("Resizing")["reason"]) == ("Resizing", "InPlace")
+    running.job(ready=3)
+    running.settle()
+    assert (running.state, running.condition("Resizing")["status"]) == ("Running", "False")
+
+
+@pytest.mark.parametrize("kept", range(4))
+def test_whatever_prefix_of_a_resize_got_through_the_next_decision_completes_it(world, kept):
+    running = live(world).edit(resources={"gpus": 3})
+    for action in running.decide()[:kept]:
+        running.carry_out(action)
+    running.settle()
+    assert (list(running.jobs), running.job()["spec"]["parallelism"]) == (["demo-a1"], 3)
+    assert len(running.plan["status"]["resizes"]) == 1
+
+
+def test_a_later_deadline_changes_no_job(world):
+    running = live(world)
+    before = running.job()
+    running.edit(deadline={"finishWithin": "3h"}).settle()
+    assert running.job() == before
+    assert running.plan["status"]["deadline"] == "2026-11-21T15:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workload": {"tokens": "20M"}},
+        {"workload": {"globalBatchSequences": 48}},
+        {"launch": {"command": ["other.py"]}},
+        {"launch": {"image": "ghcr.io/acme/train:1.5"}},
+        {"elasticity": {"mode": "Off"}},
+    ],
+    ids=["tokens", "batch", "command", "image", "elasticity"],
+)
+def test_what_the_workers_were_told_can_only_change_in_a_new_attempt(world, change):
+    running = live(world).edit(**change).settle()
+    assert list(running.jobs) == ["demo-a2"]
+    assert running.plan["status"]["attempt"]["number"] == 2
+
+
+def test_a_new_attempt_starts_when_the_one_before_has_left(world):
+    running = live(world).edit(workload={"tokens": "20M"})
+    for action in running.decide():
+        if type(action).__name__ != "Delete":
+            running.carry_out(action)
+    running.job(1)["metadata"]["deletionTimestamp"] = "2026-11-21T12:10:00Z"
+    running.settle()
+    assert (list(running.jobs), running.state) == (["demo-a1"], "Resizing")
+    running.jobs.clear()
+    running.settle()
+    assert list(running.jobs) == ["demo-a2"]
+
+
+@pytest.mark.parametrize("kept", range(8))
+def test_whatever_prefix_of_a_relayout_got_through_there_is_one_job_in_the_end(world, kept):
+    running, done = live(world).edit(workload={"tokens": "20M"}), 0
+    while done < kept and (actions := [a for a in running.decide() if not hasattr(a, "after_s")]):
+        running.carry_out(actions[0])
+        done += 1
+    running.settle()
+    assert list(running.jobs) == ["demo-a2"]
+
+
+def test_a_plan_that_is_not_elastic_resizes_as_a_new_attempt(world):
+    running = live(world, {"elasticity": {"mode": "Off"}}).edit(resources={"gpus": 4}).settle()
+    assert (list(running.jobs), running.job(2)["spec"]["parallelism"]) == (["demo-a2"], 4)
+    trainer = running.job(2)["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "PET_NNODES", "value": "4:4"} in trainer["env"]
+
+
+def test_an_edit_that_cannot_be_leaves_the_running_job_alone(world):
+    running = live(world)
+    before = running.job()
+    running.edit(resources={"gpus": 4, "gpuTypes": ["no-such-gpu"]}).settle()
+    assert running.job() == before
+    assert (running.condition("Accepted")["status"], running.state) == ("False", "Running")
+
+
+def test_more_tokens_after_the_end_go_on_from_there(world):
+    done = live(world).ends("Complete").settle()
+    assert done.state == "Complete"
+    done.edit(workload={"tokens": "20M"}).settle()
+    assert (done.pending[0]["metadata"]["name"], done.state) == ("demo-a2", "Starting")
+
+
+def test_what_is_measured_decides_the_eta_and_is_written_now_and_then(world):
+    running = live(world)
+    running.progress = Progress(tokens=5e6, tokens_per_s=100.0, step=1628)
+    running.settle()
+    status = running.plan["status"]
+    assert status["eta"] == "2026-11-22T01:53:20Z"  # 50,000 s
+    assert running.condition("DeadlineAtRisk")["status"] == "True"
+    running.later(seconds=30).progress = Progress(tokens=6e6, tokens_per_s=100.0, step=1900)
+    assert running.decide() == ()
+    assert running.later(seconds=31).settle().plan["status"]["observed"]["tokens"] == 6e6
+
+
+REAL = {
+    "model": {"dimensions": {"layers": 16, "hidden": 2048, "ffnHidden": 5632, "heads": 16, "vocab": 32000}},
+    "workload": {"sequenceLength": 2048, "globalBatchSequences": 32, "precision": "bf16"},
+    "deadline": {"finishWithin": "900h"},
+    "resources": {"maxGPUs": 16},
+    "layout": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("mode", "micro_batch", "attempts"),
+    [("Recommend", 8, ["demo-a1"]), ("Off", 16, ["demo-a2"])],
+    ids=["elastic", "fixed"],
+)
+def test_a_micro_batch_of_a_plan_that_comes_and_goes_divides_at_its_other_sizes_where_that_is_cheap(
+    world, mode, micro_batch, attempts
+):
+    run = world(REAL | {"elasticity": {"mode": mode}}).settle()
+    assert run.plan["status"]["sizing"]["layout"]["microBatch"] == micro_batch
+    run.edit(resources={"gpus": 4}).settle()
+    assert list(run.jobs) == attempts

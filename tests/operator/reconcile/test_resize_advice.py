@@ -1,0 +1,90 @@
+"""The policy asked about a plan as its status describes it."""
+
+import datetime as dt
+
+import pytest
+
+from rightsizer.domain.reading import Phase, Reading
+from rightsizer.resize.types import Action, Mode, Pressure, Size
+from rightsizer_api import validate
+from rightsizer_operator.reconcile.resize_advice import Around, advise
+from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.snapshot import stamp
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+LAYOUT = {"gpus": 2, "tp": 1, "pp": 1, "dp": 2, "microBatch": 1}
+FREE = {
+    "resources": {"gpus": None},
+    "elasticity": {"mode": "Auto"},
+    "launch": {"checkpoint": {"interval": "1m"}},
+}
+BUSY = Reading(
+    window_s=600.0, age_s=5.0, coverage=1.0, samples=41, gpus=2, tokens_per_s=1000.0, tokens_done=1e6,
+    window_steps=100, phase=Phase.TRAINING,
+)  # fmt: skip
+
+
+class Sublinear:
+    """Twice the GPUs, less than twice the rate."""
+
+    def sizes(self, *, gpus, tokens_per_s, steps):
+        return tuple(Size(gpus=n, tokens_per_s=tokens_per_s * (n / gpus) ** 0.7) for n in (1, 2, 4))
+
+
+@pytest.fixture
+def judged(world):
+    """judged(hours=..., ...): what is said of a plan whose 9M tokens take 2.5 h on its two GPUs."""
+
+    def make(*, hours, waiting=True, settings=None):
+        raw = world(FREE).settle().plan
+        plan = validate({key: value for key, value in raw.items() if key != "status"})
+        return advise(
+            plan,
+            {
+                **raw["status"],
+                "attempt": {"gpus": 2, "layout": LAYOUT},
+                "deadline": stamp(NOW + dt.timedelta(hours=hours)),
+            },
+            reading=BUSY,
+            around=Around(free_gpus=8, others_waiting=waiting, trained_s=1200.0),
+            scaling=Sublinear(),
+            settings=settings or Settings(),
+            now=NOW,
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(("hours", "action"), [(20, Action.SHRINK), (3, Action.KEEP), (2, Action.GROW)])
+def test_a_plan_that_names_no_gpu_type_is_judged_by_its_pace(judged, hours, action):
+    found = judged(hours=hours)
+    assert (found.action, found.act) == (action, action is not Action.KEEP)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "give_back", "act"),
+    [
+        (True, Pressure.ON_PRESSURE, True),
+        (False, Pressure.ON_PRESSURE, False),
+        (False, Pressure.ALWAYS, True),
+    ],
+    ids=["waited-for", "nobody-waits", "always"],
+)
+def test_gpus_are_given_back_when_the_site_says_so(judged, waiting, give_back, act):
+    found = judged(hours=20, waiting=waiting, settings=Settings(give_back=give_back))
+    assert (found.action, found.act) == (Action.SHRINK, act)
+
+
+@pytest.mark.parametrize(
+    ("caps", "act"),
+    [
+        ({}, True),
+        ({"": Mode.RECOMMEND}, False),
+        ({"": Mode.RECOMMEND, "team": Mode.AUTO}, True),
+        ({"team": Mode.RECOMMEND}, False),
+        ({"other": Mode.RECOMMEND}, True),
+    ],
+    ids=["none", "everywhere", "but-here", "here", "elsewhere"],
+)
+def test_a_site_caps_what_is_done_by_namespace(judged, caps, act):
+    assert judged(hours=2, settings=Settings(caps=caps)).act is act

@@ -1,0 +1,105 @@
+import pytest
+
+from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.kueue import Queue
+
+
+def test_a_plan_without_gpus_says_what_there_is(world):
+    waiting = world(nodes=0).settle()
+    assert (waiting.state, waiting.jobs) == ("NoSuchGPUs", {})
+    assert "no GPU nodes" in waiting.condition("Sized")["message"]
+
+
+def test_a_plan_that_exceeds_the_cluster_names_what_is_missing_and_starts_when_it_comes(world):
+    waiting = world({"resources": {"gpus": 4, "maxGPUs": 4}}, nodes=1, gpus=2).settle()
+    assert waiting.state == "InsufficientGPUs"
+    assert "needs 4 x H100-SXM5-80GB" in waiting.condition("Sized")["message"]
+    waiting.nodes.append(Node(name="new", product="NVIDIA-H100-80GB-HBM3", gpus=2))
+    assert list(waiting.settle().jobs) == ["demo-a1"]
+
+
+@pytest.mark.parametrize("fault", [{"ready": False}, {"cordoned": True}], ids=["not-ready", "cordoned"])
+def test_nodes_that_take_no_pods_do_not_count(world, fault):
+    waiting = world(nodes=1)
+    waiting.change_node(0, **fault)
+    assert waiting.settle().state == "NoSuchGPUs"
+    assert "cordoned or not ready" in waiting.condition("Sized")["message"]
+
+
+def test_a_plan_waits_while_others_hold_the_gpus_and_holds_none_itself(world):
+    waiting = world(nodes=1, gpus=2)
+    node = waiting.nodes[0]
+    waiting.inventory = Inventory(nodes=(node,), claimed={"H100-SXM5-80GB": 1})
+    waiting.settle()
+    assert (waiting.state, waiting.jobs, waiting.supports) == ("WaitingForGPUs", {}, set())
+    assert "1 are free" in waiting.condition("Admitted")["message"]
+    waiting.inventory = Inventory(nodes=(node,))
+    assert list(waiting.settle().jobs) == ["demo-a1"]
+
+
+def test_a_queued_plan_is_launched_at_once_and_waits_in_its_queue(world):
+    queued = world(nodes=1, gpus=2)
+    queued.plan["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    queued.queue = Queue(name="team")
+    queued.inventory = Inventory(nodes=tuple(queued.nodes), claimed={"H100-SXM5-80GB": 2})
+    queued.settle()
+    assert queued.job()["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert (queued.settle().state, queued.job()["spec"]["suspend"]) == ("Queued", True)
+
+
+def test_a_quota_bounds_the_plan_and_is_named(world):
+    bounded = world()
+    bounded.quota = 1
+    assert bounded.settle().state == "InsufficientGPUs"
+    assert "quotas leave 1" in bounded.condition("Sized")["message"]
+
+
+def test_a_plan_that_no_number_of_gpus_meets_is_not_accepted(world):
+    hopeless = world({"deadline": {"finishWithin": "1s"}}).settle()
+    assert (hopeless.condition("Accepted")["status"], hopeless.state) == ("False", "NoPlan")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"resources": {"gpuTypes": ["H1000"]}}, "spec.resources.gpuTypes"),
+        ({"launch": {"command": []}}, "spec.launch.command"),
+        ({"launch": {"image": None}}, "spec.launch.image"),
+        ({"launch": {"command": ["torchrun", "x.py"]}}, "launch.command"),
+        ({"launch": {"podTemplate": {"spec": {"subdomain": "x"}}}}, "podTemplate.spec.subdomain"),
+        (
+            {
+                "launch": {
+                    "podTemplate": {
+                        "spec": {
+                            "containers": [{"name": "log", "env": [{"name": "PET_NNODES", "value": "9"}]}]
+                        }
+                    }
+                }
+            },
+            "containers[0].env[0].name",
+        ),
+    ],
+    ids=["gpu", "no-command", "no-image", "torchrun", "subdomain", "reserved-env"],
+)
+def test_a_plan_that_is_wrong_says_where_and_makes_nothing(world, change, field):
+    wrong = world(change).settle()
+    assert (wrong.state, wrong.jobs, wrong.supports) == ("Invalid", {}, set())
+    assert field in wrong.condition("Accepted")["message"]
+    assert wrong.events[0].warning
+
+
+def test_a_wrong_plan_that_is_put_right_starts(world):
+    fixed = world({"launch": {"command": []}}).settle().edit(launch={"command": ["train.py"]}).settle()
+    assert (list(fixed.jobs), fixed.state) == (["demo-a1"], "Starting")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "pods", "each"), [(4, 1, 4), (8, 1, 8), (16, 2, 8)], ids=["part", "node", "nodes"]
+)
+def test_a_pod_is_a_node_or_the_part_of_it_that_the_job_needs(world, gpus, pods, each):
+    batch = {"workload": {"globalBatchSequences": 48}}
+    big = world(batch | {"resources": {"gpus": gpus, "maxGPUs": 16, "gpusPerNode": None}}).settle()
+    spec = big.job()["spec"]
+    limits = spec["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert (spec["parallelism"], limits) == (pods, {"nvidia.com/gpu": each})

@@ -1,0 +1,135 @@
+import pytest
+from prometheus_client import generate_latest
+
+from rightsizer_launch.worker.metrics import TrainMetrics
+from rightsizer_operator.cluster.cache import Cache
+from rightsizer_operator.cluster.metrics import STATES, Metrics
+from rightsizer_operator.reconcile.gauges import facts_of, info_of
+from rightsizer_operator.runtime.scraper import parse
+from rightsizer_operator.values.conditions import merge_patch
+from rightsizer_operator.values.quantities import whole
+
+
+def patched(old, patch):
+    """RFC 7386."""
+    result = dict(old)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            result[key] = patched(result.get(key) if isinstance(result.get(key), dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {"a": 1}),
+        ({"a": 1}, {}),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}),
+        ({"a": [1, 2]}, {"a": [2]}),
+        ({"a": {"b": {"c": 1}}}, {"a": {"b": {"d": 2}}, "e": []}),
+        ({"a": 1}, {"a": 1}),
+    ],
+)
+def test_a_merge_patch_makes_the_old_into_the_new(old, new):
+    patch = merge_patch(old, new)
+    assert patched(old, patch) == new
+    assert bool(patch) == (old != new)
+
+
+def test_every_counter_and_state_is_there_at_zero():
+    text = Metrics().text().decode()
+    assert all(f'rightsizer_plans{{state="{state}"}} 0.0' in text for state in STATES)
+    for code in ("0", "409", "429", "500"):
+        assert f'rightsizer_operator_api_errors_total{{code="{code}"}} 0.0' in text
+
+
+def test_a_failed_request_is_counted_by_its_status():
+    metrics = Metrics()
+    metrics.requested("PATCH", 409)
+    assert 'rightsizer_operator_api_errors_total{code="409"} 1.0' in metrics.text().decode()
+
+
+def test_a_plan_s_gauges_come_from_its_status_and_go_with_it():
+    status = {"sizing": {"gpus": 6}, "deadline": "2026-11-21T13:00:00Z", "eta": "2026-11-21T12:00:00Z"}
+    facts = facts_of({"spec": {"resources": {"maxGPUs": 8}}, "status": status})
+    assert facts == {"gpus": 6.0, "gpus_saved": 2.0, "margin_seconds": 3600.0}
+    metrics = Metrics()
+    words = info_of({"status": {"sizing": {"layoutText": "TP 2, DP 4", "gpuType": "H100"}}})
+    metrics.plan(("team", "demo"), "Running", facts, words)
+    assert 'rightsizer_plan_gpus_saved{namespace="team",plan="demo"} 2.0' in metrics.text().decode()
+    told = 'rightsizer_plan_info{gpu_type="H100",layout="TP 2, DP 4",namespace="team",plan="demo"} 1.0'
+    assert told in metrics.text().decode()
+    metrics.forget(("team", "demo"))
+    assert "demo" not in metrics.text().decode()
+
+
+def test_metrics_may_be_asked_for_by_name():
+    metrics = Metrics()
+    metrics.plan(("team", "demo"), "Running", {"gpus": 6.0})
+    words = metrics.text(["rightsizer_operator_queue", "rightsizer_plan_gpus"]).decode()
+    named = {line.split("{")[0].split()[0] for line in words.splitlines() if not line.startswith("#")}
+    assert named == {"rightsizer_operator_queue", "rightsizer_plan_gpus"}
+
+
+def test_what_is_described_is_what_is_collected():
+    metrics = Metrics()
+    assert [each.name for each in metrics.describe()] == [each.name for each in metrics.collect()]
+
+
+def test_progress_is_read_from_the_agent_s_own_metrics():
+    agent = TrainMetrics()
+    agent.set(position_tokens=3e6, tokens_per_second=50.0, step=7, loss=2.5, restarts=1)
+    progress = parse(generate_latest(agent.registry).decode())
+    assert (progress.tokens, progress.tokens_per_s, progress.step) == (3e6, 50.0, 7)
+    assert (progress.loss, progress.restarts, progress.checkpoint_at) == (2.5, 1, None)
+
+
+@pytest.mark.parametrize("text", ["", "not metrics {", "up 1\n"], ids=["empty", "torn", "others"])
+def test_what_is_no_progress_is_unknown(text):
+    assert parse(text) is None
+
+
+def test_late_news_of_an_older_version_is_dropped():
+    def plan(version):
+        return {"metadata": {"namespace": "team", "name": "demo", "resourceVersion": version}}
+
+    cache = Cache()
+    assert cache.saw_plan(plan("10"))
+    assert not cache.saw_plan(plan("9"))
+    assert cache.plans["team", "demo"]["metadata"]["resourceVersion"] == "10"
+
+
+def _job(**metadata):
+    owner = {"kind": "TrainingPlan", "name": "demo", "uid": "uid-1", "controller": True}
+    trainer = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return {
+        "metadata": {"namespace": "team", "resourceVersion": "7", "ownerReferences": [owner], **metadata},
+        "spec": {"template": {"spec": {"containers": [trainer]}}},
+    }
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [{}, {"rightsizer.dev/plan": "other", "rightsizer.dev/attempt": "x"}, {"rightsizer.dev/attempt": "9"}],
+    ids=["none", "nonsense", "another"],
+)
+def test_a_job_is_known_by_its_owner_and_name_whatever_its_labels_say(labels):
+    cache = Cache()
+    cache.saw_plan(
+        {"metadata": {"namespace": "team", "name": "demo", "uid": "uid-1", "resourceVersion": "1"}}
+    )
+    cache.saw_job(_job(name="demo-a2", labels=labels))
+    assert [(job.name, job.attempt) for job in cache.owned(("team", "demo"))] == [("demo-a2", 2)]
+
+
+@pytest.mark.parametrize(
+    ("spelled", "number"),
+    [(8, 8), ("8", 8), ("1k", 1000), ("2Ki", 2048), ("-1", 0), ("1.5", 0), ("many", 0), ("", 0), (None, 0)],
+    ids=str,
+)
+def test_counts_are_read_as_kubernetes_spells_them_and_nonsense_counts_as_none(spelled, number):
+    assert whole(spelled) == number

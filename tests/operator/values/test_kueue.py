@@ -1,0 +1,162 @@
+import datetime as dt
+
+import pytest
+
+from rightsizer_operator.values.actions import PatchJob, PatchWorkload, Requeue
+from rightsizer_operator.values.kueue import Queue, Workload, gpus_of, topology_notes, waiting_words
+from rightsizer_operator.values.snapshot import Pod
+
+LABELS = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "urgent"}
+NEAR = "kueue.x-k8s.io/podset-preferred-topology"
+LEVELS = ("zone", "rack", "kubernetes.io/hostname")
+
+
+def cluster_queue(nominal, **spec):
+    flavor = {"name": "gpus", "resources": [{"name": "nvidia.com/gpu", **nominal}]}
+    return {
+        "spec": {"resourceGroups": [{"coveredResources": ["nvidia.com/gpu"], "flavors": [flavor]}], **spec}
+    }
+
+
+def workload(*conditions, active=True, **annotations):
+    said = [dict(zip(("type", "status", "message"), each, strict=True)) for each in conditions]
+    metadata = {"name": "w", "annotations": annotations}
+    return {"metadata": metadata, "spec": {"active": active}, "status": {"conditions": said}}
+
+
+@pytest.fixture
+def queued(world):
+    def make(spec=None, **queue):
+        made = world(spec)
+        made.plan["metadata"]["labels"] = LABELS
+        made.queue = Queue(name="team", **queue)
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("queue", "most"),
+    [
+        (cluster_queue({"nominalQuota": "8"}), 8),
+        (cluster_queue({"nominalQuota": 8, "borrowingLimit": 4}, cohortName="all"), 12),
+        (cluster_queue({"nominalQuota": 8, "borrowingLimit": 4}), 8),
+        (cluster_queue({"nominalQuota": 8}, cohortName="all"), None),
+        (cluster_queue({"nominalQuota": "1k"}), None),
+        ({"spec": {"resourceGroups": []}}, None),
+    ],
+    ids=["quota", "borrows so much", "borrows from nobody", "borrows", "another spelling", "no GPUs in it"],
+)
+def test_what_a_queue_can_give_is_its_quota_and_what_it_may_borrow(queue, most):
+    assert gpus_of(queue) == most
+
+
+def test_a_queued_job_is_made_suspended_and_tells_kueue_its_queue_priority_and_growth(queued):
+    job = queued().settle().job()
+    assert job["spec"]["suspend"]
+    assert LABELS.items() <= job["metadata"]["labels"].items()
+    assert job["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] == "true"
+
+
+def test_a_plan_is_sized_to_what_its_queue_can_give(queued):
+    small = queued(gpus=1).settle()
+    assert small.state == "InsufficientGPUs"
+    assert "quotas leave 1" in small.condition("Sized")["message"]
+
+
+def test_a_queued_plan_says_why_it_waits_in_the_queues_own_words(queued):
+    waits = queued().settle()
+    waits.workloads = (Workload.of(workload(("QuotaReserved", "False", "1 more needed"))),)
+    assert waits.settle().state == "Queued"
+    assert waits.condition("Admitted")["message"] == "1 more needed"
+    assert any(isinstance(action, Requeue) for action in waits.decide())
+
+
+def test_a_preempted_workload_says_by_what_and_what_it_lacks():
+    raw = workload(("Preempted", "True", "by uid-2."), ("QuotaReserved", "False", "no room"))
+    assert waiting_words([Workload.of(raw)]) == "by uid-2; no room"
+
+
+@pytest.mark.parametrize("suspend", [True, False], ids=["suspend", "resume"])
+def test_kueue_is_asked_to_stop_and_start_what_it_owns(queued, suspend):
+    run = queued().settle()
+    run.job()["spec"]["suspend"] = not suspend
+    run.workloads = (Workload(name="w", active=suspend, admitted=suspend),)
+    actions = run.edit(suspend=suspend).decide()
+    assert PatchWorkload(name="w", active=not suspend) in actions
+    assert not any(isinstance(action, PatchJob) for action in actions)
+
+
+def test_growth_that_waits_for_quota_says_so(queued):
+    run = queued().settle()
+    run.job(ready=2)["spec"]["suspend"] = False
+    run.settle().edit(resources={"gpus": 3}).settle()
+    run.workloads = (
+        Workload(name="w", admitted=True),
+        Workload(name="w2", replaces=True, words="1 more needed"),
+    )
+    assert run.settle().condition("Resizing")["message"] == "2 of 3 workers; 1 more needed"
+
+
+@pytest.mark.parametrize(
+    ("levels", "pods", "notes"),
+    [
+        (LEVELS, 4, {NEAR: "rack"}),
+        (LEVELS, 1, {}),
+        (("kubernetes.io/hostname",), 4, {}),
+        ((), 4, {}),
+    ],
+    ids=["near", "one pod", "nodes only", "no topology"],
+)
+def test_workers_are_wished_near_each_other(levels, pods, notes):
+    assert topology_notes(Queue(name="team", levels=levels), pods=pods) == notes
+
+
+def test_where_places_count_another_size_is_another_attempt(queued):
+    near = queued(levels=LEVELS).settle()
+    job = near.job()
+    assert "kueue.x-k8s.io/elastic-job" not in job["metadata"]["annotations"]
+    assert job["spec"]["template"]["metadata"]["annotations"] == {NEAR: "rack"}
+
+
+def test_a_label_without_kueue_makes_a_plain_job(world):
+    plain = world()
+    plain.plan["metadata"]["labels"] = LABELS
+    assert "suspend" not in plain.settle().job()["spec"]
+
+
+@pytest.fixture
+def overlooked(queued):
+    """overlooked(...): a queued run whose Workload is admitted, with one of its pods still held back."""
+
+    def make(*, admitted="True", age_s=30, gated=True):
+        run = queued().settle()
+        run.job()["spec"]["suspend"] = False
+        run.workloads = (Workload.of(workload(("Admitted", admitted, ""))),)
+        created = run.now - dt.timedelta(seconds=age_s)
+        run.pods = (Pod(name="demo-a1-1", attempt=1, gated=gated, created=created),)
+        return run
+
+    return make
+
+
+def nudges(run):
+    return [action.notes for action in run.decide() if isinstance(action, PatchJob) and action.notes]
+
+
+def test_a_job_whose_pod_kueue_overlooked_is_touched_once_in_a_while(overlooked):
+    run = overlooked()
+    assert nudges(run) == [{"rightsizer.dev/nudged": "2026-11-21T12:00:00Z"}]
+    run.settle()
+    assert not nudges(run)
+    run.now += dt.timedelta(seconds=10)
+    assert nudges(run)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"admitted": "False"}, {"age_s": 3}, {"gated": False}],
+    ids=["not admitted", "just made", "only slow to start"],
+)
+def test_a_pod_that_rightly_waits_makes_nobody_touch_its_job(overlooked, case):
+    assert not nudges(overlooked(**case))

@@ -1,0 +1,196 @@
+import subprocess
+import sys
+
+import pytest
+
+from rightsizer.catalog import lookup
+from rightsizer.errors import InputError, UnknownNameError, UnsupportedError
+
+PUBLISHED = {
+    "A100 (paper: Ampere, memory not stated)": "A100-SXM4-80GB",
+    "A100-40GB": "A100-SXM4-40GB",
+    "A100-80GB": "A100-SXM4-80GB",
+    "A100-SXM4-40GB": "A100-SXM4-40GB",
+    "A100-SXM4-80GB": "A100-SXM4-80GB",
+    "A10G-24GB": "A10G",
+    "A800-80GB": "A800-SXM4-80GB",
+    "B200": "B200-SXM-180GB",
+    "B300": "B300-SXM-288GB",
+    "GB200": "GB200",
+    "GB300": "GB300",
+    "H100": "H100-SXM5-80GB",
+    "H100-SXM-96GB-HBM2e-500W": "H100-SXM-96GB-HBM2e",
+    "H100-SXM5-80GB": "H100-SXM5-80GB",
+    "H200": "H200-SXM-141GB",
+    "H200-NVL-141GB": "H200-NVL-141GB",
+    "H200-SXM-141GB": "H200-SXM-141GB",
+    "L40S": "L40S",
+    "MI300X": "MI300X",
+    "MI325X": "MI325X",
+    "RTX-3090-24GB": "RTX 3090",
+    "RTX-4090-24GB": "RTX 4090",
+    "RTX-6000-Ada-48GB": "RTX 6000 Ada",
+    "RTX-A5000-24GB": "RTX A5000",
+    "RTX-A6000-48GB": "RTX A6000",
+    "V100-SXM2-16GB": "V100-SXM2-16GB",
+    "V100-SXM3-32GB (DGX-2)": "V100-SXM2-32GB",
+}
+SPELT = {
+    "NVIDIA H100 80GB HBM3": "H100-SXM5-80GB",  # nvidia-smi
+    "NVIDIA-H100-80GB-HBM3": "H100-SXM5-80GB",  # GPU Feature Discovery
+    "nvidia_h100_80gb_hbm3": "H100-SXM5-80GB",  # Slurm autodetect
+    "gpu:h100": "H100-SXM5-80GB",  # Slurm --gres
+    "gres/gpu:a100": "A100-SXM4-80GB",  # Slurm TRES
+    "h100-80gib": "H100-SXM5-80GB",
+    "H100 PCIe": "H100-PCIe-80GB",
+    "H100-SXM5": "H100-SXM5-80GB",
+    "NVIDIA A100 80GB PCIe": "A100-PCIe-80GB",
+    "NVIDIA A100-SXM4-40GB": "A100-SXM4-40GB",
+    "Tesla T4": "T4",
+    "Tesla V100-SXM2-32GB": "V100-SXM2-32GB",
+    "V100-32GB": "V100-SXM2-32GB",
+    "NVIDIA GeForce RTX 4090": "RTX 4090",
+    "rtx_4090": "RTX 4090",
+    "Quadro RTX 6000": "Quadro RTX 6000",
+    "RTX 6000": "RTX 6000 Ada",
+    "AMD Instinct MI300X OAM": "MI300X",
+    "MI250X": "MI250X-GCD",
+    "nvidia-h100-80gb": "H100-SXM5-80GB",  # GKE accelerator label
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), [*PUBLISHED.items(), *SPELT.items()])
+def test_a_gpu_answers_to_the_names_that_people_and_tools_use(name: str, expected: str) -> None:
+    assert lookup.gpu(name).name == expected
+
+
+def test_every_gpu_answers_to_its_own_name() -> None:
+    for part in lookup.gpus():
+        assert lookup.gpu(part.name) is part, part.name
+        assert lookup.gpu(part.name.upper()) is part, part.name
+
+
+@pytest.mark.parametrize("name", ["A100", "B200", "H100", "H200", "V100"])
+def test_a_common_name_as_it_is_written_means_what_the_index_says(name: str) -> None:
+    assert lookup.gpu(name) is lookup.gpu(name.lower())
+
+
+def test_every_gpu_is_listed_once() -> None:
+    names = [part.name for part in lookup.gpus()]
+    assert len(names) == len(set(names)) > 45
+
+
+def test_an_ambiguous_name_lists_what_it_may_mean() -> None:
+    with pytest.raises(UnknownNameError, match="ambiguous") as caught:
+        lookup.gpu("A100-SXM4")
+    assert caught.value.candidates == ("A100-SXM4-40GB", "A100-SXM4-80GB")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("H10O", "H100-SXM5-80GB"), ("RTX4900", "RTX 4090"), ("L40SS", "L40S")]
+)
+def test_a_near_miss_is_answered_with_the_nearest_name(name: str, near: str) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        lookup.gpu(name)
+    assert near in caught.value.candidates
+
+
+@pytest.mark.parametrize("name", ["", "potato", "x" * 10_000, "\x00", "H100; rm -rf /"])
+def test_a_name_like_no_other_says_where_to_look(name: str) -> None:
+    with pytest.raises(UnknownNameError, match=r"rightsizer gpus|did you mean"):
+        lookup.gpu(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("TPU v4", "TPU"),
+        ("TPU-trillium", "TPU"),
+        ("tpu-v5p-slice", "TPU"),
+        ("v5e", "TPU"),
+        ("trn2", "Trainium"),
+        ("Gaudi2", "Gaudi"),
+        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "slice"),
+        ("NVIDIA-L4-SHARED", "share"),
+    ],
+)
+def test_what_is_no_whole_gpu_is_refused_by_name(name: str, reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        lookup.gpu(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "domain", "intra_gb_s", "inter_gb_s"),
+    [
+        ("V100", 8, 150, 1.56),
+        ("A100", 8, 300, 25),
+        ("A800", 8, 200, 25),
+        ("H100", 8, 450, 50),
+        ("B200", 8, 900, 50),
+        ("B300", 8, 900, 100),
+        ("GB200", 72, 900, 50),
+        ("GB300", 72, 900, 100),
+        ("MI300X", 8, 448, 50),
+        ("A100-PCIe-80GB", 1, 31.5, 6.25),
+        ("L40S", 1, 31.5, 6.25),
+        ("RTX 3090", 1, 31.5, 6.25),
+        ("GH200", 1, 63, 50),
+    ],
+)
+def test_a_typical_node_has_its_fast_link_and_its_network(
+    name: str, domain: int, intra_gb_s: float, inter_gb_s: float
+) -> None:
+    built = lookup.cluster(name)
+    assert built.nvlink_domain_gpus == domain
+    assert built.intra_bytes_per_s == pytest.approx(intra_gb_s * 1e9)
+    assert built.inter_bytes_per_s == pytest.approx(inter_gb_s * 1e9)
+    assert not built.inter_known
+    assert built.inter_link.startswith("typical: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "domain"),
+    [
+        ("H100", 4, 4),
+        ("H100", 1, 1),
+        ("V100", 16, 16),
+        ("H100-NVL-94GB", 2, 2),
+        ("H100-NVL-94GB", 8, 1),
+        ("H200-NVL-141GB", 4, 4),
+        ("GB200", 1, 72),
+        ("L40S", 4, 1),
+    ],
+)
+def test_the_fast_link_joins_what_the_node_holds(name: str, gpus: int, domain: int) -> None:
+    assert lookup.cluster(name, gpus_per_node=gpus).nvlink_domain_gpus == domain
+
+
+def test_a_node_shape_says_network_and_price() -> None:
+    built = lookup.cluster("A100", nodes_shape="p4de.24xlarge")
+    assert built.inter_known
+    assert built.inter_bytes_per_s == pytest.approx(6.25e9)
+    assert built.price_usd_per_gpu_h == pytest.approx(3.431)
+
+
+def test_what_is_given_wins_over_the_shape() -> None:
+    built = lookup.cluster("H100", nodes_shape="p5.48xlarge", inter_bytes_per_s=1e9, price=2.0, max_gpus=64)
+    assert (built.inter_bytes_per_s, built.price_usd_per_gpu_h, built.max_gpus) == (1e9, 2.0, 64)
+    assert built.inter_link == "as given"
+
+
+def test_a_shape_of_other_gpus_is_refused() -> None:
+    with pytest.raises(InputError, match="A100-SXM4-80GB"):
+        lookup.cluster("H100", nodes_shape="p4de.24xlarge")
+
+
+@pytest.mark.parametrize("name", ["hdr", "NVLink 4 + NVSwitch 3", "efa2", "pcie5", "100gbe"])
+def test_a_link_answers_to_its_aliases(name: str) -> None:
+    assert lookup.link(name).bytes_per_s > 0
+
+
+def test_looking_up_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from rightsizer.catalog import lookup; lookup.gpu('H100'); lookup.model('Llama 3.1 8B');"
+        "assert not {'pandas', 'scipy', 'pydantic', 'torch', 'zipfile'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,82 @@
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.catalog import lookup
+from rightsizer.domain.columns import Columns
+from rightsizer.estimate import kernels
+from rightsizer.estimate.parameters import load_curves
+
+P = load_curves()
+A100: Any = SimpleNamespace(hbm_bytes_per_s=np.asarray(1.7e12), multiprocessors=np.asarray(108))
+SIZES = st.integers(min_value=16, max_value=65536)
+
+
+def matmul(m: int, n: int, k: int, flop_per_s: float = 240e12) -> float:
+    m_, n_, k_ = (np.asarray(float(x)) for x in (m, n, k))
+    rate, half = np.asarray(flop_per_s), np.asarray(130.0)
+    return float(kernels.matmul_s(m_, n_, k_, flop_per_s=rate, half_k=half, rates=A100, parameters=P))
+
+
+@given(SIZES, SIZES, SIZES)
+def test_a_matmul_is_never_faster_than_its_plateau(m: int, n: int, k: int) -> None:
+    assert matmul(m, n, k) >= 2 * m * n * k / 240e12 * 0.999
+
+
+@given(SIZES, SIZES, SIZES)
+def test_a_deeper_matmul_is_never_faster(m: int, n: int, k: int) -> None:
+    assert matmul(m, n, k + 64) >= matmul(m, n, k)
+
+
+@given(SIZES, SIZES, SIZES, st.floats(min_value=1e12, max_value=1e15))
+def test_more_flop_per_s_is_never_slower(m: int, n: int, k: int, rate: float) -> None:
+    assert matmul(m, n, k, rate * 1.5) <= matmul(m, n, k, rate) * (1 + 1e-12)
+
+
+@given(SIZES, SIZES)
+def test_wave_efficiency_is_a_share(m: int, n: int) -> None:
+    share = kernels.wave_efficiency(np.asarray(m), np.asarray(n), np.asarray(108), P)
+    assert 0 < float(share) <= 1
+
+
+def test_a_thin_matmul_is_bound_by_memory() -> None:
+    m, n, k = 16, 16384, 16384
+    assert matmul(m, n, k) == pytest.approx(2.0 * (m * k + k * n + m * n) / 1.7e12, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("V100-SXM2-16GB", "volta"),
+        ("A100-SXM4-80GB", "ampere"),
+        ("H200-SXM-141GB", "hopper"),
+        ("GB300", "blackwell"),
+        ("MI300X", "cdna"),
+        ("RTX 4090", "gddr"),
+        ("L40S", "gddr"),
+        ("RTX 5090", "gddr"),
+        ("A40", "gddr"),
+    ],
+)
+def test_a_part_belongs_to_its_generation(name: str, expected: str) -> None:
+    code = kernels.generation(Columns.of(lookup.gpu(name)))
+    assert kernels.GENERATIONS[int(code)] == expected
+
+
+def test_every_catalogued_gpu_has_a_generation() -> None:
+    codes = [int(kernels.generation(Columns.of(gpu))) for gpu in lookup.gpus()]
+    assert set(codes) <= set(range(len(kernels.GENERATIONS)))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "measured_s"),
+    [(4096, 24576, 8192, 7306e-6), (4096, 8192, 8192, 2468e-6)],
+    ids=["wide", "square"],
+)
+def test_a_measured_a100_matmul_is_met(m: int, n: int, k: int, measured_s: float) -> None:
+    """microsoft/vidur data/profiling/compute/a100/Qwen/Qwen-72B/mlp.csv@7d47513."""
+    assert matmul(m, n, k, 312e12 * P.matmul_plateau_ampere) == pytest.approx(measured_s, rel=0.08)

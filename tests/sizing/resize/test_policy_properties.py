@@ -1,0 +1,219 @@
+"""What holds of every decision about a running job, whatever is measured."""
+
+import itertools
+import math
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.domain.reading import Phase, Reading
+from rightsizer.resize.policy import decide
+from rightsizer.resize.types import Action, History, Limits, Mode, Pressure, Running, Size
+
+HOUR = 3600.0
+COUNTS = (1, 2, 4, 8, 16, 32, 64)
+RESIZES = {Action.GROW, Action.SHRINK, Action.RELAYOUT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Each doubling multiplies the rate by `doubling`."""
+
+    doubling: float = 1.8
+    sigma: float = 0.05
+
+    def rate(self, gpus):
+        return 100.0 * self.doubling ** math.log2(gpus)
+
+    def sizes(self, *, gpus, tokens_per_s, steps):
+        scale = tokens_per_s / self.rate(gpus)
+        return tuple(
+            Size(gpus=n, tokens_per_s=scale * self.rate(n), sigma=0.02 if n == gpus else self.sigma)
+            for n in COUNTS
+        )
+
+
+CURVES = st.builds(Curve, doubling=st.floats(1.1, 2.0), sigma=st.floats(0.0, 0.3))
+
+
+def reading(gpus, rate):
+    return Reading(
+        window_s=2 * HOUR,
+        age_s=10.0,
+        coverage=1.0,
+        samples=240,
+        gpus=gpus,
+        tokens_per_s=rate,
+        steps=9000,
+        window_steps=500,
+        gpu_busy_max=0.9,
+        phase=Phase.TRAINING,
+        checkpoint_age_s=0.0,
+        others_waiting=True,
+    )
+
+
+LIMITS = Limits(mode=Mode.AUTO, max_gpus=64, checkpoint_interval_s=HOUR, cool_down_s=4 * HOUR, restart_s=300)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A job on `gpus` with `hours` of work at its present rate, and `slack` times as long to do it."""
+
+    curve: Curve
+    gpus: int
+    hours: float
+    slack: float
+    pressure: Pressure
+
+    @property
+    def rate(self):
+        return self.curve.rate(self.gpus)
+
+    def running(self, *, rate=None, slack=None):
+        return Running(
+            gpus=self.gpus,
+            scaling=self.curve,
+            tokens_left=self.hours * HOUR * (rate or self.rate),
+            deadline_left_s=(slack or self.slack) * self.hours * HOUR,
+            trained_s=1e6,
+        )
+
+    def decided(self, *, rate=None, slack=None, **seen):
+        """What is decided with some things seen otherwise."""
+        some = replace(reading(self.gpus, rate or self.rate), **seen)
+        limits = replace(LIMITS, pressure=self.pressure)
+        return decide(some, self.running(rate=rate, slack=slack), limits, History(), now_s=0.0)
+
+
+JOBS = st.builds(
+    Setting,
+    curve=CURVES,
+    gpus=st.sampled_from(COUNTS),
+    hours=st.floats(1.0, 500.0),
+    slack=st.floats(0.05, 10.0),
+    pressure=st.sampled_from(list(Pressure)),
+)
+
+NEEDED = ("window_s", "age_s", "coverage", "gpus", "tokens_per_s", "window_steps")
+
+
+@given(job=JOBS, field=st.sampled_from(NEEDED), bad=st.sampled_from([None, math.nan, -1.0, math.inf]))
+def test_what_is_unknown_moves_nothing(job, field, bad):
+    found = job.decided(**{field: bad})
+    assert found.action not in RESIZES
+    assert not found.act
+
+
+@given(job=JOBS, age_s=st.floats(301.0, 1e9))
+def test_what_is_stale_moves_nothing(job, age_s):
+    assert job.decided(age_s=age_s).action is Action.KEEP
+
+
+SHARES = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))
+NAMES = ("gpu_busy_mean", "gpu_busy_max", "tensor_active", "memory_active", "power_fraction")
+
+
+@given(job=JOBS, shares=st.fixed_dictionaries(dict.fromkeys(NAMES, SHARES)))
+def test_utilisation_alone_never_resizes(job, shares):
+    """A resize that the rate calls for may be put off by what else is seen; none comes of that alone."""
+    plain, found = job.decided(), job.decided(**shares)
+    if found.action in RESIZES:
+        assert (found.action, found.gpus) == (plain.action, plain.gpus)
+
+
+@given(job=JOBS, measured=st.floats(0.2, 3.0))
+def test_no_shrink_below_what_the_deadline_needs_at_the_measured_rate(job, measured):
+    rate = measured * job.rate
+    found, left = job.decided(rate=rate), job.running(rate=rate)
+    if found.action is Action.SHRINK:
+        needs_s = left.tokens_left / (measured * job.curve.rate(found.gpus)) + LIMITS.restart_s
+        assert needs_s <= left.deadline_left_s
+        assert found.gpus * 2 >= job.gpus
+        assert found.confidence >= 0.9
+
+
+@given(job=JOBS, more=st.floats(1.0, 5.0))
+def test_more_slack_never_takes_more_gpus(job, more):
+    """As long as there is a size that meets the deadline: a hopeless one changes nothing."""
+    tight, loose = job.decided(), job.decided(slack=job.slack * more)
+    if tight.action is not Action.FLAG or "no size" not in tight.reason:
+        assert loose.gpus <= tight.gpus
+
+
+@dataclass(slots=True)
+class Job:
+    """A job under the policy, its metrics as they come."""
+
+    curve: Curve
+    gpus: int
+    tokens_left: float
+    deadline_s: float
+    history: History = field(default_factory=History)
+    trained_since_s: float = -1e6
+
+    @classmethod
+    def of(cls, some):
+        left = some.running()
+        return cls(some.curve, some.gpus, left.tokens_left, left.deadline_left_s)
+
+    def step(self, now_s, limits, rate, **seen):
+        """Decide once; what was done."""
+        job = Running(
+            gpus=self.gpus,
+            scaling=self.curve,
+            tokens_left=self.tokens_left,
+            deadline_left_s=self.deadline_s - now_s,
+            trained_s=now_s - self.trained_since_s,
+        )
+        some = replace(reading(self.gpus, rate), **seen)
+        found = decide(some, job, limits, self.history, now_s=now_s)
+        if found.act:
+            self.gpus, self.trained_since_s = found.gpus, now_s + limits.restart_s
+            self.history = replace(self.history, last_resize_s=now_s)
+        return found
+
+
+TICK_S = 600.0
+SERIES = st.lists(
+    st.tuples(
+        st.one_of(st.floats(1.0, 1e4), st.just(0.0)),
+        st.one_of(st.none(), st.floats(0, 1)),
+        st.sampled_from([Phase.TRAINING, Phase.TRAINING, Phase.TRAINING, *Phase]),
+    ),
+    min_size=20,
+    max_size=120,
+)
+
+
+@given(some=JOBS, series=SERIES)
+def test_any_series_of_metrics_resizes_once_a_cool_down_at_most(some, series):
+    limits = replace(LIMITS, pressure=some.pressure)
+    job = Job.of(some)
+    moments = []
+    for tick, (rate, busy, phase) in enumerate(series):
+        found = job.step(tick * TICK_S, limits, rate, gpu_busy_mean=busy, phase=phase)
+        if found.act:
+            moments.append(tick * TICK_S)
+        job.tokens_left = max(0.0, job.tokens_left - TICK_S * rate)
+    assert all(b - a >= limits.cool_down_s for a, b in itertools.pairwise(moments))
+
+
+@given(some=JOBS, noise=st.lists(st.floats(-0.03, 0.03), min_size=10, max_size=10))
+def test_a_steady_job_never_takes_back_what_it_gave(some, noise):
+    """True rates on the curve, measured within 3 %: a growth may be shrunk once it caught up, no more."""
+    limits, curve = replace(LIMITS, pressure=some.pressure), some.curve
+    job = Job.of(some)
+    done, now_s = [], 0.0
+    for error in itertools.islice(itertools.cycle(noise), 60):
+        if job.tokens_left <= 0:
+            break
+        true = curve.rate(job.gpus)
+        found = job.step(now_s, limits, true * math.exp(error))
+        if found.act:
+            done.append(found.action)
+        now_s += HOUR
+        job.tokens_left -= HOUR * true
+    assert done == sorted(done, key=[Action.GROW, Action.SHRINK].index)
+    assert len(done) <= len(COUNTS)

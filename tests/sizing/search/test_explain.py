@@ -1,0 +1,82 @@
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.catalog import lookup
+from rightsizer.domain.framework import framework
+from rightsizer.domain.layout import Layout, Offload, Sharding
+from rightsizer.domain.workload import Recompute, Workload
+from rightsizer.search.explain import explain, layout_words, verdict
+from rightsizer.search.plan import plan
+from rightsizer.search.types import Plan, Request
+
+REQUEST = Request(
+    architecture=lookup.model("meta-llama/Llama-3.1-8B"),
+    workload=Workload(tokens=100e9, sequence_tokens=8192, global_batch_sequences=512),
+    framework=framework("torchtitan"),
+    clusters=(lookup.cluster("H100"),),
+    deadline_s=72 * 3600.0,
+    max_gpus=128,
+)
+ANSWER = plan(REQUEST)
+
+
+def test_the_verdict_comes_first_and_holds_the_answer():
+    assert isinstance(ANSWER, Plan)
+    line = explain(ANSWER).lines[0]
+    assert line == verdict(ANSWER)
+    assert f"{ANSWER.option.gpus} H100" in line
+    assert "80 %" in line
+    assert "$" in line
+
+
+def test_why_not_fewer_is_said():
+    assert any("late" in line for line in explain(ANSWER).why)
+
+
+def test_each_runner_up_says_why_it_was_not_taken():
+    explanation = explain(ANSWER)
+    assert len(explanation.runners_up) >= 2
+    assert all(": " in line for line in explanation.runners_up)
+
+
+def test_an_unknown_framework_is_a_caveat():
+    answer = plan(replace(REQUEST, framework=framework("custom"), max_gpus=256))
+    assert any("framework is unknown" in line for line in explain(answer).caveats)
+
+
+def test_no_plan_gives_its_reason_and_the_nearest():
+    answer = plan(replace(REQUEST, max_gpus=8))
+    lines = explain(answer).lines
+    assert lines[0].startswith("no plan: needs ")
+    assert len(lines) >= 2
+
+
+def test_shares_are_of_the_whole():
+    explanation = explain(ANSWER)
+    assert 0.9 < sum(share for _, share in explanation.step) <= 1.0 + 1e-9
+    assert 0.9 < sum(share for _, share in explanation.memory) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("layout", "words"),
+    [
+        (Layout(), "one GPU, micro-batch 1"),
+        (Layout(dp=56, sharding=Sharding.ZERO3), "FSDP 56, micro-batch 1"),
+        (
+            Layout(dp=4, tp=8, pp=2, vpp=4, sharding=Sharding.ZERO1, recompute=Recompute.FULL),
+            "TP 8 x PP 2 (x 4 interleaved) x DP 4, ZeRO-1, micro-batch 1, full recompute",
+        ),
+        (
+            Layout(dp=32, sharding=Sharding.HSDP, shard_group=8, micro_batch=2),
+            "HSDP 32 in groups of 8, micro-batch 2",
+        ),
+        (
+            Layout(dp=2, sharding=Sharding.ZERO3, offload=Offload.OPTIMIZER),
+            "FSDP 2, micro-batch 1, optimizer in host memory",
+        ),
+    ],
+    ids=["one", "fsdp", "3d", "hsdp", "offload"],
+)
+def test_a_layout_in_words(layout, words):
+    assert layout_words(layout) == words

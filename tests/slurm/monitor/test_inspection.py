@@ -1,0 +1,292 @@
+"""What a monitor knows of a job is from files of its own user; what it does is never beyond the force."""
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.domain.reading import Phase, Reading
+from rightsizer.resize.types import Action, Decision, Mode
+from rightsizer_launch.worker.progress import Record
+from rightsizer_slurm.cluster import runfile
+from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.snapshot import Cluster, Node, Partition
+from rightsizer_slurm.monitor.decide import (
+    Tuning,
+    decision,
+    free_gpus,
+    history,
+    margin_s,
+    others_wait,
+    scaling_of,
+)
+from rightsizer_slurm.monitor.inspection import watched
+from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
+from rightsizer_slurm.monitor.metrics import SweepMetrics
+from rightsizer_slurm.monitor.monitor import Force, Line, intent_for
+from rightsizer_slurm.monitor.readings import filled, reading_of, trained_s
+
+PLAN = """\
+apiVersion: rightsizer.dev/v1alpha1
+kind: TrainingPlan
+metadata: {name: small}
+spec:
+  model: {dimensions: {layers: 4, hidden: 192, heads: 4, vocab: 256}}
+  workload: {tokens: 10B, sequenceLength: 128, globalBatchSequences: 64}
+  deadline: {finishWithin: 100h}
+  resources: {minGPUs: 1, maxGPUs: 4}
+  launch: {framework: ddp, command: [train.py], checkpoint: {path: ckpt, interval: 5m}}
+  elasticity: {mode: Auto, minGPUs: 1}
+"""
+LAYOUT = {
+    "dp": 4,
+    "microBatch": 4,
+    "microBatches": 4,
+    "sharding": "none",
+    "recompute": "none",
+    "offload": "none",
+}
+RUN = runfile.RunFile(
+    job_id=7, gpu="H100-SXM5-80GB", gres="h100", nodes=4, node_gpus=1, node_cores=8, elastic=True,
+    fewest_nodes=1, most_nodes=4, layout=LAYOUT, batch_sequences=64, batch_tokens=8192.0,
+    checkpoint_interval_s=300.0,
+)  # fmt: skip
+NOW_S = 1_000_000.0
+
+
+def record(event, at_s, step, *, world=4):
+    return Record(
+        event=event, time=NOW_S - at_s, world=world, step=step, tokens=8192.0 * step,
+        step_s=10.0 * (event == "step"),
+    )  # fmt: skip
+
+
+RECORDS = [
+    record("start", 2000, 0),
+    *(record("step", 2000 - 10 * i, i) for i in range(1, 200)),
+    record("checkpoint", 5, 199),
+]
+
+
+@pytest.fixture
+def job(tmp_path):
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    runfile.write(tmp_path, RUN)
+    names = ("event", "time", "world", "step", "tokens", "step_s")
+    lines = [{name: getattr(each, name) for name in names} for each in RECORDS]
+    (tmp_path / "progress.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Job(
+        job_id=7, user="ada", user_id=os.getuid(), states=("RUNNING",), partition="h100", nodes=4, gpus=4,
+        requeue=True, comment=f"rightsizer: plan=/p.yaml run={tmp_path}",
+    )  # fmt: skip
+
+
+def test_a_job_s_own_directory_says_what_it_trains(job):
+    one = watched(job)
+    assert one.ours
+    assert one.plan.metadata.name == "small"
+    assert len(one.records) == len(RECORDS)
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({"comment": ""}, ""),
+        ({"comment": "rightsizer: model=gpt2 tokens=1B"}, "not submitted by rightsizer sbatch"),
+        ({"comment": "rightsizer: modle=gpt2"}, "did you mean model"),
+        ({"user_id": 12345}, "no plan.yaml"),
+        ({"job_id": 8}, "directory of another job"),
+    ],
+    ids=["foreign", "sized by comment", "wrong comment", "another's files", "another job's run"],
+)
+def test_what_is_not_a_job_s_own_run_is_not_watched_as_one(job, change, note):
+    one = watched(replace(job, **change))
+    assert not one.ours
+    assert note in one.note
+
+
+@pytest.mark.parametrize("name", ["plan.yaml", "slurm.json"])
+def test_nonsense_in_a_run_directory_is_a_note(job, tmp_path, name):
+    (tmp_path / name).write_text("{")
+    assert not watched(job).ours
+    assert watched(job).note
+
+
+def test_a_pipe_or_a_link_to_another_s_file_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/proc/self/environ")
+    assert runfile.text_of(tmp_path / "pipe", owner=os.getuid()) is None
+    assert runfile.text_of(tmp_path / "link", owner=os.getuid() + 1) is None
+
+
+def test_a_reading_is_of_the_present_world_alone():
+    mixed = [
+        *RECORDS,
+        record("start", 100, 199, world=2),
+        *(record("step", 100 - 10 * i, 199 + i, world=2) for i in range(1, 10)),
+    ]
+    reading = reading_of(mixed, now_s=NOW_S, window_s=600.0)
+    assert (reading.gpus, reading.window_steps, reading.phase) == (
+        2,
+        8,
+        Phase.TRAINING,
+    )  # the first step began before the window
+    assert reading.window_s == trained_s(mixed, now_s=NOW_S) == 90.0
+
+
+def test_a_reading_tells_the_rate_while_training():
+    reading = reading_of(RECORDS, now_s=NOW_S, window_s=600.0)
+    assert reading.tokens_per_s == pytest.approx(819.2)
+    assert reading.coverage == pytest.approx(1.0, abs=0.05)
+    assert reading.checkpoint_age_s == 5.0
+
+
+def test_nothing_said_is_nothing_known():
+    assert reading_of([], now_s=NOW_S, window_s=600.0) == Reading()
+
+
+def test_gpu_metrics_fill_only_what_is_unknown():
+    both = filled(Reading(tokens_per_s=5.0), Reading(tokens_per_s=9.0, gpu_busy_max=0.5, queries=("q",)))
+    assert (both.tokens_per_s, both.gpu_busy_max, both.queries) == (5.0, 0.5, ("q",))
+
+
+HERE = Cluster(
+    partitions=(Partition(name="h100", nodes=("n1", "n2")),),
+    nodes=(Node(name="n1", gpu="h100", gpus=8, gpus_used=7), Node(name="n2", gpu="h100", gpus=8, up=False)),
+)
+
+
+def decided(job, *, cap=Mode.AUTO, waiting=True, reading=None):
+    one = watched(job)
+    one = replace(one, run=replace(one.run, deadline_at_s=NOW_S + 360_000.0)) if one.run else one
+    some = reading or reading_of(RECORDS, now_s=NOW_S, window_s=1200.0)
+    tuning = Tuning(cap=cap, warm_up_s=1.0, least_window_s=600.0)
+    past = history((), 1)
+    return one, some, decision(
+        one, some, scaling=scaling_of(one) if one.ours else None, past=past, tuning=tuning, here=HERE,
+        waiting=waiting, now_s=NOW_S,
+    )  # fmt: skip
+
+
+def fast(job):
+    """So fast that it would be done long before its deadline on half the GPUs."""
+    reading = replace(reading_of(RECORDS, now_s=NOW_S, window_s=1200.0), tokens_per_s=200_000.0)
+    return decided(job, reading=reading)
+
+
+def test_a_job_far_ahead_of_its_deadline_gives_gpus_to_those_who_wait(job):
+    one, some, made = fast(job)
+    assert (made.action, made.act) == (Action.SHRINK, True), made.reason
+    line = Line(watched=one, reading=some, decision=made)
+    found = intent_for(line, Force.SHRINK)
+    assert found is not None
+    assert (found.kind, found.from_nodes, found.to_nodes) == (Kind.SHRINK, 4, made.gpus)
+
+
+@pytest.mark.parametrize(
+    ("action", "force", "kind"),
+    [
+        (Action.SHRINK, Force.FLAG, None),
+        (Action.SHRINK, Force.MAIL, None),
+        (Action.SHRINK, Force.REQUEUE, Kind.SHRINK),
+        (Action.GROW, Force.SHRINK, None),
+        (Action.GROW, Force.REQUEUE, Kind.REQUEUE),
+        (Action.FLAG, Force.REQUEUE, None),
+        (Action.RELAYOUT, Force.REQUEUE, None),
+    ],
+    ids=str,
+)
+def test_no_more_is_done_than_the_force_allows(job, action, force, kind):
+    gpus = 2 if action is Action.SHRINK else 8
+    made = Decision(action=action, gpus=gpus, act=True, reason="because")
+    line = Line(watched=watched(job), reading=Reading(checkpoint_age_s=5.0), decision=made)
+    found = intent_for(line, force)
+    assert (found.kind if found else None) == kind
+
+
+@pytest.mark.parametrize(
+    ("change", "reading"),
+    [({"requeue": False}, Reading(checkpoint_age_s=5.0)), ({}, Reading())],
+    ids=["not requeueable", "no checkpoint seen"],
+)
+def test_a_job_that_would_start_over_is_not_requeued(job, change, reading):
+    made = Decision(action=Action.GROW, gpus=8, act=True, reason="late")
+    line = Line(watched=watched(replace(job, **change)), reading=reading, decision=made)
+    assert intent_for(line, Force.REQUEUE) is None
+
+
+def test_a_foreign_job_is_flagged_at_most(job):
+    idle = Reading(
+        window_s=1800.0,
+        age_s=5.0,
+        coverage=1.0,
+        samples=60,
+        gpu_busy_mean=0.0,
+        gpu_busy_max=0.0,
+        power_fraction=0.1,
+    )
+    one, some, made = decided(replace(job, comment=""), reading=idle)
+    assert made.action is Action.FLAG
+    assert intent_for(Line(watched=one, reading=some, decision=made), Force.REQUEUE) is None
+
+
+def test_free_gpus_are_those_of_whole_shares_on_nodes_that_are_up(job):
+    assert free_gpus(HERE, job, "h100", 1) == 1
+    assert free_gpus(HERE, job, "h100", 8) == 0
+
+
+def test_others_wait_only_where_gpus_are_what_they_lack(job):
+    waiting = replace(job, job_id=9, states=("PENDING",), reason="Resources", priority=5)
+    assert others_wait((job, waiting), job)
+    assert not others_wait((job, replace(waiting, reason="Dependency")), job)
+    assert not others_wait((job, replace(waiting, partition="a100")), job)
+    assert not others_wait((job, replace(waiting, priority=0, reason="JobHeldUser")), job)
+
+
+def test_the_history_is_what_the_journal_says():
+    base = Intent(
+        job_id=7, kind=Kind.SHRINK, from_nodes=4, to_nodes=2, node_cores=8, restarts=0, asks=1, began_s=5.0
+    )
+    done = history(
+        (replace(base, stage=Stage.DONE), replace(base, stage=Stage.FAILED, to_nodes=8, began_s=9.0)), 8
+    )
+    assert (done.last_resize_s, done.last_good_gpus, done.failed_gpus) == (9.0, 16, (64,))
+
+
+HOUR_S = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("done", "rate", "hours"),
+    [(1e9, 1e5, 75.0), (1e9, 2e4, -25.0), (10e9, 2e4, 100.0), (1e9, None, 100.0 - 9e9 / 409.6 / 3600)],
+    ids=["in time", "late", "done", "as predicted"],
+)
+def test_the_margin_is_the_deadline_less_what_is_left_at_the_rate(job, done, rate, hours):
+    one = watched(job)
+    one = replace(one, run=replace(one.run, deadline_at_s=NOW_S + 100 * HOUR_S, step_s=20.0))
+    reading = Reading(tokens_done=done, tokens_per_s=rate)
+    margin = margin_s(one, reading, now_s=NOW_S)
+    assert margin == pytest.approx(hours * HOUR_S)
+    made = Decision(action=Action.KEEP, gpus=4, act=False, reason="because")
+    metrics = SweepMetrics(cluster="lab")
+    metrics.swept(
+        [Line(watched=one, reading=reading, decision=made, margin_s=margin)], [], at_s=NOW_S, took_s=0.1
+    )
+    labels = {"cluster": "lab", "jobid": "7"}
+    assert metrics.registry.get_sample_value("rightsizer_slurm_job_margin_seconds", labels) == margin
+
+
+@pytest.mark.parametrize(
+    "change", [{"states": ("PENDING",)}, {"comment": ""}], ids=["waits", "is nobody's plan"]
+)
+def test_a_job_without_a_known_end_has_no_margin(job, change):
+    one = watched(replace(job, **change))
+    reading = Reading(tokens_done=1e9, tokens_per_s=1e5)
+    made = Decision(action=Action.KEEP, gpus=4, act=False, reason="because")
+    metrics = SweepMetrics(cluster="lab")
+    line = Line(watched=one, reading=reading, decision=made, margin_s=margin_s(one, reading, now_s=NOW_S))
+    metrics.swept([line], [], at_s=NOW_S, took_s=0.1)
+    labels = {"cluster": "lab", "jobid": "7"}
+    assert metrics.registry.get_sample_value("rightsizer_slurm_job_margin_seconds", labels) is None
+    assert metrics.registry.get_sample_value("rightsizer_slurm_job_gpus", labels) is not None

@@ -1,0 +1,105 @@
+"""What the monitor says of a job, by mail and in AdminComment: once, in one line, whatever users wrote."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rightsizer.domain.reading import Reading
+from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.slurm_cli import Slurm
+from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.monitor.intent_log import Journal
+from rightsizer_slurm.monitor.monitor import Force, Monitor, Settings
+
+HOSTILE = "$(touch pwned) `touch pwned`; touch pwned\nBcc: all@example.org\r\x1b[2J' \" %n {x} Priority=0"
+IDLE = Reading(
+    window_s=1800.0, age_s=5.0, coverage=1.0, samples=60, gpu_busy_mean=0.0, gpu_busy_max=0.0,
+    power_fraction=0.1,
+)  # fmt: skip
+JOB = Job(job_id=7, name=HOSTILE, user="ada", states=("RUNNING",), partition="h100", nodes=4, gpus=4)
+
+
+class Idle(SlurmCommands):
+    """Slurm's commands, with one job that is seen to be idle."""
+
+    job_seen = JOB
+
+    def jobs(self) -> tuple[Job, ...]:
+        return (self.job_seen,)
+
+    def cluster(self) -> Cluster:
+        return Cluster()
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Slurm:
+    """A scontrol that tells of a MailProg; both write down what they are told, an argument a line."""
+    scontrol, mail = tmp_path / "scontrol", tmp_path / "mail"
+    asked = f'[ "$1" = show ] && echo "MailProg = {mail}"'
+    scontrol.write_text(f'#!/bin/sh\n{asked} || printf "%s\\n" "$@" >> {tmp_path}/updates\n')
+    mail.write_text(f'#!/bin/sh\nfor each in "$@"; do printf "<%s>\\n" "$each"; done >> {tmp_path}/mails\n')
+    for each in (scontrol, mail):
+        each.chmod(0o755)
+    return Slurm(folder=tmp_path)
+
+
+def swept(
+    slurm: Slurm, *, job: Job = JOB, force: Force = Force.MAIL, annotate: bool = True, times: int = 1
+) -> None:
+    backend, journal = Idle(slurm), Journal(slurm.folder / "journal.db")  # type: ignore[operator]
+    backend.job_seen = job
+    settings = Settings(force=force, annotate=annotate)
+    monitor = Monitor(backend, journal, settings, slurm=slurm, metrics=lambda _: {7: IDLE})
+    for _ in range(times):
+        monitor.sweep()
+    assert monitor.failures == []
+    journal.close()
+
+
+def test_a_mail_goes_to_the_user_once_a_day_and_the_comment_is_written_once(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    swept(slurm, times=3)
+    mails = (tmp_path / "mails").read_text().splitlines()
+    assert [mails[0], mails[2]] == ["<-s>", "<ada>"]
+    assert mails[1].startswith("<rightsizer: job 7 $(touch pwned)")
+    assert mails[1].endswith(": flag>")
+    assert len(mails) == 3
+    updates = (tmp_path / "updates").read_text().splitlines()
+    assert updates[:2] == ["update", "JobId=7"]
+    assert updates[2].startswith("AdminComment=rightsizer/1 flag: ")
+    assert len(updates) == 3
+
+
+def test_hostile_text_of_a_job_starts_nothing_and_stays_on_its_line(slurm: Slurm, tmp_path: Path) -> None:
+    comment = f"rightsizer: plan=/p.yaml run={tmp_path} {HOSTILE}"
+    swept(slurm, job=replace(JOB, comment=comment, user_id=os.getuid()))
+    assert not list(tmp_path.glob("**/pwned"))
+    subject = (tmp_path / "mails").read_text().splitlines()[1]
+    assert "Bcc: all@example.org" in subject
+    assert "\x1b" not in subject
+    assert "Priority=0" not in (tmp_path / "updates").read_text()
+
+
+@pytest.mark.parametrize(
+    ("force", "annotate", "told"),
+    [(Force.FLAG, False, set()), (Force.FLAG, True, {"updates"}), (Force.MAIL, False, {"mails"})],
+    ids=["flag", "annotate", "mail"],
+)
+def test_nothing_is_told_that_was_not_asked_for(
+    slurm: Slurm, tmp_path: Path, force: Force, annotate: bool, told: set[str]
+) -> None:
+    swept(slurm, force=force, annotate=annotate)
+    assert {path.name for path in tmp_path.iterdir() if path.name in {"updates", "mails"}} == told
+
+
+def test_a_mail_program_that_fails_is_noted_and_the_sweep_goes_on(slurm: Slurm, tmp_path: Path) -> None:
+    (tmp_path / "mail").write_text("#!/bin/sh\necho no such user >&2; exit 1\n")
+    backend, journal = Idle(slurm), Journal(tmp_path / "journal.db")
+    monitor = Monitor(backend, journal, Settings(force=Force.MAIL), slurm=slurm, metrics=lambda _: {7: IDLE})
+    assert len(monitor.sweep()) == 1
+    assert monitor.failures == ["MailProg"]
+    journal.close()

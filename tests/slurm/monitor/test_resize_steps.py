@@ -1,0 +1,167 @@
+"""A change of size goes on from what Slurm says, wherever it was cut off, and gives no command twice."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.errors import InputError
+from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.slurm_cli import SlurmError
+from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, Journal, Kind, Stage
+from rightsizer_slurm.monitor.resize_steps import Resizer, Step, next_step
+
+JOB = Job(job_id=7, states=("RUNNING",), nodes=4, gpus=4, requeue=True, priority=9)
+GROW = Intent(
+    job_id=7, kind=Kind.REQUEUE, from_nodes=4, to_nodes=6, node_cores=8, restarts=0, patience_s=100.0
+)
+SHRINK = replace(GROW, kind=Kind.SHRINK, to_nodes=2)
+HELD = replace(JOB, states=("PENDING",), priority=0, reason="JobHeldUser", restarts=1)
+
+
+class CrashError(Exception):
+    """The monitor dies."""
+
+
+class SmallSlurm:
+    """A stand-in for one cluster with one job, for cuts that cannot be timed on a real one.
+
+    What is asked for happens at once; `cut` counts the commands until one crashes, before or after it took.
+    """
+
+    name = "stand-in"
+
+    def __init__(self, job=JOB, *, cut=None, after=False, refuse=()):
+        self.now, self.cut, self.after, self.refuse = job, cut, after, refuse
+        self.given = []
+
+    def jobs(self):
+        return (self.now,)
+
+    def job(self, _job_id):
+        return self.now
+
+    def _take(self, what, job):
+        if self.cut == 0 and not self.after:
+            self.cut = None
+            raise CrashError
+        self.given.append(what)
+        if what in self.refuse:
+            raise SlurmError("scontrol", "Requested node configuration is not available", code=1)
+        self.now = job
+        if self.cut == 0:
+            self.cut = None
+            raise CrashError
+        self.cut = None if self.cut is None else self.cut - 1
+
+    def signal_script(self, _job_id, _name):
+        self._take("ask", replace(HELD, nodes=self.now.nodes, restarts=self.now.restarts + 1))
+
+    def hold(self, _job_id):
+        self._take("hold", replace(self.now, priority=0))
+
+    def resize(self, _job_id, *, nodes, tasks, cpus):
+        assert (tasks, cpus) == (nodes, nodes * 8)
+        self._take("size", replace(self.now, nodes=nodes))
+
+    def release(self, _job_id):
+        self._take("release", replace(self.now, states=("RUNNING",), priority=9, reason=""))
+
+    def shrink(self, _job_id, *, nodes):
+        self._take("shrink", replace(self.now, nodes=nodes))
+
+
+def carried_out(slurm, path, intent):
+    """From plan to end, a new monitor (and journal) after every crash."""
+    journal = Journal(path)
+    journal.plan(intent)
+    for _ in range(20):
+        try:
+            while journal.open():
+                Resizer(slurm, journal, clock=itertools.count(1e12, 40.0).__next__).round()
+        except CrashError:
+            journal.close()
+            journal = Journal(path)
+        else:
+            break
+    (found,) = journal.of_job(7)
+    journal.close()
+    return found
+
+
+CUTS = [(cut, after) for cut in range(3) for after in (False, True)]
+
+
+@pytest.mark.parametrize(("cut", "after"), CUTS, ids=str)
+def test_a_requeue_cut_anywhere_comes_to_its_end_and_asks_the_job_once(tmp_path, cut, after):
+    slurm = SmallSlurm(cut=cut, after=after)
+    done = carried_out(slurm, tmp_path / "state.db", GROW)
+    assert (done.stage, slurm.now.nodes, slurm.now.running) == (Stage.DONE, 6, True)
+    assert slurm.given.count("ask") == 1
+    assert slurm.now.restarts == 1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_shrink_cut_off_is_given_once(tmp_path, after):
+    slurm = SmallSlurm(cut=0, after=after)
+    done = carried_out(slurm, tmp_path / "state.db", SHRINK)
+    assert (done.stage, slurm.now.nodes) == (Stage.DONE, 2)
+    assert slurm.given == ["shrink"]
+
+
+def test_a_size_that_slurm_refuses_lets_the_job_go_as_it_was(tmp_path):
+    slurm = SmallSlurm(refuse=("size",))
+    done = carried_out(slurm, tmp_path / "state.db", GROW)
+    assert done.stage is Stage.FAILED
+    assert "not available" in done.said
+    assert (slurm.now.nodes, slurm.now.running) == (4, True)
+
+
+def test_a_job_has_one_change_at_a_time(tmp_path):
+    journal = Journal(tmp_path / "state.db")
+    journal.plan(GROW)
+    with pytest.raises(InputError, match="being resized already"):
+        journal.plan(SHRINK)
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("intent", "job", "step"),
+    [
+        (GROW, JOB, Step.ASK),
+        (GROW, None, Step.CLOSE),
+        (GROW, replace(JOB, states=("COMPLETED",)), Step.CLOSE),
+        (GROW, replace(HELD, priority=9, reason=""), Step.CLOSE),
+        (replace(GROW, stage=Stage.ASKED, changed_s=950.0, asks=1), JOB, Step.WAIT),
+        (replace(GROW, stage=Stage.ASKED, changed_s=800.0, asks=1), JOB, Step.ASK),
+        (replace(GROW, stage=Stage.ASKED, changed_s=800.0, asks=2), JOB, Step.CLOSE),
+        (replace(GROW, stage=Stage.ASKED), replace(JOB, states=("RUNNING", "COMPLETING")), Step.WAIT),
+        (replace(GROW, stage=Stage.ASKED), replace(HELD, priority=9, reason="BeginTime"), Step.HOLD),
+        (replace(GROW, stage=Stage.ASKED), replace(JOB, restarts=1), Step.CLOSE),
+        (replace(GROW, stage=Stage.SIZED), replace(HELD, nodes=6), Step.RELEASE),
+        (
+            replace(GROW, stage=Stage.RELEASED),
+            replace(HELD, nodes=6, priority=9, reason="Resources"),
+            Step.WAIT,
+        ),
+        (SHRINK, JOB, Step.SHRINK),
+        (SHRINK, replace(JOB, nodes=3), Step.CLOSE),
+        (replace(SHRINK, stage=Stage.ASKED, changed_s=990.0), JOB, Step.WAIT),
+    ],
+    ids=str,
+)
+def test_the_next_step_follows_from_the_job(intent, job, step):
+    assert next_step(intent, job, now_s=1000.0).step is step
+
+
+def test_no_step_ever_cancels():
+    assert not [step for step in Step if "cancel" in step]
+    assert set(CLOSED) == {Stage.DONE, Stage.FAILED, Stage.OVERTAKEN}
+
+
+def test_the_same_word_is_not_said_twice_a_day(tmp_path):
+    journal = Journal(tmp_path / "state.db")
+    said = [journal.tell(7, "mail", text, again_s=100.0, now_s=at) for text, at in
+            (("flag", 0.0), ("flag", 50.0), ("shrink", 60.0), ("shrink", 161.0))]  # fmt: skip
+    assert said == [True, False, True, True]
+    journal.close()

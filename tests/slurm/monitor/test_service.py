@@ -1,0 +1,55 @@
+"""The monitor beside the daemon: it waits for its turn, and for Slurm, and ends when it is told to."""
+
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from rightsizer_launch.worker.rendezvous import free_port
+from rightsizer_slurm.cluster.slurm_cli import Slurm
+from rightsizer_slurm.monitor.monitor import Settings, alone
+from rightsizer_slurm.monitor.service import Options, beside
+
+SCONTROL = '#!/bin/sh\n[ "$2" = config ] && echo "ClusterName = lab"\nexit 0\n'
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Slurm:
+    """An empty cluster."""
+    said = {"scontrol": SCONTROL, "squeue": '#!/bin/sh\necho \'{"jobs": []}\'\n',
+            "sinfo": "#!/bin/sh\necho slurm 22.05.8\n"}  # fmt: skip
+    for name, text in said.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    return Slurm(folder=tmp_path)
+
+
+def served(port: int) -> str:
+    """What is served there; nothing while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
+def test_it_waits_while_another_monitor_acts_and_then_works_and_ends(slurm: Slurm, tmp_path: Path) -> None:
+    port, ended, state = free_port(), threading.Event(), tmp_path / "state.db"
+    options = Options(
+        settings=Settings(every_s=0.05), state=state, backend="commands", metrics=("127.0.0.1", port)
+    )
+    thread = threading.Thread(target=beside, args=(options, slurm, ended))
+    with alone(state):
+        thread.start()
+        time.sleep(0.3)
+        assert served(port) == ""
+    until_s = time.monotonic() + 20
+    while "rightsizer_slurm_sweep_seconds" not in served(port) and time.monotonic() < until_s:
+        time.sleep(0.05)
+    assert "rightsizer_slurm_sweep_timestamp_seconds" in served(port)
+    ended.set()
+    thread.join(timeout=20)
+    assert not thread.is_alive()
+    assert served(port) == ""

@@ -1,0 +1,52 @@
+"""A monitor with a Prometheus decides nothing about what that does not show."""
+
+import pytest
+
+from rightsizer.domain.reading import Reading
+from rightsizer.resize.types import Action
+from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.monitor.gpu_metrics import lack, reader
+from rightsizer_slurm.monitor.intent_log import Journal
+from rightsizer_slurm.monitor.monitor import Monitor, Settings
+from rightsizer_telemetry.client import Access
+
+JOB = Job(job_id=7, user="ada", user_id=1, states=("RUNNING",), partition="h100", nodes=1, gpus=4, comment="")
+IDLE = Reading(window_s=600.0, age_s=5.0, coverage=1.0, samples=80, gpu_busy_max=0.0)
+SPARSE = Reading(window_s=600.0, age_s=5.0, coverage=0.3, samples=24, gpu_busy_max=0.0, queries=("up = 1",))
+
+
+class Still:
+    """A cluster on which nothing happens."""
+
+    def jobs(self):
+        return (JOB,)
+
+    def cluster(self):
+        return Cluster(partitions=(), nodes=())
+
+
+def looked(tmp_path, metrics):
+    (line,) = Monitor(Still(), Journal(tmp_path / "j.db"), Settings(), metrics=metrics).look()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("gpu", "words"),
+    [(None, ""), (IDLE, ""), (Reading(), "does not show it: nothing was measured"), (SPARSE, "only 30%")],
+    ids=["no-prometheus", "seen", "empty", "sparse"],
+)
+def test_what_prometheus_lacks_is_told(gpu, words):
+    assert words in lack(gpu)
+    assert bool(words) == bool(lack(gpu))
+
+
+def test_an_idle_job_is_flagged_where_its_gpus_are_seen(tmp_path):
+    assert looked(tmp_path, lambda _: {7: IDLE}).decision.action is Action.FLAG
+
+
+def test_a_prometheus_that_is_down_leaves_everything_unknown(tmp_path):
+    ask = reader(Access(url="http://127.0.0.1:1", timeout_s=1.0), window_s=600.0)
+    made = looked(tmp_path, ask).decision
+    assert made.action is Action.KEEP
+    assert made.reason.startswith("unknown: Prometheus does not answer: ConnectError")

@@ -1,0 +1,187 @@
+"""The batch script: sized, quoted, elastic, without tasks per node."""
+
+import shlex
+import subprocess
+
+import pytest
+
+from rightsizer.errors import InputError
+from rightsizer.search.types import NoPlan
+from rightsizer_api import loads
+from rightsizer_slurm.cluster.pools import pools
+from rightsizer_slurm.cluster.snapshot import Cluster, Node, Partition
+from rightsizer_slurm.submit.batch_script import (
+    Place,
+    batch_options,
+    elastic,
+    fewest_nodes,
+    most_nodes,
+    pyxis_image,
+    script,
+)
+from rightsizer_slurm.submit.placement import Asked, Fitted, fit, wanted_types
+
+PLAN = """
+apiVersion: rightsizer.dev/v1alpha1
+kind: TrainingPlan
+metadata: {name: small}
+spec:
+  model: {dimensions: {layers: 4, hidden: 192, heads: 4, vocab: 256}}
+  workload: {tokens: 150k, sequenceLength: 128, globalBatchSequences: 16}
+  deadline: {finishWithin: %s}
+  resources: {minGPUs: %d, maxGPUs: %d, gpusPerNode: %d}
+  launch:
+    framework: ddp
+    command: [train.py, --name, "it's; $(rm -rf /) `x`"]
+    env: [{name: NOTE, value: "a 'quoted' $VALUE\\nof two lines"}]
+    checkpoint: {path: ckpt, interval: 5s, grace: 30s}
+  elasticity: {mode: Auto, minGPUs: 1}
+"""
+HERE = Cluster(
+    partitions=(
+        Partition(name="h100", nodes=("n1", "n2", "n3", "n4"), default=True, max_time_s=7 * 86_400.0),
+        Partition(name="a100", nodes=("a1",), max_time_s=2 * 86_400.0, accounts=("nlp",)),
+    ),
+    nodes=(
+        *(Node(name=f"n{i}", gpu="h100", gpus=8, gpus_used=8 * (i == 4), cpus=64) for i in range(1, 5)),
+        Node(name="a1", gpu="a100", gpus=4, cpus=32),
+    ),
+)
+PLACE = Place(
+    run="/shared/runs/small", home="/home/a b", plan="/home/a b/plan.yaml", python="/opt/py thon/bin/python"
+)
+
+
+def plan_of(text=PLAN, *, deadline="30m", gpus=(2, 2), node_gpus=1):
+    return loads(text % (deadline, *gpus, node_gpus), name="plan")
+
+
+def fitted_of(plan=None, *, partition="h100", asked=None, account=""):
+    plan = plan or plan_of()
+    found = pools(
+        HERE, wanted=wanted_types(plan), partition=partition, account=account,
+        node_gpus=plan.spec.resources.gpus_per_node,
+    )  # fmt: skip
+    return fit(plan, found, have=HERE.words(), asked=asked)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fitted_of()
+
+
+def test_the_size_is_what_the_plan_allows(fitted):
+    assert isinstance(fitted, Fitted)
+    assert (fitted.nodes, fitted.node_gpus, fitted.cores, fitted.waits) == (2, 1, 8, False)
+
+
+def test_the_script_is_bash_and_asks_for_no_tasks_per_node(fitted):
+    text = script(fitted, PLACE)
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    asked = [line for line in text.splitlines() if line.startswith("#SBATCH")]
+    assert not [line for line in asked if "ntasks" in line]
+    assert "--nodes=2" in "\n".join(asked)
+
+
+def test_what_the_user_wrote_reaches_bash_as_it_is(fitted):
+    text = script(fitted, PLACE)
+    body = "".join(text.partition("export NOTE")[1:]).partition("\nrestart=")[0]
+    said = subprocess.run(
+        ["bash", "-c", body + '\nprintf %s "$NOTE"'], capture_output=True, text=True, check=True
+    ).stdout
+    assert said == "a 'quoted' $VALUE\nof two lines"
+    command = text.partition("-m rightsizer_launch.worker.entrypoint ")[2].partition(" &\n")[0]
+    assert shlex.split(command) == ["train.py", "--name", "it's; $(rm -rf /) `x`"]
+
+
+@pytest.mark.parametrize("text", ["/a\nb", "/a\x00b", "/a'b", "/a;b", "/a$b"], ids=repr)
+def test_a_path_that_no_script_or_comment_can_hold_is_refused(fitted, text):
+    with pytest.raises(InputError):
+        script(fitted, Place(run=text, home="/h", plan="/p"))
+
+
+def test_a_percent_sign_in_a_path_is_no_pattern(fitted):
+    options = batch_options(fitted, Place(run="/r/100%j", home="/h", plan="/p"))
+    assert "--output=/r/100%%j/slurm-%j.out" in options
+
+
+def test_the_signal_leaves_the_workers_their_grace(fitted):
+    assert "--signal=B:USR1@150" in batch_options(fitted, PLACE)
+
+
+def test_sbatch_s_own_options_come_last_and_win(fitted):
+    options = batch_options(fitted, Place(run="/r", home="/h", plan="/p", options=("--nodes=1",)))
+    assert options[-1] == "--nodes=1"
+
+
+def test_a_store_of_one_s_own_replaces_the_job_s(fitted):
+    text = script(fitted, Place(run="/r", home="/h", plan="/p", rendezvous="store.example:29400"))
+    assert "export PET_RDZV_ENDPOINT=store.example:29400" in text
+    assert "rightsizer_launch.worker.rendezvous" not in text
+
+
+def test_an_elastic_job_may_go_from_one_node_to_all(fitted):
+    assert elastic(fitted)
+    assert fewest_nodes(fitted) == 1
+    assert most_nodes(fitted_of(plan_of(gpus=(1, 4)))) == 4
+
+
+def test_a_layout_told_to_the_workers_keeps_its_size():
+    told = fitted_of(plan_of(PLAN.replace("train.py,", "train.py, '{layout.dp}',")))
+    assert not elastic(told)
+    assert fewest_nodes(told) == most_nodes(told) == told.nodes
+
+
+@pytest.mark.parametrize(
+    ("image", "written"),
+    [
+        ("ghcr.io/acme/train:1.4", "ghcr.io#acme/train:1.4"),
+        ("acme/train", "acme/train"),
+        ("train:2", "train:2"),
+        ("/images/train.sqsh", "/images/train.sqsh"),
+        ("localhost:5000/t", "localhost:5000#t"),
+        ("nvcr.io#a/b", "nvcr.io#a/b"),
+    ],
+)
+def test_an_image_as_pyxis_writes_it(image, written):
+    assert pyxis_image(image) == written
+
+
+def test_an_image_runs_through_pyxis(fitted):
+    plan = plan_of(PLAN.replace("framework: ddp", "framework: ddp\n    image: ghcr.io/acme/train:1.4"))
+    text = script(fitted_of(plan), Place(run="/r", home="/h h", plan="/p", container=True))
+    srun = text.partition("\nsrun ")[2].partition(" &\n")[0]
+    words = shlex.split(srun.replace("\\\n", " "))
+    assert "--container-image=ghcr.io#acme/train:1.4" in words
+    assert "--container-mounts=/r:/r,/h h:/h h" in words
+
+
+def test_a_limit_shorter_than_the_training_needs_a_checkpoint():
+    chained = fitted_of(asked=Asked(time_s=600.0))
+    assert chained.chained
+    assert chained.time_s == 600.0
+    bare = PLAN.replace("    checkpoint: {path: ckpt, interval: 5s, grace: 30s}\n", "")
+    with pytest.raises(InputError, match=r"spec\.launch\.checkpoint"):
+        fitted_of(plan_of(bare), asked=Asked(time_s=600.0))
+
+
+def test_what_is_not_free_is_waited_for():
+    wide = PLAN.replace("globalBatchSequences: 16", "globalBatchSequences: 64")
+    assert fitted_of(plan_of(wide, gpus=(32, 32), node_gpus=8)).waits
+
+
+def test_more_than_there_is_is_no_plan():
+    assert isinstance(fitted_of(plan_of(gpus=(40, 40), node_gpus=8)), NoPlan)
+
+
+@pytest.mark.parametrize(
+    ("partition", "account", "message"),
+    [
+        ("gpu", "", "is no partition here; there are a100, h100"),
+        ("a100", "vision", "has no partition for this job"),
+    ],
+    ids=["unknown", "closed to the account"],
+)
+def test_a_partition_that_will_not_do_is_refused_in_a_line(partition, account, message):
+    with pytest.raises(InputError, match=message):
+        fitted_of(partition=partition, account=account)

@@ -1,0 +1,66 @@
+"""#SBATCH lines are read as sbatch reads them, and answered in the same words."""
+
+import pytest
+
+from rightsizer.errors import InputError
+from rightsizer_slurm.submit.directives import directives, overrides, question
+
+SCRIPT = """#!/bin/bash
+#SBATCH --comment="rightsizer: model=gpt2 tokens=1B" -t 2-0  # two days
+# a comment
+#SBATCH -N2-4 --gpus-per-node h100:8 -p h100
+
+srun train
+#SBATCH --nodes=9
+"""
+
+
+def test_the_lines_before_the_first_command_count():
+    assert directives(SCRIPT) == {
+        "comment": "rightsizer: model=gpt2 tokens=1B",
+        "time": "2-0",
+        "nodes": "2-4",
+        "gpus-per-node": "h100:8",
+        "partition": "h100",
+    }
+
+
+def test_they_bound_the_question():
+    asked = question(directives(SCRIPT), time="12h")
+    assert (asked.min_nodes, asked.max_nodes, asked.gres, asked.partition) == (2, 4, "gpu:h100:8", "h100")
+    assert asked.time_limit == 720
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("90", 90),
+        ("90:30", 91),
+        ("1:30:00", 90),
+        ("1-2", 1560),
+        ("1-2:03", 1563),
+        ("1-2:03:04", 1564),
+        ("", None),
+    ],
+    ids=str,
+)
+def test_time_limits_of_every_form(text, minutes):
+    assert question({"time": text}).time_limit == minutes
+
+
+@pytest.mark.parametrize(
+    "found", [{"gpus": "16"}, {"nodes": "two"}, {"time": "soon"}], ids=lambda found: next(iter(found))
+)
+def test_what_cannot_be_bounded_is_refused(found):
+    with pytest.raises(InputError, match="#SBATCH --"):
+        question(found)
+
+
+@pytest.mark.parametrize(
+    ("found", "option"),
+    [({}, "--gres=gpu:h100:4"), ({"gpus-per-node": "8"}, "--gpus-per-node=h100:4")],
+    ids=["gres", "gpus-per-node"],
+)
+def test_gpus_are_said_in_the_script_s_own_way(found, option):
+    said = overrides({"max_nodes": 2, "gres": "gpu:h100:4", "time_limit": 60}, found)
+    assert said == ("--nodes=2", "--time=60", option)

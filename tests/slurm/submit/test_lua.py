@@ -1,0 +1,358 @@
+"""slurm/lua in Lua 5.1 to 5.4: the pure half alone, and job_submit.lua in a pretended slurmctld.
+
+The real slurmctld is in tests/e2e/slurm; here are the other Lua versions, and many more inputs.
+"""
+
+import os
+import random
+import re
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import lupa.lua51
+import lupa.lua52
+import lupa.lua53
+import lupa.lua54
+import pytest
+
+from rightsizer.errors import RightsizerError
+from rightsizer_slurm.cluster.comment import LONGEST, parse, plan_of
+from rightsizer_slurm.submit.protocol import Answer, Verdict, answer_text, question_of
+
+SOURCES = Path(__file__).resolve().parents[3] / "slurm" / "lua"
+VERSIONS = {"5.1": lupa.lua51, "5.2": lupa.lua52, "5.3": lupa.lua53, "5.4": lupa.lua54}
+NO_VALUE = 4294967294.0
+GOOD = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
+
+
+class Slurmctld:
+    """What job_submit.lua sees of slurmctld: `slurm.*`, and a socket that gives a prepared answer."""
+
+    def __init__(self, module: Any, folder: Path, *, config: str = "mode = size\n") -> None:
+        self.said: list[str] = []
+        self.logged: list[str] = []
+        self.asked: list[str] = []
+        self.answer: bytes | None = b""
+        for path in SOURCES.glob("*.lua"):
+            (folder / path.name).write_text(path.read_text())
+        (folder / "rightsizer.conf").write_text(config)
+        self.lua = module.LuaRuntime(encoding="latin-1")
+        self._prepare()
+        self.lua.globals().plugin = f"{folder}/job_submit.lua"
+        self.lua.execute("dofile(plugin)")
+
+    def _prepare(self) -> None:
+        host = self.lua.globals()
+        host.tell, host.write = self.said.append, self.logged.append
+        host.exchange = self._exchange
+        self.lua.execute(
+            """
+            slurm = { SUCCESS = 0, ERROR = -1 }
+            function slurm.log_user(...) tell(string.format(...)) end
+            function slurm.log_info(...) write(string.format(...)) end
+            slurm.log_error = slurm.log_info
+            local connection = {}
+            function connection:settimeout(seconds, kind) end
+            function connection:connect(path) return 1 end
+            function connection:send(text) self.text = text; return #text end
+            function connection:receive(size)
+               local answer = exchange(self.text)
+               if answer == nil then return nil, "timeout", "" end
+               return nil, "closed", answer
+            end
+            function connection:close() end
+            package.preload["socket.unix"] = function() return function() return connection end end
+            """
+        )
+
+    def _exchange(self, text: str) -> str | None:
+        self.asked.append(text)
+        return None if self.answer is None else self.answer.decode("latin-1")
+
+    def submit(self, **fields: Any) -> tuple[int, dict[str, Any]]:
+        """The plugin's verdict and the job as it leaves it."""
+        unset = dict.fromkeys(
+            ("min_nodes", "max_nodes", "time_limit", "num_tasks", "het_job_offset"), NO_VALUE
+        )
+        job = self.lua.table_from(unset | {"script": "#!/bin/sh", "user_name": "alice"} | fields)
+        job.environment = self.lua.table()
+        code = self.lua.globals().slurm_job_submit(job, self.lua.table(), 1000)
+        return code, {key: job[key] for key in job}
+
+
+@pytest.fixture(params=VERSIONS)
+def slurmctld(request: pytest.FixtureRequest, tmp_path: Path) -> Slurmctld:
+    return Slurmctld(VERSIONS[request.param], tmp_path)
+
+
+@pytest.fixture(params=VERSIONS)
+def shared(request: pytest.FixtureRequest) -> Any:
+    return (
+        VERSIONS[request.param]
+        .LuaRuntime(encoding="latin-1")
+        .execute((SOURCES / "rightsizer.lua").read_text())
+    )
+
+
+@pytest.mark.parametrize("module", VERSIONS.values(), ids=list(VERSIONS))
+@pytest.mark.parametrize("path", sorted(SOURCES.glob("*.lua")), ids=lambda path: path.stem)
+def test_every_file_is_lua_of_this_version(path: Path, module: Any) -> None:
+    assert module.LuaRuntime().compile(path.read_text()) is not None
+
+
+def test_an_answer_of_the_daemon_is_applied_and_said(slurmctld: Slurmctld) -> None:
+    fields: dict[str, int | str] = {"min_nodes": 2, "max_nodes": 2, "gres": "gpu:h100:8", "partition": "h100"}
+    answer = Answer(verdict=Verdict.OK, say="two nodes", fields=fields, variables={"RIGHTSIZER_TP": "8"})
+    slurmctld.answer = answer_text(answer)
+    code, job = slurmctld.submit(comment=GOOD)
+    assert (code, slurmctld.said) == (0, ["rightsizer: two nodes"])
+    assert {key: job[key] for key in fields} == fields
+    assert job["environment"]["RIGHTSIZER_TP"] == "8"
+
+
+def test_a_question_of_the_plugin_is_what_the_daemon_reads(slurmctld: Slurmctld) -> None:
+    slurmctld.submit(
+        comment=GOOD + "\t x='1 2'", max_nodes=4.0, gres="gres:gpu:2", account="a\nuid=0", partition="p"
+    )
+    question = question_of(slurmctld.asked[0].encode("latin-1"))
+    assert (question.max_nodes, question.min_nodes, question.uid, question.kind) == (4, None, 1000, "sbatch")
+    assert (question.account, question.gres) == ("a uid=0", "gres:gpu:2")
+    assert question.comment.startswith(GOOD)
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"garbage", b"RIGHTSIZER 1 OK\nmin_nodes=2\n"], ids=str)
+def test_without_a_good_answer_the_job_stays_and_nobody_asks_again_soon(
+    slurmctld: Slurmctld, answer: bytes | None
+) -> None:
+    slurmctld.answer = answer
+    first, second = slurmctld.submit(comment=GOOD), slurmctld.submit(comment=GOOD)
+    assert (first[0], second[0], len(slurmctld.asked)) == (0, 0, 1)
+    assert first[1]["min_nodes"] == second[1]["min_nodes"] == NO_VALUE
+    assert all("the job goes on as written" in said for said in slurmctld.said)
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({"max_nodes": 2.0}, {"max_nodes": 4, "min_nodes": 4}),
+        ({"time_limit": 60.0}, {"time_limit": 61}),
+        ({"partition": "a,b"}, {"partition": "c"}),
+    ],
+    ids=["nodes", "time", "partition"],
+)
+def test_an_answer_beyond_what_the_user_wrote_is_not_taken(
+    slurmctld: Slurmctld, fields: dict[str, Any], asked: dict[str, int | str]
+) -> None:
+    slurmctld.answer = answer_text(Answer(verdict=Verdict.OK, fields=asked))
+    _, job = slurmctld.submit(comment=GOOD, **fields)
+    assert {key: job[key] for key in fields} == fields
+    assert "the answer exceeds your" in slurmctld.said[0]
+
+
+def test_a_refusal_refuses_and_in_the_mode_warn_only_says_so(tmp_path: Path) -> None:
+    for mode, code in (("size", -1), ("warn", 0)):
+        host = Slurmctld(lupa.lua51, tmp_path, config=f"mode = {mode}\n")
+        host.answer = answer_text(Answer(verdict=Verdict.REFUSE, say="no plan"))
+        assert host.submit(comment=GOOD)[0] == code
+        assert "no plan" in host.said[0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"comment": ""}, {"comment": "other"}, {}, {"comment": "rightsizer: plan=/a run=/b"}],
+    ids=["empty", "other", "none", "sized"],
+)
+def test_other_jobs_cost_no_question_and_no_word(slurmctld: Slurmctld, fields: dict[str, str]) -> None:
+    assert slurmctld.submit(**fields)[0] == 0
+    assert (slurmctld.asked, slurmctld.said) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [
+        ("90", 90),
+        ("90:00", 90),
+        ("1:30:00", 90),
+        ("1-12", 2160),
+        ("1-12:30", 2190),
+        ("1-0:0:30", 1441),
+        ("soon", None),
+        ("", None),
+        ("1:2:3:4", None),
+        ("-1", None),
+    ],
+)
+def test_time_limits_are_read_as_sbatch_does(shared: Any, text: str, minutes: int | None) -> None:
+    assert shared.minutes(text) == minutes
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("mode = on", "mode is off, warn, size or enforce"),
+        ("timeout_s = 99", "timeout_s is out of bounds"),
+        ("nonsense", "not understood: nonsense"),
+        ("mode = off -- os.exit()", "mode is off"),
+    ],
+)
+def test_a_wrong_setting_is_complained_of_and_the_default_stays(
+    shared: Any, text: str, complaint: str
+) -> None:
+    settings, complaints = shared.config(text)
+    assert (settings.mode, settings.timeout_s) == ("size", 0.3)
+    assert complaint in complaints[1]
+
+
+def test_sections_of_the_daemons_are_left_to_it(shared: Any) -> None:
+    text = "mode = warn\n[gpus]\n1g.10gb = none\nuntyped = H100\n[monitor]\nact = mail\nmode = off\n"
+    settings, complaints = shared.config(text)
+    assert (settings.mode, list(complaints.values())) == ("warn", [])
+
+
+def test_the_strictest_mode_of_a_jobs_partitions_counts(shared: Any) -> None:
+    settings, _ = shared.config("mode = off\n[partition a]\nmode = warn\n[partition b]\nmode = enforce\n")
+    modes = [shared.mode(settings, names) for names in ("", "a", "a,b", "c", None)]
+    assert modes == ["off", "warn", "enforce", "off", "off"]
+
+
+def comments(count: int, seed: int = 1) -> Iterator[str]:
+    """Comments of people and of attackers: good words, broken ones, control characters, shells, Lua."""
+    dice = random.Random(seed)  # noqa: S311
+    words = (
+        "model=llama-3.1-8b",
+        "tokens=1B",
+        "deadline=72h",
+        "gpu=H100",
+        "min=2",
+        "elastic=auto",
+        "plan=/etc/shadow",
+        "run=/x",
+        "model='a b'",
+        'x="',
+        "=",
+        "tokens=",
+        "=5",
+        "a.b.c=1",
+        "launch.env=1",
+        "$(id)",
+        "`id`",
+        ";rm -rf /",
+        "\n",
+        "\r",
+        "\x00",
+        "\x1b[2J",
+        "%s%n%d",
+        "%1",
+        "\u00e4",
+        "]]os.execute('id')--[[",
+        "END",
+        "env.PATH=/x",
+        "\nEND\n",
+        "admin_comment=1",
+        "uid=0",
+        "--",
+        "#",
+        "\\",
+        "../../etc",
+        "x" * 600,
+        "\t",
+        "'",
+        '"',
+    )
+    for _ in range(count):
+        head = dice.choice(("rightsizer:", "rightsizer:", "rightsizer: ", " rightsizer:", "rightsize:", ""))
+        picked = [dice.choice(words) for _ in range(dice.randrange(8))]
+        noise = "".join(chr(dice.randrange(256)) for _ in range(dice.choice((0, 0, 0, 3))))
+        yield head + dice.choice((" ", "", "  ")).join(picked) + noise
+
+
+LINE = re.compile(r"[\x20-\x7e]*")
+
+
+def fuzzed(host: Slurmctld, text: str) -> None:
+    """One comment through the plugin and the daemon's parser: no crash, no second line, no odd character."""
+    host.said.clear()
+    host.asked.clear()
+    host.logged.clear()
+    host.answer = answer_text(Answer(verdict=Verdict.KEEP, say=text))
+    code, job = host.submit(comment=text.encode("latin-1", errors="replace").decode("latin-1"))
+    assert code in {0, -1}
+    assert (job["min_nodes"], dict(job["environment"])) == (NO_VALUE, {})
+    assert all(LINE.fullmatch(said) for said in (*host.said, *host.logged))
+    for asked in host.asked:
+        question = question_of(asked.encode("ascii"))
+        assert (question.uid, question.user) == (1000, "alice")
+        assert len(question.comment) <= LONGEST + 16
+        with suppress(RightsizerError):
+            plan_of(parse(question.comment))
+
+
+def test_no_comment_breaks_the_plugin_or_the_daemon(slurmctld: Slurmctld) -> None:
+    for text in comments(300):
+        fuzzed(slurmctld, text)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_comments_break_nothing(tmp_path: Path) -> None:
+    count = int(os.environ.get("RIGHTSIZER_FUZZ", "2000"))
+    host = Slurmctld(lupa.lua51, tmp_path)
+    began_s = time.monotonic()
+    for text in comments(count, seed=7):
+        fuzzed(host, text)
+    print(f"{count} comments in {time.monotonic() - began_s:.0f} s")  # noqa: T201 (for whoever runs it with -s)
+
+
+def answers(count: int) -> Iterator[str]:
+    """Answers of a daemon gone mad."""
+    dice = random.Random(3)  # noqa: S311
+    lines = (
+        "min_nodes=2",
+        "min_nodes=1e9",
+        "max_nodes=-1",
+        "gres=gpu:h100:8",
+        "gres=;",
+        "script=x",
+        "user_id=0",
+        "END",
+        "env.LD_PRELOAD=/x",
+        "env.RIGHTSIZER_A=$(x)",
+        "say=\x1b",
+        "priority=0",
+        "partition=../x",
+        "",
+        "=",
+        "\x00",
+    )
+    for _ in range(count):
+        head = dice.choice(
+            ("RIGHTSIZER 1 OK", "RIGHTSIZER 1 HOLD", "RIGHTSIZER 2 OK", "RIGHTSIZER 1 REFUSE", "")
+        )
+        yield "\n".join([head, *(dice.choice(lines) for _ in range(dice.randrange(6))), "END", ""])
+
+
+ALLOWED = {
+    "min_nodes",
+    "max_nodes",
+    "num_tasks",
+    "cpus_per_task",
+    "min_cpus",
+    "time_limit",
+    "priority",
+    "gres",
+    "partition",
+    "admin_comment",
+    "tres_per_job",
+}
+
+
+def test_no_answer_sets_what_is_not_allowed(shared: Any) -> None:
+    for text in answers(500):
+        answer = shared.answer(text)
+        if isinstance(answer, tuple):
+            continue
+        assert set(answer.set) <= ALLOWED
+        assert all(name.startswith("RIGHTSIZER_") for name in answer.env)
+        assert LINE.fullmatch(answer.say)

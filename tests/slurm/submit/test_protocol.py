@@ -1,0 +1,65 @@
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.errors import InputError
+from rightsizer_slurm.submit.protocol import Answer, Question, Verdict, answer_text, question_of
+
+
+def test_a_question_is_read_as_it_was_written() -> None:
+    text = b"RIGHTSIZER 1 PLAN\ncomment=rightsizer: a=b c=d\nuid=7\nmin_nodes=2\nlater=x\nEND\n"
+    assert question_of(text) == Question(comment="rightsizer: a=b c=d", uid=7, min_nodes=2)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"RIGHTSIZER 1 PLAN\n",
+        b"RIGHTSIZER 2 PLAN\nEND\n",
+        b"RIGHTSIZER x PLAN\nEND\n",
+        b"GET / HTTP/1.1\nEND\n",
+        b"RIGHTSIZER 1 PLAN\nuid=-1\nEND\n",
+        b"RIGHTSIZER 1 PLAN\nmin_nodes=" + b"9" * 30 + b"\nEND\n",
+    ],
+    ids=["nothing", "no end", "version", "no version", "http", "negative", "huge"],
+)
+def test_what_is_no_question_is_refused(data: bytes) -> None:
+    with pytest.raises(InputError):
+        question_of(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_question_or_an_input_error(data: bytes) -> None:
+    with contextlib.suppress(InputError):
+        question_of(data + b"\nEND\n")
+
+
+@given(st.text(max_size=300), st.text(max_size=50))
+def test_no_text_can_add_a_line_to_an_answer(say: str, value: str) -> None:
+    answer = Answer(verdict=Verdict.OK, say=say, fields={"gres": value}, variables={"RIGHTSIZER_X": value})
+    lines = answer_text(answer).decode("ascii").split("\n")
+    assert [line.split("=")[0] for line in lines] == [
+        "RIGHTSIZER 1 OK",
+        "gres",
+        "env.RIGHTSIZER_X",
+        "say",
+        "END",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "nodes"),
+    [
+        ({}, None),
+        ({"max_nodes": 3}, 3),
+        ({"min_nodes": 2}, 2),
+        ({"num_tasks": 2, "max_nodes": 4}, 2),
+        ({"num_tasks": 8, "ntasks_per_node": 4, "max_nodes": 2}, 2),
+    ],
+)
+def test_the_most_nodes_are_what_the_user_wrote(words: dict[str, int], nodes: int | None) -> None:
+    assert Question(**words).most_nodes == nodes
