@@ -23,6 +23,7 @@ from rightsizer_launch.worker.progress import (
     ENV_ATTEMPT,
     ENV_DIE_WITH_PARENT,
     ENV_METRICS_PORT,
+    ENV_RENDEZVOUS_KEY_FILE,
     ENV_RUN_DIRECTORY,
 )
 from rightsizer_launch.worker.rendezvous import free_port
@@ -65,6 +66,7 @@ class Job:
         self._token = secrets.token_hex(16)
         self._store_port, self._metrics_port = free_port(_HOST), free_port(_HOST)
         self._agents: dict[int, subprocess.Popen[bytes]] = {}
+        self._key = write_key(spec.run_directory)
         self._store = self._start_store()
         for slot in range(spec.workers):
             self._start_agent(slot)
@@ -178,6 +180,7 @@ class Job:
         variables = environment(run) | {
             ENV_RUN_DIRECTORY: str(spec.run_directory),
             ENV_ATTEMPT: str(spec.attempt),
+            ENV_RENDEZVOUS_KEY_FILE: str(self._key),
             ENV_METRICS_PORT: str(self._metrics_port),
             "OMP_NUM_THREADS": str(spec.threads_per_worker),
             "PYTHONUNBUFFERED": "1",
@@ -209,6 +212,15 @@ def _visible(slot: int) -> str:
     """The slot-th GPU of those that this process may use."""
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     return str(slot) if allowed is None else allowed.split(",")[slot].strip()
+
+
+def write_key(run_directory: Path) -> Path:
+    """A new secret for an attempt's rendezvous, in a file that only this user can read."""
+    path = run_directory / "rendezvous.key"
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(secrets.token_bytes(32))
+    return path
 
 
 def next_attempt(spec: JobSpec) -> JobSpec:

@@ -74,8 +74,15 @@ def _run(arguments: list[str], scratch: Path) -> tuple[int, bool]:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
 
+    from rightsizer_launch.worker import signed_rendezvous  # noqa: PLC0415 -- it imports torch
+
     outcome = scratch / "outcome"
     os.environ[ENV_OUTCOME] = str(outcome)
+    try:
+        signed_rendezvous.enable()
+    except RendezvousError as error:
+        sys.stderr.write(f"rightsizer: {error}\n")
+        return os.EX_USAGE, False
     worker, again = 0, False
     try:
         run.main(arguments)

@@ -24,6 +24,7 @@ __all__ = [
     "ENV_METRICS_ADDRESS",
     "ENV_METRICS_PORT",
     "ENV_OUTCOME",
+    "ENV_RENDEZVOUS_KEY_FILE",
     "ENV_RESTART_LIMIT",
     "ENV_RUN_DIRECTORY",
     "EXIT_STOPPED",
@@ -51,6 +52,9 @@ ENV_METRICS_ADDRESS = "RIGHTSIZER_METRICS_ADDRESS"
 """Address it listens on; 127.0.0.1 unless set (a pod sets its own)."""
 ENV_OUTCOME = "RIGHTSIZER_OUTCOME_FILE"
 """Where a worker tells the entrypoint that it stopped on request, its work saved."""
+
+ENV_RENDEZVOUS_KEY_FILE = "RIGHTSIZER_RENDEZVOUS_KEY_FILE"
+"""A file with the secret that signs the values of this attempt's rendezvous (`signed_rendezvous`)."""
 
 ENV_RESTART_LIMIT = "RIGHTSIZER_RESTART_LIMIT"
 """Worker failures allowed within a window; its presence says that no supervisor counts them, as in a pod."""

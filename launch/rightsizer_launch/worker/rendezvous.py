@@ -73,8 +73,11 @@ def _store(environment: Mapping[str, str]) -> Any:
         return None
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # noqa: PLC0415 -- seconds of import
 
+    from rightsizer_launch.worker.signed_rendezvous import signed  # noqa: PLC0415 -- it imports torch
+
     timeout = dt.timedelta(seconds=_SOON_S)
-    return TCPStore(host.strip("[]"), int(port), is_master=False, wait_for_workers=False, timeout=timeout)
+    store = TCPStore(host.strip("[]"), int(port), is_master=False, wait_for_workers=False, timeout=timeout)
+    return signed(store, environment)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
