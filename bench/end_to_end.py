@@ -34,7 +34,7 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import AttentionKernel, Precision, Workload, usual_batch_tokens
 from rightsizer.errors import RightsizerError
 from rightsizer.estimate import goodput
-from rightsizer.search.explain import layout_words
+from rightsizer.search.explain import layout_text
 from rightsizer.search.plan import plan
 from rightsizer.search.types import NoPlan, Option, Plan, Request
 
@@ -208,7 +208,7 @@ def result(row: Row, more: Row, shape: Architecture, telling: Telling) -> Result
         inside=low_h <= measured_h <= high_h,
         mfu=round(option.mfu, 4),
         goodput=round(option.goodput, 4),
-        layout=layout_words(option.layout),
+        layout=layout_text(option.layout),
     )
 
 

@@ -26,7 +26,7 @@ from rightsizer.domain.framework import framework
 from rightsizer.domain.workload import Precision, Workload
 from rightsizer.search.layout_space import families, layouts
 from rightsizer.search.plan import plan
-from rightsizer.search.pricing import fit_layouts, ground, price
+from rightsizer.search.pricing import families_context, fit_layouts, price
 from rightsizer.search.search import pairs
 from rightsizer.search.types import Request
 from rightsizer_launch.local.machine import cpu
@@ -113,17 +113,17 @@ def layouts_taken() -> tuple[Taken, int]:
 
     The families and their legal layouts are made before; what families have in common is in the figure.
     """
-    asked = PLANS["Llama 3.1 405B, 15.6T tokens, <= 16,384 H100"]()
-    some = families(asked.architecture, asked.workload, asked.clusters[0], asked.framework)
-    family, gpus = pairs(some.unit, np.zeros(len(some)), np.arange(1024, 16385, 128))
-    columns, legal = layouts(some.take(family), gpus, asked.workload, batch_tolerance=0.05)
+    request = PLANS["Llama 3.1 405B, 15.6T tokens, <= 16,384 H100"]()
+    space = families(request.architecture, request.workload, request.clusters[0], request.framework)
+    family, gpus = pairs(space.unit, np.zeros(len(space)), np.arange(1024, 16385, 128))
+    columns, legal = layouts(space.take(family), gpus, request.workload, batch_tolerance=0.05)
     chosen = np.flatnonzero(legal)
     columns, family, gpus = columns.take(chosen), family[chosen], gpus[chosen]
 
     def both() -> None:
-        base = ground(asked, asked.clusters[0], some)
-        fit_layouts(base, family, columns)
-        price(base, family, gpus, columns)
+        context = families_context(request, request.clusters[0], space)
+        fit_layouts(context, family, columns)
+        price(context, family, gpus, columns)
 
     return fastest(both), chosen.size
 

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.search.explain import layout_words, verdict
-from rightsizer.search.reasons import calibration_words
+from rightsizer.search.explain import layout_text, verdict
+from rightsizer.search.reasons import calibration_text
 from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
 
 def calibration_line(request: "Request", option: "Option") -> list[RenderableType]:
     """What the user's own runs changed, if there are any."""
-    words = calibration_words(request, option)
+    words = calibration_text(request, option)
     return [Text(f"Calibrated: {words}")] if words else []
 
 
@@ -119,7 +119,7 @@ def options_table(options: Iterable["Option"]) -> Table:
         grid.add_row(
             str(option.gpus),
             option.cluster.gpu.name,
-            layout_words(option.layout),
+            layout_text(option.layout),
             format_duration(option.finish_s),
             format_duration(option.finish_at_confidence_s),
             "" if option.cost_usd is None else format_usd(option.cost_usd),
@@ -146,7 +146,7 @@ def table(*headings: str) -> Table:
 
 def _facts(option: "Option", *, whole_run: bool) -> Table:
     rows = {
-        "Layout": f"{layout_words(option.layout)}; {option.layout.micro_batches} micro-batches a step,"
+        "Layout": f"{layout_text(option.layout)}; {option.layout.micro_batches} micro-batches a step,"
         f" global batch {option.global_batch_sequences} sequences",
         "Nodes": f"{option.nodes}, of {option.cluster.gpus_per_node} GPUs each"
         + (f", and {option.spare_nodes} spare" if option.spare_nodes else ""),

@@ -12,7 +12,7 @@ from rightsizer.domain.framework import Framework
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Recompute, Workload, usual_batch_tokens
 from rightsizer.errors import InputError, UnknownNameError
-from rightsizer.search.explain import layout_words, verdict
+from rightsizer.search.explain import layout_text, verdict
 from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import parse_duration_s, parse_tokens, parse_usd
 from rightsizer_api.launch import FrameworkName
@@ -223,7 +223,7 @@ def _plan_report(plan: Plan) -> PlanReport:
         nodes=option.nodes,
         spare_nodes=option.spare_nodes,
         layout=layout_report(option),
-        layout_text=layout_words(option.layout),
+        layout_text=layout_text(option.layout),
         finish_seconds=_rounded(option.finish_s),
         interval=Interval80(
             low_seconds=_number(option.finish_lo_s), high_seconds=_number(option.finish_hi_s)
@@ -264,7 +264,7 @@ def _runner(option: Option) -> Runner:
         gpu_type=option.cluster.gpu.name,
         nodes=option.nodes,
         layout=layout_report(option),
-        layout_text=layout_words(option.layout),
+        layout_text=layout_text(option.layout),
         finish_seconds=_number(option.finish_s),
         finish_at_confidence_seconds=_number(option.finish_at_confidence_s),
         cost_usd=_rounded(option.cost_usd),

@@ -12,7 +12,7 @@ from typing import Any
 from rightsizer.domain.cases import Case
 from rightsizer.domain.observation import Observation, dumps, from_document, loads, observe
 from rightsizer.errors import InputError
-from rightsizer.search.calibrate import Calibration, calibration, merged
+from rightsizer.search.calibrate import Calibration, calibration, merge_observations
 from rightsizer.search.types import Option, Request
 from rightsizer_launch.run_totals import warm_steps
 from rightsizer_launch.worker.progress import Record
@@ -63,7 +63,7 @@ def load(path: Path | None = None) -> Calibration:
 def add(new: Iterable[Observation], path: Path) -> tuple[Observation, ...]:
     """Add observations to a calibration file, each run once; what it then holds."""
     with _alone(path):
-        both = merged(read(path), new)
+        both = merge_observations(read(path), new)
         write(both, path)
     return both
 

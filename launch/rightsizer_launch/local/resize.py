@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.reading import Phase, Reading
 from rightsizer.resize.policy import decide, window_s
-from rightsizer.resize.scaling import PlanScaling, recalibrated, size_of
+from rightsizer.resize.scaling import PlanScaling, recalibrate, size_from_option
 from rightsizer.resize.types import Action, Decision, History, Limits, Mode, Pressure, Running, Scaling, Size
 from rightsizer.search.plan import plan
 from rightsizer.search.types import Option, Plan, Request
@@ -35,13 +35,13 @@ class MachineScaling:
     def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
         """The best layout on each cluster in full, moved by measured / predicted."""
         if not self._table:
-            found = [size_of(self._option, self._option)]
+            found = [size_from_option(self._option, self._option)]
             for cluster in self._clusters:
                 asked = replace(self._request, clusters=(cluster,), gpu_counts=(cluster.max_gpus,))
                 answer = plan(asked) if cluster.max_gpus != self._option.gpus else None
-                found += [size_of(answer.option, self._option)] if isinstance(answer, Plan) else []
+                found += [size_from_option(answer.option, self._option)] if isinstance(answer, Plan) else []
             self._table = tuple(sorted(found, key=lambda size: size.gpus))
-        return recalibrated(self._table, self._option, gpus=gpus, tokens_per_s=tokens_per_s, steps=steps)
+        return recalibrate(self._table, self._option, gpus=gpus, tokens_per_s=tokens_per_s, steps=steps)
 
 
 def scaling_of(request: Request, option: Option, clusters: Sequence[Cluster]) -> Scaling:

@@ -16,7 +16,7 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.layout import Layout
 from rightsizer.domain.workload import Workload
 from rightsizer.errors import InputError
-from rightsizer.search.explain import layout_words, verdict
+from rightsizer.search.explain import layout_text, verdict
 from rightsizer.search.plan import plan as size
 from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import format_duration, parse_duration_s
@@ -327,7 +327,7 @@ def _train(
             {
                 "number": job.spec.attempt,
                 "workers": option.gpus,
-                "layout": layout_words(option.layout),
+                "layout": layout_text(option.layout),
                 "globalBatchSequences": sized.workload.global_batch_sequences,
                 "predicted": {"tokensPerSecond": option.tokens_per_s, "stepSeconds": option.step_s},
                 "startedAt": job.began,

@@ -5,7 +5,7 @@ from dataclasses import field
 
 from rightsizer.domain.reading import Reading
 from rightsizer.estimate.parameters import load_resize
-from rightsizer.resize.preconditions import not_seen
+from rightsizer.resize.preconditions import missing_data
 from rightsizer.units import format_duration
 from rightsizer.values import immutable
 
@@ -38,5 +38,5 @@ class Counters:
         seen = self.readings.get(key)
         if seen is None:
             return "Prometheus has not been asked about it yet"
-        unseen = not_seen(seen, load_resize()).removeprefix("unknown: ")
+        unseen = missing_data(seen, load_resize()).removeprefix("unknown: ")
         return f"Prometheus does not show it: {unseen}" if unseen else ""

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.resize.rollback import Trial, to_return_to
-from rightsizer.resize.rollback import proven as seen_to_train
+from rightsizer.resize.rollback import SizeAttempt, rollback_target
+from rightsizer.resize.rollback import has_trained as seen_to_train
 from rightsizer.resize.types import Action as Advice
 from rightsizer.resize.types import Decision
 from rightsizer_operator.reconcile.attempts import attempted, running_of
@@ -62,7 +62,7 @@ def fallen_back(case: Case) -> Case:
     row, limit_s = rows[-1], case.world.settings.resize_s
     at = moment(row["at"]) or case.world.now
     left_s = limit_s - (case.world.now - at).total_seconds()
-    if job is not None and job.finished == "Failed" and to_return_to(_trials(row)) is not None:
+    if job is not None and job.finished == "Failed" and rollback_target(_trials(row)) is not None:
         why = f"{row['toGPUs']} GPUs failed"
     elif not (_since(case, "Resizing", "True", at) or _since(case, "Running", "False", at)):
         return case
@@ -75,10 +75,10 @@ def fallen_back(case: Case) -> Case:
     return _to(case, row["fromGPUs"], decision=None, reason=reason, cause="Failure")
 
 
-def _trials(row: Mapping[str, Any]) -> tuple[Trial, Trial]:
+def _trials(row: Mapping[str, Any]) -> tuple[SizeAttempt, SizeAttempt]:
     """A resize as two sizes that were tried: by measurement, so the first one trained."""
-    before = Trial(gpus=row["fromGPUs"], layout=row.get("fromLayout", ""), trained=True)
-    return before, Trial(gpus=row["toGPUs"], layout=row.get("toLayout", ""), trained="trainedAt" in row)
+    before = SizeAttempt(gpus=row["fromGPUs"], layout=row.get("fromLayout", ""), trained=True)
+    return before, SizeAttempt(gpus=row["toGPUs"], layout=row.get("toLayout", ""), trained="trainedAt" in row)
 
 
 def _to(case: Case, gpus: int, *, decision: Decision | None, reason: str, cause: str) -> Case:

@@ -13,7 +13,7 @@ from rightsizer.errors import InputError
 from rightsizer.resize.scaling import PlanScaling
 from rightsizer.resize.types import Scaling
 from rightsizer.search.explain import verdict
-from rightsizer.search.options import given
+from rightsizer.search.options import price_layout
 from rightsizer.search.plan import plan as size
 from rightsizer.search.types import NoPlan, Plan, Request
 from rightsizer.units import parse_usd
@@ -158,7 +158,7 @@ def scaling_of(
     asked = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
     if asked is None:
         return None
-    return PlanScaling(request=asked, option=given(asked, running.layout)[0])
+    return PlanScaling(request=asked, option=price_layout(asked, running.layout)[0])
 
 
 def _running_request(

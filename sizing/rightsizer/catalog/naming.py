@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from rightsizer.values import immutable
 
-__all__ = ["Index", "Spelt", "index", "lookup", "nearest", "normal"]
+__all__ = ["Index", "NameIndex", "index", "lookup", "nearest", "normal"]
 
 Index = Mapping[str, tuple[str, ...]]
 """Normal form -> the names of the rows that answer to it."""
@@ -22,7 +22,7 @@ _FEW = 3
 
 
 @immutable
-class Spelt:
+class NameIndex:
     """One row's names: `exact` ones win over `derived` ones of other rows, `defaults` over both."""
 
     name: str
@@ -31,7 +31,7 @@ class Spelt:
     defaults: tuple[str, ...] = ()
 
 
-def index(rows: Iterable[Spelt]) -> Index:
+def index(rows: Iterable[NameIndex]) -> Index:
     """Every spelling of every row, in normal form."""
     exact: dict[str, tuple[str, ...]] = {}
     derived: dict[str, tuple[str, ...]] = {}

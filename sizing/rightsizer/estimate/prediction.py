@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEMORY_LIMIT",
-    "Fit",
-    "Pace",
+    "MemoryFit",
     "Prediction",
+    "Throughput",
     "fit",
     "gpus",
-    "known_layers",
-    "least",
     "model_flop_per_token",
-    "pace",
     "peak_flop_per_s",
     "predict",
+    "priced_layers",
     "scaled",
+    "throughput",
+    "tokens_and_least_s",
 ]
 
 
@@ -70,7 +70,7 @@ class Prediction:
 
 
 @immutable
-class Fit:
+class MemoryFit:
     """Memory alone: the cheaper half, for searches that first ask what fits at all."""
 
     memory: Memory
@@ -81,21 +81,24 @@ class Fit:
     correction: Array
 
 
-def fit(cases: Cases, calibration: Calibration | None = None) -> Fit:
+def fit(cases: Cases, calibration: Calibration | None = None) -> MemoryFit:
     """Whether every case fits: the upper end of the peak's 80 % interval is within MEMORY_LIMIT."""
     memory, sigma = memory_module.estimate(cases), memory_sigma(cases)
-    found = correct(calibration, cases, sigma, Quantity.MEMORY)
+    correction = correct(calibration, cases, sigma, Quantity.MEMORY)
     if calibration:
-        memory, sigma = scaled(memory, found.factor, but="context_bytes"), sigma * found.sigma_factor
+        memory, sigma = (
+            scaled(memory, correction.factor, but="context_bytes"),
+            sigma * correction.sigma_factor,
+        )
     device_bytes = memory.device_bytes
     limit = np.asarray(MEMORY_LIMIT * cases.gpu.memory_bytes)
-    return Fit(
+    return MemoryFit(
         memory=memory,
         device_bytes=device_bytes,
         sigma=sigma,
         limit_bytes=limit,
         fits=memory_module.fits(memory, cases.gpu.memory_bytes, sigma),
-        correction=found.factor,
+        correction=correction.factor,
     )
 
 
@@ -108,7 +111,7 @@ def scaled(causes: Causes, factor: Array, *, but: str = "") -> Causes:
 def predict(cases: Cases, calibration: Calibration | None = None) -> Prediction:
     """Seconds, bytes, tokens/s, MFU and fit of every case; none is faster than the peak of its GPUs."""
     memory = fit(cases, calibration)
-    speed = pace(cases, calibration)
+    speed = throughput(cases, calibration)
     return Prediction(
         step_time=speed.step_time,
         memory=memory.memory,
@@ -126,7 +129,7 @@ def predict(cases: Cases, calibration: Calibration | None = None) -> Prediction:
 
 
 @immutable
-class Pace:
+class Throughput:
     """Time alone: the step by cause and its uncertainty, its tokens, and the share of peak it reaches."""
 
     step_time: StepTime
@@ -137,25 +140,25 @@ class Pace:
     mfu: Array
 
 
-def pace(cases: Cases, calibration: Calibration | None = None) -> Pace:
+def throughput(cases: Cases, calibration: Calibration | None = None) -> Throughput:
     """How fast every case is; never faster than the peak of its GPUs."""
     step_time, sigma = _step_time(cases), step_sigma(cases)
-    found = correct(calibration, cases, sigma, Quantity.STEP)
+    correction = correct(calibration, cases, sigma, Quantity.STEP)
     if calibration:
-        step_time, sigma = scaled(step_time, found.factor), sigma * found.sigma_factor
-    tokens, least_s = least(cases)
+        step_time, sigma = scaled(step_time, correction.factor), sigma * correction.sigma_factor
+    tokens, least_s = tokens_and_least_s(cases)
     step_s = np.maximum(step_time.total_s, least_s)
-    return Pace(
+    return Throughput(
         step_time=step_time,
         step_s=step_s,
         sigma=sigma,
-        correction=found.factor,
+        correction=correction.factor,
         tokens_per_step=tokens,
         mfu=least_s / step_s,
     )
 
 
-def least(cases: Cases) -> tuple[Array, Array]:
+def tokens_and_least_s(cases: Cases) -> tuple[Array, Array]:
     """Tokens of a step, and the seconds that it takes at the peak of its GPUs."""
     layout = cases.layout
     sequences = np.asarray(layout.dp * layout.micro_batch * layout.micro_batches, dtype=float)
@@ -166,27 +169,27 @@ def least(cases: Cases) -> tuple[Array, Array]:
 
 def _step_time(cases: Cases) -> StepTime:
     """`step_time.estimate`, with an average layer priced once for each distinct one there is."""
-    return step_time_module.price(*known_layers(cases))
+    return step_time_module.price(*priced_layers(cases))
 
 
-def known_layers(cases: Cases) -> tuple[Facts, LayerTime]:
+def priced_layers(cases: Cases) -> tuple[Facts, LayerTime]:
     """The facts of cases and the seconds of their average layers, each distinct layer priced once."""
     compact, back = cases.distinct(_layer_keys(cases.layout))
-    known = step_time_module.facts(compact, load_step_time())
-    layer = layer_time(known)
+    inputs = step_time_module.facts(compact, load_step_time())
+    layer = layer_time(inputs)
     if back is None:
-        return known, layer
-    spread = {name: gathered(getattr(known, name), back) for name in ("work", "kernels", "rates", "links")}
-    return replace(known, cases=cases, **spread), gathered(layer, back)
+        return inputs, layer
+    spread = {name: gathered(getattr(inputs, name), back) for name in ("work", "kernels", "rates", "links")}
+    return replace(inputs, cases=cases, **spread), gathered(layer, back)
 
 
 def _layer_keys(layout: Columns) -> tuple[Array, ...]:
     """All of a layout that a layer's time depends on: ranks only where they shard its weights."""
     sharded = layout.sharding >= Sharding.ZERO3
     names = ("micro_batch", "tp", "cp", "ep", "expert_tp", "sequence_parallel", "sharding", "offload")
-    again = ("recompute", "recompute_layers", "offload_layers")
+    recomputed = ("recompute", "recompute_layers", "offload_layers")
     return (
-        *(getattr(layout, name) for name in (*names, *again)),
+        *(getattr(layout, name) for name in (*names, *recomputed)),
         np.where(sharded, layout.dp, 0),
         np.where(sharded, layout.shard_group, 0),
         np.where((layout.recompute_layers > 0) | (layout.offload_layers > 0), layout.pp, 0),

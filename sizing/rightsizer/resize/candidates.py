@@ -10,14 +10,14 @@ from rightsizer.resize.types import Action, History, Limits, Pressure, Running, 
 from rightsizer.units import format_duration
 from rightsizer.values import immutable
 
-__all__ = ["Choice", "Need", "chosen", "need"]
+__all__ = ["CandidateSizes", "SizeChoice", "candidate_sizes", "choose_size"]
 
 _HOUR_S = 3600.0
 _NORMAL = NormalDist()
 
 
 @immutable
-class Need:
+class CandidateSizes:
     """A job's sizes with what is left to do. `others` are the sizes it may take besides the `present` one.
 
     `lost_s` is work of the present size that a restart does again, `z` the quantile of the deadline's
@@ -25,13 +25,13 @@ class Need:
     """
 
     present: Size
-    others: tuple[Size, ...]
+    alternatives: tuple[Size, ...]
     tokens_left: float
     deadline_left_s: float
     restart_s: float
     lost_s: float
     z: float
-    pressed: bool
+    others_wait: bool
     pressure: Pressure
 
     def seconds(self, size: Size, *, z: float = 0.0) -> float:
@@ -66,31 +66,33 @@ class Need:
         held = size.gpus * self.tokens_left / (size.tokens_per_s * size.goodput)
         return (self.present.gpus * self.seconds(self.present) - held) / _HOUR_S
 
-    def hands_over_gpu_hours(self, size: Size) -> float:
+    def freed_gpu_hours(self, size: Size) -> float:
         """GPU-hours that others get until this job would have ended as it is."""
         return (self.present.gpus - size.gpus) * self.seconds(self.present) / _HOUR_S
 
-    def worth(self, size: Size, p: Parameters) -> bool:
+    def worth_shrinking(self, size: Size, p: Parameters) -> bool:
         """Whether giving GPUs back is worth the restart."""
         price = self.price_gpu_hours(size)
         if self.saves_gpu_hours(size) > price:
             return True
-        handed = self.hands_over_gpu_hours(size) > p.worth_under_pressure * price
-        return handed and (self.pressed or self.pressure is Pressure.ON_PRESSURE)
+        handed = self.freed_gpu_hours(size) > p.worth_under_pressure * price
+        return handed and (self.others_wait or self.pressure is Pressure.ON_PRESSURE)
 
 
 @immutable
-class Choice:
+class SizeChoice:
     """The size to take and why; without one, why none: `hopeless` (late whatever it gets), `too_big`."""
 
     action: Action = Action.KEEP
     size: Size | None = None
     why: str
-    hopeless: bool = False
-    too_big: bool = False
+    never_in_time: bool = False
+    oversized: bool = False
 
 
-def need(r: Reading, running: Running, limits: Limits, history: History, p: Parameters) -> Need:
+def candidate_sizes(
+    r: Reading, running: Running, limits: Limits, history: History, p: Parameters
+) -> CandidateSizes:
     """The job's sizes, recalibrated on what was measured, within its limits.
 
     The reading has passed the gates: rate, steps, GPUs and the work left are known.
@@ -102,20 +104,22 @@ def need(r: Reading, running: Running, limits: Limits, history: History, p: Para
         (s for s in every if s.gpus == running.gpus and s.layout == running.layout),
         Size(gpus=running.gpus, tokens_per_s=rate, layout=running.layout),
     )
-    most = min(limits.max_gpus or _UNLIMITED, running.gpus + _or(limits.free_gpus, _UNLIMITED))
-    others = [s for s in every if s is not present and limits.min_gpus <= s.gpus <= max(most, running.gpus)]
-    others = [s for s in others if s.gpus not in history.failed_gpus or s.gpus == running.gpus]
+    most = min(limits.max_gpus or _UNLIMITED, running.gpus + _value_or(limits.free_gpus, _UNLIMITED))
+    alternatives = [
+        s for s in every if s is not present and limits.min_gpus <= s.gpus <= max(most, running.gpus)
+    ]
+    alternatives = [s for s in alternatives if s.gpus not in history.failed_gpus or s.gpus == running.gpus]
     waiting = r.others_waiting if limits.others_waiting is None else limits.others_waiting
-    lost_s = _or(r.checkpoint_age_s, limits.checkpoint_interval_s or 0.0)
-    return Need(
+    lost_s = _value_or(r.checkpoint_age_s, limits.checkpoint_interval_s or 0.0)
+    return CandidateSizes(
         present=present,
-        others=_preferred(others, p),
+        alternatives=_preferred(alternatives, p),
         tokens_left=running.tokens_left or 0.0,
-        deadline_left_s=_or(running.deadline_left_s, math.inf),
+        deadline_left_s=_value_or(running.deadline_left_s, math.inf),
         restart_s=limits.restart_s,
         lost_s=0.0 if limits.saves_first else lost_s,
         z=_NORMAL.inv_cdf(running.confidence),
-        pressed=bool(waiting),
+        others_wait=bool(waiting),
         pressure=limits.pressure,
     )
 
@@ -123,99 +127,99 @@ def need(r: Reading, running: Running, limits: Limits, history: History, p: Para
 _UNLIMITED = 2**31
 
 
-def _or(value: float | None, otherwise: float) -> float:
+def _value_or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
-def _preferred(others: Sequence[Size], p: Parameters) -> tuple[Size, ...]:
+def _preferred(alternatives: Sequence[Size], p: Parameters) -> tuple[Size, ...]:
     """One size for each number of GPUs: in place, unless another layout is clearly faster."""
     found: dict[int, Size] = {}
-    for size in others:
+    for size in alternatives:
         held = found.get(size.gpus)
-        if held is None or _handicapped(size, p) > _handicapped(held, p):
+        if held is None or _preference(size, p) > _preference(held, p):
             found[size.gpus] = size
     return tuple(found[gpus] for gpus in sorted(found))
 
 
-def _handicapped(size: Size, p: Parameters) -> float:
+def _preference(size: Size, p: Parameters) -> float:
     return size.tokens_per_s * (1.0 + p.in_place_within * size.in_place)
 
 
-def chosen(needs: Need, p: Parameters) -> Choice:
+def choose_size(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
     """Late: the fewest GPUs that are in time. Early: the fewest that still are, if that is worth it."""
-    if not needs.in_time(needs.present):
-        return _late(needs, p)
-    smaller = [s for s in needs.others if s.gpus < needs.present.gpus]
-    fewer = [s for s in smaller if needs.in_time(s, margin=p.shrink_margin)]
-    reachable = [s for s in fewer if s.gpus * p.most_shrink >= needs.present.gpus]
-    worthwhile = [s for s in reachable if needs.worth(s, p)]
+    if not sizes.in_time(sizes.present):
+        return _when_late(sizes, p)
+    smaller = [s for s in sizes.alternatives if s.gpus < sizes.present.gpus]
+    fewer = [s for s in smaller if sizes.in_time(s, margin=p.shrink_margin)]
+    reachable = [s for s in fewer if s.gpus * p.most_shrink >= sizes.present.gpus]
+    worthwhile = [s for s in reachable if sizes.worth_shrinking(s, p)]
     if worthwhile:
-        return _shrunk(needs, worthwhile[0])
-    other = _other_layout(needs, p)
+        return _shrink(sizes, worthwhile[0])
+    other = _other_layout(sizes, p)
     if other is not None:
         return other
     if reachable:
         why = f"{reachable[0].gpus} GPUs would be in time too, but a restart costs more than they save"
-        return Choice(why=why, too_big=True)
-    return Choice(why=_spare(needs))
+        return SizeChoice(why=why, oversized=True)
+    return SizeChoice(why=_well_sized(sizes))
 
 
-def _late(needs: Need, p: Parameters) -> Choice:
+def _when_late(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
     """The fewest more GPUs (or another layout) in time at the confidence; else at even odds; else none.
 
     Where none is in time, GPUs that hardly speed it up are given back.
     """
-    late = _ending(needs, needs.present)
-    able = [s for s in needs.others if s.gpus >= needs.present.gpus]
-    for z in (needs.z, 0.0):
-        good = [s for s in able if needs.in_time(s, z=z)]
-        if good and needs.seconds(good[0]) < needs.seconds(needs.present):
+    late = _finish_text(sizes, sizes.present)
+    able = [s for s in sizes.alternatives if s.gpus >= sizes.present.gpus]
+    for z in (sizes.z, 0.0):
+        good = [s for s in able if sizes.in_time(s, z=z)]
+        if good and sizes.seconds(good[0]) < sizes.seconds(sizes.present):
             size = good[0]
-            action = Action.GROW if size.gpus > needs.present.gpus else Action.RELAYOUT
-            sure = "" if z == needs.z else " at even odds"
-            return Choice(action=action, size=size, why=f"{late}; {_ending(needs, size)}{sure}")
-    most = max((s.gpus for s in able), default=needs.present.gpus)
-    hopeless = f"{late}, and no size up to {most} GPUs is in time"
-    longest_s = needs.seconds(needs.present) * (1.0 + p.hopeless_slower)
-    for size in needs.others:
-        near = needs.seconds(size) <= longest_s
-        reachable = needs.present.gpus > size.gpus >= needs.present.gpus / p.most_shrink
-        if near and reachable and needs.worth(size, p):
-            return _shrunk(needs, size, hopeless)
-    return Choice(why=hopeless, hopeless=True)
+            action = Action.GROW if size.gpus > sizes.present.gpus else Action.RELAYOUT
+            sure = "" if z == sizes.z else " at even odds"
+            return SizeChoice(action=action, size=size, why=f"{late}; {_finish_text(sizes, size)}{sure}")
+    most = max((s.gpus for s in able), default=sizes.present.gpus)
+    never_in_time = f"{late}, and no size up to {most} GPUs is in time"
+    longest_s = sizes.seconds(sizes.present) * (1.0 + p.hopeless_slower)
+    for size in sizes.alternatives:
+        near = sizes.seconds(size) <= longest_s
+        reachable = sizes.present.gpus > size.gpus >= sizes.present.gpus / p.most_shrink
+        if near and reachable and sizes.worth_shrinking(size, p):
+            return _shrink(sizes, size, never_in_time)
+    return SizeChoice(why=never_in_time, never_in_time=True)
 
 
-def _shrunk(needs: Need, size: Size, before: str = "") -> Choice:
-    gain = needs.saves_gpu_hours(size) - needs.price_gpu_hours(size)
+def _shrink(sizes: CandidateSizes, size: Size, before: str = "") -> SizeChoice:
+    gain = sizes.saves_gpu_hours(size) - sizes.price_gpu_hours(size)
     what = f"saves {gain:.3g} GPU-hours net"
     if gain <= 0:
-        handed = needs.hands_over_gpu_hours(size)
+        handed = sizes.freed_gpu_hours(size)
         what = f"hands {handed:.3g} GPU-hours to those who wait, for {-gain:.3g} more in all"
-    why = f"{before or _ending(needs, needs.present)}; {_ending(needs, size)}, which {what}"
-    return Choice(action=Action.SHRINK, size=size, why=why)
+    why = f"{before or _finish_text(sizes, sizes.present)}; {_finish_text(sizes, size)}, which {what}"
+    return SizeChoice(action=Action.SHRINK, size=size, why=why)
 
 
-def _other_layout(needs: Need, p: Parameters) -> Choice | None:
+def _other_layout(sizes: CandidateSizes, p: Parameters) -> SizeChoice | None:
     """Another layout on the same GPUs, if it is faster for sure and saves more than it costs."""
-    for size in needs.others:
-        if size.gpus != needs.present.gpus or not needs.in_time(size):
+    for size in sizes.alternatives:
+        if size.gpus != sizes.present.gpus or not sizes.in_time(size):
             continue
-        sure = size.tokens_per_s * math.exp(-needs.z * size.sigma)
-        gain = needs.saves_gpu_hours(size) - needs.price_gpu_hours(size)
-        if sure >= p.relayout_gain * needs.present.tokens_per_s and gain > 0:
-            faster = size.tokens_per_s / needs.present.tokens_per_s - 1.0
+        sure = size.tokens_per_s * math.exp(-sizes.z * size.sigma)
+        gain = sizes.saves_gpu_hours(size) - sizes.price_gpu_hours(size)
+        if sure >= p.relayout_gain * sizes.present.tokens_per_s and gain > 0:
+            faster = size.tokens_per_s / sizes.present.tokens_per_s - 1.0
             why = f"another layout on as many GPUs is {faster:.0%} faster: saves {gain:.3g} GPU-hours net"
-            return Choice(action=Action.RELAYOUT, size=size, why=why)
+            return SizeChoice(action=Action.RELAYOUT, size=size, why=why)
     return None
 
 
-def _spare(needs: Need) -> str:
-    return f"well sized: {_ending(needs, needs.present)}"
+def _well_sized(sizes: CandidateSizes) -> str:
+    return f"well sized: {_finish_text(sizes, sizes.present)}"
 
 
-def _ending(needs: Need, size: Size) -> str:
+def _finish_text(sizes: CandidateSizes, size: Size) -> str:
     """How the run ends with a size, against its deadline."""
-    end_s = needs.seconds(size, z=needs.z)
-    spare_s = needs.deadline_left_s - end_s
+    end_s = sizes.seconds(size, z=sizes.z)
+    spare_s = sizes.deadline_left_s - end_s
     how = f"{format_duration(spare_s)} before" if spare_s >= 0 else f"{format_duration(-spare_s)} past"
     return f"{size.gpus} GPUs finish in {format_duration(end_s)}, {how} the deadline"

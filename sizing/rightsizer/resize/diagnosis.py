@@ -23,9 +23,9 @@ def diagnose(reading: Reading, parameters: Parameters | None = None) -> Diagnosi
     """
     p = parameters or load_resize()
     for rule in (_idle, _input, _communication, _memory, _healthy):
-        found = rule(reading, p)
-        if found is not None:
-            return found
+        diagnosis = rule(reading, p)
+        if diagnosis is not None:
+            return diagnosis
     return Diagnosis(bottleneck=Bottleneck.UNKNOWN, because=_unexplained(reading, p))
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from rightsizer.domain.reading import Reading, cleaned
 from rightsizer.estimate.parameters import Parameters, load_resize
-from rightsizer.resize.candidates import Choice, Need, chosen, need
+from rightsizer.resize.candidates import CandidateSizes, SizeChoice, candidate_sizes, choose_size
 from rightsizer.resize.diagnosis import Diagnosis, diagnose
-from rightsizer.resize.preconditions import may_grow, may_resize, may_shrink, not_seen
+from rightsizer.resize.preconditions import may_grow, may_resize, may_shrink, missing_data
 from rightsizer.resize.types import (
     Action,
     Bottleneck,
@@ -60,53 +60,58 @@ def decide(
 ) -> Decision:
     """What to do about one job. `now_s` is now, on the clock of the history's moments."""
     p = parameters or load_resize()
-    some = cleaned(reading)
-    case = _Case(
-        reading=some, running=running, limits=limits, history=history, found=diagnose(some, p), parameters=p
+    reading = cleaned(reading)
+    inputs = _Inputs(
+        reading=reading,
+        running=running,
+        limits=limits,
+        history=history,
+        diagnosis=diagnose(reading, p),
+        parameters=p,
     )
     keep = Decision(
         action=Action.KEEP,
         gpus=running.gpus,
         layout=running.layout,
         reason="",
-        evidence=case.evidence(),
-        bottleneck=case.found.bottleneck,
+        evidence=inputs.evidence(),
+        bottleneck=inputs.diagnosis.bottleneck,
     )
     if limits.mode is Mode.OFF or limits.cap is Mode.OFF:
         return replace(keep, reason="elasticity is Off")
-    unseen = not_seen(some, p)
-    if unseen:
-        return replace(keep, reason=unseen, bottleneck=Bottleneck.UNKNOWN)
-    stuck = case.stuck()
-    if stuck:
-        return replace(keep, action=Action.FLAG, reason=stuck)
+    missing = missing_data(reading, p)
+    if missing:
+        return replace(keep, reason=missing, bottleneck=Bottleneck.UNKNOWN)
+    other_problem = inputs.other_problem()
+    if other_problem:
+        return replace(keep, action=Action.FLAG, reason=other_problem)
     if running.scaling is None:
-        return _foreign(keep, case.found)
-    closed = may_resize(some, running, limits, history, now_s=now_s, parameters=p)
-    if closed:
-        return replace(keep, reason=closed)
-    return _sized(keep, case)
+        return _unmanaged(keep, inputs.diagnosis)
+    blocked = may_resize(reading, running, limits, history, now_s=now_s, parameters=p)
+    if blocked:
+        return replace(keep, reason=blocked)
+    return _choose(keep, inputs)
 
 
 @immutable
-class _Case:
+class _Inputs:
     """All that one decision is made from; `reading` is cleaned."""
 
     reading: Reading
     running: Running
     limits: Limits
     history: History
-    found: Diagnosis
+    diagnosis: Diagnosis
     parameters: Parameters
 
-    def stuck(self) -> str:
+    def other_problem(self) -> str:
         """What other GPU counts do not mend, in words; empty if nothing."""
-        trained_s, bottleneck = self.running.trained_s, self.found.bottleneck
+        trained_s, bottleneck = self.running.trained_s, self.diagnosis.bottleneck
         warm = trained_s is None or trained_s >= self.limits.warm_up_s
         if bottleneck is Bottleneck.IDLE and warm and not self.reading.phase.may_idle:
-            return f"idle: {self.found.because}"
+            return f"idle: {self.diagnosis.because}"
         if bottleneck is Bottleneck.INPUT and warm:
-            return f"input-bound: {self.found.because}; feed it faster, other GPU counts change nothing"
+            return f"input-bound: {self.diagnosis.because}; feed it faster, other GPU counts change nothing"
         return ""
 
     def withheld(self, action: Action) -> str:
@@ -118,7 +123,7 @@ class _Case:
             return f"the site allows no more than {limits.cap}"
         if action is not Action.SHRINK or limits.pressure is Pressure.ALWAYS:
             return ""
-        waiting = waits(limits, self.reading)
+        waiting = others_waiting_now(limits, self.reading)
         if waiting is None:
             return "whether anyone waits for GPUs is unknown"
         return "" if waiting else "nobody waits for GPUs"
@@ -133,37 +138,39 @@ class _Case:
         if r.tokens_per_s is not None:
             steps = "" if r.window_steps is None else f" over {r.window_steps} steps"
             lines.append(f"{format_count(r.tokens_per_s)} tokens/s on {r.gpus or '?'} GPUs{steps}")
-        return (*lines, self.found.because, *r.queries)
+        return (*lines, self.diagnosis.because, *r.queries)
 
 
-def _foreign(keep: Decision, found: Diagnosis) -> Decision:
+def _unmanaged(keep: Decision, diagnosis: Diagnosis) -> Decision:
     """A job without a plan: its use is told, nothing is done."""
-    if found.bottleneck in {Bottleneck.HEALTHY, Bottleneck.UNKNOWN}:
-        return replace(keep, reason=f"no plan of ours; {found.because}")
-    return replace(keep, action=Action.FLAG, reason=f"{found.bottleneck}: {found.because}; no plan of ours")
+    if diagnosis.bottleneck in {Bottleneck.HEALTHY, Bottleneck.UNKNOWN}:
+        return replace(keep, reason=f"no plan of ours; {diagnosis.because}")
+    return replace(
+        keep, action=Action.FLAG, reason=f"{diagnosis.bottleneck}: {diagnosis.because}; no plan of ours"
+    )
 
 
-def _sized(keep: Decision, case: _Case) -> Decision:
+def _choose(keep: Decision, inputs: _Inputs) -> Decision:
     """A job that may be resized: is it late, is it early, or well sized."""
-    p, limits, because = case.parameters, case.limits, case.found.because
-    needs = need(case.reading, case.running, limits, case.history, p)
-    keep = replace(keep, confidence=needs.confidence(needs.present))
-    if case.running.deadline_left_s is None:
+    p, limits, because = inputs.parameters, inputs.limits, inputs.diagnosis.because
+    sizes = candidate_sizes(inputs.reading, inputs.running, limits, inputs.history, p)
+    keep = replace(keep, confidence=sizes.confidence(sizes.present))
+    if inputs.running.deadline_left_s is None:
         return replace(keep, reason=f"has no deadline to size for; {because}")
-    if case.running.deadline_left_s <= 0:
-        return replace(keep, action=Action.FLAG, reason="its deadline is past; " + _pace(needs))
-    choice = chosen(needs, p)
+    if inputs.running.deadline_left_s <= 0:
+        return replace(keep, action=Action.FLAG, reason="its deadline is past; " + _remaining_text(sizes))
+    choice = choose_size(sizes, p)
     if choice.size is None:
-        action = Action.FLAG if choice.hopeless or choice.too_big else Action.KEEP
+        action = Action.FLAG if choice.never_in_time or choice.oversized else Action.KEEP
         return replace(keep, action=action, reason=f"{choice.why}; {because}")
     late = choice.action is Action.GROW
-    closed = may_grow(case.reading, limits, p) if late else may_shrink(case.reading, limits, p)
-    if closed:
-        return replace(keep, reason=f"{choice.why}; {closed}")
-    return _made(keep, choice, choice.size, needs, case.withheld(choice.action))
+    blocked = may_grow(inputs.reading, limits, p) if late else may_shrink(inputs.reading, limits, p)
+    if blocked:
+        return replace(keep, reason=f"{choice.why}; {blocked}")
+    return _resize(keep, choice, choice.size, sizes, inputs.withheld(choice.action))
 
 
-def _made(keep: Decision, choice: Choice, size: Size, needs: Need, withheld: str) -> Decision:
+def _resize(keep: Decision, choice: SizeChoice, size: Size, sizes: CandidateSizes, withheld: str) -> Decision:
     """The decision to take `size`, carried out or withheld."""
     return replace(
         keep,
@@ -175,17 +182,17 @@ def _made(keep: Decision, choice: Choice, size: Size, needs: Need, withheld: str
         act=not withheld,
         withheld=withheld,
         reason=choice.why,
-        price_gpu_hours=needs.price_gpu_hours(size),
-        saves_gpu_hours=needs.saves_gpu_hours(size),
-        confidence=needs.confidence(size),
+        price_gpu_hours=sizes.price_gpu_hours(size),
+        saves_gpu_hours=sizes.saves_gpu_hours(size),
+        confidence=sizes.confidence(size),
     )
 
 
-def waits(limits: Limits, some: Reading) -> bool | None:
+def others_waiting_now(limits: Limits, reading: Reading) -> bool | None:
     """Whether someone waits for GPUs, as the executor says, else as was read."""
-    return some.others_waiting if limits.others_waiting is None else limits.others_waiting
+    return reading.others_waiting if limits.others_waiting is None else limits.others_waiting
 
 
-def _pace(needs: Need) -> str:
-    rate, left_s = needs.present.tokens_per_s, needs.seconds(needs.present)
+def _remaining_text(sizes: CandidateSizes) -> str:
+    rate, left_s = sizes.present.tokens_per_s, sizes.seconds(sizes.present)
     return f"at the measured {format_count(rate)} tokens/s it takes {format_duration(left_s)} more"

@@ -8,10 +8,10 @@ from rightsizer.estimate.parameters import Parameters
 from rightsizer.resize.types import History, Limits, Running
 from rightsizer.units import format_duration
 
-__all__ = ["may_grow", "may_resize", "may_shrink", "not_seen"]
+__all__ = ["may_grow", "may_resize", "may_shrink", "missing_data"]
 
 
-def not_seen(r: Reading, p: Parameters) -> str:
+def missing_data(r: Reading, p: Parameters) -> str:
     """What makes the reading no reading at all: it is stale, sparse, or nobody knows whether it is."""
     if not r.window_s:
         return "unknown: nothing was measured"
@@ -19,10 +19,10 @@ def not_seen(r: Reading, p: Parameters) -> str:
         return "unknown: the age of the newest sample is not known"
     if r.age_s > p.stale_s:
         return f"unknown: the newest sample is {format_duration(r.age_s)} old"
-    return _sparse(r, p)
+    return _too_few_samples(r, p)
 
 
-def _sparse(r: Reading, p: Parameters) -> str:
+def _too_few_samples(r: Reading, p: Parameters) -> str:
     if r.coverage is None:
         return "unknown: how many samples are missing is not known"
     if r.coverage < p.least_coverage:
@@ -36,14 +36,14 @@ def may_resize(
     r: Reading, running: Running, limits: Limits, history: History, *, now_s: float, parameters: Parameters
 ) -> str:
     """Why this job is not resized now, whatever its rate; empty if it may be."""
-    for closed in (
-        _phase(r, running, limits),
-        _cool(limits, history, now_s=now_s),
+    for blocked in (
+        _not_training(r, running, limits),
+        _cooling_down(limits, history, now_s=now_s),
         _measured(r, running, parameters),
-        _known(running, limits),
+        _work_left_known(running, limits),
     ):
-        if closed:
-            return closed
+        if blocked:
+            return blocked
     return ""
 
 
@@ -65,7 +65,7 @@ def _long_enough(r: Reading, wanted_s: float) -> str:
     return f"waits for a window of {format_duration(wanted_s)} ({format_duration(r.window_s or 0.0)} so far)"
 
 
-def _phase(r: Reading, running: Running, limits: Limits) -> str:
+def _not_training(r: Reading, running: Running, limits: Limits) -> str:
     if r.phase is not Phase.TRAINING:
         return f"its phase is {r.phase}, not training"
     if running.trained_s is None:
@@ -75,7 +75,7 @@ def _phase(r: Reading, running: Running, limits: Limits) -> str:
     return ""
 
 
-def _cool(limits: Limits, history: History, *, now_s: float) -> str:
+def _cooling_down(limits: Limits, history: History, *, now_s: float) -> str:
     if history.last_resize_s is None:
         return ""
     since_s = now_s - history.last_resize_s
@@ -99,7 +99,7 @@ def _measured(r: Reading, running: Running, p: Parameters) -> str:
     return ""
 
 
-def _known(running: Running, limits: Limits) -> str:
+def _work_left_known(running: Running, limits: Limits) -> str:
     """What is left to do, and that it is kept over a restart."""
     if running.tokens_left is None or not running.tokens_left >= 0:
         return "unknown: how much is left to train is not known"

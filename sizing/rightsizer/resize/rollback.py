@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from rightsizer.values import immutable
 
-__all__ = ["Trial", "proven", "to_return_to"]
+__all__ = ["SizeAttempt", "has_trained", "rollback_target"]
 
 
 @immutable
-class Trial:
+class SizeAttempt:
     """A size that a run was started at, and whether a step was seen at it.
 
     `layout` is its layout in words, empty where nothing but the number of GPUs changes.
@@ -19,7 +19,7 @@ class Trial:
     layout: str = ""
 
 
-def proven(gpus: int, *, world: int, steps: bool) -> bool:
+def has_trained(gpus: int, *, world: int, steps: bool) -> bool:
     """Whether a size trains, from the newest thing seen of it: `steps` made by `world` ranks.
 
     A world of fewer ranks (one is missing, or it is that of the size before) says nothing of the size.
@@ -27,7 +27,7 @@ def proven(gpus: int, *, world: int, steps: bool) -> bool:
     return steps and world == gpus
 
 
-def to_return_to(trials: Sequence[Trial]) -> Trial | None:
+def rollback_target(trials: Sequence[SizeAttempt]) -> SizeAttempt | None:
     """Where to go on after a failure at the newest trial; None: the failure is the training's own.
 
     What was asked for on a run that trained must not be what ends it. So a size at which no step was seen is

@@ -12,12 +12,12 @@ from rightsizer.estimate.correction import layout_family, noise_ln
 from rightsizer.estimate.parameters import load_calibration
 from rightsizer.resize.types import Size
 from rightsizer.search.layout_space import families
-from rightsizer.search.options import given, options
-from rightsizer.search.pricing import Ground, Rows, ground, price_pairs
+from rightsizer.search.options import options, price_layout
+from rightsizer.search.pricing import Rows, SearchContext, families_context, price_pairs
 from rightsizer.search.search import best, counts, fitting, pairs, thin
 from rightsizer.search.types import Option, Request
 
-__all__ = ["PlanScaling", "recalibrated", "size_of"]
+__all__ = ["PlanScaling", "recalibrate", "size_from_option"]
 
 _POINTS = 12
 """Numbers of GPUs that are priced, besides the nearest ones."""
@@ -48,7 +48,7 @@ class PlanScaling:
             gpu_counts=(),
             spare_nodes=0,
         )
-        self._table: tuple[Size, ...] = ()
+        self._predicted_sizes: tuple[Size, ...] = ()
 
     def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
         """The engine's rates times measured / predicted at the present size.
@@ -58,100 +58,107 @@ class PlanScaling:
         has the variance sigma^2 * 2 (share_configuration + share_family where the family changes), by the
         shares that the correction of predictions is fitted with, and the measurement's noise on top.
         """
-        self._table = self._table or _table(self._request, self._option)
-        return recalibrated(self._table, self._option, gpus=gpus, tokens_per_s=tokens_per_s, steps=steps)
+        self._predicted_sizes = self._predicted_sizes or _predicted_sizes(self._request, self._option)
+        return recalibrate(
+            self._predicted_sizes, self._option, gpus=gpus, tokens_per_s=tokens_per_s, steps=steps
+        )
 
 
-def recalibrated(
+def recalibrate(
     table: Iterable[Size], present: Option, *, gpus: int, tokens_per_s: float, steps: int
 ) -> tuple[Size, ...]:
     """Predicted sizes, each with its option, moved by measured / predicted at the present one."""
     p, sizes = load_calibration(), tuple(table)
-    here = present
-    if here.gpus != gpus:
-        here = next((s.option for s in sizes if s.gpus == gpus and s.option), here)
-    moved = tokens_per_s / here.tokens_per_s * (here.gpus / gpus)
+    if present.gpus != gpus:
+        present = next((s.option for s in sizes if s.gpus == gpus and s.option), present)
+    ratio = tokens_per_s / present.tokens_per_s * (present.gpus / gpus)
     noise = noise_ln(steps, p.step_scatter)
-    found = []
+    recalibrated = []
     for size in sizes:
         assert size.option is not None  # noqa: S101 - the table is made of options
-        apart = 0.0
-        if size.option.layout != here.layout:
-            other = _family(size.option.layout) != _family(here.layout)
-            apart = 2.0 * (p.step_share_configuration + (p.step_share_family if other else 0.0))
-        sigma = math.sqrt(noise**2 + apart * size.option.sigma**2)
-        found.append(replace(size, tokens_per_s=size.tokens_per_s * moved, sigma=sigma))
-    return tuple(found)
+        variance_share = 0.0
+        if size.option.layout != present.layout:
+            other_family = _layout_family(size.option.layout) != _layout_family(present.layout)
+            variance_share = 2.0 * (
+                p.step_share_configuration + (p.step_share_family if other_family else 0.0)
+            )
+        sigma = math.sqrt(noise**2 + variance_share * size.option.sigma**2)
+        recalibrated.append(replace(size, tokens_per_s=size.tokens_per_s * ratio, sigma=sigma))
+    return tuple(recalibrated)
 
 
-def _family(layout: Layout) -> int:
+def _layout_family(layout: Layout) -> int:
     return int(layout_family(Columns.of(layout)))
 
 
-def _table(request: Request, present: Option) -> tuple[Size, ...]:
+def _predicted_sizes(request: Request, present: Option) -> tuple[Size, ...]:
     """As the engine predicts it, the present one included."""
-    priced = _priced(request, present)
-    chosen = [one for one in _options(priced) if not _same(one.layout, present.layout)]
-    running, _ = given(request, present.layout)
-    sizes = [size_of(one, present) for one in (*chosen, running)]
+    priced = _price_sizes(request, present)
+    chosen = [option for option in _best_options(priced) if not _same_layout(option.layout, present.layout)]
+    running, _ = price_layout(request, present.layout)
+    sizes = [size_from_option(option, present) for option in (*chosen, running)]
     return tuple(sorted(sizes, key=lambda s: (s.gpus, not s.in_place)))
 
 
-def size_of(one: Option, present: Option) -> Size:
+def size_from_option(option: Option, present: Option) -> Size:
     """An option as a size, as predicted; `present` is what runs, its rate has stragglers and stack in it."""
     return Size(
-        gpus=one.gpus,
-        tokens_per_s=one.tokens_per_s,
-        goodput=one.stepping,
-        sigma=one.sigma,
-        in_place=_same(replace(one.layout, dp=1), replace(present.layout, dp=1)),
-        layout=one.layout,
-        option=one,
+        gpus=option.gpus,
+        tokens_per_s=option.tokens_per_s,
+        goodput=option.stepping,
+        sigma=option.sigma,
+        in_place=_same_layout(replace(option.layout, dp=1), replace(present.layout, dp=1)),
+        layout=option.layout,
+        option=option,
     )
 
 
-def _same(a: Layout, b: Layout) -> bool:
+def _same_layout(a: Layout, b: Layout) -> bool:
     """Equal but for what follows from the number of GPUs and the batch."""
     return replace(a, micro_batches=1, expert_tp=1) == replace(b, micro_batches=1, expert_tp=1)
 
 
-def _options(priced: tuple[Ground, list[Rows]]) -> tuple[Option, ...]:
-    some, rows = priced
-    return options([(some, row) for row in rows]) if rows else ()
+def _best_options(priced: tuple[SearchContext, list[Rows]]) -> tuple[Option, ...]:
+    context, rows = priced
+    return options([(context, row) for row in rows]) if rows else ()
 
 
-def _priced(request: Request, present: Option) -> tuple[Ground, list[Rows]]:
+def _price_sizes(request: Request, present: Option) -> tuple[SearchContext, list[Rows]]:
     """On each number of GPUs the best row, and the best of those that differ from the present in dp only."""
     cluster = present.cluster
-    some = families(
-        request.architecture, request.workload, cluster, request.framework, pinned=_free(request, present)
+    space = families(
+        request.architecture,
+        request.workload,
+        cluster,
+        request.framework,
+        pinned=_pins_without_dp(request, present),
     )
-    base = ground(request, cluster, some)
-    allowed = _sizes(counts(request, cluster), present.gpus)
-    if not len(some) or not allowed.size:
-        return base, []
-    alive, _ = fitting(base, int(allowed[-1]))
-    chosen, gpus = pairs(some.unit[alive], np.zeros(alive.shape), allowed)
-    rows = price_pairs(base, alive[chosen], gpus)
-    like = _alike(rows.layout, present.layout, len(rows))
-    return base, list(_best_rows(rows, like))
+    context = families_context(request, cluster, space)
+    allowed = _gpu_counts_near(counts(request, cluster), present.gpus)
+    if not len(space) or not allowed.size:
+        return context, []
+    feasible, _ = fitting(context, int(allowed[-1]))
+    chosen, gpus = pairs(space.unit[feasible], np.zeros(feasible.shape), allowed)
+    rows = price_pairs(context, feasible[chosen], gpus)
+    same_but_dp = _differs_in_dp_only(rows.layout, present.layout, len(rows))
+    return context, list(_best_rows(rows, same_but_dp))
 
 
-def _free(request: Request, present: Option) -> dict[str, int]:
+def _pins_without_dp(request: Request, present: Option) -> dict[str, int]:
     """The user's pins without the data-parallel size, which a resize is about."""
     return {name: value for name, value in request.pinned.items() if name != "dp"}
 
 
-def _best_rows(rows: Rows, like: Array) -> Iterator[Rows]:
+def _best_rows(rows: Rows, same_but_dp: Array) -> Iterator[Rows]:
     for count in distinct(rows.gpus):
-        here = rows.gpus == count
-        first = best(rows, here)
-        second = best(rows, here & like)
+        at_count = rows.gpus == count
+        first = best(rows, at_count)
+        second = best(rows, at_count & same_but_dp)
         for index in {first, second} - {None}:
             yield rows.take(np.asarray([index]))
 
 
-def _alike(columns: Columns, layout: Layout, size: int) -> Array:
+def _differs_in_dp_only(columns: Columns, layout: Layout, size: int) -> Array:
     """Rows that differ from `layout` in nothing but what the number of GPUs decides."""
     same = np.ones(size, dtype=bool)
     for name in _AXES:
@@ -159,7 +166,7 @@ def _alike(columns: Columns, layout: Layout, size: int) -> Array:
     return same
 
 
-def _sizes(allowed: Array, gpus: int) -> Array:
+def _gpu_counts_near(allowed: Array, gpus: int) -> Array:
     """Those near the present size, the very nearest among them."""
     near = allowed[(allowed * _REACH >= gpus) & (allowed <= gpus * _REACH)]
     beside = near[np.argsort(np.abs(near - gpus))[:6]]

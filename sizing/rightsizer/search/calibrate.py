@@ -23,18 +23,18 @@ from rightsizer.estimate.parameters import load_calibration
 from rightsizer.estimate.prediction import predict
 from rightsizer.values import immutable
 
-__all__ = ["Calibration", "Factors", "calibration", "merged", "stack_factors"]
+__all__ = ["Calibration", "CorrectionFactors", "calibration", "correction_factors", "merge_observations"]
 
 MOST_OBSERVATIONS = 200
 """The latest so many are kept: the correction needs no more, and costs the cube of their number."""
 
 
-def merged(old: Iterable[Observation], new: Iterable[Observation]) -> tuple[Observation, ...]:
+def merge_observations(old: Iterable[Observation], new: Iterable[Observation]) -> tuple[Observation, ...]:
     """Both, each run once (the newer wins), the latest MOST_OBSERVATIONS."""
     by_run = {o.run: o for o in old}
-    for some in new:
-        by_run.pop(some.run, None)
-        by_run[some.run] = some
+    for observation in new:
+        by_run.pop(observation.run, None)
+        by_run[observation.run] = observation
     return tuple(by_run.values())[-MOST_OBSERVATIONS:]
 
 
@@ -44,7 +44,7 @@ def calibration(observations: Sequence[Observation]) -> Calibration:
         return Calibration()
     prediction = predict(Cases.stack(o.case for o in observations))
     n = len(observations)
-    step_s, step_sigma, bytes_, memory_sigma = (
+    step_s, step_sigma, memory_bytes, memory_sigma = (
         np.broadcast_to(column, (n,))
         for column in (
             prediction.step_s,
@@ -55,25 +55,25 @@ def calibration(observations: Sequence[Observation]) -> Calibration:
     )
     return Calibration(
         evidence=tuple(
-            _evidence(o, (step_s[i], step_sigma[i]), (bytes_[i], memory_sigma[i]))
+            _evidence(o, (step_s[i], step_sigma[i]), (memory_bytes[i], memory_sigma[i]))
             for i, o in enumerate(observations)
         )
     )
 
 
-def _evidence(some: Observation, step: tuple[float, float], memory: tuple[float, float]) -> Evidence:
-    p, case = load_calibration(), some.case
-    noise = noise_ln(some.steps, some.scatter or p.step_scatter)
+def _evidence(observation: Observation, step: tuple[float, float], memory: tuple[float, float]) -> Evidence:
+    p, case = load_calibration(), observation.case
+    noise = noise_ln(observation.steps, observation.scatter or p.step_scatter)
     return Evidence(
-        run=some.run,
+        run=observation.run,
         framework=case.framework.name,
         gpu=case.cluster.gpu.name,
         model=case.architecture.name,
         sequence_tokens=case.workload.sequence_tokens,
         layout=case.layout,
-        steps=some.steps,
-        step=_residual(some.step_s, *step, noise),
-        memory=_residual(some.allocated_bytes, *memory, p.memory_between_runs),
+        steps=observation.steps,
+        step=_residual(observation.step_s, *step, noise),
+        memory=_residual(observation.allocated_bytes, *memory, p.memory_between_runs),
     )
 
 
@@ -84,7 +84,7 @@ def _residual(measured: float, predicted: float, sigma: float, noise: float) -> 
 
 
 @immutable
-class Factors:
+class CorrectionFactors:
     """What is known of one (framework, GPU, family of layouts).
 
     `*_ratio` is the mean of measured / predicted, None where nothing was measured. `*_factor` corrects a run
@@ -104,29 +104,31 @@ class Factors:
     memory_sigma_factor: float
 
 
-def stack_factors(some: Calibration, runs: Iterable[Evidence] | None = None) -> tuple[Factors, ...]:
+def correction_factors(
+    measured: Calibration, runs: Iterable[Evidence] | None = None
+) -> tuple[CorrectionFactors, ...]:
     """One row for each (framework, GPU, family) that was measured, or of which `runs` are."""
     groups: dict[tuple[str, str, int], list[Evidence]] = {}
-    for one in some.evidence if runs is None else runs:
-        family = int(layout_family(Columns.of(one.layout)))
-        groups.setdefault((one.framework, one.gpu, family), []).append(one)
-    return tuple(_factors(some, key, members) for key, members in groups.items())
+    for evidence in measured.evidence if runs is None else runs:
+        family = int(layout_family(Columns.of(evidence.layout)))
+        groups.setdefault((evidence.framework, evidence.gpu, family), []).append(evidence)
+    return tuple(_factors(measured, key, members) for key, members in groups.items())
 
 
-def _factors(some: Calibration, key: tuple[str, str, int], members: list[Evidence]) -> Factors:
+def _factors(measured: Calibration, key: tuple[str, str, int], members: list[Evidence]) -> CorrectionFactors:
     corrections: dict[str, Any] = {}
     for quantity in Quantity:
-        found = [getattr(e, quantity) for e in members if getattr(e, quantity) is not None]
-        sigma = float(np.mean([r.sigma for r in found])) if found else 0.0
-        one = correct(some, _another(members[0]), np.asarray(sigma), quantity)
-        ratio = math.exp(float(np.mean([r.ln for r in found]))) if found else None
+        residuals = [getattr(e, quantity) for e in members if getattr(e, quantity) is not None]
+        sigma = float(np.mean([r.sigma for r in residuals])) if residuals else 0.0
+        correction = correct(measured, _other_model_case(members[0]), np.asarray(sigma), quantity)
+        ratio = math.exp(float(np.mean([r.ln for r in residuals]))) if residuals else None
         corrections |= {
             f"{quantity}_ratio": ratio,
-            f"{quantity}_factor": float(one.factor),
-            f"{quantity}_sigma_factor": float(one.sigma_factor),
+            f"{quantity}_factor": float(correction.factor),
+            f"{quantity}_sigma_factor": float(correction.sigma_factor),
         }
     framework_name, gpu, family = key
-    return Factors(
+    return CorrectionFactors(
         framework=framework_name,
         gpu=gpu,
         family=LayoutFamily(family),
@@ -136,14 +138,14 @@ def _factors(some: Calibration, key: tuple[str, str, int], members: list[Evidenc
     )
 
 
-def _another(like: Evidence) -> Cases:
+def _other_model_case(evidence: Evidence) -> Cases:
     """The columns that a correction reads, for another model on the same stack and family of layouts."""
     nouns = {"name": np.asarray("")}
     return Cases(
         architecture=Columns(nouns),
         workload=Columns({"sequence_tokens": np.asarray(0)}),
         cluster=Columns({}),
-        gpu=Columns({"name": np.asarray(like.gpu)}),
-        framework=Columns({"name": np.asarray(like.framework)}),
-        layout=Columns.of(like.layout),
+        gpu=Columns({"name": np.asarray(evidence.gpu)}),
+        framework=Columns({"name": np.asarray(evidence.framework)}),
+        layout=Columns.of(evidence.layout),
     )

@@ -8,30 +8,30 @@ from rightsizer.domain.columns import Array, distinct
 from rightsizer.domain.hardware import Cluster
 from rightsizer.search.layout_space import layouts
 from rightsizer.search.options import option
-from rightsizer.search.pricing import Ground, fit_layouts, price_pairs, search_ground
-from rightsizer.search.search import Found, cheapest, counts, fewest, fitting, pairs, thin
+from rightsizer.search.pricing import SearchContext, fit_layouts, price_pairs, search_context
+from rightsizer.search.search import SearchResult, cheapest, counts, fewest, fitting, pairs, thin
 from rightsizer.search.types import Binding, Option, Request
 from rightsizer.values import immutable
 
-__all__ = ["Refusal", "Winner", "answer"]
+__all__ = ["ClusterResult", "Infeasible", "search_cluster"]
 
 _LOOK_BEYOND = 16
 """How far above the allowed GPUs the search goes to say how many would do."""
 
 
 @immutable
-class Winner:
+class ClusterResult:
     """A cluster on which the request can be met."""
 
-    ground: Ground
-    found: Found
-    alive: Array
+    context: SearchContext
+    best: SearchResult
+    feasible: Array
     allowed: Array
     evaluated: int
 
 
 @immutable
-class Refusal:
+class Infeasible:
     """A cluster on which it cannot: what binds, the least bytes that a layout needs, the nearest options."""
 
     cluster: Cluster
@@ -42,52 +42,58 @@ class Refusal:
     evaluated: int = 0
 
 
-def answer(request: Request, cluster: Cluster, *, explained: bool = True) -> Winner | Refusal:
+def search_cluster(
+    request: Request, cluster: Cluster, *, explained: bool = True
+) -> ClusterResult | Infeasible:
     """The search without host memory, and again with it only if nothing fits otherwise.
 
     Where it need not be `explained`, a refusal for want of time or money says nothing of what comes nearest.
     """
-    first = _searched(request, cluster, offload=False, explained=explained)
+    first = _search(request, cluster, offload=False, explained=explained)
     can = request.framework.can_offload_optimizer or request.framework.can_offload_parameters
-    if isinstance(first, Refusal) and first.binding == Binding.MEMORY and can:
-        second = _searched(request, cluster, offload=True, explained=explained)
-        if isinstance(second, Winner) or second.binding != Binding.MEMORY:
+    if isinstance(first, Infeasible) and first.binding == Binding.MEMORY and can:
+        second = _search(request, cluster, offload=True, explained=explained)
+        if isinstance(second, ClusterResult) or second.binding != Binding.MEMORY:
             return replace(second, evaluated=first.evaluated + second.evaluated)
     return first
 
 
-def _searched(request: Request, cluster: Cluster, *, offload: bool, explained: bool) -> Winner | Refusal:
-    base = search_ground(request, cluster, offload=offload)
-    some = base.families
+def _search(
+    request: Request, cluster: Cluster, *, offload: bool, explained: bool
+) -> ClusterResult | Infeasible:
+    context = search_context(request, cluster, offload=offload)
+    families = context.families
     allowed = counts(request, cluster)
-    if not len(some):
-        return Refusal(cluster=cluster, binding=Binding.LAYOUT)
+    if not len(families):
+        return Infeasible(cluster=cluster, binding=Binding.LAYOUT)
     if not allowed.size:
-        return Refusal(cluster=cluster, binding=Binding.MAX_GPUS)
-    alive, least_bytes = fitting(base, int(allowed[-1]))
-    if not alive.size:
-        return _refused(base, Binding.MEMORY, least_bytes=least_bytes, evaluated=len(some))
+        return Infeasible(cluster=cluster, binding=Binding.MAX_GPUS)
+    feasible, least_bytes = fitting(context, int(allowed[-1]))
+    if not feasible.size:
+        return _infeasible(context, Binding.MEMORY, least_bytes=least_bytes, evaluated=len(families))
     search = cheapest if request.deadline_s is None else fewest
-    found, evaluated = search(base, allowed, alive)
-    evaluated += len(some)
-    if found is None and not explained:
-        return _refused(base, Binding.DEADLINE, evaluated=evaluated)
-    if found is None:
-        return _why_not(base, allowed, alive, evaluated)
-    return Winner(ground=base, found=found, alive=alive, allowed=allowed, evaluated=evaluated)
+    result, evaluated = search(context, allowed, feasible)
+    evaluated += len(families)
+    if result is None and not explained:
+        return _infeasible(context, Binding.DEADLINE, evaluated=evaluated)
+    if result is None:
+        return _explain_infeasible(context, allowed, feasible, evaluated)
+    return ClusterResult(
+        context=context, best=result, feasible=feasible, allowed=allowed, evaluated=evaluated
+    )
 
 
-def _refused(
-    base: Ground,
+def _infeasible(
+    context: SearchContext,
     binding: str,
     *,
     evaluated: int,
     least_bytes: float = np.inf,
     nearest: tuple[Option, ...] = (),
     needs_gpus: int | None = None,
-) -> Refusal:
-    return Refusal(
-        cluster=base.cluster,
+) -> Infeasible:
+    return Infeasible(
+        cluster=context.cluster,
         binding=binding,
         least_bytes=least_bytes,
         nearest=nearest,
@@ -96,25 +102,27 @@ def _refused(
     )
 
 
-def _why_not(base: Ground, allowed: Array, alive: Array, evaluated: int) -> Refusal:
+def _explain_infeasible(
+    context: SearchContext, allowed: Array, feasible: Array, evaluated: int
+) -> Infeasible:
     """Which constraint binds where some layout fits memory on some count, and the nearest options."""
-    request, grid = base.request, _near_most(allowed)
-    chosen, gpus = pairs(base.families.unit[alive], np.zeros(alive.shape), grid)
-    rows = price_pairs(base, alive[chosen], gpus)
+    request, grid = context.request, _sample_counts(allowed)
+    chosen, gpus = pairs(context.families.unit[feasible], np.zeros(feasible.shape), grid)
+    rows = price_pairs(context, feasible[chosen], gpus)
     evaluated += len(rows)
     if not len(rows):
-        binding, least = _nothing_fits(base, alive[chosen], gpus)
-        return _refused(base, binding, least_bytes=least, evaluated=evaluated)
+        binding, least = _memory_or_batch(context, feasible[chosen], gpus)
+        return _infeasible(context, binding, least_bytes=least, evaluated=evaluated)
     in_time = rows.finish_at_confidence_s <= (request.deadline_s or np.inf)
     if request.max_usd is not None and in_time.any():
-        cheap = option(base, rows, int(np.argmin(np.where(in_time, rows.cost_usd, np.inf))))
-        return _refused(base, Binding.BUDGET, nearest=(cheap,), evaluated=evaluated)
-    fastest = option(base, rows, int(np.argmin(rows.finish_at_confidence_s)))
-    needed, more = _beyond(base, allowed)
+        cheap = option(context, rows, int(np.argmin(np.where(in_time, rows.cost_usd, np.inf))))
+        return _infeasible(context, Binding.BUDGET, nearest=(cheap,), evaluated=evaluated)
+    fastest = option(context, rows, int(np.argmin(rows.finish_at_confidence_s)))
+    needed, more = _with_more_gpus(context, allowed)
     if needed is None:
-        return _refused(base, Binding.DEADLINE, nearest=(fastest,), evaluated=evaluated + more)
-    return _refused(
-        base,
+        return _infeasible(context, Binding.DEADLINE, nearest=(fastest,), evaluated=evaluated + more)
+    return _infeasible(
+        context,
         Binding.MAX_GPUS,
         nearest=(fastest, needed),
         needs_gpus=needed.gpus,
@@ -122,34 +130,34 @@ def _why_not(base: Ground, allowed: Array, alive: Array, evaluated: int) -> Refu
     )
 
 
-def _beyond(base: Ground, allowed: Array) -> tuple[Option | None, int]:
+def _with_more_gpus(context: SearchContext, allowed: Array) -> tuple[Option | None, int]:
     """The option that would meet the deadline with more GPUs than allowed."""
-    request = replace(base.request, gpu_counts=(), max_usd=None)
-    most = max(int(allowed[-1]) * _LOOK_BEYOND, base.cluster.gpus_per_node)
-    more = counts(request, base.cluster, limit=most)
+    request = replace(context.request, gpu_counts=(), max_usd=None)
+    most = max(int(allowed[-1]) * _LOOK_BEYOND, context.cluster.gpus_per_node)
+    more = counts(request, context.cluster, limit=most)
     more = more[more > allowed[-1]]
     if not more.size:
         return None, 0
-    wider = replace(base, request=request)
-    alive, _ = fitting(wider, int(more[-1]))
-    found, evaluated = fewest(wider, more, alive)
-    return (None if found is None else option(wider, found.row)), evaluated + len(wider.families)
+    wider = replace(context, request=request)
+    feasible, _ = fitting(wider, int(more[-1]))
+    result, evaluated = fewest(wider, more, feasible)
+    return (None if result is None else option(wider, result.row)), evaluated + len(wider.families)
 
 
-def _nothing_fits(base: Ground, family: Array, gpus: Array) -> tuple[str, float]:
+def _memory_or_batch(context: SearchContext, family: Array, gpus: Array) -> tuple[str, float]:
     """Memory, with the least bytes, if there are legal layouts; else the batch, which divides over none."""
-    request = base.request
+    request = context.request
     columns, legal = layouts(
-        base.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
+        context.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
     )
     if not legal.any():
         return Binding.BATCH, np.inf
     chosen = np.flatnonzero(legal)
-    _, used = fit_layouts(base, family[chosen], columns.take(chosen))
+    _, used = fit_layouts(context, family[chosen], columns.take(chosen))
     return Binding.MEMORY, float(used.min())
 
 
-def _near_most(allowed: Array) -> Array:
+def _sample_counts(allowed: Array) -> Array:
     """Counts to say what comes nearest: the largest ones, those a sixteenth apart, and a few small ones."""
     most = int(allowed[-1])
     fractions = most * np.arange(1, 17) // 16

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping
 
-from rightsizer.search.reasons import gpus_words, layout_words
+from rightsizer.search.reasons import gpus_text, layout_text
 from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import format_bytes, format_duration, format_usd
 from rightsizer.values import immutable
 
-__all__ = ["Explanation", "compare", "explain", "gpus_words", "layout_words", "verdict"]
+__all__ = ["Explanation", "compare", "explain", "gpus_text", "layout_text", "verdict"]
 
 _WIDE_SIGMA = 0.15
 
@@ -62,7 +62,7 @@ def verdict(decision: Plan | NoPlan) -> str:
     if isinstance(decision, NoPlan):
         return f"no plan: {decision.reason}"
     chosen = decision.option
-    text = f"{gpus_words(chosen)}, {layout_words(chosen.layout)}, done in {format_duration(chosen.finish_s)}"
+    text = f"{gpus_text(chosen)}, {layout_text(chosen.layout)}, done in {format_duration(chosen.finish_s)}"
     text += f" (80 %: {format_duration(chosen.finish_lo_s)} to {format_duration(chosen.finish_hi_s)})"
     return text + ("" if chosen.cost_usd is None else f", {format_usd(chosen.cost_usd)}")
 
@@ -75,7 +75,7 @@ def compare(chosen: Option, other: Option, request: Request) -> str:
 def _described(option: Option) -> str:
     price = "" if option.cost_usd is None else f", {format_usd(option.cost_usd)}"
     return (
-        f"{gpus_words(option)}, {layout_words(option.layout)}, done in {format_duration(option.finish_s)}"
+        f"{gpus_text(option)}, {layout_text(option.layout)}, done in {format_duration(option.finish_s)}"
         f", {format_bytes(option.device_bytes)} per GPU{price}"
     )
 

@@ -4,7 +4,7 @@ A search prices each family (everything but the data-parallel size) on hundreds 
 kernels, activations and the loss are the same on all of them; only the exchange between replicas, sharded
 states and micro-batches differ. ZeRO-3 shards the layers too, so its rows are priced one by one.
 
-The answers are those of `estimate.pace` and `estimate.fit` up to rounding; tests hold them to that.
+The answers are those of `estimate.throughput` and `estimate.fit` up to rounding; tests hold them to that.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,27 +24,27 @@ from rightsizer.estimate.memory_per_stage import NO_ADAPTERS, Held
 from rightsizer.estimate.memory_stage import stage
 from rightsizer.estimate.memory_states import layer_weights, rates, states
 from rightsizer.estimate.parameters import load_memory
-from rightsizer.estimate.prediction import gpus, known_layers, least, pace, scaled
+from rightsizer.estimate.prediction import gpus, priced_layers, scaled, throughput, tokens_and_least_s
 from rightsizer.estimate.step_time import Passes
 from rightsizer.estimate.uncertainty import memory_sigma, step_sigma
 
-__all__ = ["Fits", "Paces", "Replicas", "Stages"]
+__all__ = ["ClusterTables", "MemoryFits", "StageTables", "StepRates"]
 
 CHUNK_ROWS = 16384
 """Rows priced at once: enough to hide the cost of a numpy call, few enough to stay in the cache."""
 
-_MANY = 2.0**40
+_MANY_REPLICAS = 2.0**40
 """Replicas of any family that fill more than one node."""
 
 _FEW_FAMILIES = 8192
 """So few families cost hardly more than some of them."""
 
-_PACED = 4
+_CACHED_RATES = 4
 """What a search prices of a model on a small cluster: all sizes, now and some day, and the next smaller."""
 
 
 @dataclass(frozen=True, slots=True)
-class Paces:
+class StepRates:
     """Seconds of a step, its standard deviation of ln(true / predicted), and its tokens, each (n,)."""
 
     step_s: Array
@@ -53,14 +53,14 @@ class Paces:
 
 
 @dataclass(frozen=True, slots=True)
-class Fits:
+class MemoryFits:
     """Whether layouts fit memory, and the bytes that they take of the device, each (n,)."""
 
     fits: Array
     device_bytes: Array
 
 
-class _Table:
+class _LazyTable:
     """Columns that `make` makes of families (an index array), made when first asked for and kept.
 
     What is the same for all families so far is kept as one number: formulas spread it for nothing. Threads
@@ -68,14 +68,14 @@ class _Table:
     """
 
     def __init__(self, size: int, make: Callable[[Array], Mapping[str, Array]]) -> None:
-        self._make, self._ready = make, np.zeros(size, dtype=bool)
+        self._compute, self._ready = make, np.zeros(size, dtype=bool)
         self._numbers: dict[str, Array] = {}
-        self._columns: dict[str, Array] = {}
+        self._field_columns: dict[str, Array] = {}
 
     def rows(self, family: Array) -> dict[str, Array]:
         """The families at `family`, which `fill` has made."""
-        columns = self._columns
-        return {k: columns[k][family] if k in columns else one for k, one in self._numbers.items()}
+        columns = self._field_columns
+        return {k: columns[k][family] if k in columns else number for k, number in self._numbers.items()}
 
     def fill(self, family: Array) -> None:
         """Make those that are not made yet."""
@@ -83,20 +83,20 @@ class _Table:
         wanted[family] = True
         missing = np.flatnonzero(wanted & ~self._ready)
         if missing.size:
-            for name, value in self._make(missing).items():
-                self._keep(name, missing, value)
+            for name, value in self._compute(missing).items():
+                self._store(name, missing, value)
             self._ready[missing] = True
 
-    def _keep(self, name: str, index: Array, value: Array) -> None:
-        one = self._numbers.setdefault(name, np.asarray(value.flat[0], dtype=float))
-        if name not in self._columns:
-            if np.all(value == one):
+    def _store(self, name: str, index: Array, value: Array) -> None:
+        first = self._numbers.setdefault(name, np.asarray(value.flat[0], dtype=float))
+        if name not in self._field_columns:
+            if np.all(value == first):
                 return
-            self._columns.setdefault(name, np.full(self._ready.size, one))
-        self._columns[name][index] = value
+            self._field_columns.setdefault(name, np.full(self._ready.size, first))
+        self._field_columns[name][index] = value
 
 
-class Stages:
+class StageTables:
     """Families as layouts, and what their pipeline stages hold: the same on GPUs of any type.
 
     `axes` hold a column of shape (families,) for each axis of a family; `nouns` need no GPU and no cluster.
@@ -110,35 +110,39 @@ class Stages:
         self.counts = memory.in_floats(self._cases(self.layout)).layout
         self.layered = axes["sharding"] >= Sharding.ZERO3
         self._ends = memory.candidates(self._cases(self.counts))
-        self._held = _Table(axes["tp"].size, self._make)
+        self._stage_memory = _LazyTable(axes["tp"].size, self._compute)
 
-    def held(self, family: Array) -> list[Held]:
+    def stage_memory(self, family: Array) -> list[Held]:
         """What the stages of these families hold that may be the fullest; `fill` has made it."""
-        columns = self._held.rows(family)
-        return [_stage(columns, position) for position in range(len(self._ends))]
+        columns = self._stage_memory.rows(family)
+        return [_stage_at(columns, position) for position in range(len(self._ends))]
 
     @cached_property
     def parameters(self) -> tuple[Array, Array]:
         """What one stage of each family holds before ZeRO: plain parameters and experts'."""
         cases = self._cases(self.counts)
-        here = stage(cases, layer_weights(cases), self._ends[-1])
-        return here.plain, here.experts
+        last_stage = stage(cases, layer_weights(cases), self._ends[-1])
+        return last_stage.plain, last_stage.experts
 
     def fill(self, family: Array) -> None:
         """Look at these families at once; at all, where they are few: another GPU will ask for the others."""
         few = self.layered.size <= _FEW_FAMILIES
-        self._held.fill(np.arange(self.layered.size) if few else family)
+        self._stage_memory.fill(np.arange(self.layered.size) if few else family)
 
     def _cases(self, layout: Columns) -> Cases:
         return replace(self._nouns, layout=layout)
 
-    def _make(self, index: Array) -> dict[str, Array]:
+    def _compute(self, index: Array) -> dict[str, Array]:
         cases = self._cases(self.counts.take(index))
-        held = memory_per_stage.stages(cases, load_memory(), [end[index] for end in self._ends])
-        return {f"{name}{i}": column for i, one in enumerate(held) for name, column in _columns(one).items()}
+        stage_memory = memory_per_stage.stages(cases, load_memory(), [end[index] for end in self._ends])
+        return {
+            f"{name}{i}": column
+            for i, stage_columns in enumerate(stage_memory)
+            for name, column in _field_columns(stage_columns).items()
+        }
 
 
-class Replicas:
+class ClusterTables:
     """The families of one cluster, and what was found of them so far.
 
     `nouns` are shared (shape ()), `stages` may be shared with clusters of other GPUs. `fitting` is where a
@@ -146,77 +150,86 @@ class Replicas:
     priced, by what that depends on; few are kept.
     """
 
-    def __init__(self, nouns: Cases, stages: Stages, calibration: Calibration | None) -> None:
+    def __init__(self, nouns: Cases, stages: StageTables, calibration: Calibration | None) -> None:
         size = stages.layered.size
         self._nouns, self._stages, self._calibration = nouns, stages, calibration
-        self._known: Facts | None = None
+        self._layer_inputs: Facts | None = None
         self.fitting: dict[int, tuple[Array, float]] = {}
-        self.paced: Callable[[bytes, float], dict[str, Any]] = lru_cache(maxsize=_PACED)(_empty)
-        self._passes = _Table(size, self._make_passes)
-        self._step_sigma = _Table(size, lambda index: self._make_sigma(step_sigma, index))
-        self._memory_sigma = _Table(size, lambda index: self._make_sigma(memory_sigma, index))
+        self.step_rates_cache: Callable[[bytes, float], dict[str, Any]] = lru_cache(maxsize=_CACHED_RATES)(
+            _new_cache
+        )
+        self._passes = _LazyTable(size, self._compute_passes)
+        self._step_sigma = _LazyTable(size, lambda index: self._compute_sigma(step_sigma, index))
+        self._memory_sigma = _LazyTable(size, lambda index: self._compute_sigma(memory_sigma, index))
 
     def fill(self, family: Array) -> None:
         """Look at the pace of families at once that will be asked for bit by bit."""
         self._step_sigma.fill(family)
         self._passes.fill(family[~self._stages.layered[family]])
 
-    def pace(self, family: Array, layout: Columns) -> Paces:
+    def throughput(self, family: Array, layout: Columns) -> StepRates:
         """How fast layouts of these families (both of shape (n,)) are."""
         self.fill(family)
-        parts = [self._pace(family[s], layout.take(s)) for s in _slices(family.size)]
+        parts = [self._step_rates(family[s], layout.take(s)) for s in _chunks(family.size)]
         names = ("step_s", "sigma", "tokens_per_step")
-        return Paces(*(_joined([getattr(part, name) for part in parts]) for name in names))
+        return StepRates(*(_concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def fit(self, family: Array, layout: Columns) -> Fits:
+    def fit(self, family: Array, layout: Columns) -> MemoryFits:
         """Whether layouts of these families (both of shape (n,)) fit memory."""
         self._memory_sigma.fill(family)
         self._stages.fill(family)
-        parts = [self._fit(family[s], layout.take(s)) for s in _slices(family.size)]
-        fits = _joined([part.fits for part in parts]).astype(bool)
-        return Fits(fits, _joined([part.device_bytes for part in parts]))
+        parts = [self._fit(family[s], layout.take(s)) for s in _chunks(family.size)]
+        fits = _concatenate([part.fits for part in parts]).astype(bool)
+        return MemoryFits(fits, _concatenate([part.device_bytes for part in parts]))
 
     def states_bytes(self) -> Array:
         """States of one stage of each family: no number of replicas leaves less of them on a GPU."""
-        cases = self._cases(self._stages.counts.replace(dp=np.asarray(_MANY)))
+        cases = self._cases(self._stages.counts.replace(dp=np.asarray(_MANY_REPLICAS)))
         per = rates(cases, load_memory().four_bit_bytes)
-        found = states(*self._stages.parameters, NO_ADAPTERS, per)
-        return np.asarray(found.weights + found.gradients + found.optimizer)
+        state_bytes = states(*self._stages.parameters, NO_ADAPTERS, per)
+        return np.asarray(state_bytes.weights + state_bytes.gradients + state_bytes.optimizer)
 
-    def _fit(self, family: Array, layout: Columns) -> Fits:
+    def _fit(self, family: Array, layout: Columns) -> MemoryFits:
         cases = self._rows(family, layout)
-        found = memory.peak(cases, load_memory(), self._stages.held(family))
+        peak = memory.peak(cases, load_memory(), self._stages.stage_memory(family))
         sigma = self._sigma(self._memory_sigma, family, cases)
-        learnt = correct(self._calibration, self._cases(layout), sigma, Quantity.MEMORY)
+        correction = correct(self._calibration, self._cases(layout), sigma, Quantity.MEMORY)
         if self._calibration:
-            found, sigma = scaled(found, learnt.factor, but="context_bytes"), sigma * learnt.sigma_factor
-        fits = memory.fits(found, cases.gpu.memory_bytes, sigma)
-        return Fits(fits, np.broadcast_to(found.device_bytes, family.shape))
+            peak, sigma = (
+                scaled(peak, correction.factor, but="context_bytes"),
+                sigma * correction.sigma_factor,
+            )
+        fits = memory.fits(peak, cases.gpu.memory_bytes, sigma)
+        return MemoryFits(fits, np.broadcast_to(peak.device_bytes, family.shape))
 
-    def _pace(self, family: Array, layout: Columns) -> Paces:
+    def _step_rates(self, family: Array, layout: Columns) -> StepRates:
         layered = self._stages.layered[family]
         if not layered.any():
-            return self._pace_quickly(family, layout)
+            return self._step_rates_from_tables(family, layout)
         if layered.all():
-            each = pace(self._cases(layout), self._calibration)
-            found = (each.step_s, each.sigma, each.tokens_per_step)
-            return Paces(*(np.broadcast_to(column, family.shape) for column in found))
+            speed = throughput(self._cases(layout), self._calibration)
+            columns = (speed.step_s, speed.sigma, speed.tokens_per_step)
+            return StepRates(*(np.broadcast_to(column, family.shape) for column in columns))
         order = [np.flatnonzero(~layered), np.flatnonzero(layered)]
-        parts = [self._pace(family[index], layout.take(index)) for index in order]
-        back = np.argsort(np.concatenate(order))
+        parts = [self._step_rates(family[index], layout.take(index)) for index in order]
+        original_order = np.argsort(np.concatenate(order))
         names = ("step_s", "sigma", "tokens_per_step")
-        return Paces(*(_joined([getattr(part, name) for part in parts])[back] for name in names))
+        return StepRates(
+            *(_concatenate([getattr(part, name) for part in parts])[original_order] for name in names)
+        )
 
-    def _pace_quickly(self, family: Array, layout: Columns) -> Paces:
-        assert self._known is not None  # noqa: S101 - `pace` has filled the table
+    def _step_rates_from_tables(self, family: Array, layout: Columns) -> StepRates:
+        assert self._layer_inputs is not None  # noqa: S101 - `fill` has filled the table
         cases = self._rows(family, layout)
         sigma = self._sigma(self._step_sigma, family, cases)
-        total_s = step_time.total_s(replace(self._known, cases=cases), Passes(**self._passes.rows(family)))
-        learnt = correct(self._calibration, self._cases(layout), sigma, Quantity.STEP)
+        total_s = step_time.total_s(
+            replace(self._layer_inputs, cases=cases), Passes(**self._passes.rows(family))
+        )
+        correction = correct(self._calibration, self._cases(layout), sigma, Quantity.STEP)
         if self._calibration:
-            total_s, sigma = total_s * learnt.factor, sigma * learnt.sigma_factor
-        tokens, least_s = least(cases)
-        return Paces(np.maximum(total_s, least_s), sigma, tokens)
+            total_s, sigma = total_s * correction.factor, sigma * correction.sigma_factor
+        tokens, least_s = tokens_and_least_s(cases)
+        return StepRates(np.maximum(total_s, least_s), sigma, tokens)
 
     def _cases(self, layout: Columns) -> Cases:
         return replace(self._nouns, layout=layout)
@@ -226,37 +239,39 @@ class Replicas:
         counts = {"dp": layout.dp.astype(float), "micro_batches": layout.micro_batches.astype(float)}
         return self._cases(self._stages.counts.take(family).replace(**counts))
 
-    def _sigma(self, table: _Table, family: Array, cases: Cases) -> Array:
-        found = table.rows(family)
-        return np.where(gpus(cases.layout) > cases.cluster.gpus_per_node, found["beyond"], found["inside"])
+    def _sigma(self, table: _LazyTable, family: Array, cases: Cases) -> Array:
+        columns = table.rows(family)
+        return np.where(
+            gpus(cases.layout) > cases.cluster.gpus_per_node, columns["beyond"], columns["inside"]
+        )
 
-    def _make_passes(self, index: Array) -> dict[str, Array]:
-        known, layer = known_layers(self._cases(self._stages.layout.take(index)))
-        self._known = known
-        return _columns(step_time.passes(known, layer))
+    def _compute_passes(self, index: Array) -> dict[str, Array]:
+        known, layer = priced_layers(self._cases(self._stages.layout.take(index)))
+        self._layer_inputs = known
+        return _field_columns(step_time.passes(known, layer))
 
-    def _make_sigma(self, sigma: Callable[[Cases], Array], index: Array) -> dict[str, Array]:
+    def _compute_sigma(self, sigma: Callable[[Cases], Array], index: Array) -> dict[str, Array]:
         layout = self._stages.counts.take(index)
-        many = layout.replace(dp=np.asarray(_MANY))
-        return {"inside": sigma(self._cases(layout)), "beyond": sigma(self._cases(many))}
+        many_replicas = layout.replace(dp=np.asarray(_MANY_REPLICAS))
+        return {"inside": sigma(self._cases(layout)), "beyond": sigma(self._cases(many_replicas))}
 
 
-def _empty(_asked: bytes, _batch_tolerance: float) -> dict[str, Any]:
+def _new_cache(_asked: bytes, _batch_tolerance: float) -> dict[str, Any]:
     return {}
 
 
-def _joined(parts: Sequence[Array]) -> Array:
+def _concatenate(parts: Sequence[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0), *parts])
 
 
-def _slices(rows: int) -> Iterator[slice]:
+def _chunks(rows: int) -> Iterator[slice]:
     """Ranges of at most CHUNK_ROWS."""
     return (slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS))
 
 
-def _columns(one: Passes | Held) -> dict[str, Array]:
-    return {f.name: getattr(one, f.name) for f in fields(one)}
+def _field_columns(values: Passes | Held) -> dict[str, Array]:
+    return {f.name: getattr(values, f.name) for f in fields(values)}
 
 
-def _stage(columns: Mapping[str, Array], position: int) -> Held:
+def _stage_at(columns: Mapping[str, Array], position: int) -> Held:
     return Held(**{f.name: columns[f"{f.name}{position}"] for f in fields(Held)})

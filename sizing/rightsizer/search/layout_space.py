@@ -121,15 +121,15 @@ def families_within(
 
 
 def layouts(
-    some: Families, gpus: Array, workload: Workload, *, batch_tolerance: float = 0.0
+    families: Families, gpus: Array, workload: Workload, *, batch_tolerance: float = 0.0
 ) -> tuple[Columns, Array]:
     """Layouts of families on `gpus` (shape (n,), one for each), and which of them are legal.
 
     The global batch is rounded to the nearest one that divides; a change beyond `batch_tolerance` is illegal.
     """
-    axes = some.axes
-    dp = gpus // some.unit
-    legal = dp * some.unit == gpus
+    axes = families.axes
+    dp = gpus // families.unit
+    legal = dp * families.unit == gpus
     dp = np.maximum(dp, 1)
     per_pass = dp * axes["micro_batch"]
     micro_batches = np.maximum(1, np.rint(workload.global_batch_sequences / per_pass).astype(np.int64))

@@ -14,10 +14,10 @@ from rightsizer.estimate.memory import Memory, Verdict, verdict
 from rightsizer.estimate.prediction import Prediction, fit, predict
 from rightsizer.estimate.step_time import StepTime
 from rightsizer.search.layout_space import Families
-from rightsizer.search.pricing import Ground, Rows, ground, price
+from rightsizer.search.pricing import Rows, SearchContext, families_context, price
 from rightsizer.search.types import Option, Request
 
-__all__ = ["given", "layout_of", "option", "options"]
+__all__ = ["layout_of", "option", "options", "price_layout"]
 
 _BEYOND = ("unplanned", "stragglers", "slower_stack")
 """What whole runs lose beyond failures and checkpoints."""
@@ -38,41 +38,43 @@ def layout_of(columns: Columns, index: int) -> Layout:
     return Layout(**value)
 
 
-def given(request: Request, layout: Layout) -> tuple[Option, Verdict]:
+def price_layout(request: Request, layout: Layout) -> tuple[Option, Verdict]:
     """One layout on the request's first cluster without any search, and whether it fits in memory."""
-    columns, one = Columns.stack([layout]), np.zeros(1, dtype=np.int64)
+    columns, single_row = Columns.stack([layout]), np.zeros(1, dtype=np.int64)
     axes = {name: getattr(columns, name) for name in columns.names()}
-    family = Families(axes=axes, unit=columns.tp * columns.pp * columns.cp, sibling=one)
-    some = ground(request, request.clusters[0], family)
-    room = fit(some.cases(columns), request.calibration)
-    fits = verdict(room.memory, some.cluster.gpu.memory_bytes, float(np.max(room.sigma)))
-    row = price(some, one, np.array([layout.gpus]), columns)
-    return option(some, row), fits
+    family = Families(axes=axes, unit=columns.tp * columns.pp * columns.cp, sibling=single_row)
+    context = families_context(request, request.clusters[0], family)
+    memory_fit = fit(context.cases(columns), request.calibration)
+    fits = verdict(memory_fit.memory, context.cluster.gpu.memory_bytes, float(np.max(memory_fit.sigma)))
+    row = price(context, single_row, np.array([layout.gpus]), columns)
+    return option(context, row), fits
 
 
-def option(some: Ground, rows: Rows, index: int = 0) -> Option:
+def option(context: SearchContext, rows: Rows, index: int = 0) -> Option:
     """Row `index` with its causes."""
-    return options([(some, rows.take(np.asarray([index])))])[0]
+    return options([(context, rows.take(np.asarray([index])))])[0]
 
 
-def options(chosen: Sequence[tuple[Ground, Rows]]) -> tuple[Option, ...]:
+def options(rows_by_context: Sequence[tuple[SearchContext, Rows]]) -> tuple[Option, ...]:
     """Single rows of one request, on whichever clusters, with their causes; all are predicted in one go."""
-    first = chosen[0][0]
-    layouts = [layout_of(rows.layout, 0) for _, rows in chosen]
+    first = rows_by_context[0][0]
+    layouts = [layout_of(rows.layout, 0) for _, rows in rows_by_context]
     cases = replace(
         first.nouns,
-        cluster=Columns.stack(some.cluster for some, _ in chosen),
-        gpu=Columns.stack(some.cluster.gpu for some, _ in chosen),
+        cluster=Columns.stack(context.cluster for context, _ in rows_by_context),
+        gpu=Columns.stack(context.cluster.gpu for context, _ in rows_by_context),
         layout=Columns.stack(layouts),
     )
     prediction = predict(cases, first.request.calibration)
-    return tuple(_option(*chosen[i], layouts[i], prediction, i) for i in range(len(chosen)))
+    return tuple(_option(*rows_by_context[i], layouts[i], prediction, i) for i in range(len(rows_by_context)))
 
 
-def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, index: int) -> Option:
+def _option(context: SearchContext, rows: Rows, layout: Layout, prediction: Prediction, index: int) -> Option:
     """One row's Option; `index` is its place in the prediction."""
-    request, cluster = some.request, some.cluster
-    good = goodput.estimate(np.asarray(layout.gpus), np.asarray(some.checkpoint_bytes), request.reliability)
+    request, cluster = context.request, context.cluster
+    goodput_estimate = goodput.estimate(
+        np.asarray(layout.gpus), np.asarray(context.checkpoint_bytes), request.reliability
+    )
     finish_s, sigma, finish_sigma = (float(c[0]) for c in (rows.finish_s, rows.sigma, rows.finish_sigma))
     beyond = {cause: float(getattr(rows, cause)[0]) for cause in _BEYOND}
     spares = request.spare_nodes or 0
@@ -97,9 +99,9 @@ def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, in
         sigma=sigma,
         step_correction=_at(prediction.step_correction, index),
         memory_correction=_at(prediction.memory_correction, index),
-        goodput=_at(good.productive, 0) * (1.0 - sum(beyond.values())),
-        lost_by_cause=_lost(good, beyond),
-        checkpoint_interval_s=_at(good.interval_s, 0),
+        goodput=_at(goodput_estimate.productive, 0) * (1.0 - sum(beyond.values())),
+        lost_by_cause=_lost(goodput_estimate, beyond),
+        checkpoint_interval_s=_at(goodput_estimate.interval_s, 0),
         finish_s=finish_s,
         finish_lo_s=finish_s * float(np.exp(-_Z_80 * finish_sigma)),
         finish_hi_s=finish_s * float(np.exp(_Z_80 * finish_sigma)),
@@ -109,10 +111,13 @@ def _option(some: Ground, rows: Rows, layout: Layout, prediction: Prediction, in
     )
 
 
-def _lost(good: goodput.Goodput, beyond: Mapping[str, float]) -> dict[str, float]:
+def _lost(goodput_estimate: goodput.Goodput, beyond: Mapping[str, float]) -> dict[str, float]:
     """Shares of the wall time that do not train; with the productive one they sum to 1."""
-    left = 1.0 - sum(beyond.values())
-    planned = {name: _at(getattr(good, name), 0) * left for name in ("checkpoint", "lost_work", "restart")}
+    productive_share = 1.0 - sum(beyond.values())
+    planned = {
+        name: _at(getattr(goodput_estimate, name), 0) * productive_share
+        for name in ("checkpoint", "lost_work", "restart")
+    }
     return planned | {cause: share for cause, share in beyond.items() if share > 0}
 
 

@@ -7,9 +7,9 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Precision
 from rightsizer.errors import InputError
 from rightsizer.estimate import cost
-from rightsizer.search.cluster_search import Refusal, Winner, answer
+from rightsizer.search.cluster_search import ClusterResult, Infeasible, search_cluster
 from rightsizer.search.options import options
-from rightsizer.search.pricing import Rows, fitting_pairs, joined, price_pairs
+from rightsizer.search.pricing import Rows, concatenate_rows, fitting_pairs, price_pairs
 from rightsizer.search.reasons import no_plan_reason, plan_reasons
 from rightsizer.search.search import best, meets, pairs, thin
 from rightsizer.search.types import Binding, CurvePoint, NoPlan, Option, Plan, Request
@@ -21,7 +21,7 @@ _FEWER_SIZES = 3
 """Smaller sizes that are looked at to say what fewer GPUs could do."""
 _CURVE_FAMILIES = 128
 
-_RATES = {
+_PEAK_OF_PRECISION = {
     Precision.BF16: "bf16_flop_per_s",
     Precision.FP16: "fp16_flop_per_s",
     Precision.FP8: "fp8_flop_per_s",
@@ -30,10 +30,10 @@ _RATES = {
 }
 """The GPU's peak that says whether it has a precision."""
 
-_MORE = 1.25
+_MORE_GPUS_FACTOR = 1.25
 """A runner-up with more GPUs has at least this many times as many."""
 
-_NEARNESS = (
+_BINDING_ORDER = (
     Binding.BUDGET,
     Binding.MAX_GPUS,
     Binding.DEADLINE,
@@ -51,48 +51,50 @@ def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     is missing. Without a deadline it is the fastest among those that cost nearly the least. Runners-up,
     reasons and the curve are left out unless `compared`; the option is the same.
     """
-    _check(request)
-    missing = _not_able(request)
+    _validate(request)
+    missing = _unsupported_method(request)
     if missing:
         return NoPlan(request=request, binding=Binding.FRAMEWORK, reason=missing)
     able = [cluster for cluster in request.clusters if _has_precision(request, cluster)]
     if not able:
-        return NoPlan(request=request, binding=Binding.PRECISION, reason=_lacks_precision(request))
-    answers: list[Winner | Refusal] = []
+        return NoPlan(request=request, binding=Binding.PRECISION, reason=_no_precision_reason(request))
+    answers: list[ClusterResult | Infeasible] = []
     for cluster in able:  # why a cluster cannot is a search of its own, and told only where none can
-        won = any(isinstance(found, Winner) for found in answers)
-        answers.append(answer(request, cluster, explained=not won))
+        won = any(isinstance(a, ClusterResult) for a in answers)
+        answers.append(search_cluster(request, cluster, explained=not won))
     evaluated = sum(a.evaluated for a in answers)
-    winners = [a for a in answers if isinstance(a, Winner)]
-    if not winners:
-        return _no_plan(request, [a for a in answers if isinstance(a, Refusal)], evaluated)
-    priced = all(cost.price_usd_per_gpu_h(w.ground.cluster) is not None for w in winners)
-    winners.sort(key=lambda w: _rank(w, priced=priced))
-    return _plan(request, winners, evaluated) if compared else _alone(request, winners[0], evaluated)
+    results = [a for a in answers if isinstance(a, ClusterResult)]
+    if not results:
+        return _no_plan(request, [a for a in answers if isinstance(a, Infeasible)], evaluated)
+    priced = all(cost.price_usd_per_gpu_h(w.context.cluster) is not None for w in results)
+    results.sort(key=lambda w: _rank(w, priced=priced))
+    return _plan(request, results, evaluated) if compared else _option_only(request, results[0], evaluated)
 
 
-def _alone(request: Request, winner: Winner, evaluated: int) -> Plan:
+def _option_only(request: Request, result: ClusterResult, evaluated: int) -> Plan:
     """The option, and nothing beside it."""
-    chosen, *_ = options([(winner.ground, winner.found.row)])
+    chosen, *_ = options([(result.context, result.best.row)])
     return Plan(
         request=request,
         option=chosen,
         runners_up=(),
         reasons=(),
-        binding=_binding(request, chosen, smaller=winner.found.near is not None or _fits_fewer(winner)),
+        binding=_binding(request, chosen, smaller=result.best.fewer_gpus is not None or _fits_fewer(result)),
         curve=(),
         layouts_evaluated=evaluated,
     )
 
 
-def _fits_fewer(winner: Winner) -> bool:
+def _fits_fewer(result: ClusterResult) -> bool:
     """Whether anything fits on the nearest smaller sizes."""
-    fewer = winner.allowed[winner.allowed < winner.found.row.gpus[0]][-_FEWER_SIZES:]
-    chosen, counts = pairs(winner.ground.families.unit[winner.alive], np.zeros(winner.alive.shape), fewer)
-    return bool(fitting_pairs(winner.ground, winner.alive[chosen], counts)[0].size)
+    fewer = result.allowed[result.allowed < result.best.row.gpus[0]][-_FEWER_SIZES:]
+    chosen, counts = pairs(
+        result.context.families.unit[result.feasible], np.zeros(result.feasible.shape), fewer
+    )
+    return bool(fitting_pairs(result.context, result.feasible[chosen], counts)[0].size)
 
 
-def _check(request: Request) -> None:
+def _validate(request: Request) -> None:
     """Refuse what no search can mean."""
     if not request.clusters:
         raise InputError("resources.gpuTypes", value=(), remedy="name at least one GPU type")
@@ -107,7 +109,7 @@ def _check(request: Request) -> None:
         raise InputError("deadline", value=request.deadline_s, remedy="must lie in the future")
 
 
-def _not_able(request: Request) -> str:
+def _unsupported_method(request: Request) -> str:
     """What the framework cannot train at all, in words; empty if it can."""
     framework, method = request.framework, request.workload.method
     able = {Method.LORA: framework.can_lora, Method.QLORA: framework.can_qlora}
@@ -118,27 +120,29 @@ def _not_able(request: Request) -> str:
 
 def _has_precision(request: Request, cluster: Cluster) -> bool:
     """Whether the GPU multiplies in the workload's precision; emulation is too slow to plan with."""
-    return bool(getattr(cluster.gpu, _RATES[request.workload.precision]) > 0)
+    return bool(getattr(cluster.gpu, _PEAK_OF_PRECISION[request.workload.precision]) > 0)
 
 
-def _lacks_precision(request: Request) -> str:
+def _no_precision_reason(request: Request) -> str:
     gpus = ", ".join(cluster.gpu.name for cluster in request.clusters)
     first = request.clusters[0].gpu
-    instead = next(p for p in (Precision.BF16, Precision.FP16, Precision.FP32) if getattr(first, _RATES[p]))
+    instead = next(
+        p for p in (Precision.BF16, Precision.FP16, Precision.FP32) if getattr(first, _PEAK_OF_PRECISION[p])
+    )
     return f"precision: {gpus}: no {request.workload.precision} matmuls; choose {instead} or another GPU type"
 
 
-def _rank(winner: Winner, *, priced: bool) -> tuple[float, float]:
-    row = winner.found.row
+def _rank(result: ClusterResult, *, priced: bool) -> tuple[float, float]:
+    row = result.best.row
     return float(row.cost_usd[0] if priced else row.gpus[0]), float(row.finish_s[0])
 
 
-def _no_plan(request: Request, refusals: list[Refusal], evaluated: int) -> NoPlan:
+def _no_plan(request: Request, refusals: list[Infeasible], evaluated: int) -> NoPlan:
     """The answer of the cluster that came nearest."""
 
-    def nearness(refusal: Refusal) -> tuple[int, float]:
+    def nearness(refusal: Infeasible) -> tuple[int, float]:
         late = refusal.nearest[0].finish_at_confidence_s if refusal.nearest else refusal.least_bytes
-        return _NEARNESS.index(refusal.binding), late
+        return _BINDING_ORDER.index(refusal.binding), late
 
     ranked = sorted(refusals, key=nearness)
     closest = ranked[0]
@@ -159,31 +163,33 @@ def _no_plan(request: Request, refusals: list[Refusal], evaluated: int) -> NoPla
     )
 
 
-def _plan(request: Request, winners: list[Winner], evaluated: int) -> Plan:
-    first = winners[0]
-    around = _around(first)
+def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Plan:
+    first = results[0]
+    nearby = _nearby_rows(first)
     neighbours = {
-        "same": _other_kind(first, around),
-        "more": _more(first, around),
-        "fewer": _fewer(first, around),
+        "same": _other_parallelism(first, nearby),
+        "more": _more(first, nearby),
+        "fewer": _fewer(first, nearby),
     }
     named_rows = {name: row for name, row in neighbours.items() if row is not None}
-    asked = [(w.ground, w.found.row) for w in winners]
-    asked += [(first.ground, row) for row in named_rows.values()]
-    chosen, *rest = options(asked)
-    others, named = (
-        tuple(rest[: len(winners) - 1]),
-        dict(zip(named_rows, rest[len(winners) - 1 :], strict=True)),
+    rows = [(w.context, w.best.row) for w in results]
+    rows += [(first.context, row) for row in named_rows.values()]
+    chosen, *alternatives = options(rows)
+    other_clusters, named = (
+        tuple(alternatives[: len(results) - 1]),
+        dict(zip(named_rows, alternatives[len(results) - 1 :], strict=True)),
     )
     fewer = named.get("fewer")
     return Plan(
         request=request,
         option=chosen,
-        runners_up=(*others, *named.values()),
-        reasons=plan_reasons(request, chosen, fewer=fewer, same=named.get("same"), others=others),
+        runners_up=(*other_clusters, *named.values()),
+        reasons=plan_reasons(
+            request, chosen, fewer=fewer, same=named.get("same"), other_clusters=other_clusters
+        ),
         binding=_binding(request, chosen, smaller=fewer is not None),
-        curve=_curve(first, around),
-        layouts_evaluated=evaluated + len(around),
+        curve=_curve(first, nearby),
+        layouts_evaluated=evaluated + len(nearby),
     )
 
 
@@ -196,76 +202,76 @@ def _binding(request: Request, chosen: Option, *, smaller: bool) -> str:
     return Binding.MEMORY if chosen.gpus > max(1, request.min_gpus) else Binding.MIN_GPUS
 
 
-def _around(winner: Winner) -> Rows:
+def _nearby_rows(result: ClusterResult) -> Rows:
     """Every layout on the chosen GPUs and on the nearest other sizes; the best ones on sizes farther away."""
-    found, allowed = winner.found, winner.allowed
-    gpus = int(found.row.gpus[0])
+    best, allowed = result.best, result.allowed
+    gpus = int(best.row.gpus[0])
     near = np.concatenate(
-        [allowed[allowed <= gpus][-1 - _FEWER_SIZES :], allowed[allowed >= gpus * _MORE][:2]]
+        [allowed[allowed <= gpus][-1 - _FEWER_SIZES :], allowed[allowed >= gpus * _MORE_GPUS_FACTOR][:2]]
     )
-    grid = _grid(winner)
-    far = grid[(grid[:, None] != near).all(axis=1)]
-    good = distinct(found.at_count.family[np.argsort(found.at_count.finish_s)[:_CURVE_FAMILIES]])
+    grid = _curve_gpus(result)
+    distant = grid[(grid[:, None] != near).all(axis=1)]
+    distant_families = distinct(best.at_count.family[np.argsort(best.at_count.finish_s)[:_CURVE_FAMILIES]])
     family, counts = [], []
-    for families, sizes in ((winner.alive, near), (good, far)):
-        chosen, these = pairs(winner.ground.families.unit[families], np.zeros(families.shape), sizes)
-        family.append(families[chosen])
-        counts.append(these)
-    return price_pairs(winner.ground, np.concatenate(family), np.concatenate(counts))
+    for families, sizes in ((result.feasible, near), (distant_families, distant)):
+        index, sizes_of_pairs = pairs(result.context.families.unit[families], np.zeros(families.shape), sizes)
+        family.append(families[index])
+        counts.append(sizes_of_pairs)
+    return price_pairs(result.context, np.concatenate(family), np.concatenate(counts))
 
 
-def _grid(winner: Winner) -> Array:
+def _curve_gpus(result: ClusterResult) -> Array:
     """Sizes of the curve: from a quarter of the chosen one to four times."""
-    allowed, gpus = winner.allowed, int(winner.found.row.gpus[0])
+    allowed, gpus = result.allowed, int(result.best.row.gpus[0])
     return distinct(
         np.append(thin(allowed[(allowed * 4 >= gpus) & (allowed <= gpus * 4)], _CURVE_POINTS), gpus)
     )
 
 
-def _fewer(winner: Winner, around: Rows) -> Rows | None:
+def _fewer(result: ClusterResult, nearby: Rows) -> Rows | None:
     """The soonest that fewer GPUs could finish: the next smaller sizes, or what the search saw on its way."""
-    rows = around.take(np.flatnonzero(around.gpus < winner.found.row.gpus[0]))
-    if winner.found.near is not None:
-        rows = joined([rows, winner.found.near])
+    rows = nearby.take(np.flatnonzero(nearby.gpus < result.best.row.gpus[0]))
+    if result.best.fewer_gpus is not None:
+        rows = concatenate_rows([rows, result.best.fewer_gpus])
     if not len(rows):
         return None
     soonest = int(np.argmin(rows.finish_at_confidence_s))
-    return _row(rows, rows.gpus == rows.gpus[soonest])
+    return _best_row(rows, rows.gpus == rows.gpus[soonest])
 
 
-def _more(winner: Winner, around: Rows) -> Rows | None:
+def _more(result: ClusterResult, nearby: Rows) -> Rows | None:
     """The best on about a quarter more GPUs."""
-    larger = around.gpus >= winner.found.row.gpus[0] * _MORE
-    good = meets(around, winner.ground.request) & larger
-    return _row(around, good & (around.gpus == around.gpus[good].min(initial=2**62)))
+    larger = nearby.gpus >= result.best.row.gpus[0] * _MORE_GPUS_FACTOR
+    good = meets(nearby, result.context.request) & larger
+    return _best_row(nearby, good & (nearby.gpus == nearby.gpus[good].min(initial=2**62)))
 
 
-def _other_kind(winner: Winner, around: Rows) -> Rows | None:
+def _other_parallelism(result: ClusterResult, nearby: Rows) -> Rows | None:
     """The best on the same GPUs with other kinds of parallelism, in time or not."""
-    row = winner.found.row
-    differs = around.layout.sharding != row.layout.sharding
+    row = result.best.row
+    differs = nearby.layout.sharding != row.layout.sharding
     for name in ("tp", "pp", "cp", "ep"):
-        differs = differs | ((getattr(around.layout, name) > 1) != (getattr(row.layout, name) > 1))
-    return _row(around, differs & (around.gpus == row.gpus[0]))
+        differs = differs | ((getattr(nearby.layout, name) > 1) != (getattr(row.layout, name) > 1))
+    return _best_row(nearby, differs & (nearby.gpus == row.gpus[0]))
 
 
-def _row(rows: Rows, good: Array) -> Rows | None:
+def _best_row(rows: Rows, good: Array) -> Rows | None:
     index = best(rows, good)
     return None if index is None else rows.take(np.asarray([index]))
 
 
-def _curve(winner: Winner, around: Rows) -> tuple[CurvePoint, ...]:
+def _curve(result: ClusterResult, nearby: Rows) -> tuple[CurvePoint, ...]:
     """Finish and cost over GPU counts; the chosen row on its own."""
-    gpus = winner.found.row.gpus[0]
-    found = {int(count): _row(around, around.gpus == count) for count in _grid(winner)}
-    found[int(gpus)] = winner.found.row
-    return tuple(_point(winner, row) for _, row in sorted(found.items()) if row is not None)
+    gpus = result.best.row.gpus[0]
+    rows_by_gpus = {int(count): _best_row(nearby, nearby.gpus == count) for count in _curve_gpus(result)}
+    rows_by_gpus[int(gpus)] = result.best.row
+    return tuple(_point(result, row) for _, row in sorted(rows_by_gpus.items()) if row is not None)
 
 
-def _point(winner: Winner, row: Rows) -> CurvePoint:
+def _point(result: ClusterResult, row: Rows) -> CurvePoint:
     usd = float(row.cost_usd[0])
     return CurvePoint(
-        cluster=winner.ground.cluster,
+        cluster=result.context.cluster,
         gpus=int(row.gpus[0]),
         finish_s=float(row.finish_s[0]),
         finish_at_confidence_s=float(row.finish_at_confidence_s[0]),

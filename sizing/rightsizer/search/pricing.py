@@ -17,22 +17,22 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Precision, Workload
 from rightsizer.estimate import cost, goodput
 from rightsizer.estimate.correction import Calibration
-from rightsizer.search.family_tables import Paces, Replicas, Stages
+from rightsizer.search.family_tables import ClusterTables, StageTables, StepRates
 from rightsizer.search.layout_space import Families, domain_gpus, families_within, layouts
 from rightsizer.search.types import Request
 from rightsizer.values import immutable
 
 __all__ = [
-    "Ground",
     "Rows",
+    "SearchContext",
     "checkpoint_bytes",
+    "concatenate_rows",
+    "families_context",
     "fit_layouts",
     "fitting_pairs",
-    "ground",
-    "joined",
     "price",
     "price_pairs",
-    "search_ground",
+    "search_context",
 ]
 
 CHECKPOINT_BYTES_PER_PARAMETER = 14.0
@@ -46,14 +46,14 @@ _KEPT_ROWS = 4096
 
 
 @immutable
-class Ground:
+class SearchContext:
     """What all rows of one cluster share: the nouns as columns, the families, and the run's length."""
 
     request: Request
     cluster: Cluster
     nouns: Cases
     families: Families
-    replicas: Replicas
+    tables: ClusterTables
     confidence_z: float
     checkpoint_bytes: float
 
@@ -87,13 +87,13 @@ class Rows:
         return Rows(layout=self.layout.take(index), **changed)
 
 
-def search_ground(request: Request, cluster: Cluster, *, offload: bool) -> Ground:
+def search_context(request: Request, cluster: Cluster, *, offload: bool) -> SearchContext:
     """The shared part of a search over all families on one cluster.
 
     What families take and hold says nothing of how much is trained by when, or of how many GPUs there are: it
     is kept for the next question about the same model on the same GPUs.
     """
-    some, replicas = _tables(
+    families, tables = _cluster_tables(
         request.architecture,
         replace(request.workload, tokens=1.0),
         replace(cluster, max_gpus=1, price_usd_per_gpu_h=None),
@@ -102,11 +102,11 @@ def search_ground(request: Request, cluster: Cluster, *, offload: bool) -> Groun
         request.calibration,
         offload,
     )
-    return _ground(request, cluster, some, replicas)
+    return _make_context(request, cluster, families, tables)
 
 
 @lru_cache(maxsize=16)
-def _tables(  # noqa: PLR0917 -- a key: all that the tables depend on
+def _cluster_tables(  # noqa: PLR0917 -- a key: all that the tables depend on
     architecture: Architecture,
     workload: Workload,
     cluster: Cluster,
@@ -114,31 +114,40 @@ def _tables(  # noqa: PLR0917 -- a key: all that the tables depend on
     pinned: tuple[tuple[str, int], ...],
     calibration: Calibration | None,
     offload: bool,
-) -> tuple[Families, Replicas]:
+) -> tuple[Families, ClusterTables]:
     """The families and their tables, which fill as they are asked for; threads may share them."""
     nouns = _nouns(architecture, workload, cluster, framework)
-    some, stages = _anywhere(architecture, workload, domain_gpus(cluster), framework, pinned, offload)
-    return some, Replicas(nouns, stages, calibration)
+    families, stages = _shared_tables(
+        architecture, workload, domain_gpus(cluster), framework, pinned, offload
+    )
+    return families, ClusterTables(nouns, stages, calibration)
 
 
 @lru_cache(maxsize=8)
-def _anywhere(  # noqa: PLR0917 -- a key, as above
+def _shared_tables(  # noqa: PLR0917 -- a key, as above
     architecture: Architecture,
     workload: Workload,
     domain: int,
     framework: Framework,
     pinned: tuple[tuple[str, int], ...],
     offload: bool,
-) -> tuple[Families, Stages]:
+) -> tuple[Families, StageTables]:
     """What GPUs of any type have in common where they come in domains of one size."""
-    some = families_within(domain, architecture, workload, framework, pinned=dict(pinned), offload=offload)
-    return some, Stages(_nouns(architecture, workload, None, framework), some.axes)
+    families = families_within(
+        domain, architecture, workload, framework, pinned=dict(pinned), offload=offload
+    )
+    return families, StageTables(_nouns(architecture, workload, None, framework), families.axes)
 
 
-def ground(request: Request, cluster: Cluster, some: Families) -> Ground:
+def families_context(request: Request, cluster: Cluster, families: Families) -> SearchContext:
     """The shared part of pricing some families on one cluster."""
     nouns = _nouns(request.architecture, request.workload, cluster, request.framework)
-    return _ground(request, cluster, some, Replicas(nouns, Stages(nouns, some.axes), request.calibration))
+    return _make_context(
+        request,
+        cluster,
+        families,
+        ClusterTables(nouns, StageTables(nouns, families.axes), request.calibration),
+    )
 
 
 def _nouns(
@@ -154,13 +163,15 @@ def _nouns(
     )
 
 
-def _ground(request: Request, cluster: Cluster, some: Families, replicas: Replicas) -> Ground:
-    return Ground(
+def _make_context(
+    request: Request, cluster: Cluster, families: Families, tables: ClusterTables
+) -> SearchContext:
+    return SearchContext(
         request=request,
         cluster=cluster,
         nouns=_nouns(request.architecture, request.workload, cluster, request.framework),
-        families=some,
-        replicas=replicas,
+        families=families,
+        tables=tables,
         confidence_z=NormalDist().inv_cdf(request.confidence),
         checkpoint_bytes=checkpoint_bytes(request),
     )
@@ -180,34 +191,34 @@ def checkpoint_bytes(request: Request) -> float:
     return parameters * CHECKPOINT_BYTES_PER_PARAMETER
 
 
-def price_pairs(some: Ground, family: Array, gpus: Array) -> Rows:
+def price_pairs(context: SearchContext, family: Array, gpus: Array) -> Rows:
     """The pairs (family, gpus) that are legal, fit memory and recompute no more than that needs, priced.
 
     How fast so many are is kept: the next question about the model asks it again, for another deadline.
     """
-    asked = blake2b(b"".join(column.tobytes() for column in (family, gpus)), digest_size=16).digest()
-    kept = some.replicas.paced(asked, some.request.batch_tolerance)
-    if "found" not in kept:
-        family, gpus, columns = fitting_pairs(some, family, gpus)
-        found = (family, gpus, columns, some.replicas.pace(family, columns))
+    key = blake2b(b"".join(column.tobytes() for column in (family, gpus)), digest_size=16).digest()
+    cache = context.tables.step_rates_cache(key, context.request.batch_tolerance)
+    if "found" not in cache:
+        family, gpus, columns = fitting_pairs(context, family, gpus)
+        priced = (family, gpus, columns, context.tables.throughput(family, columns))
         if gpus.size > _KEPT_ROWS:
-            return _rows(some, *found)
-        kept["found"] = found
-    return _rows(some, *kept["found"])
+            return _rows(context, *priced)
+        cache["found"] = priced
+    return _rows(context, *cache["found"])
 
 
-def fitting_pairs(some: Ground, family: Array, gpus: Array) -> tuple[Array, Array, Columns]:
+def fitting_pairs(context: SearchContext, family: Array, gpus: Array) -> tuple[Array, Array, Columns]:
     """Of the pairs those that are legal, fit memory and recompute no more than that needs."""
-    request = some.request
+    request = context.request
     columns, legal = layouts(
-        some.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
+        context.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
     )
     for name, value in request.pinned.items():
         legal &= getattr(columns, name) == value
     chosen = np.flatnonzero(legal)
     columns, family, gpus = columns.take(chosen), family[chosen], gpus[chosen]
-    fits = np.flatnonzero(fit_layouts(some, family, columns)[0])
-    fits = fits[_least_recompute(some.families.sibling[family[fits]], gpus[fits])]
+    fits = np.flatnonzero(fit_layouts(context, family, columns)[0])
+    fits = fits[_least_recompute(context.families.sibling[family[fits]], gpus[fits])]
     return family[fits], gpus[fits], columns.take(fits)
 
 
@@ -218,26 +229,26 @@ def _least_recompute(sibling: Array, gpus: Array) -> Array:
     return np.flatnonzero(first)
 
 
-def fit_layouts(some: Ground, family: Array, columns: Columns) -> tuple[Array, Array]:
+def fit_layouts(context: SearchContext, family: Array, columns: Columns) -> tuple[Array, Array]:
     """Which layouts of these families fit memory, and their device bytes."""
-    found = some.replicas.fit(family, columns)
-    return found.fits, found.device_bytes
+    memory_fits = context.tables.fit(family, columns)
+    return memory_fits.fits, memory_fits.device_bytes
 
 
-def price(some: Ground, family: Array, gpus: Array, columns: Columns) -> Rows:
+def price(context: SearchContext, family: Array, gpus: Array, columns: Columns) -> Rows:
     """The rows of layouts; memory is not looked at."""
-    return _rows(some, family, gpus, columns, some.replicas.pace(family, columns))
+    return _rows(context, family, gpus, columns, context.tables.throughput(family, columns))
 
 
-def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, found: Paces) -> Rows:
-    request, sigma = some.request, found.sigma
-    steps = np.ceil(request.workload.tokens / np.maximum(found.tokens_per_step, 1.0))
-    productive = _productive(some, gpus)
-    planned_s = steps * found.step_s / productive
-    beyond = _beyond_plan(some, gpus, planned_s, productive)
+def _rows(context: SearchContext, family: Array, gpus: Array, columns: Columns, rates: StepRates) -> Rows:
+    request, sigma = context.request, rates.sigma
+    steps = np.ceil(request.workload.tokens / np.maximum(rates.tokens_per_step, 1.0))
+    productive = _productive(context, gpus)
+    planned_s = steps * rates.step_s / productive
+    beyond = _beyond_plan(context, gpus, planned_s, productive)
     finish_s, finish_sigma = planned_s / (1.0 - beyond.lost), np.hypot(sigma, beyond.sigma_ln)
-    price_usd = cost.price_usd_per_gpu_h(some.cluster)
-    spare_gpus = (request.spare_nodes or 0) * some.cluster.gpus_per_node
+    price_usd = cost.price_usd_per_gpu_h(context.cluster)
+    spare_gpus = (request.spare_nodes or 0) * context.cluster.gpus_per_node
     usd = np.full(gpus.shape, np.nan)
     if price_usd is not None:
         usd = np.asarray(cost.usd(gpus + spare_gpus, finish_s, price_usd))
@@ -251,14 +262,16 @@ def _rows(some: Ground, family: Array, gpus: Array, columns: Columns, found: Pac
         slower_stack=beyond.slower_stack,
         finish_sigma=finish_sigma,
         finish_s=finish_s,
-        finish_at_confidence_s=finish_s * np.exp(some.confidence_z * sigma),
+        finish_at_confidence_s=finish_s * np.exp(context.confidence_z * sigma),
         cost_usd=usd,
     )
 
 
-def _beyond_plan(some: Ground, gpus: Array, planned_s: Array, productive: Array) -> goodput.WholeRun:
+def _beyond_plan(
+    context: SearchContext, gpus: Array, planned_s: Array, productive: Array
+) -> goodput.WholeRun:
     """What a whole run loses and scatters beyond the plan; known of pretraining only."""
-    request = some.request
+    request = context.request
     if request.workload.method is not Method.PRETRAIN:
         none = np.zeros(gpus.shape)
         return goodput.WholeRun(
@@ -269,23 +282,23 @@ def _beyond_plan(some: Ground, gpus: Array, planned_s: Array, productive: Array)
         planned_s,
         productive,
         assumed=request.framework_assumed,
-        slower_stack=_any_stack(some),
+        slower_stack=_uses_typical_stack(context),
     )
     # what runs of several nodes waited for stragglers is in their steps
-    several = _steps_measured(some, more_than=some.cluster.gpus_per_node)
+    several = _steps_measured(context, more_than=context.cluster.gpus_per_node)
     return replace(beyond, stragglers=np.zeros(gpus.shape)) if several else beyond
 
 
-def _any_stack(some: Ground) -> bool:
+def _uses_typical_stack(context: SearchContext) -> bool:
     """Whether the steps of a typical stack are to be told, not of the assumed one: known of 16 bits only."""
-    request = some.request
+    request = context.request
     sixteen = request.workload.precision in (Precision.BF16, Precision.FP16)
-    return request.framework_assumed and sixteen and not _steps_measured(some, more_than=0)
+    return request.framework_assumed and sixteen and not _steps_measured(context, more_than=0)
 
 
-def _steps_measured(some: Ground, *, more_than: int) -> bool:
+def _steps_measured(context: SearchContext, *, more_than: int) -> bool:
     """Whether own runs on more than so many GPUs correct the step."""
-    request, cluster = some.request, some.cluster
+    request, cluster = context.request, context.cluster
     return request.calibration is not None and any(
         e.step is not None
         and (e.framework, e.gpu) == (request.framework.name, cluster.gpu.name)
@@ -294,16 +307,16 @@ def _steps_measured(some: Ground, *, more_than: int) -> bool:
     )
 
 
-def _productive(some: Ground, gpus: Array) -> Array:
+def _productive(context: SearchContext, gpus: Array) -> Array:
     """The share of wall time that trains: once for each number of GPUs."""
     counts = distinct(gpus)
-    good = goodput.estimate(counts, np.asarray(some.checkpoint_bytes), some.request.reliability)
+    estimate = goodput.estimate(counts, np.asarray(context.checkpoint_bytes), context.request.reliability)
     table = np.zeros(int(counts.max(initial=0)) + 1)
-    table[counts] = good.productive
+    table[counts] = estimate.productive
     return np.asarray(table[gpus])
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def concatenate_rows(parts: Sequence[Rows]) -> Rows:
     """Rows one after the other; layout columns of shape () stay so."""
     first = parts[0].layout
     columns = {
@@ -312,9 +325,9 @@ def joined(parts: Sequence[Rows]) -> Rows:
         else np.concatenate([getattr(p.layout, name) for p in parts])
         for name in first.names()
     }
-    rest = {
+    arrays = {
         f.name: np.concatenate([getattr(p, f.name) for p in parts])
         for f in fields(Rows)
         if f.name != "layout"
     }
-    return Rows(layout=Columns(columns), **rest)
+    return Rows(layout=Columns(columns), **arrays)

@@ -9,7 +9,7 @@ from rightsizer.estimate import goodput
 from rightsizer.search.types import Binding, Option, Request
 from rightsizer.units import format_bytes, format_duration, format_usd
 
-__all__ = ["calibration_words", "gpus_words", "layout_words", "no_plan_reason", "plan_reasons"]
+__all__ = ["calibration_text", "gpus_text", "layout_text", "no_plan_reason", "plan_reasons"]
 
 _WASTE_CAUSES = {
     "pipeline_bubble": "waiting in the pipeline (bubble)",
@@ -26,13 +26,13 @@ _WASTE_CAUSES = {
 }
 
 
-def gpus_words(option: Option) -> str:
+def gpus_text(option: Option) -> str:
     """Such as "56 H100-SXM5-80GB (7 nodes)"."""
     nodes = f" ({option.nodes} nodes)" if option.nodes > 1 else ""
     return f"{option.gpus:,} {option.cluster.gpu.name}{nodes}"
 
 
-def layout_words(layout: Layout) -> str:
+def layout_text(layout: Layout) -> str:
     """Such as "TP 8 x PP 16 (x 4 interleaved) x DP 64, ZeRO-1, micro-batch 1, full recompute"."""
     data = {Sharding.ZERO3: "FSDP", Sharding.HSDP: "HSDP"}.get(layout.sharding, "DP")
     parts = [("TP", layout.tp), ("CP", layout.cp), ("PP", layout.pp), (data, layout.dp)]
@@ -61,17 +61,17 @@ def plan_reasons(
     *,
     fewer: Option | None,
     same: Option | None,
-    others: tuple[Option, ...],
+    other_clusters: tuple[Option, ...],
 ) -> tuple[str, ...]:
     """Plain sentences, the most telling first."""
     lines = [_why_this_count(request, chosen, fewer), _why_this_layout(chosen, same), _memory(chosen)]
-    lines += [_versus(chosen, other) for other in others]
+    lines += [_versus(chosen, other) for other in other_clusters]
     lines += [_waste(chosen), _failures(request, chosen), _batch(request, chosen)]
-    lines.append(calibration_words(request, chosen))
+    lines.append(calibration_text(request, chosen))
     return tuple(line for line in lines if line)
 
 
-def calibration_words(request: Request, chosen: Option) -> str:
+def calibration_text(request: Request, chosen: Option) -> str:
     """What one's own runs changed: measured against predicted, the finish with and without."""
     stack = (request.framework.name, chosen.cluster.gpu.name)
     evidence = request.calibration.evidence if request.calibration else ()
@@ -127,11 +127,11 @@ def no_plan_reason(
 def _missed(request: Request, binding: str, best: Option, allowed: int, needs_gpus: int | None) -> str:
     if binding == Binding.BUDGET:
         return (
-            f"budget: the cheapest plan that is in time costs {_usd(best)} ({gpus_words(best)});"
+            f"budget: the cheapest plan that is in time costs {_usd(best)} ({gpus_text(best)});"
             f" you allow {format_usd(request.max_usd or 0.0)}"
         )
     late = format_duration(best.finish_at_confidence_s - (request.deadline_s or 0.0))
-    held = f"{gpus_words(best)} finish {late} late at {request.confidence:g} confidence"
+    held = f"{gpus_text(best)} finish {late} late at {request.confidence:g} confidence"
     if needs_gpus is not None:
         return f"needs {needs_gpus:,} GPUs at {request.confidence:g}; you allow {allowed:,}; {held}"
     batch = request.workload.global_batch_sequences
@@ -152,19 +152,19 @@ def _why_this_count(request: Request, chosen: Option, fewer: Option | None) -> s
             return "one GPU is enough"
         return f"fewer than {chosen.gpus} GPUs do not hold it in memory, or are not allowed"
     late = fewer.finish_at_confidence_s - request.deadline_s
-    step = f"{gpus_words(fewer)}, the next smaller size,"
+    step = f"{gpus_text(fewer)}, the next smaller size,"
     if late > 0:
         return f"{step} would finish {format_duration(late)} late at {request.confidence:g} confidence"
     return f"{step} would break another limit: {_usd(fewer)}, {format_bytes(fewer.device_bytes)} per GPU"
 
 
 def _why_this_layout(chosen: Option, same: Option | None) -> str:
-    text = f"{layout_words(chosen.layout)} is the best layout on {chosen.gpus:,} GPUs"
+    text = f"{layout_text(chosen.layout)} is the best layout on {chosen.gpus:,} GPUs"
     if same is None:
         return f"{text}; no other kind of layout fits there"
     change = same.finish_s / chosen.finish_s - 1.0
     speed = f"{change:.0%} slower" if change > 0 else f"{-change:.1%} faster but more complex"
-    return f"{text}; the next kind, {layout_words(same.layout)}, is {speed}"
+    return f"{text}; the next kind, {layout_text(same.layout)}, is {speed}"
 
 
 def _memory(chosen: Option) -> str:
@@ -176,8 +176,8 @@ def _memory(chosen: Option) -> str:
 
 def _versus(chosen: Option, other: Option) -> str:
     if chosen.cost_usd is not None and other.cost_usd is not None:
-        return f"{gpus_words(other)} would cost {_usd(other)} instead of {_usd(chosen)}"
-    return f"{gpus_words(other)} would do it too"
+        return f"{gpus_text(other)} would cost {_usd(other)} instead of {_usd(chosen)}"
+    return f"{gpus_text(other)} would do it too"
 
 
 def _waste(chosen: Option) -> str:

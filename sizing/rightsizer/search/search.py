@@ -18,17 +18,17 @@ from rightsizer.estimate.correction import measured_layouts, slack
 from rightsizer.estimate.prediction import model_flop_per_token, peak_flop_per_s
 from rightsizer.estimate.uncertainty import step_sigma
 from rightsizer.search.layout_space import Families, complexity, layouts
-from rightsizer.search.pricing import Ground, Rows, fit_layouts, price, price_pairs
+from rightsizer.search.pricing import Rows, SearchContext, fit_layouts, price, price_pairs
 from rightsizer.search.types import Request
 from rightsizer.values import immutable
 
 __all__ = [
-    "Found",
+    "SearchResult",
     "best",
     "cheapest",
     "counts",
     "fewest",
-    "fewest_exhaustively",
+    "fewest_exhaustive",
     "fitting",
     "meets",
     "rows_at",
@@ -72,7 +72,7 @@ CHEAP_WITHIN = 0.05
 
 
 @immutable
-class Found:
+class SearchResult:
     """The chosen row (shape (1,)), all rows priced at its GPU count, and how many rows were priced in all.
 
     `near` is the row with fewer GPUs that would finish soonest, of those that the search priced on its way.
@@ -81,7 +81,7 @@ class Found:
     row: Rows
     at_count: Rows
     evaluated: int
-    near: Rows | None = None
+    fewer_gpus: Rows | None = None
 
 
 def counts(request: Request, cluster: Cluster, *, limit: int | None = None) -> Array:
@@ -112,82 +112,88 @@ def best(rows: Rows, good: Array) -> int | None:
     if not candidates.size:
         return None
     finish = rows.finish_at_confidence_s[candidates]
-    near = candidates[finish <= finish.min() * (1 + SIMPLER_WITHIN)]
-    order = np.lexsort((rows.finish_at_confidence_s[near], np.round(complexity(rows.layout.take(near)), 6)))
-    return int(near[order[0]])
+    near_fastest = candidates[finish <= finish.min() * (1 + SIMPLER_WITHIN)]
+    order = np.lexsort(
+        (rows.finish_at_confidence_s[near_fastest], np.round(complexity(rows.layout.take(near_fastest)), 6))
+    )
+    return int(near_fastest[order[0]])
 
 
-def rows_at(some: Ground, gpus: int, alive: Array) -> Rows:
+def rows_at(context: SearchContext, gpus: int, feasible: Array) -> Rows:
     """All legal rows of the families `alive` on exactly `gpus`."""
-    units = some.families.unit[alive]
-    chosen = alive[(gpus % units == 0) & (units <= gpus)]
-    return price_pairs(some, chosen, np.full(chosen.shape, gpus, dtype=np.int64))
+    units = context.families.unit[feasible]
+    chosen = feasible[(gpus % units == 0) & (units <= gpus)]
+    return price_pairs(context, chosen, np.full(chosen.shape, gpus, dtype=np.int64))
 
 
-def fewest_exhaustively(some: Ground, allowed: Array) -> Found | None:
+def fewest_exhaustive(context: SearchContext, allowed: Array) -> SearchResult | None:
     """The same answer as `fewest` by pricing everything; what tests hold `fewest` against."""
-    everything = np.arange(len(some.families))
+    everything = np.arange(len(context.families))
     evaluated = 0
     for gpus in allowed:
-        rows = rows_at(some, int(gpus), everything)
+        rows = rows_at(context, int(gpus), everything)
         evaluated += len(rows)
-        index = best(rows, meets(rows, some.request))
+        index = best(rows, meets(rows, context.request))
         if index is not None:
-            return Found(row=rows.take(np.asarray([index])), at_count=rows, evaluated=evaluated)
+            return SearchResult(row=rows.take(np.asarray([index])), at_count=rows, evaluated=evaluated)
     return None
 
 
-def fewest(some: Ground, allowed: Array, alive: Array) -> tuple[Found | None, int]:
+def fewest(context: SearchContext, allowed: Array, feasible: Array) -> tuple[SearchResult | None, int]:
     """The fewest GPUs of `allowed` (ascending) where a family of `alive` meets the request; rows priced."""
-    request = some.request
-    if not allowed.size or not alive.size:
+    request = context.request
+    if not allowed.size or not feasible.size:
         return None, 0
-    floor = _fewest_by_peak(some)
+    floor = _fewest_by_peak(context)
     possible = allowed[allowed >= floor]
     if not possible.size:
         return None, 0
     if allowed.size <= _FEW_COUNTS:
         possible = allowed  # the same pairs whatever the deadline: what was priced of them is kept
-    need, evaluated = np.zeros(alive.shape), 0
-    if alive.size <= _FEW_FAMILIES:
-        some.replicas.fill(alive)
+    need, evaluated = np.zeros(feasible.shape), 0
+    if feasible.size <= _FEW_FAMILIES:
+        context.tables.fill(feasible)
     if possible.size > _FEW_COUNTS:
-        need, evaluated = _fewest_by_family(some, alive, int(possible[0]), int(possible[-1]))
-    near: Rows | None = None
-    for chosen, gpus in _blocks(some.families.unit[alive], need, possible):
-        rows = price_pairs(some, alive[chosen], gpus)
+        need, evaluated = _fewest_by_family(context, feasible, int(possible[0]), int(possible[-1]))
+    fewer_gpus: Rows | None = None
+    for chosen, gpus in _blocks(context.families.unit[feasible], need, possible):
+        rows = price_pairs(context, feasible[chosen], gpus)
         rows = rows.take(np.flatnonzero(rows.gpus >= floor)) if possible is allowed else rows
         evaluated += len(rows)
         good = meets(rows, request)
         count = int(rows.gpus[good].min(initial=2**62))
-        near = _soonest(rows, near, below=count)
+        fewer_gpus = _soonest(rows, fewer_gpus, below=count)
         if good.any():
             at_count = rows.take(np.flatnonzero(rows.gpus == count))
             index = best(at_count, meets(at_count, request))
             row = at_count.take(np.asarray([index]))
-            return Found(row=row, at_count=at_count, evaluated=evaluated, near=near), evaluated
+            return SearchResult(
+                row=row, at_count=at_count, evaluated=evaluated, fewer_gpus=fewer_gpus
+            ), evaluated
     return None, evaluated
 
 
-def _soonest(rows: Rows, other: Rows | None, *, below: int) -> Rows | None:
+def _soonest(rows: Rows, earlier: Rows | None, *, below: int) -> Rows | None:
     """The row that finishes first of `rows` on fewer than `below` GPUs, and `other`."""
     fewer = np.flatnonzero(rows.gpus < below)
     if not fewer.size:
-        return other
+        return earlier
     first = rows.take(fewer[[np.argmin(rows.finish_at_confidence_s[fewer])]])
-    if other is not None and other.finish_at_confidence_s[0] <= first.finish_at_confidence_s[0]:
-        return other
+    if earlier is not None and earlier.finish_at_confidence_s[0] <= first.finish_at_confidence_s[0]:
+        return earlier
     return first
 
 
-def cheapest(some: Ground, allowed: Array, alive: Array, *, points: int = 40) -> tuple[Found | None, int]:
+def cheapest(
+    context: SearchContext, allowed: Array, feasible: Array, *, points: int = 40
+) -> tuple[SearchResult | None, int]:
     """Without a deadline: the fastest row among those within CHEAP_WITHIN of the fewest GPU-hours."""
-    if not allowed.size or not alive.size:
+    if not allowed.size or not feasible.size:
         return None, 0
     grid = thin(allowed, points)
-    chosen, gpus = pairs(some.families.unit[alive], np.zeros(alive.shape), grid)
-    rows = price_pairs(some, alive[chosen], gpus)
-    good = meets(rows, some.request)
+    chosen, gpus = pairs(context.families.unit[feasible], np.zeros(feasible.shape), grid)
+    rows = price_pairs(context, feasible[chosen], gpus)
+    good = meets(rows, context.request)
     if not good.any():
         return None, len(rows)
     hours = rows.gpus * rows.finish_s
@@ -195,7 +201,9 @@ def cheapest(some: Ground, allowed: Array, alive: Array, *, points: int = 40) ->
     fastest = best(rows, cheap)
     assert fastest is not None  # noqa: S101 - `cheap` holds at least the cheapest row
     at_count = rows.take(np.flatnonzero(rows.gpus == rows.gpus[fastest]))
-    return Found(row=rows.take(np.asarray([fastest])), at_count=at_count, evaluated=len(rows)), len(rows)
+    return SearchResult(row=rows.take(np.asarray([fastest])), at_count=at_count, evaluated=len(rows)), len(
+        rows
+    )
 
 
 def thin(allowed: Array, points: int) -> Array:
@@ -208,70 +216,72 @@ def thin(allowed: Array, points: int) -> Array:
     return distinct(allowed[np.minimum(nearest, allowed.size - 1)])
 
 
-def fitting(some: Ground, most: int) -> tuple[Array, float]:
+def fitting(context: SearchContext, most: int) -> tuple[Array, float]:
     """The families that fit memory on `most` GPUs or fewer, and the least bytes that any family needs."""
-    kept = some.replicas.fitting
-    if most not in kept:
-        kept[most] = _fitting(some, most)
-    return kept[most]
+    cache = context.tables.fitting
+    if most not in cache:
+        cache[most] = _fitting(context, most)
+    return cache[most]
 
 
-def _fitting(some: Ground, most: int) -> tuple[Array, float]:
+def _fitting(context: SearchContext, most: int) -> tuple[Array, float]:
     """Families whose states alone are too large are looked at only if no other fits: to say what is least."""
-    dp = _raised(some.families, np.maximum(most // some.families.unit, 1))
-    possible = np.flatnonzero(dp * some.families.unit <= most)
-    room = some.cluster.gpu.memory_bytes * (_CORRECTED if some.request.calibration else 1.0)
-    light = possible[some.replicas.states_bytes()[possible] <= room]
-    found = _fitting_of(some, light, dp[light], most)
-    if found[0].size or light.size == possible.size:
-        return found
-    return _fitting_of(some, possible, dp[possible], most)
+    dp = _at_least_required(context.families, np.maximum(most // context.families.unit, 1))
+    possible = np.flatnonzero(dp * context.families.unit <= most)
+    room = context.cluster.gpu.memory_bytes * (_CORRECTED if context.request.calibration else 1.0)
+    light = possible[context.tables.states_bytes()[possible] <= room]
+    light_result = _fitting_among(context, light, dp[light], most)
+    if light_result[0].size or light.size == possible.size:
+        return light_result
+    return _fitting_among(context, possible, dp[possible], most)
 
 
-def _fitting_of(some: Ground, possible: Array, dp: Array, most: int) -> tuple[Array, float]:
+def _fitting_among(context: SearchContext, possible: Array, dp: Array, most: int) -> tuple[Array, float]:
     """Of the families `possible`, with so many replicas and then with the fewest."""
-    units = some.families.unit[possible]
-    fits, used = _fit_on(some, possible, dp * units)
+    units = context.families.unit[possible]
+    fits, used = _fit_on(context, possible, dp * units)
     alone = ~fits & (units < most)  # fewer replicas need fewer communicators, and no less else
     if fits.any():
-        alone &= used <= _HOPELESS * some.cluster.gpu.memory_bytes
+        alone &= used <= _HOPELESS * context.cluster.gpu.memory_bytes
     if alone.any():
         few = possible[alone]
-        fewest = _raised(some.families.take(few), np.ones_like(few)) * units[alone]
-        fits[alone], least = _fit_on(some, few, fewest)
+        fewest = _at_least_required(context.families.take(few), np.ones_like(few)) * units[alone]
+        fits[alone], least = _fit_on(context, few, fewest)
         used[alone] = np.minimum(used[alone], least)
-    fits = fits | _measured(some, possible)
+    fits = fits | _measured(context, possible)
     return possible[fits], float(used.min(initial=np.inf))
 
 
-def _fit_on(some: Ground, family: Array, gpus: Array) -> tuple[Array, Array]:
+def _fit_on(context: SearchContext, family: Array, gpus: Array) -> tuple[Array, Array]:
     """Which families fit memory on these GPUs whatever the batch, and the device bytes."""
-    columns, _ = layouts(some.families.take(family), gpus, some.request.workload, batch_tolerance=1.0)
-    fits, used = fit_layouts(some, family, columns)
+    columns, _ = layouts(context.families.take(family), gpus, context.request.workload, batch_tolerance=1.0)
+    fits, used = fit_layouts(context, family, columns)
     return fits.copy(), np.array(used)
 
 
-def _apart(some: Ground, columns: Columns) -> float:
+def _configuration_spread(context: SearchContext, columns: Columns) -> float:
     """How far measured configurations may lie from the rest of their families."""
-    learnt = some.request.calibration
-    if not learnt:
+    calibration = context.request.calibration
+    if not calibration:
         return 1.0
-    return slack(learnt, some.nouns, float(step_sigma(some.cases(columns)).max()), some.confidence_z)
+    return slack(
+        calibration, context.nouns, float(step_sigma(context.cases(columns)).max()), context.confidence_z
+    )
 
 
-def _measured(some: Ground, chosen: Array) -> Array:
+def _measured(context: SearchContext, chosen: Array) -> Array:
     """Families in which this very job was measured: what they hold at one size says little of another."""
-    known = np.zeros(chosen.size, dtype=bool)
-    axes = {name: axis[chosen] for name, axis in some.families.axes.items() if name in _DEGREES}
-    for layout in measured_layouts(some.request.calibration, some.nouns):
+    measured = np.zeros(chosen.size, dtype=bool)
+    axes = {name: axis[chosen] for name, axis in context.families.axes.items() if name in _DEGREES}
+    for layout in measured_layouts(context.request.calibration, context.nouns):
         same = [axis == getattr(layout, name) for name, axis in axes.items()]
-        known |= np.all(same, axis=0)
-    return known
+        measured |= np.all(same, axis=0)
+    return measured
 
 
-def _raised(some: Families, dp: Array) -> Array:
+def _at_least_required(families: Families, dp: Array) -> Array:
     """`dp`, raised to what experts and shard groups need at least."""
-    axes = some.axes
+    axes = families.axes
     experts = -(-axes["ep"] // (axes["cp"] * axes["tp"]))
     groups = np.where(axes["sharding"] == Sharding.HSDP, 2 * axes["shard_group"] // axes["cp"], 1)
     return np.asarray(np.maximum(dp, np.maximum(experts, groups)))
@@ -287,39 +297,39 @@ def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
     return family, block[count]
 
 
-def _fewest_by_peak(some: Ground) -> float:
+def _fewest_by_peak(context: SearchContext) -> float:
     """GPUs that the run needs at 100 % of peak and no loss: no plan can have fewer."""
-    request = some.request
+    request = context.request
     if request.deadline_s is None:
         return 1.0
-    flop = float(model_flop_per_token(some.nouns)) * request.workload.tokens
-    return flop / float(peak_flop_per_s(some.nouns.gpu, some.nouns.workload)) / request.deadline_s
+    flop = float(model_flop_per_token(context.nouns)) * request.workload.tokens
+    return flop / float(peak_flop_per_s(context.nouns.gpu, context.nouns.workload)) / request.deadline_s
 
 
-def _fewest_by_family(some: Ground, alive: Array, floor: int, most: int) -> tuple[Array, int]:
+def _fewest_by_family(context: SearchContext, feasible: Array, floor: int, most: int) -> tuple[Array, int]:
     """A lower bound on the GPUs that each family needs for the deadline; inf where the most are too few.
 
     Priced first at `floor`, then again at the bound found, while that still lifts the lowest one. Siblings
     share the bound of the one that recomputes least.
     """
-    sibling = some.families.sibling[alive]
+    sibling = context.families.sibling[feasible]
     first = np.append(True, sibling[1:] != sibling[:-1])
-    leaders = alive[first]
+    leaders = feasible[first]
     bound, evaluated = np.full(leaders.size, float(floor)), 0
     for _ in range(_BOUND_ROUNDS):
         lowest = bound.min()
-        bound, priced = _lifted(some, leaders, bound, most)
+        bound, priced = _raise_bound(context, leaders, bound, most)
         evaluated += priced
         if not priced or not np.isfinite(bound).any() or bound.min() < lowest * _WORTH_LIFTING:
             break
     return bound[np.cumsum(first) - 1], evaluated
 
 
-def _lifted(some: Ground, leaders: Array, bound: Array, most: int) -> tuple[Array, int]:
+def _raise_bound(context: SearchContext, leaders: Array, bound: Array, most: int) -> tuple[Array, int]:
     """The bound after pricing each family where its present bound lies."""
-    request, families = some.request, some.families.take(leaders)
+    request, families = context.request, context.families.take(leaders)
     finite = np.where(np.isfinite(bound), bound, 1.0)
-    dp = _raised(families, np.maximum(np.ceil(finite / families.unit - 1e-9), 1).astype(np.int64))
+    dp = _at_least_required(families, np.maximum(np.ceil(finite / families.unit - 1e-9), 1).astype(np.int64))
     gpus = dp * families.unit
     batch = request.workload.global_batch_sequences * (1 + request.batch_tolerance)
     possible = np.isfinite(bound) & (gpus <= most) & (dp * families.axes["micro_batch"] <= batch)
@@ -328,14 +338,14 @@ def _lifted(some: Ground, leaders: Array, bound: Array, most: int) -> tuple[Arra
     if request.deadline_s is None or not chosen.size:
         return lifted, 0
     columns, _ = layouts(families.take(chosen), gpus[chosen], request.workload, batch_tolerance=1.0)
-    rows = price(some, leaders[chosen], gpus[chosen], columns)
+    rows = price(context, leaders[chosen], gpus[chosen], columns)
     need = rows.gpus * rows.finish_at_confidence_s / request.deadline_s / (1 + RATE_SLACK)
-    need /= _apart(some, columns)
+    need /= _configuration_spread(context, columns)
     lifted[chosen] = np.where(need > most, np.inf, np.maximum(need, rows.gpus))
     return lifted, len(rows)
 
 
-def _enough_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array]:
+def _first_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array]:
     """The pairs of the window's first counts, of all where they are no more than _BLOCK_ROWS."""
     parts, rows = [], 0
     for start in range(0, window.size, _COUNTS_AT_ONCE):
@@ -348,11 +358,15 @@ def _enough_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array
 
 def _blocks(unit: Array, need: Array, possible: Array) -> Iterator[tuple[Array, Array]]:
     """Pairs as `pairs` gives them, whole counts at a time and ascending, about _BLOCK_ROWS at once."""
-    rest = possible[possible >= need.min(initial=np.inf)]
-    while rest.size:
-        family, gpus = _enough_pairs(unit, need, rest[:_WINDOW])
-        enough = gpus[min(_BLOCK_ROWS, gpus.size) - 1] if gpus.size else rest[min(_WINDOW, rest.size) - 1]
-        now = gpus <= enough
-        yield family[now], gpus[now]
-        done = enough if gpus.size > _BLOCK_ROWS else rest[min(_WINDOW, rest.size) - 1]
-        rest = rest[rest > done]
+    remaining = possible[possible >= need.min(initial=np.inf)]
+    while remaining.size:
+        family, gpus = _first_pairs(unit, need, remaining[:_WINDOW])
+        enough = (
+            gpus[min(_BLOCK_ROWS, gpus.size) - 1]
+            if gpus.size
+            else remaining[min(_WINDOW, remaining.size) - 1]
+        )
+        complete = gpus <= enough
+        yield family[complete], gpus[complete]
+        last = enough if gpus.size > _BLOCK_ROWS else remaining[min(_WINDOW, remaining.size) - 1]
+        remaining = remaining[remaining > last]

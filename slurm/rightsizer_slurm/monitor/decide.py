@@ -8,7 +8,7 @@ from rightsizer.domain.reading import Reading
 from rightsizer.resize.policy import decide
 from rightsizer.resize.scaling import PlanScaling
 from rightsizer.resize.types import Decision, History, Limits, Mode, Running, Scaling, Size
-from rightsizer.search.options import given
+from rightsizer.search.options import price_layout
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
@@ -89,7 +89,7 @@ def scaling_of(one: Watched) -> Scaling | None:
     layout = layout_of(run.layout)
     if run.elastic:  # only the number of ranks can change: nothing else is priced
         request = replace(request, pinned={name: int(getattr(layout, name)) for name in _AXES})
-    option, _ = given(request, layout)
+    option, _ = price_layout(request, layout)
     inner = PlanScaling(request=request, option=option)
     if not run.elastic:
         return inner

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from rightsizer.domain.reading import Reading
 from rightsizer.estimate.parameters import load_resize
-from rightsizer.resize.preconditions import not_seen
+from rightsizer.resize.preconditions import missing_data
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_telemetry import readings
 from rightsizer_telemetry.client import Access, Prometheus
@@ -47,7 +47,7 @@ def reader(access: Access, *, window_s: float) -> Metrics:
 
 def lack(gpu: Reading | None) -> str:
     """Why nothing may be decided about a job; empty if Prometheus was not asked about it, or shows it."""
-    unseen = "" if gpu is None else not_seen(gpu, load_resize())
+    unseen = "" if gpu is None else missing_data(gpu, load_resize())
     if gpu is None or not unseen:
         return ""
     if gpu.window_s is None and gpu.queries:

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from rightsizer.resize.types import Action
-from rightsizer.search.explain import layout_words
+from rightsizer.search.explain import layout_text
 from rightsizer_api.placeholders import layout_of
 from rightsizer_slurm.monitor.monitor import Line
 from rightsizer_telemetry.names import SLURM, SLURM_LABELS
@@ -107,7 +107,7 @@ def _layout(line: Line) -> str:
     layout = layout_of(run.layout)
     replica = max(1, layout.gpus // layout.dp)
     ranks = max(1, line.job.nodes * run.node_gpus // replica)
-    return layout_words(replace(layout, dp=ranks))
+    return layout_text(replace(layout, dp=ranks))
 
 
 def _values(line: Line) -> dict[str, float | None]:

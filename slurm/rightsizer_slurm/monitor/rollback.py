@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from rightsizer.resize.rollback import to_return_to
+from rightsizer.resize.rollback import rollback_target
 from rightsizer.values import immutable
 from rightsizer_launch.worker.progress import EXIT_STOPPED, PROGRESS
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
@@ -91,7 +91,7 @@ def size_after_failure(here: Here, *, code: int) -> int | None:
     rows = here.rows
     if len(_in_a_row(rows, restart=here.restart, nodes=here.nodes)) >= _MOST_STARTS:
         return None
-    good = to_return_to(size_history.trials(rows, here.run / PROGRESS, node_gpus=here.node_gpus))
+    good = rollback_target(size_history.trials(rows, here.run / PROGRESS, node_gpus=here.node_gpus))
     return None if good is None else good.gpus // here.node_gpus
 
 

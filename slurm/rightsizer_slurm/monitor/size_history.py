@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from rightsizer.resize.rollback import Trial, proven
+from rightsizer.resize.rollback import SizeAttempt, has_trained
 from rightsizer.values import immutable
 from rightsizer_launch.worker.progress import Record
 
@@ -67,12 +67,12 @@ def given_up(rows: Sequence[Sized]) -> tuple[Sized, ...]:
     return tuple(row for row in rows if row.event == BACK)
 
 
-def trials(rows: Sequence[Sized], progress: Path, *, node_gpus: int) -> tuple[Trial, ...]:
+def trials(rows: Sequence[Sized], progress: Path, *, node_gpus: int) -> tuple[SizeAttempt, ...]:
     """The sizes of all starts so far, and at which of them a step was seen."""
     starts = [row for row in rows if row.event == START]
     ends = [*(row.offset for row in starts[1:]), None]
     return tuple(
-        Trial(gpus=row.nodes * node_gpus, trained=_trained(progress, row, end, row.nodes * node_gpus))
+        SizeAttempt(gpus=row.nodes * node_gpus, trained=_trained(progress, row, end, row.nodes * node_gpus))
         for row, end in zip(starts, ends, strict=True)
     )
 
@@ -92,6 +92,6 @@ def _trained(progress: Path, start: Sized, end: int | None, gpus: int) -> bool:
                 record = Record.parse(line.decode())
             except (ValueError, TypeError):
                 continue
-            if proven(gpus, world=record.world, steps=record.event == "step"):
+            if has_trained(gpus, world=record.world, steps=record.event == "step"):
                 return True
     return False

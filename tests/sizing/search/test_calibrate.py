@@ -15,7 +15,7 @@ from rightsizer.domain.workload import Precision, Workload
 from rightsizer.errors import InputError
 from rightsizer.estimate.correction import Calibration, LayoutFamily, Quantity, correct, layout_family, slack
 from rightsizer.estimate.prediction import predict
-from rightsizer.search.calibrate import MOST_OBSERVATIONS, calibration, merged, stack_factors
+from rightsizer.search.calibrate import MOST_OBSERVATIONS, calibration, correction_factors, merge_observations
 from rightsizer.search.explain import explain
 from rightsizer.search.plan import plan
 from rightsizer.search.types import Request
@@ -234,10 +234,10 @@ def test_the_search_finds_a_measured_layout_that_its_bound_would_hide():
 
 def test_a_run_counts_once_and_the_newest_wins():
     old, new = measured(0.8), measured(0.9)
-    both = merged([old], [new])
+    both = merge_observations([old], [new])
     assert both == (new,)
     many = [replace(old, run=str(i)) for i in range(MOST_OBSERVATIONS + 5)]
-    assert len(merged(many, [])) == MOST_OBSERVATIONS
+    assert len(merge_observations(many, [])) == MOST_OBSERVATIONS
 
 
 def test_a_step_that_stalls_or_starts_does_not_count():
@@ -286,7 +286,7 @@ def test_a_field_of_a_later_version_is_ignored():
 def test_the_table_has_one_row_for_each_stack_and_family():
     split = replace(CASE, layout=Layout(tp=8))
     runs = [measured(0.9), measured(0.8, run="b"), measured(1.1, run="c", case=split)]
-    rows = stack_factors(calibration(runs))
+    rows = correction_factors(calibration(runs))
     assert [(r.family, r.runs) for r in rows] == [(LayoutFamily.SHARDED, 2), (LayoutFamily.TENSOR, 1)]
     assert rows[0].step_ratio == pytest.approx((0.9 * 0.8) ** 0.5)
     assert rows[0].memory_ratio is None

@@ -6,7 +6,7 @@ from rightsizer.catalog import lookup
 from rightsizer.domain.framework import framework
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import Recompute, Workload
-from rightsizer.search.explain import explain, layout_words, verdict
+from rightsizer.search.explain import explain, layout_text, verdict
 from rightsizer.search.plan import plan
 from rightsizer.search.types import Plan, Request
 
@@ -79,4 +79,4 @@ def test_shares_are_of_the_whole():
     ids=["one", "fsdp", "3d", "hsdp", "offload"],
 )
 def test_a_layout_in_words(layout, words):
-    assert layout_words(layout) == words
+    assert layout_text(layout) == words

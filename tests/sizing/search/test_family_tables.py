@@ -7,10 +7,10 @@ import pytest
 from rightsizer.catalog import lookup
 from rightsizer.domain.framework import framework
 from rightsizer.domain.workload import Method, Workload
-from rightsizer.estimate.prediction import fit, pace
-from rightsizer.search.family_tables import _Table
+from rightsizer.estimate.prediction import fit, throughput
+from rightsizer.search.family_tables import _LazyTable
 from rightsizer.search.layout_space import families, layouts
-from rightsizer.search.pricing import ground, search_ground
+from rightsizer.search.pricing import families_context, search_context
 from rightsizer.search.types import Request
 
 JOBS = {
@@ -37,13 +37,13 @@ def _rows(model, name, method):
     family, gpus = np.tile(np.arange(len(some)), 3), np.repeat([8, 48, 256], len(some))
     columns, legal = layouts(some.take(family), gpus, workload, batch_tolerance=0.1)
     chosen = np.flatnonzero(legal)
-    return ground(request, request.clusters[0], some), family[chosen], columns.take(chosen)
+    return families_context(request, request.clusters[0], some), family[chosen], columns.take(chosen)
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 def test_a_family_priced_once_is_as_fast_as_each_of_its_layouts(job):
     some, family, columns = _rows(*job)
-    plain, quick = pace(some.cases(columns)), some.replicas.pace(family, columns)
+    plain, quick = throughput(some.cases(columns)), some.tables.throughput(family, columns)
     np.testing.assert_allclose(quick.step_s, plain.step_s, rtol=1e-12)
     np.testing.assert_allclose(quick.sigma, np.broadcast_to(plain.sigma, family.shape), rtol=1e-12)
     np.testing.assert_array_equal(quick.tokens_per_step, plain.tokens_per_step)
@@ -52,7 +52,7 @@ def test_a_family_priced_once_is_as_fast_as_each_of_its_layouts(job):
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 def test_a_family_priced_once_takes_the_memory_of_each_of_its_layouts(job):
     some, family, columns = _rows(*job)
-    plain, quick = fit(some.cases(columns)), some.replicas.fit(family, columns)
+    plain, quick = fit(some.cases(columns)), some.tables.fit(family, columns)
     np.testing.assert_allclose(quick.device_bytes, plain.device_bytes, rtol=1e-12)
     np.testing.assert_array_equal(quick.fits, plain.fits)
 
@@ -61,7 +61,7 @@ def test_a_family_priced_once_takes_the_memory_of_each_of_its_layouts(job):
 def test_no_layout_takes_less_than_its_family_s_states(job):
     some, family, columns = _rows(*job)
     taken = fit(some.cases(columns)).memory.allocated_bytes
-    assert np.all(some.replicas.states_bytes()[family] <= taken * (1 + 1e-12))
+    assert np.all(some.tables.states_bytes()[family] <= taken * (1 + 1e-12))
 
 
 def test_gpus_of_another_type_in_nodes_of_the_same_size_share_what_stages_hold():
@@ -72,13 +72,13 @@ def test_gpus_of_another_type_in_nodes_of_the_same_size_share_what_stages_hold()
         framework=framework("megatron"),
         clusters=tuple(lookup.cluster(gpu) for gpu in ("H100", "A100-SXM4-40GB", "GB200")),
     )
-    first, same, other = (search_ground(request, cluster, offload=False) for cluster in request.clusters)
+    first, same, other = (search_context(request, cluster, offload=False) for cluster in request.clusters)
     assert first.families is same.families is not other.families
-    alone = ground(request, same.cluster, same.families)
+    alone = families_context(request, same.cluster, same.families)
     every = np.arange(len(same.families))
     columns, _ = layouts(same.families, same.families.unit, workload)
     np.testing.assert_array_equal(
-        same.replicas.fit(every, columns).device_bytes, alone.replicas.fit(every, columns).device_bytes
+        same.tables.fit(every, columns).device_bytes, alone.tables.fit(every, columns).device_bytes
     )
 
 
@@ -94,7 +94,7 @@ def hasty():
 def test_threads_that_fill_one_table_lose_none_of_each_other_s_families(hasty):
     families_ = np.arange(1, 9)
     for _ in range(60):  # without a lock a third of them were wrong
-        table, gate = _Table(9, lambda index: {"itself": index.astype(float)}), threading.Barrier(8)
+        table, gate = _LazyTable(9, lambda index: {"itself": index.astype(float)}), threading.Barrier(8)
         table.fill(np.zeros(1, dtype=int))
 
         def fill(family, table=table, gate=gate):

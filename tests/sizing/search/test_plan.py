@@ -11,7 +11,7 @@ from rightsizer.domain.workload import Method, Precision, Workload
 from rightsizer.errors import InputError
 from rightsizer.estimate.prediction import MEMORY_LIMIT
 from rightsizer.search.plan import plan
-from rightsizer.search.pricing import _tables
+from rightsizer.search.pricing import _cluster_tables
 from rightsizer.search.types import Binding, NoPlan, Plan, Request
 
 DAY = 86400.0
@@ -263,9 +263,9 @@ def test_a_plan_that_nobody_compares_has_the_same_option_from_warm_tables_or_col
 @pytest.mark.parametrize("most", [16, 64, 256])
 def test_what_is_kept_of_a_model_changes_no_answer(most):
     some, other = (_request(days=days, max_gpus=most) for days in (40, 90))
-    _tables.cache_clear()
+    _cluster_tables.cache_clear()
     fresh = plan(other)
-    _tables.cache_clear()
+    _cluster_tables.cache_clear()
     plan(some)
     again, alone = plan(other), plan(other, compared=False)
     assert again == fresh

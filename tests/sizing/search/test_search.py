@@ -6,7 +6,7 @@ from rightsizer.domain.framework import framework
 from rightsizer.domain.workload import Method, Workload
 from rightsizer.search import search
 from rightsizer.search.layout_space import families
-from rightsizer.search.pricing import ground, price_pairs
+from rightsizer.search.pricing import families_context, price_pairs
 from rightsizer.search.types import Request
 
 DAY = 86400.0
@@ -33,7 +33,7 @@ def _request(model="meta-llama/Llama-3.1-8B", *, days=8.0, name="megatron", batc
 def _ground(request):
     cluster = request.clusters[0]
     some = families(request.architecture, request.workload, cluster, request.framework)
-    return ground(request, cluster, some), search.counts(request, cluster)
+    return families_context(request, cluster, some), search.counts(request, cluster)
 
 
 CASES = {
@@ -54,7 +54,7 @@ def test_nothing_is_pruned_that_could_be_the_best(request_):
     some, allowed = _ground(request_)
     alive, _ = search.fitting(some, int(allowed[-1]))
     found, _ = search.fewest(some, allowed, alive)
-    truth = search.fewest_exhaustively(some, allowed)
+    truth = search.fewest_exhaustive(some, allowed)
     assert (found is None) == (truth is None)
     if found is not None and truth is not None:
         assert found.row.gpus[0] == truth.row.gpus[0]

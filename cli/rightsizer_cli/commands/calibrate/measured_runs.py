@@ -12,7 +12,7 @@ from rightsizer.domain.observation import Observation
 from rightsizer.errors import RightsizerError
 from rightsizer.estimate.correction import LayoutFamily
 from rightsizer.published.rows import case_from_row
-from rightsizer.search.calibrate import Calibration, Factors, calibration, stack_factors
+from rightsizer.search.calibrate import Calibration, CorrectionFactors, calibration, correction_factors
 from rightsizer.values import immutable
 from rightsizer_cli.commands.estimate.table import read_rows
 from rightsizer_cli.console import echo_json, show
@@ -131,7 +131,7 @@ def _positive(text: str | None) -> float:
 
 def print_learnt(found: Learnt, *, as_json: bool) -> None:
     """What was measured, and what that changes: the correction of a run of that kind, before and after."""
-    after = stack_factors(found.after)
+    after = correction_factors(found.after)
     if as_json:
         stacks = [asdict(one) | {"family": FAMILIES[one.family]} for one in after]
         kept = len(found.after.evidence)
@@ -142,13 +142,13 @@ def print_learnt(found: Learnt, *, as_json: bool) -> None:
     if found.skipped:
         show(f"{len(found.skipped)} rows left out; the first: {found.skipped[0]}")
     if kept:
-        show(_table(after, stack_factors(found.before, found.after.evidence)))
+        show(_table(after, correction_factors(found.before, found.after.evidence)))
         show(
             "step, memory: measured over predicted; taken: the correction of a like run; the same gets more."
         )
 
 
-def _table(after: Sequence[Factors], before: Sequence[Factors]) -> Table:
+def _table(after: Sequence[CorrectionFactors], before: Sequence[CorrectionFactors]) -> Table:
     grid = table("framework", "GPU", "layouts", ">runs", ">steps", ">step", ">taken", ">memory", ">taken")
     for now, then in zip(after, before, strict=True):
         grid.add_row(

@@ -9,8 +9,8 @@ from rightsizer.domain.framework import Framework
 from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.domain.workload import Recompute
 from rightsizer.estimate.memory import Verdict
-from rightsizer.search.explain import gpus_words, layout_words
-from rightsizer.search.options import given
+from rightsizer.search.explain import gpus_text, layout_text
+from rightsizer.search.options import price_layout
 from rightsizer.search.types import Plan, Request
 from rightsizer.units import format_bytes, format_count, format_duration
 from rightsizer_api import sizing
@@ -46,9 +46,9 @@ def print_estimate(
     if len(request.clusters) != 1:
         names = ", ".join(cluster.gpu.name for cluster in request.clusters)
         raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
-    found, fits = given(request, layout_from(flags, request=request))
+    found, fits = price_layout(request, layout_from(flags, request=request))
     words = (
-        f"{gpus_words(found)}, {layout_words(found.layout)}: {format_duration(found.step_s)} a step,"
+        f"{gpus_text(found)}, {layout_text(found.layout)}: {format_duration(found.step_s)} a step,"
         f" {format_count(found.tokens_per_s / found.gpus)} tokens/s a GPU,"
         f" {'' if fits is Verdict.FITS else f'{fits}: '}{format_bytes(found.device_bytes)} a GPU"
     )
