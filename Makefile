@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test check generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
+.PHONY: all venv demo test check check-generated generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
 
 all: check test  ## check and test
 
@@ -36,12 +36,17 @@ check: $(READY)  ## format, lint, types, layer contracts, generated files
 	cd tests/e2e/cluster && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases *.py
 	cd tests/e2e/slurm && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases accounting.py cluster.py machines.py place.py settings.py
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory check-generated
+
+check-generated: $(READY)  ## generated files are what `make generate` writes
 	$(BIN)/python -m rightsizer_api.generate --check
 	$(BIN)/python -m rightsizer_telemetry.generate --check
+	$(BIN)/python scripts/draw_architecture.py --check
 
-generate: $(READY)  ## rewrite the CRD, the schemas and the generated docs
+generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards and the generated docs
 	$(BIN)/python -m rightsizer_api.generate
 	$(BIN)/python -m rightsizer_telemetry.generate
+	$(BIN)/python scripts/draw_architecture.py
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
 	$(BIN)/python -m bench.fit_curves
