@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from pydoc import locate
 
 import pytest
 from pydantic import BaseModel
@@ -83,3 +84,21 @@ def test_the_documented_commands_parse():
     ]
     assert told
     assert not wrong
+
+
+
+PAGES = {p.name: p.read_text() for p in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]}
+FOLDERS = "sizing|crds|launch|telemetry|operator|slurm|cli|tests|bench|examples|deploy|helm|scripts|docs"
+NO_MODULES = "dev|test|conf|lua"  # the API group, an example's host, files
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_in_the_docs_exists(page):
+    paths = re.findall(rf"(?<![\w./<-])(?:{FOLDERS})/[\w./-]*\w", PAGES[page])
+    assert not [path for path in paths if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_module_in_the_docs_exists(page):
+    names = re.findall(rf"\brightsizer(?:_[a-z]+)?\.(?!(?:{NO_MODULES})\b)[a-z_.]*[a-z]", PAGES[page])
+    assert not [name for name in names if locate(name) is None]
