@@ -26,7 +26,7 @@ from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.held_jobs import carry_out
 from rightsizer_slurm.submit.protocol import Question
 from rightsizer_slurm.submit.server import Server
-from rightsizer_slurm.submit.ticket_store import State
+from rightsizer_slurm.submit.ticket_store import TicketStore
 
 __all__ = ["run"]
 
@@ -47,7 +47,7 @@ def run(config: Path, *, monitor: bool = False) -> int:
             remedy = f"is no folder that {site.user} can write; make it, as docs/slurm.md says"
             raise InputError("rightsizer.conf", value=str(folder), remedy=remedy)
     watch = options_of(site.monitor, state=site.state) if monitor else None
-    state = State(site.state)
+    state = TicketStore(site.state)
     try:
         asyncio.run(_serve(site, state, frozenset({0, uid}), watch))
     finally:
@@ -69,7 +69,7 @@ def become(name: str) -> int:
     return user.pw_uid
 
 
-async def _serve(site: Site, state: State, trusted: frozenset[int], watch: Options | None) -> None:
+async def _serve(site: Site, state: TicketStore, trusted: frozenset[int], watch: Options | None) -> None:
     server = Server(site=site, state=state, trusted=trusted)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -135,7 +135,7 @@ async def _look(server: Server, slurm: Slurm, *, limits_too: bool) -> None:
     server.see(here, found)
 
 
-async def _let_go(server: Server, slurm: Slurm, state: State) -> None:
+async def _let_go(server: Server, slurm: Slurm, state: TicketStore) -> None:
     """Size and release held jobs; what Slurm does not answer now is tried again."""
     backend = SlurmCommands(slurm)
     while True:

@@ -91,7 +91,7 @@ def _json(slurm: Slurm) -> Finding:
     try:
         jobs = SlurmCommands(slurm).jobs()
     except SlurmError as error:
-        return _missing(f"squeue --json: {error.said} (Debian: slurm-wlm-basic-plugins has the serializer)")
+        return _missing(f"squeue --json: {error.detail} (Debian: slurm-wlm-basic-plugins has the serializer)")
     return _ok(f"squeue --json tells of {len(jobs)} jobs")
 
 

@@ -35,7 +35,7 @@ class SlurmCommands:
         try:
             found = self._jobs(f"--jobs={job_id}", "--states=all")
         except SlurmError as error:
-            if "Invalid job id" in error.said:
+            if "Invalid job id" in error.detail:
                 return None
             raise
         return next((job for job in found if job.job_id == job_id), None)
@@ -67,7 +67,7 @@ class SlurmCommands:
             self.slurm.run("scontrol", "update", f"JobId={job_id}", f"NumNodes={nodes}")
         except SlurmError as error:
             job = self.job(job_id)
-            if "no longer pending" not in error.said or job is None or not job.running:
+            if "no longer pending" not in error.detail or job is None or not job.running:
                 raise
             names = self.slurm.run("scontrol", "show", "hostnames", job.node_list).split()
             keep = sorted(names, key=lambda name: name != job.batch_host)[:nodes]

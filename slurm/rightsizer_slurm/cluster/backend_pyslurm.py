@@ -46,7 +46,7 @@ class Pyslurm(SlurmCommands):
         try:
             return job_of(self._call("load job", lambda: self._library.Job.load(job_id)))
         except SlurmError as error:
-            if "Invalid job id" in error.said:
+            if "Invalid job id" in error.detail:
                 return None
             raise
 

@@ -69,7 +69,7 @@ class Backend(Protocol):
 
 def away(error: SlurmError) -> bool:
     """Whether nobody answered, which says nothing of the question: ask again later."""
-    return error.code is None or any(words in error.said.lower() for words in _AWAY)
+    return error.code is None or any(words in error.detail.lower() for words in _AWAY)
 
 
 def pyslurm_version() -> str:

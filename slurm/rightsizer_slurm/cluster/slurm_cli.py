@@ -19,11 +19,11 @@ _MOST_ARGUMENT = 131_072  # the kernel's limit of one argument
 class SlurmError(RightsizerError):
     """A command of Slurm that failed; `code` is its exit code, None where it did not come to one."""
 
-    def __init__(self, command: str, said: str, *, code: int | None = None) -> None:
+    def __init__(self, command: str, detail: str, *, code: int | None = None) -> None:
         self.command = command
-        self.said = said
+        self.detail = detail
         self.code = code
-        super().__init__(f"{command}: {said}")
+        super().__init__(f"{command}: {detail}")
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
@@ -57,7 +57,7 @@ class Slurm:
         `environment` replaces the clean one, for an sbatch whose job shall inherit its user's.
         """
         program = str(self.folder / command) if self.folder else command
-        patience_s = timeout_s or self.timeout_s
+        limit_s = timeout_s or self.timeout_s
         for argument in arguments:
             if "\0" in argument or len(argument) > _MOST_ARGUMENT:
                 raise SlurmError(command, f"an argument is too long or not text: {one_line(argument)[:40]}")
@@ -70,10 +70,10 @@ class Slurm:
                 errors="replace",
                 input=text if text is not None else "",
                 env=dict(self.environment if environment is None else environment),
-                timeout=patience_s,
+                timeout=limit_s,
             )
         except subprocess.TimeoutExpired:
-            raise SlurmError(command, f"no answer within {patience_s:g} s") from None
+            raise SlurmError(command, f"no answer within {limit_s:g} s") from None
         except FileNotFoundError:
             raise SlurmError(command, "no such command here; install Slurm's client programs") from None
         except OSError as error:

@@ -161,7 +161,7 @@ def _tokens_left(plan: TrainingPlan, gpu: str, reading: Reading) -> float | None
 
 def history(intents: Sequence[Intent], node_gpus: int, given_up: Sequence[Sized] = ()) -> History:
     """What was done to a job before, as the engine wants to know it; `given_up` is what its script says."""
-    begun = [intent.began_s for intent in intents if intent.asks or intent.stage is Stage.DONE]
+    begun = [intent.began_s for intent in intents if intent.attempts or intent.stage is Stage.DONE]
     good = [intent.to_nodes for intent in intents if intent.stage is Stage.DONE]
     failed = [intent.to_nodes for intent in intents if intent.stage is Stage.FAILED]
     failed += [row.nodes for row in given_up]

@@ -9,7 +9,7 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend, away
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.monitor.inspection import Watched, watched
-from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, Journal, Kind, Stage
+from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.monitor import alone, plan_intent
 from rightsizer_slurm.monitor.resize_steps import Resizer
 
@@ -32,21 +32,21 @@ def resize(
     door = backend or SlurmCommands()
     path = state or Path.home() / ".local/state/rightsizer/resize.db"
     with alone(path):
-        journal = Journal(path)
+        log = IntentLog(path)
         try:
-            intent = next((one for one in journal.open() if one.job_id == job_id), None)
+            intent = next((one for one in log.open() if one.job_id == job_id), None)
             if intent is None:
-                intent = journal.plan(_intent(job_id, nodes, requeue=requeue, door=door))
+                intent = log.plan(_intent(job_id, nodes, requeue=requeue, door=door))
                 say(f"job {job_id}: {intent.kind} from {intent.from_nodes} to {intent.to_nodes} nodes")
             else:
                 say(f"job {job_id}: goes on with {intent.kind} to {intent.to_nodes} nodes ({intent.stage})")
-            after = _to_the_end(Resizer(door, journal), intent, door, journal, within_s)
+            after = _to_the_end(Resizer(door, log), intent, door, log, within_s)
         finally:
-            journal.close()
+            log.close()
     if after.stage not in CLOSED:
         say(f"job {job_id}: {after.stage}; not done yet, run the same again to go on")
         return 1
-    say(f"job {job_id}: {after.stage}: {after.said}")
+    say(f"job {job_id}: {after.stage}: {after.outcome}")
     return 0 if after.stage is Stage.DONE else 1
 
 
@@ -79,10 +79,10 @@ def _intent(job_id: int, nodes: int, *, requeue: bool, door: Backend) -> Intent:
     if kind is Kind.REQUEUE and not (job.requeue and saved):
         remedy = "cannot be requeued: it has saved nothing yet, or was submitted with --no-requeue"
         raise InputError("job", value=job_id, remedy=remedy)
-    return plan_intent(one, nodes=nodes, kind=kind, why="asked for by a person")
+    return plan_intent(one, nodes=nodes, kind=kind, reason="requested by the user")
 
 
-def _to_the_end(resizer: Resizer, intent: Intent, door: Backend, journal: Journal, within_s: float) -> Intent:
+def _to_the_end(resizer: Resizer, intent: Intent, door: Backend, log: IntentLog, within_s: float) -> Intent:
     """Step after step; Slurm away is waited out."""
     until = time.monotonic() + within_s
     while intent.stage not in CLOSED and time.monotonic() < until:
@@ -91,7 +91,7 @@ def _to_the_end(resizer: Resizer, intent: Intent, door: Backend, journal: Journa
         except SlurmError as error:
             if not away(error):
                 raise
-            intent = next(one for one in journal.of_job(intent.job_id) if one.number == intent.number)
+            intent = next(one for one in log.of_job(intent.job_id) if one.number == intent.number)
         if intent.stage not in CLOSED:
             time.sleep(_POLL_S)
     return intent

@@ -29,7 +29,7 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.decide import Tuning, decision, history, margin_s, others_wait, scaling_of
 from rightsizer_slurm.monitor.gpu_metrics import lack
 from rightsizer_slurm.monitor.inspection import Watched, live_gpu_jobs, watched
-from rightsizer_slurm.monitor.intent_log import Intent, Journal, Kind, Stage
+from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.notify import mail, mail_program
 from rightsizer_slurm.monitor.readings import filled, reading_of
 from rightsizer_slurm.monitor.resize_steps import Resizer
@@ -102,7 +102,7 @@ class Monitor:
     def __init__(
         self,
         backend: Backend,
-        journal: Journal,
+        intents: IntentLog,
         settings: Settings,
         *,
         slurm: Slurm | None = None,
@@ -110,12 +110,12 @@ class Monitor:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._backend = backend
-        self._journal = journal
+        self._intents = intents
         self._settings = settings
         self._slurm = slurm or Slurm()
         self._metrics = metrics
         self._clock = clock
-        self._resizer = Resizer(backend, journal, clock=clock)
+        self._resizer = Resizer(backend, intents, clock=clock)
         self._scalings: dict[tuple[int, float], Scaling | None] = {}
         self.failures: list[str] = []
 
@@ -123,7 +123,7 @@ class Monitor:
         """Go on with what is open, look at all jobs, decide, act. SlurmError: Slurm does not answer now."""
         self.failures = []
         for closed in self._resizer.round():
-            words = f"{closed.kind} to {closed.to_nodes} nodes: {closed.stage}, {closed.said}"
+            words = f"{closed.kind} to {closed.to_nodes} nodes: {closed.stage}, {closed.outcome}"
             _LOG.info("job %s: %s", closed.job_id, one_line(words))
         lines = tuple(self._acted(line) for line in self.look())
         for line in lines:
@@ -149,7 +149,7 @@ class Monitor:
         if gpu is not None:
             reading = Reading(phase=reading.phase) if unseen else filled(reading, gpu)
         node_gpus = one.run.node_gpus if one.run else 1
-        past = history(self._journal.of_job(job.job_id), node_gpus, one.given_up)
+        past = history(self._intents.of_job(job.job_id), node_gpus, one.given_up)
         made = decision(
             one,
             reading,
@@ -193,16 +193,16 @@ class Monitor:
         if intent is None:
             return line
         with contextlib.suppress(InputError):  # one is under way already
-            return replace(line, intent=self._resizer.advance(self._journal.plan(intent), line.job))
+            return replace(line, intent=self._resizer.advance(self._intents.plan(intent), line.job))
         return line
 
     def _failed(self, line: Line, row: Sized) -> None:
         """Note that a size made no step, once: what was done to get there has failed."""
         said = one_line(f"{row.why}; back to {row.to_nodes}")
-        for intent in failed_by(row, self._journal.of_job(line.job.job_id)):
-            self._journal.write(replace(intent, stage=Stage.FAILED, said=said))
+        for intent in failed_by(row, self._intents.of_job(line.job.job_id)):
+            self._intents.write(replace(intent, stage=Stage.FAILED, outcome=said))
         text = f"{row.restart} {said}"
-        if not self._journal.tell(row.job_id, "back", text, again_s=math.inf, now_s=self._clock()):
+        if not self._intents.claim_notice(row.job_id, "back", text, again_s=math.inf, now_s=self._clock()):
             return
         _LOG.info("job %s: resize failed: %s", row.job_id, said)
         told = one_line(f"resize failed: {said}", 200)
@@ -223,7 +223,7 @@ class Monitor:
             self._try(line, lambda: self._send(line.job.user, subject, text))
 
     def _news(self, line: Line, channel: str, text: str) -> bool:
-        return self._journal.tell(line.job.job_id, channel, text, again_s=_DAY_S, now_s=self._clock())
+        return self._intents.claim_notice(line.job.job_id, channel, text, again_s=_DAY_S, now_s=self._clock())
 
     def _send(self, user: str, subject: str, text: str) -> None:
         program = mail_program(self._slurm)
@@ -258,10 +258,10 @@ def intent_for(line: Line, force: Force) -> Intent | None:
         return None
     if kind is Kind.REQUEUE and (not line.job.requeue or line.reading.checkpoint_age_s is None):
         return None
-    return plan_intent(one, nodes=nodes, kind=kind, why=made.reason)
+    return plan_intent(one, nodes=nodes, kind=kind, reason=made.reason)
 
 
-def plan_intent(one: Watched, *, nodes: int, kind: Kind, why: str) -> Intent:
+def plan_intent(one: Watched, *, nodes: int, kind: Kind, reason: str) -> Intent:
     """An intent for a job as it is now."""
     assert one.run is not None  # noqa: S101 - callers looked
     checkpoint = one.plan.spec.launch.checkpoint if one.plan else None
@@ -273,8 +273,8 @@ def plan_intent(one: Watched, *, nodes: int, kind: Kind, why: str) -> Intent:
         to_nodes=nodes,
         node_cores=one.run.node_cores,
         restarts=one.job.restarts,
-        patience_s=grace_s + _SAVE_SLACK_S,
-        why=one_line(why),
+        stop_timeout_s=grace_s + _SAVE_SLACK_S,
+        reason=one_line(reason),
     )
 
 

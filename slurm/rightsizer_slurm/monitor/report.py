@@ -11,7 +11,7 @@ from rightsizer.values import immutable
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
-from rightsizer_slurm.monitor.intent_log import Intent, Journal
+from rightsizer_slurm.monitor.intent_log import Intent, IntentLog
 from rightsizer_slurm.monitor.monitor import Line, Monitor, Settings
 from rightsizer_telemetry.client import Access
 
@@ -50,13 +50,13 @@ def look(
 ) -> Report:
     """One look at all jobs that this user may see."""
     metrics = gpu_metrics(prometheus, window_s=settings.tuning.least_window_s)
-    monitor = Monitor(backend, Journal(":memory:"), settings, slurm=slurm, metrics=metrics)
+    monitor = Monitor(backend, IntentLog(":memory:"), settings, slurm=slurm, metrics=metrics)
     lines = monitor.look()
     intents: tuple[Intent, ...] = ()
     if state is not None and state.exists():
-        journal = Journal(state, read_only=True)
-        intents = journal.recent()
-        journal.close()
+        log = IntentLog(state, read_only=True)
+        intents = log.recent()
+        log.close()
     return Report(lines=lines, intents=intents, waiting=sum(line.job.pending for line in lines))
 
 
@@ -96,8 +96,8 @@ def document(report: Report) -> Mapping[str, Any]:
                 "fromNodes": intent.from_nodes,
                 "toNodes": intent.to_nodes,
                 "stage": str(intent.stage),
-                "why": intent.why,
-                "said": intent.said,
+                "why": intent.reason,
+                "said": intent.outcome,
                 "beganSeconds": intent.began_s,
             }
             for intent in report.intents
@@ -135,6 +135,6 @@ def told(intents: Sequence[Intent]) -> tuple[str, ...]:
     """What the monitor did, a line each."""
     return tuple(
         f"job {i.job_id}: {i.kind} {i.from_nodes} -> {i.to_nodes} nodes, {i.stage}"
-        f" {format_duration(max(0.0, i.changed_s - i.began_s))} after it began: {i.said or i.why}"
+        f" {format_duration(max(0.0, i.changed_s - i.began_s))} after it began: {i.outcome or i.reason}"
         for i in intents
     )

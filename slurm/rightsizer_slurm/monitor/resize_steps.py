@@ -14,11 +14,11 @@ from rightsizer.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, away
 from rightsizer_slurm.cluster.jobs import RUNNING, Job
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
-from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, Journal, Kind, Stage
+from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
 
 __all__ = ["Resizer", "Step", "next_step"]
 
-_MOST_ASKS = 2
+_MOST_ATTEMPTS = 2
 _SHRINK_SEEN_S = 30.0
 """A shrink is seen at once; where it is not after this, the command was never given."""
 
@@ -42,7 +42,7 @@ class Next:
 
     step: Step
     stage: Stage | None = None
-    said: str = ""
+    outcome: str = ""
 
 
 def next_step(intent: Intent, job: Job | None, *, now_s: float) -> Next:
@@ -65,7 +65,7 @@ def _shrink(intent: Intent, job: Job, *, now_s: float) -> Next:
         return _closed(Stage.DONE, f"runs on {job.nodes} nodes")
     if job.nodes != intent.from_nodes or job.restarts != intent.restarts:
         return _closed(Stage.OVERTAKEN, f"somebody else changed it: it has {job.nodes} nodes")
-    return _asked(intent, Step.SHRINK, "Slurm took no node away", now_s=now_s, patience_s=_SHRINK_SEEN_S)
+    return _asked(intent, Step.SHRINK, "Slurm took no node away", now_s=now_s, timeout_s=_SHRINK_SEEN_S)
 
 
 def _running(intent: Intent, job: Job, *, now_s: float) -> Next:
@@ -76,16 +76,16 @@ def _running(intent: Intent, job: Job, *, now_s: float) -> Next:
         stage = Stage.OVERTAKEN if intent.stage in {Stage.PLANNED, Stage.ASKED} else Stage.FAILED
         return _closed(stage, f"runs again on {job.nodes} nodes, not {intent.to_nodes}")
     slow = "it did not save and stop in time; it runs on"
-    return _asked(intent, Step.ASK, slow, now_s=now_s, patience_s=intent.patience_s)
+    return _asked(intent, Step.ASK, slow, now_s=now_s, timeout_s=intent.stop_timeout_s)
 
 
-def _asked(intent: Intent, step: Step, slow: str, *, now_s: float, patience_s: float) -> Next:
+def _asked(intent: Intent, step: Step, slow: str, *, now_s: float, timeout_s: float) -> Next:
     """Ask, wait for it, ask once more, give up."""
     if intent.stage is Stage.PLANNED:
         return Next(step=step)
-    if now_s - intent.changed_s < patience_s:
+    if now_s - intent.changed_s < timeout_s:
         return Next(step=Step.WAIT)
-    return Next(step=step) if intent.asks < _MOST_ASKS else _closed(Stage.FAILED, slow)
+    return Next(step=step) if intent.attempts < _MOST_ATTEMPTS else _closed(Stage.FAILED, slow)
 
 
 def _waiting(intent: Intent, job: Job) -> Next:
@@ -95,28 +95,30 @@ def _waiting(intent: Intent, job: Job) -> Next:
     if not job.held:
         if intent.stage is Stage.ASKED:
             return Next(step=Step.HOLD)
-        return _closed(Stage.FAILED, intent.said) if undoing else Next(step=Step.WAIT)
+        return _closed(Stage.FAILED, intent.outcome) if undoing else Next(step=Step.WAIT)
     if undoing:
         return Next(step=Step.UNDO)
     sized = job.nodes == intent.to_nodes and intent.stage is not Stage.ASKED
     return Next(step=Step.RELEASE if sized else Step.SIZE)
 
 
-def _closed(stage: Stage, said: str) -> Next:
-    return Next(step=Step.CLOSE, stage=stage, said=said)
+def _closed(stage: Stage, outcome: str) -> Next:
+    return Next(step=Step.CLOSE, stage=stage, outcome=outcome)
 
 
 class Resizer:
     """Carries intents out."""
 
-    def __init__(self, backend: Backend, journal: Journal, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, backend: Backend, intents: IntentLog, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._backend = backend
-        self._journal = journal
+        self._intents = intents
         self._clock = clock
 
     def round(self) -> tuple[Intent, ...]:
         """One step of every open intent; those that were closed. SlurmError: Slurm does not answer now."""
-        waiting = self._journal.open()
+        waiting = self._intents.open()
         if not waiting:
             return ()
         jobs = {job.job_id: job for job in self._backend.jobs()}
@@ -129,7 +131,7 @@ class Resizer:
         if found.step is Step.WAIT:
             return intent
         if found.step is Step.CLOSE and found.stage is not None:
-            return self._journal.write(replace(intent, stage=found.stage, said=found.said))
+            return self._intents.write(replace(intent, stage=found.stage, outcome=found.outcome))
         try:
             return self._do(found.step, intent)
         except SlurmError as error:
@@ -141,26 +143,26 @@ class Resizer:
         """Write down, then give the command."""
         job_id, nodes = intent.job_id, intent.to_nodes
         if step is Step.ASK:
-            intent = self._journal.write(replace(intent, stage=Stage.ASKED, asks=intent.asks + 1))
+            intent = self._intents.write(replace(intent, stage=Stage.ASKED, attempts=intent.attempts + 1))
             self._backend.signal_script(job_id, "USR2")
         elif step is Step.SHRINK:
-            intent = self._journal.write(replace(intent, stage=Stage.ASKED, asks=intent.asks + 1))
+            intent = self._intents.write(replace(intent, stage=Stage.ASKED, attempts=intent.attempts + 1))
             self._backend.shrink(job_id, nodes=nodes)
         elif step is Step.HOLD:
             self._backend.hold(job_id)
         elif step is Step.SIZE:
-            intent = self._journal.write(replace(intent, stage=Stage.SIZED))
+            intent = self._intents.write(replace(intent, stage=Stage.SIZED))
             self._backend.resize(job_id, nodes=nodes, tasks=nodes, cpus=nodes * intent.node_cores)
         elif step is Step.RELEASE:
-            intent = self._journal.write(replace(intent, stage=Stage.RELEASED))
+            intent = self._intents.write(replace(intent, stage=Stage.RELEASED))
             self._backend.release(job_id)
         elif step is Step.UNDO:
             self._backend.release(job_id)
-            intent = self._journal.write(replace(intent, stage=Stage.FAILED))
+            intent = self._intents.write(replace(intent, stage=Stage.FAILED))
         return intent
 
-    def _refused(self, step: Step, intent: Intent, said: str) -> Intent:
+    def _refused(self, step: Step, intent: Intent, outcome: str) -> Intent:
         """Slurm said no: a job that was stopped for this is let go as it was."""
         if step in {Step.SIZE, Step.RELEASE}:
-            return self._journal.write(replace(intent, stage=Stage.UNDOING, said=said))
-        return self._journal.write(replace(intent, stage=Stage.FAILED, said=said))
+            return self._intents.write(replace(intent, stage=Stage.UNDOING, outcome=outcome))
+        return self._intents.write(replace(intent, stage=Stage.FAILED, outcome=outcome))

@@ -21,7 +21,7 @@ from rightsizer_slurm.cluster.backends import Backend, choose
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
-from rightsizer_slurm.monitor.intent_log import Journal
+from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone
 from rightsizer_telemetry.client import Access
@@ -88,17 +88,17 @@ def beside(options: Options, slurm: Slurm, ended: threading.Event) -> None:
 
 def _watch(options: Options, slurm: Slurm, ended: threading.Event) -> None:
     with alone(options.state):
-        journal = Journal(options.state)
+        log = IntentLog(options.state)
         try:
             backend = backend_of(options.backend, slurm)
             _LOG.info("watching through %s; force %s", backend.name, options.settings.force)
             metrics = gpu_metrics(options.prometheus, window_s=options.settings.tuning.least_window_s)
-            monitor = Monitor(backend, journal, options.settings, slurm=slurm, metrics=metrics)
+            monitor = Monitor(backend, log, options.settings, slurm=slurm, metrics=metrics)
             told = SweepMetrics(cluster=cluster_name(slurm))
             with _served(options.metrics, told):
                 _sweeps(monitor, options, told, ended.wait)
         finally:
-            journal.close()
+            log.close()
 
 
 @contextlib.contextmanager

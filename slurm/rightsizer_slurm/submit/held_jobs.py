@@ -14,7 +14,7 @@ from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
-from rightsizer_slurm.submit.ticket_store import State, Ticket
+from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 __all__ = ["MARK", "Carried", "carry_out", "marked"]
 
@@ -38,7 +38,7 @@ def marked(name: str) -> str:
 
 
 def carry_out(
-    state: State, slurm: Slurm, backend: Backend, *, now_s: float | None = None
+    state: TicketStore, slurm: Slurm, backend: Backend, *, now_s: float | None = None
 ) -> tuple[Carried, ...]:
     """One round over all tickets that have an answer. SlurmError where Slurm cannot be asked: again later."""
     waiting = [ticket for ticket in state.tickets() if ticket.answer is not None]
@@ -70,7 +70,7 @@ def _said(answer: Answer) -> str:
     return str(answer.fields.get("admin_comment", "rightsizer/1 as written"))
 
 
-def _one(ticket: Ticket, job: Job, state: State, slurm: Slurm) -> str:
+def _one(ticket: Ticket, job: Job, state: TicketStore, slurm: Slurm) -> str:
     try:
         return _settled(ticket, job, state, slurm)
     except SlurmError as error:
@@ -80,7 +80,7 @@ def _one(ticket: Ticket, job: Job, state: State, slurm: Slurm) -> str:
         return f"cannot be changed, released as written: {error}"
 
 
-def _settled(ticket: Ticket, job: Job, state: State, slurm: Slurm) -> str:
+def _settled(ticket: Ticket, job: Job, state: TicketStore, slurm: Slurm) -> str:
     answer, target = ticket.answer, f"JobId={job.job_id}"
     if job.admin_comment == marked(ticket.name):
         if not job.held:

@@ -28,7 +28,7 @@ from rightsizer_slurm.submit import plan_files
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.held_jobs import marked
 from rightsizer_slurm.submit.protocol import END, Answer, Question, Verdict, answer_text, question_of
-from rightsizer_slurm.submit.ticket_store import State, Ticket
+from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 __all__ = ["Server"]
 
@@ -71,7 +71,7 @@ class Server:
     """Answers questions. `trusted`: users whose word about who submits is taken, slurmctld's and root."""
 
     def __init__(
-        self, *, site: Site, state: State, trusted: frozenset[int], sizer: Sizer | None = None
+        self, *, site: Site, state: TicketStore, trusted: frozenset[int], sizer: Sizer | None = None
     ) -> None:
         self._site = site
         self._state = state

@@ -1,37 +1,16 @@
-"""What the daemon remembers over a restart: held jobs, and what is trained here. SQLite, versioned."""
+"""The daemon's tables in the state file: tickets of held jobs, and the models that users train here."""
 
 import json
-import sqlite3
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rightsizer.errors import InputError
 from rightsizer.values import immutable
+from rightsizer_slurm import state_file
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 
-__all__ = ["State", "Ticket"]
+__all__ = ["Ticket", "TicketStore"]
 
-_STEPS = (
-    """
-CREATE TABLE tickets (
-    name TEXT PRIMARY KEY,
-    made_s REAL NOT NULL,
-    question TEXT NOT NULL,
-    answer TEXT,
-    job_id INTEGER
-) STRICT;
-""",
-    """
-CREATE TABLE subjects (
-    subject TEXT PRIMARY KEY,
-    asked_s REAL NOT NULL,
-    comment TEXT NOT NULL
-) STRICT;
-""",
-)
-"""From each version of the file to the next."""
-_VERSION = len(_STEPS)
 _MOST_SUBJECTS = 64
 
 
@@ -49,24 +28,11 @@ class Ticket:
     job_id: int | None = None
 
 
-class State:
-    """The daemon's file; every change is on disk before it is acted upon."""
+class TicketStore:
+    """Tickets and subjects. A change is on disk when the call returns."""
 
     def __init__(self, path: Path | str) -> None:
-        """Open or make the file; InputError where it is of a later rightsizer, or no such file."""
-        try:
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-            if version < _VERSION:
-                steps = "".join(_STEPS[version:])
-                self._db.executescript(f"BEGIN; {steps} PRAGMA user_version = {_VERSION}; COMMIT;")
-        except sqlite3.DatabaseError as error:
-            raise InputError("state", value=str(path), remedy=f"cannot be used: {error}") from None
-        if version > _VERSION:
-            remedy = f"was written by a later rightsizer (version {version}; this one reads {_VERSION})"
-            raise InputError("state", value=str(path), remedy=remedy)
+        self._db = state_file.connect(path)
 
     def close(self) -> None:
         """Close the file."""

@@ -53,4 +53,4 @@ def grown_by_a_command_that_is_killed(desk: Any, job: str) -> None:
 def stage(journal: Path) -> str:
     """How far the newest change has come."""
     with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as db:
-        return str(db.execute("SELECT stage FROM monitor_intents ORDER BY number DESC").fetchone()[0])
+        return str(db.execute("SELECT stage FROM intents ORDER BY number DESC").fetchone()[0])

@@ -246,7 +246,14 @@ def test_others_wait_only_where_gpus_are_what_they_lack(job):
 
 def test_the_history_is_what_the_journal_says():
     base = Intent(
-        job_id=7, kind=Kind.SHRINK, from_nodes=4, to_nodes=2, node_cores=8, restarts=0, asks=1, began_s=5.0
+        job_id=7,
+        kind=Kind.SHRINK,
+        from_nodes=4,
+        to_nodes=2,
+        node_cores=8,
+        restarts=0,
+        attempts=1,
+        began_s=5.0,
     )
     done = history(
         (replace(base, stage=Stage.DONE), replace(base, stage=Stage.FAILED, to_nodes=8, began_s=9.0)), 8

@@ -11,7 +11,7 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import Cluster
-from rightsizer_slurm.monitor.intent_log import Journal
+from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.monitor import Force, Monitor, Settings
 
 HOSTILE = "$(touch pwned) `touch pwned`; touch pwned\nBcc: all@example.org\r\x1b[2J' \" %n {x} Priority=0"
@@ -49,7 +49,7 @@ def slurm(tmp_path: Path) -> Slurm:
 def swept(
     slurm: Slurm, *, job: Job = JOB, force: Force = Force.MAIL, annotate: bool = True, times: int = 1
 ) -> None:
-    backend, journal = Idle(slurm), Journal(slurm.folder / "journal.db")  # type: ignore[operator]
+    backend, journal = Idle(slurm), IntentLog(slurm.folder / "journal.db")  # type: ignore[operator]
     backend.job_seen = job
     settings = Settings(force=force, annotate=annotate)
     monitor = Monitor(backend, journal, settings, slurm=slurm, metrics=lambda _: {7: IDLE})
@@ -98,7 +98,7 @@ def test_nothing_is_told_that_was_not_asked_for(
 
 def test_a_mail_program_that_fails_is_noted_and_the_sweep_goes_on(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / "mail").write_text("#!/bin/sh\necho no such user >&2; exit 1\n")
-    backend, journal = Idle(slurm), Journal(tmp_path / "journal.db")
+    backend, journal = Idle(slurm), IntentLog(tmp_path / "journal.db")
     monitor = Monitor(backend, journal, Settings(force=Force.MAIL), slurm=slurm, metrics=lambda _: {7: IDLE})
     assert len(monitor.sweep()) == 1
     assert monitor.failures == ["MailProg"]

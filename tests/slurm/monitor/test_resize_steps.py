@@ -8,12 +8,12 @@ import pytest
 from rightsizer.errors import InputError
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
-from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, Journal, Kind, Stage
+from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.resize_steps import Resizer, Step, next_step
 
 JOB = Job(job_id=7, states=("RUNNING",), nodes=4, gpus=4, requeue=True, priority=9)
 GROW = Intent(
-    job_id=7, kind=Kind.REQUEUE, from_nodes=4, to_nodes=6, node_cores=8, restarts=0, patience_s=100.0
+    job_id=7, kind=Kind.REQUEUE, from_nodes=4, to_nodes=6, node_cores=8, restarts=0, stop_timeout_s=100.0
 )
 SHRINK = replace(GROW, kind=Kind.SHRINK, to_nodes=2)
 HELD = replace(JOB, states=("PENDING",), priority=0, reason="JobHeldUser", restarts=1)
@@ -72,20 +72,20 @@ class SmallSlurm:
 
 
 def carried_out(slurm, path, intent):
-    """From plan to end, a new monitor (and journal) after every crash."""
-    journal = Journal(path)
-    journal.plan(intent)
+    """From plan to end, a new monitor (and log) after every crash."""
+    log = IntentLog(path)
+    log.plan(intent)
     for _ in range(20):
         try:
-            while journal.open():
-                Resizer(slurm, journal, clock=itertools.count(1e12, 40.0).__next__).round()
+            while log.open():
+                Resizer(slurm, log, clock=itertools.count(1e12, 40.0).__next__).round()
         except CrashError:
-            journal.close()
-            journal = Journal(path)
+            log.close()
+            log = IntentLog(path)
         else:
             break
-    (found,) = journal.of_job(7)
-    journal.close()
+    (found,) = log.of_job(7)
+    log.close()
     return found
 
 
@@ -113,16 +113,16 @@ def test_a_size_that_slurm_refuses_lets_the_job_go_as_it_was(tmp_path):
     slurm = SmallSlurm(refuse=("size",))
     done = carried_out(slurm, tmp_path / "state.db", GROW)
     assert done.stage is Stage.FAILED
-    assert "not available" in done.said
+    assert "not available" in done.outcome
     assert (slurm.now.nodes, slurm.now.running) == (4, True)
 
 
 def test_a_job_has_one_change_at_a_time(tmp_path):
-    journal = Journal(tmp_path / "state.db")
-    journal.plan(GROW)
+    log = IntentLog(tmp_path / "state.db")
+    log.plan(GROW)
     with pytest.raises(InputError, match="being resized already"):
-        journal.plan(SHRINK)
-    journal.close()
+        log.plan(SHRINK)
+    log.close()
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_a_job_has_one_change_at_a_time(tmp_path):
         (GROW, None, Step.CLOSE),
         (GROW, replace(JOB, states=("COMPLETED",)), Step.CLOSE),
         (GROW, replace(HELD, priority=9, reason=""), Step.CLOSE),
-        (replace(GROW, stage=Stage.ASKED, changed_s=950.0, asks=1), JOB, Step.WAIT),
-        (replace(GROW, stage=Stage.ASKED, changed_s=800.0, asks=1), JOB, Step.ASK),
-        (replace(GROW, stage=Stage.ASKED, changed_s=800.0, asks=2), JOB, Step.CLOSE),
+        (replace(GROW, stage=Stage.ASKED, changed_s=950.0, attempts=1), JOB, Step.WAIT),
+        (replace(GROW, stage=Stage.ASKED, changed_s=800.0, attempts=1), JOB, Step.ASK),
+        (replace(GROW, stage=Stage.ASKED, changed_s=800.0, attempts=2), JOB, Step.CLOSE),
         (replace(GROW, stage=Stage.ASKED), replace(JOB, states=("RUNNING", "COMPLETING")), Step.WAIT),
         (replace(GROW, stage=Stage.ASKED), replace(HELD, priority=9, reason="BeginTime"), Step.HOLD),
         (replace(GROW, stage=Stage.ASKED), replace(JOB, restarts=1), Step.CLOSE),
@@ -159,9 +159,9 @@ def test_no_step_ever_cancels():
     assert set(CLOSED) == {Stage.DONE, Stage.FAILED, Stage.OVERTAKEN}
 
 
-def test_the_same_word_is_not_said_twice_a_day(tmp_path):
-    journal = Journal(tmp_path / "state.db")
-    said = [journal.tell(7, "mail", text, again_s=100.0, now_s=at) for text, at in
+def test_the_same_notice_is_sent_once_a_day(tmp_path):
+    log = IntentLog(tmp_path / "state.db")
+    sent = [log.claim_notice(7, "mail", text, again_s=100.0, now_s=at) for text, at in
             (("flag", 0.0), ("flag", 50.0), ("shrink", 60.0), ("shrink", 161.0))]  # fmt: skip
-    assert said == [True, False, True, True]
-    journal.close()
+    assert sent == [True, False, True, True]
+    log.close()

@@ -138,7 +138,7 @@ def test_what_is_no_line_of_sizes_is_skipped(change):
 
 GROWN = Intent(
     number=3, job_id=7, kind=Kind.REQUEUE, from_nodes=2, to_nodes=4, node_cores=8, restarts=0,
-    stage=Stage.DONE, asks=1, began_s=10.0,
+    stage=Stage.DONE, attempts=1, began_s=10.0,
 )  # fmt: skip
 
 

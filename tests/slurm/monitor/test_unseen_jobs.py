@@ -7,7 +7,7 @@ from rightsizer.resize.types import Action
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.snapshot import Cluster
 from rightsizer_slurm.monitor.gpu_metrics import lack, reader
-from rightsizer_slurm.monitor.intent_log import Journal
+from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.monitor import Monitor, Settings
 from rightsizer_telemetry.client import Access
 
@@ -27,7 +27,7 @@ class Still:
 
 
 def looked(tmp_path, metrics):
-    (line,) = Monitor(Still(), Journal(tmp_path / "j.db"), Settings(), metrics=metrics).look()
+    (line,) = Monitor(Still(), IntentLog(tmp_path / "j.db"), Settings(), metrics=metrics).look()
     return line
 
 

@@ -7,7 +7,7 @@ from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.submit.held_jobs import carry_out, changes, marked
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
-from rightsizer_slurm.submit.ticket_store import State, Ticket
+from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 ANSWER = Answer(
     verdict=Verdict.OK,
@@ -41,13 +41,13 @@ class OneJob(SlurmCommands):
         return (Job(job_id=7, states=("PENDING",), priority=0, admin_comment=marked("ab")),)
 
 
-def carried(tmp_path: Path, complaint: str) -> tuple[State, Slurm]:
+def carried(tmp_path: Path, complaint: str) -> tuple[TicketStore, Slurm]:
     """A ticket with its answer, and a scontrol that writes down what it is told, and fails to update."""
     scontrol = tmp_path / "scontrol"
     lines = (f'echo "$1" >> {tmp_path}/log', f'[ "$1" = release ] || {{ echo "{complaint}" >&2; exit 1; }}')
     scontrol.write_text("\n".join(("#!/bin/sh", *lines, "")))
     scontrol.chmod(0o755)
-    state = State(tmp_path / "state.db")
+    state = TicketStore(tmp_path / "state.db")
     state.add(Ticket(name="ab", made_s=0.0, question=Question()))
     state.answered("ab", ANSWER)
     return state, Slurm(folder=tmp_path)

@@ -12,7 +12,7 @@ from rightsizer_slurm.cluster.config import Site
 from rightsizer_slurm.cluster.snapshot import Cluster
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 from rightsizer_slurm.submit.server import Server
-from rightsizer_slurm.submit.ticket_store import State
+from rightsizer_slurm.submit.ticket_store import TicketStore
 
 GOOD = b"comment=rightsizer: model=a tokens=1B"
 OK = Answer(verdict=Verdict.OK, say="sized", fields={"min_nodes": 1})
@@ -22,7 +22,7 @@ def question(*lines: bytes) -> bytes:
     return b"\n".join([b"RIGHTSIZER 1 PLAN", *lines, b"END", b""])
 
 
-Talk = Callable[[Server, State, Callable[[bytes], Awaitable[str]]], Awaitable[None]]
+Talk = Callable[[Server, TicketStore, Callable[[bytes], Awaitable[str]]], Awaitable[None]]
 
 
 def talk(
@@ -37,7 +37,7 @@ def talk(
     """A server on a socket of its own, and a way to ask it."""
 
     async def main() -> None:
-        state = State(tmp_path / "state.db")
+        state = TicketStore(tmp_path / "state.db")
         server = Server(site=site, state=state, trusted=trusted, sizer=sizer)
         if here is not None:
             server.see(here)
@@ -61,7 +61,7 @@ def talk(
 def test_an_answer_comes_from_the_memo_the_second_time(tmp_path: Path) -> None:
     asked: list[Question] = []
 
-    async def run(_server: Server, _state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         first, second = await ask(question(GOOD, b"uid=1")), await ask(question(GOOD, b"uid=2"))
         assert first == second == "RIGHTSIZER 1 OK\nmin_nodes=1\nsay=sized\nEND\n"
 
@@ -72,7 +72,7 @@ def test_an_answer_comes_from_the_memo_the_second_time(tmp_path: Path) -> None:
 def test_a_change_of_the_cluster_is_a_new_question(tmp_path: Path, here: Cluster) -> None:
     asked: list[Question] = []
 
-    async def run(server: Server, _state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         await ask(question(GOOD))
         server.see(Cluster())
         await ask(question(GOOD))
@@ -91,7 +91,7 @@ def test_the_same_question_at_once_is_worked_out_once(tmp_path: Path) -> None:
         time.sleep(0.3)
         return OK
 
-    async def run(_server: Server, _state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         answers = await asyncio.gather(*(ask(question(GOOD)) for _ in range(20)))
         assert {answer.split("\n")[0] for answer in answers} == {"RIGHTSIZER 1 OK"}
 
@@ -104,7 +104,7 @@ def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_answer(tmp_path: Path) ->
         time.sleep(0.3)
         return OK
 
-    async def run(_server: Server, state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(question(GOOD))
         assert said.startswith("RIGHTSIZER 1 HOLD\npriority=0\nadmin_comment=rightsizer/1 hold=")
         while state.tickets()[0].answer is None:
@@ -115,7 +115,7 @@ def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_answer(tmp_path: Path) ->
 
 
 def test_before_the_cluster_is_known_jobs_are_held_and_caught_up_later(tmp_path: Path, here: Cluster) -> None:
-    async def run(server: Server, state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         assert (await ask(question(GOOD))).startswith("RIGHTSIZER 1 HOLD")
         await server.catch_up()
         assert state.tickets()[0].answer is None
@@ -128,7 +128,7 @@ def test_before_the_cluster_is_known_jobs_are_held_and_caught_up_later(tmp_path:
 
 @pytest.mark.parametrize("line", [b"mode=warn", b"kind=cli", b"tres_per_job=gres:gpu:4"], ids=bytes.decode)
 def test_a_job_that_cannot_be_held_goes_on_as_written(tmp_path: Path, line: bytes) -> None:
-    async def run(_server: Server, state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         assert (await ask(question(GOOD, line))).startswith("RIGHTSIZER 1 KEEP")
         assert state.tickets() == ()
 
@@ -136,7 +136,7 @@ def test_a_job_that_cannot_be_held_goes_on_as_written(tmp_path: Path, line: byte
 
 
 def test_a_fault_of_the_engine_is_no_fault_of_the_jobs(tmp_path: Path, here: Cluster) -> None:
-    async def run(_server: Server, _state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(
             question(b"comment=rightsizer: model=llama-3.1-8b tokens=1B", b"gres=gpu:" + b"9" * 400)
         )
@@ -158,7 +158,7 @@ def test_a_fault_of_the_engine_is_no_fault_of_the_jobs(tmp_path: Path, here: Clu
     ids=["silence", "empty", "version", "long", "long with an end", "broken off"],
 )
 def test_who_asks_nonsense_gets_no_size_and_others_do(tmp_path: Path, data: bytes) -> None:
-    async def run(_server: Server, _state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(data)
         assert said == "" or said.startswith("RIGHTSIZER 1 KEEP")
         assert (await ask(question(GOOD))).startswith("RIGHTSIZER 1 OK")
@@ -169,7 +169,7 @@ def test_who_asks_nonsense_gets_no_size_and_others_do(tmp_path: Path, data: byte
 def test_who_submits_is_believed_of_slurmctld_only(tmp_path: Path) -> None:
     asked: list[Question] = []
 
-    async def run(_server: Server, _state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         await ask(question(GOOD, b"uid=12345"))
 
     for trusted in (frozenset({os.getuid()}), frozenset({os.getuid() + 1})):
@@ -180,7 +180,7 @@ def test_who_submits_is_believed_of_slurmctld_only(tmp_path: Path) -> None:
 
 
 def test_a_stranger_gets_no_answer_where_users_may_not_ask(tmp_path: Path) -> None:
-    async def run(_server: Server, _state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         assert "may not ask" in await ask(question(GOOD))
 
     talk(tmp_path, run, trusted=frozenset({os.getuid() + 1}))
@@ -190,13 +190,13 @@ def test_after_a_restart_what_was_asked_before_is_sized_again(tmp_path: Path) ->
     asked: list[Question] = []
     sizer = lambda q: asked.append(q) or OK  # noqa: E731
 
-    async def first(server: Server, _state: State, ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def first(server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         for deadline in (b"1h", b"2h", b"3h"):
             await ask(question(b"comment=rightsizer: model=a tokens=1B deadline=" + deadline))
         await ask(question(b"comment=rightsizer: plan=/x.yaml"))
         await asyncio.to_thread(server.note)
 
-    async def second(server: Server, _state: State, _ask: Callable[[bytes], Awaitable[str]]) -> None:
+    async def second(server: Server, _state: TicketStore, _ask: Callable[[bytes], Awaitable[str]]) -> None:
         await server.make_ready()
 
     talk(tmp_path, first, sizer=sizer)

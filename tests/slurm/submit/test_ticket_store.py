@@ -5,19 +5,19 @@ import pytest
 
 from rightsizer.errors import InputError
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
-from rightsizer_slurm.submit.ticket_store import State, Ticket
+from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 TICKET = Ticket(name="ab12", made_s=10.0, question=Question(comment="rightsizer: x", max_nodes=2))
 ANSWER = Answer(verdict=Verdict.OK, say="two", fields={"min_nodes": 2}, variables={"RIGHTSIZER_TP": "1"})
 
 
 def test_a_ticket_survives_a_restart_with_its_answer(tmp_path: Path) -> None:
-    state = State(tmp_path / "state.db")
+    state = TicketStore(tmp_path / "state.db")
     state.add(TICKET)
     state.answered("ab12", ANSWER)
     state.found("ab12", 7)
     state.close()
-    again = State(tmp_path / "state.db")
+    again = TicketStore(tmp_path / "state.db")
     found = again.tickets()[0]
     assert (found.question, found.answer, found.job_id) == (TICKET.question, ANSWER, 7)
     again.done("ab12")
@@ -30,35 +30,23 @@ def test_a_file_of_a_later_version_is_not_touched(tmp_path: Path) -> None:
         later.execute("PRAGMA user_version = 99")
     later.close()
     with pytest.raises(InputError, match="written by a later rightsizer"):
-        State(tmp_path / "state.db")
+        TicketStore(tmp_path / "state.db")
 
 
 def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_text("not a database, but long enough to be looked at" * 20)
     with pytest.raises(InputError, match="cannot be used"):
-        State(tmp_path / "state.db")
+        TicketStore(tmp_path / "state.db")
 
 
 def test_what_was_asked_last_is_remembered_once_for_each_subject(tmp_path: Path) -> None:
-    state = State(tmp_path / "state.db")
+    state = TicketStore(tmp_path / "state.db")
     for second, (subject, comment) in enumerate([("a", "a 1"), ("b", "b 1"), ("a", "a 2")]):
         state.asked(subject, comment=comment, asked_s=float(second))
     state.close()
-    again = State(tmp_path / "state.db")
+    again = TicketStore(tmp_path / "state.db")
     assert (again.comments(9), again.comments(1)) == (("a 2", "b 1"), ("a 2",))
     for number in range(100):
         again.asked(f"{number}", comment=f"{number}", asked_s=10.0 + number)
     assert (len(again.comments(999)), again.comments(1)) == (64, ("99",))
-    again.close()
-
-
-def test_a_file_of_the_first_version_keeps_its_tickets(tmp_path: Path) -> None:
-    state = State(tmp_path / "state.db")
-    state.add(TICKET)
-    state.close()
-    with sqlite3.connect(tmp_path / "state.db") as first:
-        first.executescript("DROP TABLE subjects; PRAGMA user_version = 1;")
-    first.close()
-    again = State(tmp_path / "state.db")
-    assert (again.tickets()[0].question, again.comments(1)) == (TICKET.question, ())
     again.close()
