@@ -1,4 +1,4 @@
-"""Which size a job needs at its measured rate: what each would take, cost and save, and the one to choose."""
+"""Choose a job's size at its measured rate: the time, cost and savings of each candidate."""
 
 import math
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ _NORMAL = NormalDist()
 
 @immutable
 class CandidateSizes:
-    """A job's sizes with what is left to do. `others` are the sizes it may take besides the `present` one.
+    """The present size of a job, the `alternatives` it may take, and its remaining work.
 
-    `lost_s` is work of the present size that a restart does again, `z` the quantile of the deadline's
-    confidence; `pressed` says that someone waits for GPUs.
+    `lost_s` is work at the present size that a restart repeats. `z` is the normal quantile of the deadline's
+    confidence. `others_wait`: other jobs are waiting for GPUs.
     """
 
     present: Size
@@ -35,19 +35,19 @@ class CandidateSizes:
     pressure: Pressure
 
     def seconds(self, size: Size, *, z: float = 0.0) -> float:
-        """To the end of the run with this size, restart and repeated work included, at a quantile."""
+        """Seconds to the end of the run with this size, restart and repeated work included, at quantile z."""
         rate = size.tokens_per_s * size.goodput * math.exp(-z * size.sigma)
         if size is self.present:
             return self.tokens_left / rate
         return self.restart_s + (self.tokens_left + self.lost_s * self.present.tokens_per_s) / rate
 
     def in_time(self, size: Size, *, z: float | None = None, margin: float = 0.0) -> bool:
-        """Whether the deadline holds at the confidence (or another quantile) with a share of it left over."""
+        """Whether the deadline holds at quantile z (default: the confidence) with a relative margin."""
         quantile = self.z if z is None else z
         return self.seconds(size, z=quantile) <= self.deadline_left_s * (1.0 - margin)
 
     def confidence(self, size: Size) -> float | None:
-        """The probability that the deadline holds with this size; None without one."""
+        """The probability that the deadline holds with this size; None without a deadline."""
         if math.isinf(self.deadline_left_s):
             return None
         spare_s = self.deadline_left_s - (0.0 if size is self.present else self.restart_s)
@@ -57,31 +57,31 @@ class CandidateSizes:
         return _NORMAL.cdf(math.log(spare_s / median_s) / max(size.sigma, 1e-6))
 
     def price_gpu_hours(self, size: Size) -> float:
-        """The restart, during which the new GPUs are held, and the work done again."""
+        """GPU-hours of the restart, which holds the new GPUs, and of the repeated work."""
         again_s = self.lost_s * self.present.tokens_per_s / size.tokens_per_s
         return size.gpus * (self.restart_s + again_s) / _HOUR_S
 
     def saves_gpu_hours(self, size: Size) -> float:
-        """GPU-hours to the end now, less those with this size, before the price of the change."""
+        """GPU-hours to the end at the present size minus those at this size, without the restart."""
         held = size.gpus * self.tokens_left / (size.tokens_per_s * size.goodput)
         return (self.present.gpus * self.seconds(self.present) - held) / _HOUR_S
 
     def freed_gpu_hours(self, size: Size) -> float:
-        """GPU-hours that others get until this job would have ended as it is."""
+        """GPU-hours that other jobs get until this job would have ended at its present size."""
         return (self.present.gpus - size.gpus) * self.seconds(self.present) / _HOUR_S
 
     def worth_shrinking(self, size: Size, p: Parameters) -> bool:
-        """Whether giving GPUs back is worth the restart."""
+        """Whether releasing GPUs is worth the restart."""
         price = self.price_gpu_hours(size)
         if self.saves_gpu_hours(size) > price:
             return True
-        handed = self.freed_gpu_hours(size) > p.worth_under_pressure * price
-        return handed and (self.others_wait or self.pressure is Pressure.ON_PRESSURE)
+        frees_enough = self.freed_gpu_hours(size) > p.worth_under_pressure * price
+        return frees_enough and (self.others_wait or self.pressure is Pressure.ON_PRESSURE)
 
 
 @immutable
 class SizeChoice:
-    """The size to take and why; without one, why none: `hopeless` (late whatever it gets), `too_big`."""
+    """The size to take and why. Without one: `never_in_time` (late at every size) or `oversized`."""
 
     action: Action = Action.KEEP
     size: Size | None = None
@@ -93,11 +93,11 @@ class SizeChoice:
 def candidate_sizes(
     r: Reading, running: Running, limits: Limits, history: History, p: Parameters
 ) -> CandidateSizes:
-    """The job's sizes, recalibrated on what was measured, within its limits.
+    """The job's sizes within its limits, recalibrated to the measured rate.
 
-    The reading has passed the gates: rate, steps, GPUs and the work left are known.
+    The reading has passed all preconditions: rate, steps, GPUs and remaining work are known.
     """
-    assert running.scaling is not None  # noqa: S101 - a job without a plan is not sized
+    assert running.scaling is not None  # noqa: S101 - unmanaged jobs are handled before
     rate = float(r.tokens_per_s or 0.0)
     every = running.scaling.sizes(gpus=running.gpus, tokens_per_s=rate, steps=int(r.window_steps or 0))
     present = next(
@@ -132,13 +132,13 @@ def _value_or(value: float | None, otherwise: float) -> float:
 
 
 def _preferred(alternatives: Sequence[Size], p: Parameters) -> tuple[Size, ...]:
-    """One size for each number of GPUs: in place, unless another layout is clearly faster."""
-    found: dict[int, Size] = {}
+    """One size for each GPU count: in place, unless another layout is clearly faster."""
+    best: dict[int, Size] = {}
     for size in alternatives:
-        held = found.get(size.gpus)
-        if held is None or _preference(size, p) > _preference(held, p):
-            found[size.gpus] = size
-    return tuple(found[gpus] for gpus in sorted(found))
+        rival = best.get(size.gpus)
+        if rival is None or _preference(size, p) > _preference(rival, p):
+            best[size.gpus] = size
+    return tuple(best[gpus] for gpus in sorted(best))
 
 
 def _preference(size: Size, p: Parameters) -> float:
@@ -146,7 +146,7 @@ def _preference(size: Size, p: Parameters) -> float:
 
 
 def choose_size(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
-    """Late: the fewest GPUs that are in time. Early: the fewest that still are, if that is worth it."""
+    """Late: the fewest GPUs that meet the deadline. Early: the fewest that still do, if worth a restart."""
     if not sizes.in_time(sizes.present):
         return _when_late(sizes, p)
     smaller = [s for s in sizes.alternatives if s.gpus < sizes.present.gpus]
@@ -159,15 +159,15 @@ def choose_size(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
     if other is not None:
         return other
     if reachable:
-        why = f"{reachable[0].gpus} GPUs would be in time too, but a restart costs more than they save"
+        why = f"{reachable[0].gpus} GPUs would meet the deadline too, but a restart costs more than it saves"
         return SizeChoice(why=why, oversized=True)
     return SizeChoice(why=_well_sized(sizes))
 
 
 def _when_late(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
-    """The fewest more GPUs (or another layout) in time at the confidence; else at even odds; else none.
+    """The fewest GPUs (or another layout) that meet the deadline at the confidence, else at even odds.
 
-    Where none is in time, GPUs that hardly speed it up are given back.
+    If no size meets the deadline, GPUs that hardly speed up the job are released.
     """
     late = _finish_text(sizes, sizes.present)
     able = [s for s in sizes.alternatives if s.gpus >= sizes.present.gpus]
@@ -176,10 +176,10 @@ def _when_late(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
         if good and sizes.seconds(good[0]) < sizes.seconds(sizes.present):
             size = good[0]
             action = Action.GROW if size.gpus > sizes.present.gpus else Action.RELAYOUT
-            sure = "" if z == sizes.z else " at even odds"
-            return SizeChoice(action=action, size=size, why=f"{late}; {_finish_text(sizes, size)}{sure}")
+            odds = "" if z == sizes.z else " at even odds"
+            return SizeChoice(action=action, size=size, why=f"{late}; {_finish_text(sizes, size)}{odds}")
     most = max((s.gpus for s in able), default=sizes.present.gpus)
-    never_in_time = f"{late}, and no size up to {most} GPUs is in time"
+    never_in_time = f"{late}, and no size up to {most} GPUs meets it"
     longest_s = sizes.seconds(sizes.present) * (1.0 + p.hopeless_slower)
     for size in sizes.alternatives:
         near = sizes.seconds(size) <= longest_s
@@ -191,24 +191,24 @@ def _when_late(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
 
 def _shrink(sizes: CandidateSizes, size: Size, before: str = "") -> SizeChoice:
     gain = sizes.saves_gpu_hours(size) - sizes.price_gpu_hours(size)
-    what = f"saves {gain:.3g} GPU-hours net"
+    benefit = f"saves {gain:.3g} GPU-hours net"
     if gain <= 0:
-        handed = sizes.freed_gpu_hours(size)
-        what = f"hands {handed:.3g} GPU-hours to those who wait, for {-gain:.3g} more in all"
-    why = f"{before or _finish_text(sizes, sizes.present)}; {_finish_text(sizes, size)}, which {what}"
+        freed = sizes.freed_gpu_hours(size)
+        benefit = f"frees {freed:.3g} GPU-hours for waiting jobs at a net cost of {-gain:.3g}"
+    why = f"{before or _finish_text(sizes, sizes.present)}; {_finish_text(sizes, size)}, which {benefit}"
     return SizeChoice(action=Action.SHRINK, size=size, why=why)
 
 
 def _other_layout(sizes: CandidateSizes, p: Parameters) -> SizeChoice | None:
-    """Another layout on the same GPUs, if it is faster for sure and saves more than it costs."""
+    """Another layout on the same GPUs, if faster at the confidence and worth the restart."""
     for size in sizes.alternatives:
         if size.gpus != sizes.present.gpus or not sizes.in_time(size):
             continue
-        sure = size.tokens_per_s * math.exp(-sizes.z * size.sigma)
+        confident_rate = size.tokens_per_s * math.exp(-sizes.z * size.sigma)
         gain = sizes.saves_gpu_hours(size) - sizes.price_gpu_hours(size)
-        if sure >= p.relayout_gain * sizes.present.tokens_per_s and gain > 0:
+        if confident_rate >= p.relayout_gain * sizes.present.tokens_per_s and gain > 0:
             faster = size.tokens_per_s / sizes.present.tokens_per_s - 1.0
-            why = f"another layout on as many GPUs is {faster:.0%} faster: saves {gain:.3g} GPU-hours net"
+            why = f"another layout on the same GPUs is {faster:.0%} faster: saves {gain:.3g} GPU-hours net"
             return SizeChoice(action=Action.RELAYOUT, size=size, why=why)
     return None
 
@@ -218,7 +218,7 @@ def _well_sized(sizes: CandidateSizes) -> str:
 
 
 def _finish_text(sizes: CandidateSizes, size: Size) -> str:
-    """How the run ends with a size, against its deadline."""
+    """When the run finishes with a size, relative to its deadline."""
     end_s = sizes.seconds(size, z=sizes.z)
     spare_s = sizes.deadline_left_s - end_s
     how = f"{format_duration(spare_s)} before" if spare_s >= 0 else f"{format_duration(-spare_s)} past"

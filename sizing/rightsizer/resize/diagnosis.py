@@ -1,4 +1,4 @@
-"""What holds a job back, from one window: idle, bound by input, memory or communication, healthy, unknown."""
+"""Diagnose one window of a job: idle, input-, memory- or communication-bound, healthy or unknown."""
 
 from rightsizer.domain.reading import Reading
 from rightsizer.estimate.parameters import Parameters, load_resize
@@ -10,17 +10,14 @@ __all__ = ["Diagnosis", "diagnose"]
 
 @immutable
 class Diagnosis:
-    """The class and the measurement that says so, in words."""
+    """The bottleneck and the measurement that shows it, as text."""
 
     bottleneck: Bottleneck
     because: str
 
 
 def diagnose(reading: Reading, parameters: Parameters | None = None) -> Diagnosis:
-    """The first class whose evidence is there, worst first; what was not measured never decides.
-
-    `reading` must be cleaned.
-    """
+    """The worst bottleneck with evidence. Missing measurements never decide. `reading` must be cleaned."""
     p = parameters or load_resize()
     for rule in (_idle, _input, _communication, _memory, _healthy):
         diagnosis = rule(reading, p)
@@ -30,7 +27,7 @@ def diagnose(reading: Reading, parameters: Parameters | None = None) -> Diagnosi
 
 
 def _idle(r: Reading, p: Parameters) -> Diagnosis | None:
-    """The busiest GPU is idle, and no GPU draws power as if it were not."""
+    """Idle: the busiest GPU is idle, does not draw active power, and no progress was measured."""
     if r.gpu_busy_max is None or r.gpu_busy_max >= p.idle_busy:
         return None
     if r.power_fraction is not None and r.power_fraction >= p.idle_power_veto:
@@ -46,14 +43,14 @@ def _idle(r: Reading, p: Parameters) -> Diagnosis | None:
 def _input(r: Reading, p: Parameters) -> Diagnosis | None:
     if r.data_wait_fraction is None or r.data_wait_fraction < p.data_wait:
         return None
-    because = f"{r.data_wait_fraction:.0%} of a step waits for data"
+    because = f"{r.data_wait_fraction:.0%} of step time waits for data"
     return Diagnosis(bottleneck=Bottleneck.INPUT, because=because)
 
 
 def _communication(r: Reading, p: Parameters) -> Diagnosis | None:
     if r.communication_fraction is None or r.communication_fraction < p.communication:
         return None
-    because = f"{r.communication_fraction:.0%} of a step waits for other GPUs"
+    because = f"{r.communication_fraction:.0%} of step time waits for communication"
     return Diagnosis(bottleneck=Bottleneck.COMMUNICATION, because=because)
 
 
@@ -67,7 +64,7 @@ def _memory(r: Reading, p: Parameters) -> Diagnosis | None:
 
 
 def _healthy(r: Reading, p: Parameters) -> Diagnosis | None:
-    """Tensor cores at work; where those are not measured, kernels."""
+    """Healthy: tensor cores are busy or, if those were not measured, kernels run."""
     if r.tensor_active is not None:
         good, because = r.tensor_active >= p.low_tensor, f"tensor cores are {r.tensor_active:.0%} busy"
     elif r.gpu_busy_mean is not None:
@@ -78,11 +75,11 @@ def _healthy(r: Reading, p: Parameters) -> Diagnosis | None:
 
 
 def _unexplained(r: Reading, p: Parameters) -> str:
-    """Low use whose cause nothing measured, or nothing measured at all."""
+    """Low utilisation without a measured cause, or no measurement at all."""
     if r.gpu_busy_max is not None and r.gpu_busy_max < p.idle_busy:
-        return "counters say idle, but it draws power or makes progress"
+        return "counters show idle GPUs, but the job draws power or makes progress"
     if r.gpu_busy_mean is not None and r.gpu_busy_mean <= p.low_busy:
-        return f"GPUs are {r.gpu_busy_mean:.0%} busy on average, and nothing measured says why"
+        return f"GPUs are {r.gpu_busy_mean:.0%} busy on average; no measurement shows the cause"
     if r.tensor_active is not None:
-        return f"tensor cores are {r.tensor_active:.0%} busy, and nothing measured says why"
-    return "use of the GPUs was not measured"
+        return f"tensor cores are {r.tensor_active:.0%} busy; no measurement shows the cause"
+    return "GPU utilisation was not measured"

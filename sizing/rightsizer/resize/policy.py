@@ -1,8 +1,8 @@
-"""The resize policy: from what was measured to keep, grow, shrink, relayout or flag. Pure.
+"""The resize policy: keep, grow, shrink, relayout or flag a running job, from its measurements. Pure.
 
-Utilisation never shrinks a job: a smaller size is taken only if, at the measured rate, the deadline still
-holds there with margin and the GPU-hours saved exceed the price of the restart. Missing data decides nothing.
-Quick to grow, slow to shrink. The thresholds are data (data/resize.json), each with its source.
+Low utilisation alone never shrinks a job. A job shrinks only if, at the measured rate, the smaller size meets
+the deadline with margin and saves more GPU-hours than the restart costs. Missing data never triggers a
+resize. Growing needs a short window, shrinking a long one. Thresholds and their sources: data/resize.json.
 """
 
 from dataclasses import replace
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def window_s(limits: Limits, parameters: Parameters | None = None) -> float:
-    """The window to read before deciding about a job: two checkpoint intervals, at least the shortest."""
+    """The window of measurements that a decision needs: two checkpoint intervals, at least the minimum."""
     p = parameters or load_resize()
     return max(limits.least_window_s, p.window_checkpoints * (limits.checkpoint_interval_s or 0.0))
 
@@ -58,7 +58,7 @@ def decide(
     now_s: float,
     parameters: Parameters | None = None,
 ) -> Decision:
-    """What to do about one job. `now_s` is now, on the clock of the history's moments."""
+    """Decide about one job. `now_s` is on the same clock as the history's times."""
     p = parameters or load_resize()
     reading = cleaned(reading)
     inputs = _Inputs(
@@ -95,7 +95,7 @@ def decide(
 
 @immutable
 class _Inputs:
-    """All that one decision is made from; `reading` is cleaned."""
+    """The inputs of one decision. `reading` is cleaned."""
 
     reading: Reading
     running: Running
@@ -105,35 +105,35 @@ class _Inputs:
     parameters: Parameters
 
     def other_problem(self) -> str:
-        """What other GPU counts do not mend, in words; empty if nothing."""
+        """A problem that no GPU count fixes; empty if there is none."""
         trained_s, bottleneck = self.running.trained_s, self.diagnosis.bottleneck
         warm = trained_s is None or trained_s >= self.limits.warm_up_s
         if bottleneck is Bottleneck.IDLE and warm and not self.reading.phase.may_idle:
             return f"idle: {self.diagnosis.because}"
         if bottleneck is Bottleneck.INPUT and warm:
-            return f"input-bound: {self.diagnosis.because}; feed it faster, other GPU counts change nothing"
+            return f"input-bound: {self.diagnosis.because}; speed up data loading, a resize would not help"
         return ""
 
     def withheld(self, action: Action) -> str:
-        """Why a recommendation is not carried out, in words; empty if it is."""
+        """Why a recommendation is not carried out; empty if it is."""
         limits = self.limits
         if limits.mode is not Mode.AUTO:
-            return f"mode is {limits.mode}: it is only recommended"
+            return f"mode is {limits.mode}"
         if limits.cap is not Mode.AUTO:
-            return f"the site allows no more than {limits.cap}"
+            return f"the site limits the mode to {limits.cap}"
         if action is not Action.SHRINK or limits.pressure is Pressure.ALWAYS:
             return ""
         waiting = others_waiting_now(limits, self.reading)
         if waiting is None:
-            return "whether anyone waits for GPUs is unknown"
-        return "" if waiting else "nobody waits for GPUs"
+            return "unknown whether other jobs wait for GPUs"
+        return "" if waiting else "no other job waits for GPUs"
 
     def evidence(self) -> tuple[str, ...]:
-        """What was measured, over which window, from how many samples; then the queries."""
+        """The measurements, their window and number of samples, then the queries."""
         r = self.reading
         window = "window unknown" if r.window_s is None else f"window {format_duration(r.window_s)}"
         samples = "" if r.samples is None else f", {r.samples} samples"
-        coverage = ", coverage unknown" if r.coverage is None else f", {r.coverage:.0%} of those expected"
+        coverage = ", coverage unknown" if r.coverage is None else f", {r.coverage:.0%} of the expected ones"
         lines = [window + samples + coverage]
         if r.tokens_per_s is not None:
             steps = "" if r.window_steps is None else f" over {r.window_steps} steps"
@@ -142,23 +142,25 @@ class _Inputs:
 
 
 def _unmanaged(keep: Decision, diagnosis: Diagnosis) -> Decision:
-    """A job without a plan: its use is told, nothing is done."""
+    """A job without a plan is at most flagged."""
     if diagnosis.bottleneck in {Bottleneck.HEALTHY, Bottleneck.UNKNOWN}:
-        return replace(keep, reason=f"no plan of ours; {diagnosis.because}")
+        return replace(keep, reason=f"not managed by rightsizer; {diagnosis.because}")
     return replace(
-        keep, action=Action.FLAG, reason=f"{diagnosis.bottleneck}: {diagnosis.because}; no plan of ours"
+        keep,
+        action=Action.FLAG,
+        reason=f"{diagnosis.bottleneck}: {diagnosis.because}; not managed by rightsizer",
     )
 
 
 def _choose(keep: Decision, inputs: _Inputs) -> Decision:
-    """A job that may be resized: is it late, is it early, or well sized."""
+    """Decide about a job that may be resized: late, early or well sized."""
     p, limits, because = inputs.parameters, inputs.limits, inputs.diagnosis.because
     sizes = candidate_sizes(inputs.reading, inputs.running, limits, inputs.history, p)
     keep = replace(keep, confidence=sizes.confidence(sizes.present))
     if inputs.running.deadline_left_s is None:
-        return replace(keep, reason=f"has no deadline to size for; {because}")
+        return replace(keep, reason=f"no deadline to size for; {because}")
     if inputs.running.deadline_left_s <= 0:
-        return replace(keep, action=Action.FLAG, reason="its deadline is past; " + _remaining_text(sizes))
+        return replace(keep, action=Action.FLAG, reason="the deadline has passed; " + _remaining_text(sizes))
     choice = choose_size(sizes, p)
     if choice.size is None:
         action = Action.FLAG if choice.never_in_time or choice.oversized else Action.KEEP
@@ -189,10 +191,10 @@ def _resize(keep: Decision, choice: SizeChoice, size: Size, sizes: CandidateSize
 
 
 def others_waiting_now(limits: Limits, reading: Reading) -> bool | None:
-    """Whether someone waits for GPUs, as the executor says, else as was read."""
+    """Whether other jobs wait for GPUs: the executor's answer, else the reading's."""
     return reading.others_waiting if limits.others_waiting is None else limits.others_waiting
 
 
 def _remaining_text(sizes: CandidateSizes) -> str:
     rate, left_s = sizes.present.tokens_per_s, sizes.seconds(sizes.present)
-    return f"at the measured {format_count(rate)} tokens/s it takes {format_duration(left_s)} more"
+    return f"at the measured {format_count(rate)} tokens/s, {format_duration(left_s)} remain"

@@ -1,6 +1,6 @@
-"""When nothing may be decided: what was not seen, phases, cool-down, short windows.
+"""Preconditions of a resize: fresh data, training phase, cool-down, a long enough window.
 
-Every gate answers with the sentence that says why it is closed, empty if it is open.
+Every check returns the reason that blocks a resize, or an empty string.
 """
 
 from rightsizer.domain.reading import Phase, Reading
@@ -12,11 +12,11 @@ __all__ = ["may_grow", "may_resize", "may_shrink", "missing_data"]
 
 
 def missing_data(r: Reading, p: Parameters) -> str:
-    """What makes the reading no reading at all: it is stale, sparse, or nobody knows whether it is."""
+    """Why the reading is unusable: missing, stale, or with too few samples."""
     if not r.window_s:
         return "unknown: nothing was measured"
     if r.age_s is None:
-        return "unknown: the age of the newest sample is not known"
+        return "unknown: the newest sample has no known age"
     if r.age_s > p.stale_s:
         return f"unknown: the newest sample is {format_duration(r.age_s)} old"
     return _too_few_samples(r, p)
@@ -24,9 +24,9 @@ def missing_data(r: Reading, p: Parameters) -> str:
 
 def _too_few_samples(r: Reading, p: Parameters) -> str:
     if r.coverage is None:
-        return "unknown: how many samples are missing is not known"
+        return "unknown: the number of missing samples is not known"
     if r.coverage < p.least_coverage:
-        return f"unknown: only {r.coverage:.0%} of the expected samples are there"
+        return f"unknown: only {r.coverage:.0%} of the expected samples arrived"
     if r.samples is not None and r.samples < p.least_samples:
         return f"unknown: {r.samples} samples are too few"
     return ""
@@ -35,7 +35,7 @@ def _too_few_samples(r: Reading, p: Parameters) -> str:
 def may_resize(
     r: Reading, running: Running, limits: Limits, history: History, *, now_s: float, parameters: Parameters
 ) -> str:
-    """Why this job is not resized now, whatever its rate; empty if it may be."""
+    """Why this job must not be resized now, at any rate; empty if it may be."""
     for blocked in (
         _not_training(r, running, limits),
         _cooling_down(limits, history, now_s=now_s),
@@ -48,30 +48,30 @@ def may_resize(
 
 
 def may_shrink(r: Reading, limits: Limits, p: Parameters) -> str:
-    """Shrinking looks back over whole checkpoint intervals."""
-    wanted_s = max(limits.least_window_s, p.window_checkpoints * (limits.checkpoint_interval_s or 0.0))
-    return _long_enough(r, wanted_s)
+    """Shrinking needs a window of whole checkpoint intervals."""
+    required_s = max(limits.least_window_s, p.window_checkpoints * (limits.checkpoint_interval_s or 0.0))
+    return _long_enough(r, required_s)
 
 
 def may_grow(r: Reading, limits: Limits, p: Parameters) -> str:
-    """Growing looks back less: what is late gets later while one looks."""
+    """Growing needs a shorter window, since a late job gets later while it waits."""
     shorter_s = min(p.grow_window_s, limits.checkpoint_interval_s or 0.0)
     return _long_enough(r, max(limits.least_window_s, shorter_s))
 
 
-def _long_enough(r: Reading, wanted_s: float) -> str:
-    if (r.window_s or 0.0) >= wanted_s * (1.0 - 1e-9):
+def _long_enough(r: Reading, required_s: float) -> str:
+    if (r.window_s or 0.0) >= required_s * (1.0 - 1e-9):
         return ""
-    return f"waits for a window of {format_duration(wanted_s)} ({format_duration(r.window_s or 0.0)} so far)"
+    return f"waiting for a {format_duration(required_s)} window ({format_duration(r.window_s or 0.0)} so far)"
 
 
 def _not_training(r: Reading, running: Running, limits: Limits) -> str:
     if r.phase is not Phase.TRAINING:
-        return f"its phase is {r.phase}, not training"
+        return f"phase is {r.phase}, not training"
     if running.trained_s is None:
-        return "unknown: when training began at this size is not known"
+        return "unknown: the start of training at this size is not known"
     if running.trained_s < limits.warm_up_s:
-        return f"warms up ({format_duration(running.trained_s)} of {format_duration(limits.warm_up_s)})"
+        return f"warming up ({format_duration(running.trained_s)} of {format_duration(limits.warm_up_s)})"
     return ""
 
 
@@ -82,16 +82,16 @@ def _cooling_down(limits: Limits, history: History, *, now_s: float) -> str:
     if since_s >= limits.cool_down_s:
         return ""
     left_s = limits.cool_down_s - max(since_s, 0.0)
-    return f"cools down for {format_duration(left_s)} after its last resize"
+    return f"cooling down after the last resize, {format_duration(left_s)} left"
 
 
 def _measured(r: Reading, running: Running, p: Parameters) -> str:
-    """The rate must be this size's, over enough steps."""
+    """The rate must have been measured at this size, over enough steps."""
     if r.gpus is None or r.gpus != running.gpus:
         measured = "an unknown number" if r.gpus is None else r.gpus
-        return f"unknown: it runs on {running.gpus} GPUs, and the rate was measured on {measured}"
+        return f"unknown: runs on {running.gpus} GPUs, but the rate was measured on {measured}"
     if running.trained_s is not None and running.trained_s < (r.window_s or 0.0):
-        return "part of the window is from before this size trained"
+        return "part of the window precedes training at this size"
     if not r.tokens_per_s or r.window_steps is None:
         return "unknown: no rate was measured"
     if r.window_steps < p.least_steps:
@@ -100,9 +100,9 @@ def _measured(r: Reading, running: Running, p: Parameters) -> str:
 
 
 def _work_left_known(running: Running, limits: Limits) -> str:
-    """What is left to do, and that it is kept over a restart."""
+    """The remaining work must be known and survive a restart."""
     if running.tokens_left is None or not running.tokens_left >= 0:
-        return "unknown: how much is left to train is not known"
+        return "unknown: the remaining tokens are not known"
     if limits.checkpoint_interval_s is None:
-        return "writes no checkpoints, so a resize would start it over"
+        return "writes no checkpoints, so a resize would lose all progress"
     return ""

@@ -1,4 +1,4 @@
-"""Sizes that a run was tried at: what a failure at the newest of them means. Asked by every executor."""
+"""Rollback after a failed resize: which earlier size to return to. Shared by all executors."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ __all__ = ["SizeAttempt", "has_trained", "rollback_target"]
 
 @immutable
 class SizeAttempt:
-    """A size that a run was started at, and whether a step was seen at it.
+    """A size at which a run was started, and whether it completed a step at that size.
 
-    `layout` is its layout in words, empty where nothing but the number of GPUs changes.
+    `layout` is the layout as text, empty if only the number of GPUs changes.
     """
 
     gpus: int
@@ -20,19 +20,18 @@ class SizeAttempt:
 
 
 def has_trained(gpus: int, *, world: int, steps: bool) -> bool:
-    """Whether a size trains, from the newest thing seen of it: `steps` made by `world` ranks.
+    """Whether a size has trained, from its newest record: `steps` completed with `world` ranks.
 
-    A world of fewer ranks (one is missing, or it is that of the size before) says nothing of the size.
+    A different world size (a missing rank, or the previous size) proves nothing about this size.
     """
     return steps and world == gpus
 
 
 def rollback_target(trials: Sequence[SizeAttempt]) -> SizeAttempt | None:
-    """Where to go on after a failure at the newest trial; None: the failure is the training's own.
+    """The size to return to after a failure at the newest attempt; None: the training itself failed.
 
-    What was asked for on a run that trained must not be what ends it. So a size at which no step was seen is
-    left for the newest one at which some were; where that is the same size, or there is none, nothing is
-    gained by another.
+    A resize must not end a run that trained before. If the newest size never completed a step, the run
+    returns to the newest size that did. If that is the same size, or none exists, there is no rollback.
     """
     if not trials or trials[-1].trained:
         return None

@@ -1,4 +1,4 @@
-"""How fast a plan would run at other sizes, by the engine, told what it does at the size it has."""
+"""Predict a plan's rate at other sizes, recalibrated to the rate measured at the present size."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -20,25 +20,25 @@ from rightsizer.search.types import Option, Request
 __all__ = ["PlanScaling", "recalibrate", "size_from_option"]
 
 _POINTS = 12
-"""Numbers of GPUs that are priced, besides the nearest ones."""
+"""GPU counts priced besides the nearest ones."""
 
 _REACH = 8
-"""Sizes from an eighth of the present one to eight times: one resize goes no farther."""
+"""Sizes from an eighth to eight times the present one: the range of one resize."""
 
 _AXES = (
     "tp", "pp", "vpp", "cp", "ep", "sharding", "shard_group", "micro_batch", "recompute", "offload",
 )  # fmt: skip
-"""Columns that stay when only the number of data-parallel ranks changes."""
+"""Layout fields that stay the same when only the number of data-parallel ranks changes."""
 
 
 class PlanScaling:
-    """The sizes that a plan's run could have: on each number of GPUs the best layout, and the present one's.
+    """The possible sizes of a plan's run: on each GPU count the best layout and the present layout.
 
-    Priced when first asked for, which takes a search's time: keep the object as long as the layout stays.
+    The first call of `sizes` takes as long as a search. Keep the object as long as the layout stays.
     """
 
     def __init__(self, *, request: Request, option: Option) -> None:
-        """`option` is what runs; `request` what it was planned for, less its deadline and budget."""
+        """`option` is running; `request` is what it was planned for. Deadline and budget are ignored."""
         self._option = option
         self._request = replace(
             request,
@@ -53,10 +53,10 @@ class PlanScaling:
     def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
         """The engine's rates times measured / predicted at the present size.
 
-        The residual of a run belongs to the run: its settings, stack and model are the same at every size.
-        Only what a configuration (and a family of layouts) adds of its own differs, so ln(rate / rate here)
-        has the variance sigma^2 * 2 (share_configuration + share_family where the family changes), by the
-        shares that the correction of predictions is fitted with, and the measurement's noise on top.
+        Settings, stack and model are the same at every size, so their part of the residual cancels. What
+        remains is the part of the configuration, and of the layout family if it changes. ln(rate / present
+        rate) therefore has the variance sigma^2 * 2 (share_configuration + share_family if the family
+        changes), plus the measurement's noise. The shares are those fitted for the correction of predictions.
         """
         self._predicted_sizes = self._predicted_sizes or _predicted_sizes(self._request, self._option)
         return recalibrate(
@@ -67,7 +67,7 @@ class PlanScaling:
 def recalibrate(
     table: Iterable[Size], present: Option, *, gpus: int, tokens_per_s: float, steps: int
 ) -> tuple[Size, ...]:
-    """Predicted sizes, each with its option, moved by measured / predicted at the present one."""
+    """Scale predicted sizes, each with its option, by measured / predicted at the present size."""
     p, sizes = load_calibration(), tuple(table)
     if present.gpus != gpus:
         present = next((s.option for s in sizes if s.gpus == gpus and s.option), present)
@@ -92,7 +92,7 @@ def _layout_family(layout: Layout) -> int:
 
 
 def _predicted_sizes(request: Request, present: Option) -> tuple[Size, ...]:
-    """As the engine predicts it, the present one included."""
+    """The sizes as the engine predicts them, the present size included."""
     priced = _price_sizes(request, present)
     chosen = [option for option in _best_options(priced) if not _same_layout(option.layout, present.layout)]
     running, _ = price_layout(request, present.layout)
@@ -101,7 +101,7 @@ def _predicted_sizes(request: Request, present: Option) -> tuple[Size, ...]:
 
 
 def size_from_option(option: Option, present: Option) -> Size:
-    """An option as a size, as predicted; `present` is what runs, its rate has stragglers and stack in it."""
+    """An option as a size. Goodput excludes slow steps: the measured rate already includes them."""
     return Size(
         gpus=option.gpus,
         tokens_per_s=option.tokens_per_s,
@@ -114,7 +114,7 @@ def size_from_option(option: Option, present: Option) -> Size:
 
 
 def _same_layout(a: Layout, b: Layout) -> bool:
-    """Equal but for what follows from the number of GPUs and the batch."""
+    """Equal except for fields that follow from the number of GPUs and the batch."""
     return replace(a, micro_batches=1, expert_tp=1) == replace(b, micro_batches=1, expert_tp=1)
 
 
@@ -124,7 +124,7 @@ def _best_options(priced: tuple[SearchContext, list[Rows]]) -> tuple[Option, ...
 
 
 def _price_sizes(request: Request, present: Option) -> tuple[SearchContext, list[Rows]]:
-    """On each number of GPUs the best row, and the best of those that differ from the present in dp only."""
+    """On each GPU count the best row, and the best row that differs from the present layout only in dp."""
     cluster = present.cluster
     space = families(
         request.architecture,
@@ -145,7 +145,7 @@ def _price_sizes(request: Request, present: Option) -> tuple[SearchContext, list
 
 
 def _pins_without_dp(request: Request, present: Option) -> dict[str, int]:
-    """The user's pins without the data-parallel size, which a resize is about."""
+    """The user's pins without dp, which a resize changes."""
     return {name: value for name, value in request.pinned.items() if name != "dp"}
 
 
@@ -159,7 +159,7 @@ def _best_rows(rows: Rows, same_but_dp: Array) -> Iterator[Rows]:
 
 
 def _differs_in_dp_only(columns: Columns, layout: Layout, size: int) -> Array:
-    """Rows that differ from `layout` in nothing but what the number of GPUs decides."""
+    """Rows that differ from `layout` only in fields that follow from the number of GPUs."""
     same = np.ones(size, dtype=bool)
     for name in _AXES:
         same &= np.broadcast_to(getattr(columns, name) == int(getattr(layout, name)), same.shape)
@@ -167,7 +167,7 @@ def _differs_in_dp_only(columns: Columns, layout: Layout, size: int) -> Array:
 
 
 def _gpu_counts_near(allowed: Array, gpus: int) -> Array:
-    """Those near the present size, the very nearest among them."""
+    """GPU counts near the present one: evenly spread, simple ratios and the nearest counts."""
     near = allowed[(allowed * _REACH >= gpus) & (allowed <= gpus * _REACH)]
     beside = near[np.argsort(np.abs(near - gpus))[:6]]
     even = near[np.isin(near * 8, gpus * np.asarray([1, 2, 4, 6, 8, 12, 16, 32, 64]))]

@@ -1,4 +1,4 @@
-"""What a resize is decided from and what is decided: limits, history, a running job, sizes, a decision."""
+"""Inputs and output of a resize decision: limits, history, a running job, sizes; the decision."""
 
 import enum
 from typing import Protocol
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class Mode(enum.StrEnum):
-    """What may be done: nothing, a recommendation, or a resize."""
+    """What the policy may do: nothing, recommend, or resize."""
 
     OFF = "Off"
     RECOMMEND = "Recommend"
@@ -30,14 +30,14 @@ class Mode(enum.StrEnum):
 
 
 class Pressure(enum.StrEnum):
-    """When GPUs are given back: only when someone waits for them, or always. Growing never waits for it."""
+    """When a job releases GPUs: only if other jobs wait for GPUs, or always. Growing ignores it."""
 
     ON_PRESSURE = "OnPressure"
     ALWAYS = "Always"
 
 
 class Action(enum.StrEnum):
-    """What to do: nothing; other GPU counts; another layout on the same GPUs; tell people, change nothing."""
+    """What to do: nothing; change the GPU count; change the layout on the same GPUs; only notify people."""
 
     KEEP = "keep"
     GROW = "grow"
@@ -47,7 +47,7 @@ class Action(enum.StrEnum):
 
 
 class Bottleneck(enum.StrEnum):
-    """What holds a job back, as its window shows it."""
+    """What limits a job's speed in the measured window."""
 
     IDLE = "idle"
     INPUT = "input-bound"
@@ -59,16 +59,15 @@ class Bottleneck(enum.StrEnum):
 
 @immutable
 class Limits:
-    """What may be done to one job, as its owner and the site say.
+    """The limits of one job, set by its owner and the site.
 
-    `mode` is the owner's wish, `cap` the most that the site allows (namespace, partition). Sizes stay within
-    `min_gpus`..`max_gpus` (None: no limit). `free_gpus` are free for it to grow into now; None: not known,
-    the executor's queue decides. At most one resize in `cool_down_s`, failed ones counted.
-    `checkpoint_interval_s` is the time between the job's checkpoints, None if it writes none; then nothing is
-    resized. `restart_s` is from the stop to the first step of the new size; `saves_first` says that the
-    executor has it save before it stops, so that no work is done twice. The first `warm_up_s` of a size, and
-    windows shorter than `least_window_s`, say nothing. `others_waiting` overrides the reading's where the
-    executor knows; None: as the reading says.
+    `mode` is the owner's setting, `cap` the most that the site allows (namespace, partition). Sizes stay
+    within `min_gpus`..`max_gpus` (None: no limit). `free_gpus` are available for growing; None: unknown, the
+    executor's queue decides. At most one resize per `cool_down_s`, failed ones included.
+    `checkpoint_interval_s` is the time between checkpoints; None: the job writes none and is never resized.
+    `restart_s` is the time from the stop to the first step at the new size. `saves_first`: the executor
+    makes the job save before it stops, so no work is repeated. The first `warm_up_s` at a size, and windows
+    shorter than `least_window_s`, are ignored. `others_waiting` overrides the reading's value if not None.
     """
 
     mode: Mode = Mode.RECOMMEND
@@ -88,9 +87,9 @@ class Limits:
 
 @immutable
 class History:
-    """What was done to the job before. Moments are seconds on the clock of `decide`'s `now_s`.
+    """Earlier resizes of the job. Times are seconds on the clock of `decide`'s `now_s`.
 
-    `last_resize_s` is when the last resize was started, whether or not it succeeded; None: never.
+    `last_resize_s` is the start of the last resize, successful or not; None: never.
     `last_good_gpus` is the last size at which it trained: where an executor returns to when a resize fails.
     `failed_gpus` are sizes that failed; they are not tried again.
     """
@@ -102,11 +101,11 @@ class History:
 
 @immutable
 class Size:
-    """What a job could run as: so many GPUs, at `tokens_per_s` while it trains, `goodput` of the wall time.
+    """One possible size of a job: `tokens_per_s` while it trains, which is `goodput` of the wall time.
 
-    `sigma` is the standard deviation of ln(true / stated rate). `in_place` says that only the number of data
-    parallel ranks differs from the layout that runs, so that an elastic job need not be started anew.
-    `layout` and `option` are None where no engine stands behind it (a job of a trace).
+    `sigma` is the standard deviation of ln(true / stated rate). `in_place`: only the number of data-parallel
+    ranks differs from the running layout, so an elastic job needs no new attempt. `layout` and `option` are
+    None for a job of a trace, which the engine did not size.
     """
 
     gpus: int
@@ -119,22 +118,23 @@ class Size:
 
 
 class Scaling(Protocol):
-    """How a job's rate depends on its size, told what it does at the size it has."""
+    """How a job's rate depends on its size, given the rate measured at its present size."""
 
     def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
-        """The sizes it could have, ascending in GPUs, the present one included, recalibrated.
+        """The recalibrated sizes, ascending in GPUs, the present one included.
 
-        `tokens_per_s` was measured over `steps` steps on `gpus`. Several sizes of one number of GPUs differ
-        in layout.
+        `tokens_per_s` was measured over `steps` steps on `gpus`. Sizes with the same GPU count differ in
+        layout.
         """
 
 
 @immutable
 class Running:
-    """A job as it runs now.
+    """A running job.
 
-    `scaling` None: not ours, so flagged at most. `tokens_left` is to the end of the run, `deadline_left_s` to
-    its deadline (negative: past; None: it has none). `trained_s` is since the first step at this size.
+    `scaling` None: rightsizer did not plan the job, so it is at most flagged. `tokens_left` is to the end of
+    the run, `deadline_left_s` to its deadline (negative: past; None: no deadline). `trained_s` is the time
+    since the first step at this size.
     """
 
     gpus: int
@@ -148,14 +148,14 @@ class Running:
 
 @immutable
 class Decision:
-    """What to do and why. Only where `act` is true is it to be carried out; else it is a recommendation.
+    """What to do and why. Executors carry it out only if `act`; otherwise it is a recommendation.
 
-    `withheld` says in words why a recommendation is not carried out (mode, nobody waits). `gpus` and `layout`
-    are what the job would have then; `in_place` that an elastic job takes it without a new attempt; `option`
-    the engine's figures for it. `reason` is a sentence for people, `evidence` what it rests on.
-    `price_gpu_hours` is what the change costs (restart, work done again), `saves_gpu_hours` what it saves to
-    the end of the run before that price (negative: it costs more, for the deadline's sake). `confidence` is
-    the probability that the deadline holds with it, None without a deadline or a measurement.
+    `withheld` is why a recommendation is not carried out (mode, no other job waits). `gpus` and `layout` are
+    the job's new size; `in_place`: an elastic job needs no new attempt; `option`: the engine's figures.
+    `reason` is a sentence for people, `evidence` the measurements behind it. `price_gpu_hours` is the cost of
+    the change (restart, repeated work). `saves_gpu_hours` is what it saves to the end of the run before that
+    cost; negative if meeting the deadline costs more. `confidence` is the probability that the deadline holds
+    at the new size, None without a deadline or a measurement.
     """
 
     action: Action

@@ -1,4 +1,4 @@
-"""Calibration from one's own runs: measured steps and peaks become evidence that later predictions weigh."""
+"""Calibration from measured runs: measured step times and memory peaks correct later predictions."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -26,11 +26,11 @@ from rightsizer.values import immutable
 __all__ = ["Calibration", "CorrectionFactors", "calibration", "correction_factors", "merge_observations"]
 
 MOST_OBSERVATIONS = 200
-"""The latest so many are kept: the correction needs no more, and costs the cube of their number."""
+"""The latest observations kept. The correction's cost is cubic in their number."""
 
 
 def merge_observations(old: Iterable[Observation], new: Iterable[Observation]) -> tuple[Observation, ...]:
-    """Both, each run once (the newer wins), the latest MOST_OBSERVATIONS."""
+    """The latest MOST_OBSERVATIONS of both. Each run counts once; the newer observation wins."""
     by_run = {o.run: o for o in old}
     for observation in new:
         by_run.pop(observation.run, None)
@@ -39,7 +39,7 @@ def merge_observations(old: Iterable[Observation], new: Iterable[Observation]) -
 
 
 def calibration(observations: Sequence[Observation]) -> Calibration:
-    """The evidence in observations, against what the engine predicts for their cases today."""
+    """Compare observations with the engine's current predictions for their cases."""
     if not observations:
         return Calibration()
     prediction = predict(Cases.stack(o.case for o in observations))
@@ -85,10 +85,10 @@ def _residual(measured: float, predicted: float, sigma: float, noise: float) -> 
 
 @immutable
 class CorrectionFactors:
-    """What is known of one (framework, GPU, family of layouts).
+    """Corrections for one (framework, GPU, family of layouts).
 
-    `*_ratio` is the mean of measured / predicted, None where nothing was measured. `*_factor` corrects a run
-    of another model on that stack and family; `*_sigma_factor` is what is left of its interval's width.
+    `*_ratio` is the geometric mean of measured / predicted, None without measurements. `*_factor` corrects
+    another model on the same stack and family; `*_sigma_factor` scales the width of its interval.
     """
 
     framework: str
@@ -107,7 +107,7 @@ class CorrectionFactors:
 def correction_factors(
     measured: Calibration, runs: Iterable[Evidence] | None = None
 ) -> tuple[CorrectionFactors, ...]:
-    """One row for each (framework, GPU, family) that was measured, or of which `runs` are."""
+    """One row for each (framework, GPU, family) in `runs`, or in all measured runs."""
     groups: dict[tuple[str, str, int], list[Evidence]] = {}
     for evidence in measured.evidence if runs is None else runs:
         family = int(layout_family(Columns.of(evidence.layout)))
@@ -139,7 +139,7 @@ def _factors(measured: Calibration, key: tuple[str, str, int], members: list[Evi
 
 
 def _other_model_case(evidence: Evidence) -> Cases:
-    """The columns that a correction reads, for another model on the same stack and family of layouts."""
+    """The columns that a correction reads, for another model on the same stack and layout family."""
     nouns = {"name": np.asarray("")}
     return Cases(
         architecture=Columns(nouns),

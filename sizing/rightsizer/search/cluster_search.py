@@ -1,4 +1,4 @@
-"""What one cluster can do for a request: the chosen row, or what binds and what comes nearest."""
+"""The answer of one cluster: the chosen row, or the binding constraint and the nearest options."""
 
 from dataclasses import replace
 
@@ -16,12 +16,12 @@ from rightsizer.values import immutable
 __all__ = ["ClusterResult", "Infeasible", "search_cluster"]
 
 _LOOK_BEYOND = 16
-"""How far above the allowed GPUs the search goes to say how many would do."""
+"""Up to this multiple of the allowed GPUs is searched, to report how many would be enough."""
 
 
 @immutable
 class ClusterResult:
-    """A cluster on which the request can be met."""
+    """A cluster that meets the request. `feasible` families fit memory on some of the `allowed` counts."""
 
     context: SearchContext
     best: SearchResult
@@ -32,7 +32,7 @@ class ClusterResult:
 
 @immutable
 class Infeasible:
-    """A cluster on which it cannot: what binds, the least bytes that a layout needs, the nearest options."""
+    """A cluster that cannot: the binding constraint, the fewest bytes of any layout, the nearest options."""
 
     cluster: Cluster
     binding: str
@@ -45,9 +45,9 @@ class Infeasible:
 def search_cluster(
     request: Request, cluster: Cluster, *, explained: bool = True
 ) -> ClusterResult | Infeasible:
-    """The search without host memory, and again with it only if nothing fits otherwise.
+    """Search without offload to host memory, then with offload only if nothing fits.
 
-    Where it need not be `explained`, a refusal for want of time or money says nothing of what comes nearest.
+    Without `explained`, an infeasible deadline or budget comes without the nearest options.
     """
     first = _search(request, cluster, offload=False, explained=explained)
     can = request.framework.can_offload_optimizer or request.framework.can_offload_parameters
@@ -105,7 +105,7 @@ def _infeasible(
 def _explain_infeasible(
     context: SearchContext, allowed: Array, feasible: Array, evaluated: int
 ) -> Infeasible:
-    """Which constraint binds where some layout fits memory on some count, and the nearest options."""
+    """The binding constraint and the nearest options, given that some family fits memory on some count."""
     request, grid = context.request, _sample_counts(allowed)
     chosen, gpus = pairs(context.families.unit[feasible], np.zeros(feasible.shape), grid)
     rows = price_pairs(context, feasible[chosen], gpus)
@@ -131,7 +131,7 @@ def _explain_infeasible(
 
 
 def _with_more_gpus(context: SearchContext, allowed: Array) -> tuple[Option | None, int]:
-    """The option that would meet the deadline with more GPUs than allowed."""
+    """The option that meets the deadline with more GPUs than allowed, and rows priced."""
     request = replace(context.request, gpu_counts=(), max_usd=None)
     most = max(int(allowed[-1]) * _LOOK_BEYOND, context.cluster.gpus_per_node)
     more = counts(request, context.cluster, limit=most)
@@ -145,7 +145,7 @@ def _with_more_gpus(context: SearchContext, allowed: Array) -> tuple[Option | No
 
 
 def _memory_or_batch(context: SearchContext, family: Array, gpus: Array) -> tuple[str, float]:
-    """Memory, with the least bytes, if there are legal layouts; else the batch, which divides over none."""
+    """MEMORY and the fewest bytes if legal layouts exist; else BATCH, which divides over no count."""
     request = context.request
     columns, legal = layouts(
         context.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
@@ -158,7 +158,7 @@ def _memory_or_batch(context: SearchContext, family: Array, gpus: Array) -> tupl
 
 
 def _sample_counts(allowed: Array) -> Array:
-    """Counts to say what comes nearest: the largest ones, those a sixteenth apart, and a few small ones."""
+    """Counts for the nearest options: the largest, those a sixteenth apart, and a few small ones."""
     most = int(allowed[-1])
     fractions = most * np.arange(1, 17) // 16
     return distinct(np.concatenate([allowed[-8:], allowed[np.isin(allowed, fractions)], thin(allowed, 8)]))

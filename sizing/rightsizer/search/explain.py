@@ -1,4 +1,4 @@
-"""Words for a decision: the verdict first, then why, what came next, and what to be wary of. No markup."""
+"""A decision explained: the verdict, its reasons, the runners-up and the caveats. No markup."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _WIDE_SIGMA = 0.15
 
 @immutable
 class Explanation:
-    """Plain lines without markup. `causes` are (what, share of the whole) of the step and of memory."""
+    """Plain lines without markup. `step` and `memory` hold (cause, share of the total)."""
 
     verdict: str
     why: tuple[str, ...]
@@ -31,12 +31,12 @@ class Explanation:
         memory = ", ".join(f"{name} {share:.0%}" for name, share in self.memory)
         parts = [f"step: {step}"] if step else []
         parts += [f"memory: {memory}"] if memory else []
-        runners = [f"instead: {line}" for line in self.runners_up]
+        runners = [f"alternative: {line}" for line in self.runners_up]
         return (self.verdict, *self.why, *parts, *runners, *(f"note: {line}" for line in self.caveats))
 
 
 def explain(decision: Plan | NoPlan) -> Explanation:
-    """Why this plan, or why none."""
+    """Explain a plan, or why none exists."""
     if isinstance(decision, NoPlan):
         return Explanation(
             verdict=verdict(decision),
@@ -58,7 +58,7 @@ def explain(decision: Plan | NoPlan) -> Explanation:
 
 
 def verdict(decision: Plan | NoPlan) -> str:
-    """One line that answers the question."""
+    """The decision in one line."""
     if isinstance(decision, NoPlan):
         return f"no plan: {decision.reason}"
     chosen = decision.option
@@ -68,7 +68,7 @@ def verdict(decision: Plan | NoPlan) -> str:
 
 
 def compare(chosen: Option, other: Option, request: Request) -> str:
-    """An option that was not taken, and why not."""
+    """A rejected option and the reason."""
     return f"{_described(other)}: {_rejected(chosen, other, request)}"
 
 
@@ -94,7 +94,7 @@ def _rejected(chosen: Option, other: Option, request: Request) -> str:
         return f"{other.gpus - chosen.gpus} more GPUs"
     if other.finish_s > chosen.finish_s:
         return f"{other.finish_s / chosen.finish_s - 1:.1%} slower"
-    return "not simpler, and hardly faster"
+    return "no simpler and less than 2 % faster"
 
 
 def _shares(causes: Mapping[str, float], total: float) -> tuple[tuple[str, float], ...]:
@@ -107,19 +107,15 @@ def _caveats(decision: Plan) -> tuple[str, ...]:
     chosen, request = decision.option, decision.request
     lines = []
     if request.framework_assumed:
-        lines.append(
-            f"no framework is named: {request.framework.name} is assumed, so the interval is wide; name yours"
-        )
+        lines.append(f"no framework given: {request.framework.name} is assumed, so the interval is wide")
     elif not request.framework.known:
-        lines.append(
-            "the framework is unknown, so its memory and overlap are guessed and the interval is wide"
-        )
+        lines.append("unknown framework: its memory and overlap are guessed, so the interval is wide")
     if chosen.sigma > _WIDE_SIGMA:
         lines.append(
-            f"the step time is known to about {math.expm1(chosen.sigma):.0%}; a short run narrows it"
+            f"step time is uncertain by about {math.expm1(chosen.sigma):.0%}; a short run narrows it"
         )
     if chosen.nodes > 1 and not chosen.cluster.inter_known:
-        lines.append(f"the network between nodes is assumed: {chosen.cluster.inter_link or 'a common one'}")
+        lines.append(f"inter-node network assumed: {chosen.cluster.inter_link or 'a typical one'}")
     if chosen.cost_usd is None:
-        lines.append(f"no price is known for {chosen.cluster.gpu.name}")
+        lines.append(f"no known price for {chosen.cluster.gpu.name}")
     return tuple(lines)

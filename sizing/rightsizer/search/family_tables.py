@@ -1,10 +1,10 @@
-"""Many layouts of a few families: what does not change with the number of replicas is priced once.
+"""Price many layouts of a few families: what does not depend on the number of replicas is computed once.
 
-A search prices each family (everything but the data-parallel size) on hundreds of GPU counts. Stages, layers,
-kernels, activations and the loss are the same on all of them; only the exchange between replicas, sharded
-states and micro-batches differ. ZeRO-3 shards the layers too, so its rows are priced one by one.
+A search prices each family (a layout without the data-parallel size) on hundreds of GPU counts. Stages,
+layers, kernels, activations and the loss are the same on all of them. Only communication between replicas,
+sharded states and micro-batches differ. ZeRO-3 shards the layers too, so its rows are priced individually.
 
-The answers are those of `estimate.throughput` and `estimate.fit` up to rounding; tests hold them to that.
+The results equal `prediction.throughput` and `prediction.fit` up to rounding, which tests check.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,21 +31,21 @@ from rightsizer.estimate.uncertainty import memory_sigma, step_sigma
 __all__ = ["ClusterTables", "MemoryFits", "StageTables", "StepRates"]
 
 CHUNK_ROWS = 16384
-"""Rows priced at once: enough to hide the cost of a numpy call, few enough to stay in the cache."""
+"""Rows priced at once: enough to amortise a numpy call, few enough for the CPU cache."""
 
 _MANY_REPLICAS = 2.0**40
-"""Replicas of any family that fill more than one node."""
+"""A number of replicas with which any family spans more than one node."""
 
 _FEW_FAMILIES = 8192
-"""So few families cost hardly more than some of them."""
+"""Up to this many families, computing all costs hardly more than computing some."""
 
 _CACHED_RATES = 4
-"""What a search prices of a model on a small cluster: all sizes, now and some day, and the next smaller."""
+"""Cached batches of step rates per cluster: the calls of one search on a small cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepRates:
-    """Seconds of a step, its standard deviation of ln(true / predicted), and its tokens, each (n,)."""
+    """Step seconds, the standard deviation of ln(true / predicted) and tokens per step, each (n,)."""
 
     step_s: Array
     sigma: Array
@@ -54,17 +54,17 @@ class StepRates:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFits:
-    """Whether layouts fit memory, and the bytes that they take of the device, each (n,)."""
+    """Whether layouts fit memory, and their device bytes, each (n,)."""
 
     fits: Array
     device_bytes: Array
 
 
 class _LazyTable:
-    """Columns that `make` makes of families (an index array), made when first asked for and kept.
+    """Columns by family, computed by `make` (which takes an index array) on first use and cached.
 
-    What is the same for all families so far is kept as one number: formulas spread it for nothing. Threads
-    may fill one table: `setdefault` puts a number, and then a column, in its place once.
+    A value that is the same for all families so far is stored as one number and broadcast. Threads may fill
+    one table concurrently: `setdefault` inserts each number and each column once.
     """
 
     def __init__(self, size: int, make: Callable[[Array], Mapping[str, Array]]) -> None:
@@ -73,12 +73,12 @@ class _LazyTable:
         self._field_columns: dict[str, Array] = {}
 
     def rows(self, family: Array) -> dict[str, Array]:
-        """The families at `family`, which `fill` has made."""
+        """The columns of the families at `family`, which `fill` has computed."""
         columns = self._field_columns
         return {k: columns[k][family] if k in columns else number for k, number in self._numbers.items()}
 
     def fill(self, family: Array) -> None:
-        """Make those that are not made yet."""
+        """Compute the rows that are missing."""
         wanted = np.zeros(self._ready.size, dtype=bool)
         wanted[family] = True
         missing = np.flatnonzero(wanted & ~self._ready)
@@ -97,9 +97,9 @@ class _LazyTable:
 
 
 class StageTables:
-    """Families as layouts, and what their pipeline stages hold: the same on GPUs of any type.
+    """Families as layouts, and the memory of their pipeline stages, which is the same on every GPU type.
 
-    `axes` hold a column of shape (families,) for each axis of a family; `nouns` need no GPU and no cluster.
+    `axes` hold a column of shape (families,) for each axis of a family. `nouns` need no GPU and no cluster.
     """
 
     def __init__(self, nouns: Cases, axes: Mapping[str, Array]) -> None:
@@ -113,19 +113,19 @@ class StageTables:
         self._stage_memory = _LazyTable(axes["tp"].size, self._compute)
 
     def stage_memory(self, family: Array) -> list[Held]:
-        """What the stages of these families hold that may be the fullest; `fill` has made it."""
+        """Memory of the stages that may be the fullest, for these families. `fill` has computed it."""
         columns = self._stage_memory.rows(family)
         return [_stage_at(columns, position) for position in range(len(self._ends))]
 
     @cached_property
     def parameters(self) -> tuple[Array, Array]:
-        """What one stage of each family holds before ZeRO: plain parameters and experts'."""
+        """Parameters on the last stage of each family before ZeRO: dense, and of experts."""
         cases = self._cases(self.counts)
         last_stage = stage(cases, layer_weights(cases), self._ends[-1])
         return last_stage.plain, last_stage.experts
 
     def fill(self, family: Array) -> None:
-        """Look at these families at once; at all, where they are few: another GPU will ask for the others."""
+        """Compute these families; all families if they are few, since other GPU types will need the rest."""
         few = self.layered.size <= _FEW_FAMILIES
         self._stage_memory.fill(np.arange(self.layered.size) if few else family)
 
@@ -143,11 +143,10 @@ class StageTables:
 
 
 class ClusterTables:
-    """The families of one cluster, and what was found of them so far.
+    """Step time and memory tables of the families on one cluster.
 
-    `nouns` are shared (shape ()), `stages` may be shared with clusters of other GPUs. `fitting` is where a
-    search keeps which families fit on how many GPUs at most, and `paced` gives it a place for what it
-    priced, by what that depends on; few are kept.
+    `nouns` have shape (). `stages` may be shared with clusters of other GPU types. `fitting` caches which
+    families fit, by the largest GPU count. `step_rates_cache` caches step rates by (pairs, batch tolerance).
     """
 
     def __init__(self, nouns: Cases, stages: StageTables, calibration: Calibration | None) -> None:
@@ -163,19 +162,19 @@ class ClusterTables:
         self._memory_sigma = _LazyTable(size, lambda index: self._compute_sigma(memory_sigma, index))
 
     def fill(self, family: Array) -> None:
-        """Look at the pace of families at once that will be asked for bit by bit."""
+        """Compute step-time tables for these families in one call."""
         self._step_sigma.fill(family)
         self._passes.fill(family[~self._stages.layered[family]])
 
     def throughput(self, family: Array, layout: Columns) -> StepRates:
-        """How fast layouts of these families (both of shape (n,)) are."""
+        """Step rates of layouts of these families (both of shape (n,))."""
         self.fill(family)
         parts = [self._step_rates(family[s], layout.take(s)) for s in _chunks(family.size)]
         names = ("step_s", "sigma", "tokens_per_step")
         return StepRates(*(_concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def fit(self, family: Array, layout: Columns) -> MemoryFits:
-        """Whether layouts of these families (both of shape (n,)) fit memory."""
+        """Whether layouts of these families (both of shape (n,)) fit memory, and their bytes."""
         self._memory_sigma.fill(family)
         self._stages.fill(family)
         parts = [self._fit(family[s], layout.take(s)) for s in _chunks(family.size)]
@@ -183,7 +182,7 @@ class ClusterTables:
         return MemoryFits(fits, _concatenate([part.device_bytes for part in parts]))
 
     def states_bytes(self) -> Array:
-        """States of one stage of each family: no number of replicas leaves less of them on a GPU."""
+        """Bytes of states of one stage of each family, sharded over many replicas: the minimum per GPU."""
         cases = self._cases(self._stages.counts.replace(dp=np.asarray(_MANY_REPLICAS)))
         per = rates(cases, load_memory().four_bit_bytes)
         state_bytes = states(*self._stages.parameters, NO_ADAPTERS, per)
@@ -235,7 +234,7 @@ class ClusterTables:
         return replace(self._nouns, layout=layout)
 
     def _rows(self, family: Array, layout: Columns) -> Cases:
-        """The cases with counts as floats."""
+        """The cases of these layouts, with counts as floats."""
         counts = {"dp": layout.dp.astype(float), "micro_batches": layout.micro_batches.astype(float)}
         return self._cases(self._stages.counts.take(family).replace(**counts))
 
@@ -265,7 +264,7 @@ def _concatenate(parts: Sequence[Array]) -> Array:
 
 
 def _chunks(rows: int) -> Iterator[slice]:
-    """Ranges of at most CHUNK_ROWS."""
+    """Slices of at most CHUNK_ROWS rows."""
     return (slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS))
 
 

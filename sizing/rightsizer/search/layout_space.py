@@ -1,7 +1,7 @@
-"""The space: every legal layout of a model on a number of GPUs, as integer columns.
+"""The search space: every legal layout of a model on a number of GPUs, as integer columns.
 
-A *family* is everything but the data-parallel size: tp x pp x vpp x cp x ep x sharding x micro-batch x
-recompute. With a number of GPUs it becomes a layout: dp = gpus / (tp * pp * cp), and micro_batches follows.
+A *family* is a layout without the data-parallel size: tp x pp x vpp x cp x ep x sharding x micro-batch x
+recompute. A GPU count completes it: dp = gpus / (tp * pp * cp), and micro_batches follows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,16 +28,16 @@ __all__ = [
 ]
 
 MIN_TOKENS_PER_CP_RANK = 4096
-"""Context parallelism is not cut finer unless pinned: it is for long sequences."""
+"""Fewest tokens per context-parallel rank, unless cp is pinned: cp is for long sequences."""
 
 MAX_TOKENS_PER_MICRO_BATCH = 65536
-"""Micro-batches larger than this (in tokens of one rank) are not looked at: matmuls saturate far below it."""
+"""Largest micro-batch searched, in tokens of one rank. Matmuls saturate far below it."""
 
 _LARGEST_ODD = 6
-"""The largest micro-batch looked at that is no power of two: beyond it the next power of two is near."""
+"""The largest micro-batch searched that is not a power of two. Above it the next power of two is close."""
 
 _FULL_ENOUGH = 1.125
-"""Stages in numbers that are no power of two are looked at where they waste at most an eighth of a step."""
+"""Stage counts that are not powers of two are searched if they waste at most an eighth of a step."""
 
 _PLAIN = Columns.of(Layout())
 _Pins = Mapping[str, int]
@@ -48,7 +48,7 @@ _AXES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "recompute", "sharding", 
 class Families:
     """n families: an integer column of shape (n,) for each axis, and `unit`, the GPUs of a model replica.
 
-    Families with one `sibling` number differ in nothing but recompute, and stand together, the least first.
+    Families with the same `sibling` number differ only in recompute. They are adjacent, the least first.
     """
 
     axes: Mapping[str, Array]
@@ -76,13 +76,13 @@ def families(
     pinned: Mapping[str, int] | None = None,
     offload: bool = False,
 ) -> Families:
-    """All legal families, each once. `pinned` fixes axes; `offload` adds those that use host memory."""
+    """All legal families, each once. `pinned` fixes axes; `offload` adds families that use host memory."""
     domain = domain_gpus(cluster)
     return families_within(domain, architecture, workload, framework, pinned=pinned, offload=offload)
 
 
 def domain_gpus(cluster: Cluster) -> int:
-    """GPUs that a node or its fast link joins, whichever are more: families depend on no other fact."""
+    """GPUs per node or per NVLink domain, the larger. Families depend on nothing else of the cluster."""
     return max(cluster.nvlink_domain_gpus, cluster.gpus_per_node)
 
 
@@ -95,7 +95,7 @@ def families_within(
     pinned: Mapping[str, int] | None = None,
     offload: bool = False,
 ) -> Families:
-    """The families on clusters with domains of so many GPUs."""
+    """The families on clusters with domains of `domain` GPUs."""
     pins = dict(pinned or {})
     values = {
         "tp": _tp(architecture, domain, framework, pins),
@@ -123,9 +123,9 @@ def families_within(
 def layouts(
     families: Families, gpus: Array, workload: Workload, *, batch_tolerance: float = 0.0
 ) -> tuple[Columns, Array]:
-    """Layouts of families on `gpus` (shape (n,), one for each), and which of them are legal.
+    """Layouts of families on `gpus` (shape (n,), one count per family), and which of them are legal.
 
-    The global batch is rounded to the nearest one that divides; a change beyond `batch_tolerance` is illegal.
+    The global batch is rounded to the nearest divisible one. A change beyond `batch_tolerance` is illegal.
     """
     axes = families.axes
     dp = gpus // families.unit
@@ -148,7 +148,7 @@ def layouts(
 
 
 def complexity(layout: Columns) -> Array:
-    """How much there is to get right: kinds of parallelism first, then recompute, then host memory."""
+    """Layout complexity: kinds of parallelism weigh most, then host memory, then recompute."""
     weights = {"tp": 1.0, "ep": 1.0, "pp": 1.2, "cp": 1.3}
     kinds = np.asarray(0.5 * (layout.vpp > 1) + 0.5 * (layout.sharding == Sharding.HSDP))
     for name, weight in weights.items():
@@ -158,7 +158,7 @@ def complexity(layout: Columns) -> Array:
 
 
 def _shards_legal(axes: Mapping[str, Array], dp: Array) -> Array:
-    """One rank shards nothing; HSDP needs several whole groups."""
+    """A single replica cannot shard; HSDP needs at least two whole shard groups."""
     replicas = dp * axes["cp"]
     sharding, group = axes["sharding"], np.maximum(axes["shard_group"], 1)
     alone = (replicas == 1) & (sharding != np.min(sharding, initial=Sharding.HSDP)) & (axes["offload"] == 0)
@@ -181,13 +181,13 @@ def _round(limit: int) -> list[int]:
 
 
 def _pin(name: str, options: Iterable[int], pins: Mapping[str, int]) -> list[int]:
-    """The options, or only the pinned one, if it is legal at all."""
+    """The options, or only the pinned one if it is legal."""
     listed = sorted(set(options))
     return [o for o in listed if o == pins[name]] if name in pins else listed
 
 
 def _tp(architecture: Architecture, domain: int, framework: Framework, pins: Mapping[str, int]) -> list[int]:
-    """Widths divide by tp, kv heads too (or are replicated); tp stays within a node or the fast link."""
+    """Tp divides widths and kv heads (or replicates kv heads) and stays within a node or NVLink domain."""
     if not framework.can_tensor_parallel:
         return _pin("tp", [1], pins)
     reach = max(domain, pins.get("tp", 1))
@@ -202,7 +202,7 @@ def _tp(architecture: Architecture, domain: int, framework: Framework, pins: Map
 
 
 def _stages(architecture: Architecture, framework: Framework, pins: _Pins) -> list[tuple[int, int]]:
-    """(pp, vpp): equal chunks; frameworks that deal unevenly may count both ends, or leave short stages."""
+    """(pp, vpp) with equal chunks. Frameworks with uneven stages may count both ends or have short stages."""
     layers = architecture.layers + architecture.mtp_layers
     if not framework.can_pipeline or architecture.family is Family.ENCODER_DECODER:
         return [(1, 1)] if pins.get("pp", 1) == 1 and pins.get("vpp", 1) == 1 else []
@@ -228,7 +228,7 @@ def _stages(architecture: Architecture, framework: Framework, pins: _Pins) -> li
 def _cp(
     architecture: Architecture, workload: Workload, framework: Framework, pins: Mapping[str, int]
 ) -> list[int]:
-    """Cp cuts the sequence into 2 * cp equal parts (the zigzag that balances a causal mask)."""
+    """Cp splits the sequence into 2 * cp equal parts (zigzag order balances the causal mask)."""
     decoder = architecture.family is Family.DECODER
     if not framework.can_context_parallel or not decoder:
         return _pin("cp", [1], pins)
@@ -239,13 +239,13 @@ def _cp(
 
 
 def _ep(architecture: Architecture, framework: Framework, pins: Mapping[str, int]) -> list[int]:
-    """Ep divides the experts; a dense model has none."""
+    """Ep divides the number of experts. Dense models have ep 1."""
     experts = architecture.experts if framework.can_expert_parallel else 1
     return _pin("ep", _divisors(max(1, experts)), pins)
 
 
 def _micro_batch(workload: Workload, pins: Mapping[str, int]) -> list[int]:
-    """Powers of two up to the batch, 3 and 6 where they divide it; a pinned one may be anything up to it."""
+    """Powers of two up to the batch; 3 and 6 if they divide it; any pinned size up to it."""
     batch = workload.global_batch_sequences
     if "micro_batch" in pins:
         return [pins["micro_batch"]] if 1 <= pins["micro_batch"] <= batch else []
@@ -254,7 +254,7 @@ def _micro_batch(workload: Workload, pins: Mapping[str, int]) -> list[int]:
 
 
 def _recompute(workload: Workload, framework: Framework, pins: Mapping[str, int]) -> list[int]:
-    """What the workload says; AUTO lets the search choose among what the framework has."""
+    """The workload's mode; AUTO searches all modes that the framework supports."""
     if "recompute" in pins:
         return [pins["recompute"]]
     if workload.recompute is not Recompute.AUTO:
@@ -268,7 +268,7 @@ def _recompute(workload: Workload, framework: Framework, pins: Mapping[str, int]
 def _shards(
     domain: int, framework: Framework, pins: Mapping[str, int], *, offload: bool
 ) -> list[tuple[int, int, int]]:
-    """(sharding, shard group, offload); HSDP shards within the fast link or a few nodes."""
+    """(sharding, shard group, offload). HSDP groups span one NVLink domain or a few nodes."""
     rows: list[tuple[int, int, int]] = []
     for sharding in _shardings(framework):
         groups = [0]

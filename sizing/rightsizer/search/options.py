@@ -1,4 +1,4 @@
-"""One priced row as an Option: every figure of it, by cause."""
+"""Convert priced rows to Options, with time and memory by cause."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -20,7 +20,7 @@ from rightsizer.search.types import Option, Request
 __all__ = ["layout_of", "option", "options", "price_layout"]
 
 _BEYOND = ("unplanned", "stragglers", "slower_stack")
-"""What whole runs lose beyond failures and checkpoints."""
+"""Losses of whole runs beyond failures and checkpoints."""
 _Z_80 = 1.2815515655446004
 """Half width of the central 80 % of a normal distribution, in standard deviations."""
 
@@ -39,7 +39,7 @@ def layout_of(columns: Columns, index: int) -> Layout:
 
 
 def price_layout(request: Request, layout: Layout) -> tuple[Option, Verdict]:
-    """One layout on the request's first cluster without any search, and whether it fits in memory."""
+    """Price one layout on the request's first cluster without a search; whether it fits memory."""
     columns, single_row = Columns.stack([layout]), np.zeros(1, dtype=np.int64)
     axes = {name: getattr(columns, name) for name in columns.names()}
     family = Families(axes=axes, unit=columns.tp * columns.pp * columns.cp, sibling=single_row)
@@ -51,12 +51,12 @@ def price_layout(request: Request, layout: Layout) -> tuple[Option, Verdict]:
 
 
 def option(context: SearchContext, rows: Rows, index: int = 0) -> Option:
-    """Row `index` with its causes."""
+    """Row `index` as an Option."""
     return options([(context, rows.take(np.asarray([index])))])[0]
 
 
 def options(rows_by_context: Sequence[tuple[SearchContext, Rows]]) -> tuple[Option, ...]:
-    """Single rows of one request, on whichever clusters, with their causes; all are predicted in one go."""
+    """Single rows of one request, on any clusters, as Options. One prediction covers all of them."""
     first = rows_by_context[0][0]
     layouts = [layout_of(rows.layout, 0) for _, rows in rows_by_context]
     cases = replace(
@@ -70,7 +70,7 @@ def options(rows_by_context: Sequence[tuple[SearchContext, Rows]]) -> tuple[Opti
 
 
 def _option(context: SearchContext, rows: Rows, layout: Layout, prediction: Prediction, index: int) -> Option:
-    """One row's Option; `index` is its place in the prediction."""
+    """One row as an Option; `index` is its row in the prediction."""
     request, cluster = context.request, context.cluster
     goodput_estimate = goodput.estimate(
         np.asarray(layout.gpus), np.asarray(context.checkpoint_bytes), request.reliability
@@ -112,7 +112,7 @@ def _option(context: SearchContext, rows: Rows, layout: Layout, prediction: Pred
 
 
 def _lost(goodput_estimate: goodput.Goodput, beyond: Mapping[str, float]) -> dict[str, float]:
-    """Shares of the wall time that do not train; with the productive one they sum to 1."""
+    """Shares of the wall time lost, by cause. With the productive share they sum to 1."""
     productive_share = 1.0 - sum(beyond.values())
     planned = {
         name: _at(getattr(goodput_estimate, name), 0) * productive_share
@@ -122,19 +122,19 @@ def _lost(goodput_estimate: goodput.Goodput, beyond: Mapping[str, float]) -> dic
 
 
 def _step_causes(step_time: StepTime, step_s: float, index: int) -> Mapping[str, float]:
-    """The causes; they sum to the step, so what the peak bound adds is named too."""
+    """Step time by cause. The causes sum to the step, so the peak bound is a cause too."""
     causes = _causes(step_time, "_s", index)
     missing = step_s - sum(causes.values())
     return causes | ({"peak_bound": missing} if missing > 1e-6 * step_s else {})
 
 
 def _causes(estimate: StepTime | Memory, suffix: str, index: int) -> dict[str, float]:
-    """The nonzero causes in row `index`, without the unit; they sum to the total."""
+    """The nonzero causes in row `index`, without the unit suffix. They sum to the total."""
     values = {f.name.removesuffix(suffix): _at(getattr(estimate, f.name), index) for f in fields(estimate)}
     return {cause: value for cause, value in values.items() if value > 0}
 
 
 def _at(column: Array, index: int) -> float:
-    """Row `index` of a column, of any row of one that all share."""
+    """Row `index` of a column; a column of one element is shared by all rows."""
     flat = np.asarray(column).reshape(-1)
     return float(flat[index if flat.size > 1 else 0])

@@ -1,4 +1,4 @@
-"""The decision: the fewest GPUs, and the layout, that meet the deadline; or why there are none."""
+"""The sizing decision: the fewest GPUs and the layout that meet the deadline; or why none do."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request", "plan
 
 _CURVE_POINTS = 12
 _FEWER_SIZES = 3
-"""Smaller sizes that are looked at to say what fewer GPUs could do."""
+"""Smaller GPU counts priced, to report what fewer GPUs would do."""
 _CURVE_FAMILIES = 128
 
 _PEAK_OF_PRECISION = {
@@ -28,10 +28,10 @@ _PEAK_OF_PRECISION = {
     Precision.NVFP4: "fp4_flop_per_s",
     Precision.FP32: "fp32_flop_per_s",
 }
-"""The GPU's peak that says whether it has a precision."""
+"""A GPU supports a precision if this peak rate is above 0."""
 
 _MORE_GPUS_FACTOR = 1.25
-"""A runner-up with more GPUs has at least this many times as many."""
+"""The runner-up with more GPUs has at least this multiple of the chosen count."""
 
 _BINDING_ORDER = (
     Binding.BUDGET,
@@ -41,15 +41,15 @@ _BINDING_ORDER = (
     Binding.MEMORY,
     Binding.LAYOUT,
 )
-"""Of several clusters that fail, the one that fails by the earliest of these is told."""
+"""If every cluster fails, the cluster whose binding constraint comes first here is reported."""
 
 
 def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     """The cheapest option that meets every constraint of the request at its confidence.
 
-    On each cluster that is the fewest GPUs; among clusters the lowest cost, or the fewest GPUs where a price
-    is missing. Without a deadline it is the fastest among those that cost nearly the least. Runners-up,
-    reasons and the curve are left out unless `compared`; the option is the same.
+    On each cluster: the fewest GPUs. Among clusters: the lowest cost, or the fewest GPUs if any price is
+    missing. Without a deadline: the fastest option within 5 % of the lowest cost. `compared=False` leaves
+    out runners-up, reasons and the curve; the option is the same.
     """
     _validate(request)
     missing = _unsupported_method(request)
@@ -59,7 +59,7 @@ def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     if not able:
         return NoPlan(request=request, binding=Binding.PRECISION, reason=_no_precision_reason(request))
     answers: list[ClusterResult | Infeasible] = []
-    for cluster in able:  # why a cluster cannot is a search of its own, and told only where none can
+    for cluster in able:  # explaining a failure costs a second search: only if no cluster succeeds
         won = any(isinstance(a, ClusterResult) for a in answers)
         answers.append(search_cluster(request, cluster, explained=not won))
     evaluated = sum(a.evaluated for a in answers)
@@ -72,7 +72,7 @@ def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
 
 
 def _option_only(request: Request, result: ClusterResult, evaluated: int) -> Plan:
-    """The option, and nothing beside it."""
+    """The plan without runners-up, reasons and curve."""
     chosen, *_ = options([(result.context, result.best.row)])
     return Plan(
         request=request,
@@ -86,7 +86,7 @@ def _option_only(request: Request, result: ClusterResult, evaluated: int) -> Pla
 
 
 def _fits_fewer(result: ClusterResult) -> bool:
-    """Whether anything fits on the nearest smaller sizes."""
+    """Whether any layout fits on the next smaller GPU counts."""
     fewer = result.allowed[result.allowed < result.best.row.gpus[0]][-_FEWER_SIZES:]
     chosen, counts = pairs(
         result.context.families.unit[result.feasible], np.zeros(result.feasible.shape), fewer
@@ -95,7 +95,7 @@ def _fits_fewer(result: ClusterResult) -> bool:
 
 
 def _validate(request: Request) -> None:
-    """Refuse what no search can mean."""
+    """Reject invalid requests."""
     if not request.clusters:
         raise InputError("resources.gpuTypes", value=(), remedy="name at least one GPU type")
     if not 0.0 < request.confidence < 1.0:
@@ -110,7 +110,7 @@ def _validate(request: Request) -> None:
 
 
 def _unsupported_method(request: Request) -> str:
-    """What the framework cannot train at all, in words; empty if it can."""
+    """Why the framework cannot train with this method; empty if it can."""
     framework, method = request.framework, request.workload.method
     able = {Method.LORA: framework.can_lora, Method.QLORA: framework.can_qlora}
     if able.get(method, framework.can_pretrain):
@@ -119,7 +119,7 @@ def _unsupported_method(request: Request) -> str:
 
 
 def _has_precision(request: Request, cluster: Cluster) -> bool:
-    """Whether the GPU multiplies in the workload's precision; emulation is too slow to plan with."""
+    """Whether the GPU has matmuls in the workload's precision. Emulation is too slow to plan with."""
     return bool(getattr(cluster.gpu, _PEAK_OF_PRECISION[request.workload.precision]) > 0)
 
 
@@ -138,7 +138,7 @@ def _rank(result: ClusterResult, *, priced: bool) -> tuple[float, float]:
 
 
 def _no_plan(request: Request, refusals: list[Infeasible], evaluated: int) -> NoPlan:
-    """The answer of the cluster that came nearest."""
+    """The answer of the cluster that came closest."""
 
     def nearness(refusal: Infeasible) -> tuple[int, float]:
         late = refusal.nearest[0].finish_at_confidence_s if refusal.nearest else refusal.least_bytes
@@ -194,7 +194,7 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
 
 
 def _binding(request: Request, chosen: Option, *, smaller: bool) -> str:
-    """What keeps the plan from being smaller, if anything `smaller` would fit at all."""
+    """The constraint that prevents a smaller plan. `smaller`: some layout fits on fewer GPUs."""
     if request.deadline_s is None:
         return Binding.COST
     if smaller:
@@ -203,7 +203,7 @@ def _binding(request: Request, chosen: Option, *, smaller: bool) -> str:
 
 
 def _nearby_rows(result: ClusterResult) -> Rows:
-    """Every layout on the chosen GPUs and on the nearest other sizes; the best ones on sizes farther away."""
+    """All layouts on the chosen GPU count and its neighbours; the best families on more distant counts."""
     best, allowed = result.best, result.allowed
     gpus = int(best.row.gpus[0])
     near = np.concatenate(
@@ -221,7 +221,7 @@ def _nearby_rows(result: ClusterResult) -> Rows:
 
 
 def _curve_gpus(result: ClusterResult) -> Array:
-    """Sizes of the curve: from a quarter of the chosen one to four times."""
+    """GPU counts of the curve: a quarter to four times the chosen count."""
     allowed, gpus = result.allowed, int(result.best.row.gpus[0])
     return distinct(
         np.append(thin(allowed[(allowed * 4 >= gpus) & (allowed <= gpus * 4)], _CURVE_POINTS), gpus)
@@ -229,7 +229,7 @@ def _curve_gpus(result: ClusterResult) -> Array:
 
 
 def _fewer(result: ClusterResult, nearby: Rows) -> Rows | None:
-    """The soonest that fewer GPUs could finish: the next smaller sizes, or what the search saw on its way."""
+    """The earliest finish on fewer GPUs, from the next smaller counts and the search's own rows."""
     rows = nearby.take(np.flatnonzero(nearby.gpus < result.best.row.gpus[0]))
     if result.best.fewer_gpus is not None:
         rows = concatenate_rows([rows, result.best.fewer_gpus])
@@ -240,14 +240,14 @@ def _fewer(result: ClusterResult, nearby: Rows) -> Rows | None:
 
 
 def _more(result: ClusterResult, nearby: Rows) -> Rows | None:
-    """The best on about a quarter more GPUs."""
+    """The best row on at least a quarter more GPUs."""
     larger = nearby.gpus >= result.best.row.gpus[0] * _MORE_GPUS_FACTOR
     good = meets(nearby, result.context.request) & larger
     return _best_row(nearby, good & (nearby.gpus == nearby.gpus[good].min(initial=2**62)))
 
 
 def _other_parallelism(result: ClusterResult, nearby: Rows) -> Rows | None:
-    """The best on the same GPUs with other kinds of parallelism, in time or not."""
+    """The best row on the same GPU count with a different combination of parallelism, in time or not."""
     row = result.best.row
     differs = nearby.layout.sharding != row.layout.sharding
     for name in ("tp", "pp", "cp", "ep"):
@@ -261,7 +261,7 @@ def _best_row(rows: Rows, good: Array) -> Rows | None:
 
 
 def _curve(result: ClusterResult, nearby: Rows) -> tuple[CurvePoint, ...]:
-    """Finish and cost over GPU counts; the chosen row on its own."""
+    """Finish and cost over GPU counts, the chosen row included."""
     gpus = result.best.row.gpus[0]
     rows_by_gpus = {int(count): _best_row(nearby, nearby.gpus == count) for count in _curve_gpus(result)}
     rows_by_gpus[int(gpus)] = result.best.row

@@ -1,4 +1,4 @@
-"""Pricing layouts: families on a number of GPUs become rows with seconds, bytes, finish and cost."""
+"""Price layouts: families on a number of GPUs become rows with step time, finish and cost."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -39,15 +39,15 @@ CHECKPOINT_BYTES_PER_PARAMETER = 14.0
 """Mixed-precision Adam: 2 (weights) + 4 (master) + 8 (moments); BLOOM-176B measured 13.05."""
 
 ADAPTER_SHARE = 0.01
-"""Parameters that adapters train, over all: a generous guess for ranks up to a few hundred."""
+"""Adapter parameters over all parameters: a generous guess for ranks up to a few hundred."""
 
 _KEPT_ROWS = 4096
-"""More rows than these are priced anew each time: they are asked for on thousands of GPUs only."""
+"""Larger batches of rows are not cached. They occur only on thousands of GPUs."""
 
 
 @immutable
 class SearchContext:
-    """What all rows of one cluster share: the nouns as columns, the families, and the run's length."""
+    """What all rows of one cluster share: the request as columns, the families and their tables."""
 
     request: Request
     cluster: Cluster
@@ -58,13 +58,13 @@ class SearchContext:
     checkpoint_bytes: float
 
     def cases(self, columns: Columns) -> Cases:
-        """The nouns with these layouts."""
+        """The request's columns with these layouts."""
         return replace(self.nouns, layout=columns)
 
 
 @immutable
 class Rows:
-    """n priced rows, arrays of shape (n,); `family` indexes the ground's families; NaN USD: no price."""
+    """n priced rows, arrays of shape (n,). `family` indexes the context's families. NaN USD: no price."""
 
     family: Array
     gpus: Array
@@ -88,10 +88,10 @@ class Rows:
 
 
 def search_context(request: Request, cluster: Cluster, *, offload: bool) -> SearchContext:
-    """The shared part of a search over all families on one cluster.
+    """The context of a search over all families on one cluster.
 
-    What families take and hold says nothing of how much is trained by when, or of how many GPUs there are: it
-    is kept for the next question about the same model on the same GPUs.
+    Step time and memory of a family depend neither on tokens and deadline nor on the GPUs available. Their
+    tables are cached for the next request with the same model and GPU type.
     """
     families, tables = _cluster_tables(
         request.architecture,
@@ -115,7 +115,7 @@ def _cluster_tables(  # noqa: PLR0917 -- a key: all that the tables depend on
     calibration: Calibration | None,
     offload: bool,
 ) -> tuple[Families, ClusterTables]:
-    """The families and their tables, which fill as they are asked for; threads may share them."""
+    """The families and their lazily filled tables. Thread-safe."""
     nouns = _nouns(architecture, workload, cluster, framework)
     families, stages = _shared_tables(
         architecture, workload, domain_gpus(cluster), framework, pinned, offload
@@ -132,7 +132,7 @@ def _shared_tables(  # noqa: PLR0917 -- a key, as above
     pinned: tuple[tuple[str, int], ...],
     offload: bool,
 ) -> tuple[Families, StageTables]:
-    """What GPUs of any type have in common where they come in domains of one size."""
+    """Families and stage tables, shared by all GPU types with the same domain size."""
     families = families_within(
         domain, architecture, workload, framework, pinned=dict(pinned), offload=offload
     )
@@ -140,7 +140,7 @@ def _shared_tables(  # noqa: PLR0917 -- a key, as above
 
 
 def families_context(request: Request, cluster: Cluster, families: Families) -> SearchContext:
-    """The shared part of pricing some families on one cluster."""
+    """The context for pricing given families on one cluster, without shared tables."""
     nouns = _nouns(request.architecture, request.workload, cluster, request.framework)
     return _make_context(
         request,
@@ -179,12 +179,12 @@ def _make_context(
 
 @lru_cache(maxsize=64)
 def _columns(noun: Any) -> Columns:
-    """A noun's columns, kept with what is derived of them: GPU types of one request share all but theirs."""
+    """Cached columns of a noun with their derived values, shared by the GPU types of one request."""
     return Columns.of(noun)
 
 
 def checkpoint_bytes(request: Request) -> float:
-    """A checkpoint: weights, master weights and moments; only the adapters' where the base is frozen."""
+    """Bytes of a checkpoint: weights, master weights and moments; adapters only if the base is frozen."""
     parameters = float(parameters_total(request.architecture))
     if request.workload.method in (Method.LORA, Method.QLORA):
         parameters *= ADAPTER_SHARE
@@ -192,9 +192,9 @@ def checkpoint_bytes(request: Request) -> float:
 
 
 def price_pairs(context: SearchContext, family: Array, gpus: Array) -> Rows:
-    """The pairs (family, gpus) that are legal, fit memory and recompute no more than that needs, priced.
+    """Price the (family, gpus) pairs that are legal, fit memory and recompute no more than necessary.
 
-    How fast so many are is kept: the next question about the model asks it again, for another deadline.
+    Step rates are cached: the next request for the model with another deadline needs the same ones.
     """
     key = blake2b(b"".join(column.tobytes() for column in (family, gpus)), digest_size=16).digest()
     cache = context.tables.step_rates_cache(key, context.request.batch_tolerance)
@@ -208,7 +208,7 @@ def price_pairs(context: SearchContext, family: Array, gpus: Array) -> Rows:
 
 
 def fitting_pairs(context: SearchContext, family: Array, gpus: Array) -> tuple[Array, Array, Columns]:
-    """Of the pairs those that are legal, fit memory and recompute no more than that needs."""
+    """The pairs that are legal, fit memory and recompute no more than necessary."""
     request = context.request
     columns, legal = layouts(
         context.families.take(family), gpus, request.workload, batch_tolerance=request.batch_tolerance
@@ -223,7 +223,7 @@ def fitting_pairs(context: SearchContext, family: Array, gpus: Array) -> tuple[A
 
 
 def _least_recompute(sibling: Array, gpus: Array) -> Array:
-    """The first of neighbouring siblings on the same GPUs: more recompute than needed is only slower."""
+    """The first of adjacent siblings on the same GPUs: unnecessary recompute only costs time."""
     first = np.ones(sibling.size, dtype=bool)
     first[1:] = (sibling[1:] != sibling[:-1]) | (gpus[1:] != gpus[:-1])
     return np.flatnonzero(first)
@@ -236,7 +236,7 @@ def fit_layouts(context: SearchContext, family: Array, columns: Columns) -> tupl
 
 
 def price(context: SearchContext, family: Array, gpus: Array, columns: Columns) -> Rows:
-    """The rows of layouts; memory is not looked at."""
+    """Price layouts without checking memory."""
     return _rows(context, family, gpus, columns, context.tables.throughput(family, columns))
 
 
@@ -270,7 +270,7 @@ def _rows(context: SearchContext, family: Array, gpus: Array, columns: Columns, 
 def _beyond_plan(
     context: SearchContext, gpus: Array, planned_s: Array, productive: Array
 ) -> goodput.WholeRun:
-    """What a whole run loses and scatters beyond the plan; known of pretraining only."""
+    """Losses and scatter of whole runs beyond the plan. Known for pretraining only."""
     request = context.request
     if request.workload.method is not Method.PRETRAIN:
         none = np.zeros(gpus.shape)
@@ -284,20 +284,20 @@ def _beyond_plan(
         assumed=request.framework_assumed,
         slower_stack=_uses_typical_stack(context),
     )
-    # what runs of several nodes waited for stragglers is in their steps
+    # steps measured on several nodes already include waiting for stragglers
     several = _steps_measured(context, more_than=context.cluster.gpus_per_node)
     return replace(beyond, stragglers=np.zeros(gpus.shape)) if several else beyond
 
 
 def _uses_typical_stack(context: SearchContext) -> bool:
-    """Whether the steps of a typical stack are to be told, not of the assumed one: known of 16 bits only."""
+    """Whether to add the slowdown of a typical stack over the assumed one. Known for 16 bits only."""
     request = context.request
     sixteen = request.workload.precision in (Precision.BF16, Precision.FP16)
     return request.framework_assumed and sixteen and not _steps_measured(context, more_than=0)
 
 
 def _steps_measured(context: SearchContext, *, more_than: int) -> bool:
-    """Whether own runs on more than so many GPUs correct the step."""
+    """Whether measured runs on more than `more_than` GPUs correct the step time."""
     request, cluster = context.request, context.cluster
     return request.calibration is not None and any(
         e.step is not None
@@ -308,7 +308,7 @@ def _steps_measured(context: SearchContext, *, more_than: int) -> bool:
 
 
 def _productive(context: SearchContext, gpus: Array) -> Array:
-    """The share of wall time that trains: once for each number of GPUs."""
+    """The productive share of wall time, computed once per distinct GPU count."""
     counts = distinct(gpus)
     estimate = goodput.estimate(counts, np.asarray(context.checkpoint_bytes), context.request.reliability)
     table = np.zeros(int(counts.max(initial=0)) + 1)
@@ -317,7 +317,7 @@ def _productive(context: SearchContext, gpus: Array) -> Array:
 
 
 def concatenate_rows(parts: Sequence[Rows]) -> Rows:
-    """Rows one after the other; layout columns of shape () stay so."""
+    """Concatenate rows. Layout columns of shape () keep their shape."""
     first = parts[0].layout
     columns = {
         name: getattr(first, name)

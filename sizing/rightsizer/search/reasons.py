@@ -1,4 +1,4 @@
-"""A decision's sentences: why this many GPUs, what binds, why this layout; or why there is no plan."""
+"""The reasons of a decision as sentences: GPU count, binding constraint and layout; or why no plan exists."""
 
 import math
 
@@ -12,17 +12,17 @@ from rightsizer.units import format_bytes, format_duration, format_usd
 __all__ = ["calibration_text", "gpus_text", "layout_text", "no_plan_reason", "plan_reasons"]
 
 _WASTE_CAUSES = {
-    "pipeline_bubble": "waiting in the pipeline (bubble)",
-    "tensor_parallel": "tensor-parallel traffic",
-    "context_parallel": "context-parallel traffic",
-    "expert_parallel": "expert-parallel traffic",
-    "data_parallel": "the gradient exchange",
+    "pipeline_bubble": "the pipeline bubble",
+    "tensor_parallel": "tensor-parallel communication",
+    "context_parallel": "context-parallel communication",
+    "expert_parallel": "expert-parallel communication",
+    "data_parallel": "gradient synchronization",
     "sharding": "gathering sharded weights",
     "recompute": "recomputing activations",
-    "host": "the host launching kernels",
-    "offload": "traffic to host memory",
-    "optimizer": "the optimizer",
-    "pipeline_transfer": "transfers between stages",
+    "host": "kernel launches on the host",
+    "offload": "offloading to host memory",
+    "optimizer": "the optimizer step",
+    "pipeline_transfer": "transfers between pipeline stages",
 }
 
 
@@ -36,12 +36,12 @@ def layout_text(layout: Layout) -> str:
     """Such as "TP 8 x PP 16 (x 4 interleaved) x DP 64, ZeRO-1, micro-batch 1, full recompute"."""
     data = {Sharding.ZERO3: "FSDP", Sharding.HSDP: "HSDP"}.get(layout.sharding, "DP")
     parts = [("TP", layout.tp), ("CP", layout.cp), ("PP", layout.pp), (data, layout.dp)]
-    words = [f"{name} {size}" for name, size in parts if size > 1]
+    degrees = [f"{name} {size}" for name, size in parts if size > 1]
     if layout.vpp > 1:
-        words = [f"{w} (x {layout.vpp} interleaved)" if w.startswith("PP ") else w for w in words]
+        degrees = [f"{d} (x {layout.vpp} interleaved)" if d.startswith("PP ") else d for d in degrees]
     if layout.ep > 1:
-        words.append(f"EP {layout.ep}")
-    text = " x ".join(words) or "one GPU"
+        degrees.append(f"EP {layout.ep}")
+    text = " x ".join(degrees) or "one GPU"
     if layout.sharding in (Sharding.ZERO1, Sharding.ZERO2):
         text += f", ZeRO-{int(layout.sharding)}"
     if layout.sharding is Sharding.HSDP:
@@ -63,7 +63,7 @@ def plan_reasons(
     same: Option | None,
     other_clusters: tuple[Option, ...],
 ) -> tuple[str, ...]:
-    """Plain sentences, the most telling first."""
+    """Plain sentences, the most important first."""
     lines = [_why_this_count(request, chosen, fewer), _why_this_layout(chosen, same), _memory(chosen)]
     lines += [_versus(chosen, other) for other in other_clusters]
     lines += [_waste(chosen), _failures(request, chosen), _batch(request, chosen)]
@@ -72,25 +72,24 @@ def plan_reasons(
 
 
 def calibration_text(request: Request, chosen: Option) -> str:
-    """What one's own runs changed: measured against predicted, the finish with and without."""
+    """How measured runs changed the prediction: measured over predicted, ETA with and without correction."""
     stack = (request.framework.name, chosen.cluster.gpu.name)
     evidence = request.calibration.evidence if request.calibration else ()
     if not any(e.framework == stack[0] or e.gpu == stack[1] for e in evidence):
-        return ""  # nothing in common: nothing was changed
+        return ""  # no related runs, so no correction
     runs = [e for e in evidence if (e.framework, e.gpu) == stack]
     timed = [e for e in runs if e.step is not None]
-    words = f"measured runs of {stack[0]} or on {stack[1]}, none of both"
+    text = f"calibrated from runs of {stack[0]} or on {stack[1]}; no run has both"
     if timed:
         steps = sum(e.steps for e in timed)
         ratio = math.exp(sum(e.steps * e.step.ln for e in timed if e.step) / max(steps, 1))
         number = f"{len(timed)} run{'s' if len(timed) > 1 else ''}"
-        words = (
-            f"measured {ratio:.2f} of predicted over {steps:,} steps ({number} of {stack[0]} on {stack[1]})"
-        )
+        text = f"measured {ratio:.2f} x predicted over {steps:,} steps ({number} of {stack[0]} on {stack[1]})"
     without_s = chosen.finish_s / chosen.step_correction
     return (
-        f"{words}; steps count x {chosen.step_correction:.2f}, memory x {chosen.memory_correction:.2f};"
-        f" ETA now {format_duration(chosen.finish_s)}, uncorrected {format_duration(without_s)}"
+        f"{text}; step time corrected x {chosen.step_correction:.2f},"
+        f" memory x {chosen.memory_correction:.2f};"
+        f" ETA {format_duration(chosen.finish_s)}, uncorrected {format_duration(without_s)}"
     )
 
 
@@ -103,85 +102,83 @@ def no_plan_reason(
     least_bytes: float,
     needs_gpus: int | None,
 ) -> str:
-    """One sentence: what is needed, what is allowed, and by how much it misses."""
+    """One sentence: what is needed, what is allowed, and the gap."""
     allowed = min(cluster.max_gpus, request.max_gpus or cluster.max_gpus)
     if binding == Binding.MEMORY:
         least = format_bytes(least_bytes) if math.isfinite(least_bytes) else "more"
-        sure = "fits" if least_bytes > cluster.gpu.memory_bytes else "surely fits"
+        fits = "fits" if least_bytes > cluster.gpu.memory_bytes else "is certain to fit"
         return (
-            f"memory: no layout that {request.framework.name} can run {sure}: the least is {least} a GPU;"
-            f" {cluster.gpu.name} has {format_bytes(cluster.gpu.memory_bytes)}, you allow {allowed:,} GPUs"
+            f"memory: no layout that {request.framework.name} supports {fits}: the smallest needs {least} per"
+            f" GPU; {cluster.gpu.name} has {format_bytes(cluster.gpu.memory_bytes)},"
+            f" the limit is {allowed:,} GPUs"
         )
     if binding == Binding.LAYOUT:
-        return f"layout: nothing legal is left of {_pins(request)} under {request.framework.name}"
+        return f"layout: {request.framework.name} has no valid layout for {_pins(request)}"
     if binding == Binding.BATCH:
         return (
-            f"global batch: {request.workload.global_batch_sequences} sequences do not divide over"
-            f" {_range(request, cluster)} {cluster.gpu.name}; change the batch, or allow other GPU counts"
+            f"global batch: {request.workload.global_batch_sequences} sequences do not divide evenly over"
+            f" {_range(request, cluster)} {cluster.gpu.name}; change the batch or allow other GPU counts"
         )
     if not nearest:
-        return f"GPUs: no allowed number of {cluster.gpu.name} in {_range(request, cluster)}"
+        return f"GPUs: no allowed GPU count in {_range(request, cluster)} for {cluster.gpu.name}"
     return _missed(request, binding, nearest[0], allowed, needs_gpus)
 
 
 def _missed(request: Request, binding: str, best: Option, allowed: int, needs_gpus: int | None) -> str:
     if binding == Binding.BUDGET:
         return (
-            f"budget: the cheapest plan that is in time costs {_usd(best)} ({gpus_text(best)});"
-            f" you allow {format_usd(request.max_usd or 0.0)}"
+            f"budget: the cheapest plan that meets the deadline costs {_usd(best)} ({gpus_text(best)});"
+            f" the limit is {format_usd(request.max_usd or 0.0)}"
         )
     late = format_duration(best.finish_at_confidence_s - (request.deadline_s or 0.0))
-    held = f"{gpus_text(best)} finish {late} late at {request.confidence:g} confidence"
+    closest = f"{gpus_text(best)} finish {late} late at {request.confidence:g} confidence"
     if needs_gpus is not None:
-        return f"needs {needs_gpus:,} GPUs at {request.confidence:g}; you allow {allowed:,}; {held}"
+        return f"needs {needs_gpus:,} GPUs; the limit is {allowed:,}; {closest}"
     batch = request.workload.global_batch_sequences
-    return (
-        f"deadline: no number of GPUs looked at is fast enough with a global batch of {batch:,} sequences;"
-        f" {held}"
-    )
+    return f"deadline: no GPU count meets it with a global batch of {batch:,} sequences; {closest}"
 
 
 def _why_this_count(request: Request, chosen: Option, fewer: Option | None) -> str:
     if request.deadline_s is None:
         return (
-            "no deadline was given: this is the fastest plan that costs within 5 % of the fewest GPU-hours"
+            "no deadline given: this is the fastest plan within 5 % of the fewest GPU-hours"
             f" ({chosen.gpus * chosen.finish_s / 3600:,.0f})"
         )
     if fewer is None:
         if chosen.gpus <= 1:
             return "one GPU is enough"
-        return f"fewer than {chosen.gpus} GPUs do not hold it in memory, or are not allowed"
+        return f"fewer than {chosen.gpus} GPUs do not have enough memory or are not allowed"
     late = fewer.finish_at_confidence_s - request.deadline_s
     step = f"{gpus_text(fewer)}, the next smaller size,"
     if late > 0:
         return f"{step} would finish {format_duration(late)} late at {request.confidence:g} confidence"
-    return f"{step} would break another limit: {_usd(fewer)}, {format_bytes(fewer.device_bytes)} per GPU"
+    return f"{step} would exceed another limit: {_usd(fewer)}, {format_bytes(fewer.device_bytes)} per GPU"
 
 
 def _why_this_layout(chosen: Option, same: Option | None) -> str:
     text = f"{layout_text(chosen.layout)} is the best layout on {chosen.gpus:,} GPUs"
     if same is None:
-        return f"{text}; no other kind of layout fits there"
+        return f"{text}; no other combination of parallelism fits"
     change = same.finish_s / chosen.finish_s - 1.0
     speed = f"{change:.0%} slower" if change > 0 else f"{-change:.1%} faster but more complex"
-    return f"{text}; the next kind, {layout_text(same.layout)}, is {speed}"
+    return f"{text}; the next best combination of parallelism, {layout_text(same.layout)}, is {speed}"
 
 
 def _memory(chosen: Option) -> str:
     share = chosen.device_bytes / chosen.cluster.gpu.memory_bytes
     top = max(chosen.memory_by_cause_bytes.items(), key=lambda item: item[1], default=("", 0.0))
-    most = f", most of it {top[0].replace('_', ' ')}" if top[0] else ""
+    most = f", largest part {top[0].replace('_', ' ')}" if top[0] else ""
     return f"memory: {format_bytes(chosen.device_bytes)} per GPU, {share:.0%} of the device{most}"
 
 
 def _versus(chosen: Option, other: Option) -> str:
     if chosen.cost_usd is not None and other.cost_usd is not None:
         return f"{gpus_text(other)} would cost {_usd(other)} instead of {_usd(chosen)}"
-    return f"{gpus_text(other)} would do it too"
+    return f"{gpus_text(other)} would also meet the request"
 
 
 def _waste(chosen: Option) -> str:
-    """The largest part of the step that is not useful arithmetic, where it is worth a sentence."""
+    """The largest overhead of the step, if it takes at least 5 %."""
     parts = {k: v for k, v in chosen.step_by_cause_s.items() if k in _WASTE_CAUSES}
     if not parts:
         return ""
@@ -199,23 +196,23 @@ def _failures(request: Request, chosen: Option) -> str:
     spares = goodput.spare_nodes(chosen.nodes, chosen.cluster.gpus_per_node, rate)
     lost = sum(chosen.lost_by_cause[cause] for cause in ("checkpoint", "lost_work", "restart"))
     text = (
-        f"about {expected:,.0f} failures are expected; {lost:.1%} of the time goes to them and"
-        f" to checkpoints every {format_duration(chosen.checkpoint_interval_s)}"
+        f"about {expected:,.0f} failures expected; failures, and checkpoints every"
+        f" {format_duration(chosen.checkpoint_interval_s)}, take {lost:.1%} of the time"
     )
     if request.spare_nodes is None and spares:
-        text += f"; {spares} spare node{'s' if spares > 1 else ''} would keep repairs from stopping it"
+        text += f"; {spares} spare node{'s' if spares > 1 else ''} would avoid waiting for repairs"
     return text
 
 
 def _batch(request: Request, chosen: Option) -> str:
-    asked, used = request.workload.global_batch_sequences, chosen.global_batch_sequences
-    if asked == used:
+    requested, used = request.workload.global_batch_sequences, chosen.global_batch_sequences
+    if requested == used:
         return ""
-    return f"the global batch becomes {used:,} sequences instead of {asked:,} ({used / asked - 1:+.1%})"
+    return f"global batch: {used:,} sequences instead of {requested:,} ({used / requested - 1:+.1%})"
 
 
 def _usd(option: Option) -> str:
-    return "an unknown sum (no price)" if option.cost_usd is None else format_usd(option.cost_usd)
+    return "an unknown amount (no price)" if option.cost_usd is None else format_usd(option.cost_usd)
 
 
 def _range(request: Request, cluster: Cluster) -> str:
@@ -225,4 +222,4 @@ def _range(request: Request, cluster: Cluster) -> str:
 
 def _pins(request: Request) -> str:
     pins = ", ".join(f"{name}={value}" for name, value in request.pinned.items())
-    return f"the pinned layout ({pins})" if pins else "the layouts"
+    return f"the pinned layout ({pins})" if pins else "this model and batch"

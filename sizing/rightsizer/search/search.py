@@ -1,9 +1,10 @@
-"""The search on one cluster: the fewest GPUs that meet every limit, without pruning what could be the best.
+"""Search one cluster for the fewest GPUs that meet every limit. Pruning never removes the best layout.
 
-Two bounds keep it fast. A family that does not fit memory when spread over the most GPUs allowed never fits:
-states are only ever sharded further. And a family's tokens/s per GPU does not rise with GPUs: what it does at
-the fewest GPUs any plan could have bounds the count it needs, less RATE_SLACK for what is not quite monotone
-(rounded batches, sharded optimizer steps).
+Two bounds keep the search fast:
+
+1. Memory. A family that does not fit when sharded over the most GPUs allowed never fits.
+2. Speed. A family's tokens/s per GPU does not rise with GPUs. Its rate at the fewest possible GPUs therefore
+   bounds the count that it needs. RATE_SLACK covers small violations (rounded batches, sharded optimizers).
 """
 
 from collections.abc import Iterator
@@ -35,47 +36,46 @@ __all__ = [
 ]
 
 RATE_SLACK = 0.10
-"""How much more per GPU a family may yield at more GPUs than at the fewest; held by brute force in tests."""
+"""The most that tokens/s per GPU may rise with GPUs. Tests check it by brute force."""
 
 _FEW_COUNTS = 12
-"""So few counts are priced outright: bounding every family first would cost more."""
+"""Up to this many GPU counts are priced without bounds, which would cost more than they save."""
 
 _FEW_FAMILIES = 8192
-"""So few families are looked at in one go, whether or not the search will come to all of them."""
+"""Up to this many families are tabulated at once, even if the search may not need all of them."""
 
-_HOPELESS = 1.5
-"""Families that take so many times their GPU's memory over many replicas do not fit it over one.
+_NEVER_FITS_FACTOR = 1.5
+"""A family that takes this multiple of GPU memory with many replicas does not fit with one replica either.
 
-Buffers of a communicator are less, interleaved stages whose ends count as layers may hold a micro-batch less;
-both are far from a half.
+One replica saves communicator buffers, and a micro-batch in some interleaved stages: far less than a half.
 """
 
-_CORRECTED = 2.0
-"""So many times their GPU's memory may families take that measured runs might correct."""
+_CALIBRATED_FACTOR = 2.0
+"""With calibration, families that take up to this multiple of GPU memory are still considered."""
 
 _DEGREES = {f.name for f in fields(Layout)}
 _WINDOW = 128
 _BLOCK_ROWS = 6000
-"""Rows priced between two looks at whether one is good: a call costs as much as some thousand rows."""
+"""Rows priced per batch, before checking for a feasible row. A call costs as much as about 1,000 rows."""
 
 _COUNTS_AT_ONCE = 16
-"""Of a window's counts: a table of them all by families would leave the cache."""
+"""Counts per table: a table of the whole window by all families would not fit the CPU cache."""
 
 _BOUND_ROUNDS = 2
-_WORTH_LIFTING = 1.02
+_LEAST_LIFT = 1.02
 
 SIMPLER_WITHIN = 0.02
-"""A simpler layout wins over one that is faster by less than this: the interval is far wider."""
+"""A simpler layout wins over a layout less than 2 % faster: the prediction interval is far wider."""
 
 CHEAP_WITHIN = 0.05
-"""Without a deadline the fastest plan wins among those whose cost is this near the lowest."""
+"""Without a deadline the fastest plan within 5 % of the lowest cost wins."""
 
 
 @immutable
 class SearchResult:
-    """The chosen row (shape (1,)), all rows priced at its GPU count, and how many rows were priced in all.
+    """The chosen row (shape (1,)), all rows priced at its GPU count, and the number of rows priced in total.
 
-    `near` is the row with fewer GPUs that would finish soonest, of those that the search priced on its way.
+    `fewer_gpus` is the row that finishes first among the rows priced at smaller GPU counts.
     """
 
     row: Rows
@@ -85,7 +85,7 @@ class SearchResult:
 
 
 def counts(request: Request, cluster: Cluster, *, limit: int | None = None) -> Array:
-    """Numbers of GPUs to look at: divisors of a node, then whole nodes, up to what is allowed."""
+    """GPU counts to search: divisors of a node, then whole nodes, up to the limit."""
     most = min(cluster.max_gpus, request.max_gpus or cluster.max_gpus) if limit is None else limit
     node = max(1, cluster.gpus_per_node)
     most -= (request.spare_nodes or 0) * node
@@ -97,7 +97,7 @@ def counts(request: Request, cluster: Cluster, *, limit: int | None = None) -> A
 
 
 def meets(rows: Rows, request: Request) -> Array:
-    """Rows (which all fit memory) inside deadline and budget."""
+    """Which rows meet deadline and budget. All rows already fit in memory."""
     good = np.ones(len(rows), dtype=bool)
     if request.deadline_s is not None:
         good &= rows.finish_at_confidence_s <= request.deadline_s
@@ -107,7 +107,7 @@ def meets(rows: Rows, request: Request) -> Array:
 
 
 def best(rows: Rows, good: Array) -> int | None:
-    """The index of the fastest good row, or of a simpler one within SIMPLER_WITHIN of it."""
+    """The index of the simplest layout within SIMPLER_WITHIN of the fastest good row."""
     candidates = np.flatnonzero(good)
     if not candidates.size:
         return None
@@ -120,14 +120,14 @@ def best(rows: Rows, good: Array) -> int | None:
 
 
 def rows_at(context: SearchContext, gpus: int, feasible: Array) -> Rows:
-    """All legal rows of the families `alive` on exactly `gpus`."""
+    """All legal rows of the `feasible` families on exactly `gpus` GPUs."""
     units = context.families.unit[feasible]
     chosen = feasible[(gpus % units == 0) & (units <= gpus)]
     return price_pairs(context, chosen, np.full(chosen.shape, gpus, dtype=np.int64))
 
 
 def fewest_exhaustive(context: SearchContext, allowed: Array) -> SearchResult | None:
-    """The same answer as `fewest` by pricing everything; what tests hold `fewest` against."""
+    """The same answer as `fewest`, by pricing everything. Tests compare `fewest` with it."""
     everything = np.arange(len(context.families))
     evaluated = 0
     for gpus in allowed:
@@ -140,7 +140,7 @@ def fewest_exhaustive(context: SearchContext, allowed: Array) -> SearchResult | 
 
 
 def fewest(context: SearchContext, allowed: Array, feasible: Array) -> tuple[SearchResult | None, int]:
-    """The fewest GPUs of `allowed` (ascending) where a family of `alive` meets the request; rows priced."""
+    """The fewest of the `allowed` GPUs (ascending) on which a feasible family meets the request, and rows."""
     request = context.request
     if not allowed.size or not feasible.size:
         return None, 0
@@ -149,7 +149,7 @@ def fewest(context: SearchContext, allowed: Array, feasible: Array) -> tuple[Sea
     if not possible.size:
         return None, 0
     if allowed.size <= _FEW_COUNTS:
-        possible = allowed  # the same pairs whatever the deadline: what was priced of them is kept
+        possible = allowed  # the same pairs for every deadline, so their rates are cached
     need, evaluated = np.zeros(feasible.shape), 0
     if feasible.size <= _FEW_FAMILIES:
         context.tables.fill(feasible)
@@ -174,7 +174,7 @@ def fewest(context: SearchContext, allowed: Array, feasible: Array) -> tuple[Sea
 
 
 def _soonest(rows: Rows, earlier: Rows | None, *, below: int) -> Rows | None:
-    """The row that finishes first of `rows` on fewer than `below` GPUs, and `other`."""
+    """The row that finishes first among `rows` on fewer than `below` GPUs and `earlier`."""
     fewer = np.flatnonzero(rows.gpus < below)
     if not fewer.size:
         return earlier
@@ -187,7 +187,7 @@ def _soonest(rows: Rows, earlier: Rows | None, *, below: int) -> Rows | None:
 def cheapest(
     context: SearchContext, allowed: Array, feasible: Array, *, points: int = 40
 ) -> tuple[SearchResult | None, int]:
-    """Without a deadline: the fastest row among those within CHEAP_WITHIN of the fewest GPU-hours."""
+    """Without a deadline: the fastest row within CHEAP_WITHIN of the fewest GPU-hours."""
     if not allowed.size or not feasible.size:
         return None, 0
     grid = thin(allowed, points)
@@ -207,7 +207,7 @@ def cheapest(
 
 
 def thin(allowed: Array, points: int) -> Array:
-    """At most about `points` counts, spread evenly by ratio, both ends kept; powers of two first."""
+    """About `points` counts at even ratios. Both ends and all powers of two are kept."""
     if allowed.size <= points:
         return allowed
     wanted = np.geomspace(allowed[0], allowed[-1], points)
@@ -217,7 +217,7 @@ def thin(allowed: Array, points: int) -> Array:
 
 
 def fitting(context: SearchContext, most: int) -> tuple[Array, float]:
-    """The families that fit memory on `most` GPUs or fewer, and the least bytes that any family needs."""
+    """The families that fit memory on `most` GPUs or fewer, and the fewest bytes that any family needs."""
     cache = context.tables.fitting
     if most not in cache:
         cache[most] = _fitting(context, most)
@@ -225,10 +225,10 @@ def fitting(context: SearchContext, most: int) -> tuple[Array, float]:
 
 
 def _fitting(context: SearchContext, most: int) -> tuple[Array, float]:
-    """Families whose states alone are too large are looked at only if no other fits: to say what is least."""
-    dp = _at_least_required(context.families, np.maximum(most // context.families.unit, 1))
+    """Families whose states alone exceed memory are checked only if no other fits, to report the minimum."""
+    dp = _at_least_required_dp(context.families, np.maximum(most // context.families.unit, 1))
     possible = np.flatnonzero(dp * context.families.unit <= most)
-    room = context.cluster.gpu.memory_bytes * (_CORRECTED if context.request.calibration else 1.0)
+    room = context.cluster.gpu.memory_bytes * (_CALIBRATED_FACTOR if context.request.calibration else 1.0)
     light = possible[context.tables.states_bytes()[possible] <= room]
     light_result = _fitting_among(context, light, dp[light], most)
     if light_result[0].size or light.size == possible.size:
@@ -237,15 +237,15 @@ def _fitting(context: SearchContext, most: int) -> tuple[Array, float]:
 
 
 def _fitting_among(context: SearchContext, possible: Array, dp: Array, most: int) -> tuple[Array, float]:
-    """Of the families `possible`, with so many replicas and then with the fewest."""
+    """Which families fit with `dp` replicas, or with the fewest replicas."""
     units = context.families.unit[possible]
     fits, used = _fit_on(context, possible, dp * units)
-    alone = ~fits & (units < most)  # fewer replicas need fewer communicators, and no less else
+    alone = ~fits & (units < most)  # fewer replicas need fewer communicators; nothing else shrinks
     if fits.any():
-        alone &= used <= _HOPELESS * context.cluster.gpu.memory_bytes
+        alone &= used <= _NEVER_FITS_FACTOR * context.cluster.gpu.memory_bytes
     if alone.any():
         few = possible[alone]
-        fewest = _at_least_required(context.families.take(few), np.ones_like(few)) * units[alone]
+        fewest = _at_least_required_dp(context.families.take(few), np.ones_like(few)) * units[alone]
         fits[alone], least = _fit_on(context, few, fewest)
         used[alone] = np.minimum(used[alone], least)
     fits = fits | _measured(context, possible)
@@ -253,14 +253,14 @@ def _fitting_among(context: SearchContext, possible: Array, dp: Array, most: int
 
 
 def _fit_on(context: SearchContext, family: Array, gpus: Array) -> tuple[Array, Array]:
-    """Which families fit memory on these GPUs whatever the batch, and the device bytes."""
+    """Which families fit memory on these GPUs at any batch size, and their device bytes."""
     columns, _ = layouts(context.families.take(family), gpus, context.request.workload, batch_tolerance=1.0)
     fits, used = fit_layouts(context, family, columns)
     return fits.copy(), np.array(used)
 
 
 def _configuration_spread(context: SearchContext, columns: Columns) -> float:
-    """How far measured configurations may lie from the rest of their families."""
+    """How far a measured configuration's correction may differ from its family's (a factor)."""
     calibration = context.request.calibration
     if not calibration:
         return 1.0
@@ -270,7 +270,7 @@ def _configuration_spread(context: SearchContext, columns: Columns) -> float:
 
 
 def _measured(context: SearchContext, chosen: Array) -> Array:
-    """Families in which this very job was measured: what they hold at one size says little of another."""
+    """Families in which this job was measured: a correction at one size says little about another size."""
     measured = np.zeros(chosen.size, dtype=bool)
     axes = {name: axis[chosen] for name, axis in context.families.axes.items() if name in _DEGREES}
     for layout in measured_layouts(context.request.calibration, context.nouns):
@@ -279,8 +279,8 @@ def _measured(context: SearchContext, chosen: Array) -> Array:
     return measured
 
 
-def _at_least_required(families: Families, dp: Array) -> Array:
-    """`dp`, raised to what experts and shard groups need at least."""
+def _at_least_required_dp(families: Families, dp: Array) -> Array:
+    """`dp`, raised to the minimum for expert parallelism and shard groups."""
     axes = families.axes
     experts = -(-axes["ep"] // (axes["cp"] * axes["tp"]))
     groups = np.where(axes["sharding"] == Sharding.HSDP, 2 * axes["shard_group"] // axes["cp"], 1)
@@ -288,8 +288,8 @@ def _at_least_required(families: Families, dp: Array) -> Array:
 
 
 def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
-    """Indices into `unit` and counts of `block`, for every pair that divides and is not below `need`."""
-    units = distinct(unit)  # few of them, and division is slow
+    """Indices into `unit` and counts of `block`, for each pair where unit divides count and count >= need."""
+    units = distinct(unit)  # few distinct values; integer division is slow
     place = np.zeros(int(units.max(initial=0)) + 1, dtype=np.int64)
     place[units] = np.arange(units.size)
     divides = (block[:, None] % units == 0)[:, place[unit]] & (block[:, None] >= need)
@@ -298,7 +298,7 @@ def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
 
 
 def _fewest_by_peak(context: SearchContext) -> float:
-    """GPUs that the run needs at 100 % of peak and no loss: no plan can have fewer."""
+    """GPUs that the run needs at 100 % of peak without losses: a lower bound for every plan."""
     request = context.request
     if request.deadline_s is None:
         return 1.0
@@ -307,10 +307,10 @@ def _fewest_by_peak(context: SearchContext) -> float:
 
 
 def _fewest_by_family(context: SearchContext, feasible: Array, floor: int, most: int) -> tuple[Array, int]:
-    """A lower bound on the GPUs that each family needs for the deadline; inf where the most are too few.
+    """A lower bound on the GPUs that each family needs for the deadline; inf if `most` GPUs are too few.
 
-    Priced first at `floor`, then again at the bound found, while that still lifts the lowest one. Siblings
-    share the bound of the one that recomputes least.
+    Families are priced at `floor`, then at the bound just computed, while the lowest bound still rises.
+    Siblings share the bound of the sibling that recomputes least.
     """
     sibling = context.families.sibling[feasible]
     first = np.append(True, sibling[1:] != sibling[:-1])
@@ -320,16 +320,18 @@ def _fewest_by_family(context: SearchContext, feasible: Array, floor: int, most:
         lowest = bound.min()
         bound, priced = _raise_bound(context, leaders, bound, most)
         evaluated += priced
-        if not priced or not np.isfinite(bound).any() or bound.min() < lowest * _WORTH_LIFTING:
+        if not priced or not np.isfinite(bound).any() or bound.min() < lowest * _LEAST_LIFT:
             break
     return bound[np.cumsum(first) - 1], evaluated
 
 
 def _raise_bound(context: SearchContext, leaders: Array, bound: Array, most: int) -> tuple[Array, int]:
-    """The bound after pricing each family where its present bound lies."""
+    """The bounds after pricing each family at its current bound."""
     request, families = context.request, context.families.take(leaders)
     finite = np.where(np.isfinite(bound), bound, 1.0)
-    dp = _at_least_required(families, np.maximum(np.ceil(finite / families.unit - 1e-9), 1).astype(np.int64))
+    dp = _at_least_required_dp(
+        families, np.maximum(np.ceil(finite / families.unit - 1e-9), 1).astype(np.int64)
+    )
     gpus = dp * families.unit
     batch = request.workload.global_batch_sequences * (1 + request.batch_tolerance)
     possible = np.isfinite(bound) & (gpus <= most) & (dp * families.axes["micro_batch"] <= batch)
@@ -346,7 +348,7 @@ def _raise_bound(context: SearchContext, leaders: Array, bound: Array, most: int
 
 
 def _first_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array]:
-    """The pairs of the window's first counts, of all where they are no more than _BLOCK_ROWS."""
+    """The pairs of the window's first counts: just over _BLOCK_ROWS pairs, or all of them."""
     parts, rows = [], 0
     for start in range(0, window.size, _COUNTS_AT_ONCE):
         parts.append(pairs(unit, need, window[start : start + _COUNTS_AT_ONCE]))
@@ -357,7 +359,7 @@ def _first_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array]
 
 
 def _blocks(unit: Array, need: Array, possible: Array) -> Iterator[tuple[Array, Array]]:
-    """Pairs as `pairs` gives them, whole counts at a time and ascending, about _BLOCK_ROWS at once."""
+    """The result of `pairs` in ascending order, in blocks of whole counts of about _BLOCK_ROWS rows."""
     remaining = possible[possible >= need.min(initial=np.inf)]
     while remaining.size:
         family, gpus = _first_pairs(unit, need, remaining[:_WINDOW])

@@ -1,4 +1,4 @@
-"""What the search is asked and what it answers: Request in, Plan or NoPlan out. Values only."""
+"""Input and output of the search: a Request in, a Plan or NoPlan out. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -21,7 +21,7 @@ def _nothing() -> Mapping[str, int]:
 
 
 class Binding:
-    """The constraint that decides: what a NoPlan breaks, or what keeps a Plan from being smaller."""
+    """The binding constraint: what a NoPlan violates, or what prevents a smaller Plan."""
 
     DEADLINE = "deadline"
     MEMORY = "memory"
@@ -37,15 +37,15 @@ class Binding:
 
 @immutable
 class Request:
-    """One question: these tokens of this model, on one of these clusters, by then, at that confidence.
+    """A sizing request: train this workload of this model on one of these clusters, within the limits.
 
-    `deadline_s` is from now; None asks for the cheapest plan that is not needlessly slow. `confidence` is the
-    probability with which the deadline must hold. `framework_assumed` says that nobody named the framework.
-    `max_usd` bounds the expected cost. `max_gpus` bounds every cluster further than its own size; spares
-    count. `spare_nodes` None holds none; the reasons then say how many would be wise. `pinned` fixes layout
-    fields by their names in `Layout` (such as {"tp": 8}). `gpu_counts`, if not empty, are the only numbers of
-    GPUs looked at. `batch_tolerance` is the relative change of the global batch that is acceptable so that it
-    divides over the data-parallel ranks. `calibration` is what one's own measured runs say.
+    `deadline_s` is from now; None requests the fastest plan near the lowest cost. `confidence` is the
+    probability with which the deadline must hold. `framework_assumed`: the user named no framework.
+    `max_usd` limits the expected cost. `max_gpus` limits every cluster, spares included. `spare_nodes` None:
+    no spares, and the reasons recommend a number. `pinned` fixes layout fields by their names in `Layout`
+    (such as {"tp": 8}). `gpu_counts`, if not empty, are the only GPU counts searched. `batch_tolerance` is
+    the accepted relative change of the global batch so that it divides over the data-parallel ranks.
+    `calibration` comes from the user's measured runs.
     """
 
     architecture: Architecture
@@ -67,22 +67,21 @@ class Request:
 
 
 _SLOWER_STEPS = ("stragglers", "slower_stack")
-"""Losses that are time in steps, beyond what a step is predicted to take."""
+"""Losses that make steps slower than predicted."""
 
 
 @immutable
 class Option:
-    """One layout on one cluster, with everything predicted for it.
+    """One layout on one cluster, with all predictions.
 
-    `gpus` train, on `nodes` nodes; `spare_nodes` wait beside them and are paid for. `finish_s` is the median
-    wall time of the whole run, losses to failures, checkpoints, stragglers, the unplanned and a stack that
-    nobody named included; `finish_lo_s` and `finish_hi_s` are the 80 % interval, with what whole runs
-    scatter; `finish_at_confidence_s` is, at the request's confidence, the quantile of the engine's own error
-    (how a run is led is not in it). `goodput` is the productive fraction of wall time, `lost_by_cause` the
-    rest. `global_batch_sequences` is what this layout really steps with. `cost_usd` is None when the cluster
-    has no price. `sigma` is the standard deviation of ln(true / predicted step time). Where measured runs
-    corrected the engine's own prediction, by `step_correction` and `memory_correction`, every figure has it
-    applied.
+    `gpus` train on `nodes` nodes; `spare_nodes` are idle and paid for. `finish_s` is the median wall time of
+    the whole run. It includes failures, checkpoints, stragglers, unplanned losses and the slowdown of an
+    unnamed stack. `finish_lo_s` and `finish_hi_s` are the 80 % interval, the scatter of whole runs included.
+    `finish_at_confidence_s` is the quantile of the engine's own error at the request's confidence; the
+    scatter of whole runs is not in it. `goodput` is the productive fraction of wall time, `lost_by_cause` the
+    rest. `global_batch_sequences` is the batch after rounding. `cost_usd` is None if the cluster has no
+    price. `sigma` is the standard deviation of ln(true / predicted step time). `step_correction` and
+    `memory_correction` come from measured runs and are already applied to every figure.
     """
 
     cluster: Cluster
@@ -114,13 +113,13 @@ class Option:
 
     @property
     def stepping(self) -> float:
-        """The fraction of wall time that goes by in steps, what makes them slower than predicted included."""
+        """The fraction of wall time spent in training steps, slower-than-predicted steps included."""
         return self.goodput + sum(self.lost_by_cause.get(cause, 0.0) for cause in _SLOWER_STEPS)
 
 
 @immutable
 class CurvePoint:
-    """The best that a number of GPUs can do: finish at the asked confidence, expected cost."""
+    """The best option on one GPU count: finish at the requested confidence, expected cost."""
 
     cluster: Cluster
     gpus: int
@@ -131,7 +130,7 @@ class CurvePoint:
 
 @immutable
 class Plan:
-    """The answer: `option`, why (`reasons`, plain sentences), what binds (a `Binding`), and what came next.
+    """The chosen `option`, its `reasons` as sentences, the `binding` constraint and the runners-up.
 
     `curve` is cost against time over GPU counts, for plots. `layouts_evaluated` counts the rows priced.
     """
@@ -147,9 +146,9 @@ class Plan:
 
 @immutable
 class NoPlan:
-    """No layout meets the request: the `binding` constraint, the `reason` in words, and the nearest options.
+    """No layout meets the request: the `binding` constraint, the `reason` as a sentence, the nearest options.
 
-    `needs_gpus` is the fewest GPUs that would do were there more of them, where that is what is missing.
+    `needs_gpus` is the fewest GPUs that would meet the request, if more GPUs would help.
     """
 
     request: Request

@@ -58,8 +58,8 @@ def test_what_was_measured_is_said_to_people(tmp_path, kept, capsys, command):
     execute(["calibrate", "--runs", table(tmp_path, ROW)])
     assert execute([command, *PLAN[1:]]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "of predicted over 1,400 steps" in said
-    assert "ETA now" in said
+    assert "x predicted over 1,400 steps" in said
+    assert "; ETA" in said
 
 
 def test_an_estimate_of_one_layout_is_corrected_too(tmp_path, kept, capsys):

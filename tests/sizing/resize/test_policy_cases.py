@@ -73,7 +73,7 @@ CASES = {
     "late: the fewest that are in time": ({"deadline_left_s": 80 * HOUR}, Action.GROW, 16, "past the dead"),
     "very late: all it needs at once": ({"deadline_left_s": 40 * HOUR}, Action.GROW, 32, "32 GPUs finish"),
     "late whatever it gets: people decide": ({"deadline_left_s": 9 * HOUR}, Action.FLAG, 8, "no size up to"),
-    "the deadline is past: people decide": ({"deadline_left_s": -HOUR}, Action.FLAG, 8, "deadline is past"),
+    "the deadline is past: people decide": ({"deadline_left_s": -HOUR}, Action.FLAG, 8, "the deadline has passed"),
     "no deadline: nothing to size for": ({"deadline_left_s": None}, Action.KEEP, 8, "no deadline"),
     "slow as measured, and so late": ({"tokens_per_s": RATE / 2}, Action.GROW, 32, "past the deadline"),
     "no GPUs free to grow into": (
@@ -84,7 +84,7 @@ CASES = {
         {"deadline_left_s": 80 * HOUR, "failed_gpus": (16,)}, Action.GROW, 32, "32 GPUs",
     ),
     "low use alone shrinks nothing": (
-        {"gpu_busy_mean": 0.2, "tensor_active": 0.05}, Action.KEEP, 8, "nothing measured says why",
+        {"gpu_busy_mean": 0.2, "tensor_active": 0.05}, Action.KEEP, 8, "no measurement shows the cause",
     ),
     "near its end a restart costs more than it saves": (
         {"tokens_left": 0.2 * HOUR * RATE, "deadline_left_s": 3 * HOUR}, Action.FLAG, 8, "restart costs more",
@@ -102,28 +102,28 @@ CASES = {
          "phase": Phase.CHECKPOINT}, Action.KEEP, 8, "phase is checkpoint",
     ),
     "waits for data: named, not resized, though late": (
-        {"data_wait_fraction": 0.6, "deadline_left_s": 80 * HOUR}, Action.FLAG, 8, "60% of a step waits",
+        {"data_wait_fraction": 0.6, "deadline_left_s": 80 * HOUR}, Action.FLAG, 8, "60% of step time waits",
     ),
     "evaluates": ({"phase": Phase.EVALUATION, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "evaluation"),
-    "warms up": ({"trained_s": 60.0, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "warms up"),
+    "warms up": ({"trained_s": 60.0, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "warming up"),
     "cools down": (
-        {"last_resize_s": NOW - 600, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "cools down for 50m",
+        {"last_resize_s": NOW - 600, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "cooling down after the last resize, 50m left",
     ),
     "the window is short for a shrink": (
-        {"window_s": 1.5 * HOUR, "deadline_left_s": 300 * HOUR}, Action.KEEP, 8, "waits for a window of 2h",
+        {"window_s": 1.5 * HOUR, "deadline_left_s": 300 * HOUR}, Action.KEEP, 8, "waiting for a 2h window",
     ),
     "half an hour is enough to grow": (
         {"window_s": 0.5 * HOUR, "deadline_left_s": 80 * HOUR}, Action.GROW, 16, "16 GPUs",
     ),
     "the window reaches back to another size": (
-        {"trained_s": HOUR, "deadline_left_s": 300 * HOUR}, Action.KEEP, 8, "before this size",
+        {"trained_s": HOUR, "deadline_left_s": 300 * HOUR}, Action.KEEP, 8, "precedes training at this size",
     ),
     "no checkpoints: a resize would lose all": (
         {"checkpoint_interval_s": None, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "no checkpoints",
     ),
-    "not ours and healthy": ({"scaling": None}, Action.KEEP, 8, "no plan of ours"),
+    "not ours and healthy": ({"scaling": None}, Action.KEEP, 8, "not managed by rightsizer"),
     "not ours and bound by communication": (
-        {"scaling": None, "communication_fraction": 0.5}, Action.FLAG, 8, "50% of a step waits for other",
+        {"scaling": None, "communication_fraction": 0.5}, Action.FLAG, 8, "50% of step time waits for communication",
     ),
 }  # fmt: skip
 
@@ -148,8 +148,8 @@ def test_a_job_of_a_hundred_hours(case):
 
 WITHHELD = {
     "recommended": ({"mode": Mode.RECOMMEND}, "mode is Recommend"),
-    "the site caps it": ({"cap": Mode.RECOMMEND}, "the site allows no more than Recommend"),
-    "nobody waits": ({"others_waiting": False}, "nobody waits for GPUs"),
+    "the site caps it": ({"cap": Mode.RECOMMEND}, "the site limits the mode to Recommend"),
+    "nobody waits": ({"others_waiting": False}, "no other job waits for GPUs"),
     "nobody knows who waits": ({"others_waiting": None}, "unknown"),
 }
 
@@ -187,12 +187,12 @@ def test_even_scaling_shrinks_only_for_those_who_wait():
 def test_a_job_late_at_every_size_gives_back_gpus_that_hardly_speed_it_up():
     found = decided(scaling=Curve(doubling=1.02, sigma=0.01), deadline_left_s=50 * HOUR)
     assert (found.action, found.gpus) == (Action.SHRINK, 4)
-    assert "no size up to 32 GPUs is in time; 4 GPUs finish" in found.reason
+    assert "no size up to 32 GPUs meets it; 4 GPUs finish" in found.reason
 
 
 def test_a_decision_carries_its_evidence_and_its_price():
     found = decided(deadline_left_s=300 * HOUR)
-    assert found.evidence[0] == "window 2h, 240 samples, 98% of those expected"
+    assert found.evidence[0] == "window 2h, 240 samples, 98% of the expected ones"
     assert "1k tokens/s on 8 GPUs over 700 steps" in found.evidence
     assert READING.queries[0] in found.evidence
     again_s = 600 * 1.8  # ten minutes on 8 GPUs, done again on 4

@@ -217,7 +217,7 @@ def test_a_stack_slower_than_predicted_gets_more_gpus_and_says_why():
     after = plan(request(deadline_s=deadline_s, calibration=calibration([measured(1.4, case=same)])))
     assert after.option.gpus > before.option.gpus
     assert after.option.step_correction > 1.03
-    assert any("measured 1.40 of predicted over 1,400 steps" in line for line in explain(after).why)
+    assert any("measured 1.40 x predicted over 1,400 steps" in line for line in explain(after).why)
 
 
 def test_the_search_finds_a_measured_layout_that_its_bound_would_hide():
