@@ -73,7 +73,7 @@ CASES = {
     "late: the fewest that are in time": ({"deadline_left_s": 80 * HOUR}, Action.GROW, 16, "past the dead"),
     "very late: all it needs at once": ({"deadline_left_s": 40 * HOUR}, Action.GROW, 32, "32 GPUs finish"),
     "late whatever it gets: people decide": ({"deadline_left_s": 9 * HOUR}, Action.FLAG, 8, "no size up to"),
-    "the deadline is past: people decide": ({"deadline_left_s": -HOUR}, Action.FLAG, 8, "the deadline has passed"),
+    "the deadline is past: people decide": ({"deadline_left_s": -HOUR}, Action.FLAG, 8, "deadline has passed"),
     "no deadline: nothing to size for": ({"deadline_left_s": None}, Action.KEEP, 8, "no deadline"),
     "slow as measured, and so late": ({"tokens_per_s": RATE / 2}, Action.GROW, 32, "past the deadline"),
     "no GPUs free to grow into": (
@@ -107,7 +107,7 @@ CASES = {
     "evaluates": ({"phase": Phase.EVALUATION, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "evaluation"),
     "warms up": ({"trained_s": 60.0, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "warming up"),
     "cools down": (
-        {"last_resize_s": NOW - 600, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "cooling down after the last resize, 50m left",
+        {"last_resize_s": NOW - 600, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "cooling down after",
     ),
     "the window is short for a shrink": (
         {"window_s": 1.5 * HOUR, "deadline_left_s": 300 * HOUR}, Action.KEEP, 8, "waiting for a 2h window",
@@ -123,7 +123,7 @@ CASES = {
     ),
     "not ours and healthy": ({"scaling": None}, Action.KEEP, 8, "not managed by rightsizer"),
     "not ours and bound by communication": (
-        {"scaling": None, "communication_fraction": 0.5}, Action.FLAG, 8, "50% of step time waits for communication",
+        {"scaling": None, "communication_fraction": 0.5}, Action.FLAG, 8, "50% of step time waits for",
     ),
 }  # fmt: skip
 
