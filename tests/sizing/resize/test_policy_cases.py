@@ -73,7 +73,7 @@ CASES = {
     "late: the fewest that are in time": ({"deadline_left_s": 80 * HOUR}, Action.GROW, 16, "past the dead"),
     "very late: all it needs at once": ({"deadline_left_s": 40 * HOUR}, Action.GROW, 32, "32 GPUs finish"),
     "late whatever it gets: people decide": ({"deadline_left_s": 9 * HOUR}, Action.FLAG, 8, "no size up to"),
-    "the deadline is past: people decide": ({"deadline_left_s": -HOUR}, Action.FLAG, 8, "deadline has passed"),
+    "the deadline passed: people decide": ({"deadline_left_s": -HOUR}, Action.FLAG, 8, "deadline has passed"),
     "no deadline: nothing to size for": ({"deadline_left_s": None}, Action.KEEP, 8, "no deadline"),
     "slow as measured, and so late": ({"tokens_per_s": RATE / 2}, Action.GROW, 32, "past the deadline"),
     "no GPUs free to grow into": (
