@@ -58,6 +58,7 @@ class World:
         self.jobs, self.supports, self.events, self.log = {}, set(), [], []
         self.now, self.pods, self.progress, self.quota = NOW, (), None, None
         self.decision = None
+        self.settings = Settings()
         self.queue, self.workloads = None, ()
 
     def snapshot(self):
@@ -65,7 +66,7 @@ class World:
             plan=copy.deepcopy(self.plan),
             inventory=self.inventory or Inventory(nodes=tuple(self.nodes)),
             now=self.now,
-            settings=Settings(),
+            settings=self.settings,
             jobs=tuple(Job.of(job) for job in self.jobs.values()),
             pods=self.pods,
             supports=frozenset(self.supports),
@@ -86,7 +87,7 @@ class World:
         elif isinstance(action, Apply) and action.child["kind"] == "Job":
             assert action.child["metadata"]["name"] not in self.jobs, "a Job is never applied twice"
             self.jobs[action.child["metadata"]["name"]] = copy.deepcopy(dict(action.child))
-        elif isinstance(action, Apply):
+        elif isinstance(action, Apply) and action.child["kind"] != "Secret":
             self.supports.add(f"{action.child['kind']}/{action.child['metadata']['name']}")
         elif isinstance(action, PatchJob):
             self.jobs[action.name]["spec"].update(action.spec)

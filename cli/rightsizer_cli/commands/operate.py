@@ -1,8 +1,9 @@
 """`rightsizer operator`."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -48,6 +49,16 @@ def operator(
     ] = None,
     prometheus_token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Bearer token for it.")
+    ] = None,
+    network_policy: Annotated[
+        bool, typer.Option(help="Give each plan's pods network policies; only its workers reach its store.")
+    ] = True,
+    metrics_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JSON",
+            help="A NetworkPolicyPeer that may read workers' metrics; repeatable. Default: all.",
+        ),
     ] = None,
     cap: Annotated[
         list[str] | None,
@@ -104,6 +115,8 @@ def operator(
         resize_s=parse_duration_s(resize_within, field="--resize-within"),
         give_back=_one_of(give_back, list(Pressure), field="--give-back"),
         caps=_caps(cap or []),
+        network_policy=network_policy,
+        metrics_from=tuple(_peer(text) for text in metrics_from or ()),
     )
     access = Access(url=prometheus_url, ca_file=prometheus_ca_file, token_file=prometheus_token_file)
     options = Options(
@@ -114,6 +127,21 @@ def operator(
         settings=settings,
     )
     return run(options)
+
+
+def _peer(text: str) -> dict[str, Any]:
+    """A NetworkPolicyPeer from its JSON."""
+    from rightsizer.errors import InputError
+
+    known = {"podSelector", "namespaceSelector", "ipBlock"}
+    try:
+        peer = json.loads(text)
+    except ValueError:
+        peer = None
+    if not isinstance(peer, dict) or not peer or not peer.keys() <= known:
+        remedy = 'must be a NetworkPolicyPeer as JSON, such as {"namespaceSelector": {}}'
+        raise InputError("--metrics-from", value=text, remedy=remedy)
+    return peer
 
 
 def _caps(stated: Sequence[str]) -> "dict[str, Mode]":

@@ -6,14 +6,17 @@ runs code in every worker, and `list_keys()` makes a secret run id no secret. `S
 name, which holds the run id, the attempt and the round: a value cannot be replayed under another name. The
 secret is a file that only this attempt's workers can read.
 
-Not covered: an attacker can still delete values, or write old ones back under their own name. That stops a
-rendezvous but runs no code. PyTorch does not authenticate the workers' process group. A network policy
+A forged state is dropped and the rendezvous starts afresh; workers that train are not disturbed.
+
+Not covered: an attacker who keeps writing, deleting values or restoring old ones can stop a rendezvous, but
+runs no code. PyTorch does not authenticate the workers' process group. A network policy
 covers both.
 """
 
 import datetime as dt
 import hashlib
 import hmac
+import logging
 import os
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -26,7 +29,7 @@ from torch.distributed.elastic.rendezvous import (
     rendezvous_handler_registry,
 )
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
-from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import Token, create_handler
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
 from rightsizer_launch.worker.progress import ENV_RENDEZVOUS_KEY_FILE
@@ -36,6 +39,7 @@ __all__ = ["BACKEND", "ForgedValueError", "SignedStore", "enable", "read_key", "
 BACKEND = "rightsizer"
 """The name of this rendezvous for torchrun's `--rdzv-backend`."""
 
+_LOG = logging.getLogger("rightsizer.rendezvous")
 _TAG_BYTES = hashlib.sha256().digest_size
 _LEAST_KEY_BYTES = 16
 
@@ -142,9 +146,36 @@ def enable(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 class _Backend(C10dRendezvousBackend):
+    """torch's backend, except that it drops a forged state: the rendezvous then starts afresh."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        try:
+            super().__init__(store, run_id)
+        except ForgedValueError as error:
+            self._drop(error)
+
     @property
     def name(self) -> str:
         return BACKEND  # torch checks that this is what was asked for
+
+    def get_state(self) -> tuple[bytes, Token] | None:
+        try:
+            return super().get_state()
+        except ForgedValueError as error:
+            self._drop(error)
+            return None
+
+    def set_state(self, state: bytes, token: Token | None = None) -> tuple[bytes, Token, bool] | None:
+        try:
+            return super().set_state(state, token)
+        except ForgedValueError as error:
+            self._drop(error)
+            return None
+
+    def _drop(self, error: ForgedValueError) -> None:
+        _LOG.warning("dropped a forged rendezvous state: %s", error)
+        self._call_store("delete_key", self._key)
+        self._call_store("compare_set", self._key, "", self._NULL_SENTINEL)
 
 
 def _handler(parameters: RendezvousParameters) -> RendezvousHandler:

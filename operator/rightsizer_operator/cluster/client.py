@@ -1,6 +1,8 @@
 """The one door to the Kubernetes API: plain JSON in and out through the official client's asyncio half."""
 
+import base64
 import json
+import secrets
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
@@ -11,7 +13,7 @@ from kubernetes.aio import client
 
 from rightsizer_api.plan import GROUP, KIND, VERSION
 from rightsizer_operator.cluster.metrics import Metrics
-from rightsizer_operator.values.names import FIELD_MANAGER
+from rightsizer_operator.values import names
 
 __all__ = ["ApiError", "Door", "NameTakenError", "client_of", "plans_path"]
 
@@ -21,6 +23,8 @@ _PATHS = {
     "Pod": "/api/v1/namespaces/{}/pods",
     "Service": "/api/v1/namespaces/{}/services",
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Secret": "/api/v1/namespaces/{}/secrets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     KIND: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/trainingplans",
@@ -30,6 +34,7 @@ _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _TIMEOUT_S = 30.0
 _CHUNK = 250
+_KEY_BYTES = 32
 
 
 class ApiError(Exception):
@@ -142,7 +147,9 @@ class Door:
         Created first, looked at only if that is refused: an object of somebody else's is never touched.
         """
         metadata, kind = child["metadata"], child["kind"]
-        name, query = metadata["name"], {"fieldManager": FIELD_MANAGER}
+        if kind == "Secret":
+            return await self.create_key(child)
+        name, query = metadata["name"], {"fieldManager": names.FIELD_MANAGER}
         path = _PATHS[kind].format(metadata["namespace"])
         try:
             return await self.call("POST", path, body=child, query=query)
@@ -162,6 +169,19 @@ class Door:
         query["force"] = "true"  # over what this operator itself said when it created the object
         return await self.call("PATCH", f"{path}/{name}", body=child, query=query, content=_APPLY)
 
+    async def create_key(self, secret: Mapping[str, Any]) -> Object:
+        """Create a Secret with a random key. One that exists stays: the operator may not read Secrets."""
+        path = _PATHS["Secret"].format(secret["metadata"]["namespace"])
+        data = {names.KEY: base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()}
+        try:
+            await self.call(
+                "POST", path, body={**secret, "data": data}, query={"fieldManager": names.FIELD_MANAGER}
+            )
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        return dict(secret)
+
     async def _labelled(self, job: Object, labels: Mapping[str, str]) -> Object:
         """A Job that is there, with its labels put back if anybody took one: no watch sees it without."""
         metadata = job["metadata"]
@@ -170,7 +190,7 @@ class Door:
         path = f"{_PATHS['Job'].format(metadata['namespace'])}/{metadata['name']}"
         body = {"metadata": {"labels": dict(labels)}}
         return await self.call(
-            "PATCH", path, body=body, query={"fieldManager": FIELD_MANAGER}, content=_MERGE
+            "PATCH", path, body=body, query={"fieldManager": names.FIELD_MANAGER}, content=_MERGE
         )
 
     async def patch_job(
@@ -178,21 +198,21 @@ class Door:
     ) -> Object:
         """Change fields of a Job's spec, and annotations."""
         path = f"{_PATHS['Job'].format(namespace)}/{name}"
-        query = {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": names.FIELD_MANAGER}
         body = {"metadata": {"annotations": dict(notes)}, "spec": dict(spec)}
         return await self.call("PATCH", path, body=body, query=query, content=_MERGE)
 
     async def patch_workload(self, version: str, namespace: str, name: str, *, active: bool) -> None:
         """Let Kueue run a Workload, or not."""
         path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{namespace}/workloads/{name}"
-        query = {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": names.FIELD_MANAGER}
         await self.call("PATCH", path, body={"spec": {"active": active}}, query=query, content=_MERGE)
 
     async def patch_status(self, namespace: str, name: str, version: str, patch: Mapping[str, Any]) -> Object:
         """Change a plan's status, unless the plan has changed since `version`: that is a 409."""
         body = {"metadata": {"resourceVersion": version}, "status": patch}
         path = f"{plans_path(namespace, name)}/status"
-        query = {"fieldManager": FIELD_MANAGER}
+        query = {"fieldManager": names.FIELD_MANAGER}
         return await self.call("PATCH", path, body=body, query=query, content=_MERGE)
 
     async def fail_pod(self, namespace: str, name: str, uid: str) -> None:
@@ -208,7 +228,7 @@ class Door:
         body = {"metadata": {"uid": uid}, "status": status}
         try:
             await self.call(
-                "PATCH", path, body=body, query={"fieldManager": FIELD_MANAGER}, content=_STRATEGIC
+                "PATCH", path, body=body, query={"fieldManager": names.FIELD_MANAGER}, content=_STRATEGIC
             )
         except ApiError as error:
             if error.status != 404:

@@ -19,7 +19,12 @@ T = TypeVar("T")
 OURS = f"{LABEL_MANAGED}={MANAGED}"
 _BUSY = (429, 503)
 _WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
-_SUPPORTS = {"Service": "api/v1", "ReplicaSet": "apis/apps/v1", "ConfigMap": "api/v1"}
+_SUPPORTS = {
+    "Service": "api/v1",
+    "ReplicaSet": "apis/apps/v1",
+    "ConfigMap": "api/v1",
+    "NetworkPolicy": "apis/networking.k8s.io/v1",
+}
 
 
 @immutable
@@ -46,7 +51,7 @@ async def survey(door: Door, scopes: tuple[str, ...]) -> Survey:
         return [(plan_key(raw), Job.of(raw)) async for raw in listed]
 
     async def supports(scope: str, kind: str) -> list[tuple[Key, str, tuple[str, ...]]]:
-        path = f"/{_SUPPORTS[kind]}{scope}/{kind.lower()}s"
+        path = f"/{_SUPPORTS[kind]}{scope}/{_plural(kind)}"
         found = door.every(path, metadata_only=True, labelSelector=OURS)
         return [_support(kind, each["metadata"]) async for each in found if _stays(each)]
 
@@ -79,6 +84,11 @@ async def patiently(read: Callable[[], Awaitable[T]], *, waits_s: Sequence[float
                 raise
             await asyncio.sleep(max(wait_s, error.retry_after_s or 0.0))
     return await read()
+
+
+def _plural(kind: str) -> str:
+    lower = kind.lower()
+    return f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
 
 
 def _stays(raw: Object) -> bool:

@@ -22,7 +22,7 @@ from rightsizer_operator.manifests.pod_spec import (
 from rightsizer_operator.values import names
 from rightsizer_operator.values.kueue import topology_notes
 
-__all__ = ["job", "rendezvous", "service", "settings_map"]
+__all__ = ["job", "metadata", "rendezvous", "service", "settings_map"]
 
 Object = dict[str, Any]
 
@@ -41,7 +41,7 @@ def service(launch: Launch) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(launch, names.rendezvous_name(launch.plan.metadata.name), own),
+        "metadata": metadata(launch, names.rendezvous_name(launch.plan.metadata.name), own),
         "spec": {
             "clusterIP": "None",
             "selector": selector(launch, names.RENDEZVOUS),
@@ -75,7 +75,7 @@ def rendezvous(launch: Launch) -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
-        "metadata": _metadata(launch, names.rendezvous_name(launch.plan.metadata.name), own),
+        "metadata": metadata(launch, names.rendezvous_name(launch.plan.metadata.name), own),
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": selector(launch, names.RENDEZVOUS)},
@@ -93,7 +93,7 @@ def settings_map(launch: Launch) -> Object | None:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(launch, name, labels(launch, names.WORKER)),
+        "metadata": metadata(launch, name, labels(launch, names.WORKER)),
         "data": dict(files),
     }
 
@@ -123,7 +123,7 @@ def job(launch: Launch) -> Object:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _metadata(launch, name, own | queued) | {"annotations": notes},
+        "metadata": metadata(launch, name, own | queued) | {"annotations": notes},
         "spec": {
             **({"suspend": True} if launch.queue else {}),
             "completionMode": "Indexed",
@@ -154,7 +154,8 @@ def _with_pull_secrets(launch: Launch, spec: Object) -> Object:
     return spec | kept
 
 
-def _metadata(launch: Launch, name: str, own: Mapping[str, str]) -> Object:
+def metadata(launch: Launch, name: str, own: Mapping[str, str]) -> Object:
+    """A child's metadata: the plan owns it, so that it goes with the plan."""
     return {
         "name": name,
         "namespace": launch.plan.metadata.namespace,

@@ -38,6 +38,7 @@ Object = dict[str, Any]
 
 _RUN_DIRECTORY = "/var/run/rightsizer"
 _SETTINGS = "/etc/rightsizer"
+_KEY_DIRECTORY = "/etc/rightsizer-key"
 _TERMINATION_LOG = "/dev/termination-log"
 _SHUTDOWN_S = 20  # what the agents take beside the workers' own grace
 _ELASTIC_FRAMEWORKS = ("ddp", "custom")  # the others have the number of ranks in their flags
@@ -118,13 +119,18 @@ def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
         "containers": [_trainer(launch)],
         "restartPolicy": "Never",
         "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": int(_grace_s(launch)) + _SHUTDOWN_S,
         "tolerations": [
             *evicted(launch),
             {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         ],
         "topologySpreadConstraints": [_spread(launch)],
-        "volumes": [{"name": "rightsizer-run", "emptyDir": {}}, *_settings_volume(launch)],
+        "volumes": [
+            {"name": "rightsizer-run", "emptyDir": {}},
+            _key_volume(launch),
+            *_settings_volume(launch),
+        ],
     }
     asked = launch.plan.spec.launch.pod_template
     theirs = asked.model_dump(by_alias=True, exclude_none=True) if asked else None
@@ -146,7 +152,11 @@ def _trainer(launch: Launch) -> Object:
         "resources": {"limits": {names.GPU_RESOURCE: launch.gpus_per_pod}},
         "terminationMessagePath": _TERMINATION_LOG,
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "rightsizer-run", "mountPath": _RUN_DIRECTORY}, *_settings_mount(launch)],
+        "volumeMounts": [
+            {"name": "rightsizer-run", "mountPath": _RUN_DIRECTORY},
+            {"name": "rightsizer-key", "mountPath": _KEY_DIRECTORY, "readOnly": True},
+            *_settings_mount(launch),
+        ],
     }
     if asked.working_dir:
         container["workingDir"] = asked.working_dir
@@ -179,6 +189,7 @@ def _variables(launch: Launch) -> list[Object]:
         "PYTHONUNBUFFERED": "1",
         progress.ENV_RUN_DIRECTORY: _RUN_DIRECTORY,
         progress.ENV_ATTEMPT: str(launch.attempt),
+        progress.ENV_RENDEZVOUS_KEY_FILE: f"{_KEY_DIRECTORY}/{names.KEY}",
         progress.ENV_METRICS_PORT: str(names.METRICS_PORT),
         progress.ENV_METRICS_ADDRESS: "0.0.0.0",  # noqa: S104 -- a pod's own address
         progress.ENV_RESTART_LIMIT: str(asked.restarts.limit),
@@ -234,6 +245,11 @@ def _interval_s(launch: Launch) -> float:
 def _grace_s(launch: Launch) -> float:
     checkpoint = launch.plan.spec.launch.checkpoint
     return parse_duration_s(checkpoint.grace) if checkpoint else 30.0
+
+
+def _key_volume(launch: Launch) -> Object:
+    name = names.key_name(launch.plan.metadata.name, launch.attempt, launch.owner_uid)
+    return {"name": "rightsizer-key", "secret": {"secretName": name}}
 
 
 def _settings_volume(launch: Launch) -> list[Object]:

@@ -15,7 +15,8 @@ from typing import Any
 from rightsizer.errors import InputError, UnsupportedError
 from rightsizer_api import validate
 from rightsizer_api.plan import Metadata, TrainingPlan
-from rightsizer_operator.manifests import objects
+from rightsizer_operator.manifests import isolation, objects
+from rightsizer_operator.manifests.pod_spec import Launch
 from rightsizer_operator.reconcile.attempts import attempted, launch_of, running_of
 from rightsizer_operator.reconcile.persisted import Journal
 from rightsizer_operator.reconcile.resize import advised, fallen_back, proven
@@ -41,6 +42,8 @@ __all__ = ["reconcile"]
 
 _WARNINGS = ("Invalid", "NoPlan", "InsufficientGPUs", "NoSuchGPUs", "DeadlinePassed", "Refused", "Failed")
 _QUIET = ("Sized", "Starting")
+_ENDING = ("NetworkPolicy", "ReplicaSet", "Service")
+"""Children that end with the training; a finished Job keeps its ConfigMap."""
 _QUEUE_SOON_S = 2.0
 _OVERLOOKED_S = 10.0
 """A pod of an admitted Job that its queue holds back for longer was overlooked: it takes well below 1 s."""
@@ -144,18 +147,29 @@ def _start(case: Case) -> Case:
                 Requeue(after_s=case.world.settings.retry_s), Admitted=waits, Running=no("NotAdmitted")
             )
     started = attempt if attempt.started else replace(attempt, started=case.world.now)
-    made = (objects.settings_map(launch), objects.service(launch), objects.rendezvous(launch))
-    missing = (child for child in made if child and _support(child) not in case.world.supports)
+    missing = _missing(case, launch)
     case = replace(case, journal=replace(case.journal, attempt=started))
     admitted = no("Queued", "waits for its queue") if queued else yes("Admitted")
     if case.world.refusal:
         admitted = no("Refused", case.world.refusal)
     return case.then(
-        *(Apply(child=child) for child in missing),
+        *missing,
+        Apply(child=isolation.rendezvous_key(launch)),
         Apply(child=objects.job(launch)),
         Admitted=admitted,
         Running=no("Starting", f"attempt {attempt.number} starts"),
     )
+
+
+def _missing(case: Case, launch: Launch) -> list[Apply]:
+    """The plan's other objects that are not there."""
+    children = (
+        *isolation.network_policies(launch),  # first: no pod is reachable before they hold
+        objects.settings_map(launch),
+        objects.service(launch),
+        objects.rendezvous(launch),
+    )
+    return [Apply(child=child) for child in children if child and _support(child) not in case.world.supports]
 
 
 def _adjust(case: Case, job: Job) -> Case:
@@ -163,8 +177,7 @@ def _adjust(case: Case, job: Job) -> Case:
     launch = launch_of(case, attempt=job.attempt)
     queued = case.world.queue is not None
     wished, patch = launch.pods, {}
-    made = (objects.settings_map(launch), objects.service(launch), objects.rendezvous(launch))
-    missing = [Apply(child=child) for child in made if child and _support(child) not in case.world.supports]
+    missing = _missing(case, launch)
     if job.parallelism != wished and job.elastic:
         patch = {"parallelism": wished, "completions": wished}
     if job.suspended != case.plan.spec.suspend and not queued:
@@ -229,10 +242,10 @@ def _free_dead(case: Case) -> Case:
 
 def _clean(case: Case) -> Case:
     """After the end only the Job stays, with its logs, until its time is over."""
-    name = names.rendezvous_name(case.plan.metadata.name)
-    kinds = [kind for kind in ("ReplicaSet", "Service") if f"{kind}/{name}" in case.world.supports]
+    supports = sorted(support.partition("/")[::2] for support in case.world.supports)
     left = tuple(Delete(kind="Job", name=job.name) for job in case.older if not job.deleting)
-    return case.then(*(Delete(kind=kind, name=name) for kind in kinds), *left)
+    ended = tuple(Delete(kind=kind, name=name) for kind, name in supports if kind in _ENDING)
+    return case.then(*ended, *left)
 
 
 def _finish(case: Case) -> tuple[Action, ...]:

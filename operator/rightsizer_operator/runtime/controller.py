@@ -324,7 +324,7 @@ class Loop:
                 self.push(key)  # it was there already, and its state is no news to any watch
             else:
                 self._metrics.launches.inc()
-        else:
+        elif kind != "Secret":  # it belongs to an attempt, and the operator may not list Secrets
             self.cache.supports[key].add(f"{kind}/{made['metadata']['name']}")
 
     def _later(self, key: Key, after_s: float) -> None:

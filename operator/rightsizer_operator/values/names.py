@@ -9,6 +9,7 @@ __all__ = [
     "FIELD_MANAGER",
     "GPU_RESOURCE",
     "GPU_TYPE",
+    "KEY",
     "LABEL_ATTEMPT",
     "LABEL_MANAGED",
     "LABEL_PLAN",
@@ -23,6 +24,7 @@ __all__ = [
     "RENDEZVOUS",
     "WORKER",
     "job_name",
+    "key_name",
     "rendezvous_name",
 ]
 
@@ -54,6 +56,8 @@ QUEUE_ELASTIC = "kueue.x-k8s.io/elastic-job"
 """Annotation of a Job: "true" lets Kueue admit its growth while it runs (ElasticJobsViaWorkloadSlices)."""
 
 CONTAINER = "trainer"
+KEY = "key"
+"""The entry of a rendezvous key in its Secret."""
 METRICS_PORT = 29401
 """Rank 0's Prometheus text; one above the rendezvous port."""
 
@@ -61,6 +65,11 @@ METRICS_PORT = 29401
 def job_name(plan: str, attempt: int) -> str:
     """The Job of an attempt."""
     return f"{plan}-a{attempt}"
+
+
+def key_name(plan: str, attempt: int, owner_uid: str) -> str:
+    """The Secret of an attempt's rendezvous key. The uid keeps apart plans that had the same name in turn."""
+    return f"{job_name(plan, attempt)}-{owner_uid[:8]}"
 
 
 def rendezvous_name(plan: str) -> str:

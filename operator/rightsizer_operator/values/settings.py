@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Any
 
 from rightsizer.resize.types import Mode, Pressure
 from rightsizer.values import immutable
@@ -21,6 +22,9 @@ class Settings:
     Job and its logs stay. `inter_node_gbps`: gigabytes per second between nodes, per GPU and direction,
     where it is known and the plan does not say. `refresh_s`: how often everything is read anew, whatever the
     watches have told.
+
+    `network_policy`: whether each plan's pods get network policies. `metrics_from`: who may read the workers'
+    metrics, as NetworkPolicyPeers; everybody where there are none.
 
     What resizes rest on: the workers are asked every `measure_s` and judged every `decide_s`, over at least
     `window_s`, not in the first `warm_up_s` of a size; at most one resize in `cool_down_s`. `restart_s` is
@@ -44,6 +48,8 @@ class Settings:
     restart_s: float = 120.0
     resize_s: float = 600.0
     give_back: Pressure = Pressure.ON_PRESSURE
+    network_policy: bool = True
+    metrics_from: tuple[Mapping[str, Any], ...] = ()
     caps: Mapping[str, Mode] = field(default_factory=dict)
 
     def cap(self, namespace: str) -> Mode:

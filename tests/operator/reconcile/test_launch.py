@@ -13,8 +13,11 @@ def kinds(actions):
 def test_a_plan_becomes_a_status_then_a_service_a_store_and_one_job(world):
     assert kinds(world().decide()) == [
         "PatchStatus",
+        "Apply:NetworkPolicy",
+        "Apply:NetworkPolicy",
         "Apply:Service",
         "Apply:ReplicaSet",
+        "Apply:Secret",
         "Apply:Job",
         "Emit",
     ]
@@ -24,7 +27,7 @@ def test_a_settled_world_asks_for_nothing(world):
     assert world().settle().decide() == ()
 
 
-@pytest.mark.parametrize("kept", range(6))
+@pytest.mark.parametrize("kept", range(9))
 def test_whatever_prefix_of_a_launch_got_through_the_next_decision_completes_it(world, kept):
     whole, torn = world().settle(), world()
     for action in torn.decide()[:kept]:
@@ -121,7 +124,7 @@ def test_a_lost_store_comes_back_while_workers_run(world):
     running = world().settle()
     running.job(ready=2)
     running.settle().supports.clear()
-    assert kinds(running.decide()) == ["Apply:Service", "Apply:ReplicaSet"]
+    assert kinds(running.decide()) == ["Apply:NetworkPolicy"] * 2 + ["Apply:Service", "Apply:ReplicaSet"]
 
 
 def test_suspend_stops_the_job_and_resume_continues_the_same(world):

