@@ -10,7 +10,7 @@ from typing import Any
 from kubernetes.aio import client, config, watch
 
 from rightsizer_api.plan import GROUP, VERSION
-from rightsizer_operator.cluster.client import ApiError, Door, client_of
+from rightsizer_operator.cluster.client import ApiError, KubeClient, api_client
 from rightsizer_operator.cluster.metrics import Metrics
 
 WORKERS = 16  # as many as the operator has
@@ -29,14 +29,14 @@ class Api:
     """Create, count, delete, and watch Jobs appear."""
 
     def __init__(self, api: client.ApiClient) -> None:
-        self._api, self._door = api, Door(api, Metrics())
+        self._api, self._kube = api, KubeClient(api, Metrics())
 
     async def create(self, raw: Mapping[str, Any]) -> None:
         """Create an object, however often it takes; one that is there already is no error."""
         path = PATHS[raw["kind"]].format(raw["metadata"].get("namespace"))
         while True:
             try:
-                await self._door.call("POST", path, body=raw)
+                await self._kube.call("POST", path, body=raw)
             except ApiError as error:
                 if error.status == 0:  # a server that is too busy to answer in time
                     continue
@@ -64,7 +64,7 @@ class Api:
         """How many objects of a kind a namespace has."""
         while True:
             try:
-                page = await self._door.call("GET", PATHS[kind].format(namespace), query={"limit": 1})
+                page = await self._kube.call("GET", PATHS[kind].format(namespace), query={"limit": 1})
                 break
             except ApiError as error:
                 if error.status:
@@ -73,20 +73,20 @@ class Api:
 
     async def every(self, kind: str, namespace: str) -> list[dict[str, Any]]:
         """All objects of a kind."""
-        return [each async for each in self._door.every(PATHS[kind].format(namespace))]
+        return [each async for each in self._kube.every(PATHS[kind].format(namespace))]
 
     async def clear(self, kind: str, namespace: str) -> None:
         """Delete all objects of a kind, and wait until they are gone."""
         while await self.count(kind, namespace):
             with contextlib.suppress(ApiError):  # it goes on where it was when a request takes too long
                 path = PATHS[kind].format(namespace)
-                await self._door.call("DELETE", path, body={"propagationPolicy": "Background"})
+                await self._kube.call("DELETE", path, body={"propagationPolicy": "Background"})
             await asyncio.sleep(1)
 
     async def patch(self, kind: str, namespace: str, name: str, body: Mapping[str, Any]) -> None:
         """Change an object by a merge patch."""
         path = f"{PATHS[kind].format(namespace)}/{name}"
-        await self._door.call("PATCH", path, body=body, content="application/merge-patch+json")
+        await self._kube.call("PATCH", path, body=body, content="application/merge-patch+json")
 
     async def create_finished(self, raw: Mapping[str, Any]) -> None:
         """Create a plan with its status."""
@@ -94,7 +94,7 @@ class Api:
         await self.create({key: value for key, value in raw.items() if key != "status"})
         path = f"{PATHS['TrainingPlan'].format(metadata['namespace'])}/{metadata['name']}/status"
         body = {"status": raw["status"]}
-        await self._door.call("PATCH", path, body=body, content="application/merge-patch+json")
+        await self._kube.call("PATCH", path, body=body, content="application/merge-patch+json")
 
     async def jobs_seen(self, namespace: str, seen: dict[str, float]) -> None:
         """Note when each plan's Job is first seen; until cancelled."""
@@ -109,5 +109,5 @@ class Api:
 async def connected(kubeconfig: Path) -> AsyncIterator[Api]:
     """The API of a cluster."""
     await config.load_kube_config(str(kubeconfig))
-    async with client_of(client.Configuration.get_default_copy()) as api:
+    async with api_client(client.Configuration.get_default_copy()) as api:
         yield Api(api)

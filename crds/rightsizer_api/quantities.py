@@ -11,7 +11,17 @@ from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 from rightsizer import units
 from rightsizer.errors import QuantityError
 
-__all__ = ["Duration", "Interval", "Moment", "Name", "Tokens", "Usd", "moment_text"]
+__all__ = [
+    "Duration",
+    "Interval",
+    "Moment",
+    "Name",
+    "Tokens",
+    "Usd",
+    "format_time",
+    "moment_text",
+    "parse_time",
+]
 
 _LONGEST = 40
 
@@ -100,6 +110,17 @@ Moment = Annotated[
     WithJsonSchema({"type": "string", "format": "date-time", "maxLength": _LONGEST}),
 ]
 """A moment with its time zone, RFC 3339."""
+
+
+def parse_time(text: str | None) -> dt.datetime | None:
+    """A timestamp of the Kubernetes API; None if there is none."""
+    return dt.datetime.fromisoformat(text) if text else None
+
+
+def format_time(when: dt.datetime) -> str:
+    """A timestamp as the Kubernetes API writes it: UTC, to the second."""
+    return moment_text(when.replace(microsecond=0))
+
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 """Any name, of a bounded length."""

@@ -86,7 +86,6 @@ def test_the_documented_commands_parse():
     assert not wrong
 
 
-
 PAGES = {p.name: p.read_text() for p in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]}
 FOLDERS = "sizing|crds|launch|telemetry|operator|slurm|cli|tests|bench|examples|deploy|helm|scripts|docs"
 NO_MODULES = "dev|test|conf|lua"  # the API group, an example's host, files

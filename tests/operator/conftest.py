@@ -5,10 +5,10 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator.reconcile.reconcile import reconcile
-from rightsizer_operator.values.actions import Apply, Delete, Emit, PatchJob, PatchStatus
+from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, PatchStatus
 from rightsizer_operator.values.inventory import Inventory, Node
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Job, Snapshot
+from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 SPEC = {
@@ -37,7 +37,7 @@ def merged(base, over):
     return result
 
 
-class World:
+class FakeCluster:
     """A cluster as small as can be: it holds what actions leave behind, and Jobs run when told to."""
 
     def __init__(self, spec=SPEC, *, nodes=3, gpus=8, inventory=None):
@@ -67,7 +67,7 @@ class World:
             inventory=self.inventory or Inventory(nodes=tuple(self.nodes)),
             now=self.now,
             settings=self.settings,
-            jobs=tuple(Job.of(job) for job in self.jobs.values()),
+            jobs=tuple(AttemptJob.of(job) for job in self.jobs.values()),
             pods=self.pods,
             supports=frozenset(self.supports),
             quota_gpus=self.quota,
@@ -98,7 +98,7 @@ class World:
             self.pods = tuple(pod for pod in self.pods if pod.name != action.name)
         elif isinstance(action, Delete):
             self.supports.discard(f"{action.kind}/{action.name}")
-        elif isinstance(action, Emit):
+        elif isinstance(action, EmitEvent):
             self.events.append(action)
 
     def settle(self, passes=10):
@@ -149,10 +149,10 @@ class World:
 
 
 @pytest.fixture
-def world():
+def fake_cluster():
     """A new world for a plan: world(), or world({"resources": {...}}) to change its spec."""
 
     def make(change=None, **cluster):
-        return World(merged(SPEC, change or {}), **cluster)
+        return FakeCluster(merged(SPEC, change or {}), **cluster)
 
     return make

@@ -91,7 +91,7 @@ def operator(
 ) -> int:
     """Run the Kubernetes operator: in a cluster with its service account, elsewhere with your kubeconfig."""
     try:
-        from rightsizer_operator.runtime.main import Options, run
+        from rightsizer_operator.runtime.main import OperatorOptions, run
     except ModuleNotFoundError as error:
         from rightsizer.errors import InputError
 
@@ -119,7 +119,7 @@ def operator(
         metrics_from=tuple(_peer(text) for text in metrics_from or ()),
     )
     access = Access(url=prometheus_url, ca_file=prometheus_ca_file, token_file=prometheus_token_file)
-    options = Options(
+    options = OperatorOptions(
         namespaces=tuple(namespace or ()),
         port=port,
         lease_namespace=lease_namespace,

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rightsizer.units import format_count, format_duration
+from rightsizer_api.quantities import parse_time
 
-__all__ = ["condition", "moment", "next_step", "on_time", "state_of", "told", "why"]
+__all__ = ["condition", "next_step", "on_time", "state_of", "told", "why"]
 
 Object = Mapping[str, Any]
 
@@ -52,11 +53,6 @@ _LATE = (
 )
 
 
-def moment(text: str | None) -> dt.datetime | None:
-    """A moment of the API."""
-    return dt.datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
-
-
 def condition(plan: Object, kind: str) -> Object:
     """A condition; empty if the plan has none of that type."""
     conditions = plan.get("status", {}).get("conditions", ())
@@ -96,7 +92,7 @@ def next_step(plan: Object) -> str:
 def on_time(plan: Object) -> str:
     """Whether it will meet its deadline, and by how much."""
     status = plan.get("status", {})
-    due, eta = moment(status.get("deadline")), moment(status.get("eta"))
+    due, eta = parse_time(status.get("deadline")), parse_time(status.get("eta"))
     if due is None:
         return f"It has no deadline; expected end {status['eta']}." if eta else "It has no deadline."
     if eta is None:
@@ -111,13 +107,13 @@ def on_time(plan: Object) -> str:
 
 def told(event: Object, now: dt.datetime) -> str:
     """An Event in one line."""
-    when = moment(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp"))
+    when = parse_time(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp"))
     age = f"{format_duration(max(0.0, (now - when).total_seconds()))} ago" if when else "once"
     return f"{age}: {event['reason']}: {event['message']}"
 
 
 def _since(plan: Object, now: dt.datetime) -> str:
-    since = moment(condition(plan, "Ready").get("lastTransitionTime"))
+    since = parse_time(condition(plan, "Ready").get("lastTransitionTime"))
     return f", for {format_duration((now - since).total_seconds())}" if since and now > since else ""
 
 

@@ -11,8 +11,8 @@ from rightsizer.search.plan import plan as size
 from rightsizer.search.types import NoPlan, Plan
 from rightsizer_api import load, loads
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.quantities import parse_time
 from rightsizer_cli.kubectl.client import Client
-from rightsizer_cli.kubectl.describe import moment
 from rightsizer_operator.reconcile.size import question
 from rightsizer_operator.values.inventory import Inventory, Node
 
@@ -36,7 +36,7 @@ def answer(client: Client, *, name: str, file: Path | None) -> Plan | NoPlan:
         plan = load(file)
     elif name:
         raw = client.plan(name)
-        plan, created = live_plan(raw), moment(raw["metadata"]["creationTimestamp"]) or created
+        plan, created = live_plan(raw), parse_time(raw["metadata"]["creationTimestamp"]) or created
     else:
         raise InputError("NAME", value="", remedy="name a TrainingPlan, or a manifest with --file")
     nodes = tuple(Node.of(raw) for raw in client.get("nodes")["items"])

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer.values import immutable
-from rightsizer_operator.cluster.relist import Survey
+from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.inventory import Inventory, Node
 from rightsizer_operator.values.names import GPU_RESOURCE
-from rightsizer_operator.values.quantities import whole
-from rightsizer_operator.values.snapshot import Job, Key, plan_key
+from rightsizer_operator.values.quantities import parse_quantity
+from rightsizer_operator.values.snapshot import AttemptJob, Key, plan_key
 
 __all__ = ["Cache", "Marks", "bound_gpus", "quota_left"]
 
@@ -35,7 +35,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.plans: dict[Key, dict[str, Any]] = {}
-        self.jobs: defaultdict[Key, dict[str, Job]] = defaultdict(dict)
+        self.jobs: defaultdict[Key, dict[str, AttemptJob]] = defaultdict(dict)
         self.supports: defaultdict[Key, set[str]] = defaultdict(set)
         self.nodes: dict[str, Node] = {}
         self.wanted: frozenset[str] = frozenset()
@@ -78,9 +78,9 @@ class Cache:
 
     def saw_job(self, raw: Object) -> bool:
         """A Job as it is now; whether that is news."""
-        return self._know(plan_key(raw), Job.of(raw))
+        return self._know(plan_key(raw), AttemptJob.of(raw))
 
-    def _know(self, key: Key, job: Job) -> bool:
+    def _know(self, key: Key, job: AttemptJob) -> bool:
         known = self.jobs[key].get(job.name)
         if known is not None and known.version >= job.version:
             return False
@@ -95,7 +95,7 @@ class Cache:
         self.jobs[key].pop(raw["metadata"]["name"], None)
         self._count(key)
 
-    def reserve(self, key: Key, job: Job) -> None:
+    def reserve(self, key: Key, job: AttemptJob) -> None:
         """A Job that is about to be made claims its GPUs."""
         self.jobs[key].setdefault(job.name, job)
         self._count(key)
@@ -107,7 +107,7 @@ class Cache:
             del jobs[name]
         self._count(key)
 
-    def owned(self, key: Key) -> tuple[Job, ...]:
+    def owned(self, key: Key) -> tuple[AttemptJob, ...]:
         """The plan's own Jobs: a label is not enough, anybody may write one."""
         plan = self.plans.get(key)
         uid = plan["metadata"]["uid"] if plan else ""
@@ -148,7 +148,7 @@ class Cache:
             nodes=frozenset(self.nodes),
         )
 
-    def renew(self, found: Survey, before: Marks) -> frozenset[Key]:
+    def renew(self, found: Listing, before: Marks) -> frozenset[Key]:
         """Take over what a survey found; what was known before and is not found is gone: which plans are.
 
         What came or went while it was read is not touched: the watches know better.
@@ -169,7 +169,7 @@ class Cache:
             self.supports[key].add(name)
         return before.plans - {(raw["metadata"]["namespace"], raw["metadata"]["name"]) for raw in listed}
 
-    def _renew_jobs(self, found: Survey, before: Marks) -> None:
+    def _renew_jobs(self, found: Listing, before: Marks) -> None:
         there = {(key, job.name) for key, job in found.jobs}
         for key, job in found.jobs:
             if job.uid not in self._gone:
@@ -185,7 +185,7 @@ class Cache:
         self._claimed.subtract(self._claims.pop(key, {}))
         claims: Counter[str] = Counter()
         for job in self.jobs.get(key, {}).values():
-            if job.lives:
+            if job.is_active:
                 claims[job.gpu_type] += job.gpus
         if claims:
             self._claims[key] = claims
@@ -201,7 +201,7 @@ def bound_gpus(pods: Iterable[Object]) -> dict[str, int]:
         if not node or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
             continue
         asked = (c.get("resources", {}).get("limits", {}).get(GPU_RESOURCE, 0) for c in spec["containers"])
-        count = sum(whole(each) for each in asked)
+        count = sum(parse_quantity(each) for each in asked)
         if count:
             held[node] += count
     return dict(held)
@@ -214,6 +214,11 @@ def quota_left(quotas: Iterable[Object], *, own: int) -> int | None:
         status = quota.get("status", {})
         if name in status.get("hard", {}):
             lefts.append(
-                max(0, whole(status["hard"][name]) - whole(status.get("used", {}).get(name, 0)) + own)
+                max(
+                    0,
+                    parse_quantity(status["hard"][name])
+                    - parse_quantity(status.get("used", {}).get(name, 0))
+                    + own,
+                )
             )
     return min(lefts, default=None)

@@ -15,7 +15,7 @@ from rightsizer_api.plan import GROUP, KIND, VERSION
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.values import names
 
-__all__ = ["ApiError", "Door", "NameTakenError", "client_of", "plans_path"]
+__all__ = ["ApiError", "KubeClient", "NameTakenError", "api_client", "plans_path"]
 
 Object = dict[str, Any]
 
@@ -59,7 +59,7 @@ def plans_path(namespace: str, name: str) -> str:
     return f"{_PATHS[KIND].format(namespace)}/{name}"
 
 
-def client_of(
+def api_client(
     configuration: client.Configuration, *, proxies: Mapping[str, str] | None = None
 ) -> client.ApiClient:
     """A client that asks the environment for its proxy once: not at each request, in a thread, with ~/.netrc.
@@ -74,7 +74,7 @@ def client_of(
     return client.ApiClient(configuration)
 
 
-class Door:
+class KubeClient:
     """Every request of the operator; each is counted, and none is repeated here.
 
     `may_write` is asked before each write: a process that was stopped must not go on where it was.

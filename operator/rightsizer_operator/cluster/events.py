@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from rightsizer_api.plan import API_VERSION, KIND
-from rightsizer_operator.cluster.client import ApiError, Door
+from rightsizer_api.quantities import format_time
+from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.cluster.metrics import Metrics
-from rightsizer_operator.values.actions import Emit
+from rightsizer_operator.values.actions import EmitEvent
 from rightsizer_operator.values.names import FIELD_MANAGER
-from rightsizer_operator.values.snapshot import stamp
 
-__all__ = ["Teller", "event"]
+__all__ = ["EventRecorder", "event"]
 
 _LOG = logging.getLogger("rightsizer.operator")
 _MOST = 1000  # that wait; what comes on top is dropped and counted
@@ -24,9 +24,9 @@ _PASSING = (0, 429, 500, 502, 503, 504)  # refusals that may be over at the next
 _TOLD = (403, 404, 409)  # a namespace on its way out takes none; told already
 
 
-def event(plan: Mapping[str, Any], told: Emit, now: dt.datetime) -> dict[str, Any]:
+def event(plan: Mapping[str, Any], told: EmitEvent, now: dt.datetime) -> dict[str, Any]:
     """An Event of a plan. Its name follows from what it says of which version: twice is once."""
-    metadata, when = plan["metadata"], stamp(now)
+    metadata, when = plan["metadata"], format_time(now)
     seed = f"{metadata['uid']}/{metadata['resourceVersion']}/{told.reason}/{told.message}"
     name = f"{metadata['name']}.{hashlib.sha256(seed.encode()).hexdigest()[:16]}"
     return {
@@ -53,14 +53,14 @@ def event(plan: Mapping[str, Any], told: Emit, now: dt.datetime) -> dict[str, An
     }
 
 
-class Teller:
+class EventRecorder:
     """A bounded queue of Events and the one task that writes them. What is dropped is counted, and logged."""
 
-    def __init__(self, door: Door, metrics: Metrics) -> None:
-        self._door, self._metrics = door, metrics
+    def __init__(self, kube: KubeClient, metrics: Metrics) -> None:
+        self._kube, self._metrics = kube, metrics
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST)
 
-    def tell(self, plan: Mapping[str, Any], told: Emit) -> None:
+    def tell(self, plan: Mapping[str, Any], told: EmitEvent) -> None:
         """Have it written soon."""
         one = event(plan, told, dt.datetime.now(dt.UTC))
         try:
@@ -84,7 +84,7 @@ class Teller:
     async def _write(self, one: dict[str, Any]) -> None:
         for tried in range(_TRIES):
             try:
-                await self._door.emit(one)
+                await self._kube.emit(one)
                 return
             except ApiError as error:
                 if error.status in _TOLD:

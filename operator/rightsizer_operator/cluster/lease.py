@@ -17,7 +17,7 @@ from kubernetes.aio.leaderelection.leaderelection import LeaderElection
 from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
 from kubernetes.aio.leaderelection.resourcelock.baselock import BaseLock
 
-from rightsizer_operator.cluster.client import ApiError, Door
+from rightsizer_operator.cluster.client import ApiError, KubeClient
 
 __all__ = ["LEASE_S", "hold"]
 
@@ -31,9 +31,9 @@ _WRITES_S = LEASE_S - 1
 class _Lock(BaseLock):
     """A Lease. A server that is away for a while makes a failed try, never the operator's end."""
 
-    def __init__(self, door: Door, name: str, namespace: str, identity: str) -> None:
+    def __init__(self, kube: KubeClient, name: str, namespace: str, identity: str) -> None:
         super().__init__(name, namespace, identity)
-        self._door = door
+        self._kube = kube
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._lease: dict[str, Any] = {}
         self._renewed_at = float("-inf")
@@ -46,7 +46,7 @@ class _Lock(BaseLock):
         """The record, or why there is none."""
         del namespace
         try:
-            self._lease = await self._door.call("GET", f"{self._path}/{name}", timeout_s=_ASK_S)
+            self._lease = await self._kube.call("GET", f"{self._path}/{name}", timeout_s=_ASK_S)
         except ApiError as error:
             refused = ApiException(status=error.status, reason=str(error))
             refused.body = json.dumps({"code": error.status})
@@ -89,7 +89,7 @@ class _Lock(BaseLock):
         }
         began, body = time.monotonic(), {**self._lease, "spec": spec}
         try:
-            self._lease = await self._door.call(method, path, body=body, timeout_s=_ASK_S, fenced=False)
+            self._lease = await self._kube.call(method, path, body=body, timeout_s=_ASK_S, fenced=False)
         except ApiError as error:
             _LOG.info("the lease is not ours: %s", error)
             return False
@@ -98,7 +98,7 @@ class _Lock(BaseLock):
 
 
 async def hold(
-    door: Door,
+    kube: KubeClient,
     *,
     name: str,
     namespace: str,
@@ -107,8 +107,8 @@ async def hold(
 ) -> None:
     """Wait for the Lease, act while it is ours, and wait again when it is lost; for ever."""
     while True:
-        lock = _Lock(door, name, namespace, identity)
-        door.may_write = lock.held
+        lock = _Lock(kube, name, namespace, identity)
+        kube.may_write = lock.held
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         leaders: list[asyncio.Task[Any] | None] = []

@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from rightsizer_operator.cluster.cache import Cache, bound_gpus, quota_left
-from rightsizer_operator.cluster.client import ApiError, Door
+from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.cluster.demand import queued, unscheduled
-from rightsizer_operator.cluster.relist import patiently
-from rightsizer_operator.cluster.ttl_cache import Shared
+from rightsizer_operator.cluster.relist import retry_when_busy
+from rightsizer_operator.cluster.ttl_cache import TTLCache
 from rightsizer_operator.values.kueue import Queue, Workload, flavors_of, gpus_of, levels_of
 from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
-from rightsizer_operator.values.snapshot import Job, Key, Pod
+from rightsizer_operator.values.snapshot import AttemptJob, Key, Pod
 
-__all__ = ["Surroundings", "batches"]
+__all__ = ["ClusterReader", "batches"]
 
 _BOUND_FOR_S = 5.0  # how old the count of other people's pods may be when a plan is sized
 _PODS, _NAMES = 250, 50  # that a list of workers may hold (it comes in one piece), and plans that it names
@@ -27,13 +27,13 @@ _KUEUE = "kueue.x-k8s.io"
 _JOB_UID = f"{_KUEUE}/job-uid"
 
 
-class Surroundings:
+class ClusterReader:
     """Reads, with short memories, so that many plans that are sized together share one."""
 
-    def __init__(self, door: Door, cache: Cache) -> None:
-        self._door, self._cache = door, cache
-        self._others = Shared(self._count)
-        self._quotas: dict[str, Shared[list[Mapping[str, Any]]]] = {}
+    def __init__(self, kube: KubeClient, cache: Cache) -> None:
+        self._kube, self._cache = kube, cache
+        self._others = TTLCache(self._count)
+        self._quotas: dict[str, TTLCache[list[Mapping[str, Any]]]] = {}
         self._queues: dict[Key, tuple[float, Queue | None]] = {}
         self._version = ("", float("-inf"))
 
@@ -46,12 +46,12 @@ class Surroundings:
         await self._others.get(within_s=within_s)
 
     async def _count(self) -> None:
-        pods = await patiently(self._read_others)
+        pods = await retry_when_busy(self._read_others)
         self._cache.bound = bound_gpus(pods)
-        self._cache.wanted = unscheduled(pods) | await patiently(self._queued)
+        self._cache.wanted = unscheduled(pods) | await retry_when_busy(self._queued)
 
     async def _read_others(self) -> list[Mapping[str, Any]]:
-        every = self._door.every("/api/v1/pods", labelSelector=f"!{LABEL_PLAN}", fieldSelector=_NOT_OVER)
+        every = self._kube.every("/api/v1/pods", labelSelector=f"!{LABEL_PLAN}", fieldSelector=_NOT_OVER)
         return [pod async for pod in every]
 
     async def _queued(self) -> frozenset[str]:
@@ -61,7 +61,7 @@ class Surroundings:
             return frozenset()
         own = {job.uid for jobs in self._cache.jobs.values() for job in jobs.values()}
         try:
-            every = [each async for each in self._door.every(f"/apis/{_KUEUE}/{version}/workloads")]
+            every = [each async for each in self._kube.every(f"/apis/{_KUEUE}/{version}/workloads")]
         except ApiError as error:
             if error.status in (403, 404):
                 return frozenset()
@@ -70,15 +70,15 @@ class Surroundings:
 
     async def quota(self, key: Key) -> int | None:
         """GPUs that the namespace's quotas leave to this plan; None without one."""
-        own = sum(job.gpus for job in self._cache.owned(key) if job.lives)
+        own = sum(job.gpus for job in self._cache.owned(key) if job.is_active)
         if key[0] not in self._quotas:
             read = functools.partial(self._read_quotas, key[0])
-            self._quotas[key[0]] = Shared(functools.partial(patiently, read))
+            self._quotas[key[0]] = TTLCache(functools.partial(retry_when_busy, read))
         return quota_left(await self._quotas[key[0]].get(within_s=_QUOTA_FOR_S), own=own)
 
     async def _read_quotas(self, namespace: str) -> list[Mapping[str, Any]]:
         path = f"/api/v1/namespaces/{namespace}/resourcequotas"
-        return [quota async for quota in self._door.every(path)]
+        return [quota async for quota in self._kube.every(path)]
 
     async def addresses(self, keys: Collection[Key]) -> dict[Key, list[str]]:
         """Addresses of plans' running workers, where there are any; many plans are asked for at once."""
@@ -89,7 +89,7 @@ class Surroundings:
             for some in batches(pods, most=_PODS, most_names=_NAMES):
                 label = f"{LABEL_PLAN} in ({','.join(some)}),{LABEL_ROLE}={WORKER}"
                 # as the API server remembers them, which costs it least: a wrong address does not answer
-                every = self._door.every(path, labelSelector=label, resourceVersion="0")
+                every = self._kube.every(path, labelSelector=label, resourceVersion="0")
                 with contextlib.suppress(ApiError):
                     async for raw in every:
                         pod = Pod.of(raw)
@@ -98,7 +98,7 @@ class Surroundings:
         return dict(found)
 
     def _pods(self, key: Key) -> int:
-        return sum(job.parallelism for job in self._cache.owned(key) if job.lives)
+        return sum(job.parallelism for job in self._cache.owned(key) if job.is_active)
 
     async def queue(self, plan: Mapping[str, Any]) -> Queue | None:
         """The plan's queue; None if it names none, or nobody here serves queues."""
@@ -115,7 +115,7 @@ class Surroundings:
         self._queues[key] = (now + _QUEUE_FOR_S, found)
         return found
 
-    async def workloads(self, plan: Mapping[str, Any], jobs: tuple[Job, ...]) -> tuple[Workload, ...]:
+    async def workloads(self, plan: Mapping[str, Any], jobs: tuple[AttemptJob, ...]) -> tuple[Workload, ...]:
         """What Kueue holds for Jobs that wait, that are to wait, or that grow."""
         asked = bool(plan["spec"].get("suspend"))
         waits = [job for job in jobs if not job.finished and _held(job, asked=asked)]
@@ -124,11 +124,11 @@ class Surroundings:
             return ()
         path = f"/apis/{_KUEUE}/{version}/namespaces/{plan['metadata']['namespace']}/workloads"
         selector = f"{_JOB_UID} in ({','.join(job.uid for job in waits)})"
-        return tuple([Workload.of(raw) async for raw in self._door.every(path, labelSelector=selector)])
+        return tuple([Workload.of(raw) async for raw in self._kube.every(path, labelSelector=selector)])
 
     async def activate(self, namespace: str, name: str, *, active: bool) -> None:
         """Let Kueue run a Workload, or not."""
-        await self._door.patch_workload(await self._kueue(), namespace, name, active=active)
+        await self._kube.patch_workload(await self._kueue(), namespace, name, active=active)
 
     async def _kueue(self) -> str:
         """The version in which Kueue's API is spoken here; empty without Kueue."""
@@ -160,7 +160,7 @@ class Surroundings:
 
     async def _found(self, path: str) -> Mapping[str, Any] | None:
         try:
-            return await self._door.call("GET", path)
+            return await self._kube.call("GET", path)
         except ApiError as error:
             if error.status in (403, 404):  # not granted counts as not there: the Job is queued all the same
                 return None
@@ -181,5 +181,5 @@ def batches(weights: Mapping[str, int], *, most: int, most_names: int) -> Iterat
         yield batch
 
 
-def _held(job: Job, *, asked: bool) -> bool:
+def _held(job: AttemptJob, *, asked: bool) -> bool:
     return bool(job.uid) and (job.suspended or asked or job.ready < job.parallelism)

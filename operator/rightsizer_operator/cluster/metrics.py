@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from rightsizer_operator.reconcile.persisted import CAUSES
 
-__all__ = ["STATES", "Metrics", "PlanFacts"]
+__all__ = ["STATES", "Metrics", "PlanGauges"]
 
 STATES = (
     "New",
@@ -45,7 +45,7 @@ _PLAN_GAUGES = {
     "restarts": "Restarts of workers within the attempt",
 }
 
-PlanFacts = Mapping[str, float]
+PlanGauges = Mapping[str, float]
 _INFO = ("layout", "gpu_type")
 
 
@@ -54,7 +54,7 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._plans: dict[tuple[str, str], tuple[str, PlanFacts, Mapping[str, str]]] = {}
+        self._plans: dict[tuple[str, str], tuple[str, PlanGauges, Mapping[str, str]]] = {}
         prefix = "rightsizer_operator_"
         self.reconcile_seconds = Histogram(
             f"{prefix}reconcile_seconds", "Time to bring one plan up to date", registry=self.registry
@@ -102,7 +102,7 @@ class Metrics(Collector):
                 self._resizes.labels(row.get("cause", "Plan")).inc()
 
     def plan(
-        self, key: tuple[str, str], state: str, facts: PlanFacts, info: Mapping[str, str] | None = None
+        self, key: tuple[str, str], state: str, facts: PlanGauges, info: Mapping[str, str] | None = None
     ) -> None:
         """What there is to say of a plan from now on, in numbers and, once it has a size, in words."""
         self._plans[key] = (state, facts, info or {})

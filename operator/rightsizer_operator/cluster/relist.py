@@ -3,20 +3,21 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from rightsizer.values import immutable
 from rightsizer_api.plan import GROUP, VERSION
-from rightsizer_operator.cluster.client import ApiError, Door
+from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.values.inventory import Node
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
-from rightsizer_operator.values.snapshot import Job, Key, plan_key
+from rightsizer_operator.values.snapshot import AttemptJob, Key, plan_key
 
-__all__ = ["OURS", "Survey", "patiently", "survey"]
+__all__ = ["MANAGED_SELECTOR", "Listing", "relist", "retry_when_busy"]
 
 Object = Mapping[str, Any]
 T = TypeVar("T")
-OURS = f"{LABEL_MANAGED}={MANAGED}"
+MANAGED_SELECTOR = f"{LABEL_MANAGED}={MANAGED}"
 _BUSY = (429, 503)
 _WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
 _SUPPORTS = {
@@ -28,53 +29,54 @@ _SUPPORTS = {
 
 
 @immutable
-class Survey:
+class Listing:
     """Plans as the API gave them; of the rest only what is needed: it is much, and read while much is done.
 
     `supports` are the children that are no Jobs: of which plan, kind and name, and the uids of their owners.
     """
 
     nodes: tuple[Node, ...] = ()
-    jobs: tuple[tuple[Key, Job], ...] = ()
+    jobs: tuple[tuple[Key, AttemptJob], ...] = ()
     supports: tuple[tuple[Key, str, tuple[str, ...]], ...] = ()
     plans: tuple[Object, ...] = ()
 
 
-async def survey(door: Door, scopes: tuple[str, ...]) -> Survey:
+async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
     """Read all; plans last, so that none is seen without its children."""
 
     async def nodes() -> list[Node]:
-        return [Node.of(raw) async for raw in door.every("/api/v1/nodes")]
+        return [Node.of(raw) async for raw in kube.every("/api/v1/nodes")]
 
-    async def jobs(scope: str) -> list[tuple[Key, Job]]:
-        listed = door.every(f"/apis/batch/v1{scope}/jobs", labelSelector=OURS)
-        return [(plan_key(raw), Job.of(raw)) async for raw in listed]
+    async def jobs(scope: str) -> list[tuple[Key, AttemptJob]]:
+        listed = kube.every(f"/apis/batch/v1{scope}/jobs", labelSelector=MANAGED_SELECTOR)
+        return [(plan_key(raw), AttemptJob.of(raw)) async for raw in listed]
 
     async def supports(scope: str, kind: str) -> list[tuple[Key, str, tuple[str, ...]]]:
         path = f"/{_SUPPORTS[kind]}{scope}/{_plural(kind)}"
-        found = door.every(path, metadata_only=True, labelSelector=OURS)
+        found = kube.every(path, metadata_only=True, labelSelector=MANAGED_SELECTOR)
         return [_support(kind, each["metadata"]) async for each in found if _stays(each)]
 
     async def plans(scope: str) -> list[Object]:
         path = f"/apis/{GROUP}/{VERSION}{scope}/trainingplans"
-        return [plan async for plan in door.every(path)]
+        return [plan async for plan in kube.every(path)]
 
-    there = await patiently(nodes)
-    found = Survey(nodes=tuple(there))
+    listing = Listing(nodes=tuple(await retry_when_busy(nodes)))
     for scope in scopes:
-        mine = await patiently(lambda: jobs(scope))  # noqa: B023 -- awaited at once
-        children = [each for kind in _SUPPORTS for each in await patiently(lambda: supports(scope, kind))]  # noqa: B023
-        asked = await patiently(lambda: plans(scope))  # noqa: B023
-        found = replace(
-            found,
-            jobs=(*found.jobs, *mine),
-            supports=(*found.supports, *children),
-            plans=(*found.plans, *asked),
+        scope_jobs = await retry_when_busy(partial(jobs, scope))
+        scope_supports = [
+            item for kind in _SUPPORTS for item in await retry_when_busy(partial(supports, scope, kind))
+        ]
+        scope_plans = await retry_when_busy(partial(plans, scope))
+        listing = replace(
+            listing,
+            jobs=(*listing.jobs, *scope_jobs),
+            supports=(*listing.supports, *scope_supports),
+            plans=(*listing.plans, *scope_plans),
         )
-    return found
+    return listing
 
 
-async def patiently(read: Callable[[], Awaitable[T]], *, waits_s: Sequence[float] = _WAITS_S) -> T:
+async def retry_when_busy(read: Callable[[], Awaitable[T]], *, waits_s: Sequence[float] = _WAITS_S) -> T:
     """What one part says, asked again where the API server is busy: the others need not be for it."""
     for wait_s in waits_s:
         try:

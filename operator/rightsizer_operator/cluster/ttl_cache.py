@@ -5,13 +5,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Shared"]
+__all__ = ["TTLCache"]
 
 T = TypeVar("T")
 _HURRY_S = 1.0  # what was asked to be read anew is read at most so often
 
 
-class Shared(Generic[T]):
+class TTLCache(Generic[T]):
     """The newest reading; who asks while one is made waits for it."""
 
     def __init__(

@@ -17,17 +17,18 @@ from rightsizer.values import immutable
 from rightsizer_api import validate
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.quantities import parse_time
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.demand import ANY
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.samples import Sample, extended, joined, reading_of
 from rightsizer_operator.reconcile.resize_advice import Around, advise, limits_of, unmeasured
-from rightsizer_operator.reconcile.size import Running, scaling_of, wish_of
+from rightsizer_operator.reconcile.size import RunningAttempt, node_requirements, scaling_of
 from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Key, Progress, moment
+from rightsizer_operator.values.snapshot import Key, Progress
 
 __all__ = ["Advisor"]
 
@@ -96,7 +97,7 @@ class Advisor:
             plan=plan,
             key=key,
             inventory=cache.inventory(without=key),
-            pod_gpus=max((job.gpus_per_pod for job in cache.owned(key) if job.lives), default=0) or 1,
+            pod_gpus=max((job.gpus_per_pod for job in cache.owned(key) if job.is_active), default=0) or 1,
             samples=samples,
             counters=self._counters.readings.get(key),
             uncounted=self.uncounted(key),
@@ -129,7 +130,9 @@ class Advisor:
         if scaling is None:
             return None
         around = Around(
-            free_gpus=asked.inventory.free(wish_of(plan), status["sizing"]["gpuType"], asked.pod_gpus),
+            free_gpus=asked.inventory.free(
+                node_requirements(plan), status["sizing"]["gpuType"], asked.pod_gpus
+            ),
             others_waiting=asked.others,
             trained_s=asked.now_s - asked.samples[0].at_s,
         )
@@ -149,14 +152,14 @@ class Advisor:
             return known.scaling
         scaling = scaling_of(
             plan,
-            Running(
+            RunningAttempt(
                 layout=layout,
                 batch=sizing["globalBatchSequences"],
                 elastic=True,
                 gpu_type=sizing["gpuType"],
             ),
             inventory=asked.inventory,
-            created=moment(metadata["creationTimestamp"]) or dt.datetime.now(dt.UTC),
+            created=parse_time(metadata["creationTimestamp"]) or dt.datetime.now(dt.UTC),
             inter_gbps=self._settings.inter_node_gbps,
         )
         if scaling is not None:

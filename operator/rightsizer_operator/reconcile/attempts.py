@@ -5,29 +5,29 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer_operator.manifests.pod_spec import Launch, digest, elastic, worded
-from rightsizer_operator.reconcile.persisted import Attempt, Journal
-from rightsizer_operator.reconcile.size import Running, pod_gpus
-from rightsizer_operator.reconcile.state import Case
+from rightsizer_operator.reconcile.persisted import Attempt, PersistedStatus
+from rightsizer_operator.reconcile.size import RunningAttempt, pod_gpus
+from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
-from rightsizer_operator.values.snapshot import Job
+from rightsizer_operator.values.snapshot import AttemptJob
 
 __all__ = ["attempted", "launch_of", "running_of"]
 
 
 def attempted(
-    case: Case,
+    state: ReconcileState,
     report: Mapping[str, Any],
-    journal: Journal,
+    persisted: PersistedStatus,
     *,
     reason: str = "the plan changed",
     cause: str = "Plan",
-) -> Journal:
+) -> PersistedStatus:
     """The journal with this size, and with a new attempt if the running one cannot become it."""
-    sized = replace(journal, report=report)
-    old, job, now = journal.attempt, case.job, case.world.now
-    launch = launch_of(replace(case, journal=sized), attempt=old.number if old else 1)
+    sized = replace(persisted, report=report)
+    old, job, now = persisted.attempt, state.job, state.snapshot.now
+    launch = launch_of(replace(state, persisted=sized), attempt=old.number if old else 1)
     told = digest(launch)  # refuses here what could not be launched
-    name = case.plan.metadata.name
+    name = state.plan.metadata.name
     if old is None:
         fresh = Attempt(
             number=1, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, 1)
@@ -38,35 +38,35 @@ def attempted(
     if in_place:
         attempt = replace(old, gpus=report["gpus"], layout=report["layout"])
         changed = old.gpus != report["gpus"] and not unstarted
-        noted = journal.resized(report, reason=reason, cause=cause, now=now) if changed else journal
+        noted = persisted.resized(report, reason=reason, cause=cause, now=now) if changed else persisted
         return replace(sized, attempt=attempt, resizes=noted.resizes)
     number = old.number + 1
     attempt = Attempt(
         number=number, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, number)
     )
-    noted = journal.resized(report, reason=f"{reason}: attempt {number}", cause=cause, now=now)
+    noted = persisted.resized(report, reason=f"{reason}: attempt {number}", cause=cause, now=now)
     return replace(sized, attempt=attempt, resizes=noted.resizes)
 
 
-def _fits(job: Job, launch: Launch) -> bool:
+def _fits(job: AttemptJob, launch: Launch) -> bool:
     """Whether this Job can take the size: finished ones and those that are not elastic only their own."""
     return job.parallelism == launch.pods or (job.elastic and not job.finished and not job.deleting)
 
 
-def launch_of(case: Case, *, attempt: int) -> Launch:
+def launch_of(state: ReconcileState, *, attempt: int) -> Launch:
     """The launch that the journal describes."""
-    report, job = case.journal.report or {}, case.job
-    layout = case.journal.layout
+    report, job = state.persisted.report or {}, state.job
+    layout = state.persisted.layout
     kind = report["gpuType"]
-    keep = job is not None and job.elastic and elastic(case.plan, layout, case.world.queue)
+    keep = job is not None and job.elastic and elastic(state.plan, layout, state.snapshot.queue)
     size = job.gpus_per_pod if job is not None else 0
     if not (keep and size) or layout.gpus % size:
         size = pod_gpus(layout, -(-report["gpus"] // max(1, report["nodes"])))
     batch = report["globalBatchSequences"]
-    workload, flags = worded(case.plan, layout, batch=batch)
+    workload, flags = worded(state.plan, layout, batch=batch)
     return Launch(
-        plan=case.plan,
-        owner_uid=case.world.plan["metadata"]["uid"],
+        plan=state.plan,
+        owner_uid=state.snapshot.plan["metadata"]["uid"],
         attempt=attempt,
         layout=layout,
         batch=batch,
@@ -76,23 +76,23 @@ def launch_of(case: Case, *, attempt: int) -> Launch:
         step_s=report["stepSeconds"],
         workload=workload,
         flags=flags,
-        products=case.world.inventory.products(kind),
-        queue=case.world.queue,
-        settings=case.world.settings,
+        products=state.snapshot.inventory.products(kind),
+        queue=state.snapshot.queue,
+        settings=state.snapshot.settings,
     )
 
 
-def running_of(case: Case) -> Running | None:
+def running_of(state: ReconcileState) -> RunningAttempt | None:
     """What the attempt in progress fixes for a new size; nothing before there is one."""
-    journal, job = case.journal, case.job
-    if journal.report is None or journal.attempt is None or journal.attempt.started is None:
+    persisted, job = state.persisted, state.job
+    if persisted.report is None or persisted.attempt is None or persisted.attempt.started is None:
         return None
-    layout = journal.layout
-    return Running(
+    layout = persisted.layout
+    return RunningAttempt(
         layout=layout,
-        batch=journal.report["globalBatchSequences"],
-        elastic=elastic(case.plan, layout, case.world.queue) and job is not None and job.lives,
-        gpu_type=journal.report["gpuType"],
-        tokens=float(journal.observed.get("tokens", 0.0)),
-        gpus=job.gpus if job is not None and job.lives else 0,
+        batch=persisted.report["globalBatchSequences"],
+        elastic=elastic(state.plan, layout, state.snapshot.queue) and job is not None and job.is_active,
+        gpu_type=persisted.report["gpuType"],
+        tokens=float(persisted.observed.get("tokens", 0.0)),
+        gpus=job.gpus if job is not None and job.is_active else 0,
     )

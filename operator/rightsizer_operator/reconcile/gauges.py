@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rightsizer_operator.values.snapshot import moment
+from rightsizer_api.quantities import parse_time
 
-__all__ = ["facts_of", "info_of"]
+__all__ = ["plan_gauges", "plan_info"]
 
 
-def facts_of(plan: Mapping[str, Any]) -> dict[str, float]:
+def plan_gauges(plan: Mapping[str, Any]) -> dict[str, float]:
     """The gauges of a plan, as far as its status knows them."""
     status = plan.get("status") or {}
     sizing, observed = status.get("sizing") or {}, status.get("observed") or {}
@@ -27,12 +27,12 @@ def facts_of(plan: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in facts.items() if value is not None}
 
 
-def info_of(plan: Mapping[str, Any]) -> dict[str, str]:
+def plan_info(plan: Mapping[str, Any]) -> dict[str, str]:
     """What is said of a plan in words: its layout and the type of its GPUs; nothing before it has a size."""
     sizing = (plan.get("status") or {}).get("sizing") or {}
     return {"layout": sizing["layoutText"], "gpu_type": sizing["gpuType"]} if sizing else {}
 
 
 def _margin_s(status: Mapping[str, Any]) -> float | None:
-    due, eta = moment(status.get("deadline")), moment(status.get("eta"))
+    due, eta = parse_time(status.get("deadline")), parse_time(status.get("eta"))
     return (due - eta).total_seconds() if due and eta else None

@@ -12,9 +12,10 @@ from typing import Any
 from rightsizer.domain.layout import Layout
 from rightsizer.values import immutable
 from rightsizer_api.placeholders import layout_of
-from rightsizer_operator.values.snapshot import Job, moment, stamp
+from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_operator.values.snapshot import AttemptJob
 
-__all__ = ["CAUSES", "Attempt", "Journal"]
+__all__ = ["CAUSES", "Attempt", "PersistedStatus"]
 
 _MOST_RESIZES = 50
 CAUSES = ("Plan", "Measured", "Failure")
@@ -39,11 +40,11 @@ class Attempt:
             "layout": dict(self.layout),
             "jobName": self.job_name,
         }
-        return found | ({"startedAt": stamp(self.started)} if self.started else {})
+        return found | ({"startedAt": format_time(self.started)} if self.started else {})
 
 
 @immutable
-class Journal:
+class PersistedStatus:
     """The plan's memory. `generation` is the spec's that `report` was made for."""
 
     generation: int = 0
@@ -53,7 +54,7 @@ class Journal:
     observed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, status: Mapping[str, Any], jobs: tuple[Job, ...]) -> "Journal":
+    def of(cls, status: Mapping[str, Any], jobs: tuple[AttemptJob, ...]) -> "PersistedStatus":
         """What a status says; a Job of a later attempt than it knows is believed (the status was wiped)."""
         said = status.get("attempt")
         attempt = None
@@ -63,7 +64,7 @@ class Journal:
                 gpus=said["gpus"],
                 layout=said.get("layout") or {},
                 job_name=said.get("jobName", ""),
-                started=moment(said.get("startedAt")),
+                started=parse_time(said.get("startedAt")),
             )
         newest = max(jobs, key=lambda job: job.attempt, default=None)
         if newest and attempt and newest.attempt > attempt.number:
@@ -83,11 +84,13 @@ class Journal:
             raise LookupError("the plan is not sized")
         return layout_of(self.report["layout"])
 
-    def resized(self, to: Mapping[str, Any], *, reason: str, cause: str, now: dt.datetime) -> "Journal":
+    def resized(
+        self, to: Mapping[str, Any], *, reason: str, cause: str, now: dt.datetime
+    ) -> "PersistedStatus":
         """With a change of size or layout recorded."""
         before = self.attempt
         entry = {
-            "at": stamp(now),
+            "at": format_time(now),
             "fromGPUs": before.gpus if before else 0,
             "toGPUs": to["gpus"],
             "fromLayout": (self.report or {}).get("layoutText", ""),

@@ -9,70 +9,72 @@ from rightsizer.resize.rollback import SizeAttempt, rollback_target
 from rightsizer.resize.rollback import has_trained as seen_to_train
 from rightsizer.resize.types import Action as Advice
 from rightsizer.resize.types import Decision
+from rightsizer_api.quantities import format_time, parse_time
 from rightsizer_operator.reconcile.attempts import attempted, running_of
 from rightsizer_operator.reconcile.resize_advice import document, over_provisioned
 from rightsizer_operator.reconcile.size import at_size
-from rightsizer_operator.reconcile.state import Case
-from rightsizer_operator.values.actions import Emit, Requeue
-from rightsizer_operator.values.conditions import holds
-from rightsizer_operator.values.snapshot import moment, stamp
+from rightsizer_operator.reconcile.state import ReconcileState
+from rightsizer_operator.values.actions import EmitEvent, Requeue
+from rightsizer_operator.values.conditions import is_true
 
 __all__ = ["advised", "fallen_back", "proven"]
 
 _RESIZES = (Advice.GROW, Advice.SHRINK, Advice.RELAYOUT)
 
 
-def advised(case: Case) -> Case:
+def advised(state: ReconcileState) -> ReconcileState:
     """With the newest judgement of its size told, and carried out where the plan allows it."""
-    decision, job = case.world.decision, case.job
-    if decision is None or job is None or not job.lives or case.journal.attempt is None:
-        return case
-    told, before = document(decision, case.world.now), case.world.status.get("recommendation") or {}
+    decision, job = state.snapshot.decision, state.job
+    if decision is None or job is None or not job.is_active or state.persisted.attempt is None:
+        return state
+    told, before = document(decision, state.snapshot.now), state.snapshot.status.get("recommendation") or {}
     if _says(before) != _says(told) or not before["reason"].endswith(decision.withheld):
-        case = replace(case, recommendation=told)
+        state = replace(state, recommendation=told)
         if decision.action is not Advice.KEEP:
             warning = decision.action is Advice.FLAG
-            case = case.then(Emit(reason=told["action"], message=_sentence(decision, told), warning=warning))
-    case = case.then(OverProvisioned=over_provisioned(decision))
-    if not decision.act or decision.action not in _RESIZES or holds(case.world.status, "Resizing"):
-        return case
-    return _to(case, decision.gpus, decision=decision, reason=decision.reason, cause="Measured")
+            state = state.then(
+                EmitEvent(reason=told["action"], message=_sentence(decision, told), warning=warning)
+            )
+    state = state.then(OverProvisioned=over_provisioned(decision))
+    if not decision.act or decision.action not in _RESIZES or is_true(state.snapshot.status, "Resizing"):
+        return state
+    return _to(state, decision.gpus, decision=decision, reason=decision.reason, cause="Measured")
 
 
-def proven(case: Case) -> Case:
+def proven(state: ReconcileState) -> ReconcileState:
     """With the moment noted at which training was first seen to make steps at its newest size."""
-    rows, said = case.journal.resizes, case.world.progress
-    if not rows or "trainedAt" in rows[-1] or said is None or not holds(case.world.status, "Running"):
-        return case
+    rows, said = state.persisted.resizes, state.snapshot.progress
+    if not rows or "trainedAt" in rows[-1] or said is None or not is_true(state.snapshot.status, "Running"):
+        return state
     if not seen_to_train(rows[-1]["toGPUs"], world=said.workers or 0, steps=bool(said.tokens_per_s)):
-        return case
-    row = {**rows[-1], "trainedAt": stamp(case.world.now)}
-    return replace(case, journal=replace(case.journal, resizes=(*rows[:-1], row)))
+        return state
+    row = {**rows[-1], "trainedAt": format_time(state.snapshot.now)}
+    return replace(state, persisted=replace(state.persisted, resizes=(*rows[:-1], row)))
 
 
-def fallen_back(case: Case) -> Case:
+def fallen_back(state: ReconcileState) -> ReconcileState:
     """Back at the last good size where a resize by measurement did not succeed.
 
     A size at which no step was ever seen has not succeeded, however long its workers took to fail: what was
     asked for on a run that trained must not be what ends it.
     """
-    rows, job = case.journal.resizes, case.job
-    if not rows or rows[-1].get("cause") != "Measured" or case.plan.spec.suspend:
-        return case
-    row, limit_s = rows[-1], case.world.settings.resize_s
-    at = moment(row["at"]) or case.world.now
-    left_s = limit_s - (case.world.now - at).total_seconds()
+    rows, job = state.persisted.resizes, state.job
+    if not rows or rows[-1].get("cause") != "Measured" or state.plan.spec.suspend:
+        return state
+    row, limit_s = rows[-1], state.snapshot.settings.resize_s
+    at = parse_time(row["at"]) or state.snapshot.now
+    left_s = limit_s - (state.snapshot.now - at).total_seconds()
     if job is not None and job.finished == "Failed" and rollback_target(_trials(row)) is not None:
         why = f"{row['toGPUs']} GPUs failed"
-    elif not (_since(case, "Resizing", "True", at) or _since(case, "Running", "False", at)):
-        return case
+    elif not (_since(state, "Resizing", "True", at) or _since(state, "Running", "False", at)):
+        return state
     elif left_s > 0:
-        return case.then(Requeue(after_s=left_s))
+        return state.then(Requeue(after_s=left_s))
     else:
         why = f"{row['toGPUs']} GPUs were not all there within {limit_s:g} s"
     reason = f"{why}; back to {row['fromGPUs']}"
-    case = case.then(Emit(reason="ResizeFailed", message=reason, warning=True))
-    return _to(case, row["fromGPUs"], decision=None, reason=reason, cause="Failure")
+    state = state.then(EmitEvent(reason="ResizeFailed", message=reason, warning=True))
+    return _to(state, row["fromGPUs"], decision=None, reason=reason, cause="Failure")
 
 
 def _trials(row: Mapping[str, Any]) -> tuple[SizeAttempt, SizeAttempt]:
@@ -81,30 +83,32 @@ def _trials(row: Mapping[str, Any]) -> tuple[SizeAttempt, SizeAttempt]:
     return before, SizeAttempt(gpus=row["toGPUs"], layout=row.get("toLayout", ""), trained="trainedAt" in row)
 
 
-def _to(case: Case, gpus: int, *, decision: Decision | None, reason: str, cause: str) -> Case:
+def _to(
+    state: ReconcileState, gpus: int, *, decision: Decision | None, reason: str, cause: str
+) -> ReconcileState:
     """The case at another size; as it was where the engine finds no plan of that size."""
-    running, world = running_of(case), case.world
+    running, snapshot = running_of(state), state.snapshot
     if running is None:
-        return case
+        return state
     report = at_size(
-        case.plan,
+        state.plan,
         gpus=gpus,
         layout=decision.layout if decision else None,
         running=running,
-        inventory=world.inventory,
-        created=case.created,
-        inter_gbps=world.settings.inter_node_gbps,
+        inventory=snapshot.inventory,
+        created=state.created,
+        inter_gbps=snapshot.settings.inter_node_gbps,
     )
     if report is None:
-        return case
-    journal = attempted(case, report, case.journal, reason=reason, cause=cause)
-    return replace(case, journal=journal, resized=True)
+        return state
+    persisted = attempted(state, report, state.persisted, reason=reason, cause=cause)
+    return replace(state, persisted=persisted, resized=True)
 
 
-def _since(case: Case, kind: str, status: str, at: dt.datetime) -> bool:
+def _since(state: ReconcileState, kind: str, status: str, at: dt.datetime) -> bool:
     """Whether a condition has had this status ever since a resize began (moments are kept to the second)."""
-    said = case.said(kind)
-    since = moment(said.get("lastTransitionTime"))
+    said = state.condition(kind)
+    since = parse_time(said.get("lastTransitionTime"))
     return said.get("status") == status and since is not None and (since - at).total_seconds() <= 1.0
 
 

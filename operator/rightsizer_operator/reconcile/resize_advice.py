@@ -12,9 +12,9 @@ from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.quantities import format_time, parse_time
 from rightsizer_operator.values.conditions import Condition, no, unknown, yes
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import moment, stamp
 
 __all__ = ["Around", "advise", "document", "history_of", "limits_of", "over_provisioned", "unmeasured"]
 
@@ -39,7 +39,7 @@ def advise(
     now: dt.datetime,
 ) -> Decision:
     """What to do about the size of a plan that runs."""
-    due = moment(status.get("deadline"))
+    due = parse_time(status.get("deadline"))
     workload = sizing.workload_of(plan, sizing.architecture_of(plan), sizing.framework_of(plan))
     left = workload.tokens - (reading.tokens_done or 0.0)
     attempt = status["attempt"]
@@ -97,7 +97,7 @@ def limits_of(plan: TrainingPlan, status: Mapping[str, Any], *, around: Around, 
 def history_of(status: Mapping[str, Any]) -> History:
     """What was done to it before, as its status remembers."""
     rows = status.get("resizes") or ()
-    last = moment(rows[-1]["at"]) if rows else None
+    last = parse_time(rows[-1]["at"]) if rows else None
     return History(
         last_resize_s=last.timestamp() if last else None,
         last_good_gpus=rows[-1]["fromGPUs"] if rows else None,
@@ -115,7 +115,7 @@ def document(decision: Decision, now: dt.datetime) -> dict[str, Any]:
         "evidence": [line[:1024] for line in decision.evidence[:16]],
         "priceGPUHours": round(decision.price_gpu_hours, 3),
         "savesGPUHours": round(decision.saves_gpu_hours, 3),
-        "at": stamp(now),
+        "at": format_time(now),
     }
 
 

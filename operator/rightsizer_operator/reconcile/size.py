@@ -22,9 +22,9 @@ from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_operator.manifests.pod_spec import sizes
 from rightsizer_operator.reconcile.elastic_micro_batch import roaming
-from rightsizer_operator.values.inventory import Inventory, Wish, clusters
+from rightsizer_operator.values.inventory import Inventory, NodeRequirements, clusters
 
-__all__ = ["Decision", "Running", "decide", "pod_gpus", "question", "wish_of"]
+__all__ = ["RunningAttempt", "SizingResult", "decide", "node_requirements", "pod_gpus", "question"]
 
 _ANY = 16_384  # GPUs of a type that may be bought: the engine's own limit
 _GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -32,7 +32,7 @@ _KEPT = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute") 
 
 
 @immutable
-class Decision:
+class SizingResult:
     """`report` is the sized plan, as status.sizing holds it; without it `reason` and `message` say why.
 
     `possible` is false where no number of these GPUs would do: the plan itself must change.
@@ -45,7 +45,7 @@ class Decision:
 
 
 @immutable
-class Running:
+class RunningAttempt:
     """What an attempt in progress fixes: its layout, its batch and the tokens it has done."""
 
     layout: Layout
@@ -62,29 +62,31 @@ def decide(
     inventory: Inventory,
     now: dt.datetime,
     created: dt.datetime,
-    running: Running | None = None,
+    running: RunningAttempt | None = None,
     quota_gpus: int | None = None,
     inter_gbps: float | None = None,
-) -> Decision:
+) -> SizingResult:
     """Size a plan on what is free, else on what there is; else say what is missing.
 
     InputError and UnsupportedError say what is wrong with the plan itself.
     """
-    wish = wish_of(plan)
+    requirements = node_requirements(plan)
     if running is not None:
-        wish = replace(wish, types=(running.gpu_type,))
-    kinds = inventory.sizes(wish)
-    asked = _request(plan, clusters=_unbounded(plan, kinds, wish, inter_gbps), created=created)
+        requirements = replace(requirements, types=(running.gpu_type,))
+    kinds = inventory.sizes(requirements)
+    asked = _request(plan, clusters=_unbounded(plan, kinds, requirements, inter_gbps), created=created)
     left_s = None if asked.deadline_s is None else asked.deadline_s - (now - created).total_seconds()
     if left_s is not None and left_s <= 0:
-        return Decision(reason="DeadlinePassed", message="the deadline has passed; give a later one")
+        return SizingResult(reason="DeadlinePassed", message="the deadline has passed; give a later one")
     asked = _continued(replace(asked, deadline_s=None if left_s is None else _floor(left_s)), running)
     if not kinds:
-        wanted = ", ".join(wish.types) or "GPUs that the engine knows"
-        return Decision(reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.words()}")
+        wanted = ", ".join(requirements.types) or "GPUs that the engine knows"
+        return SizingResult(
+            reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.words()}"
+        )
     own, roams = (running.gpus, range(0)) if running else (0, sizes(plan))
-    free = {kind: inventory.free(wish, kind, node) + own for kind, node in kinds.items()}
-    every = {kind: inventory.total(wish, kind, node) for kind, node in kinds.items()}
+    free = {kind: inventory.free(requirements, kind, node) + own for kind, node in kinds.items()}
+    every = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
     # The best on all that there is is the best on what is free if it fits there: so what changes with every
     # launch of another plan is asked only where it matters, and plans that are alike have one answer.
     widest = _within(asked, every, quota_gpus, running, roams)
@@ -95,8 +97,12 @@ def decide(
 
 
 def _within(
-    asked: Request, most: Mapping[str, int], quota_gpus: int | None, running: Running | None, roams: range
-) -> Decision | None:
+    asked: Request,
+    most: Mapping[str, int],
+    quota_gpus: int | None,
+    running: RunningAttempt | None,
+    roams: range,
+) -> SizingResult | None:
     """The size on at most so many GPUs of each type, if there is one."""
     limits = [limit for limit in (quota_gpus, asked.max_gpus) if limit is not None]
     most = {kind: min(gpus, *limits) for kind, gpus in most.items()} if limits else most
@@ -109,13 +115,15 @@ def question(plan: TrainingPlan, *, inventory: Inventory, created: dt.datetime) 
 
     InputError says that it has none of the GPUs that the plan may use.
     """
-    wish = wish_of(plan)
-    kinds = inventory.sizes(wish)
+    requirements = node_requirements(plan)
+    kinds = inventory.sizes(requirements)
     if not kinds:
         remedy = f"none of them is usable here; there is {inventory.words()}"
-        raise InputError("spec.resources.gpuTypes", value=", ".join(wish.types) or "any", remedy=remedy)
-    asked = _request(plan, clusters=_unbounded(plan, kinds, wish, None), created=created)
-    most = {kind: inventory.total(wish, kind, node) for kind, node in kinds.items()}
+        raise InputError(
+            "spec.resources.gpuTypes", value=", ".join(requirements.types) or "any", remedy=remedy
+        )
+    asked = _request(plan, clusters=_unbounded(plan, kinds, requirements, None), created=created)
+    most = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
     return replace(asked, clusters=tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters))
 
 
@@ -124,7 +132,7 @@ def at_size(
     *,
     gpus: int,
     layout: Layout | None,
-    running: Running,
+    running: RunningAttempt,
     inventory: Inventory,
     created: dt.datetime,
     inter_gbps: float | None = None,
@@ -148,7 +156,7 @@ def at_size(
 
 def scaling_of(
     plan: TrainingPlan,
-    running: Running,
+    running: RunningAttempt,
     *,
     inventory: Inventory,
     created: dt.datetime,
@@ -163,27 +171,27 @@ def scaling_of(
 
 def _running_request(
     plan: TrainingPlan,
-    running: Running,
+    running: RunningAttempt,
     inventory: Inventory,
     *,
     created: dt.datetime,
     inter_gbps: float | None,
 ) -> Request | None:
-    wish = replace(wish_of(plan), types=(running.gpu_type,))
-    kinds = inventory.sizes(wish)
+    requirements = replace(node_requirements(plan), types=(running.gpu_type,))
+    kinds = inventory.sizes(requirements)
     if not kinds:
         return None
-    asked = _request(plan, clusters=_unbounded(plan, kinds, wish, inter_gbps), created=created)
+    asked = _request(plan, clusters=_unbounded(plan, kinds, requirements, inter_gbps), created=created)
     return replace(_continued(asked, running), deadline_s=None, max_usd=None)
 
 
-def wish_of(plan: TrainingPlan) -> Wish:
+def node_requirements(plan: TrainingPlan) -> NodeRequirements:
     """What a plan says about nodes."""
     template = plan.spec.launch.pod_template
     spec: Mapping[str, Any] = (template.spec if template else None) or {}
     resources = plan.spec.resources
     kinds = tuple(c.gpu.name for c in sizing.clusters_of(plan)) if resources.gpu_types else ()
-    return Wish(
+    return NodeRequirements(
         selector=spec.get("nodeSelector", {}),
         tolerations=(_GPU_TOLERATION, *spec.get("tolerations", ())),
         types=kinds,
@@ -199,13 +207,13 @@ def pod_gpus(layout: Layout, node_gpus: int) -> int:
 
 
 def _unbounded(
-    plan: TrainingPlan, kinds: Mapping[str, int], wish: Wish, inter_gbps: float | None
+    plan: TrainingPlan, kinds: Mapping[str, int], requirements: NodeRequirements, inter_gbps: float | None
 ) -> tuple[Cluster, ...]:
     """Clusters with nodes as they are here, and as many as one likes."""
     resources, budget = plan.spec.resources, plan.spec.budget
     price = parse_usd(budget.usd_per_gpu_hour) if budget and budget.usd_per_gpu_hour is not None else None
     link = resources.interconnect
-    if not kinds and wish.types:
+    if not kinds and requirements.types:
         return sizing.clusters_of(plan)
     return clusters(
         kinds,
@@ -229,7 +237,7 @@ def _request(plan: TrainingPlan, *, clusters: tuple[Cluster, ...], created: dt.d
     return replace(sizing.request(plan, now=created, clusters=clusters), spare_nodes=0)
 
 
-def _continued(asked: Request, running: Running | None) -> Request:
+def _continued(asked: Request, running: RunningAttempt | None) -> Request:
     """The question about the rest of a run in progress: its batch stays, unless the plan now says another."""
     if running is None:
         return asked
@@ -245,7 +253,7 @@ class _Question:
 
     __slots__ = ("_words", "asked", "roams", "running")
 
-    def __init__(self, asked: Request, running: Running | None, roams: range) -> None:
+    def __init__(self, asked: Request, running: RunningAttempt | None, roams: range) -> None:
         self.asked, self.running, self.roams = asked, running, roams
         self._words = repr((asked, running, roams))  # requests hold mappings, which have no hash
 
@@ -257,10 +265,12 @@ class _Question:
 
 
 @functools.lru_cache(maxsize=256)
-def _fitting(question: _Question) -> Decision | None:
+def _fitting(question: _Question) -> SizingResult | None:
     """The size, if the request can be met. People ask for the same again and again, and so does this loop."""
     answer = _sized(question)
-    return Decision(report=_document(answer), message=verdict(answer)) if isinstance(answer, Plan) else None
+    return (
+        SizingResult(report=_document(answer), message=verdict(answer)) if isinstance(answer, Plan) else None
+    )
 
 
 def _floor(seconds: float) -> float:
@@ -283,13 +293,15 @@ def _sized(question: _Question) -> Plan | NoPlan:
     return free
 
 
-def _missing(asked: Request, answer: Plan | NoPlan, inventory: Inventory, quota_gpus: int | None) -> Decision:
+def _missing(
+    asked: Request, answer: Plan | NoPlan, inventory: Inventory, quota_gpus: int | None
+) -> SizingResult:
     if isinstance(answer, NoPlan):
-        return Decision(possible=False, reason="NoPlan", message=verdict(answer))
+        return SizingResult(possible=False, reason="NoPlan", message=verdict(answer))
     limit = f"; quotas leave {quota_gpus}" if quota_gpus is not None else ""
     needs = f"needs {answer.option.gpus} x {answer.option.cluster.gpu.name}"
     nodes = f" in pods of up to {answer.option.cluster.gpus_per_node}"
-    return Decision(
+    return SizingResult(
         reason="InsufficientGPUs", message=f"{needs}{nodes}; the cluster has {inventory.words()}{limit}"
     )
 

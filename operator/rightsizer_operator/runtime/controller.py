@@ -10,33 +10,33 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer_operator.cluster.cache import Cache
-from rightsizer_operator.cluster.client import ApiError, Door, plans_path
-from rightsizer_operator.cluster.events import Teller
-from rightsizer_operator.cluster.lookups import Surroundings
+from rightsizer_operator.cluster.client import ApiError, KubeClient, plans_path
+from rightsizer_operator.cluster.events import EventRecorder
+from rightsizer_operator.cluster.lookups import ClusterReader
 from rightsizer_operator.cluster.metrics import Metrics
-from rightsizer_operator.cluster.relist import survey
+from rightsizer_operator.cluster.relist import relist
 from rightsizer_operator.measure.resize_advisor import Advisor
-from rightsizer_operator.reconcile.gauges import facts_of, info_of
+from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import reconcile
-from rightsizer_operator.runtime.work_queue import Turns
+from rightsizer_operator.runtime.work_queue import WorkQueue
 from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import (
     Action,
     Apply,
     Delete,
-    Emit,
+    EmitEvent,
     PatchJob,
     PatchStatus,
     PatchWorkload,
     Requeue,
     describe,
 )
-from rightsizer_operator.values.conditions import holds, merge_patch, reason_of
+from rightsizer_operator.values.conditions import is_true, json_merge_patch, reason_of
 from rightsizer_operator.values.names import LABEL_PLAN
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Job, Key, Pod, Snapshot, plan_key
+from rightsizer_operator.values.snapshot import AttemptJob, Key, Pod, Snapshot, plan_key
 
-__all__ = ["Loop"]
+__all__ = ["Controller"]
 
 _LOG = logging.getLogger("rightsizer.operator")
 _WORKERS = 16
@@ -46,22 +46,24 @@ _REFUSALS = (400, 403, 409, 422)  # of a child: the API server, a policy or a qu
 _WAITING = ("NoSuchGPUs", "InsufficientGPUs", "WaitingForGPUs")
 
 
-class Loop:
+class Controller:
     """Everything in memory; nothing that a restart may not lose."""
 
-    def __init__(self, door: Door, metrics: Metrics, settings: Settings, namespaces: tuple[str, ...]) -> None:
+    def __init__(
+        self, kube: KubeClient, metrics: Metrics, settings: Settings, namespaces: tuple[str, ...]
+    ) -> None:
         self.cache = Cache()
         self.settings, self.advisor = settings, Advisor(settings)
         self.alive_at = time.monotonic()
-        self._door, self._metrics = door, metrics
+        self._kube, self._metrics = kube, metrics
         self._namespaces = namespaces
-        self._turns = Turns(metrics.queue.set)
-        self._teller = Teller(door, metrics)
+        self._queue = WorkQueue(metrics.queue.set)
+        self._recorder = EventRecorder(kube, metrics)
         self._failures: dict[Key, int] = {}
         self._refused: dict[Key, str] = {}
         self._woken: asyncio.TimerHandle | None = None
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self.around = Surroundings(door, self.cache)
+        self.around = ClusterReader(kube, self.cache)
         self._leads = asyncio.Event()
 
     @property
@@ -103,7 +105,7 @@ class Loop:
         """Look at this plan soon; being asked twice is being asked once."""
         plan = self.cache.plans.get(key)
         if plan is not None and self._leads.is_set():
-            self._turns.push(key, asked=_outdated(plan))
+            self._queue.push(key, asked=_outdated(plan))
 
     def wake_waiting(self) -> None:
         """What GPUs are free, or which nodes live, may have changed; much of such news is heard as one."""
@@ -117,7 +119,9 @@ class Loop:
             if reason_of(plan.get("status") or {}, "Ready") in _WAITING:
                 self.push(key)
         for key, jobs in self.cache.jobs.items():
-            if any(job.lives and (job.terminating or job.ready < job.parallelism) for job in jobs.values()):
+            if any(
+                job.is_active and (job.terminating or job.ready < job.parallelism) for job in jobs.values()
+            ):
                 self.push(key)
 
     def _forget(self, key: Key) -> None:
@@ -136,7 +140,7 @@ class Loop:
     async def refresh(self) -> None:
         """Read everything anew: at the start, on becoming leader, and now and then, whatever watches say."""
         before = self.cache.marks()
-        found = await survey(self._door, self._scopes())
+        found = await relist(self._kube, self._scopes())
         for key in self.cache.renew(found, before):
             self._forget(key)
         for key in self.cache.plans:
@@ -163,7 +167,7 @@ class Loop:
                 for _ in range(_WORKERS):
                     group.create_task(self._work())
                 group.create_task(self._keep_fresh())
-                group.create_task(self._teller.work())
+                group.create_task(self._recorder.work())
         finally:
             self._leads.clear()
             self._metrics.leads.set(0)
@@ -178,7 +182,7 @@ class Loop:
                 _LOG.warning("cannot read the cluster: %s", error)
 
     def _drop_queue(self) -> None:
-        self._turns.clear()
+        self._queue.clear()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -187,11 +191,11 @@ class Loop:
 
     async def _work(self) -> None:
         while True:
-            key = await self._turns.take()
+            key = await self._queue.take()
             try:
                 await self._attend(key)
             finally:
-                self._turns.done(key)
+                self._queue.done(key)
 
     async def _attend(self, key: Key) -> None:
         """One plan, once; what fails is tried again, later each time."""
@@ -223,7 +227,7 @@ class Loop:
 
     async def _reread(self, key: Key) -> None:
         try:
-            self.cache.saw_plan(await self._door.call("GET", plans_path(*key)))
+            self.cache.saw_plan(await self._kube.call("GET", plans_path(*key)))
         except ApiError as error:
             if error.status == 404:
                 self._forget(key)
@@ -234,7 +238,7 @@ class Loop:
             return
         status = plan.get("status") or {}
         quota = None
-        if not holds(status, "Sized") or _outdated(plan):
+        if not is_true(status, "Sized") or _outdated(plan):
             await self.around.count_others()
             quota = await self.around.quota(key)
         elif reason_of(status, "Ready") in _WAITING:
@@ -250,7 +254,7 @@ class Loop:
         actions = reconcile(replace(self._snapshot(key, plan, pods, quota), queue=queue, workloads=workloads))
         for action in actions:
             if isinstance(action, Apply) and action.child["kind"] == "Job":
-                self.cache.reserve(key, Job.of(action.child))
+                self.cache.reserve(key, AttemptJob.of(action.child))
         try:
             for action in actions:
                 if key not in self.cache.plans:
@@ -285,33 +289,33 @@ class Loop:
             _LOG.info("%s/%s: would %s", *key, describe(action))
         match action:
             case PatchStatus():
-                patch = merge_patch(plan.get("status") or {}, action.status)
+                patch = json_merge_patch(plan.get("status") or {}, action.status)
                 self._metrics.resized(plan.get("status") or {}, action.status)
                 version = plan["metadata"]["resourceVersion"]
-                self.cache.saw_plan(await self._door.patch_status(*key, version, patch))
+                self.cache.saw_plan(await self._kube.patch_status(*key, version, patch))
             case Apply():
                 self._made(key, await self._apply(key, action.child), action.child["kind"])
             case PatchJob():
-                made = await self._door.patch_job(namespace, action.name, action.spec, action.notes)
+                made = await self._kube.patch_job(namespace, action.name, action.spec, action.notes)
                 self.cache.saw_job(made)
             case PatchWorkload():
                 await self.around.activate(namespace, action.name, active=action.active)
             case Delete():
                 if action.force:
-                    await self._door.fail_pod(namespace, action.name, action.uid)
-                await self._door.delete(
+                    await self._kube.fail_pod(namespace, action.name, action.uid)
+                await self._kube.delete(
                     action.kind, namespace, action.name, uid=action.uid, force=action.force
                 )
                 self.cache.supports[key].discard(f"{action.kind}/{action.name}")
-            case Emit():
-                self._teller.tell(plan, action)
+            case EmitEvent():
+                self._recorder.tell(plan, action)
             case Requeue():
                 self._later(key, action.after_s)
 
     async def _apply(self, key: Key, child: Mapping[str, Any]) -> Mapping[str, Any]:
         """Apply a child; a refusal is remembered, for the status to tell."""
         try:
-            return await self._door.apply(child)
+            return await self._kube.apply(child)
         except ApiError as error:
             if error.status in _REFUSALS:
                 self._refused[key] = f"{child['kind']} {child['metadata']['name']}: {error.message}"
@@ -338,19 +342,19 @@ class Loop:
         status = plan.get("status") or {}
         failed = reason_of(status, "Ready") == "Failed"
         queued = names.QUEUE_LABEL in plan["metadata"].get("labels", {})
-        lacking = queued or holds(status, "Running")
+        lacking = queued or is_true(status, "Running")
         unwell = [
             job
             for job in self.cache.owned(key)
             if job.terminating
             or (job.failed and not job.finished)
             or (job.finished == "Failed" and not failed)
-            or (lacking and job.lives and job.ready < job.parallelism)
+            or (lacking and job.is_active and job.ready < job.parallelism)
         ]
         if not unwell:
             return ()
         selector = f"{LABEL_PLAN}={key[1]},{names.LABEL_ROLE}={names.WORKER}"
-        return tuple(Pod.of(raw) for raw in await self._door.children("Pod", key[0], selector))
+        return tuple(Pod.of(raw) for raw in await self._kube.children("Pod", key[0], selector))
 
     def _tell(self, key: Key) -> None:
         """The plan's gauges."""
@@ -358,7 +362,7 @@ class Loop:
         if plan is None:
             return
         state = reason_of(plan.get("status") or {}, "Ready") or "New"
-        self._metrics.plan(key, state, facts_of(plan), info_of(plan))
+        self._metrics.plan(key, state, plan_gauges(plan), plan_info(plan))
 
 
 def _outdated(plan: Mapping[str, Any]) -> bool:

@@ -17,10 +17,10 @@ from kubernetes.aio.config import ConfigException
 
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
-from rightsizer_operator.cluster.client import Door, client_of
+from rightsizer_operator.cluster.client import KubeClient, api_client
 from rightsizer_operator.cluster.lease import hold
 from rightsizer_operator.cluster.metrics import Metrics
-from rightsizer_operator.runtime.controller import Loop
+from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.runtime.probes import serving
 from rightsizer_operator.runtime.prometheus import count
 from rightsizer_operator.runtime.scraper import measure
@@ -28,13 +28,13 @@ from rightsizer_operator.runtime.watches import registry_for, settings_for
 from rightsizer_operator.values.settings import Settings
 from rightsizer_telemetry.client import Access
 
-__all__ = ["Options", "run"]
+__all__ = ["OperatorOptions", "run"]
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @immutable
-class Options:
+class OperatorOptions:
     """How to run. No `namespaces`: all. `lease_namespace` empty: the pod's own, else default."""
 
     namespaces: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Options:
     settings: Settings = field(default_factory=Settings)
 
 
-def run(options: Options) -> int:
+def run(options: OperatorOptions) -> int:
     """Run until told to stop; the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for name in ("kopf", "httpx"):
@@ -55,22 +55,24 @@ def run(options: Options) -> int:
     return 0
 
 
-async def _run(options: Options) -> None:
+async def _run(options: OperatorOptions) -> None:
     metrics = Metrics()
     async with await _api() as api:
-        door = Door(api, metrics, dry_run=options.settings.dry_run)
-        loop = Loop(door, metrics, options.settings, options.namespaces)
+        kube = KubeClient(api, metrics, dry_run=options.settings.dry_run)
+        controller = Controller(kube, metrics, options.settings, options.namespaces)
         watching = kopf.operator(
-            registry=registry_for(loop),
+            registry=registry_for(controller),
             settings=settings_for(),
             standalone=True,
             clusterwide=not options.namespaces,
             namespaces=options.namespaces,
         )
-        leading = loop.lead() if options.settings.dry_run else _lead(door, loop, options)
-        async with serving(loop, metrics, port=options.port, silent_s=4 * options.settings.refresh_s):
-            counting = [count(loop, options.prometheus)] if options.prometheus else []
-            tasks = [asyncio.create_task(task) for task in (watching, leading, measure(loop), *counting)]
+        leading = controller.lead() if options.settings.dry_run else _lead(kube, controller, options)
+        async with serving(controller, metrics, port=options.port, silent_s=4 * options.settings.refresh_s):
+            counting = [count(controller, options.prometheus)] if options.prometheus else []
+            tasks = [
+                asyncio.create_task(task) for task in (watching, leading, measure(controller), *counting)
+            ]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -82,13 +84,13 @@ async def _run(options: Options) -> None:
                 raise result
 
 
-def _lead(door: Door, loop: Loop, options: Options) -> Coroutine[Any, Any, None]:
+def _lead(kube: KubeClient, controller: Controller, options: OperatorOptions) -> Coroutine[Any, Any, None]:
     return hold(
-        door,
+        kube,
         name=options.lease_name,
         namespace=options.lease_namespace or _namespace(),
         identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
-        act=loop.lead,
+        act=controller.lead,
     )
 
 
@@ -103,7 +105,7 @@ async def _api() -> client.ApiClient:
         raise InputError(
             "KUBECONFIG", value=os.environ.get("KUBECONFIG"), remedy=f"{error}; {remedy}"
         ) from None
-    return client_of(client.Configuration.get_default_copy())
+    return api_client(client.Configuration.get_default_copy())
 
 
 def _namespace() -> str:

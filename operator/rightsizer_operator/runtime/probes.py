@@ -7,18 +7,20 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from rightsizer_operator.cluster.metrics import Metrics
-from rightsizer_operator.runtime.controller import Loop
+from rightsizer_operator.runtime.controller import Controller
 
 __all__ = ["serving"]
 
 
 @contextlib.asynccontextmanager
-async def serving(loop: Loop, metrics: Metrics, *, port: int, silent_s: float) -> AsyncIterator[None]:
+async def serving(
+    controller: Controller, metrics: Metrics, *, port: int, silent_s: float
+) -> AsyncIterator[None]:
     """Serve while inside. Health fails when the acting loop has not read the cluster for `silent_s`."""
 
     async def healthz(_request: web.Request) -> web.Response:
-        silent = time.monotonic() - loop.alive_at
-        if loop.leads and silent > silent_s:
+        silent = time.monotonic() - controller.alive_at
+        if controller.leads and silent > silent_s:
             return web.Response(status=500, text=f"nothing was read for {silent:.0f} s\n")
         return web.Response(text="ok\n")
 

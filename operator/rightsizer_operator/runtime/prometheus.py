@@ -5,20 +5,22 @@ import time
 
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
-from rightsizer_operator.runtime.controller import Loop
+from rightsizer_operator.runtime.controller import Controller
 from rightsizer_telemetry.client import Access, Prometheus
 from rightsizer_telemetry.readings import Job, read, trouble
 
 __all__ = ["count", "jobs_of"]
 
 
-async def count(loop: Loop, access: Access) -> None:
+async def count(controller: Controller, access: Access) -> None:
     """Ask again and again; a Prometheus that is away, or knows nothing, leaves everything unknown."""
     with Prometheus(access) as client:
         while True:
-            asked = jobs_of(loop.cache, window_s=loop.settings.window_s) if loop.leads else ()
-            loop.advisor.counted(await asyncio.to_thread(_counters, client, asked))
-            await asyncio.sleep(loop.settings.decide_s)
+            asked = (
+                jobs_of(controller.cache, window_s=controller.settings.window_s) if controller.leads else ()
+            )
+            controller.advisor.counted(await asyncio.to_thread(_counters, client, asked))
+            await asyncio.sleep(controller.settings.decide_s)
 
 
 def _counters(client: Prometheus, asked: tuple[Job, ...]) -> Counters:
@@ -43,5 +45,5 @@ def jobs_of(cache: Cache, *, window_s: float) -> tuple[Job, ...]:
         )
         for key in cache.plans
         for job in cache.owned(key)
-        if job.lives and job.ready
+        if job.is_active and job.ready
     )

@@ -11,12 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer_launch.worker import metrics as agent
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.runtime.controller import Loop
+from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.names import METRICS_PORT
 from rightsizer_operator.values.snapshot import Key, Progress
 
-__all__ = ["Book", "measure", "parse"]
+__all__ = ["ScrapeSchedule", "measure", "parse"]
 
 _TIMEOUT_S = 2.0
 _MOST_BYTES = 262_144
@@ -49,22 +49,24 @@ def parse(text: str) -> Progress | None:
     )
 
 
-async def measure(loop: Loop) -> None:
+async def measure(controller: Controller) -> None:
     """Ask every running plan, again and again; a plan that does not answer is not measured, nothing worse."""
-    book = Book(loop.settings.measure_s)
-    judge = _Judge(loop)
+    book = ScrapeSchedule(controller.settings.measure_s)
+    judge = _Judge(controller)
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
         group.create_task(judge.work())
         next_s = time.monotonic()
         while True:
-            next_s = max(next_s + loop.settings.measure_s, time.monotonic())  # what asking takes is no gap
+            next_s = max(
+                next_s + controller.settings.measure_s, time.monotonic()
+            )  # what asking takes is no gap
             await asyncio.sleep(next_s - time.monotonic())
-            if loop.leads:
-                await _sweep(loop, session, book, judge)
+            if controller.leads:
+                await _sweep(controller, session, book, judge)
 
 
-class Book:
+class ScrapeSchedule:
     """Where each plan answers, and when to ask again those that do not: soon at first, then less and less."""
 
     def __init__(self, every_s: float) -> None:
@@ -95,8 +97,8 @@ class Book:
 class _Judge:
     """Judges one plan after the other, beside the questions: a first look is a search, and takes its time."""
 
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
+    def __init__(self, controller: Controller) -> None:
+        self._loop = controller
         self._queue: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: set[Key] = set()
 
@@ -117,19 +119,21 @@ class _Judge:
                 self._loop.push(key)
 
 
-async def _sweep(loop: Loop, session: aiohttp.ClientSession, book: Book, judge: _Judge) -> None:
+async def _sweep(
+    controller: Controller, session: aiohttp.ClientSession, book: ScrapeSchedule, judge: _Judge
+) -> None:
     running = {
         key
-        for key, plan in loop.cache.plans.items()
+        for key, plan in controller.cache.plans.items()
         if reason_of(plan.get("status") or {}, "Ready") in {"Running", "Recovering"}
     }
     book.keep(running)
-    for key in loop.advisor.progress.keys() - running:
-        loop.advisor.forget(key)
+    for key in controller.advisor.progress.keys() - running:
+        controller.advisor.forget(key)
     if running:
         with contextlib.suppress(ApiError):  # the count before stands
-            await loop.around.count_others(within_s=loop.settings.decide_s)
-    now_s, round_ = time.monotonic(), _Round(loop, session, book, judge)
+            await controller.around.count_others(within_s=controller.settings.decide_s)
+    now_s, round_ = time.monotonic(), _Round(controller, session, book, judge)
     due = [key for key in running if book.due(key, now_s=now_s)]
     known = {key: (book.known[key],) for key in due if key in book.known}
     silent, _ = await asyncio.gather(round_.ask(known), round_.find([key for key in due if key not in known]))
@@ -139,8 +143,10 @@ async def _sweep(loop: Loop, session: aiohttp.ClientSession, book: Book, judge: 
 class _Round:
     """One round of questions: to rank 0's pod of last time, else to whichever answers."""
 
-    def __init__(self, loop: Loop, session: aiohttp.ClientSession, book: Book, judge: _Judge) -> None:
-        self._loop, self._session, self._book, self._judge = loop, session, book, judge
+    def __init__(
+        self, controller: Controller, session: aiohttp.ClientSession, book: ScrapeSchedule, judge: _Judge
+    ) -> None:
+        self._loop, self._session, self._book, self._judge = controller, session, book, judge
         self._gate = asyncio.Semaphore(_MANY)
 
     async def find(self, keys: Collection[Key]) -> None:

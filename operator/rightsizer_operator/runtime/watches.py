@@ -5,7 +5,7 @@ from typing import Any
 import kopf
 
 from rightsizer_api.plan import GROUP, VERSION
-from rightsizer_operator.runtime.controller import Loop
+from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 
 __all__ = ["registry_for", "settings_for"]
@@ -46,7 +46,7 @@ def settings_for() -> kopf.OperatorSettings:
     return settings
 
 
-def registry_for(loop: Loop) -> kopf.OperatorRegistry:
+def registry_for(controller: Controller) -> kopf.OperatorRegistry:
     """The handlers, all of them without state: kopf then writes nothing into any object."""
     registry = kopf.OperatorRegistry()
 
@@ -56,14 +56,14 @@ def registry_for(loop: Loop) -> kopf.OperatorRegistry:
 
     @kopf.on.event(GROUP, VERSION, "trainingplans", registry=registry)
     async def plan(event: kopf.RawEvent, **_: Any) -> None:
-        loop.saw_plan(event["object"], gone=event["type"] == "DELETED")
+        controller.saw_plan(event["object"], gone=event["type"] == "DELETED")
 
     @kopf.on.event("batch", "v1", "jobs", registry=registry, labels={LABEL_MANAGED: MANAGED})
     async def job(event: kopf.RawEvent, **_: Any) -> None:
-        loop.saw_job(event["object"], gone=event["type"] == "DELETED")
+        controller.saw_job(event["object"], gone=event["type"] == "DELETED")
 
     @kopf.on.event("v1", "nodes", registry=registry)
     async def node(event: kopf.RawEvent, **_: Any) -> None:
-        loop.saw_node(event["object"], gone=event["type"] == "DELETED")
+        controller.saw_node(event["object"], gone=event["type"] == "DELETED")
 
     return registry

@@ -6,12 +6,12 @@ from typing import Any
 
 from rightsizer_operator.values.snapshot import Key
 
-__all__ = ["Turns"]
+__all__ = ["WorkQueue"]
 
 _OTHERS_EVERY = 4  # while people wait, one turn in so many is everybody else's
 
 
-class Turns:
+class WorkQueue:
     """Two lanes: what people have just asked for goes before news of what runs already, which still moves.
 
     A burst of new plans is thus launched before the status of those launched is polished; `waiting` is told

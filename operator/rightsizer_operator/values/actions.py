@@ -10,7 +10,7 @@ __all__ = [
     "Action",
     "Apply",
     "Delete",
-    "Emit",
+    "EmitEvent",
     "PatchJob",
     "PatchStatus",
     "PatchWorkload",
@@ -61,7 +61,7 @@ class Delete:
 
 
 @immutable
-class Emit:
+class EmitEvent:
     """Tell it in an Event of the plan."""
 
     reason: str
@@ -76,7 +76,7 @@ class Requeue:
     after_s: float
 
 
-Action = PatchStatus | Apply | PatchJob | PatchWorkload | Delete | Emit | Requeue
+Action = PatchStatus | Apply | PatchJob | PatchWorkload | Delete | EmitEvent | Requeue
 
 
 def describe(action: Action) -> str:
@@ -93,7 +93,7 @@ def describe(action: Action) -> str:
             words = f"{'activate' if active else 'deactivate'} Workload {name}"
         case Delete(kind=kind, name=name):
             words = f"delete {kind} {name}"
-        case Emit(reason=reason, message=message):
+        case EmitEvent(reason=reason, message=message):
             words = f"tell {reason}: {message}"
         case Requeue(after_s=after_s):
             words = f"look again within {after_s:g} s"

@@ -5,9 +5,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rightsizer.values import immutable
-from rightsizer_operator.values.snapshot import stamp
+from rightsizer_api.quantities import format_time
 
-__all__ = ["ORDER", "Condition", "holds", "merge_patch", "no", "reason_of", "unknown", "updated", "yes"]
+__all__ = [
+    "ORDER",
+    "Condition",
+    "is_true",
+    "json_merge_patch",
+    "no",
+    "reason_of",
+    "unknown",
+    "updated",
+    "yes",
+]
 
 ORDER = (
     "Ready",
@@ -72,14 +82,14 @@ def updated(
                 "status": value.status,
                 "reason": value.reason,
                 "message": value.message[:_LONGEST],
-                "lastTransitionTime": since or stamp(now),
+                "lastTransitionTime": since or format_time(now),
                 "observedGeneration": generation,
             }
         )
     return result
 
 
-def holds(status: Mapping[str, Any], kind: str) -> bool:
+def is_true(status: Mapping[str, Any], kind: str) -> bool:
     """Whether a condition of a status is True."""
     return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions", ()))
 
@@ -89,13 +99,13 @@ def reason_of(status: Mapping[str, Any], kind: str) -> str:
     return next((c["reason"] for c in status.get("conditions", ()) if c["type"] == kind), "")
 
 
-def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def json_merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON merge patch (RFC 7386) that makes `old` into `new`; empty if they are equal."""
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
         was = old.get(key)
         if isinstance(value, Mapping) and isinstance(was, Mapping):
-            inner = merge_patch(was, value)
+            inner = json_merge_patch(was, value)
             if inner:
                 patch[key] = inner
         elif key not in old or was != value:

@@ -11,9 +11,9 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.errors import RightsizerError
 from rightsizer.values import immutable
 from rightsizer_operator.values.names import GPU_RESOURCE, PRODUCT_LABEL
-from rightsizer_operator.values.quantities import whole
+from rightsizer_operator.values.quantities import parse_quantity
 
-__all__ = ["Inventory", "Node", "Taint", "Wish", "gpu_type"]
+__all__ = ["Inventory", "Node", "NodeRequirements", "Taint", "gpu_type"]
 
 _MOST_COUNTED = 1024  # answers that one inventory remembers
 _EFFECTS = ("NoSchedule", "NoExecute")
@@ -52,7 +52,7 @@ class Node:
         return cls(
             name=metadata["name"],
             product=labels.get(PRODUCT_LABEL, ""),
-            gpus=whole(status.get("allocatable", {}).get(GPU_RESOURCE, 0)),
+            gpus=parse_quantity(status.get("allocatable", {}).get(GPU_RESOURCE, 0)),
             ready=healthy,
             cordoned=spec.get("unschedulable", False),
             not_ready_since=None if healthy or not since else dt.datetime.fromisoformat(since),
@@ -65,7 +65,7 @@ class Node:
 
 
 @immutable
-class Wish:
+class NodeRequirements:
     """What a plan's pods say about nodes: a selector, tolerations, GPU types (empty: any), GPUs of a pod."""
 
     selector: Mapping[str, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Inventory:
     claimed: Mapping[str, int] = field(default_factory=dict)
     counted: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def usable(self, wish: Wish) -> tuple[Node, ...]:
+    def usable(self, requirements: NodeRequirements) -> tuple[Node, ...]:
         """Nodes that a plan's pods may run on now; nodes that are alike are judged once."""
         verdicts: dict[object, bool] = {}
         found = []
@@ -96,8 +96,10 @@ class Inventory:
             kind = (node.product, node.gpus, node.ready, node.cordoned, node.taints)
             takes = verdicts.get(kind)
             if takes is None:
-                takes = verdicts[kind] = _takes(node, wish)
-            if takes and (not wish.selector or wish.selector.items() <= {**node.labels}.items()):
+                takes = verdicts[kind] = _takes(node, requirements)
+            if takes and (
+                not requirements.selector or requirements.selector.items() <= {**node.labels}.items()
+            ):
                 found.append(node)
         return tuple(found)
 
@@ -106,30 +108,32 @@ class Inventory:
         products: set[str] = self._once("products", lambda: {node.product for node in self.nodes})
         return tuple(sorted(product for product in products if gpu_type(product) == kind))
 
-    def free(self, wish: Wish, kind: str, gpus_per_pod: int) -> int:
+    def free(self, requirements: NodeRequirements, kind: str, gpus_per_pod: int) -> int:
         """GPUs of a type that are free, counted in whole pods."""
-        key = ("free", repr(wish), kind, gpus_per_pod)
-        pods: int = self._once(key, lambda: self._pods(wish, kind, gpus_per_pod, self.bound))
+        key = ("free", repr(requirements), kind, gpus_per_pod)
+        pods: int = self._once(key, lambda: self._pods(requirements, kind, gpus_per_pod, self.bound))
         return max(0, pods - -(-self.claimed.get(kind, 0) // gpus_per_pod)) * gpus_per_pod
 
-    def total(self, wish: Wish, kind: str, gpus_per_pod: int) -> int:
+    def total(self, requirements: NodeRequirements, kind: str, gpus_per_pod: int) -> int:
         """GPUs of a type that there are, counted in whole pods."""
-        key = ("total", repr(wish), kind, gpus_per_pod)
-        pods: int = self._once(key, lambda: self._pods(wish, kind, gpus_per_pod, {}))
+        key = ("total", repr(requirements), kind, gpus_per_pod)
+        pods: int = self._once(key, lambda: self._pods(requirements, kind, gpus_per_pod, {}))
         return pods * gpus_per_pod
 
-    def sizes(self, wish: Wish) -> Mapping[str, int]:
+    def sizes(self, requirements: NodeRequirements) -> Mapping[str, int]:
         """GPUs of the largest node by type; a plan may ask for smaller pods."""
-        found: Mapping[str, int] = self._once(("sizes", repr(wish)), lambda: self._sizes(wish))
+        found: Mapping[str, int] = self._once(
+            ("sizes", repr(requirements)), lambda: self._sizes(requirements)
+        )
         return found
 
-    def _sizes(self, wish: Wish) -> Mapping[str, int]:
+    def _sizes(self, requirements: NodeRequirements) -> Mapping[str, int]:
         found: dict[str, int] = {}
-        for node in self.usable(wish):
+        for node in self.usable(requirements):
             kind = gpu_type(node.product)
             found[kind] = max(found.get(kind, 0), node.gpus)
-        if wish.gpus_per_node:
-            return {kind: min(size, wish.gpus_per_node) for kind, size in found.items()}
+        if requirements.gpus_per_node:
+            return {kind: min(size, requirements.gpus_per_node) for kind, size in found.items()}
         return found
 
     def words(self) -> str:
@@ -154,8 +158,10 @@ class Inventory:
         since = node.not_ready_since
         return since is not None and (now - since).total_seconds() >= after_s
 
-    def _pods(self, wish: Wish, kind: str, gpus_per_pod: int, bound: Mapping[str, int]) -> int:
-        nodes = (node for node in self.usable(wish) if gpu_type(node.product) == kind)
+    def _pods(
+        self, requirements: NodeRequirements, kind: str, gpus_per_pod: int, bound: Mapping[str, int]
+    ) -> int:
+        nodes = (node for node in self.usable(requirements) if gpu_type(node.product) == kind)
         return sum(max(0, node.gpus - bound.get(node.name, 0)) // gpus_per_pod for node in nodes)
 
     def _once(self, key: object, work: Callable[[], Any]) -> Any:
@@ -175,16 +181,16 @@ def gpu_type(product: str) -> str:
         return ""
 
 
-def _takes(node: Node, wish: Wish) -> bool:
+def _takes(node: Node, requirements: NodeRequirements) -> bool:
     """Whether a node of this kind takes a plan's pods, its selector apart."""
     kind = gpu_type(node.product)
     return bool(
         node.gpus
         and node.ready
         and not node.cordoned
-        and all(_tolerated(taint, wish.tolerations) for taint in node.taints)
+        and all(_tolerated(taint, requirements.tolerations) for taint in node.taints)
         and kind
-        and (not wish.types or kind in wish.types)
+        and (not requirements.types or kind in requirements.types)
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from rightsizer.resize.types import Decision
 from rightsizer.values import immutable
 from rightsizer_api.plan import KIND
+from rightsizer_api.quantities import parse_time
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue, Workload
 from rightsizer_operator.values.names import (
@@ -20,10 +21,10 @@ from rightsizer_operator.values.names import (
     NUDGED,
     QUEUE_ELASTIC,
 )
-from rightsizer_operator.values.quantities import whole
+from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.settings import Settings
 
-__all__ = ["Job", "Key", "Pod", "Progress", "Snapshot", "moment", "plan_key", "stamp"]
+__all__ = ["AttemptJob", "Key", "Pod", "Progress", "Snapshot", "plan_key"]
 
 Key = tuple[str, str]
 """Namespace and name of a plan."""
@@ -38,7 +39,7 @@ def plan_key(raw: Object) -> Key:
 
 
 @immutable
-class Job:
+class AttemptJob:
     """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` say why.
 
     `nudged` is when its queue was last made to look at it again.
@@ -69,7 +70,7 @@ class Job:
     version: int = 0
 
     @property
-    def lives(self) -> bool:
+    def is_active(self) -> bool:
         """Whether it holds GPUs or is about to."""
         return not self.finished and not self.suspended
 
@@ -79,7 +80,7 @@ class Job:
         return self.parallelism * self.gpus_per_pod
 
     @classmethod
-    def of(cls, raw: Object) -> "Job":
+    def of(cls, raw: Object) -> "AttemptJob":
         """The Job of an API object of ours."""
         metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
         notes, labels = metadata.get("annotations", {}), metadata.get("labels", {})
@@ -90,7 +91,7 @@ class Job:
             name=metadata["name"],
             plan=labels.get(LABEL_PLAN, ""),
             namespace=metadata["namespace"],
-            attempt=whole(metadata["name"].rpartition("-a")[2]),
+            attempt=parse_quantity(metadata["name"].rpartition("-a")[2]),
             uid=metadata.get("uid", ""),
             owner_uid=owner,
             parallelism=spec.get("parallelism", 1),
@@ -99,16 +100,16 @@ class Job:
             succeeded=_succeeded(status),
             failed=status.get("failed", 0),
             terminating=status.get("terminating", 0),
-            gpus_per_pod=whole(limits.get(GPU_RESOURCE, 0)),
+            gpus_per_pod=parse_quantity(limits.get(GPU_RESOURCE, 0)),
             gpu_type=notes.get(GPU_TYPE, ""),
             digest=notes.get(DIGEST, ""),
             elastic=notes.get(ELASTIC) == "true",
-            nudged=moment(notes.get(NUDGED)),
+            nudged=parse_time(notes.get(NUDGED)),
             deleting="deletionTimestamp" in metadata,
             finished=ending.get("type", ""),
             reason=ending.get("reason", ""),
             message=ending.get("message", ""),
-            finished_at=moment(ending.get("lastTransitionTime")),
+            finished_at=parse_time(ending.get("lastTransitionTime")),
             version=int(metadata.get("resourceVersion", 0)),
         )
 
@@ -161,16 +162,16 @@ class Pod:
         return cls(
             name=metadata["name"],
             uid=metadata.get("uid", ""),
-            attempt=whole(metadata.get("labels", {}).get(LABEL_ATTEMPT, 0)),
+            attempt=parse_quantity(metadata.get("labels", {}).get(LABEL_ATTEMPT, 0)),
             node=spec.get("nodeName", ""),
             phase=status.get("phase", "Pending"),
             gated=any(gate["name"] == QUEUE_ELASTIC for gate in spec.get("schedulingGates", ())),
-            created=moment(metadata.get("creationTimestamp")),
+            created=parse_time(metadata.get("creationTimestamp")),
             address=status.get("podIP", ""),
-            deletes_by=moment(metadata.get("deletionTimestamp")),
+            deletes_by=parse_time(metadata.get("deletionTimestamp")),
             exit_code=ended.get("exitCode"),
             message=ended.get("message", "").strip(),
-            finished_at=moment(ended.get("finishedAt")),
+            finished_at=parse_time(ended.get("finishedAt")),
         )
 
 
@@ -210,7 +211,7 @@ class Snapshot:
     inventory: Inventory
     now: dt.datetime
     settings: Settings = field(default_factory=Settings)
-    jobs: tuple[Job, ...] = ()
+    jobs: tuple[AttemptJob, ...] = ()
     pods: tuple[Pod, ...] = ()
     supports: frozenset[str] = frozenset()
     quota_gpus: int | None = None
@@ -226,13 +227,3 @@ class Snapshot:
         """The plan's status as it stands."""
         found: Object = self.plan.get("status") or {}
         return found
-
-
-def moment(text: str | None) -> dt.datetime | None:
-    """A moment of the API."""
-    return dt.datetime.fromisoformat(text.replace("Z", "+00:00")) if text else None
-
-
-def stamp(when: dt.datetime) -> str:
-    """The API's spelling of a moment, to the second."""
-    return when.astimezone(dt.UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")

@@ -36,8 +36,8 @@ from rightsizer_slurm.monitor.resize_steps import Resizer
 from rightsizer_slurm.monitor.size_history import Sized
 
 __all__ = [
+    "ActionLevel",
     "BusyError",
-    "Force",
     "Line",
     "Monitor",
     "Settings",
@@ -53,7 +53,7 @@ _SAVE_SLACK_S = 120.0
 """Over a job's own grace: torchrun's stop, Slurm's requeue."""
 
 
-class Force(enum.StrEnum):
+class ActionLevel(enum.StrEnum):
     """The most that is done by itself."""
 
     FLAG = "flag"
@@ -61,9 +61,9 @@ class Force(enum.StrEnum):
     SHRINK = "shrink"
     REQUEUE = "requeue"
 
-    def allows(self, other: "Force") -> bool:
+    def allows(self, other: "ActionLevel") -> bool:
         """Whether this force includes another."""
-        order = list(Force)
+        order = list(ActionLevel)
         return order.index(other) <= order.index(self)
 
 
@@ -71,7 +71,7 @@ class Force(enum.StrEnum):
 class Settings:
     """How the monitor works. `annotate` writes a line into AdminComment, which wants an operator's rights."""
 
-    force: Force = Force.FLAG
+    force: ActionLevel = ActionLevel.FLAG
     every_s: float = 30.0
     annotate: bool = False
     tuning: Tuning = field(default_factory=Tuning)
@@ -166,7 +166,7 @@ class Monitor:
 
     def _tuning(self) -> Tuning:
         """A force below shrinking caps what the engine says at a recommendation."""
-        acts = self._settings.force.allows(Force.SHRINK)
+        acts = self._settings.force.allows(ActionLevel.SHRINK)
         return replace(self._settings.tuning, cap=Mode.AUTO if acts else Mode.RECOMMEND)
 
     def _scaling(self, one: Watched) -> Scaling | None:
@@ -208,7 +208,7 @@ class Monitor:
         told = one_line(f"resize failed: {said}", 200)
         if self._settings.annotate:
             self._try(line, lambda: self._backend.annotate(row.job_id, f"rightsizer/1 {told}"))
-        if self._settings.force.allows(Force.MAIL):
+        if self._settings.force.allows(ActionLevel.MAIL):
             subject = f"rightsizer: job {row.job_id} {line.job.name}: resize failed"
             self._try(line, lambda: self._send(line.job.user, subject, told))
 
@@ -217,7 +217,7 @@ class Monitor:
             self._try(line, lambda: self._backend.annotate(line.job.job_id, f"rightsizer/1 {told}"))
 
     def _mail(self, line: Line, channel: str, told: str) -> None:
-        if self._settings.force.allows(Force.MAIL) and self._news(line, channel, line.decision.action):
+        if self._settings.force.allows(ActionLevel.MAIL) and self._news(line, channel, line.decision.action):
             subject = f"rightsizer: job {line.job.job_id} {line.job.name}: {line.decision.action}"
             text = "\n".join((told, *line.decision.evidence))
             self._try(line, lambda: self._send(line.job.user, subject, text))
@@ -245,7 +245,7 @@ def failed_by(row: Sized, intents: Sequence[Intent]) -> tuple[Intent, ...]:
     return tuple(intent for intent in led[-1:] if intent.stage is Stage.DONE)
 
 
-def intent_for(line: Line, force: Force) -> Intent | None:
+def intent_for(line: Line, force: ActionLevel) -> Intent | None:
     """The change of size that a decision means and the force allows; None: nothing to do."""
     made, one = line.decision, line.watched
     if not made.act or one.run is None or not one.run.elastic or not made.in_place or not line.job.running:
@@ -254,7 +254,7 @@ def intent_for(line: Line, force: Force) -> Intent | None:
         return None
     nodes = made.gpus // one.run.node_gpus
     kind = Kind.SHRINK if made.action is Action.SHRINK else Kind.REQUEUE
-    if nodes == line.job.nodes or not force.allows(Force(str(kind))):
+    if nodes == line.job.nodes or not force.allows(ActionLevel(str(kind))):
         return None
     if kind is Kind.REQUEUE and (not line.job.requeue or line.reading.checkpoint_age_s is None):
         return None

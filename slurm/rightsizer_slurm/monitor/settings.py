@@ -7,7 +7,7 @@ from pathlib import Path
 from rightsizer.errors import InputError
 from rightsizer.units import parse_duration_s
 from rightsizer_slurm.monitor.decide import Tuning
-from rightsizer_slurm.monitor.monitor import Force, Settings
+from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
 from rightsizer_slurm.monitor.service import BACKENDS, Options
 from rightsizer_telemetry.client import Access
 
@@ -29,7 +29,7 @@ def options_of(values: Mapping[str, str], *, state: Path) -> Options:
         cool_down_s=spans["cool_down"], warm_up_s=spans["warm_up"], least_window_s=spans["window"]
     )
     settings = Settings(
-        force=Force(_one_of("act", values.get("act", "flag"), tuple(Force))),
+        force=ActionLevel(_one_of("act", values.get("act", "flag"), tuple(ActionLevel))),
         every_s=spans["every"],
         annotate=_one_of("annotate", values.get("annotate", "no"), ("yes", "no")) == "yes",
         tuning=tuning,

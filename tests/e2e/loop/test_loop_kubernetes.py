@@ -7,7 +7,7 @@ import time
 import pytest
 from panels import questions
 
-from rightsizer_operator.values.snapshot import moment
+from rightsizer_api.quantities import parse_time
 from rightsizer_telemetry.client import Unknown
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
@@ -111,7 +111,7 @@ def test_a_plan_that_falls_behind_grows(runs):
 def test_growth_that_fails_is_taken_back_once(runs, name):
     run = runs[name]
     wait(run, "the way back", lambda: resized(run) == [(1, 2, "Measured"), (2, 1, "Failure")], within_s=180)
-    run.steps_with(1, after=moment(run.status["resizes"][-1]["at"]).timestamp())
+    run.steps_with(1, after=parse_time(run.status["resizes"][-1]["at"]).timestamp())
     wait(run, "people are told", lambda: told(run).get("action") == "Flag")
 
 
@@ -131,9 +131,9 @@ def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, clu
     wait(
         run,
         "an estimate of the new pace",
-        lambda: moment(run.status["observed"]["updatedAt"]).timestamp() > began,
+        lambda: parse_time(run.status["observed"]["updatedAt"]).timestamp() > began,
     )
-    assert moment(run.status["eta"]) < moment(run.status["deadline"])
+    assert parse_time(run.status["eta"]) < parse_time(run.status["deadline"])
 
 
 def somebody_waits(cluster, namespace):

@@ -1,9 +1,9 @@
 import pytest
 
 from rightsizer_operator.cluster.cache import Cache
-from rightsizer_operator.cluster.relist import Survey
+from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.names import GPU_RESOURCE, GPU_TYPE, LABEL_PLAN
-from rightsizer_operator.values.snapshot import Job
+from rightsizer_operator.values.snapshot import AttemptJob
 
 KIND = "H100-SXM5-80GB"
 KEY, OTHER = ("team", "demo"), ("team", "other")
@@ -46,7 +46,7 @@ def test_a_plan_sees_what_the_others_claim(cache):
         lambda cache: cache.lost_plan(KEY),
         lambda cache: cache.lost_job(job()),
         lambda cache: cache.saw_job(job("7", conditions=[{"type": "Complete", "status": "True"}])),
-        lambda cache: cache.renew(Survey(plans=(plan(),)), cache.marks()),
+        lambda cache: cache.renew(Listing(plans=(plan(),)), cache.marks()),
     ],
     ids=["plan gone", "job gone", "complete", "not found any more"],
 )
@@ -57,7 +57,7 @@ def test_what_is_over_claims_nothing(cache, change):
 
 def test_a_job_that_is_about_to_be_made_claims_until_it_is_given_up(cache):
     planned = job("0", "other-a1", gpus=4)
-    cache.reserve(OTHER, Job.of(planned))
+    cache.reserve(OTHER, AttemptJob.of(planned))
     assert cache.inventory(without=KEY).claimed[KIND] == 4
     cache.unreserve(OTHER)
     assert cache.inventory(without=KEY).claimed[KIND] == 0
@@ -69,7 +69,7 @@ def test_what_came_while_everything_was_read_stays():
     cache.saw_plan(plan())
     cache.saw_job(job())
     cache.supports[KEY].add("Service/demo-rdzv")
-    assert cache.renew(Survey(), before) == frozenset()
+    assert cache.renew(Listing(), before) == frozenset()
     assert (KEY in cache.plans, len(cache.jobs[KEY]), len(cache.supports[KEY])) == (True, 1, 1)
 
 
@@ -77,12 +77,12 @@ def test_what_went_while_everything_was_read_does_not_come_back(cache):
     before = cache.marks()
     cache.lost_job(job())
     cache.lost_plan(KEY)
-    cache.renew(Survey(plans=(plan(),), jobs=((KEY, Job.of(job())),)), before)
+    cache.renew(Listing(plans=(plan(),), jobs=((KEY, AttemptJob.of(job())),)), before)
     assert (cache.plans, cache.jobs.get(KEY, {})) == ({}, {})
 
 
 def test_plans_that_are_not_found_any_more_are_named(cache):
-    assert cache.renew(Survey(), cache.marks()) == {KEY}
+    assert cache.renew(Listing(), cache.marks()) == {KEY}
 
 
 @pytest.mark.parametrize(
@@ -94,5 +94,7 @@ def test_plans_that_are_not_found_any_more_are_named(cache):
     ids=["owned", "of others"],
 )
 def test_only_supports_that_a_plan_owns_count(cache, found, known):
-    cache.renew(Survey(plans=(plan(),), jobs=((KEY, Job.of(job())),), supports=(found,)), cache.marks())
+    cache.renew(
+        Listing(plans=(plan(),), jobs=((KEY, AttemptJob.of(job())),), supports=(found,)), cache.marks()
+    )
     assert cache.supports[KEY] == known

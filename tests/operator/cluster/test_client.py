@@ -1,7 +1,7 @@
 import pytest
 from kubernetes.aio import client
 
-from rightsizer_operator.cluster.client import client_of
+from rightsizer_operator.cluster.client import api_client
 
 PROXY = "http://proxy.example:3128"
 
@@ -19,5 +19,5 @@ PROXY = "http://proxy.example:3128"
 )
 def test_the_environment_is_asked_for_a_proxy_once(host, proxies, stated, used):
     configuration = client.Configuration(host=host, proxy=stated)
-    found = client_of(configuration, proxies=proxies).configuration
+    found = api_client(configuration, proxies=proxies).configuration
     assert (found.proxy, found.client_session_kwargs) == (used, {"trust_env": False})

@@ -4,15 +4,15 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.cluster.events import Teller, event
+from rightsizer_operator.cluster.events import EventRecorder, event
 from rightsizer_operator.cluster.metrics import Metrics
-from rightsizer_operator.values.actions import Emit
+from rightsizer_operator.values.actions import EmitEvent
 
 PLAN = {"metadata": {"name": "demo", "namespace": "team", "uid": "u1", "resourceVersion": "7"}}
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 
 
-class Door:
+class KubeClient:
     """Takes events, after refusing as told."""
 
     def __init__(self, *refusals):
@@ -24,14 +24,14 @@ class Door:
         self.events.append(one["reason"])
 
 
-def told(door, *reasons):
+def told(kube, *reasons):
     """What is counted as dropped after all this was told."""
 
     async def tell():
         metrics = Metrics()
-        teller = Teller(door, metrics)
+        teller = EventRecorder(kube, metrics)
         for reason in reasons:
-            teller.tell(PLAN, Emit(reason=reason, message=reason))
+            teller.tell(PLAN, EmitEvent(reason=reason, message=reason))
         work = asyncio.create_task(teller.work())
         await teller.told()
         work.cancel()
@@ -41,31 +41,34 @@ def told(door, *reasons):
 
 
 def test_events_are_written_in_order():
-    door = Door()
-    assert told(door, "Sized", "Running") == 0
-    assert door.events == ["Sized", "Running"]
+    kube = KubeClient()
+    assert told(kube, "Sized", "Running") == 0
+    assert kube.events == ["Sized", "Running"]
 
 
 @pytest.mark.parametrize("status", [0, 429, 503], ids=str)
 def test_what_may_pass_is_tried_again(status):
-    door = Door(status)
-    assert told(door, "Sized") == 0
-    assert door.events == ["Sized"]
+    kube = KubeClient(status)
+    assert told(kube, "Sized") == 0
+    assert kube.events == ["Sized"]
 
 
 @pytest.mark.parametrize(("status", "dropped"), [(422, 1), (404, 0), (409, 0)], ids=str)
 def test_what_is_refused_is_counted_unless_it_is_known_or_its_namespace_gone(status, dropped):
-    door = Door(status)
-    assert told(door, "Sized", "Running") == dropped
-    assert door.events == ["Running"]
+    kube = KubeClient(status)
+    assert told(kube, "Sized", "Running") == dropped
+    assert kube.events == ["Running"]
 
 
 def test_what_is_too_much_is_counted():
-    assert told(Door(), *(f"r{i}" for i in range(1003))) == 3
+    assert told(KubeClient(), *(f"r{i}" for i in range(1003))) == 3
 
 
 def test_the_same_word_about_the_same_version_has_one_name():
-    word = Emit(reason="Sized", message="2 GPUs")
+    word = EmitEvent(reason="Sized", message="2 GPUs")
     once, later = event(PLAN, word, NOW), event(PLAN, word, NOW + dt.timedelta(seconds=9))
     assert once["metadata"]["name"] == later["metadata"]["name"]
-    assert once["metadata"]["name"] != event(PLAN, Emit(reason="Sized", message="3"), NOW)["metadata"]["name"]
+    assert (
+        once["metadata"]["name"]
+        != event(PLAN, EmitEvent(reason="Sized", message="3"), NOW)["metadata"]["name"]
+    )

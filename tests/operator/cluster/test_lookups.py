@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.cluster.lookups import Surroundings, batches
+from rightsizer_operator.cluster.lookups import ClusterReader, batches
 from rightsizer_operator.values.names import GPU_RESOURCE, LABEL_PLAN
 
 POD = {"spec": {"nodeName": "n1", "containers": [{"resources": {"limits": {GPU_RESOURCE: "3"}}}]}}
@@ -12,7 +12,7 @@ QUOTA = {"status": {"hard": {f"requests.{GPU_RESOURCE}": "8"}, "used": {f"reques
 KEY = ("team", "demo")
 
 
-class Door:
+class KubeClient:
     """Lists pods and quotas, each refused once; there is no Kueue."""
 
     def __init__(self):
@@ -29,15 +29,15 @@ class Door:
 
 
 def test_plans_that_are_sized_together_share_what_a_busy_api_server_says_at_last():
-    door, cache = Door(), Cache()
+    kube, cache = KubeClient(), Cache()
 
     async def ask():
-        around = Surroundings(door, cache)
+        around = ClusterReader(kube, cache)
         await asyncio.gather(*(around.count_others() for _ in range(4)))
         return await asyncio.gather(*(around.quota(KEY) for _ in range(4)))
 
     assert asyncio.run(ask()) == [2] * 4
-    assert (cache.bound, sorted(door.asked)) == ({"n1": 3}, ["pods"] * 2 + ["resourcequotas"] * 2)
+    assert (cache.bound, sorted(kube.asked)) == ({"n1": 3}, ["pods"] * 2 + ["resourcequotas"] * 2)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ class Pods:
 
 
 def test_where_plans_answer_is_asked_for_many_at_once():
-    door, keys = Pods(), [("team", "demo"), ("team", "new"), ("other", "longer")]
-    found = asyncio.run(Surroundings(door, Cache()).addresses(keys))
+    kube, keys = Pods(), [("team", "demo"), ("team", "new"), ("other", "longer")]
+    found = asyncio.run(ClusterReader(kube, Cache()).addresses(keys))
     assert found == {("team", "demo"): ["10.0.0.4"], ("other", "longer"): ["10.0.0.6"]}
-    assert len(door.asked) == 2
+    assert len(kube.asked) == 2

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.cluster.relist import patiently
+from rightsizer_operator.cluster.relist import retry_when_busy
 
 
 def reader(*answers):
@@ -21,10 +21,10 @@ def reader(*answers):
 
 def test_a_part_that_a_busy_api_server_refuses_is_asked_for_again():
     busy = (ApiError(429, "later", retry_after_s=0.01), ApiError(503, "later"))
-    assert asyncio.run(patiently(reader(*busy, "there"), waits_s=(0.0, 0.0))) == "there"
+    assert asyncio.run(retry_when_busy(reader(*busy, "there"), waits_s=(0.0, 0.0))) == "there"
 
 
 @pytest.mark.parametrize("status", [403, 0, 429], ids=["not granted", "not there", "busy for too long"])
 def test_other_refusals_and_too_many_of_them_are_told(status):
     with pytest.raises(ApiError):
-        asyncio.run(patiently(reader(ApiError(status, "no"), ApiError(status, "no")), waits_s=(0.0,)))
+        asyncio.run(retry_when_busy(reader(ApiError(status, "no"), ApiError(status, "no")), waits_s=(0.0,)))

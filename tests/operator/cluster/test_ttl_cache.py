@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from rightsizer_operator.cluster.ttl_cache import Shared
+from rightsizer_operator.cluster.ttl_cache import TTLCache
 
 
 class Source:
@@ -10,7 +10,7 @@ class Source:
 
     def __init__(self):
         self.reads, self.now = 0, 100.0
-        self.shared = Shared(self.read, clock=lambda: self.now)
+        self.shared = TTLCache(self.read, clock=lambda: self.now)
 
     async def read(self):
         await asyncio.sleep(0)
@@ -58,7 +58,7 @@ def test_a_reading_that_fails_is_made_again_by_the_next():
         return "read"
 
     async def ask():
-        shared = Shared(read)
+        shared = TTLCache(read)
         with pytest.raises(OSError, match="away"):
             await shared.get(within_s=5.0)
         return await shared.get(within_s=5.0)

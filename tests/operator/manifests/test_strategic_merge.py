@@ -3,7 +3,7 @@ import pytest
 from rightsizer.errors import InputError
 from rightsizer_operator.manifests.strategic_merge import merged_template
 
-OURS = {
+MANAGED_SELECTOR = {
     "metadata": {"labels": {"rightsizer.dev/plan": "demo"}},
     "spec": {
         "restartPolicy": "Never",
@@ -15,11 +15,11 @@ OURS = {
 
 
 def merged(spec, **metadata):
-    return merged_template(OURS, {"spec": spec, "metadata": metadata})
+    return merged_template(MANAGED_SELECTOR, {"spec": spec, "metadata": metadata})
 
 
 def test_without_a_template_ours_stands():
-    assert merged_template(OURS, None) == OURS
+    assert merged_template(MANAGED_SELECTOR, None) == MANAGED_SELECTOR
 
 
 def test_containers_volumes_and_variables_are_merged_by_name():

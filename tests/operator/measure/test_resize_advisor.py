@@ -4,7 +4,7 @@ from rightsizer.domain.layout import Layout
 from rightsizer.resize.types import Action, Bottleneck, Decision
 from rightsizer_operator.measure.samples import Sample, extended, reading_of
 from rightsizer_operator.reconcile.resize_advice import history_of
-from rightsizer_operator.values.actions import Emit, Requeue
+from rightsizer_operator.values.actions import EmitEvent, Requeue
 from rightsizer_operator.values.snapshot import Progress
 
 FREE = {"resources": {"gpus": None}, "layout": {"microBatch": 4}}  # how many is rightsizer's to say
@@ -22,11 +22,11 @@ def judged(action, gpus, **more):
 
 
 @pytest.fixture
-def running(world):
+def running(fake_cluster):
     """A plan whose one worker trains, and a judgement: running(decision)."""
 
     def make(decision=None, change=None):
-        run = world(change or FREE).settle()
+        run = fake_cluster(change or FREE).settle()
         pods = run.job()["spec"]["parallelism"]
         run.job(ready=pods)
         run.settle().later(hours=1).decision = decision
@@ -106,7 +106,7 @@ def test_a_resize_that_does_not_come_up_goes_back_and_is_remembered(running):
     assert parallelism(run) == 1
     assert run.plan["status"]["resizes"][-1]["cause"] == "Failure"
     assert history_of(run.plan["status"]).failed_gpus == (3,)
-    assert "ResizeFailed" in [e.reason for e in run.events if isinstance(e, Emit)]
+    assert "ResizeFailed" in [e.reason for e in run.events if isinstance(e, EmitEvent)]
 
 
 def test_a_resize_that_came_up_stays_whatever_happens_later(running):

@@ -3,23 +3,23 @@ import pytest
 from rightsizer_operator.values.snapshot import Progress
 
 
-def live(world, *changes, **cluster):
-    running = world(*changes, **cluster).settle()
+def live(fake_cluster, *changes, **cluster):
+    running = fake_cluster(*changes, **cluster).settle()
     running.job(ready=running.job()["spec"]["parallelism"])
     return running.settle()
 
 
 @pytest.mark.parametrize("gpus", [1, 3])
-def test_an_elastic_plan_changes_its_number_of_workers_in_place(world, gpus):
-    running = live(world).edit(resources={"gpus": gpus}).settle()
+def test_an_elastic_plan_changes_its_number_of_workers_in_place(fake_cluster, gpus):
+    running = live(fake_cluster).edit(resources={"gpus": gpus}).settle()
     spec = running.job()["spec"]
     assert (list(running.jobs), spec["parallelism"], spec["completions"]) == (["demo-a1"], gpus, gpus)
     assert running.plan["status"]["resizes"][-1]["toGPUs"] == gpus
     assert running.plan["status"]["sizing"]["globalBatchSequences"] == 24
 
 
-def test_a_resize_is_resizing_until_its_workers_are_there(world):
-    running = live(world).edit(resources={"gpus": 3}).settle()
+def test_a_resize_is_resizing_until_its_workers_are_there(fake_cluster):
+    running = live(fake_cluster).edit(resources={"gpus": 3}).settle()
     assert (running.state, running.condition("Resizing")["reason"]) == ("Resizing", "InPlace")
     running.job(ready=3)
     running.settle()
@@ -27,8 +27,8 @@ def test_a_resize_is_resizing_until_its_workers_are_there(world):
 
 
 @pytest.mark.parametrize("kept", range(4))
-def test_whatever_prefix_of_a_resize_got_through_the_next_decision_completes_it(world, kept):
-    running = live(world).edit(resources={"gpus": 3})
+def test_whatever_prefix_of_a_resize_got_through_the_next_decision_completes_it(fake_cluster, kept):
+    running = live(fake_cluster).edit(resources={"gpus": 3})
     for action in running.decide()[:kept]:
         running.carry_out(action)
     running.settle()
@@ -36,8 +36,8 @@ def test_whatever_prefix_of_a_resize_got_through_the_next_decision_completes_it(
     assert len(running.plan["status"]["resizes"]) == 1
 
 
-def test_a_later_deadline_changes_no_job(world):
-    running = live(world)
+def test_a_later_deadline_changes_no_job(fake_cluster):
+    running = live(fake_cluster)
     before = running.job()
     running.edit(deadline={"finishWithin": "3h"}).settle()
     assert running.job() == before
@@ -55,14 +55,14 @@ def test_a_later_deadline_changes_no_job(world):
     ],
     ids=["tokens", "batch", "command", "image", "elasticity"],
 )
-def test_what_the_workers_were_told_can_only_change_in_a_new_attempt(world, change):
-    running = live(world).edit(**change).settle()
+def test_what_the_workers_were_told_can_only_change_in_a_new_attempt(fake_cluster, change):
+    running = live(fake_cluster).edit(**change).settle()
     assert list(running.jobs) == ["demo-a2"]
     assert running.plan["status"]["attempt"]["number"] == 2
 
 
-def test_a_new_attempt_starts_when_the_one_before_has_left(world):
-    running = live(world).edit(workload={"tokens": "20M"})
+def test_a_new_attempt_starts_when_the_one_before_has_left(fake_cluster):
+    running = live(fake_cluster).edit(workload={"tokens": "20M"})
     for action in running.decide():
         if type(action).__name__ != "Delete":
             running.carry_out(action)
@@ -75,8 +75,8 @@ def test_a_new_attempt_starts_when_the_one_before_has_left(world):
 
 
 @pytest.mark.parametrize("kept", range(8))
-def test_whatever_prefix_of_a_relayout_got_through_there_is_one_job_in_the_end(world, kept):
-    running, done = live(world).edit(workload={"tokens": "20M"}), 0
+def test_whatever_prefix_of_a_relayout_got_through_there_is_one_job_in_the_end(fake_cluster, kept):
+    running, done = live(fake_cluster).edit(workload={"tokens": "20M"}), 0
     while done < kept and (actions := [a for a in running.decide() if not hasattr(a, "after_s")]):
         running.carry_out(actions[0])
         done += 1
@@ -84,30 +84,30 @@ def test_whatever_prefix_of_a_relayout_got_through_there_is_one_job_in_the_end(w
     assert list(running.jobs) == ["demo-a2"]
 
 
-def test_a_plan_that_is_not_elastic_resizes_as_a_new_attempt(world):
-    running = live(world, {"elasticity": {"mode": "Off"}}).edit(resources={"gpus": 4}).settle()
+def test_a_plan_that_is_not_elastic_resizes_as_a_new_attempt(fake_cluster):
+    running = live(fake_cluster, {"elasticity": {"mode": "Off"}}).edit(resources={"gpus": 4}).settle()
     assert (list(running.jobs), running.job(2)["spec"]["parallelism"]) == (["demo-a2"], 4)
     trainer = running.job(2)["spec"]["template"]["spec"]["containers"][0]
     assert {"name": "PET_NNODES", "value": "4:4"} in trainer["env"]
 
 
-def test_an_edit_that_cannot_be_leaves_the_running_job_alone(world):
-    running = live(world)
+def test_an_edit_that_cannot_be_leaves_the_running_job_alone(fake_cluster):
+    running = live(fake_cluster)
     before = running.job()
     running.edit(resources={"gpus": 4, "gpuTypes": ["no-such-gpu"]}).settle()
     assert running.job() == before
     assert (running.condition("Accepted")["status"], running.state) == ("False", "Running")
 
 
-def test_more_tokens_after_the_end_go_on_from_there(world):
-    done = live(world).ends("Complete").settle()
+def test_more_tokens_after_the_end_go_on_from_there(fake_cluster):
+    done = live(fake_cluster).ends("Complete").settle()
     assert done.state == "Complete"
     done.edit(workload={"tokens": "20M"}).settle()
     assert (done.pending[0]["metadata"]["name"], done.state) == ("demo-a2", "Starting")
 
 
-def test_what_is_measured_decides_the_eta_and_is_written_now_and_then(world):
-    running = live(world)
+def test_what_is_measured_decides_the_eta_and_is_written_now_and_then(fake_cluster):
+    running = live(fake_cluster)
     running.progress = Progress(tokens=5e6, tokens_per_s=100.0, step=1628)
     running.settle()
     status = running.plan["status"]
@@ -133,9 +133,9 @@ REAL = {
     ids=["elastic", "fixed"],
 )
 def test_a_micro_batch_of_a_plan_that_comes_and_goes_divides_at_its_other_sizes_where_that_is_cheap(
-    world, mode, micro_batch, attempts
+    fake_cluster, mode, micro_batch, attempts
 ):
-    run = world(REAL | {"elasticity": {"mode": mode}}).settle()
+    run = fake_cluster(REAL | {"elasticity": {"mode": mode}}).settle()
     assert run.plan["status"]["sizing"]["layout"]["microBatch"] == micro_batch
     run.edit(resources={"gpus": 4}).settle()
     assert list(run.jobs) == attempts

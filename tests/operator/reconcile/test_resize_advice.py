@@ -7,9 +7,9 @@ import pytest
 from rightsizer.domain.reading import Phase, Reading
 from rightsizer.resize.types import Action, Mode, Pressure, Size
 from rightsizer_api import validate
+from rightsizer_api.quantities import format_time
 from rightsizer_operator.reconcile.resize_advice import Around, advise
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import stamp
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 LAYOUT = {"gpus": 2, "tp": 1, "pp": 1, "dp": 2, "microBatch": 1}
@@ -32,18 +32,18 @@ class Sublinear:
 
 
 @pytest.fixture
-def judged(world):
+def judged(fake_cluster):
     """judged(hours=..., ...): what is said of a plan whose 9M tokens take 2.5 h on its two GPUs."""
 
     def make(*, hours, waiting=True, settings=None):
-        raw = world(FREE).settle().plan
+        raw = fake_cluster(FREE).settle().plan
         plan = validate({key: value for key, value in raw.items() if key != "status"})
         return advise(
             plan,
             {
                 **raw["status"],
                 "attempt": {"gpus": 2, "layout": LAYOUT},
-                "deadline": stamp(NOW + dt.timedelta(hours=hours)),
+                "deadline": format_time(NOW + dt.timedelta(hours=hours)),
             },
             reading=BUSY,
             around=Around(free_gpus=8, others_waiting=waiting, trained_s=1200.0),

@@ -11,29 +11,29 @@ def test_a_deadline_is_rounded_down_and_by_little(seconds):
     assert 0 <= seconds - size._floor(seconds) <= 0.004 * seconds
 
 
-def test_plans_that_ask_the_same_are_sized_once(world):
-    world().later(seconds=1).settle()
+def test_plans_that_ask_the_same_are_sized_once(fake_cluster):
+    fake_cluster().later(seconds=1).settle()
     before = size._fitting.cache_info()
-    world().later(seconds=4).settle()
+    fake_cluster().later(seconds=4).settle()
     after = size._fitting.cache_info()
     assert (after.hits - before.hits, after.misses - before.misses) == (1, 0)
 
 
-def test_a_plan_that_has_lost_much_of_its_time_is_sized_anew(world):
-    world().settle()
+def test_a_plan_that_has_lost_much_of_its_time_is_sized_anew(fake_cluster):
+    fake_cluster().settle()
     before = size._fitting.cache_info().misses
-    late = world()
+    late = fake_cluster()
     late.now += dt.timedelta(minutes=30)
     late.settle()
     assert size._fitting.cache_info().misses > before
 
 
-def test_what_others_take_does_not_matter_while_there_is_enough(world):
-    nodes = world(nodes=4).nodes
+def test_what_others_take_does_not_matter_while_there_is_enough(fake_cluster):
+    nodes = fake_cluster(nodes=4).nodes
     claims = [Inventory(nodes=tuple(nodes), claimed={"H100-SXM5-80GB": held}) for held in (0, 1, 5, 7)]
     misses = []
     for inventory in claims:
-        one = world({"resources": {"gpus": None, "maxGPUs": None}}, inventory=inventory)
+        one = fake_cluster({"resources": {"gpus": None, "maxGPUs": None}}, inventory=inventory)
         one.settle()
         misses.append(size._fitting.cache_info().misses)
     assert (one.state, misses[1:]) == ("Starting", misses[:1] * 3)

@@ -4,14 +4,14 @@ from rightsizer_operator.values.inventory import Inventory, Node
 from rightsizer_operator.values.kueue import Queue
 
 
-def test_a_plan_without_gpus_says_what_there_is(world):
-    waiting = world(nodes=0).settle()
+def test_a_plan_without_gpus_says_what_there_is(fake_cluster):
+    waiting = fake_cluster(nodes=0).settle()
     assert (waiting.state, waiting.jobs) == ("NoSuchGPUs", {})
     assert "no GPU nodes" in waiting.condition("Sized")["message"]
 
 
-def test_a_plan_that_exceeds_the_cluster_names_what_is_missing_and_starts_when_it_comes(world):
-    waiting = world({"resources": {"gpus": 4, "maxGPUs": 4}}, nodes=1, gpus=2).settle()
+def test_a_plan_that_exceeds_the_cluster_names_what_is_missing_and_starts_when_it_comes(fake_cluster):
+    waiting = fake_cluster({"resources": {"gpus": 4, "maxGPUs": 4}}, nodes=1, gpus=2).settle()
     assert waiting.state == "InsufficientGPUs"
     assert "needs 4 x H100-SXM5-80GB" in waiting.condition("Sized")["message"]
     waiting.nodes.append(Node(name="new", product="NVIDIA-H100-80GB-HBM3", gpus=2))
@@ -19,15 +19,15 @@ def test_a_plan_that_exceeds_the_cluster_names_what_is_missing_and_starts_when_i
 
 
 @pytest.mark.parametrize("fault", [{"ready": False}, {"cordoned": True}], ids=["not-ready", "cordoned"])
-def test_nodes_that_take_no_pods_do_not_count(world, fault):
-    waiting = world(nodes=1)
+def test_nodes_that_take_no_pods_do_not_count(fake_cluster, fault):
+    waiting = fake_cluster(nodes=1)
     waiting.change_node(0, **fault)
     assert waiting.settle().state == "NoSuchGPUs"
     assert "cordoned or not ready" in waiting.condition("Sized")["message"]
 
 
-def test_a_plan_waits_while_others_hold_the_gpus_and_holds_none_itself(world):
-    waiting = world(nodes=1, gpus=2)
+def test_a_plan_waits_while_others_hold_the_gpus_and_holds_none_itself(fake_cluster):
+    waiting = fake_cluster(nodes=1, gpus=2)
     node = waiting.nodes[0]
     waiting.inventory = Inventory(nodes=(node,), claimed={"H100-SXM5-80GB": 1})
     waiting.settle()
@@ -37,8 +37,8 @@ def test_a_plan_waits_while_others_hold_the_gpus_and_holds_none_itself(world):
     assert list(waiting.settle().jobs) == ["demo-a1"]
 
 
-def test_a_queued_plan_is_launched_at_once_and_waits_in_its_queue(world):
-    queued = world(nodes=1, gpus=2)
+def test_a_queued_plan_is_launched_at_once_and_waits_in_its_queue(fake_cluster):
+    queued = fake_cluster(nodes=1, gpus=2)
     queued.plan["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
     queued.queue = Queue(name="team")
     queued.inventory = Inventory(nodes=tuple(queued.nodes), claimed={"H100-SXM5-80GB": 2})
@@ -47,15 +47,15 @@ def test_a_queued_plan_is_launched_at_once_and_waits_in_its_queue(world):
     assert (queued.settle().state, queued.job()["spec"]["suspend"]) == ("Queued", True)
 
 
-def test_a_quota_bounds_the_plan_and_is_named(world):
-    bounded = world()
+def test_a_quota_bounds_the_plan_and_is_named(fake_cluster):
+    bounded = fake_cluster()
     bounded.quota = 1
     assert bounded.settle().state == "InsufficientGPUs"
     assert "quotas leave 1" in bounded.condition("Sized")["message"]
 
 
-def test_a_plan_that_no_number_of_gpus_meets_is_not_accepted(world):
-    hopeless = world({"deadline": {"finishWithin": "1s"}}).settle()
+def test_a_plan_that_no_number_of_gpus_meets_is_not_accepted(fake_cluster):
+    hopeless = fake_cluster({"deadline": {"finishWithin": "1s"}}).settle()
     assert (hopeless.condition("Accepted")["status"], hopeless.state) == ("False", "NoPlan")
 
 
@@ -82,24 +82,24 @@ def test_a_plan_that_no_number_of_gpus_meets_is_not_accepted(world):
     ],
     ids=["gpu", "no-command", "no-image", "torchrun", "subdomain", "reserved-env"],
 )
-def test_a_plan_that_is_wrong_says_where_and_makes_nothing(world, change, field):
-    wrong = world(change).settle()
+def test_a_plan_that_is_wrong_says_where_and_makes_nothing(fake_cluster, change, field):
+    wrong = fake_cluster(change).settle()
     assert (wrong.state, wrong.jobs, wrong.supports) == ("Invalid", {}, set())
     assert field in wrong.condition("Accepted")["message"]
     assert wrong.events[0].warning
 
 
-def test_a_wrong_plan_that_is_put_right_starts(world):
-    fixed = world({"launch": {"command": []}}).settle().edit(launch={"command": ["train.py"]}).settle()
+def test_a_wrong_plan_that_is_put_right_starts(fake_cluster):
+    fixed = fake_cluster({"launch": {"command": []}}).settle().edit(launch={"command": ["train.py"]}).settle()
     assert (list(fixed.jobs), fixed.state) == (["demo-a1"], "Starting")
 
 
 @pytest.mark.parametrize(
     ("gpus", "pods", "each"), [(4, 1, 4), (8, 1, 8), (16, 2, 8)], ids=["part", "node", "nodes"]
 )
-def test_a_pod_is_a_node_or_the_part_of_it_that_the_job_needs(world, gpus, pods, each):
+def test_a_pod_is_a_node_or_the_part_of_it_that_the_job_needs(fake_cluster, gpus, pods, each):
     batch = {"workload": {"globalBatchSequences": 48}}
-    big = world(batch | {"resources": {"gpus": gpus, "maxGPUs": 16, "gpusPerNode": None}}).settle()
+    big = fake_cluster(batch | {"resources": {"gpus": gpus, "maxGPUs": 16, "gpusPerNode": None}}).settle()
     spec = big.job()["spec"]
     limits = spec["template"]["spec"]["containers"][0]["resources"]["limits"]
     assert (spec["parallelism"], limits) == (pods, {"nvidia.com/gpu": each})

@@ -4,10 +4,10 @@ from prometheus_client import generate_latest
 from rightsizer_launch.worker.metrics import TrainMetrics
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.metrics import STATES, Metrics
-from rightsizer_operator.reconcile.gauges import facts_of, info_of
+from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.runtime.scraper import parse
-from rightsizer_operator.values.conditions import merge_patch
-from rightsizer_operator.values.quantities import whole
+from rightsizer_operator.values.conditions import json_merge_patch
+from rightsizer_operator.values.quantities import parse_quantity
 
 
 def patched(old, patch):
@@ -35,7 +35,7 @@ def patched(old, patch):
     ],
 )
 def test_a_merge_patch_makes_the_old_into_the_new(old, new):
-    patch = merge_patch(old, new)
+    patch = json_merge_patch(old, new)
     assert patched(old, patch) == new
     assert bool(patch) == (old != new)
 
@@ -55,10 +55,10 @@ def test_a_failed_request_is_counted_by_its_status():
 
 def test_a_plan_s_gauges_come_from_its_status_and_go_with_it():
     status = {"sizing": {"gpus": 6}, "deadline": "2026-11-21T13:00:00Z", "eta": "2026-11-21T12:00:00Z"}
-    facts = facts_of({"spec": {"resources": {"maxGPUs": 8}}, "status": status})
+    facts = plan_gauges({"spec": {"resources": {"maxGPUs": 8}}, "status": status})
     assert facts == {"gpus": 6.0, "gpus_saved": 2.0, "margin_seconds": 3600.0}
     metrics = Metrics()
-    words = info_of({"status": {"sizing": {"layoutText": "TP 2, DP 4", "gpuType": "H100"}}})
+    words = plan_info({"status": {"sizing": {"layoutText": "TP 2, DP 4", "gpuType": "H100"}}})
     metrics.plan(("team", "demo"), "Running", facts, words)
     assert 'rightsizer_plan_gpus_saved{namespace="team",plan="demo"} 2.0' in metrics.text().decode()
     told = 'rightsizer_plan_info{gpu_type="H100",layout="TP 2, DP 4",namespace="team",plan="demo"} 1.0'
@@ -132,4 +132,4 @@ def test_a_job_is_known_by_its_owner_and_name_whatever_its_labels_say(labels):
     ids=str,
 )
 def test_counts_are_read_as_kubernetes_spells_them_and_nonsense_counts_as_none(spelled, number):
-    assert whole(spelled) == number
+    assert parse_quantity(spelled) == number

@@ -1,13 +1,13 @@
 import pytest
 
-from rightsizer_operator.runtime.scraper import Book
+from rightsizer_operator.runtime.scraper import ScrapeSchedule
 
 KEY = ("team", "demo")
 
 
 def asked(sweeps, answers):
     """In which of so many sweeps of 15 s a plan is asked that answers in those of `answers`."""
-    book, found = Book(15.0), []
+    book, found = ScrapeSchedule(15.0), []
     for sweep in range(sweeps):
         now_s = 15.0 * sweep
         if book.due(KEY, now_s=now_s):
@@ -30,7 +30,7 @@ def test_plans_that_do_not_answer_are_asked_less_and_less(answers, when):
 
 
 def test_plans_that_do_not_run_are_forgotten():
-    book = Book(15.0)
+    book = ScrapeSchedule(15.0)
     book.known[KEY] = "10.0.0.1"
     book.heard(KEY, answered=False, now_s=0.0)
     book.keep(())

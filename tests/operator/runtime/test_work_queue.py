@@ -1,6 +1,6 @@
 import asyncio
 
-from rightsizer_operator.runtime.work_queue import Turns
+from rightsizer_operator.runtime.work_queue import WorkQueue
 
 RUNNING, NEW = [("team", f"r{i}") for i in range(8)], [("team", f"n{i}") for i in range(8)]
 
@@ -17,7 +17,7 @@ def taken(turns, count):
 
 def pushed(running=(), new=()):
     waiting = []
-    turns = Turns(waiting.append)
+    turns = WorkQueue(waiting.append)
     for key in running:
         turns.push(key, asked=False)
     for key in new:

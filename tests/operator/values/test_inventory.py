@@ -3,7 +3,7 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator.cluster.cache import bound_gpus
-from rightsizer_operator.values.inventory import Inventory, Node, Taint, Wish
+from rightsizer_operator.values.inventory import Inventory, Node, NodeRequirements, Taint
 
 H100, KIND = "NVIDIA-H100-80GB-HBM3", "H100-SXM5-80GB"
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -45,27 +45,31 @@ def test_a_node_that_is_not_ready_is_dead_after_a_while(ready):
 
 def test_what_others_hold_is_not_free_but_still_there():
     inventory = Inventory(nodes=(node(), node("n2")), bound={"n1": 5}, claimed={KIND: 2})
-    assert inventory.free(Wish(), KIND, 1) == 3 + 8 - 2
-    assert inventory.total(Wish(), KIND, 1) == 16
+    assert inventory.free(NodeRequirements(), KIND, 1) == 3 + 8 - 2
+    assert inventory.total(NodeRequirements(), KIND, 1) == 16
 
 
 def test_free_gpus_are_counted_in_whole_pods():
     inventory = Inventory(nodes=(node(), node("n2")), bound={"n1": 1})
-    assert inventory.free(Wish(), KIND, 8) == 8
-    assert inventory.free(Wish(), KIND, 4) == 12
+    assert inventory.free(NodeRequirements(), KIND, 8) == 8
+    assert inventory.free(NodeRequirements(), KIND, 4) == 12
 
 
 @pytest.mark.parametrize(
     ("fields", "wish", "there"),
     [
-        ({"labels": {"pool": "a"}}, Wish(selector={"pool": "a"}), 8),
-        ({"labels": {"pool": "b"}}, Wish(selector={"pool": "a"}), 0),
-        ({"taints": (Taint(key="team", value="nlp"),)}, Wish(), 0),
-        ({"taints": (Taint(key="team", value="nlp"),)}, Wish(tolerations=({"operator": "Exists"},)), 8),
-        ({"taints": (Taint(key="x", effect="PreferNoSchedule"),)}, Wish(), 8),
-        ({"product": "NVIDIA-A100-SXM4-80GB"}, Wish(types=(KIND,)), 0),
-        ({"product": "a-gpu-nobody-knows"}, Wish(), 0),
-        ({"product": f"{H100}-MIG-1g.10gb"}, Wish(), 0),
+        ({"labels": {"pool": "a"}}, NodeRequirements(selector={"pool": "a"}), 8),
+        ({"labels": {"pool": "b"}}, NodeRequirements(selector={"pool": "a"}), 0),
+        ({"taints": (Taint(key="team", value="nlp"),)}, NodeRequirements(), 0),
+        (
+            {"taints": (Taint(key="team", value="nlp"),)},
+            NodeRequirements(tolerations=({"operator": "Exists"},)),
+            8,
+        ),
+        ({"taints": (Taint(key="x", effect="PreferNoSchedule"),)}, NodeRequirements(), 8),
+        ({"product": "NVIDIA-A100-SXM4-80GB"}, NodeRequirements(types=(KIND,)), 0),
+        ({"product": "a-gpu-nobody-knows"}, NodeRequirements(), 0),
+        ({"product": f"{H100}-MIG-1g.10gb"}, NodeRequirements(), 0),
     ],
     ids=["selected", "not-selected", "tainted", "tolerated", "preference", "type", "unknown", "slices"],
 )

@@ -25,9 +25,9 @@ def workload(*conditions, active=True, **annotations):
 
 
 @pytest.fixture
-def queued(world):
+def queued(fake_cluster):
     def make(spec=None, **queue):
-        made = world(spec)
+        made = fake_cluster(spec)
         made.plan["metadata"]["labels"] = LABELS
         made.queue = Queue(name="team", **queue)
         return made
@@ -119,8 +119,8 @@ def test_where_places_count_another_size_is_another_attempt(queued):
     assert job["spec"]["template"]["metadata"]["annotations"] == {NEAR: "rack"}
 
 
-def test_a_label_without_kueue_makes_a_plain_job(world):
-    plain = world()
+def test_a_label_without_kueue_makes_a_plain_job(fake_cluster):
+    plain = fake_cluster()
     plain.plan["metadata"]["labels"] = LABELS
     assert "suspend" not in plain.settle().job()["spec"]
 

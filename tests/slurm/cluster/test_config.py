@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer.errors import InputError
 from rightsizer_slurm.cluster.config import Site, parse, read
-from rightsizer_slurm.monitor.monitor import Force
+from rightsizer_slurm.monitor.monitor import ActionLevel
 from rightsizer_slurm.monitor.settings import options_of
 
 
@@ -83,7 +83,7 @@ def test_the_monitor_is_set_by_its_section() -> None:
     text = "[monitor]\nact = shrink\nevery = 5s\nmetrics = 127.0.0.1:9817\nannotate = yes\n"
     found = options_of(parse(text).monitor, state=Path("/s"))
     assert (found.settings.force, found.settings.every_s, found.settings.annotate) == (
-        Force.SHRINK,
+        ActionLevel.SHRINK,
         5.0,
         True,
     )

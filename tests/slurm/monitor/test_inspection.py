@@ -24,7 +24,7 @@ from rightsizer_slurm.monitor.decide import (
 from rightsizer_slurm.monitor.inspection import watched
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import Force, Line, intent_for
+from rightsizer_slurm.monitor.monitor import ActionLevel, Line, intent_for
 from rightsizer_slurm.monitor.readings import filled, reading_of, trained_s
 
 PLAN = """\
@@ -179,7 +179,7 @@ def test_a_job_far_ahead_of_its_deadline_gives_gpus_to_those_who_wait(job):
     one, some, made = fast(job)
     assert (made.action, made.act) == (Action.SHRINK, True), made.reason
     line = Line(watched=one, reading=some, decision=made)
-    found = intent_for(line, Force.SHRINK)
+    found = intent_for(line, ActionLevel.SHRINK)
     assert found is not None
     assert (found.kind, found.from_nodes, found.to_nodes) == (Kind.SHRINK, 4, made.gpus)
 
@@ -187,13 +187,13 @@ def test_a_job_far_ahead_of_its_deadline_gives_gpus_to_those_who_wait(job):
 @pytest.mark.parametrize(
     ("action", "force", "kind"),
     [
-        (Action.SHRINK, Force.FLAG, None),
-        (Action.SHRINK, Force.MAIL, None),
-        (Action.SHRINK, Force.REQUEUE, Kind.SHRINK),
-        (Action.GROW, Force.SHRINK, None),
-        (Action.GROW, Force.REQUEUE, Kind.REQUEUE),
-        (Action.FLAG, Force.REQUEUE, None),
-        (Action.RELAYOUT, Force.REQUEUE, None),
+        (Action.SHRINK, ActionLevel.FLAG, None),
+        (Action.SHRINK, ActionLevel.MAIL, None),
+        (Action.SHRINK, ActionLevel.REQUEUE, Kind.SHRINK),
+        (Action.GROW, ActionLevel.SHRINK, None),
+        (Action.GROW, ActionLevel.REQUEUE, Kind.REQUEUE),
+        (Action.FLAG, ActionLevel.REQUEUE, None),
+        (Action.RELAYOUT, ActionLevel.REQUEUE, None),
     ],
     ids=str,
 )
@@ -213,7 +213,7 @@ def test_no_more_is_done_than_the_force_allows(job, action, force, kind):
 def test_a_job_that_would_start_over_is_not_requeued(job, change, reading):
     made = Decision(action=Action.GROW, gpus=8, act=True, reason="late")
     line = Line(watched=watched(replace(job, **change)), reading=reading, decision=made)
-    assert intent_for(line, Force.REQUEUE) is None
+    assert intent_for(line, ActionLevel.REQUEUE) is None
 
 
 def test_a_foreign_job_is_flagged_at_most(job):
@@ -228,7 +228,7 @@ def test_a_foreign_job_is_flagged_at_most(job):
     )
     one, some, made = decided(replace(job, comment=""), reading=idle)
     assert made.action is Action.FLAG
-    assert intent_for(Line(watched=one, reading=some, decision=made), Force.REQUEUE) is None
+    assert intent_for(Line(watched=one, reading=some, decision=made), ActionLevel.REQUEUE) is None
 
 
 def test_free_gpus_are_those_of_whole_shares_on_nodes_that_are_up(job):

@@ -12,7 +12,7 @@ from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import Cluster
 from rightsizer_slurm.monitor.intent_log import IntentLog
-from rightsizer_slurm.monitor.monitor import Force, Monitor, Settings
+from rightsizer_slurm.monitor.monitor import ActionLevel, Monitor, Settings
 
 HOSTILE = "$(touch pwned) `touch pwned`; touch pwned\nBcc: all@example.org\r\x1b[2J' \" %n {x} Priority=0"
 IDLE = Reading(
@@ -47,7 +47,12 @@ def slurm(tmp_path: Path) -> Slurm:
 
 
 def swept(
-    slurm: Slurm, *, job: Job = JOB, force: Force = Force.MAIL, annotate: bool = True, times: int = 1
+    slurm: Slurm,
+    *,
+    job: Job = JOB,
+    force: ActionLevel = ActionLevel.MAIL,
+    annotate: bool = True,
+    times: int = 1,
 ) -> None:
     backend, journal = Idle(slurm), IntentLog(slurm.folder / "journal.db")  # type: ignore[operator]
     backend.job_seen = job
@@ -86,11 +91,15 @@ def test_hostile_text_of_a_job_starts_nothing_and_stays_on_its_line(slurm: Slurm
 
 @pytest.mark.parametrize(
     ("force", "annotate", "told"),
-    [(Force.FLAG, False, set()), (Force.FLAG, True, {"updates"}), (Force.MAIL, False, {"mails"})],
+    [
+        (ActionLevel.FLAG, False, set()),
+        (ActionLevel.FLAG, True, {"updates"}),
+        (ActionLevel.MAIL, False, {"mails"}),
+    ],
     ids=["flag", "annotate", "mail"],
 )
 def test_nothing_is_told_that_was_not_asked_for(
-    slurm: Slurm, tmp_path: Path, force: Force, annotate: bool, told: set[str]
+    slurm: Slurm, tmp_path: Path, force: ActionLevel, annotate: bool, told: set[str]
 ) -> None:
     swept(slurm, force=force, annotate=annotate)
     assert {path.name for path in tmp_path.iterdir() if path.name in {"updates", "mails"}} == told
@@ -99,7 +108,9 @@ def test_nothing_is_told_that_was_not_asked_for(
 def test_a_mail_program_that_fails_is_noted_and_the_sweep_goes_on(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / "mail").write_text("#!/bin/sh\necho no such user >&2; exit 1\n")
     backend, journal = Idle(slurm), IntentLog(tmp_path / "journal.db")
-    monitor = Monitor(backend, journal, Settings(force=Force.MAIL), slurm=slurm, metrics=lambda _: {7: IDLE})
+    monitor = Monitor(
+        backend, journal, Settings(force=ActionLevel.MAIL), slurm=slurm, metrics=lambda _: {7: IDLE}
+    )
     assert len(monitor.sweep()) == 1
     assert monitor.failures == ["MailProg"]
     journal.close()

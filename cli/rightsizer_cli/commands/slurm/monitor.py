@@ -45,12 +45,12 @@ def monitor(
     from rightsizer.errors import InputError
     from rightsizer.units import parse_duration_s
     from rightsizer_slurm.monitor.decide import Tuning
-    from rightsizer_slurm.monitor.monitor import Force, Settings
+    from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
     from rightsizer_slurm.monitor.service import BACKENDS, Options, run
     from rightsizer_telemetry.client import Access
 
-    if act not in list(Force):
-        raise InputError("--act", value=act, remedy=f"must be one of {', '.join(Force)}")
+    if act not in list(ActionLevel):
+        raise InputError("--act", value=act, remedy=f"must be one of {', '.join(ActionLevel)}")
     if backend not in BACKENDS:
         raise InputError("--backend", value=backend, remedy=f"must be one of {', '.join(BACKENDS)}")
     tuning = Tuning(
@@ -59,7 +59,10 @@ def monitor(
         least_window_s=parse_duration_s(window, field="--window"),
     )
     settings = Settings(
-        force=Force(act), every_s=parse_duration_s(every, field="--every"), annotate=annotate, tuning=tuning
+        force=ActionLevel(act),
+        every_s=parse_duration_s(every, field="--every"),
+        annotate=annotate,
+        tuning=tuning,
     )
     options = Options(
         settings=settings,

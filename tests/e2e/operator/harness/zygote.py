@@ -11,7 +11,7 @@ import signal
 import sys
 
 from rightsizer_launch.worker.agent import die_with_parent
-from rightsizer_operator.runtime.main import Options, run
+from rightsizer_operator.runtime.main import OperatorOptions, run
 from rightsizer_operator.values.settings import Settings
 
 
@@ -23,7 +23,7 @@ def _become(order: dict) -> None:
     os.dup2(log, 2)
     os.close(0)
     os.environ["KUBECONFIG"] = order["kubeconfig"]
-    options = Options(
+    options = OperatorOptions(
         namespaces=tuple(order["namespaces"]),
         port=order["port"],
         lease_namespace=order["lease"],
