@@ -23,3 +23,10 @@ def test_no_price_is_none_not_zero():
 
 def test_a_dgx_h100_draws_less_than_its_rating():
     assert 5.6 < cost.energy_kwh(8, 3600.0, lookup.cluster("H100")) < 10.2  # NVIDIA: 10.2 kW at most
+
+
+def test_energy_is_gpus_times_hours_times_what_a_gpu_draws_with_its_share_of_the_node():
+    """A GPU of 700 W draws 0.85 of it, its node 1.35 times that: 10 GPUs for 2 hours."""
+    cluster = lookup.cluster("H100")
+    cluster = replace(cluster, gpu=replace(cluster.gpu, tdp_w=700.0))
+    assert cost.energy_kwh(10, 7200.0, cluster) == pytest.approx(10 * 2 * 0.7 * 0.85 * 1.35, rel=1e-12)

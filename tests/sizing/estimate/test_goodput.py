@@ -101,3 +101,44 @@ def test_a_stack_that_nobody_named_takes_its_share_of_what_is_left():
     assert named.slower_stack == 0
     assert unnamed.unplanned == named.unplanned
     assert (1 - named.lost) / (1 - unnamed.lost) == pytest.approx(np.exp(0.123), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("blocking_s", "mean_s", "interval_s"),
+    [
+        (
+            72.0,
+            3600.0,
+            720 * (1 + 0.1 / 3 + 0.01 / 9) - 72,
+        ),  # x = 72 / 7200 = 0.01, sqrt(2 * 72 * 3600) = 720
+        (2 * 7200.0, 7200.0, 7200.0),  # a write as long as twice the mean: x = 1
+        (1.0, 50.0, 60.0),  # sqrt(100) = 10: the shortest interval instead
+    ],
+)
+def test_daly_s_interval(blocking_s, mean_s, interval_s):
+    found = goodput.checkpoint_interval_s(np.asarray(blocking_s), np.asarray(mean_s))
+    assert float(found) == pytest.approx(interval_s, rel=1e-12)
+
+
+def test_failures_checkpoints_and_restarts_share_what_daly_s_wall_time_loses():
+    """8 nodes at one failure a node-day fail every 3 h; 8 writers of 1e9 B/s take 10 s for 80e9 bytes."""
+    rate = goodput.Reliability(
+        failures_per_1000_node_days=1000.0, restart_s=90.0, checkpoint_bytes_per_s_per_node=1e9
+    )
+    found = goodput.estimate(np.asarray(64), np.asarray(80e9), rate)
+    mean, delta, restart = 3 * 3600.0, 10.0, 90.0 + 10.0
+    x = delta / 2 / mean
+    tau = np.sqrt(2 * delta * mean) * (1 + np.sqrt(x) / 3 + x / 9) - delta
+    wall = mean * np.exp(restart / mean) * (np.exp((tau + delta) / mean) - 1) / tau
+    parts = np.asarray([delta / tau, (tau + delta) / 2 / mean, restart / mean])
+    assert float(found.mean_time_to_failure_s) == pytest.approx(mean)
+    assert float(found.productive) == pytest.approx(1 / wall, rel=1e-12)
+    lost = np.asarray([found.checkpoint, found.lost_work, found.restart], dtype=float)
+    assert lost == pytest.approx((1 - 1 / wall) * parts / parts.sum(), rel=1e-12)
+
+
+def test_one_storage_limits_all_writers():
+    fast = goodput.Reliability(failures_per_1000_node_days=1000.0, checkpoint_bytes_per_s=2e9)
+    slow = goodput.Reliability(failures_per_1000_node_days=1000.0, checkpoint_bytes_per_s_per_node=2e9 / 8)
+    both = [goodput.estimate(np.asarray(64), np.asarray(80e9), r).interval_s for r in (fast, slow)]
+    assert both[0] == both[1]
