@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test check check-generated generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
+.PHONY: all venv demo test coverage mutants check check-generated generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
 
 all: check test  ## check and test
 
@@ -25,9 +25,18 @@ demo: $(READY)  ## size, train with two workers, kill one, resume, resize 2 -> 1
 
 # One layer: make test LAYER=operator (a folder of tests/, or a path below it)
 LAYER ?=
+PACKAGES := sizing,crds,launch,telemetry,slurm,operator,cli
 test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no cluster; LAYER=operator for one layer
 	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow" --ignore tests/e2e tests/$(LAYER)
 	$(if $(LAYER),-)$(BIN)/pytest -q -m "(torchrun or slow) and not kubernetes" tests/$(LAYER)
+
+coverage: $(READY)  ## lines that no unit test runs, file by file; LAYER=operator for one layer
+	$(BIN)/coverage run --source $(PACKAGES) -m pytest -q -p no:xdist -m "not torchrun and not slow" --ignore tests/e2e tests/$(LAYER)
+	$(BIN)/coverage report --skip-covered --show-missing
+
+# Not part of CI: a quarter of an hour on two cores
+mutants: $(READY)  ## change one operator or number at a time and count the changes that no unit test notices
+	$(BIN)/python -m bench.mutants
 
 check: $(READY)  ## format, lint, types, layer contracts, generated files
 	$(BIN)/ruff format --check .
@@ -142,7 +151,7 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 	  echo "== test-prometheus"; cat build/test-prometheus.log; exit $$status
 
 clean:  ## remove what make and the tests built
-	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:  ## one line for each target
