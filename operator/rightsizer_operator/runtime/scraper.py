@@ -2,51 +2,24 @@
 
 import asyncio
 import contextlib
-import datetime as dt
 import time
 from collections.abc import Collection, Mapping, Sequence
 
 import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
 
-from rightsizer_launch.worker import metrics as agent
 from rightsizer_operator.cluster.client import ApiError
+from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.names import METRICS_PORT
 from rightsizer_operator.values.snapshot import Key, Progress
 
-__all__ = ["ScrapeSchedule", "measure", "parse"]
+__all__ = ["ScrapeSchedule", "measure", "read_limited"]
 
 _TIMEOUT_S = 2.0
 _MOST_BYTES = 262_144
 _MANY = 32  # requests at a time
 _PATIENT, _RAREST = 2, 8  # times in a row that a silent plan is asked as others are; then, sweeps between
-
-
-def parse(text: str) -> Progress | None:
-    """The agent's metrics; None where they say nothing of progress."""
-    try:
-        samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
-        values = {sample.name: sample.value for sample in samples}
-        phase = next((s.labels["phase"] for s in samples if s.name == agent.PHASE and s.value), "")
-    except ValueError:
-        return None
-    if agent.POSITION not in values or agent.TOKENS_PER_SECOND not in values:
-        return None
-    saved, workers = values.get(agent.CHECKPOINT_TIMESTAMP, 0.0), values.get(agent.WORKERS)
-    return Progress(
-        tokens=max(0.0, values[agent.POSITION]),
-        tokens_per_s=max(0.0, values[agent.TOKENS_PER_SECOND]),
-        step=int(values.get(agent.STEP, 0)),
-        restarts=int(values.get(agent.RESTARTS, 0)),
-        loss=values.get(agent.LOSS),
-        checkpoint_at=dt.datetime.fromtimestamp(saved, dt.UTC) if saved > 0 else None,
-        workers=int(workers) if workers else None,
-        phase=phase,
-        checkpoint_s=values.get(agent.CHECKPOINT_SECONDS + "_total"),
-        data_wait_s=values.get(agent.DATA_WAIT_SECONDS + "_total"),
-    )
 
 
 async def measure(controller: Controller) -> None:
@@ -185,7 +158,17 @@ async def _read(session: aiohttp.ClientSession, address: str) -> Progress | None
         async with session.get(f"http://{host}:{METRICS_PORT}/metrics", allow_redirects=False) as answer:
             if answer.status != 200:
                 return None
-            body = await answer.content.read(_MOST_BYTES)
+            body = await read_limited(answer.content, most_bytes=_MOST_BYTES)
     except (aiohttp.ClientError, TimeoutError, OSError):
         return None
-    return parse(body.decode(errors="replace"))
+    return None if body is None else parse_agent_metrics(body.decode(errors="replace"))
+
+
+async def read_limited(content: aiohttp.StreamReader, *, most_bytes: int) -> bytes | None:
+    """The whole body; None if it is longer. A single `read(n)` returns the first chunk only."""
+    body = bytearray()
+    async for chunk in content.iter_any():
+        body += chunk
+        if len(body) > most_bytes:
+            return None
+    return bytes(body)

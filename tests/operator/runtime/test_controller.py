@@ -4,8 +4,8 @@ from prometheus_client import generate_latest
 from rightsizer_launch.worker.metrics import TrainMetrics
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.metrics import STATES, Metrics
+from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
 from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
-from rightsizer_operator.runtime.scraper import parse
 from rightsizer_operator.values.conditions import json_merge_patch
 from rightsizer_operator.values.quantities import parse_quantity
 
@@ -83,14 +83,14 @@ def test_what_is_described_is_what_is_collected():
 def test_progress_is_read_from_the_agent_s_own_metrics():
     agent = TrainMetrics()
     agent.set(position_tokens=3e6, tokens_per_second=50.0, step=7, loss=2.5, restarts=1)
-    progress = parse(generate_latest(agent.registry).decode())
+    progress = parse_agent_metrics(generate_latest(agent.registry).decode())
     assert (progress.tokens, progress.tokens_per_s, progress.step) == (3e6, 50.0, 7)
     assert (progress.loss, progress.restarts, progress.checkpoint_at) == (2.5, 1, None)
 
 
 @pytest.mark.parametrize("text", ["", "not metrics {", "up 1\n"], ids=["empty", "torn", "others"])
 def test_what_is_no_progress_is_unknown(text):
-    assert parse(text) is None
+    assert parse_agent_metrics(text) is None
 
 
 def test_late_news_of_an_older_version_is_dropped():

@@ -1,6 +1,8 @@
+import asyncio
+
 import pytest
 
-from rightsizer_operator.runtime.scraper import ScrapeSchedule
+from rightsizer_operator.runtime.scraper import ScrapeSchedule, read_limited
 
 KEY = ("team", "demo")
 
@@ -35,3 +37,21 @@ def test_plans_that_do_not_run_are_forgotten():
     book.heard(KEY, answered=False, now_s=0.0)
     book.keep(())
     assert (book.known, book.due(KEY, now_s=0.0)) == ({}, True)
+
+
+class Chunks:
+    """A body that arrives in pieces, as from a slow worker."""
+
+    def __init__(self, *chunks):
+        self.chunks = chunks
+
+    async def iter_any(self):
+        for chunk in self.chunks:
+            yield chunk
+
+
+@pytest.mark.parametrize(
+    ("most_bytes", "body"), [(8, b"654321"), (6, b"654321"), (5, None)], ids=["fits", "just", "too long"]
+)
+def test_a_body_is_read_to_its_end_or_not_at_all(most_bytes, body):
+    assert asyncio.run(read_limited(Chunks(b"6", b"543", b"21"), most_bytes=most_bytes)) == body
