@@ -162,7 +162,7 @@ def launch(cluster, api, operator):
         namespace = f"loop-{name}"
         cluster.kubectl("create", "namespace", namespace)
         made.append(namespace)
-        script = str(Path(__file__).with_name("paced_train.py"))
+        script = str(Path(__file__).parents[1] / "paced_train.py")
         spec = {
             **WORKLOAD,
             "deadline": {"finishWithin": finish},

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from desk import Check, Desk
+from training import Check, Training
 from panels import questions
 from prometheus import Prometheus, end
 
@@ -49,17 +49,17 @@ PLANS = {
 
 @pytest.fixture(scope="module")
 def start(slurm, tmp_path_factory):
-    """start(name): its plan, submitted; the desk, and the job."""
+    """start(name): its plan, submitted; the training, and the job."""
 
     def begin(name, partition, tokens, finish, env):
         folder = tmp_path_factory.mktemp(name)
-        shutil.copy(Path(__file__).with_name("paced_train.py"), folder)
+        shutil.copy(Path(__file__).parents[1] / "paced_train.py", folder)
         stated = [
             {"name": key, "value": value} for key, value in (env | {"GLOO_SOCKET_IFNAME": "lo"}).items()
         ]
         (folder / "plan.yaml").write_text(PLAN.format(tokens=tokens, finish=finish, env=json.dumps(stated)))
-        desk = Desk(slurm=slurm, folder=folder)
-        return desk, desk.submit("--partition", partition)
+        training = Training(slurm=slurm, folder=folder)
+        return training, training.submit("--partition", partition)
 
     yield begin
     slurm.cancel_all()
@@ -99,15 +99,17 @@ def prometheus(slurm, tmp_path_factory):
 @pytest.fixture(scope="module")
 def monitor(jobs, prometheus):
     """A monitor that may do everything, in haste; its journal."""
-    desk, _ = next(iter(jobs.values()))
+    training, _ = next(iter(jobs.values()))
     state = prometheus.folder / "monitor.db"
     where = ("--prometheus", f"http://{prometheus.address}", "--textfile", prometheus.folder / "monitor.prom")
-    argv = desk.command(
+    argv = training.command(
         *("slurm", "monitor", "--act", "requeue", "--state", state, "--every", "2s", "--cool-down", "15s"),
         *(*HASTE, *where),
     )
     with (prometheus.folder / "monitor.log").open("w") as log:
-        running = subprocess.Popen(argv, env=desk.environment(), cwd=desk.folder, stdout=log, stderr=log)
+        running = subprocess.Popen(
+            argv, env=training.environment(), cwd=training.folder, stdout=log, stderr=log
+        )
     yield state
     end(running)
 
@@ -115,10 +117,10 @@ def monitor(jobs, prometheus):
 @pytest.fixture
 def told(jobs, prometheus):
     """told(job): what `rightsizer slurm report` says of it."""
-    desk, _ = next(iter(jobs.values()))
+    training, _ = next(iter(jobs.values()))
 
     def ask(job):
-        done = desk.rightsizer(
+        done = training.rightsizer(
             *("slurm", "report", "--json", "--prometheus", f"http://{prometheus.address}", *HASTE)
         )
         assert done.returncode == 0, done.stderr
@@ -127,7 +129,7 @@ def told(jobs, prometheus):
     return ask
 
 
-def until(desk, what, condition):
+def until(training, what, condition):
     """Wait for what a report says; the report as it said it."""
     found = {}
 
@@ -136,13 +138,13 @@ def until(desk, what, condition):
         found = condition()
         return bool(found)
 
-    desk.wait(what, there)
+    training.wait(what, there)
     return found
 
 
-def changed(desk, job, state):
+def changed(training, job, state):
     """What the monitor did to a job: kind, nodes before and after, and how it went."""
-    done = desk.rightsizer("slurm", "report", "--json", "--state", state)
+    done = training.rightsizer("slurm", "report", "--json", "--state", state)
     rows = json.loads(done.stdout)["resizes"]
     return [
         (row["kind"], row["fromNodes"], row["toNodes"], row["stage"])
@@ -152,13 +154,13 @@ def changed(desk, job, state):
 
 
 def test_too_many_gpus_are_flagged_in_the_report_with_evidence(jobs, told):
-    desk, job = jobs["early"]
+    training, job = jobs["early"]
 
     def smaller():
         said = told(job)
         return said if said.get("action") == "shrink" else {}
 
-    said = until(desk, "a recommendation", smaller)
+    said = until(training, "a recommendation", smaller)
     LOG.info(f"{said}")
     assert said["wantsGpus"] == 1
     assert "window" in said["evidence"][0]
@@ -166,26 +168,26 @@ def test_too_many_gpus_are_flagged_in_the_report_with_evidence(jobs, told):
 
 
 def test_waiting_for_data_is_named(jobs, told):
-    desk, job = jobs["starved"]
-    said = until(desk, "a flag", lambda: (s := told(job)).get("action") == "flag" and s)
+    training, job = jobs["starved"]
+    said = until(training, "a flag", lambda: (s := told(job)).get("action") == "flag" and s)
     assert "waits for data" in said["reason"]
 
 
 def test_a_job_that_falls_behind_is_requeued_larger(jobs, monitor):
-    desk, job = jobs["late"]
-    desk.wait("two workers go on", desk.trains(world=2))
-    desk.wait("it is done", lambda: ("requeue", 1, 2, "done") in changed(desk, job, monitor))
-    assert Check.continuous(desk.records())
+    training, job = jobs["late"]
+    training.wait("two workers go on", training.trains(world=2))
+    training.wait("it is done", lambda: ("requeue", 1, 2, "done") in changed(training, job, monitor))
+    assert Check.continuous(training.records())
 
 
 def test_gpus_are_given_back_to_who_waits_and_training_goes_on(jobs, monitor, slurm):
-    desk, job = jobs["early"]
-    seen = len(desk.records())
+    training, job = jobs["early"]
+    seen = len(training.records())
     somebody_waits(slurm)
-    desk.wait("one worker goes on", desk.trains(world=1, since=seen))
-    assert ("shrink", 2, 1, "done") in changed(desk, job, monitor)
-    assert Check.continuous(desk.records())
-    assert Check.losses_fall(desk.records())
+    training.wait("one worker goes on", training.trains(world=1, since=seen))
+    assert ("shrink", 2, 1, "done") in changed(training, job, monitor)
+    assert Check.continuous(training.records())
+    assert Check.losses_fall(training.records())
 
 
 def somebody_waits(slurm):
@@ -215,22 +217,24 @@ def test_every_panel_shows_something_of_it(jobs, monitor, prometheus):
 def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing(
     jobs, start, monitor, prometheus, told
 ):
-    desk, late = jobs["late"]
-    desk.slurm.run("scancel", "--name=next")
-    desk.slurm.run("scancel", late)
+    training, late = jobs["late"]
+    training.slurm.run("scancel", "--name=next")
+    training.slurm.run("scancel", late)
     prometheus.kill()
-    desk, job = start("quiet", *PLANS["early"])
-    desk.wait("two workers train", desk.trains(world=2))
-    somebody_waits(desk.slurm)
+    training, job = start("quiet", *PLANS["early"])
+    training.wait("two workers train", training.trains(world=2))
+    somebody_waits(training.slurm)
     time.sleep(2 * WINDOW_S)
     assert "Prometheus does not answer" in told(job)["reason"]
-    assert changed(desk, job, monitor) == []
+    assert changed(training, job, monitor) == []
     prometheus.start()
-    seen = len(desk.records())
-    desk.wait("one worker goes on", desk.trains(world=1, since=seen))
-    assert changed(desk, job, monitor) == [("shrink", 2, 1, "done")]
+    seen = len(training.records())
+    training.wait("one worker goes on", training.trains(world=1, since=seen))
+    assert changed(training, job, monitor) == [("shrink", 2, 1, "done")]
 
 
 def test_nobody_has_flapped(jobs, monitor):
-    kinds = {name: [row[:3] for row in changed(desk, job, monitor)] for name, (desk, job) in jobs.items()}
+    kinds = {
+        name: [row[:3] for row in changed(training, job, monitor)] for name, (training, job) in jobs.items()
+    }
     assert kinds == {"early": [("shrink", 2, 1)], "late": [("requeue", 1, 2)], "starved": []}

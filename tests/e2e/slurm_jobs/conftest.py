@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 sys.path.append(str(Path(__file__).parent))
-from desk import Check, Desk
+from training import Check, Training
 
 
 @pytest.fixture
-def desk(slurm: Any, tmp_path: Path) -> Iterator[Desk]:
-    """A desk; its jobs are cancelled at the end."""
-    shutil.copy(Path(__file__).with_name("small_train.py"), tmp_path)
-    made = Desk(slurm=slurm, folder=tmp_path)
-    yield made
+def training(slurm: Any, tmp_path: Path) -> Iterator[Training]:
+    """A training; its jobs are cancelled at the end."""
+    shutil.copy(Path(__file__).parents[1] / "paced_train.py", tmp_path)
+    run = Training(slurm=slurm, folder=tmp_path)
+    yield run
     slurm.cancel_all()
 
 

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slurm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
-    """A backend on a cluster, and a place for its jobs' output."""
+class ClusterUnderTest:
+    """A backend on a cluster, and a folder for the output of its jobs."""
 
     backend: Backend
     slurm: Slurm
@@ -37,7 +37,7 @@ class Door:
         return int(self.slurm.run("sbatch", *asked, *where, *options, str(script)))
 
     def wait(self, job: int, holds: Callable[[Any], bool]) -> Any:
-        """The job once something holds of it."""
+        """The job as soon as a condition holds."""
         until = time.monotonic() + 120
         while time.monotonic() < until:
             found = self.backend.job(job)
@@ -48,7 +48,7 @@ class Door:
 
 
 def environment(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Of the cluster that is tried."""
+    """Environment of the tested cluster."""
     given = os.environ.get("SLURM_CONF_TO_TRY")
     if given:
         return {"PATH": os.environ["PATH"], "LC_ALL": "C", "SLURM_CONF": given,
@@ -57,7 +57,9 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 @pytest.fixture(params=["commands", "pyslurm"])
-def door(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+def tested(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ClusterUnderTest]:
     variables = environment(request)
     monkeypatch.setenv("SLURM_CONF", variables["SLURM_CONF"])
     slurm = Slurm(environment=variables)
@@ -68,21 +70,21 @@ def door(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
             have = f"pyslurm {pyslurm_version()}" if pyslurm_version() else "no pyslurm"
             pytest.skip(f"{have} is installed, and Slurm here is {here[0]}.{here[1]:02}")
         backend = pyslurm_backend(slurm)
-    yield Door(backend=backend, slurm=slurm, folder=tmp_path)
+    yield ClusterUnderTest(backend=backend, slurm=slurm, folder=tmp_path)
     jobs = slurm.run("squeue", "--noheader", "--format=%A", "--name=contract").split()
     if jobs:
         slurm.run("scancel", "--full", *sorted(set(jobs)))
 
 
-def test_the_version_is_the_cluster_s(door: Door) -> None:
-    major, minor = door.backend.version()
-    assert f" {major}.{minor:02}." in door.slurm.run("sinfo", "--version")
+def test_the_version_is_the_cluster_s(tested: ClusterUnderTest) -> None:
+    major, minor = tested.backend.version()
+    assert f" {major}.{minor:02}." in tested.slurm.run("sinfo", "--version")
 
 
-def test_a_running_job_is_read_in_full(door: Door) -> None:
-    job = door.submit('--comment=resizer: model=gpt2, "quoted" = 1', "--hold")
-    door.backend.release(job)
-    found = door.wait(job, lambda job: job.running)
+def test_a_running_job_is_read_in_full(tested: ClusterUnderTest) -> None:
+    job = tested.submit('--comment=resizer: model=gpt2, "quoted" = 1', "--hold")
+    tested.backend.release(job)
+    found = tested.wait(job, lambda job: job.running)
     assert (found.name, found.partition, found.nodes, found.tasks) == ("contract", "h100", 2, 2)
     assert (found.gpus, found.gpu_type, found.cpus) == (4, "h100", 8)
     assert (found.user, found.user_id, found.time_limit_s) == ("root", 0, 1800.0)
@@ -90,71 +92,71 @@ def test_a_running_job_is_read_in_full(door: Door) -> None:
     assert found.batch_host.startswith("n")
     assert (found.restarts, found.requeue, found.special, found.live) == (0, True, "", True)
     assert time.time() - 600 < found.started_s < found.ends_s
-    assert job in {each.job_id for each in door.backend.jobs()}
+    assert job in {each.job_id for each in tested.backend.jobs()}
 
 
-def test_a_held_job_is_known_released_and_held_again(door: Door) -> None:
-    job = door.submit("--hold", "--begin=now+1hour")
-    assert door.wait(job, lambda job: job.pending).held
-    door.backend.release(job)
-    door.wait(job, lambda job: not job.held)
-    door.backend.hold(job)
-    door.wait(job, lambda job: job.held)
+def test_a_held_job_is_known_released_and_held_again(tested: ClusterUnderTest) -> None:
+    job = tested.submit("--hold", "--begin=now+1hour")
+    assert tested.wait(job, lambda job: job.pending).held
+    tested.backend.release(job)
+    tested.wait(job, lambda job: not job.held)
+    tested.backend.hold(job)
+    tested.wait(job, lambda job: job.held)
 
 
-def test_a_job_is_requeued_held_resized_in_one_update_and_goes_on(door: Door) -> None:
-    job = door.submit()
-    door.wait(job, lambda job: job.running)
-    door.backend.requeue(job, hold=True)
-    waiting = door.wait(job, lambda job: job.held)
+def test_a_job_is_requeued_held_resized_in_one_update_and_goes_on(tested: ClusterUnderTest) -> None:
+    job = tested.submit()
+    tested.wait(job, lambda job: job.running)
+    tested.backend.requeue(job, hold=True)
+    waiting = tested.wait(job, lambda job: job.held)
     assert waiting.restarts == 1
-    door.backend.resize(job, nodes=3, tasks=3, cpus=12)
-    assert door.wait(job, lambda job: job.nodes == 3).gpus == 6
-    door.backend.release(job)
-    assert door.wait(job, lambda job: job.running).nodes == 3
+    tested.backend.resize(job, nodes=3, tasks=3, cpus=12)
+    assert tested.wait(job, lambda job: job.nodes == 3).gpus == 6
+    tested.backend.release(job)
+    assert tested.wait(job, lambda job: job.running).nodes == 3
 
 
-def test_a_running_job_gives_nodes_back(door: Door) -> None:
-    job = door.submit("--no-kill")
-    door.wait(job, lambda job: job.running)
-    door.backend.shrink(job, nodes=1)
-    found = door.wait(job, lambda job: job.nodes == 1)
+def test_a_running_job_gives_nodes_back(tested: ClusterUnderTest) -> None:
+    job = tested.submit("--no-kill")
+    tested.wait(job, lambda job: job.running)
+    tested.backend.shrink(job, nodes=1)
+    found = tested.wait(job, lambda job: job.nodes == 1)
     assert (found.running, found.gpus, found.restarts) == (True, 2, 0)
 
 
-def test_an_array_is_told_apart(door: Door) -> None:
-    job = door.submit("--array=1-2", "--hold")
-    assert door.wait(job, lambda job: job.pending).special == "array"
+def test_an_array_is_told_apart(tested: ClusterUnderTest) -> None:
+    job = tested.submit("--array=1-2", "--hold")
+    assert tested.wait(job, lambda job: job.pending).special == "array"
 
 
-def test_a_signal_reaches_the_script_and_a_word_its_output(door: Door) -> None:
-    job = door.submit(command="trap 'echo saved; exit 0' USR2; sleep 300 & wait")
-    door.wait(job, lambda job: job.running)
+def test_a_signal_reaches_the_script_and_a_word_its_output(tested: ClusterUnderTest) -> None:
+    job = tested.submit(command="trap 'echo saved; exit 0' USR2; sleep 300 & wait")
+    tested.wait(job, lambda job: job.running)
     time.sleep(2)  # until the script has set its trap
-    door.backend.notify(job, "hello from the contract")
-    door.backend.signal_script(job, "USR2")
-    door.wait(job, lambda job: not job.live)
-    said = (door.folder / f"{job}.out").read_text()
+    tested.backend.notify(job, "hello from the contract")
+    tested.backend.signal_script(job, "USR2")
+    tested.wait(job, lambda job: not job.live)
+    said = (tested.folder / f"{job}.out").read_text()
     assert "saved" in said
     assert "hello from the contract" in said
 
 
-def test_a_job_that_never_was_is_none_and_cannot_be_changed(door: Door) -> None:
-    assert door.backend.job(999_999) is None
-    for verb in (door.backend.hold, door.backend.release, door.backend.requeue):
+def test_a_job_that_never_was_is_none_and_cannot_be_changed(tested: ClusterUnderTest) -> None:
+    assert tested.backend.job(999_999) is None
+    for verb in (tested.backend.hold, tested.backend.release, tested.backend.requeue):
         with pytest.raises(SlurmError) as raised:
             verb(999_999)
         assert not away(raised.value)
 
 
-def test_the_cluster_s_gpus_are_read(door: Door) -> None:
-    here = door.backend.cluster()
+def test_the_cluster_s_gpus_are_read(tested: ClusterUnderTest) -> None:
+    here = tested.backend.cluster()
     assert {partition.name for partition in here.partitions} >= {"h100", "a100"}
     assert sum(node.gpus for node in here.nodes if node.gpu == "h100") == 32
 
 
-def test_auto_takes_pyslurm_where_it_fits_and_commands_elsewhere(door: Door) -> None:
-    commands = SlurmCommands(door.slurm)
-    chosen = choose("auto", commands=commands, pyslurm=lambda: pyslurm_backend(door.slurm))
+def test_auto_takes_pyslurm_where_it_fits_and_commands_elsewhere(tested: ClusterUnderTest) -> None:
+    commands = SlurmCommands(tested.slurm)
+    chosen = choose("auto", commands=commands, pyslurm=lambda: pyslurm_backend(tested.slurm))
     fitting = fits(pyslurm_version(), commands.version())
     assert chosen.name == ("pyslurm" if fitting else "commands")

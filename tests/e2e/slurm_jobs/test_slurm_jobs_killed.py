@@ -10,36 +10,38 @@ import pytest
 pytestmark = pytest.mark.slurm
 
 
-def test_a_job_without_its_script_ends_with_a_reason_and_goes_on_when_requeued(desk: Any, check: Any) -> None:
-    desk.plan(gpus=2)
-    job = desk.submit("--partition", "h100")
-    desk.wait("two workers train", desk.trains(world=2))
-    desk.wait("a checkpoint", desk.saved)
-    assert len(processes(desk, job)) > 4  # script, store, srun and a worker on each node
-    os.kill(script(desk, job), signal.SIGKILL)
-    desk.wait("the job ends", lambda: desk.slurm.job(job)["JobState"] == "FAILED")
-    assert desk.slurm.job(job)["ExitCode"] == "0:9"
-    desk.wait("nothing of it is left", lambda: not processes(desk, job))
+def test_a_job_without_its_script_ends_with_a_reason_and_goes_on_when_requeued(
+    training: Any, check: Any
+) -> None:
+    training.plan(gpus=2)
+    job = training.submit("--partition", "h100")
+    training.wait("two workers train", training.trains(world=2))
+    training.wait("a checkpoint", training.saved)
+    assert len(processes(training, job)) > 4  # script, store, srun and a worker on each node
+    os.kill(script(training, job), signal.SIGKILL)
+    training.wait("the job ends", lambda: training.slurm.job(job)["JobState"] == "FAILED")
+    assert training.slurm.job(job)["ExitCode"] == "0:9"
+    training.wait("nothing of it is left", lambda: not processes(training, job))
 
-    seen = len(desk.records())
-    refused = desk.rightsizer("slurm", "resize", job, "--nodes", "1")
+    seen = len(training.records())
+    refused = training.rightsizer("slurm", "resize", job, "--nodes", "1")
     assert refused.returncode == 2
     assert "no job that waits or runs" in refused.stderr
-    desk.slurm.run("scontrol", "requeue", job)
-    desk.wait("it goes on", desk.trains(world=2, since=seen))
-    assert desk.slurm.job(job)["Restarts"] == "1"
-    assert desk.said().count("start 1, 2 nodes") == 1
-    assert sum(record["event"] == "start" for record in desk.records()[seen:]) == 1
-    assert check.continuous(desk.records())
-    assert check.losses_fall(desk.records())
+    training.slurm.run("scontrol", "requeue", job)
+    training.wait("it goes on", training.trains(world=2, since=seen))
+    assert training.slurm.job(job)["Restarts"] == "1"
+    assert training.output().count("start 1, 2 nodes") == 1
+    assert sum(record["event"] == "start" for record in training.records()[seen:]) == 1
+    assert check.continuous(training.records())
+    assert check.losses_fall(training.records())
 
 
-def processes(desk: Any, job: str) -> list[int]:
+def processes(training: Any, job: str) -> list[int]:
     """Every process of the job, on all nodes of this machine, the eldest first.
 
     Slurms that run beside this one have jobs of the same numbers.
     """
-    mine = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_CONF={desk.slurm.environment['SLURM_CONF']}".encode()}
+    mine = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_CONF={training.slurm.environment['SLURM_CONF']}".encode()}
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -52,9 +54,11 @@ def processes(desk: Any, job: str) -> list[int]:
     return [number for _, number in sorted(found)]
 
 
-def script(desk: Any, job: str) -> int:
+def script(training: Any, job: str) -> int:
     """The batch script's process; what it starts is younger."""
     named = (
-        pid for pid in processes(desk, job) if b"slurm_script" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid
+        for pid in processes(training, job)
+        if b"slurm_script" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
     return next(named)

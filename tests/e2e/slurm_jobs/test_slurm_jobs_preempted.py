@@ -19,22 +19,22 @@ def urgent(slurm: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("grace_s", [0, 60], ids=["at once", "with time to save"])
-def test_a_preempted_job_goes_on_where_it_was(desk: Any, check: Any, urgent: str, grace_s: int) -> None:
-    desk.slurm.run("scontrol", "update", "PartitionName=a100", f"GraceTime={grace_s}")
-    desk.plan(gpus=2)
-    job = desk.submit("--partition", "a100")
-    desk.wait("two workers train", desk.trains(world=2))
-    desk.wait("a checkpoint", desk.saved)
+def test_a_preempted_job_goes_on_where_it_was(training: Any, check: Any, urgent: str, grace_s: int) -> None:
+    training.slurm.run("scontrol", "update", "PartitionName=a100", f"GraceTime={grace_s}")
+    training.plan(gpus=2)
+    job = training.submit("--partition", "a100")
+    training.wait("two workers train", training.trains(world=2))
+    training.wait("a checkpoint", training.saved)
     words = ("--exclusive", "--nodes=2", "--output=/dev/null", "--wrap=sleep 5")
-    desk.slurm.run("sbatch", f"--partition={urgent}", *words)
-    desk.wait("it waits for its nodes", lambda: desk.slurm.job(job)["JobState"] == "PENDING")
-    seen = len(desk.records())
-    saved, last = (newest(desk.records(), kind) for kind in ("checkpoint", "step"))
+    training.slurm.run("sbatch", f"--partition={urgent}", *words)
+    training.wait("it waits for its nodes", lambda: training.slurm.job(job)["JobState"] == "PENDING")
+    seen = len(training.records())
+    saved, last = (newest(training.records(), kind) for kind in ("checkpoint", "step"))
     assert saved == last or not grace_s
-    desk.wait("it goes on", desk.trains(world=2, since=seen))
-    assert desk.slurm.job(job)["Restarts"] == "1"
-    assert check.continuous(desk.records())
-    assert check.losses_fall(desk.records())
+    training.wait("it goes on", training.trains(world=2, since=seen))
+    assert training.slurm.job(job)["Restarts"] == "1"
+    assert check.continuous(training.records())
+    assert check.losses_fall(training.records())
 
 
 def newest(records: list[dict[str, Any]], event: str) -> int:

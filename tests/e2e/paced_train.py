@@ -1,13 +1,14 @@
-"""A real, tiny, elastic DDP training at a pace that the test sets, so that what it needs is known beforehand.
+"""A real, small, elastic DDP training whose step time the test sets: a linear map, saved and resumed.
 
-STEP_SECONDS: of a step with one worker; w workers take 1/sqrt(w) of it. STALL: the share of a step that waits
-for data. CRASH_AT: the number of workers with which it cannot train. A step counts as the plan's batch.
+STEP_SECONDS: seconds of a step with one worker; w workers take 1/sqrt(w) of it. STALL: the share of a step that
+waits for data. CRASH_AT: the number of workers at which it exits. A step counts as the plan's batch.
 """
 
 import math
 import os
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -21,17 +22,32 @@ STALL = float(os.environ.get("STALL", "0"))
 CRASH_AT = int(os.environ.get("CRASH_AT", "0"))
 
 
+def rows(step: int, rank: int, world: int) -> torch.Tensor:
+    """This rank's share of a step's data, the same for every world size."""
+    return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(step))[rank::world]
+
+
+def save(path: Path, model: torch.nn.Module, step: int) -> None:
+    """Rank 0 replaces the checkpoint atomically."""
+    if dist.get_rank() == 0:
+        draft = path.with_suffix(".draft")
+        torch.save({"model": model.state_dict(), "step": step}, draft)
+        draft.replace(path)
+    dist.barrier()
+    agent.checkpointed(path)
+
+
 def main() -> None:
-    """Train until the plan's tokens are done or a stop is asked for."""
+    """Train until the plan's tokens are done or a stop is requested."""
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     rank, world = dist.get_rank(), dist.get_world_size()
     if world == CRASH_AT:
         raise SystemExit(f"cannot train with {world} workers")
-    told = agent.layout()
-    tokens = told.global_batch_sequences * told.sequence_tokens
+    layout = agent.layout()
+    tokens = layout.global_batch_sequences * layout.sequence_tokens
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Linear(WIDTH, WIDTH))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     home = agent.checkpoint_directory("checkpoints")
     home.mkdir(parents=True, exist_ok=True)
     path, step = home / "state.pt", 0
@@ -44,8 +60,8 @@ def main() -> None:
     while step * tokens < agent.target_tokens(1e6):
         with agent.waiting_for_data():
             time.sleep(STALL * pause_s)
-            rows = torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(step))[rank::world]
-        loss = ((model(rows) - rows) ** 2).mean()
+            data = rows(step, rank, world)
+        loss = ((model(data) - data) ** 2).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -53,15 +69,11 @@ def main() -> None:
         step += 1
         agent.step(tokens=tokens, loss=loss.item())
         if agent.should_checkpoint():
-            if rank == 0:
-                draft = path.with_suffix(".draft")
-                torch.save({"model": model.module.state_dict(), "step": step}, draft)
-                draft.replace(path)
-            dist.barrier()
-            agent.checkpointed(path)
+            save(path, model.module, step)
         if agent.should_stop():
             break
     else:
+        save(path, model.module, step)
         agent.finish()
     dist.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""Where a user of Slurm sits: a folder with a plan, its script, and what comes of them."""
+"""A training of a Slurm user in a test: its folder, plan, commands, records and output."""
 
 import json
 import os
@@ -22,7 +22,7 @@ spec:
   resources: {{minGPUs: {gpus}, maxGPUs: {most}, gpusPerNode: 1}}
   launch:
     framework: ddp
-    command: [small_train.py]
+    command: [paced_train.py]
     env: [{{name: GLOO_SOCKET_IFNAME, value: lo}}, {{name: STEP_SECONDS, value: "{step_s}"}}]
     checkpoint: {{path: checkpoints, interval: {interval}, grace: 60s}}
     restarts: {{limit: {restarts}}}
@@ -31,8 +31,8 @@ spec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
-    """Where a user sits: a folder that all nodes see, with a plan and its script."""
+class Training:
+    """A folder that all nodes see, with a plan and its script."""
 
     slurm: Any
     folder: Path
@@ -75,12 +75,12 @@ class Desk:
         return [str(Path(sys.executable).with_name("rightsizer")), *map(str, arguments)]
 
     def environment(self) -> dict[str, str]:
-        """For that command: Slurm's, a home of its own, and no calibration of anybody's."""
-        calm = {"HOME": str(self.folder), "RIGHTSIZER_CALIBRATION": "", "OMP_NUM_THREADS": "1"}
-        return {**self.slurm.environment, **calm, "PATH": os.environ["PATH"]}
+        """Environment of that command: Slurm's, a home of its own, no calibration."""
+        own = {"HOME": str(self.folder), "RIGHTSIZER_CALIBRATION": "", "OMP_NUM_THREADS": "1"}
+        return {**self.slurm.environment, **own, "PATH": os.environ["PATH"]}
 
     def rightsizer(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """The command to its end."""
+        """Run the command and wait for it."""
         return subprocess.run(
             self.command(*arguments),
             check=False,
@@ -92,46 +92,46 @@ class Desk:
         )
 
     def submit(self, *options: str) -> str:
-        """Submit the plan; the job."""
+        """Submit the plan; returns the job's number."""
         done = self.rightsizer("sbatch", self.folder / "plan.yaml", *options)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.split()[1].rstrip(":")
 
     def records(self) -> list[dict[str, Any]]:
-        """What rank 0 has said so far."""
+        """The records that rank 0 has written so far."""
         path = self.run / "progress.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines]
 
-    def said(self) -> str:
-        """What the job printed."""
+    def output(self) -> str:
+        """The job's output."""
         return "".join(path.read_text() for path in sorted(self.run.glob("slurm-*.out")))
 
     def wait(self, what: str, condition: Callable[[], bool], within_s: float = 240) -> None:
-        """Wait; a failure shows what the job printed."""
+        """Wait for a condition; a failure shows the job's output."""
         try:
             self.slurm.wait(what, condition, within_s)
         except pytest.fail.Exception as error:
-            tail = "\n".join(self.said().splitlines()[-30:])
+            tail = "\n".join(self.output().splitlines()[-30:])
             pytest.fail(f"{error}\n{tail}\n{self.records()[-2:]}", pytrace=False)
 
     def trains(self, *, world: int, since: int = 0, steps: int = 3) -> Callable[[], bool]:
-        """Whether `world` workers have done so many steps in the records from `since` on."""
+        """Whether the records from `since` on hold that many steps of `world` workers."""
         return lambda: (
             sum(r["event"] == "step" and r.get("world") == world for r in self.records()[since:]) >= steps
         )
 
     def saved(self, *, since: int = 0) -> bool:
-        """Whether a checkpoint was completed in the records from `since` on."""
+        """Whether the records from `since` on hold a completed checkpoint."""
         return any(r["event"] == "checkpoint" for r in self.records()[since:])
 
 
 class Check:
-    """What must hold of a job's records, whatever was done to it."""
+    """Checks that the records of every job pass."""
 
     @staticmethod
     def continuous(records: list[dict[str, Any]]) -> bool:
-        """Whether every start goes on from the newest checkpoint before it."""
+        """Whether every start continues from the newest checkpoint before it."""
         saved = 0
         for record in records:
             if record["event"] == "checkpoint":
@@ -145,8 +145,8 @@ class Check:
         """Whether the loss after every start, and at the end, is below that of the untrained model."""
         steps = [record for record in records if record["event"] == "step"]
         first, last = steps[0]["loss"], steps[-1]["loss"]
-        begun = [
+        resumed = [
             i for i, record in enumerate(records) if record["event"] == "start" and record.get("step", 0)
         ]
-        after = [next((r["loss"] for r in records[i:] if r["event"] == "step"), last) for i in begun]
+        after = [next((r["loss"] for r in records[i:] if r["event"] == "step"), last) for i in resumed]
         return bool(last < first and all(loss < first for loss in after))
