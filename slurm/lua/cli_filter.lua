@@ -1,14 +1,14 @@
--- cli_filter.lua: sizes a job by its comment where no code may run in slurmctld. Runs in sbatch and salloc, as the
--- user, who can get round it. Asks the daemon of this machine (users = yes), and waits up to 5 s; on any fault of
--- ours the job goes on as it was written. See docs/slurm.md.
+-- cli_filter.lua: sizes a job by its comment, for sites that run no code in slurmctld. It runs in sbatch and salloc as
+-- the user, who can bypass it. It sends one request to the daemon of this machine (users = yes) and waits up to 5 s.
+-- On every error the job is submitted unchanged. See docs/slurm.md.
 
-local here = (debug.getinfo(1, "S").source:match("^@(.*/)")) or "/etc/slurm/"
-local loaded, shared = pcall(dofile, here .. "rightsizer.lua")
+local folder = (debug.getinfo(1, "S").source:match("^@(.*/)")) or "/etc/slurm/"
+local loaded, shared = pcall(dofile, folder .. "rightsizer.lua")
 local has_socket, unix = pcall(require, "socket.unix")
 local stream = has_socket and (type(unix) == "table" and unix.stream or unix) or nil
-local PATIENCE_S = 5
+local TIMEOUT_S = 5
 
-local function tell(text)
+local function print_to_user(text)
    slurm.log_info("rightsizer: %s", text)
 end
 
@@ -18,34 +18,27 @@ local function refuse(text)
 end
 
 local function configure()
-   local file = io.open(here .. "rightsizer.conf", "r")
+   local file = io.open(folder .. "rightsizer.conf", "r")
    if not file then return nil end
    local text = file:read(65536)
    file:close()
    return (shared.config(text))
 end
 
-local function ask(settings, request)
+local function send(settings, request)
    if not stream then return nil, "luasocket is not installed" end
-   local connection = stream()
-   connection:settimeout(PATIENCE_S, "t")
-   local done, why = connection:connect(settings.socket)
-   if done then done, why = connection:send(request) end
-   local text, partial
-   if done then text, why, partial = connection:receive(shared.LONGEST_ANSWER + 1) end
-   connection:close()
-   return text or (why == "closed" and partial or nil), why
+   return shared.exchange(stream(), settings.socket, TIMEOUT_S, request)
 end
 
 local function given(options, name)
-   -- An option's value; nil where it is not set. Slurm writes what is not set in several ways.
+   -- An option's value; nil if it is not set, which Slurm writes in several ways.
    local value = options[name]
    if value == nil or value == "" or value == "unset" or value == "(null)" then return nil end
    return tostring(value)
 end
 
-local function asked_of(options)
-   -- The options in the words of job_submit, so that one protocol and one set of checks do for both.
+local function request_of(options)
+   -- The options under the names of job_submit, so that both plugins share the protocol and the checks.
    local least, most = (given(options, "nodes") or ""):match("^(%d+)%-?(%d*)$")
    local gres = given(options, "gres")
    if not gres and given(options, "gpus-per-node") then gres = "gpu:" .. options["gpus-per-node"] end
@@ -61,15 +54,15 @@ local function asked_of(options)
    }
 end
 
-local function question(asked, spec, mode)
+local function question(requested, spec, mode)
    local fields = { { "comment", "rightsizer:" .. spec }, { "kind", "cli" }, { "mode", mode } }
-   for key, value in pairs(asked) do fields[#fields + 1] = { key, value } end
+   for key, value in pairs(requested) do fields[#fields + 1] = { key, value } end
    return shared.request(fields)
 end
 
 local function apply(options, set)
    options["nodes"] = set.min_nodes .. "-" .. set.max_nodes
-   if given(options, "gpus-per-node") then   -- an option cannot be taken back, and both would add up
+   if given(options, "gpus-per-node") then   -- an option cannot be unset, and the two would add up
       options["gpus-per-node"] = set.gres:gsub("^gpu:", "")
    else
       options["gres"] = set.gres
@@ -80,37 +73,37 @@ local function apply(options, set)
    if set.cpus_per_task then options["cpus-per-task"] = tostring(set.cpus_per_task) end
 end
 
-local function left_alone(options, offset)
-   if options["type"] == "srun" then return "srun keeps what it was told; use sbatch or salloc to be sized" end
-   if (tonumber(offset) or 0) > 0 then return "a heterogeneous job is left as written" end
+local function unsupported(options, offset)
+   if options["type"] == "srun" then return "srun jobs are not sized; use sbatch or salloc" end
+   if (tonumber(offset) or 0) > 0 then return "heterogeneous jobs are not sized" end
    if given(options, "gpus-per-task") or given(options, "gpus-per-socket") or given(options, "gpus") then
-      return "with --gpus, --gpus-per-task or --gpus-per-socket a job is left as written; use --gpus-per-node"
+      return "jobs with --gpus, --gpus-per-task or --gpus-per-socket are not sized; use --gpus-per-node"
    end
    return nil
 end
 
 local function decide(options, spec, mode, settings)
-   local asked = asked_of(options)
-   local text, why = ask(settings, question(asked, spec, mode))
+   local requested = request_of(options)
+   local text, why = send(settings, question(requested, spec, mode))
    local answer
    if text then answer, why = shared.answer(text) end
    if not answer or answer.verdict == "HOLD" then
-      tell("no size (" .. shared.clean(why or "it takes too long") .. "); the job goes on as written")
+      print_to_user("not sized (" .. shared.clean(why or "sizing takes too long") .. "); the job is submitted unchanged")
       return slurm.SUCCESS
    end
    if answer.verdict == "REFUSE" then
       if mode ~= "warn" then return refuse(answer.say) end
-      tell("would be refused: " .. answer.say)
+      print_to_user("would be refused: " .. answer.say)
       return slurm.SUCCESS
    end
-   local beyond = shared.exceeds(answer.set, asked)
-   if beyond then
-      tell("no size (the answer exceeds your " .. beyond .. "); the job goes on as written")
+   local exceeded = shared.exceeds(answer.set, requested)
+   if exceeded then
+      print_to_user("not sized (the answer exceeds your " .. exceeded .. "); the job is submitted unchanged")
    elseif answer.verdict == "OK" and mode ~= "warn" then
       apply(options, answer.set)
-      tell(answer.say)
+      print_to_user(answer.say)
    else
-      tell((answer.verdict == "OK" and "not changed; would be: " or "") .. answer.say)
+      print_to_user((answer.verdict == "OK" and "not changed; would be: " or "") .. answer.say)
    end
    return slurm.SUCCESS
 end
@@ -122,9 +115,9 @@ local function submit(options, offset)
    local mode = settings and shared.mode(settings, given(options, "partition"))
    if not settings or mode == "off" then return slurm.SUCCESS end
    if wrong and mode ~= "warn" then return refuse(wrong) end
-   local reason = wrong or left_alone(options, offset)
+   local reason = wrong or unsupported(options, offset)
    if reason then
-      tell(reason)
+      print_to_user(reason)
       return slurm.SUCCESS
    end
    return decide(options, spec, mode, settings)
@@ -134,7 +127,7 @@ function slurm_cli_pre_submit(options, pack_offset)
    if not loaded then return slurm.SUCCESS end
    local done, code = pcall(submit, options, pack_offset)
    if done then return code end
-   slurm.log_info("rightsizer: %s; the job goes on as written", tostring(code))
+   slurm.log_info("rightsizer: %s; the job is submitted unchanged", tostring(code))
    return slurm.SUCCESS
 end
 

@@ -1,47 +1,39 @@
 -- job_submit.lua: sizes a job by its comment, "rightsizer: model=... tokens=... deadline=...".
--- Runs in slurmctld, under its locks: one question over a unix socket, 0.3 s at most, and after a failure none
--- for 30 s. On any fault of ours the job goes on as it was written. See docs/slurm.md.
+-- Runs in slurmctld under its locks: one request to the daemon over a unix socket, at most 0.3 s. After a failure
+-- it sends none for 30 s. On every error the job is submitted unchanged. See docs/slurm.md.
 
-local here = (debug.getinfo(1, "S").source:match("^@(.*/)")) or "/etc/slurm/"
-local loaded, shared = pcall(dofile, here .. "rightsizer.lua")
+local folder = (debug.getinfo(1, "S").source:match("^@(.*/)")) or "/etc/slurm/"
+local loaded, shared = pcall(dofile, folder .. "rightsizer.lua")
 local has_socket, unix = pcall(require, "socket.unix")
 local stream = has_socket and (type(unix) == "table" and unix.stream or unix) or nil
 
-local settings           -- of rightsizer.conf; nil until it could be read
-local read_at = 0        -- when it was read; a change is seen a second later
-local silent_until = 0   -- no question before this moment; kept until slurmctld reloads this file
+local settings           -- rightsizer.conf; nil until it has been read
+local read_at = 0        -- time of the last read; a change takes effect a second later
+local silent_until = 0   -- no request before this time; reset when slurmctld reloads this file
 
-local function tell(text)
+local function print_to_user(text)
    slurm.log_user("rightsizer: %s", text)
 end
 
-local function note(text)
+local function log(text)
    slurm.log_info("rightsizer: %s", text)
 end
 
 local function configure(now)
    if settings and now == read_at then return end
-   local file = io.open(here .. "rightsizer.conf", "r")
+   local file = io.open(folder .. "rightsizer.conf", "r")
    settings, read_at = nil, now
    if not file then return end
    local text = file:read(65536)
    file:close()
    local complaints
    settings, complaints = shared.config(text)
-   for _, complaint in ipairs(complaints) do note("rightsizer.conf: " .. complaint) end
+   for _, complaint in ipairs(complaints) do log("rightsizer.conf: " .. complaint) end
 end
 
-local function ask(request)
+local function send(request)
    if not stream then return nil, "luasocket is not installed" end
-   local connection = stream()
-   connection:settimeout(settings.timeout_s, "t")
-   local done, why = connection:connect(settings.socket)
-   if done then done, why = connection:send(request) end
-   local text, partial
-   if done then text, why, partial = connection:receive(shared.LONGEST_ANSWER + 1) end
-   connection:close()
-   -- fewer bytes than were asked for, and then the end, is the usual case
-   return text or (why == "closed" and partial or nil), why
+   return shared.exchange(stream(), settings.socket, settings.timeout_s, request)
 end
 
 local function partitions_of(job, part_list)
@@ -76,57 +68,57 @@ local function apply(job, answer)
    end
    for _, key in ipairs({ "min_nodes", "max_nodes", "time_limit" }) do
       if answer.set[key] and job[key] ~= answer.set[key] then
-         slurm.log_error("rightsizer: this Slurm did not take %s", key)
+         slurm.log_error("rightsizer: this Slurm did not accept %s", key)
       end
    end
 end
 
-local function open(why, now)
+local function fail_open(why, now)
    silent_until = now + settings.cooldown_s
-   note("no size (" .. shared.clean(why) .. "); jobs go on as written for " .. settings.cooldown_s .. " s")
-   tell("no size (" .. shared.clean(why) .. "); the job goes on as written")
+   log("not sized (" .. shared.clean(why) .. "); jobs are submitted unchanged for " .. settings.cooldown_s .. " s")
+   print_to_user("not sized (" .. shared.clean(why) .. "); the job is submitted unchanged")
    return slurm.SUCCESS
 end
 
 local function refuse(text, mode)
    if mode == "warn" then
-      tell("would be refused: " .. text)
+      print_to_user("would be refused: " .. text)
       return slurm.SUCCESS
    end
-   tell(text)
+   print_to_user(text)
    return slurm.ERROR
 end
 
-local function left_alone(job, spec)
-   -- Why a job with our comment is not ours to change, or nil.
-   if shared.number(job.het_job_offset) then return "a heterogeneous job is left as written" end
-   if kind_of(job) == "srun" then return "srun keeps what it was told; use sbatch or salloc to be sized" end
+local function unsupported(job)
+   -- Why a job with a rightsizer comment is not sized; nil if it is.
+   if shared.number(job.het_job_offset) then return "heterogeneous jobs are not sized" end
+   if kind_of(job) == "srun" then return "srun jobs are not sized; use sbatch or salloc" end
    if (shared.clean(job.tres_per_task) .. shared.clean(job.tres_per_socket)):find("gpu", 1, true) then
-      return "with --gpus-per-task or --gpus-per-socket a job is left as written; use --gpus-per-node"
+      return "jobs with --gpus-per-task or --gpus-per-socket are not sized; use --gpus-per-node"
    end
    return nil
 end
 
 local function decide(job, spec, uid, mode, now)
    if now < silent_until then
-      tell("no size (no answer a moment ago); the job goes on as written")
+      print_to_user("not sized (the daemon did not answer a moment ago); the job is submitted unchanged")
       return slurm.SUCCESS
    end
-   local text, why = ask(question(job, spec, uid, mode))
-   if not text then return open(why, now) end
+   local text, why = send(question(job, spec, uid, mode))
+   if not text then return fail_open(why, now) end
    local answer
    answer, why = shared.answer(text)
-   if not answer then return open(why, now) end
+   if not answer then return fail_open(why, now) end
    if answer.verdict == "REFUSE" then return refuse(answer.say, mode) end
-   local beyond = shared.exceeds(answer.set, job)
-   if beyond then return open("the answer exceeds your " .. beyond, now) end
+   local exceeded = shared.exceeds(answer.set, job)
+   if exceeded then return fail_open("the answer exceeds your " .. exceeded, now) end
    if answer.verdict == "KEEP" then
-      tell(answer.say)
+      print_to_user(answer.say)
    elseif mode == "warn" then
-      tell("not changed; would be: " .. answer.say)
+      print_to_user("not changed; would be: " .. answer.say)
    else
       apply(job, answer)
-      tell(answer.say)
+      print_to_user(answer.say)
    end
    return slurm.SUCCESS
 end
@@ -134,22 +126,22 @@ end
 local function submit(job, part_list, uid)
    local now = os.time()
    configure(now)
-   if not settings or not shared.may_ask(settings) then return slurm.SUCCESS end
+   if not settings or not shared.active(settings) then return slurm.SUCCESS end
    local mode = shared.mode(settings, partitions_of(job, part_list))
    if mode == "off" then return slurm.SUCCESS end
    local spec, wrong = shared.spec(job.comment)
    if not spec then
       if mode == "enforce" and shared.wants_gpus(job) then
-         tell("this partition wants to know what a GPU job trains: --comment=\"rightsizer: model=... tokens=...\"")
+         print_to_user("GPU jobs in this partition need --comment=\"rightsizer: model=... tokens=...\"")
          return slurm.ERROR
       end
       return slurm.SUCCESS
    end
    if shared.sized_before(spec) then return slurm.SUCCESS end
    if wrong then return refuse(wrong, mode) end
-   local reason = left_alone(job, spec)
+   local reason = unsupported(job)
    if reason then
-      tell(reason)
+      print_to_user(reason)
       return slurm.SUCCESS
    end
    return decide(job, spec, uid, mode, now)
@@ -157,12 +149,12 @@ end
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
    if not loaded then
-      slurm.log_error("rightsizer: %s; jobs go on as written", tostring(shared))
+      slurm.log_error("rightsizer: %s; jobs are submitted unchanged", tostring(shared))
       return slurm.SUCCESS
    end
    local done, code = pcall(submit, job_desc, part_list, submit_uid)
    if done then return code end
-   slurm.log_error("rightsizer: %s; the job goes on as written", tostring(code))
+   slurm.log_error("rightsizer: %s; the job is submitted unchanged", tostring(code))
    return slurm.SUCCESS
 end
 

@@ -1,5 +1,5 @@
--- rightsizer.lua: what job_submit.lua and cli_filter.lua share. Pure: text in, tables out; no file, no socket.
--- Written for Lua 5.1 to 5.4. Numbers that Slurm has not set are 65534, 4294967294 or 1.8e19.
+-- rightsizer.lua: shared by job_submit.lua and cli_filter.lua. No global state; reads no file.
+-- For Lua 5.1 to 5.4. Slurm writes an unset number as 65534, 4294967294 or 1.8e19.
 
 local M = { VERSION = 1, LONGEST_COMMENT = 1024, LONGEST_ANSWER = 8192 }
 
@@ -7,7 +7,7 @@ local MODES = { off = 0, warn = 1, size = 2, enforce = 3 }
 local DEFAULTS = { mode = "size", socket = "/run/rightsizer/plan.sock", timeout_s = 0.3, cooldown_s = 30 }
 local BOUNDS = { timeout_s = { 0.01, 5 }, cooldown_s = { 0, 3600 } }
 
--- What an answer may set, and the largest value taken. Anything else is dropped.
+-- The fields that an answer may set, and their largest values. An answer with any other field is rejected.
 local LARGEST = {
    min_nodes = 16384, max_nodes = 16384, num_tasks = 1048576, cpus_per_task = 4096, min_cpus = 16777216,
    time_limit = 527040, priority = 0,
@@ -20,12 +20,12 @@ local TEXTS = {
 }
 
 function M.clean(value)
-   -- One line of printable characters: nothing in it can forge a line of a log, a terminal or a request.
+   -- One line of printable characters, so that it cannot forge a line of a log, a terminal or a request.
    return (tostring(value == nil and "" or value):gsub("[^\32-\126]", " "))
 end
 
 function M.number(value)
-   -- A number as Slurm's Lua gives it; nil where it is not set.
+   -- A number as Slurm's Lua passes it; nil if it is not set.
    if type(value) ~= "number" or value ~= value or value < 0 then return nil end
    if value == 65534 or value == 65535 or value >= 4294967294 or value ~= math.floor(value) then return nil end
    return value
@@ -44,14 +44,14 @@ function M.config(text)
       elseif key then
          M.set(settings, section, key, value, complaints)
       elseif line ~= "" and (section == nil or section:find("^partition%s")) then
-         complaints[#complaints + 1] = "not understood: " .. M.clean(line)
+         complaints[#complaints + 1] = "cannot parse: " .. M.clean(line)
       end
    end
    return settings, complaints
 end
 
 function M.set(settings, section, key, value, complaints)
-   -- One setting; sections and keys that are the daemon's are left to it.
+   -- One setting. Sections and keys of the daemon are ignored.
    local partition = section and section:match("^partition%s+([%w_%.%-]+)$")
    if key == "mode" and not MODES[value] then
       complaints[#complaints + 1] = "mode is off, warn, size or enforce, not " .. M.clean(value)
@@ -70,7 +70,7 @@ function M.set(settings, section, key, value, complaints)
 end
 
 function M.mode(settings, partitions)
-   -- The strictest mode of a job's partitions ("a,b"); the general one where none is known.
+   -- The strictest mode of a job's partitions ("a,b"); the site's mode if none has its own.
    local strictest
    for name in tostring(partitions or ""):gmatch("[^,]+") do
       local mode = settings.partitions[name] or settings.mode
@@ -79,8 +79,8 @@ function M.mode(settings, partitions)
    return strictest or settings.mode
 end
 
-function M.may_ask(settings)
-   -- Whether any partition has a mode but off.
+function M.active(settings)
+   -- Whether any partition has a mode other than off.
    if settings.mode ~= "off" then return true end
    for _, mode in pairs(settings.partitions) do
       if mode ~= "off" then return true end
@@ -89,7 +89,7 @@ function M.may_ask(settings)
 end
 
 function M.spec(comment)
-   -- The part of a comment behind "rightsizer:", or nil; and what is wrong with it, or nil.
+   -- The part of a comment after "rightsizer:", or nil; and the error in it, or nil.
    if type(comment) ~= "string" then return nil end
    local spec = comment:match("^%s*rightsizer:(.*)$")
    if not spec then return nil end
@@ -98,18 +98,18 @@ function M.spec(comment)
    end
    local foreign = spec:match("[^%w ._=:,/+@%%~\"'%-]")
    if foreign and foreign ~= "\t" then
-      return spec, "the comment has a character that cannot be in it: " .. M.clean(foreign)
+      return spec, "invalid character in the comment: " .. M.clean(foreign)
    end
    return (spec:gsub("\t", " "))
 end
 
 function M.sized_before(spec)
-   -- rightsizer's own commands write run=; they sized the job when they made it.
+   -- rightsizer sbatch writes run= into the comment of a job that it has sized.
    return (" " .. spec):find("%srun=") ~= nil
 end
 
 function M.wants_gpus(job)
-   -- Whether a request names GPUs at all.
+   -- Whether a request names GPUs.
    for _, key in ipairs({ "gres", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
       if M.clean(job[key]):find("gpu", 1, true) then return true end
    end
@@ -117,7 +117,7 @@ function M.wants_gpus(job)
 end
 
 function M.request(fields)
-   -- The question to the daemon: a list of {key, value}; values are made one line, numbers not set are left out.
+   -- The request to the daemon from a list of {key, value}. Values become one line; unset numbers are left out.
    local lines = { "RIGHTSIZER " .. M.VERSION .. " PLAN" }
    for _, field in ipairs(fields) do
       local key, value = field[1], field[2]
@@ -132,16 +132,28 @@ function M.request(fields)
    return table.concat(lines, "\n") .. "\n"
 end
 
+function M.exchange(connection, path, timeout_s, request)
+   -- Send a request over a unix socket (luasocket's); the text of the answer, or nil and the error.
+   connection:settimeout(timeout_s, "t")
+   local done, why = connection:connect(path)
+   if done then done, why = connection:send(request) end
+   local text, partial
+   if done then text, why, partial = connection:receive(M.LONGEST_ANSWER + 1) end
+   connection:close()
+   -- an answer is shorter than the limit, so receive() normally returns it as `partial`
+   return text or (why == "closed" and partial or nil), why
+end
+
 function M.answer(text)
-   -- {verdict=, say=, set={}, env={}} of a whole answer; nil and why where it is not one.
+   -- {verdict=, say=, set={}, env={}} of an answer; nil and the reason if it is invalid.
    if type(text) ~= "string" or text == "" then return nil, "no answer" end
    if #text > M.LONGEST_ANSWER then return nil, "the answer is too long" end
-   if not text:find("\nEND\n$") then return nil, "the answer broke off" end
+   if not text:find("\nEND\n$") then return nil, "the answer is incomplete" end
    local version, verdict = text:match("^RIGHTSIZER (%d+) (%u+)\n")
-   if not version then return nil, "the answer is not understood" end
-   if tonumber(version) ~= M.VERSION then return nil, "the daemon speaks version " .. version end
+   if not version then return nil, "the answer cannot be parsed" end
+   if tonumber(version) ~= M.VERSION then return nil, "the daemon has protocol version " .. version end
    if verdict ~= "OK" and verdict ~= "REFUSE" and verdict ~= "HOLD" and verdict ~= "KEEP" then
-      return nil, "the daemon says " .. M.clean(verdict):sub(1, 40)
+      return nil, "unknown verdict " .. M.clean(verdict):sub(1, 40)
    end
    local answer = { verdict = verdict, say = "", set = {}, env = {} }
    for line in text:gmatch("([^\n]*)\n") do
@@ -155,7 +167,7 @@ function M.answer(text)
 end
 
 function M.take(answer, key, value)
-   -- One line of an answer; what is wrong with it, if anything. One bad line spoils the whole answer.
+   -- Parse one line of an answer; returns the error, if any. One invalid line rejects the whole answer.
    local number = LARGEST[key] and value:match("^%d+$") and tonumber(value)
    local variable = key:match("^env%.(RIGHTSIZER_[%u%d_]+)$")
    if key == "say" then
@@ -167,25 +179,25 @@ function M.take(answer, key, value)
    elseif variable and #value <= 200 and value:find("^[%w_%.:,/=+%-]*$") then
       answer.env[variable] = value
    else
-      return "the answer sets what it may not: " .. M.clean(line or key):sub(1, 60)
+      return "the answer sets a forbidden field: " .. M.clean(key):sub(1, 60)
    end
    return nil
 end
 
-function M.exceeds(set, asked)
-   -- Whether an answer goes beyond what the user wrote; what it is, or nil.
-   local nodes, limit = M.number(asked.max_nodes), M.number(asked.time_limit)
+function M.exceeds(set, requested)
+   -- The field in which an answer exceeds the user's request, or nil.
+   local nodes, limit = M.number(requested.max_nodes), M.number(requested.time_limit)
    if set.max_nodes and set.min_nodes and set.min_nodes > set.max_nodes then return "min_nodes" end
    if nodes and nodes > 0 and (set.max_nodes or set.min_nodes or 0) > nodes then return "nodes" end
    if limit and limit > 0 and (set.time_limit or 0) > limit then return "time_limit" end
-   if asked.partition and asked.partition ~= "" and set.partition then
-      if not ("," .. asked.partition .. ","):find("," .. set.partition .. ",", 1, true) then return "partition" end
+   if requested.partition and requested.partition ~= "" and set.partition then
+      if not ("," .. requested.partition .. ","):find("," .. set.partition .. ",", 1, true) then return "partition" end
    end
    return nil
 end
 
 function M.minutes(text)
-   -- Minutes of sbatch's --time: 90, 90:00, 1:30:00, 1-12, 1-12:30, 1-12:30:00; nil where it is none.
+   -- Minutes of sbatch's --time: 90, 90:00, 1:30:00, 1-12, 1-12:30, 1-12:30:00; nil if it is invalid.
    local days, rest = tostring(text or ""):match("^(%d+)%-(.+)$")
    rest = rest or tostring(text or "")
    local parts = {}

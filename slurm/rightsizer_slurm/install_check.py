@@ -1,4 +1,4 @@
-"""`rightsizer slurm install --check`: what a site still lacks, and the lines to add. Edits nothing."""
+"""`rightsizer slurm install --check`: what is missing on this site, and the lines to add. Changes no file."""
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,14 +13,14 @@ from rightsizer_slurm.cluster.backends import fits, pyslurm_version
 from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING, UNTYPED, engine_name
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 
-__all__ = ["Finding", "State", "check"]
+__all__ = ["Finding", "Status", "check"]
 
 _OLDEST = (22, 5)
 _LUA = ("job_submit.lua", "rightsizer.lua")
 
 
-class State(enum.StrEnum):
-    """How a thing stands: there, to be done, or only worth knowing."""
+class Status(enum.StrEnum):
+    """Present, missing, or only a note."""
 
     OK = "ok"
     MISSING = "missing"
@@ -29,18 +29,18 @@ class State(enum.StrEnum):
 
 @immutable
 class Finding:
-    """One thing looked at; `lines` are to be added to `file`."""
+    """The result of one check; `lines` are to be added to `file`."""
 
-    state: State
-    what: str
+    status: Status
+    text: str
     file: str = ""
     lines: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
-        """The finding, its lines beneath it."""
-        added = "".join(f"\n    {self.file}: {line}" for line in self.lines)
-        return f"{self.state:8}{self.what}{added}"
+        """The finding with its lines below it."""
+        lines = "".join(f"\n    {self.file}: {line}" for line in self.lines)
+        return f"{self.status:8}{self.text}{lines}"
 
 
 def check(
@@ -49,18 +49,18 @@ def check(
     exists: Callable[[Path], bool] = Path.exists,
     read_site: Callable[[Path], sites.Site] = sites.read,
 ) -> tuple[Finding, ...]:
-    """Everything, the needful first. Where Slurm does not answer, that is the one finding."""
+    """All checks, the required ones first. If Slurm does not answer, that is the only finding."""
     slurm = slurm or Slurm()
     try:
         version = SlurmCommands(slurm).version()
         config = settings(slurm)
-        here = snapshot.read(slurm)
+        cluster = snapshot.read(slurm)
     except SlurmError as error:
-        return (Finding(state=State.MISSING, what=f"Slurm: {error}"),)
+        return (Finding(status=Status.MISSING, text=f"Slurm: {error}"),)
     return (
         _version(version),
         _json(slurm),
-        *_gpus(here, _names(config, read_site)),
+        *_gpus(cluster, _names(config, read_site)),
         *_plugin(config, exists),
         *_daemon(config, read_site, exists),
         *_settings(config),
@@ -68,23 +68,23 @@ def check(
     )
 
 
-def _ok(what: str) -> Finding:
-    return Finding(state=State.OK, what=what)
+def _ok(text: str) -> Finding:
+    return Finding(status=Status.OK, text=text)
 
 
-def _note(what: str, *lines: str) -> Finding:
-    return Finding(state=State.NOTE, what=what, file="slurm.conf", lines=lines)
+def _note(text: str, *lines: str) -> Finding:
+    return Finding(status=Status.NOTE, text=text, file="slurm.conf", lines=lines)
 
 
-def _missing(what: str, file: str = "", *lines: str) -> Finding:
-    return Finding(state=State.MISSING, what=what, file=file, lines=lines)
+def _missing(text: str, file: str = "", *lines: str) -> Finding:
+    return Finding(status=Status.MISSING, text=text, file=file, lines=lines)
 
 
 def _version(version: tuple[int, int]) -> Finding:
-    words = f"Slurm {version[0]}.{version[1]:02}"
+    name = f"Slurm {version[0]}.{version[1]:02}"
     if version < _OLDEST:
-        return _missing(f"{words} is older than 22.05, the oldest that rightsizer was tried with")
-    return _ok(words)
+        return _missing(f"{name} is older than 22.05, the oldest release that rightsizer is tested with")
+    return _ok(name)
 
 
 def _json(slurm: Slurm) -> Finding:
@@ -92,7 +92,7 @@ def _json(slurm: Slurm) -> Finding:
         jobs = SlurmCommands(slurm).jobs()
     except SlurmError as error:
         return _missing(f"squeue --json: {error.detail} (Debian: slurm-wlm-basic-plugins has the serializer)")
-    return _ok(f"squeue --json tells of {len(jobs)} jobs")
+    return _ok(f"squeue --json lists {len(jobs)} jobs")
 
 
 def _site_file(config: Mapping[str, str]) -> Path:
@@ -100,44 +100,44 @@ def _site_file(config: Mapping[str, str]) -> Path:
 
 
 def _names(config: Mapping[str, str], read_site: Callable[[Path], sites.Site]) -> Mapping[str, str]:
-    """The site's map of gres types; what is wrong with its file is told elsewhere."""
+    """The site's map of gres types; `_daemon` reports errors in its file."""
     try:
         return read_site(_site_file(config)).gpus
     except RightsizerError:
         return {}
 
 
-def _gpus(here: snapshot.Cluster, names: Mapping[str, str]) -> Iterable[Finding]:
-    kinds = sorted({node.gpu for node in here.nodes if node.gpus})
+def _gpus(cluster: snapshot.Cluster, names: Mapping[str, str]) -> Iterable[Finding]:
+    kinds = sorted({node.gpu for node in cluster.nodes if node.gpus})
     if not kinds:
         line = "NodeName=... Gres=gpu:h100:8 (and GresTypes=gpu, and gres.conf)"
-        yield _missing("no node has GPUs that Slurm knows of", "slurm.conf", line)
+        yield _missing("no node has GPUs in Slurm", "slurm.conf", line)
         return
-    yield _ok(f"GPUs: {here.words()}")
+    yield _ok(f"GPUs: {cluster.words()}")
     unknown = []
     for kind in kinds:
-        told = f"gpu:{kind}" if kind else "gpu without a type"
+        name = f"gpu:{kind}" if kind else "gpu without a type"
         mapped = names.get((kind or UNTYPED).lower(), "")
         if mapped == NOT_FOR_TRAINING:
-            yield _note(f"{told} is not for training ([gpus] of rightsizer.conf): no job is sized to it")
+            yield _note(f"{name} is not for training ([gpus] in rightsizer.conf): no job is sized to it")
             continue
-        nodes = [node for node in here.nodes if node.gpu == kind and node.gpus]
+        nodes = [node for node in cluster.nodes if node.gpu == kind and node.gpus]
         known = engine_name(kind, nodes, names=names)
-        why = "by [gpus] of rightsizer.conf" if mapped else "a plan's gpuTypes may name a variant"
+        why = "from [gpus] in rightsizer.conf" if mapped else "a plan's gpuTypes may name a variant"
         if known:
-            yield _ok(f"{told} is {known} here ({why})")
+            yield _ok(f"{name} is {known} ({why})")
         else:
-            unknown.append((told, kind or UNTYPED))
+            unknown.append((name, kind or UNTYPED))
     if unknown:
         yield _unknown(unknown, headed=bool(names))
 
 
 def _unknown(kinds: Sequence[tuple[str, str]], *, headed: bool) -> Finding:
-    """What to write of GPUs that are not known; as printed, the lines keep jobs off them."""
-    are = "is no GPU" if len(kinds) == 1 else "are no GPUs"
+    """The lines to add for unknown GPUs; as printed, they exclude these GPUs from sizing."""
+    are = "is not a GPU" if len(kinds) == 1 else "are not GPUs"
     return _missing(
-        f"{', '.join(told for told, _ in kinds)} {are} that the engine knows, so no job is sized to them"
-        f" unless it names one (gpu=...); say{' under [gpus]' if headed else ''} what they are, or none",
+        f"{', '.join(name for name, _ in kinds)} {are} of the catalog, so no job is sized to them"
+        f" unless it names one (gpu=...); add the catalog's name{' under [gpus]' if headed else ''}, or none",
         "rightsizer.conf",
         *(() if headed else ("[gpus]",)),
         *(f"{kind} = {NOT_FOR_TRAINING}    # or a name of `rightsizer gpus`" for _, kind in kinds),
@@ -151,17 +151,15 @@ def _plugin(config: Mapping[str, str], exists: Callable[[Path], bool]) -> Iterab
         yield _ok("JobSubmitPlugins has lua")
     else:
         line = f"JobSubmitPlugins={f'{plugins},' if plugins else ''}lua"
-        yield _missing("the submit plugin is not on", "slurm.conf", line)
+        yield _missing("the submit plugin is not enabled", "slurm.conf", line)
     for name in _LUA:
-        found = exists(folder / name)
-        yield _ok(f"{folder / name}") if found else _missing(f"{folder / name}: copy it from slurm/lua")
+        present = exists(folder / name)
+        yield _ok(f"{folder / name}") if present else _missing(f"{folder / name}: copy it from slurm/lua")
     places = (Path("/usr/share/lua/5.1/socket.lua"), Path("/usr/local/share/lua/5.1/socket.lua"))
     if any(exists(place) for place in places):
         yield _ok("luasocket for Lua 5.1")
     else:
-        yield _missing(
-            "luasocket for the Lua of slurmctld (Debian: lua-socket); without it jobs go as written"
-        )
+        yield _missing("luasocket for the Lua of slurmctld (Debian: lua-socket); without it no job is sized")
 
 
 def _daemon(
@@ -179,7 +177,9 @@ def _daemon(
     yield _ok(f"{path}: mode {site.mode}")
     user = config.get("SlurmUser", "").split("(")[0]
     if user and user != site.user:
-        yield _missing(f"the daemon runs as {site.user}, slurmctld as {user}", path.name, f"user = {user}")
+        yield _missing(
+            f"the daemon runs as {site.user}, but slurmctld as {user}", path.name, f"user = {user}"
+        )
     if exists(site.socket):
         yield _ok(f"the daemon's socket {site.socket}")
     else:
@@ -189,23 +189,29 @@ def _daemon(
 def _settings(config: Mapping[str, str]) -> Iterable[Finding]:
     scheduling = config.get("SchedulerParameters", "")
     if "disable_job_shrink" in scheduling:
-        yield _note("disable_job_shrink keeps running jobs from giving nodes back live; they are requeued")
+        yield _note("disable_job_shrink: running jobs cannot release nodes; they are requeued instead")
     if "cred_expire" not in config.get("AuthInfo", ""):
-        yield _note("a requeued job waits 120 s (cred_expire)", "AuthInfo=...,cred_expire=30")
+        yield _note(
+            "a requeued job waits 120 s before it starts (cred_expire)", "AuthInfo=...,cred_expire=30"
+        )
     if config.get("JobRequeue") == "0":
-        yield _note("JobRequeue=0: only jobs submitted with --requeue grow; rightsizer sbatch does so")
+        yield _note("JobRequeue=0: only jobs submitted with --requeue can grow; rightsizer sbatch sets it")
     if config.get("KillOnBadExit") == "1":
-        yield _note("KillOnBadExit=1: scripts that are not rightsizer's need srun --kill-on-bad-exit=0")
+        yield _note(
+            "KillOnBadExit=1: your own scripts need srun --kill-on-bad-exit=0; rightsizer sbatch sets it"
+        )
     private = config.get("PrivateData", "none")
     if "jobs" in private:
-        yield _note("PrivateData=jobs: the monitor sees only its own unless its user is an operator")
+        yield _note(
+            "PrivateData=jobs: the monitor sees only its own user's jobs, unless that user is an operator"
+        )
     mail = config.get("MailProg", "")
     yield _ok(f"MailProg {mail}") if mail else _note("no MailProg: the monitor sends no mail")
 
 
 def _pyslurm(version: tuple[int, int], installed: str) -> Finding:
     if not installed:
-        return _note("no pyslurm: Slurm's own commands are used, which is enough")
+        return _note("pyslurm is not installed: Slurm's commands are used instead, which is sufficient")
     if fits(installed, version):
-        return _ok(f"pyslurm {installed} fits")
-    return _note(f"pyslurm {installed} is for another Slurm; Slurm's own commands are used")
+        return _ok(f"pyslurm {installed} matches this Slurm")
+    return _note(f"pyslurm {installed} is for another Slurm release; Slurm's commands are used instead")

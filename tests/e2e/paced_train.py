@@ -1,7 +1,7 @@
 """A real, small, elastic DDP training whose step time the test sets: a linear map, saved and resumed.
 
-STEP_SECONDS: seconds of a step with one worker; w workers take 1/sqrt(w) of it. STALL: the share of a step that
-waits for data. CRASH_AT: the number of workers at which it exits. A step counts as the plan's batch.
+STEP_SECONDS: duration of a step with one worker; w workers take 1/sqrt(w) of it. STALL: the share of a step
+that waits for data. CRASH_AT: the number of workers at which it exits. A step counts as the plan's batch.
 """
 
 import math

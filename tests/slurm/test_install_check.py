@@ -1,4 +1,4 @@
-"""What an admin is told of GPUs, and that the lines which are told do what they say."""
+"""The findings on GPUs, and the effect of the lines that they suggest."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from rightsizer_slurm.cluster import config
 from rightsizer_slurm.cluster.slurm_cli import Slurm
-from rightsizer_slurm.install_check import State, check
+from rightsizer_slurm.install_check import Status, check
 
 PARTITION = "PartitionName=main Default=YES MaxNodes=UNLIMITED MaxTime=1-00:00:00 Nodes={} State=UP\n"
 NODE = "NodeName={} CPUTot=64 Gres={} GresUsed= State=IDLE ActiveFeatures={}\n"
@@ -41,43 +41,43 @@ def slurm(tmp_path: Path):
 
 def gpus(slurm: Slurm):
     """The findings about GPUs."""
-    return [each for each in check(slurm) if each.what.startswith("gpu") or "has GPUs" in each.what]
+    return [each for each in check(slurm) if each.text.startswith("gpu") or "has GPUs" in each.text]
 
 
 @pytest.mark.parametrize(
-    ("node", "site", "state", "said"),
+    ("node", "site", "status", "text"),
     [
-        (("gpu:h100:8", ""), "", State.OK, "gpu:h100 is H100-SXM5-80GB here"),
-        (("gpu:8", "a100"), "", State.OK, "gpu without a type is A100-SXM4-80GB here"),
-        (("gpu:8", ""), "", State.MISSING, "gpu without a type is no GPU that the engine knows"),
-        (("gpu:weird:8", ""), "", State.MISSING, "gpu:weird is no GPU that the engine knows"),
-        (("gpu:1g.10gb:7", ""), "", State.MISSING, "gpu:1g.10gb is no GPU that the engine knows"),
-        (("gpu:weird:8", ""), "[gpus]\nweird = H200", State.OK, "by [gpus] of rightsizer.conf"),
-        (("gpu:weird:8", ""), "[gpus]\nweird = none", State.NOTE, "is not for training"),
-        (("(null)", ""), "", State.MISSING, "no node has GPUs that Slurm knows of"),
+        (("gpu:h100:8", ""), "", Status.OK, "gpu:h100 is H100-SXM5-80GB"),
+        (("gpu:8", "a100"), "", Status.OK, "gpu without a type is A100-SXM4-80GB"),
+        (("gpu:8", ""), "", Status.MISSING, "gpu without a type is not a GPU of the catalog"),
+        (("gpu:weird:8", ""), "", Status.MISSING, "gpu:weird is not a GPU of the catalog"),
+        (("gpu:1g.10gb:7", ""), "", Status.MISSING, "gpu:1g.10gb is not a GPU of the catalog"),
+        (("gpu:weird:8", ""), "[gpus]\nweird = H200", Status.OK, "from [gpus] in rightsizer.conf"),
+        (("gpu:weird:8", ""), "[gpus]\nweird = none", Status.NOTE, "is not for training"),
+        (("(null)", ""), "", Status.MISSING, "no node has GPUs in Slurm"),
     ],
     ids=["known", "by feature", "untyped", "unknown", "slice", "mapped", "none", "no GPUs"],
 )
-def test_an_admin_is_told_what_each_gres_type_is(slurm, node, site, state, said):
+def test_each_gres_type_has_one_finding(slurm, node, site, status, text):
     gres, features = node
     cluster = slurm(gres, features=features or "(null)")
     (cluster.folder / "rightsizer.conf").write_text(site)
-    (found,) = gpus(cluster)
-    assert (found.state, said in found.what) == (state, True), found.words
+    (finding,) = gpus(cluster)
+    assert (finding.status, text in finding.text) == (status, True), finding.words
 
 
-def test_the_lines_for_unknown_types_are_a_file_that_leaves_none_unknown(slurm, tmp_path):
+def test_the_suggested_lines_leave_no_type_unknown(slurm, tmp_path):
     cluster = slurm("gpu:weird:8", "gpu:1g.10gb:7", "gpu:4", "gpu:h100:8")
-    missing = [each for each in gpus(cluster) if each.state is State.MISSING]
+    missing = [each for each in gpus(cluster) if each.status is Status.MISSING]
     lines = [line for each in missing for line in each.lines]
     assert [line.split(" ")[0] for line in lines] == ["[gpus]", "untyped", "1g.10gb", "weird"]
     assert {each.file for each in missing if each.lines} == {"rightsizer.conf"}
     (tmp_path / "rightsizer.conf").write_text("\n".join(lines))
     assert set(config.read(tmp_path / "rightsizer.conf").gpus) == {"untyped", "1g.10gb", "weird"}
-    assert [each.state for each in gpus(cluster)] == [State.NOTE, State.NOTE, State.OK, State.NOTE]
+    assert [each.status for each in gpus(cluster)] == [Status.NOTE, Status.NOTE, Status.OK, Status.NOTE]
 
 
-def test_a_file_that_maps_some_is_told_the_others_without_a_second_heading(slurm, tmp_path):
+def test_a_file_with_a_gpus_section_gets_no_second_heading(slurm, tmp_path):
     (tmp_path / "rightsizer.conf").write_text("[gpus]\nodd = none\n")
-    (found,) = (each for each in gpus(slurm("gpu:odd:8", "gpu:weird:8")) if each.state is State.MISSING)
-    assert found.lines[0] == "weird = none    # or a name of `rightsizer gpus`"
+    (finding,) = (each for each in gpus(slurm("gpu:odd:8", "gpu:weird:8")) if each.status is Status.MISSING)
+    assert finding.lines[0] == "weird = none    # or a name of `rightsizer gpus`"

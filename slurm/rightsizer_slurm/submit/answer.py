@@ -1,4 +1,4 @@
-"""From a submitted job and what the cluster has to an answer for the plugin. Pure."""
+"""The plugin's answer for a submitted job: its size on this cluster, or a refusal. Pure."""
 
 import datetime as dt
 import math
@@ -24,7 +24,7 @@ from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 __all__ = ["answer"]
 
 _MARGIN, _START_S = 1.15, 960.0
-"""The share and the start that `fitting` adds to a prediction for the time limit, rounded up to a minute."""
+"""Margin and start-up time that `placement.fit` adds to a prediction, the latter rounded up to a minute."""
 _SHORTEST_S = 60.0
 _NO_CHECKPOINT = "spec.launch.checkpoint"
 
@@ -38,29 +38,29 @@ def answer(
     plan_of_file: Callable[[str], TrainingPlan],
     limits: Limits | None = None,
 ) -> Answer:
-    """The size of a job, or why it is refused; a mistake of its user is a refusal in one line.
+    """The size of a job, or a refusal with its reason in one line.
 
-    `limits` are those of QOS and associations; None: there are none.
+    `limits` are those of QOS and associations; None means none.
     """
     try:
-        said = parse(question.comment)
-        beneath = plan_of_file(said.plan) if said.plan else None
-        plan = _bounded(plan_of(said, beneath=beneath), question)
+        comment = parse(question.comment)
+        beneath = plan_of_file(comment.plan) if comment.plan else None
+        plan = _bounded(plan_of(comment, beneath=beneath), question)
     except RightsizerError as error:
-        return Answer(verdict=Verdict.REFUSE, say=_told(error))
-    ground = _Ground(here=here, site=site, limits=limits or Limits(), now=now)
-    given = _placed(plan, question, ground)
+        return Answer(verdict=Verdict.REFUSE, say=_message(error))
+    context = _Context(here=here, site=site, limits=limits or Limits(), now=now)
+    result = _placed(plan, question, context)
     away = any(not node.up for node in here.nodes) or any(not each.up for each in here.partitions)
-    if given.verdict is Verdict.REFUSE and away:
-        # a node that is down comes back, and Slurm lets jobs wait for it: what is refused must be so for ever
-        later = _placed(plan, question, replace(ground, here=_all_up(here)))
-        return later if later.verdict is Verdict.OK else given
-    return given
+    if result.verdict is Verdict.REFUSE and away:
+        # a node that is down may come back, and Slurm lets jobs wait for it: refuse only what never fits
+        later = _placed(plan, question, replace(context, here=_all_up(here)))
+        return later if later.verdict is Verdict.OK else result
+    return result
 
 
 @immutable
-class _Ground:
-    """What a question is answered from."""
+class _Context:
+    """The inputs beside the question."""
 
     here: Cluster
     site: Site
@@ -68,30 +68,30 @@ class _Ground:
     now: dt.datetime
 
 
-def _placed(plan: TrainingPlan, question: Question, ground: _Ground) -> Answer:
-    """The plan's size on this cluster, or why there is none."""
+def _placed(plan: TrainingPlan, question: Question, context: _Context) -> Answer:
+    """The plan's size on this cluster, or a refusal."""
     binding: tuple[str, ...] = ()
     try:
-        everywhere = _pools(plan, question, ground)
-        found, binding = within(
+        everywhere = _pools(plan, question, context)
+        allowed, binding = within(
             everywhere,
-            ground.limits,
-            partitions=ground.here.partitions,
+            context.limits,
+            partitions=context.here.partitions,
             user=question.user,
             account=question.account,
             qos=question.qos,
         )
-        fitted = _best(plan, found, question, ground)
+        fitted = _best(plan, allowed, question, context)
     except RightsizerError as error:
-        return Answer(verdict=Verdict.REFUSE, say=f"{_told(error)}{_bracketed(binding)}")
+        return Answer(verdict=Verdict.REFUSE, say=f"{_message(error)}{_bracketed(binding)}")
     if isinstance(fitted, NoPlan):
-        parts = (*_bounds_in_words(question, found, everywhere), *binding)
+        parts = (*_bounds_in_words(question, allowed, everywhere), *binding)
         return Answer(verdict=Verdict.REFUSE, say=f"{verdict(fitted)}{_bracketed(parts)}")
     return _sized(fitted, question)
 
 
 def _all_up(here: Cluster) -> Cluster:
-    """The cluster with what is away there again, and in use."""
+    """The cluster with every node and partition up, and the returned nodes in use."""
     return replace(
         here,
         partitions=tuple(replace(partition, up=True) for partition in here.partitions),
@@ -107,52 +107,54 @@ def _bounded(plan: TrainingPlan, question: Question) -> TrainingPlan:
         return plan
     if resources.min_gpus > most or (resources.gpus or 0) > most:
         least = max(resources.min_gpus, resources.gpus or 0)
-        raise InputError("--gpus", value=most, remedy=f"is less than the {least} that the plan asks for")
+        raise InputError("--gpus", value=most, remedy=f"is less than the {least} that the plan requires")
     spec = plan.spec.model_copy(update={"resources": resources.model_copy(update={"max_gpus": most})})
     return plan.model_copy(update={"spec": spec})
 
 
-def _pools(plan: TrainingPlan, question: Question, ground: _Ground) -> tuple[Pool, ...]:
-    """The pools that the job may use, by its own words and the site's modes."""
+def _pools(plan: TrainingPlan, question: Question, context: _Context) -> tuple[Pool, ...]:
+    """The pools that the job may use, by its options and the site's modes."""
     _, node_gpus = gres_gpus(question.gres)
-    found = pools(
-        ground.here,
-        names=ground.site.gpus,
+    candidates = pools(
+        context.here,
+        names=context.site.gpus,
         wanted=wanted_types(plan),
         partition=question.partition,
         account=question.account,
         node_gpus=node_gpus or plan.spec.resources.gpus_per_node,
     )
-    kind, mode_of = question.gpu_type, ground.site.mode_of
+    kind, mode_of = question.gpu_type, context.site.mode_of
     return tuple(
         pool
-        for pool in found
+        for pool in candidates
         if (not kind or pool.gres == kind) and (question.partition or mode_of(pool.partition) != "off")
     )
 
 
-def _best(plan: TrainingPlan, found: Sequence[Pool], question: Question, ground: _Ground) -> Fitted | NoPlan:
-    """The cheapest size. Without a place to save, the training must end within its time limit."""
+def _best(
+    plan: TrainingPlan, candidates: Sequence[Pool], question: Question, context: _Context
+) -> Fitted | NoPlan:
+    """The cheapest size. Without a checkpoint path the training must end within its time limit."""
     limit_s = 60.0 * question.time_limit if question.time_limit else None
     asked = Asked(nodes=question.most_nodes, time_s=limit_s)
     try:
-        return fit(plan, found, have=ground.here.words(), asked=asked, now=ground.now)
+        return fit(plan, candidates, have=context.here.words(), asked=asked, now=context.now)
     except InputError as error:
         if error.field != _NO_CHECKPOINT:
             raise
-    return _best_in_time(plan, found, asked, ground)
+    return _best_in_time(plan, candidates, asked, context)
 
 
 def _best_in_time(
-    plan: TrainingPlan, found: Sequence[Pool], asked: Asked, ground: _Ground
+    plan: TrainingPlan, candidates: Sequence[Pool], asked: Asked, context: _Context
 ) -> Fitted | NoPlan:
     """The cheapest size that ends within the time limit of its partition."""
     refused: list[NoPlan] = []
     sized: list[Fitted] = []
-    for limit_s in sorted({_limit_s(pool, asked) for pool in found}, reverse=True):
-        alike = [pool for pool in found if _limit_s(pool, asked) == limit_s]
-        short = _within(plan, limit_s, ground.now)
-        one = fit(short, alike, have=ground.here.words(), asked=asked, now=ground.now)
+    for limit_s in sorted({_limit_s(pool, asked) for pool in candidates}, reverse=True):
+        alike = [pool for pool in candidates if _limit_s(pool, asked) == limit_s]
+        short = _within(plan, limit_s, context.now)
+        one = fit(short, alike, have=context.here.words(), asked=asked, now=context.now)
         if isinstance(one, Fitted):
             sized.append(one)
         else:
@@ -161,7 +163,7 @@ def _best_in_time(
 
 
 def _price(fitted: Fitted) -> tuple[bool, float, int]:
-    """What is chosen first: sizes that can start now, then the cheaper, then the smaller."""
+    """Order of preference: sizes that can start now, then the cheaper, then the smaller."""
     option = fitted.option
     return fitted.waits, math.inf if option.cost_usd is None else option.cost_usd, option.gpus
 
@@ -184,7 +186,7 @@ def _within(plan: TrainingPlan, limit_s: float, now: dt.datetime) -> TrainingPla
 
 
 def _sized(fitted: Fitted, question: Question) -> Answer:
-    """The fields of a size; nothing that the user wrote is raised, and no tasks per node are set."""
+    """The fields of a size. They never exceed the user's request, and never set tasks per node."""
     nodes, pool = fitted.nodes, fitted.pool
     gres = f"gpu:{pool.gres}:{fitted.node_gpus}" if pool.gres else f"gpu:{fitted.node_gpus}"
     minutes = round(fitted.time_s / 60.0)
@@ -209,7 +211,7 @@ def _sized(fitted: Fitted, question: Question) -> Answer:
 
 
 def _tasks(fitted: Fitted, question: Question) -> dict[str, int]:
-    """Tasks and cores: one task a node, unless the user said so otherwise."""
+    """Tasks and cores: one task a node, unless the user requested others."""
     nodes, each = fitted.nodes, question.ntasks_per_node
     cpus = question.cpus_per_task
     if each:
@@ -222,7 +224,7 @@ def _tasks(fitted: Fitted, question: Question) -> dict[str, int]:
 
 
 def _variables(fitted: Fitted) -> dict[str, str]:
-    """What a script may want to know of its plan."""
+    """The RIGHTSIZER_* variables for the batch script."""
     layout, workload = fitted.option.layout, fitted.workload
     return {
         "RIGHTSIZER_NODES": str(fitted.nodes),
@@ -240,7 +242,7 @@ def _variables(fitted: Fitted) -> dict[str, str]:
 
 
 def _changes(values: Mapping[str, int | str], question: Question) -> str:
-    """What of the user's own words became less."""
+    """The user's options that were lowered."""
     parts = []
     nodes, (_, each), (_, total) = (
         question.max_nodes,
@@ -259,28 +261,28 @@ def _changes(values: Mapping[str, int | str], question: Question) -> str:
     return f" (changed: {', '.join(parts)})" if parts else ""
 
 
-def _bounds_in_words(question: Question, found: Sequence[Pool], everywhere: Sequence[Pool]) -> list[str]:
-    """What the user's words and the partitions (`everywhere`) allow, said beside a refusal."""
+def _bounds_in_words(question: Question, allowed: Sequence[Pool], everywhere: Sequence[Pool]) -> list[str]:
+    """The bounds by the user's options and by the partitions (`everywhere`), shown with a refusal."""
     parts = []
     if question.most_nodes:
         parts.append(f"{question.most_nodes} nodes")
     if question.time_limit:
         parts.append(f"a time limit of {format_duration(60.0 * question.time_limit)}")
-    elif (limits := _times(everywhere)) and limits == _times(found):
+    elif (limits := _times(everywhere)) and limits == _times(allowed):
         parts.append(f"the partition's time limit of {format_duration(max(limits))}")
     return parts
 
 
-def _times(found: Sequence[Pool]) -> set[float]:
-    return {pool.max_time_s for pool in found if pool.max_time_s}
+def _times(candidates: Sequence[Pool]) -> set[float]:
+    return {pool.max_time_s for pool in candidates if pool.max_time_s}
 
 
 def _bracketed(parts: Sequence[str]) -> str:
     return f" [within {' and '.join(parts)}]" if parts else ""
 
 
-def _told(error: RightsizerError) -> str:
-    """An error in one line; a value that was not given is left out."""
+def _message(error: RightsizerError) -> str:
+    """An error in one line, without an empty value."""
     if isinstance(error, InputError) and error.value in (None, ""):
         return f"{error.field}: {error.remedy}"
     return str(error)

@@ -1,4 +1,4 @@
-"""What a user's own batch script asks of sbatch: its #SBATCH lines, as the plugin would see them. Pure."""
+"""The #SBATCH lines of a user's batch script, as the submit plugin would see them. Pure."""
 
 import re
 import shlex
@@ -19,51 +19,53 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 
 def directives(text: str) -> Mapping[str, str]:
-    """Long option names and values of the #SBATCH lines before the first command; the last of each counts."""
-    found: dict[str, str] = {}
-    for words in _lines(text):
+    """Long option names and values of the #SBATCH lines before the first command; the last one wins."""
+    options: dict[str, str] = {}
+    for tokens in _lines(text):
         pending = ""
-        for word in words:
+        for word in tokens:
             if word.startswith("--"):
                 name, equals, value = word[2:].partition("=")
-                found[name], pending = value, "" if equals else name
+                options[name], pending = value, "" if equals else name
             elif word.startswith("-") and len(word) > 1 and word[1] in _SHORT:
                 name = _SHORT[word[1]]
-                found[name], pending = word[2:].removeprefix("="), "" if word[2:] else name
+                options[name], pending = word[2:].removeprefix("="), "" if word[2:] else name
             elif pending:
-                found[pending], pending = word, ""
-    return found
+                options[pending], pending = word, ""
+    return options
 
 
-def question(found: Mapping[str, str], *, partition: str = "", account: str = "", time: str = "") -> Question:
-    """The script's own words as the question that the plugin would ask; flags come before them."""
-    if "gpus" in found:
-        remedy = "leaves the nodes open; write --gpus-per-node, or nothing"
-        raise InputError("#SBATCH --gpus", value=found["gpus"], remedy=remedy)
-    low, _, high = found.get("nodes", "").partition("-")
-    each = found.get("gpus-per-node", "")
-    asked = Question(
-        comment=found.get("comment", ""),
-        partition=partition or found.get("partition", ""),
-        account=account or found.get("account", ""),
+def question(
+    options: Mapping[str, str], *, partition: str = "", account: str = "", time: str = ""
+) -> Question:
+    """The script's options as the plugin's question; `partition`, `account` and `time` take precedence."""
+    if "gpus" in options:
+        remedy = "does not fix the GPUs per node; use --gpus-per-node or leave it out"
+        raise InputError("#SBATCH --gpus", value=options["gpus"], remedy=remedy)
+    low, _, high = options.get("nodes", "").partition("-")
+    each = options.get("gpus-per-node", "")
+    result = Question(
+        comment=options.get("comment", ""),
+        partition=partition or options.get("partition", ""),
+        account=account or options.get("account", ""),
         min_nodes=_number("nodes", low),
         max_nodes=_number("nodes", high or low),
-        num_tasks=_number("ntasks", found.get("ntasks", "")),
-        ntasks_per_node=_number("ntasks-per-node", found.get("ntasks-per-node", "")),
-        cpus_per_task=_number("cpus-per-task", found.get("cpus-per-task", "")),
-        gres=found.get("gres", "") or (f"gpu:{each}" if each else ""),
+        num_tasks=_number("ntasks", options.get("ntasks", "")),
+        ntasks_per_node=_number("ntasks-per-node", options.get("ntasks-per-node", "")),
+        cpus_per_task=_number("cpus-per-task", options.get("cpus-per-task", "")),
+        gres=options.get("gres", "") or (f"gpu:{each}" if each else ""),
     )
-    minutes = _minutes(found.get("time", ""))
+    minutes = _minutes(options.get("time", ""))
     if time:
         flag = max(1, round(parse_duration_s(time, field="--time") / 60))
         minutes = min(filter(None, (minutes, flag)))
-    return replace(asked, time_limit=minutes)
+    return replace(result, time_limit=minutes)
 
 
-def overrides(fields: Mapping[str, int | str], found: Mapping[str, str]) -> tuple[str, ...]:
-    """The plugin's fields as options of sbatch, which win over the script's lines."""
+def overrides(fields: Mapping[str, int | str], options: Mapping[str, str]) -> tuple[str, ...]:
+    """The plugin's fields as sbatch options, which override the script's lines."""
     gres = str(fields.get("gres", ""))
-    gpus = f"--gpus-per-node={gres.removeprefix('gpu:')}" if "gpus-per-node" in found else f"--gres={gres}"
+    gpus = f"--gpus-per-node={gres.removeprefix('gpu:')}" if "gpus-per-node" in options else f"--gres={gres}"
     named = {
         "--nodes": fields.get("max_nodes"),
         "--ntasks": fields.get("num_tasks"),
@@ -89,7 +91,7 @@ def _number(name: str, text: str) -> int | None:
     if not text:
         return None
     if not text.isdigit():
-        raise InputError(f"#SBATCH --{name}", value=text, remedy="is no number")
+        raise InputError(f"#SBATCH --{name}", value=text, remedy="is not a number")
     return int(text)
 
 
@@ -99,7 +101,9 @@ def _minutes(text: str) -> int | None:
         return None
     match = _CLOCK.fullmatch(text)
     if match is None:
-        raise InputError("#SBATCH --time", value=text, remedy="is no time limit; write such as 12:00:00")
+        raise InputError(
+            "#SBATCH --time", value=text, remedy="is not a time limit; write for example 12:00:00"
+        )
     days, *rest = match.groups()
     parts = [int(part) for part in rest if part is not None]
     if days is not None:

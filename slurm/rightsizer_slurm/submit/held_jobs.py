@@ -1,8 +1,7 @@
-"""Jobs that were held to be sized later: find each, change it in one update, release it. Nothing twice.
+"""Held jobs: find the job of each ticket, set its size in one update, release it. No step is done twice.
 
-The plugin marks such a job by its AdminComment; the update that gives it its size takes the mark away. A job
-that its owner released, cancelled or started meanwhile is left alone; a job that is refused stays held, and
-its AdminComment says why.
+The plugin marks a held job in its AdminComment; the update that sets the size removes the mark. A job
+that its owner released or cancelled is not changed. A refused job stays held; its AdminComment says why.
 """
 
 import time
@@ -16,57 +15,57 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
-__all__ = ["MARK", "Carried", "carry_out", "marked"]
+__all__ = ["MARK", "TicketResult", "marked", "release_held_jobs"]
 
 MARK = "rightsizer/1 hold="
-_FORGOTTEN_S = 3600.0
-"""A ticket without a job this long after its submit: the submit failed behind the plugin."""
+_EXPIRES_S = 3600.0
+"""A ticket without a job expires after this time: the submit failed after the plugin had answered."""
 
 
 @immutable
-class Carried:
-    """What was done about one ticket, for the log."""
+class TicketResult:
+    """The result of one ticket, for the log."""
 
     ticket: str
     job_id: int | None
-    what: str
+    text: str
 
 
 def marked(name: str) -> str:
-    """The AdminComment of a job that waits for this ticket's size."""
+    """The AdminComment of a job that is held for this ticket."""
     return f"{MARK}{name}"
 
 
-def carry_out(
+def release_held_jobs(
     state: TicketStore, slurm: Slurm, backend: Backend, *, now_s: float | None = None
-) -> tuple[Carried, ...]:
-    """One round over all tickets that have an answer. SlurmError where Slurm cannot be asked: again later."""
+) -> tuple[TicketResult, ...]:
+    """Process all tickets that have an answer. SlurmError if Slurm is unavailable; call again later."""
     waiting = [ticket for ticket in state.tickets() if ticket.answer is not None]
     if not waiting:
         return ()
-    found = backend.jobs()
-    by_mark = {job.admin_comment: job for job in found if job.admin_comment.startswith(MARK)}
-    by_id = {job.job_id: job for job in found}
+    jobs = backend.jobs()
+    by_mark = {job.admin_comment: job for job in jobs if job.admin_comment.startswith(MARK)}
+    by_id = {job.job_id: job for job in jobs}
     now_s = time.time() if now_s is None else now_s
     done = []
     for ticket in waiting:
         job = by_mark.get(marked(ticket.name)) or _begun(ticket, by_id)
-        if job is None and now_s - ticket.made_s < _FORGOTTEN_S:
+        if job is None and now_s - ticket.made_s < _EXPIRES_S:
             continue
-        what = "no job came of it" if job is None else _one(ticket, job, state, slurm)
-        state.done(ticket.name)
-        done.append(Carried(ticket=ticket.name, job_id=job.job_id if job else None, what=what))
+        text = "expired: no job has this ticket" if job is None else _one(ticket, job, state, slurm)
+        state.remove(ticket.name)
+        done.append(TicketResult(ticket=ticket.name, job_id=job.job_id if job else None, text=text))
     return tuple(done)
 
 
 def _begun(ticket: Ticket, jobs: Mapping[int, Job]) -> Job | None:
-    """The job that an earlier daemon gave its size before it ended; it may be held yet."""
+    """The job that an earlier daemon process had sized before it ended; it may still be held."""
     job = jobs.get(ticket.job_id or 0)
-    return job if job and ticket.answer and job.admin_comment == _said(ticket.answer) else None
+    return job if job and ticket.answer and job.admin_comment == _comment_of(ticket.answer) else None
 
 
-def _said(answer: Answer) -> str:
-    """The AdminComment of a job that has its size."""
+def _comment_of(answer: Answer) -> str:
+    """The AdminComment of a sized job."""
     return str(answer.fields.get("admin_comment", "rightsizer/1 as written"))
 
 
@@ -75,24 +74,24 @@ def _one(ticket: Ticket, job: Job, state: TicketStore, slurm: Slurm) -> str:
         return _settled(ticket, job, state, slurm)
     except SlurmError as error:
         if away(error):
-            raise  # nobody answered, which says nothing of the job: the same again, once Slurm is back
+            raise  # no answer from Slurm: retry later
         slurm.run("scontrol", "release", str(job.job_id))
-        return f"cannot be changed, released as written: {error}"
+        return f"released unchanged, Slurm refused the size: {error}"
 
 
 def _settled(ticket: Ticket, job: Job, state: TicketStore, slurm: Slurm) -> str:
     answer, target = ticket.answer, f"JobId={job.job_id}"
     if job.admin_comment == marked(ticket.name):
         if not job.held:
-            return f"is {job.state} and not held: left alone"
+            return f"not changed: {job.state} and no longer held"
         if answer is None or answer.verdict is Verdict.REFUSE:
-            said = one_line(answer.say if answer else "", 400)
-            slurm.run("scontrol", "update", target, f"AdminComment=rightsizer/1 refused: {said}")
-            return f"refused, stays held: {said}"
-        # known by its number from here on: after a crash its release follows
-        state.found(ticket.name, job.job_id)
+            reason = one_line(answer.say if answer else "", 400)
+            slurm.run("scontrol", "update", target, f"AdminComment=rightsizer/1 refused: {reason}")
+            return f"refused, stays held: {reason}"
+        # the ticket now has the job's number: after a crash the release follows
+        state.set_job(ticket.name, job.job_id)
         size = changes(ticket.question, answer) if answer.verdict is Verdict.OK else ()
-        slurm.run("scontrol", "update", target, *size, f"AdminComment={_said(answer)}")
+        slurm.run("scontrol", "update", target, *size, f"AdminComment={_comment_of(answer)}")
     if ticket.question.priority != 0 and job.held:
         slurm.run("scontrol", "release", str(job.job_id))
     sized = answer is not None and answer.verdict is Verdict.OK
@@ -100,15 +99,15 @@ def _settled(ticket: Ticket, job: Job, state: TicketStore, slurm: Slurm) -> str:
 
 
 def changes(question: Question, answer: Answer) -> tuple[str, ...]:
-    """The one update of a waiting job.
+    """The update of a pending job.
 
-    Its tasks and cores a task cannot be changed any more. So where its user named neither, the cores alone
-    are given, and Slurm counts one task a node; where they did, tasks and cores must agree with what they
-    named, or the job would wait for ever (BadConstraints).
+    Slurm cannot change tasks per node or cores per task of a pending job. If the user set neither, only the
+    cores are set, and Slurm counts one task a node. Otherwise tasks and cores must match what the user set;
+    if they do not, the job never starts (BadConstraints).
     """
     fields, nodes = answer.fields, int(answer.fields.get("max_nodes", 1))
     tasks = _tasks(question, nodes)
-    words = {
+    values = {
         "NumNodes": f"{nodes}-{nodes}" if "max_nodes" in fields else None,
         "NumTasks": tasks,
         "NumCPUs": fields.get("min_cpus") if tasks is None else tasks * (question.cpus_per_task or 1),
@@ -116,11 +115,11 @@ def changes(question: Question, answer: Answer) -> tuple[str, ...]:
         "Partition": fields.get("partition"),
         "TresPerNode": f"gres:{fields['gres']}" if "gres" in fields else None,
     }
-    return tuple(f"{key}={value}" for key, value in words.items() if value is not None)
+    return tuple(f"{key}={value}" for key, value in values.items() if value is not None)
 
 
 def _tasks(question: Question, nodes: int) -> int | None:
-    """Tasks that follow from the user's own words; None where there are none."""
+    """The number of tasks that the user's options imply; None if they imply none."""
     if question.ntasks_per_node:
         return nodes * question.ntasks_per_node
     if question.num_tasks:

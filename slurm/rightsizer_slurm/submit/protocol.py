@@ -1,8 +1,8 @@
 """The line protocol between the submit plugins and the daemon, version 1. Pure.
 
-A question is `RIGHTSIZER 1 PLAN`, key=value lines, `END`; an answer `RIGHTSIZER 1 OK|REFUSE|HOLD|KEEP`,
-key=value lines, `END`. Lines end in a newline; the daemon closes the connection behind its answer. slurm/lua
-takes from an answer only what it knows, and only within its own bounds.
+A question is `RIGHTSIZER 1 PLAN`, key=value lines, `END`; an answer is `RIGHTSIZER 1 OK|REFUSE|HOLD|KEEP`,
+key=value lines, `END`. Lines end in a newline; the daemon closes the connection after its answer. slurm/lua
+accepts only the fields that it knows, and checks their bounds.
 """
 
 import dataclasses
@@ -31,13 +31,13 @@ __all__ = [
 VERSION = 1
 END = b"\nEND\n"
 LONGEST_QUESTION = 8192
-_LONGEST_SAID = 900
+_LONGEST_TEXT = 900
 _HEAD = re.compile(r"RIGHTSIZER ([0-9]{1,4}) PLAN")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 class Verdict(enum.StrEnum):
-    """What the plugin shall do: set fields, refuse the job, hold it for a later size, or leave it."""
+    """What the plugin does: set fields, refuse the job, hold it until it is sized, or leave it unchanged."""
 
     OK = "OK"
     REFUSE = "REFUSE"
@@ -47,9 +47,9 @@ class Verdict(enum.StrEnum):
 
 @immutable
 class Question:
-    """A job as it was submitted; None and "" are what its user did not say. `time_limit` is in minutes.
+    """A job as it was submitted; None and "" mean that its user did not set it. `time_limit` is in minutes.
 
-    `uid` is who submits: what slurmctld says, or who the kernel says is at the other end.
+    `uid` is the submitter: from slurmctld, or from the kernel (SO_PEERCRED).
     """
 
     comment: str = ""
@@ -73,19 +73,19 @@ class Question:
 
     @property
     def same(self) -> "Question":
-        """The question without who asked: what an answer depends on."""
+        """The question without the submitter: what an answer depends on."""
         return dataclasses.replace(self, uid=-1, user="", kind="", mode="", array="", priority=None)
 
     @property
     def most_nodes(self) -> int | None:
-        """The most nodes that the user's own words allow."""
+        """The most nodes that the user's options allow."""
         nodes = self.max_nodes or self.min_nodes or None
         tasks = self.num_tasks if self.ntasks_per_node is None else None
         return min(filter(None, (nodes, tasks)), default=None)
 
     @property
     def gpu_type(self) -> str:
-        """The GRES type that the user asked for; empty: none, or no GPUs."""
+        """The GRES type that the user requested; empty if none."""
         return gres_gpus(self.gres)[0] or gres_gpus(self.tres_per_job)[0]
 
 
@@ -99,18 +99,18 @@ class Answer:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-_FIELDS = {each.name: each for each in dataclasses.fields(Question)}
+_FIELDS = {f.name: f for f in dataclasses.fields(Question)}
 
 
 def question_of(data: bytes) -> Question:
-    """The question of what came in; InputError where it is none. Keys that are not known are ignored."""
+    """Parse a question. Unknown keys are ignored. InputError if it is invalid."""
     text = data.decode("ascii", errors="replace")
     head, *lines = text.removesuffix("\n").split("\n")
     match = _HEAD.fullmatch(head)
     if match is None or lines[-1:] != ["END"]:
-        raise InputError("question", value=one_line(head, 60), remedy="is none of this protocol")
+        raise InputError("question", value=one_line(head, 60), remedy="is not a request of this protocol")
     if int(match[1]) != VERSION:
-        raise InputError("question", value=match[1], remedy=f"is of another version; this is {VERSION}")
+        raise InputError("question", value=match[1], remedy=f"is another protocol version; this is {VERSION}")
     values: dict[str, Any] = {}
     for line in lines[:-1]:
         key, _, value = line.partition("=")
@@ -118,7 +118,7 @@ def question_of(data: bytes) -> Question:
             continue
         if _FIELDS[key].type in {int, int | None}:
             if not _NUMBER.fullmatch(value):
-                raise InputError(key, value=one_line(value, 60), remedy="is no number")
+                raise InputError(key, value=one_line(value, 60), remedy="is not a number")
             values[key] = int(value)
         else:
             values[key] = value
@@ -126,9 +126,9 @@ def question_of(data: bytes) -> Question:
 
 
 def answer_text(answer: Answer) -> bytes:
-    """An answer on the wire; whatever its texts hold, each stays on its line."""
+    """An answer on the wire. Every text stays on its own line."""
     lines = [f"RIGHTSIZER {VERSION} {answer.verdict}"]
     lines += [f"{key}={one_line(str(value))}" for key, value in answer.fields.items()]
     lines += [f"env.{key}={one_line(value)}" for key, value in answer.variables.items()]
-    lines += [f"say={one_line(answer.say, _LONGEST_SAID)}", "END", ""]
+    lines += [f"say={one_line(answer.say, _LONGEST_TEXT)}", "END", ""]
     return "\n".join(lines).encode("ascii")

@@ -16,7 +16,7 @@ _MOST_SUBJECTS = 64
 
 @immutable
 class Ticket:
-    """A job that is held: its question, its answer once there is one, its number once it gets its size.
+    """A held job: its question, its answer once it is known, its job number once it is being sized.
 
     `made_s` is seconds since the epoch.
     """
@@ -39,26 +39,26 @@ class TicketStore:
         self._db.close()
 
     def add(self, ticket: Ticket) -> None:
-        """Remember a job that is about to be held."""
+        """Add the ticket of a job that is about to be held."""
         self._db.execute(
             "INSERT INTO tickets (name, made_s, question) VALUES (?, ?, ?)",
             (ticket.name, ticket.made_s, json.dumps(asdict(ticket.question))),
         )
 
-    def answered(self, name: str, answer: Answer) -> None:
-        """Remember what a ticket's job is to get."""
+    def set_answer(self, name: str, answer: Answer) -> None:
+        """Store a ticket's answer."""
         self._db.execute("UPDATE tickets SET answer = ? WHERE name = ?", (json.dumps(asdict(answer)), name))
 
-    def found(self, name: str, job_id: int) -> None:
-        """Remember a ticket's job, which is about to get its size."""
+    def set_job(self, name: str, job_id: int) -> None:
+        """Store the number of a ticket's job, which is about to be sized."""
         self._db.execute("UPDATE tickets SET job_id = ? WHERE name = ?", (job_id, name))
 
-    def done(self, name: str) -> None:
-        """Forget a ticket."""
+    def remove(self, name: str) -> None:
+        """Remove a ticket."""
         self._db.execute("DELETE FROM tickets WHERE name = ?", (name,))
 
-    def asked(self, subject: str, *, comment: str, asked_s: float) -> None:
-        """Remember the last comment about a subject (`comment.subject`); those asked longest ago go."""
+    def record_subject(self, subject: str, *, comment: str, asked_s: float) -> None:
+        """Store the last comment about a subject (`comment.subject`), and drop the oldest subjects."""
         self._db.execute("REPLACE INTO subjects VALUES (?, ?, ?)", (subject, asked_s, comment))
         self._db.execute(
             "DELETE FROM subjects WHERE subject NOT IN"
@@ -67,7 +67,7 @@ class TicketStore:
         )
 
     def comments(self, most: int) -> tuple[str, ...]:
-        """The last comments about as many subjects, the latest first."""
+        """The last comment of each of the newest subjects, the newest first."""
         rows = self._db.execute("SELECT comment FROM subjects ORDER BY asked_s DESC LIMIT ?", (most,))
         return tuple(str(row[0]) for row in rows)
 

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from training import Check, Training
 from panels import questions
 from prometheus import Prometheus, end
+from training import Check, Training
 
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_telemetry import client

@@ -42,7 +42,7 @@ class Site:
     def sbatch(self, comment: str, *options: str, user: str | None = None, hold: bool = True) -> Submitted:
         """Submit a job that waits (or runs for a second)."""
         submitted = self._sbatch(comment, *options, user=user, hold=hold)
-        while self.again and "the job is held, and released" in submitted.said:
+        while self.again and "the job is held (JobHeldUser) and released" in submitted.said:
             job = submitted.job["JobId"] if submitted.job else ""
             self.slurm.wait(
                 "the job is sized", lambda job=job: "hold=" not in self.slurm.job(job)["AdminComment"], 120

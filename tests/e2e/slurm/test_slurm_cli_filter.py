@@ -58,7 +58,7 @@ def test_without_the_daemon_the_job_goes_on_as_written(client: Any) -> None:
     text = client.conf.read_text().replace("/plan.sock", "/nobody.sock")
     client.conf.write_text(text)
     submitted = client.sbatch(COMMENT, "--nodes=2")
-    assert (submitted.tres["node"], "the job goes on as written" in submitted.said) == ("2", True)
+    assert (submitted.tres["node"], "the job is submitted unchanged" in submitted.said) == ("2", True)
 
 
 def test_srun_keeps_what_it_was_told(client: Any) -> None:

@@ -36,7 +36,7 @@ def down(site: Any) -> Iterator[Any]:
 def test_with_the_daemon_down_a_job_goes_on_as_written_and_says_so(down: Any) -> None:
     submitted = down.sbatch(COMMENT, "--nodes=2")
     assert as_written(submitted)
-    assert submitted.said.count("rightsizer: no size (") == 1
+    assert submitted.said.count("rightsizer: not sized (") == 1
 
 
 def test_a_hung_daemon_is_waited_for_once(site: Any) -> None:
@@ -50,7 +50,7 @@ def test_a_hung_daemon_is_waited_for_once(site: Any) -> None:
     assert as_written(second[1])
     assert first[0] >= 1.0
     assert second[0] < first[0]
-    assert "no answer a moment ago" in second[1].said
+    assert "the daemon did not answer a moment ago" in second[1].said
 
 
 def _timed(site: Any) -> tuple[float, Any]:
@@ -92,7 +92,7 @@ def test_an_answer_that_is_wrong_in_any_part_changes_nothing(
         submitted = site.sbatch(COMMENT, "--nodes=2", "--partition=h100")
     assert as_written(submitted)
     assert submitted.job["Partition"] == "h100"
-    assert "the job goes on as written" in submitted.said
+    assert "the job is submitted unchanged" in submitted.said
 
 
 def test_an_answer_that_drips_in_is_not_waited_for(site: Any, stand_in: Callable[..., Path]) -> None:
@@ -175,7 +175,7 @@ def test_in_the_mode_enforce_a_gpu_job_must_say_what_it_trains(site: Any) -> Non
         other = site.sbatch("", "--gres=gpu:1", "--partition=a100")
         sized = site.sbatch(COMMENT)
     assert silent.job is None
-    assert "wants to know what a GPU job trains" in silent.said
+    assert "GPU jobs in this partition need --comment=" in silent.said
     assert None not in (cores.job, other.job, sized.job)
 
 

@@ -36,7 +36,7 @@ def _sized(site: Any, job: str) -> bool:
 def test_a_job_whose_size_takes_too_long_is_held_then_sized_and_released(slow: Any) -> None:
     submitted = slow.sbatch(DENSE.format(24), "--time=7-0", hold=False)
     job = submitted.job["JobId"]
-    assert "the job is held, and released with its size" in submitted.said
+    assert "the job is held (JobHeldUser) and released when it is sized" in submitted.said
     slow.slurm.wait("the job is sized", lambda: _sized(slow, job))
     slow.slurm.wait("the job starts", lambda: slow.slurm.job(job)["JobState"] != "PENDING")
     found = slow.slurm.job(job)

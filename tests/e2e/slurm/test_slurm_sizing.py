@@ -147,7 +147,7 @@ def test_a_heterogeneous_job_is_left_as_written(site: Any) -> None:
         f'#!/bin/sh\n#SBATCH --nodes=1 --comment="{LORA}"\n#SBATCH hetjob\n#SBATCH --nodes=2\nsleep 1\n'
     )
     done = site.slurm.ask("sbatch", "--hold", "--parsable", script, cwd="/")
-    assert "a heterogeneous job is left as written" in done.stderr
+    assert "heterogeneous jobs are not sized" in done.stderr
     assert "TresPerNode" not in site.slurm.run("scontrol", "show", "job", done.stdout.strip())
 
 

@@ -39,8 +39,8 @@ def test_a_job_far_ahead_of_its_deadline_gives_a_node_to_who_waits_just_once(tra
         first.send_signal(signal.SIGKILL)
         first.wait()
     again = subprocess.run(
-        watching(training, state, "--sweeps", "5"), env=training.environment(), cwd=training.folder, check=False,
-        capture_output=True, text=True, timeout=1000,
+        watching(training, state, "--sweeps", "5"), env=training.environment(), cwd=training.folder,
+        check=False, capture_output=True, text=True, timeout=1000,
     )  # fmt: skip
     assert again.returncode == 0, again.stderr
     training.wait("one worker goes on", training.trains(world=1, since=seen))

@@ -5,7 +5,7 @@ import pytest
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.submit.held_jobs import carry_out, changes, marked
+from rightsizer_slurm.submit.held_jobs import changes, marked, release_held_jobs
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
@@ -49,7 +49,7 @@ def carried(tmp_path: Path, complaint: str) -> tuple[TicketStore, Slurm]:
     scontrol.chmod(0o755)
     state = TicketStore(tmp_path / "state.db")
     state.add(Ticket(name="ab", made_s=0.0, question=Question()))
-    state.answered("ab", ANSWER)
+    state.set_answer("ab", ANSWER)
     return state, Slurm(folder=tmp_path)
 
 
@@ -57,16 +57,16 @@ def test_while_nobody_answers_a_held_job_waits(tmp_path: Path) -> None:
     gone = "slurm_update error: Unable to contact slurm controller (connect failure)"
     state, slurm = carried(tmp_path, gone)
     with pytest.raises(SlurmError, match="Unable to contact"):
-        carry_out(state, slurm, OneJob(slurm), now_s=1.0)
+        release_held_jobs(state, slurm, OneJob(slurm), now_s=1.0)
     assert len(state.tickets()) == 1
     assert (tmp_path / "log").read_text() == "update\n"
     state.close()
 
 
-def test_what_slurm_refuses_is_released_as_written(tmp_path: Path) -> None:
+def test_what_slurm_refuses_is_released_unchanged(tmp_path: Path) -> None:
     state, slurm = carried(tmp_path, "slurm_update error: Requested node configuration is not available")
-    (done,) = carry_out(state, slurm, OneJob(slurm), now_s=1.0)
-    assert "cannot be changed, released as written" in done.what
+    (done,) = release_held_jobs(state, slurm, OneJob(slurm), now_s=1.0)
+    assert "released unchanged, Slurm refused the size" in done.text
     assert state.tickets() == ()
     assert (tmp_path / "log").read_text() == "update\nrelease\n"
     state.close()
@@ -80,7 +80,7 @@ def test_what_slurm_refuses_is_released_as_written(tmp_path: Path) -> None:
         ({"priority": 0, "admin_comment": "rightsizer/1 nodes=3"}, True, "sized: ", ["release"]),
         ({"priority": 9, "admin_comment": "rightsizer/1 nodes=3"}, True, "sized: ", []),
         ({"states": ("COMPLETED",), "admin_comment": "rightsizer/1 nodes=3"}, True, "sized: ", []),
-        ({"priority": 9, "admin_comment": marked("ab")}, False, "not held: left alone", []),
+        ({"priority": 9, "admin_comment": marked("ab")}, False, "and no longer held", []),
     ],
     ids=["held", "not updated", "not released", "released", "over", "released by its owner"],
 )
@@ -95,8 +95,8 @@ def test_whenever_a_daemon_ended_the_next_does_the_rest(tmp_path: Path, job, kno
     (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/log\n')
     (tmp_path / "log").touch()
     if known:
-        state.found("ab", 7)
-    (done,) = carry_out(state, slurm, Queue(slurm), now_s=1.0)
-    assert said in done.what
+        state.set_job("ab", 7)
+    (done,) = release_held_jobs(state, slurm, Queue(slurm), now_s=1.0)
+    assert said in done.text
     assert ((tmp_path / "log").read_text().split(), state.tickets()) == (told, ())
     state.close()

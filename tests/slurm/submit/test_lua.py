@@ -131,7 +131,7 @@ def test_without_a_good_answer_the_job_stays_and_nobody_asks_again_soon(
     first, second = slurmctld.submit(comment=GOOD), slurmctld.submit(comment=GOOD)
     assert (first[0], second[0], len(slurmctld.asked)) == (0, 0, 1)
     assert first[1]["min_nodes"] == second[1]["min_nodes"] == NO_VALUE
-    assert all("the job goes on as written" in said for said in slurmctld.said)
+    assert all("the job is submitted unchanged" in said for said in slurmctld.said)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_time_limits_are_read_as_sbatch_does(shared: Any, text: str, minutes: in
     [
         ("mode = on", "mode is off, warn, size or enforce"),
         ("timeout_s = 99", "timeout_s is out of bounds"),
-        ("nonsense", "not understood: nonsense"),
+        ("nonsense", "cannot parse: nonsense"),
         ("mode = off -- os.exit()", "mode is off"),
     ],
 )

@@ -40,7 +40,7 @@ def talk(
         state = TicketStore(tmp_path / "state.db")
         server = Server(site=site, state=state, trusted=trusted, sizer=sizer)
         if here is not None:
-            server.see(here)
+            server.update(here)
         path = tmp_path / "s"
 
         async def ask(data: bytes) -> str:
@@ -74,9 +74,9 @@ def test_a_change_of_the_cluster_is_a_new_question(tmp_path: Path, here: Cluster
 
     async def run(server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         await ask(question(GOOD))
-        server.see(Cluster())
+        server.update(Cluster())
         await ask(question(GOOD))
-        server.see(here)
+        server.update(here)
         await ask(question(GOOD))
 
     talk(tmp_path, run, sizer=lambda q: asked.append(q) or OK)
@@ -119,7 +119,7 @@ def test_before_the_cluster_is_known_jobs_are_held_and_caught_up_later(tmp_path:
         assert (await ask(question(GOOD))).startswith("RIGHTSIZER 1 HOLD")
         await server.catch_up()
         assert state.tickets()[0].answer is None
-        server.see(here)
+        server.update(here)
         await server.catch_up()
         assert state.tickets()[0].answer == OK
 
@@ -181,7 +181,7 @@ def test_who_submits_is_believed_of_slurmctld_only(tmp_path: Path) -> None:
 
 def test_a_stranger_gets_no_answer_where_users_may_not_ask(tmp_path: Path) -> None:
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        assert "may not ask" in await ask(question(GOOD))
+        assert "may not send" in await ask(question(GOOD))
 
     talk(tmp_path, run, trusted=frozenset({os.getuid() + 1}))
 
@@ -194,10 +194,10 @@ def test_after_a_restart_what_was_asked_before_is_sized_again(tmp_path: Path) ->
         for deadline in (b"1h", b"2h", b"3h"):
             await ask(question(b"comment=rightsizer: model=a tokens=1B deadline=" + deadline))
         await ask(question(b"comment=rightsizer: plan=/x.yaml"))
-        await asyncio.to_thread(server.note)
+        await asyncio.to_thread(server.save_subjects)
 
     async def second(server: Server, _state: TicketStore, _ask: Callable[[bytes], Awaitable[str]]) -> None:
-        await server.make_ready()
+        await server.warm_up()
 
     talk(tmp_path, first, sizer=sizer)
     (tmp_path / "s").unlink(missing_ok=True)

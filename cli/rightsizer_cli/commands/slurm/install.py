@@ -16,7 +16,7 @@ def install(
     """Tell an admin what a Slurm site still lacks; 1 if something is missing. No file is ever edited."""
     from rightsizer.errors import InputError
     from rightsizer_slurm.install_check import (
-        State,
+        Status,
     )
     from rightsizer_slurm.install_check import (
         check as look,
@@ -27,6 +27,6 @@ def install(
     found = look()
     for finding in found:
         typer.echo(finding.words)
-    missing = sum(finding.state is State.MISSING for finding in found)
+    missing = sum(finding.status is Status.MISSING for finding in found)
     typer.echo(f"{missing} things are missing" if missing else "nothing is missing")
     return 1 if missing else 0
