@@ -2,14 +2,13 @@
 
     python -m bench.calibration [REFERENCE] [--fit] [--json FILE]
 
-The residuals are those of bench/results/{step_time,memory}.json, from fits without the row's source, so that
+The residuals are those of bench/results/{step_time,memory}.csv, from fits without the row's source, so that
 every source stands for a user whose runs no fit has seen. The shares of the variance (data/calibration.json)
 are fitted by maximum likelihood to the other sources each time, and with them the chance that runs of a stack
 have errors in common at all (a moment: what two runs of one family agree on, every source with one vote,
 against what the shares say); with --fit those of all are written.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from bench.fitting import DATA, arguments, read, reference, save
 from bench.memory_rows import promoted
+from bench.results import RESULTS, read_rows, write_json
 from scipy.optimize import minimize
 
 from rightsizer.domain.cases import Case, Cases
@@ -35,7 +35,6 @@ from rightsizer.estimate.parameters import Parameters, load_calibration
 from rightsizer.estimate.uncertainty import memory_sigma, step_sigma, z_quantile
 from rightsizer.published.rows import COLUMNS, case_from_row
 
-RESULTS = Path(__file__).resolve().parent / "results"
 KNOWN = (0, 1, 3, 10)
 DRAWS = 20
 MOST_ROWS = 100
@@ -48,8 +47,8 @@ REPLICATES = "published runs with equal inputs in one source"
 CHANCES = (0.05, 0.95)
 """Bounds of the chance that runs have errors in common: a moment of few sources may leave [0, 1]."""
 _RESIDUALS = {
-    Quantity.STEP: ("step_time.json", "left_out"),
-    Quantity.MEMORY: ("memory.json", "left_out_notes"),
+    Quantity.STEP: ("step_time", "left_out"),
+    Quantity.MEMORY: ("memory", "left_out_notes"),
 }
 _COLUMNS_OF = {
     "step": ("step_time_s", "usable_step_time"),
@@ -92,7 +91,7 @@ def main() -> None:
         shares[quantity] = fitted(sources, quantity)
         document[quantity] = judged(sources, quantity) | {"fitted": shares[quantity]}
         show(quantity, document[quantity])
-    given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_json(given.json, document)
     if given.fit:
         write(shares, {quantity: between_runs(rows.values(), quantity) for quantity in shares}, given.date)
 
@@ -101,10 +100,10 @@ def load(rows: Mapping[str, Mapping[str, str]], quantity: Quantity) -> list[Sour
     """The sources with enough rows, told what only their notes say, as a plan is."""
     file, column = _RESIDUALS[quantity]
     by_source: dict[str, list[tuple[Case, float, str]]] = {}
-    for one in json.loads((RESULTS / file).read_text(encoding="utf-8")):
-        if one[column] is not None and one["id"] in rows:
-            case = case_from_row(promoted(rows[one["id"]]))
-            by_source.setdefault(one["id"].split("-")[0], []).append((case, -float(one[column]), one["id"]))
+    for residual in read_rows(file):
+        if residual["id"] in rows:
+            case, run = case_from_row(promoted(rows[residual["id"]])), residual["id"]
+            by_source.setdefault(run.split("-")[0], []).append((case, -residual[column], run))
     return [_source(name, found, quantity) for name, found in by_source.items() if len(found) >= FEWEST_ROWS]
 
 

@@ -16,7 +16,6 @@ of all other sources, is taken off: what a constant for "runs are worse than pla
 """
 
 import csv
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from bench.fitting import arguments, read, reference
+from bench.results import RESULTS, write_json
 from bench.whole_runs import FITTED, GOAL, Result, summary, whole_run, write
 
 from rightsizer.catalog import lookup
@@ -46,7 +46,6 @@ ERA = 2023.0
 MOST_GPUS = 4096
 TIGHT = 1.3
 """Room of a published layout too near the limit: it ran. Llama 3 shards gradients too, Megatron does not."""
-RESULTS = Path(__file__).resolve().parent / "results" / "end_to_end.json"
 Row = Mapping[str, str]
 
 
@@ -74,7 +73,7 @@ def main() -> None:
     """Judge every telling, print the tables, write the JSON."""
     parser = arguments(__doc__)
     parser.add_argument("--fit", action="store_true", help="write data/whole_run.json")
-    parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE")
+    parser.add_argument("--json", type=Path, default=RESULTS / "end_to_end.json", metavar="FILE")
     given = parser.parse_args()
     rows = read(reference(given.reference), "end_to_end_runs.csv")
     with Path(__file__).with_name("end_to_end_inputs.csv").open(encoding="utf-8", newline="") as file:
@@ -91,8 +90,7 @@ def main() -> None:
         print(f"{name}: scatter of whole runs {sigma}; fitted without the run's source: {left_out}")
         if given.fit and name in FITTED:
             write(FITTED[name], sigma, given.date)
-    given.json.parent.mkdir(parents=True, exist_ok=True)
-    given.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_json(given.json, document)
     show_skipped(document["tellings"]["laid_out"]["skipped"])
 
 

@@ -6,7 +6,6 @@ Writes data/curves.json and prints each curve's error: on all rows, and leaving 
 time where two share a parameter.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from bench.fitting import DATA, arguments, fit, read, reference, save, summary
+from bench.results import RESULTS, write_json
 
 from rightsizer.estimate import collectives, kernels
 from rightsizer.estimate.parameters import Parameter, Parameters, load_curves, load_step_time
 
-RESULTS = Path(__file__).resolve().parent / "results"
 GENERATION = {"A100": "ampere", "H100": "hopper", "B200": "blackwell", "A40-": "gddr", "H200": "hopper"}
 MULTIPROCESSORS = {"A100": 108, "H100": 132, "B200": 148, "A40-": 84}
 PEAK = {"A100": 312e12, "H100": 989.4e12, "B200": 2250e12, "A40-": 149.7e12}
@@ -215,7 +214,7 @@ def main() -> None:
                 date=given.date,
                 residual=summary(outside)["median_pct"] / 100,
             )
-    (RESULTS / "curves.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_json(RESULTS / "curves.json", report)
     save(DATA / "curves.json", [fitted.get(name, parameters.entry(name)) for name in load_curves()])
 
 

@@ -2,25 +2,22 @@
 
     python bench/fit_memory.py [REFERENCE] [--date 2026-11-21] [--dry]
 
-Sources weigh by the square root of their rows. Writes data/memory.json and bench/results/memory.json: errors
+Sources weigh by the square root of their rows. Writes data/memory.json and bench/results/memory.csv: errors
 with all sources seen; with the own source left out; with that and the framework withheld.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bench.fitting import DATA, arguments, reference, save, summary
 from bench.gauss_newton import Linear, Prior, solve
 from bench.memory_rows import MemoryRows, load, predicted_bytes
+from bench.results import write_rows
 
 from rightsizer.domain.columns import Array
 from rightsizer.estimate.parameters import Parameters, load_memory
-
-RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def weights(some: MemoryRows) -> Array:
@@ -125,8 +122,7 @@ def write(best: Parameters, some: MemoryRows, columns: Mapping[str, Array], date
         | {name.replace(", ", "_").replace(" ", "_"): round(float(e[i]), 4) for name, e in columns.items()}
         for i, r in enumerate(some.rows)
     ]
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "memory.json").write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
+    write_rows("memory", rows)
 
 
 if __name__ == "__main__":

@@ -3,18 +3,17 @@
     python -m bench.fit_step_time [REFERENCE] [--date 2026-11-21] [--dry]
 
 The hardware's curves stay as measured (bench/fit_curves.py). Sources weigh as the square root of their
-rows. Writes data/step_time.json and bench/results/step_time.json: ln(predicted / measured) of each row with
+rows. Writes data/step_time.json and bench/results/step_time.csv: ln(predicted / measured) of each row with
 all sources seen, with its own left out, with the framework withheld too, and of the null model.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 from bench.fitting import DATA, arguments, reference, save, summary
 from bench.gauss_newton import Linear, Prior, solve, within
+from bench.results import write_rows
 from bench.step_rows import StepRows, full_rate_s, load, take, weights
 
 from rightsizer.domain.columns import Array
@@ -22,7 +21,6 @@ from rightsizer.estimate import step_time
 from rightsizer.estimate.layer_time import Facts
 from rightsizer.estimate.parameters import Parameters, load_curves, load_step_time
 
-RESULTS = Path(__file__).resolve().parent / "results"
 SINGLE_SOURCE_ROWS = 300
 """Rows of one source that enter the fit at most: the rest of a large sweep tells nothing new."""
 PRICED = (
@@ -185,10 +183,7 @@ def write(
         for i, row in enumerate(rows.rows)
         if rows.judged[i]
     ]
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "step_time.json").write_text(
-        "[\n" + ",\n".join(json.dumps(line) for line in flat) + "\n]\n", encoding="utf-8"
-    )
+    write_rows("step_time", flat)
     for name, value in sorted(spread.items(), key=lambda item: -item[1])[:12]:
         print(f"  spread over folds {name:32s} {value:.2f} in ln")
 

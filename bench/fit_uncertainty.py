@@ -2,7 +2,7 @@
 
 python bench/fit_uncertainty.py [REFERENCE] [--date 2026-11-21] [--dry]
 
-Reads bench/results/{memory,step_time}.json: a list of rows, each with `id`, `left_out` and `blind` as
+Reads bench/results/{memory,step_time}.csv: a table of rows, each with `id`, `left_out` and `blind` as
 ln(predicted / measured) from a fit without the row's source, with the framework known and withheld.
 Writes data/uncertainty.json.
 """
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from bench.fitting import DATA, arguments, read, reference
 from bench.memory_rows import promoted
+from bench.results import RESULTS, read_rows
 from scipy.optimize import minimize
 
 from rightsizer.domain.cases import Cases
@@ -23,7 +24,6 @@ from rightsizer.domain.columns import Array
 from rightsizer.estimate.uncertainty import features, z_quantile
 from rightsizer.published.rows import case_from_row
 
-RESULTS = Path(__file__).resolve().parent / "results"
 COVERAGE = 0.8
 HALF_WIDTH = z_quantile(0.5 + COVERAGE / 2)
 RIDGE = 0.06
@@ -49,7 +49,7 @@ def residuals(folder: Path, what: str) -> Residuals:
     Both are taken with what a table states only in its notes: a plan states all of it.
     """
     told = "_notes" if what == "memory" else ""
-    found = {r["id"]: r for r in json.loads((RESULTS / f"{what}.json").read_text(encoding="utf-8"))}
+    found = {row["id"]: row for row in read_rows(what)}
     rows = [r for r in read(folder, "published_runs.csv") if r["id"] in found]
     parts: list[tuple[Array, Array]] = []
     names: Sequence[str] = ()
@@ -136,7 +136,7 @@ def main() -> None:
     path = DATA / "uncertainty.json"
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for what in ("memory", "step_time"):
-        if not (RESULTS / f"{what}.json").exists():
+        if not read_rows(what):
             print(f"{what}: no residuals in {RESULTS}; kept as it was")
             continue
         some = residuals(reference(options.reference), what)

@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench.results import RESULTS, write_json
+
 from rightsizer.fleet.simulation import Rules
 from rightsizer_cli.commands.simulate.attributes import Draw
 from rightsizer_cli.commands.simulate.plot import draw_replay
@@ -21,7 +23,7 @@ from rightsizer_cli.commands.simulate.traces import read_trace
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = Path(os.environ.get("RIGHTSIZER_REFERENCE", ROOT.parent / "shared" / "reference"))
-RESULT = ROOT / "bench" / "results" / "simulate.json"
+RESULT = RESULTS / "simulate.json"
 PAGE = ROOT / "docs" / "simulate.md"
 
 CASES = {
@@ -62,7 +64,7 @@ def main(names: Sequence[str]) -> None:
         if name == "default":
             found["virtualClusters"] = document["virtualClusters"]
             draw_replay(one, ROOT / "docs" / "simulate.svg")
-        RESULT.write_text(json.dumps(found, indent=1) + "\n")
+        write_json(RESULT, found)
         PAGE.write_text(with_table(PAGE.read_text(), found))
         print(f"{name}: {document['savedFraction']:.1%} fewer GPU-hours", flush=True)
 

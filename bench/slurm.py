@@ -18,9 +18,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.results import RESULTS, write_json
+
 ROOT = Path(__file__).resolve().parents[1]
 CONTROL = ROOT / "tests" / "e2e" / "slurm" / "cluster.py"
-RESULTS = ROOT / "bench" / "results" / "slurm.json"
 OURS = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 OTHER = "a comment of somebody else"
 KINDS = {
@@ -177,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=RESULTS / "slurm.json")
     given = parser.parse_args(arguments)
     bare, lab = Lab("benchbare", plugin=False), Lab("benchplugin", plugin=True)
     try:
@@ -205,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "cpus": os.cpu_count(),
         "real_time": os.sched_getscheduler(0) == os.SCHED_RR,
     }
-    given.out.write_text(json.dumps(document, indent=2) + "\n")
+    write_json(given.out, document)
     print(json.dumps(document, indent=2))
 
 

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from bench.results import RESULTS, write_json
 
 from rightsizer.catalog import lookup
 from rightsizer.domain.framework import framework
@@ -34,8 +35,6 @@ from rightsizer_launch.local.machine import cpu
 DAY_S = 86400.0
 CALCULON_RECORDED_S_PER_LAYOUT = 0.8e-3
 """Calculon on two cores with its debug logging off, infeasible layouts included; feasible take 14-25 ms."""
-
-RESULTS = Path(__file__).parent / "results" / "speed.json"
 
 
 def request(model: str, tokens: float, days: float, gpus: tuple[str, ...], **given: object) -> Request:
@@ -193,7 +192,7 @@ def rate(other_s: float | None) -> dict[str, float]:
 def main() -> None:
     """Print the table and write it as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--json", type=Path, default=RESULTS / "speed.json")
     parser.add_argument("--calculon", type=Path, default=Path("../calculon"), help="its checkout, if any")
     parser.add_argument("--first", choices=PLANS, help="ask this plan once, here; print its seconds")
     given = parser.parse_args()
@@ -211,7 +210,7 @@ def main() -> None:
     print(f"{cold.wall_s:12.3f} s, {cold.cpu_s:.3f} s of CPU: rightsizer plan, from cold")
     figures |= {"cold_start_wall_s": cold.wall_s, "cold_start_cpu_s": cold.cpu_s}
     figures |= {"resident_mebibytes": mebibytes, "load_average": os.getloadavg()[0]}
-    given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    write_json(given.json, figures)
 
 
 if __name__ == "__main__":

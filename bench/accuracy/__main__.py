@@ -3,12 +3,11 @@
     python -m bench.accuracy [REFERENCE] [--json FILE] [--saved]
 
 Step times are cross-validated here by source (a minute on one core), or with --saved taken from what
-bench/fit_step_time.py, which does the same, left in bench/results/step_time.json; memory's residuals are
-those that bench/fit_memory.py left in bench/results/memory.json.
+bench/fit_step_time.py, which does the same, left in bench/results/step_time.csv; memory's residuals are
+those that bench/fit_memory.py left in bench/results/memory.csv.
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from bench.accuracy.goals import decisions, row_goals, table_goals
 from bench.fit_step_time import at, errors, fit, left_out, null_errors, table
 from bench.fitting import arguments, read, reference, summary
 from bench.memory_rows import load as load_memory_rows
+from bench.results import RESULTS, read_rows, write_json
 from bench.step_rows import StepRows, load
 
 from rightsizer.domain.columns import Array
@@ -26,7 +26,6 @@ from rightsizer.estimate import prediction
 from rightsizer.estimate.parameters import load_step_time
 from rightsizer.estimate.uncertainty import step_sigma, z_quantile
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
 COVERAGE = 0.8
 
 
@@ -47,8 +46,8 @@ def step_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
 def saved_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
     """The same, as the last fit wrote them; rows that are not judged have none (NaN)."""
     rows = load(folder, notes=True)
-    found = json.loads((RESULTS / "step_time.json").read_text(encoding="utf-8"))
-    names, by_id = [name for name in found[0] if name != "id"], {line["id"]: line for line in found}
+    saved = read_rows("step_time")
+    names, by_id = [name for name in saved[0] if name != "id"], {line["id"]: line for line in saved}
     nothing = dict.fromkeys(names, np.nan)
     lines = [by_id.get(row["id"], nothing) for row in rows.rows]
     return rows, {name: np.asarray([line[name] for line in lines]) for name in names}
@@ -76,10 +75,9 @@ def without_flags(folder: Path, rows: StepRows, error: Array) -> dict[str, float
 
 def memory() -> dict[str, Any]:
     """The memory fit's residuals by source, if they are there."""
-    path = RESULTS / "memory.json"
-    if not path.exists():
+    rows = read_rows("memory")
+    if not rows:
         return {}
-    rows = json.loads(path.read_text(encoding="utf-8"))
     source = np.asarray([row["id"].rsplit("-", 1)[0] for row in rows])
     found: dict[str, Any] = {}
     for column in ("seen_notes", "left_out", "left_out_notes", "blind_notes"):
@@ -177,7 +175,7 @@ def main() -> None:
     print(f"left out, without flagged rows: {steps['left_out_without_flagged_rows']}")
     _print_memory(found["memory"])
     print(f"of published runs, which all ran: {found['fits']}")
-    Path(given.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_json(Path(given.json), found)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from bench.fitting import arguments, read, reference
+from bench.results import RESULTS, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "bench" / "results"
 DOCS = ROOT / "docs"
 
 _HEAD = """# How accurate the engine is
@@ -337,7 +337,7 @@ def scatter(folder: Path, path: Path) -> None:
     measured = {
         r["id"]: float(r["step_time_s"]) for r in read(folder, "published_runs.csv") if r["step_time_s"]
     }
-    rows = json.loads((RESULTS / "step_time.json").read_text(encoding="utf-8"))
+    rows = read_rows("step_time")
     source = np.asarray([row["id"].rsplit("-", 1)[0] for row in rows])
     true = np.asarray([measured[row["id"]] for row in rows])
     predicted = true * np.exp([row["left_out"] for row in rows])

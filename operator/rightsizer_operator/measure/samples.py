@@ -18,7 +18,6 @@ _COUNTERS = (
     "tensor_active",
     "memory_active",
     "power_fraction",
-    "communication_fraction",
     "memory_used_fraction",
 )
 

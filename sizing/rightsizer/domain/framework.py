@@ -19,7 +19,6 @@ from rightsizer.values import immutable
 __all__ = [
     "COMPILED_SINCE",
     "Framework",
-    "Host",
     "Kernels",
     "SelectiveRecompute",
     "StageBalance",
@@ -44,14 +43,6 @@ class Kernels(enum.IntEnum):
     EAGER = 0
     FUSED = 1
     COMPILED = 2
-
-
-class Host(enum.IntEnum):
-    """What the CPU does between kernels: a trainer's hooks, a lean loop, or almost nothing (CUDA graphs)."""
-
-    TRAINER = 0
-    LEAN = 1
-    GRAPHS = 2
 
 
 class SelectiveRecompute(enum.IntEnum):
@@ -88,7 +79,6 @@ class Framework:
 
     # How it computes
     kernels: Kernels = Kernels.EAGER
-    host: Host = Host.TRAINER
     loss: LossKernel = LossKernel.EAGER
     time_class: str = "trainer"
     attention_library: str = "sdpa"
@@ -98,15 +88,12 @@ class Framework:
     dropout_with_plain_mlp: bool = False
     compiles_loss: bool = False
     fused_weight_gradients: bool = False
-    fused_optimizer: bool = True
-    cuda_graphs: bool = False
 
     # What it communicates
     gradient_reduce_bytes: float = 4.0
     weight_gather_bytes: float = 2.0
     gathers_fp8_weights: bool = False
     overlaps_gradient_reduce: bool = True
-    overlaps_weight_gather: bool = True
     overlaps_tensor_parallel: bool = False
     overlaps_context_exchange: bool = True
     merges_context_parts: bool = False
@@ -170,19 +157,16 @@ class Framework:
     can_hsdp: bool = False
     can_offload_optimizer: bool = False
     can_offload_parameters: bool = False
-    can_offload_activations: bool = False
     can_selective_recompute: bool = False
     can_pretrain: bool = True
     can_lora: bool = False
     can_qlora: bool = False
-    can_fp8: bool = False
 
     sources: tuple[tuple[str, str], ...] = field(default=(), metadata={"column": False})
 
 
 _ENUMS: Mapping[str, Any] = {
     "kernels": Kernels,
-    "host": Host,
     "loss": LossKernel,
     "attention": AttentionKernel,
     "selective": SelectiveRecompute,

@@ -32,7 +32,6 @@ class Gpu:
     pcie_bytes_per_s: float
     tdp_w: float
     streaming_multiprocessors: int
-    consumer: bool = False
     gpus_per_node: int = 8
     nvlink_domain_gpus: int = 1
     inter_bytes_per_s: float = 0.0
@@ -52,14 +51,11 @@ class Gpu:
 
 @immutable
 class Link:
-    """One kind of link, per direction. Latencies are NCCL's per ring hop and protocol, 0 if not stated."""
+    """One kind of link. Rates are per direction."""
 
     name: str
     scope: str
     bytes_per_s: float
-    latency_ll_s: float = 0.0
-    latency_ll128_s: float = 0.0
-    latency_simple_s: float = 0.0
     achievable_fraction: float | None = None
     aliases: tuple[str, ...] = field(default=(), metadata={"column": False})
     source: str = field(default="", metadata={"column": False})

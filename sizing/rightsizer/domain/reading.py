@@ -38,8 +38,8 @@ class Reading:
     Shares are 0..1. `gpu_busy_mean` and `gpu_busy_max`: time in which any kernel ran (GR_ENGINE_ACTIVE, else
     GPU_UTIL / 100), the mean over the job's GPUs and the highest value that any GPU had at any sample.
     `tensor_active`, `memory_active` (DRAM): means. `power_fraction`: mean draw over TDP, of the busiest GPU.
-    `data_wait_fraction`, `communication_fraction`, `checkpoint_fraction`: of the window's wall
-    time. `memory_used_fraction`: framebuffer in use on the fullest GPU, an upper bound on need.
+    `data_wait_fraction`, `checkpoint_fraction`: of the window's wall time. `memory_used_fraction`:
+    framebuffer in use on the fullest GPU, an upper bound on need.
 
     `checkpoint_age_s` is the age of the last complete checkpoint. `others_waiting`: whether jobs queue for
     GPUs of this kind. `queries` are the questions behind the figures, each with its answer, for people.
@@ -60,7 +60,6 @@ class Reading:
     memory_active: float | None = None
     power_fraction: float | None = None
     data_wait_fraction: float | None = None
-    communication_fraction: float | None = None
     checkpoint_fraction: float | None = None
     memory_used_fraction: float | None = None
     phase: Phase = Phase.UNKNOWN
@@ -75,7 +74,6 @@ _SHARES = (
     "tensor_active",
     "memory_active",
     "data_wait_fraction",
-    "communication_fraction",
     "checkpoint_fraction",
     "memory_used_fraction",
     "coverage",

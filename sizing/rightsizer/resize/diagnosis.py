@@ -1,4 +1,4 @@
-"""Diagnose one window of a job: idle, input-, memory- or communication-bound, healthy or unknown."""
+"""Diagnose one window of a job: idle, input-bound, memory-bound, healthy or unknown."""
 
 from rightsizer.domain.reading import Reading
 from rightsizer.estimate.parameters import Parameters, load_resize
@@ -19,7 +19,7 @@ class Diagnosis:
 def diagnose(reading: Reading, parameters: Parameters | None = None) -> Diagnosis:
     """The worst bottleneck with evidence. Missing measurements never decide. `reading` must be cleaned."""
     p = parameters or load_resize()
-    for rule in (_idle, _input, _communication, _memory, _healthy):
+    for rule in (_idle, _input, _memory, _healthy):
         diagnosis = rule(reading, p)
         if diagnosis is not None:
             return diagnosis
@@ -45,13 +45,6 @@ def _input(r: Reading, p: Parameters) -> Diagnosis | None:
         return None
     because = f"{r.data_wait_fraction:.0%} of step time waits for data"
     return Diagnosis(bottleneck=Bottleneck.INPUT, because=because)
-
-
-def _communication(r: Reading, p: Parameters) -> Diagnosis | None:
-    if r.communication_fraction is None or r.communication_fraction < p.communication:
-        return None
-    because = f"{r.communication_fraction:.0%} of step time waits for communication"
-    return Diagnosis(bottleneck=Bottleneck.COMMUNICATION, because=because)
 
 
 def _memory(r: Reading, p: Parameters) -> Diagnosis | None:

@@ -52,7 +52,6 @@ class Bottleneck(enum.StrEnum):
     IDLE = "idle"
     INPUT = "input-bound"
     MEMORY = "memory-bound"
-    COMMUNICATION = "communication-bound"
     HEALTHY = "healthy"
     UNKNOWN = "unknown"
 

@@ -49,7 +49,6 @@ READING = Reading(
     memory_active=0.4,
     power_fraction=0.8,
     data_wait_fraction=0.01,
-    communication_fraction=0.1,
     phase=Phase.TRAINING,
     checkpoint_age_s=600.0,
     others_waiting=True,
@@ -122,8 +121,8 @@ CASES = {
         {"checkpoint_interval_s": None, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "no checkpoints",
     ),
     "not ours and healthy": ({"scaling": None}, Action.KEEP, 8, "not managed by rightsizer"),
-    "not ours and bound by communication": (
-        {"scaling": None, "communication_fraction": 0.5}, Action.FLAG, 8, "50% of step time waits for",
+    "not ours and input-bound": (
+        {"scaling": None, "data_wait_fraction": 0.5}, Action.FLAG, 8, "50% of step time waits for",
     ),
 }  # fmt: skip
 
@@ -208,7 +207,6 @@ def test_saving_before_the_stop_costs_the_restart_alone():
 
 BOTTLENECKS = {
     "input": ({"data_wait_fraction": 0.3}, Bottleneck.INPUT),
-    "communication": ({"communication_fraction": 0.5}, Bottleneck.COMMUNICATION),
     "memory": ({"memory_active": 0.75, "tensor_active": 0.1}, Bottleneck.MEMORY),
     "healthy": ({}, Bottleneck.HEALTHY),
     "healthy by kernels alone": ({"tensor_active": None}, Bottleneck.HEALTHY),
