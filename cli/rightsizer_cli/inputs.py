@@ -26,13 +26,13 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
     if file is None:
         with _errors_named_after({spec: flag for spec, flag, _ in options}):
             plan = _plan_of(document_of({}, given))
-            return plan, sizing.request(plan)
+            return plan, sizing.resolve(plan).request()
     plan = loads(sys.stdin.read(), name="stdin") if str(file) == "-" else load(file)
     with _errors_named_after({spec: flag for spec, flag, _ in options if spec in given}):
         if given:
             beneath = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
             plan = _plan_of(document_of(beneath, given))
-        return plan, sizing.request(plan)
+        return plan, sizing.resolve(plan).request()
 
 
 def calibrated(request: Request, *, ignore: bool) -> Request:

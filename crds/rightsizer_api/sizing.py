@@ -1,4 +1,4 @@
-"""Between documents and the engine: a TrainingPlan becomes a Request, an answer a PlanReport."""
+"""Converts a TrainingPlan into the engine's Request, and the engine's answer into a PlanReport."""
 
 import contextlib
 import datetime as dt
@@ -7,76 +7,90 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rightsizer.catalog import lookup
 from rightsizer.domain import framework as frameworks
-from rightsizer.domain.architecture import Architecture, Family, parameters_matmul_active
+from rightsizer.domain.architecture import Architecture, Family
 from rightsizer.domain.framework import Framework
 from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.workload import Method, Recompute, Workload, usual_batch_tokens
+from rightsizer.domain.workload import Method, Workload
 from rightsizer.errors import InputError, UnknownNameError
 from rightsizer.search.explain import layout_text, verdict
 from rightsizer.search.types import NoPlan, Option, Plan, Request
-from rightsizer.units import parse_duration_s, parse_tokens, parse_usd
+from rightsizer.units import parse_duration_s, parse_usd
+from rightsizer.values import immutable
 from rightsizer_api.launch import FrameworkName
-from rightsizer_api.model import Dimensions
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import moment_text
 from rightsizer_api.report import Interval80, LayoutReport, Loss, PlanReport, Runner
-from rightsizer_api.workload import Lora, WorkloadSpec
+from rightsizer_api.spec_defaults import architecture_of, workload_of
 
 __all__ = [
-    "architecture_of",
+    "ResolvedPlan",
     "clusters_of",
     "deadline_s",
-    "framework_of",
-    "framework_stated",
+    "gpu_types",
+    "inter_node_bytes_per_s",
     "layout_report",
+    "price_usd_per_gpu_h",
     "report",
-    "request",
-    "workload_of",
+    "resolve",
 ]
 
 _GIB = 2.0**30
 _ADAPTERS = (Method.LORA, Method.QLORA)
-_PRETRAIN_SEQUENCE, _TUNE_SEQUENCE = 8192, 2048  # defaults; documented on the field
-_TUNE_BATCH_SEQUENCES = 64
 _STATED_BATCH, _ASSUMED_BATCH = 0.05, 0.1
 """How far a batch may change to divide over the ranks; one only assumed is a power of two by then."""
 _MOST_REASONS, _MOST_RUNNERS, _LONGEST_SENTENCE = 32, 16, 1024  # what the status schema holds
 
 
-def request(
-    plan: TrainingPlan, *, now: dt.datetime | None = None, clusters: tuple[Cluster, ...] | None = None
-) -> Request:
-    """The question that a plan asks the engine, at a moment (default: this one), on given clusters if any."""
-    resources, architecture, profile = plan.spec.resources, architecture_of(plan), framework_of(plan)
-    budget = plan.spec.budget
-    pins = plan.spec.layout.model_dump(by_alias=False, exclude_none=True) if plan.spec.layout else {}
-    return Request(
+@immutable
+class ResolvedPlan:
+    """What a plan describes in the engine's types, worked out once: defaults filled in, names looked up."""
+
+    plan: TrainingPlan
+    architecture: Architecture
+    framework: Framework
+    workload: Workload
+
+    def request(
+        self, *, now: dt.datetime | None = None, clusters: tuple[Cluster, ...] | None = None
+    ) -> Request:
+        """The sizing request, with the deadline counted from `now` (default: the present).
+
+        `clusters` replaces those of the plan's resources.
+        """
+        spec, budget = self.plan.spec, self.plan.spec.budget
+        return Request(
+            architecture=self.architecture,
+            workload=self.workload,
+            framework=self.framework,
+            framework_assumed=not _framework_stated(self.plan),
+            clusters=clusters or clusters_of(self.plan),
+            deadline_s=deadline_s(self.plan, now=now),
+            confidence=spec.deadline.confidence if spec.deadline else 0.9,
+            max_usd=parse_usd(budget.max_usd) if budget and budget.max_usd is not None else None,
+            min_gpus=spec.resources.min_gpus,
+            max_gpus=spec.resources.max_gpus,
+            spare_nodes=spec.resources.spare_nodes,
+            pinned=spec.layout.model_dump(by_alias=False, exclude_none=True) if spec.layout else {},
+            gpu_counts=(spec.resources.gpus,) if spec.resources.gpus else (),
+            batch_tolerance=_STATED_BATCH if _batch_stated(self.plan) else _ASSUMED_BATCH,
+        )
+
+
+def resolve(plan: TrainingPlan) -> ResolvedPlan:
+    """The plan in the engine's types. InputError and UnknownNameError name the wrong field."""
+    architecture = _architecture(plan)
+    framework = _framework(plan, architecture)
+    return ResolvedPlan(
+        plan=plan,
         architecture=architecture,
-        workload=workload_of(plan, architecture, profile),
-        framework=profile,
-        framework_assumed=not framework_stated(plan),
-        clusters=clusters or clusters_of(plan),
-        deadline_s=deadline_s(plan, now=now),
-        confidence=plan.spec.deadline.confidence if plan.spec.deadline else 0.9,
-        max_usd=parse_usd(budget.max_usd) if budget and budget.max_usd is not None else None,
-        min_gpus=resources.min_gpus,
-        max_gpus=resources.max_gpus,
-        spare_nodes=resources.spare_nodes,
-        pinned=pins,
-        gpu_counts=(resources.gpus,) if resources.gpus else (),
-        batch_tolerance=_STATED_BATCH if batch_stated(plan) else _ASSUMED_BATCH,
+        framework=framework,
+        workload=workload_of(plan.spec.workload, architecture, framework),
     )
 
 
-def batch_stated(plan: TrainingPlan) -> bool:
-    """Whether the plan says how large a batch is."""
-    said = plan.spec.workload
-    return said.global_batch_sequences is not None or said.global_batch_tokens is not None
-
-
-def architecture_of(plan: TrainingPlan) -> Architecture:
-    """The network: of the catalog, of an inline config.json, or of the dimensions given."""
+def _architecture(plan: TrainingPlan) -> Architecture:
+    """The network: from the catalog, an inline config.json, or explicit dimensions."""
     model = plan.spec.model
     if model.name is not None:
         with _at("spec.model.name"):
@@ -87,7 +101,7 @@ def architecture_of(plan: TrainingPlan) -> Architecture:
 
             return huggingface.from_config(model.config, name=plan.metadata.name)
     if model.dimensions is not None:
-        return _from_dimensions(model.dimensions, plan.metadata.name)
+        return architecture_of(model.dimensions, plan.metadata.name)
     raise InputError(
         "spec.model.configPath",
         value=model.config_path,
@@ -95,39 +109,14 @@ def architecture_of(plan: TrainingPlan) -> Architecture:
     )
 
 
-def workload_of(plan: TrainingPlan, architecture: Architecture, framework: Framework) -> Workload:
-    """The job, with the sequence length and batch that a plan may leave out."""
-    spec = plan.spec.workload
-    lora = spec.lora or Lora.model_construct()
-    sequence = spec.sequence_length or _usual_sequence(spec, architecture)
-    return Workload(
-        method=spec.method,
-        tokens=_tokens(spec),
-        sequence_tokens=sequence,
-        global_batch_sequences=_batch(spec, architecture, sequence),
-        precision=spec.precision,
-        optimizer=spec.optimizer,
-        recompute=Recompute[spec.recompute.upper()],
-        quantised_bits=spec.quantised_bits,
-        quantiser=spec.quantiser,
-        scaling=spec.scaling,
-        loss=spec.loss,
-        compile=spec.compile,
-        attention=spec.attention,
-        library_year=_year(spec.library_version),
-        lora_rank=lora.rank,
-        lora_targets=lora.targets or framework.lora_targets,
-    )
+def _framework(plan: TrainingPlan, architecture: Architecture) -> Framework:
+    """The engine's profile of the training framework; a custom script gets the unknown one.
 
-
-def framework_of(plan: TrainingPlan) -> Framework:
-    """The engine's profile of what the script is built on; the honest unknown one for a custom script.
-
-    A plan that only asks (no framework, no command) is answered for the usual stack of its kind.
+    A plan with neither framework nor command is sized for the usual framework of its kind.
     """
     launch, adapters = plan.spec.launch, plan.spec.workload.method in _ADAPTERS
-    if not framework_stated(plan):
-        decoder = architecture_of(plan).family is Family.DECODER
+    if not _framework_stated(plan):
+        decoder = architecture.family is Family.DECODER
         return frameworks.assumed_framework(decoder=decoder, adapters=adapters)
     if launch.profile is not None:
         with _at("spec.launch.profile"):
@@ -139,38 +128,62 @@ def framework_of(plan: TrainingPlan) -> Framework:
     return frameworks.framework(launch.framework)
 
 
-def framework_stated(plan: TrainingPlan) -> bool:
-    """Whether the plan says, or must know, what its script is built on."""
+def _framework_stated(plan: TrainingPlan) -> bool:
+    """Whether the plan states its framework, or brings a command of its own."""
     launch = plan.spec.launch
     return "framework" in launch.model_fields_set or launch.profile is not None or bool(launch.command)
 
 
+def _batch_stated(plan: TrainingPlan) -> bool:
+    workload = plan.spec.workload
+    return workload.global_batch_sequences is not None or workload.global_batch_tokens is not None
+
+
+def gpu_types(plan: TrainingPlan) -> tuple[str, ...]:
+    """The catalog's names of the GPU types that a plan allows; empty: any type."""
+    if not plan.spec.resources.gpu_types:
+        return ()
+    return tuple(cluster.gpu.name for cluster in clusters_of(plan))
+
+
+def price_usd_per_gpu_h(plan: TrainingPlan) -> float | None:
+    """The price that a plan states."""
+    budget = plan.spec.budget
+    return parse_usd(budget.usd_per_gpu_hour) if budget and budget.usd_per_gpu_hour is not None else None
+
+
+def inter_node_bytes_per_s(plan: TrainingPlan) -> float | None:
+    """The bandwidth between nodes that a plan states."""
+    interconnect = plan.spec.resources.interconnect
+    gbps = interconnect.inter_node_gbps if interconnect else None
+    return gbps * 1e9 if gbps else None
+
+
 def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
     """The clusters that a plan's resources describe, one for each GPU type."""
-    resources, budget = plan.spec.resources, plan.spec.budget
+    resources = plan.spec.resources
     if not resources.gpu_types:
         raise InputError(
             "spec.resources.gpuTypes", value=None, remedy="name at least one GPU type, such as H100-SXM5-80GB"
         )
-    rate = resources.interconnect.inter_node_gbps if resources.interconnect else None
-    price = parse_usd(budget.usd_per_gpu_hour) if budget and budget.usd_per_gpu_hour is not None else None
-    made = []
+    inter_bytes_per_s, price = inter_node_bytes_per_s(plan), price_usd_per_gpu_h(plan)
+    clusters = []
     for index, name in enumerate(resources.gpu_types):
         with _at(
             f"spec.resources.gpuTypes[{index}]",
             nodeShape="spec.resources.nodeShape",
             node="spec.resources.nodeShape",
         ):
-            made.append(
+            clusters.append(
                 lookup.cluster(
                     name,
                     gpus_per_node=resources.gpus_per_node,
                     nodes_shape=resources.node_shape,
-                    inter_bytes_per_s=rate * 1e9 if rate else None,
+                    inter_bytes_per_s=inter_bytes_per_s,
                     price=price,
                 )
             )
-    return tuple(made)
+    return tuple(clusters)
 
 
 def deadline_s(plan: TrainingPlan, *, now: dt.datetime | None = None) -> float | None:
@@ -271,70 +284,6 @@ def _runner(option: Option) -> Runner:
         memory_gib=_number(option.device_bytes / _GIB),
         step_seconds=_number(option.step_s),
     )
-
-
-def _from_dimensions(given: Dimensions, name: str) -> Architecture:
-    """The dimensions with their documented defaults filled in."""
-    stated = given.model_dump(by_alias=False, exclude_none=True, exclude={"family", "attention"})
-    usual = {
-        "ffn_hidden": 4 * given.hidden,
-        "kv_heads": given.heads,
-        "head_dim": given.hidden // given.heads,
-    }
-    return Architecture(
-        name=name,
-        family=given.family,
-        attention=given.attention,
-        source="dimensions of the plan",
-        **(usual | stated),
-    )
-
-
-def _usual_sequence(spec: WorkloadSpec, architecture: Architecture) -> int:
-    usual = _PRETRAIN_SEQUENCE if spec.method is Method.PRETRAIN else _TUNE_SEQUENCE
-    if spec.dataset is not None:
-        usual = spec.dataset.length
-    longest = architecture.max_sequence or architecture.fixed_tokens
-    return min(usual, longest) if longest else usual
-
-
-def _tokens(spec: WorkloadSpec) -> float:
-    if spec.tokens is not None:
-        return parse_tokens(spec.tokens, field="spec.workload.tokens")
-    if spec.dataset is None:
-        raise InputError("spec.workload.tokens", value=None, remedy="give tokens or dataset")
-    examples = parse_tokens(spec.dataset.examples, field="spec.workload.dataset.examples")
-    return max(1.0, examples * spec.dataset.length * spec.dataset.epochs)
-
-
-def _batch(spec: WorkloadSpec, architecture: Architecture, sequence: int) -> int:
-    if spec.global_batch_sequences is not None:
-        return spec.global_batch_sequences
-    if spec.global_batch_tokens is None:
-        return _usual_batch(spec, architecture, sequence)
-    field = "spec.workload.globalBatchTokens"
-    tokens = parse_tokens(spec.global_batch_tokens, field=field)
-    if tokens < sequence:
-        remedy = f"is less than one sequence of {sequence} tokens"
-        raise InputError(field, value=spec.global_batch_tokens, remedy=remedy)
-    return max(1, round(tokens / sequence))
-
-
-def _usual_batch(spec: WorkloadSpec, architecture: Architecture, sequence: int) -> int:
-    """What suits the compute, as a power of two: it divides over most numbers of GPUs."""
-    if spec.method is not Method.PRETRAIN:
-        return _TUNE_BATCH_SEQUENCES
-    parameters = float(parameters_matmul_active(architecture))
-    tokens = usual_batch_tokens(parameters=parameters, tokens=_tokens(spec))
-    return int(2 ** max(0, round(math.log2(tokens / sequence))))
-
-
-def _year(release: str | None) -> float:
-    """A release month as a year with a fraction; 0 where none is stated."""
-    if release is None:
-        return 0.0
-    year, month = (int(part) for part in release.replace(".", "-").split("-"))
-    return year + (2000 if year < 100 else 0) + (month - 1) / 12
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ DIMENSIONS = {"layers": 4, "hidden": 256, "heads": 4, "vocab": 1000}
 
 @pytest.fixture
 def ask(document):
-    return lambda changes=None: sizing.request(validate(document(changes)), now=NOW)
+    return lambda changes=None: sizing.resolve(validate(document(changes))).request(now=NOW)
 
 
 def test_a_plan_becomes_a_request(ask):

@@ -13,7 +13,7 @@ MANIFESTS = sorted(ROOT.glob("examples/*.yaml"))
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
 def test_an_example_plans(file):
-    answer = plan(sizing.request(load(file)))
+    answer = plan(sizing.resolve(load(file)).request())
     assert isinstance(answer, Plan), answer.reason
     assert answer.reasons
 

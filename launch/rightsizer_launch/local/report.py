@@ -100,7 +100,7 @@ def elsewhere(plan: TrainingPlan, gpu: str = ELSEWHERE) -> dict[str, Any]:
     """What the same plan would need on another GPU, as a PlanReport; or why that cannot be said."""
     try:
         asked = plan.model_copy(update={"spec": plan.spec.model_copy(update={"resources": _free(plan)})})
-        answer = size(sizing.request(asked, clusters=(lookup.cluster(gpu),)))
+        answer = size(sizing.resolve(asked).request(clusters=(lookup.cluster(gpu),)))
     except RightsizerError as error:
         return {"gpuType": gpu, "error": str(error)}
     return sizing.report(answer).model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -112,9 +112,8 @@ def _run(
     here: machine.Machine,
 ) -> int:
     if options.workers is not None and not 1 <= options.workers <= here.workers:
-        raise InputError(
-            "--workers", value=options.workers, remedy=f"this machine has room for 1 to {here.workers}"
-        )
+        remedy = f"this machine has room for 1 to {here.workers}"
+        raise InputError("--workers", value=options.workers, remedy=remedy)
     attempts = directory.attempts()
     began = {int(attempt["number"]): float(attempt["startedAt"]) for attempt in attempts}
     tally = Tally().add(directory.records(), began=began)
@@ -187,7 +186,8 @@ def _size(
     """Size what is left of the training to this machine; the batch of earlier attempts stays."""
     now = time.time()
     first = float(attempts[0]["startedAt"]) if attempts else now
-    asked = sizing.request(plan, now=dt.datetime.fromtimestamp(first, dt.UTC), clusters=here.clusters)
+    began = dt.datetime.fromtimestamp(first, dt.UTC)
+    asked = sizing.resolve(plan).request(now=began, clusters=here.clusters)
     workload = asked.workload
     if attempts:
         workload = replace(workload, global_batch_sequences=int(attempts[0]["globalBatchSequences"]))
@@ -247,7 +247,7 @@ def _spec(
         launch.framework,
         layout,
         sized.workload,
-        architecture=sizing.architecture_of(plan),
+        architecture=sized.answer.request.architecture,
         directory=str(directory.path),
     )
     for name, text in flags.files.items():

@@ -227,11 +227,12 @@ def _torchrun(launch: Launch) -> Torchrun:
 
 def worded(plan: TrainingPlan, layout: Layout, *, batch: int) -> tuple[Workload, Flags]:
     """What a plan trains with a batch of so many sequences, and the layout in its framework's own words."""
-    architecture = sizing.architecture_of(plan)
-    found = sizing.workload_of(plan, architecture, sizing.framework_of(plan))
-    workload = replace(found, global_batch_sequences=batch)
+    resolved = sizing.resolve(plan)
+    workload = replace(resolved.workload, global_batch_sequences=batch)
     framework = plan.spec.launch.framework
-    flags = frameworks.flags(framework, layout, workload, architecture=architecture, directory=_SETTINGS)
+    flags = frameworks.flags(
+        framework, layout, workload, architecture=resolved.architecture, directory=_SETTINGS
+    )
     return workload, flags
 
 

@@ -40,8 +40,7 @@ def advise(
 ) -> Decision:
     """What to do about the size of a plan that runs."""
     due = parse_time(status.get("deadline"))
-    workload = sizing.workload_of(plan, sizing.architecture_of(plan), sizing.framework_of(plan))
-    left = workload.tokens - (reading.tokens_done or 0.0)
+    left = sizing.resolve(plan).workload.tokens - (reading.tokens_done or 0.0)
     attempt = status["attempt"]
     running = Running(
         gpus=attempt["gpus"],

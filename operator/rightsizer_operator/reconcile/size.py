@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.layout import Layout
 from rightsizer.errors import InputError
 from rightsizer.resize.scaling import PlanScaling
@@ -16,7 +15,6 @@ from rightsizer.search.explain import verdict
 from rightsizer.search.options import price_layout
 from rightsizer.search.plan import plan as size
 from rightsizer.search.types import NoPlan, Plan, Request
-from rightsizer.units import parse_usd
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
@@ -74,16 +72,17 @@ def decide(
     if running is not None:
         requirements = replace(requirements, types=(running.gpu_type,))
     kinds = inventory.sizes(requirements)
-    asked = _request(plan, clusters=_unbounded(plan, kinds, requirements, inter_gbps), created=created)
-    left_s = None if asked.deadline_s is None else asked.deadline_s - (now - created).total_seconds()
+    resolved, within_s = sizing.resolve(plan), sizing.deadline_s(plan, now=created)
+    left_s = None if within_s is None else within_s - (now - created).total_seconds()
     if left_s is not None and left_s <= 0:
         return SizingResult(reason="DeadlinePassed", message="the deadline has passed; give a later one")
-    asked = _continued(replace(asked, deadline_s=None if left_s is None else _floor(left_s)), running)
     if not kinds:
         wanted = ", ".join(requirements.types) or "GPUs that the engine knows"
         return SizingResult(
             reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.words()}"
         )
+    asked = _request(resolved, kinds, inter_gbps=inter_gbps, created=created)
+    asked = _continued(replace(asked, deadline_s=None if left_s is None else _floor(left_s)), running)
     own, roams = (running.gpus, range(0)) if running else (0, sizes(plan))
     free = {kind: inventory.free(requirements, kind, node) + own for kind, node in kinds.items()}
     every = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
@@ -122,7 +121,7 @@ def question(plan: TrainingPlan, *, inventory: Inventory, created: dt.datetime) 
         raise InputError(
             "spec.resources.gpuTypes", value=", ".join(requirements.types) or "any", remedy=remedy
         )
-    asked = _request(plan, clusters=_unbounded(plan, kinds, requirements, None), created=created)
+    asked = _request(sizing.resolve(plan), kinds, inter_gbps=None, created=created)
     most = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
     return replace(asked, clusters=tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters))
 
@@ -181,7 +180,7 @@ def _running_request(
     kinds = inventory.sizes(requirements)
     if not kinds:
         return None
-    asked = _request(plan, clusters=_unbounded(plan, kinds, requirements, inter_gbps), created=created)
+    asked = _request(sizing.resolve(plan), kinds, inter_gbps=inter_gbps, created=created)
     return replace(_continued(asked, running), deadline_s=None, max_usd=None)
 
 
@@ -190,11 +189,10 @@ def node_requirements(plan: TrainingPlan) -> NodeRequirements:
     template = plan.spec.launch.pod_template
     spec: Mapping[str, Any] = (template.spec if template else None) or {}
     resources = plan.spec.resources
-    kinds = tuple(c.gpu.name for c in sizing.clusters_of(plan)) if resources.gpu_types else ()
     return NodeRequirements(
         selector=spec.get("nodeSelector", {}),
         tolerations=(_GPU_TOLERATION, *spec.get("tolerations", ())),
-        types=kinds,
+        types=sizing.gpu_types(plan),
         gpus_per_node=resources.gpus_per_node,
     )
 
@@ -206,35 +204,21 @@ def pod_gpus(layout: Layout, node_gpus: int) -> int:
     return max(together or fits)
 
 
-def _unbounded(
-    plan: TrainingPlan, kinds: Mapping[str, int], requirements: NodeRequirements, inter_gbps: float | None
-) -> tuple[Cluster, ...]:
-    """Clusters with nodes as they are here, and as many as one likes."""
-    resources, budget = plan.spec.resources, plan.spec.budget
-    price = parse_usd(budget.usd_per_gpu_hour) if budget and budget.usd_per_gpu_hour is not None else None
-    link = resources.interconnect
-    if not kinds and requirements.types:
-        return sizing.clusters_of(plan)
-    return clusters(
+def _request(
+    resolved: sizing.ResolvedPlan, kinds: Mapping[str, int], *, inter_gbps: float | None, created: dt.datetime
+) -> Request:
+    """The request for any number of the cluster's nodes, without spare nodes: a Job has none.
+
+    The interconnect that the plan states replaces the measured one.
+    """
+    stated = sizing.inter_node_bytes_per_s(resolved.plan)
+    offered = clusters(
         kinds,
         dict.fromkeys(kinds, _ANY),
-        inter_gbps=(link.inter_node_gbps if link else None) or inter_gbps,
-        price=price,
+        inter_gbps=stated / 1e9 if stated else inter_gbps,
+        price=sizing.price_usd_per_gpu_h(resolved.plan),
     )
-
-
-def _request(plan: TrainingPlan, *, clusters: tuple[Cluster, ...], created: dt.datetime) -> Request:
-    """The engine's question; spares are Kubernetes' business, a Job has none."""
-    if not clusters:
-        stand_in = plan.model_copy(
-            update={
-                "spec": plan.spec.model_copy(
-                    update={"resources": plan.spec.resources.model_copy(update={"gpu_types": ("H100",)})}
-                )
-            }
-        )
-        clusters = sizing.clusters_of(stand_in)
-    return replace(sizing.request(plan, now=created, clusters=clusters), spare_nodes=0)
+    return replace(resolved.request(now=created, clusters=offered), spare_nodes=0)
 
 
 def _continued(asked: Request, running: RunningAttempt | None) -> Request:

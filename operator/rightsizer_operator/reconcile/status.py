@@ -206,8 +206,7 @@ def _eta(state: ReconcileState) -> dt.datetime | None:
 
 
 def _target(state: ReconcileState) -> float:
-    plan = state.plan
-    return sizing.workload_of(plan, sizing.architecture_of(plan), sizing.framework_of(plan)).tokens
+    return sizing.resolve(state.plan).workload.tokens
 
 
 def _observed(state: ReconcileState) -> dict[str, Any]:

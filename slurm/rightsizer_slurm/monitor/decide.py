@@ -76,7 +76,7 @@ def scaling_of(one: Watched) -> Scaling | None:
         return None
     run = one.run
     cluster = lookup.cluster(run.gpu, gpus_per_node=run.node_gpus)
-    request = sizing.request(_undated(one.plan), clusters=(cluster,))
+    request = sizing.resolve(_undated(one.plan)).request(clusters=(cluster,))
     workload = replace(request.workload, global_batch_sequences=run.batch_sequences)
     request = replace(
         request,
@@ -119,7 +119,7 @@ def decision(
         gpus=job.nodes * run.node_gpus,
         layout=replace(layout, dp=ranks),
         scaling=scaling,
-        tokens_left=_tokens_left(plan, run.gpu, reading),
+        tokens_left=_tokens_left(plan, reading),
         deadline_left_s=None if run.deadline_at_s is None else run.deadline_at_s - now_s,
         confidence=deadline.confidence if deadline else 0.9,
         trained_s=trained_s(one.records, now_s=now_s),
@@ -146,17 +146,16 @@ def margin_s(one: Watched, reading: Reading, *, now_s: float) -> float | None:
     if run is None or plan is None or run.deadline_at_s is None or not one.job.running:
         return None
     predicted = run.batch_tokens / run.step_s if run.step_s else None
-    left, rate = _tokens_left(plan, run.gpu, reading), reading.tokens_per_s or predicted
+    left, rate = _tokens_left(plan, reading), reading.tokens_per_s or predicted
     if left is None or not rate:
         return None
     return run.deadline_at_s - (now_s + left / rate)
 
 
-def _tokens_left(plan: TrainingPlan, gpu: str, reading: Reading) -> float | None:
+def _tokens_left(plan: TrainingPlan, reading: Reading) -> float | None:
     if reading.tokens_done is None:
         return None
-    target = sizing.request(_undated(plan), clusters=(lookup.cluster(gpu),)).workload.tokens
-    return max(0.0, target - reading.tokens_done)
+    return max(0.0, sizing.resolve(plan).workload.tokens - reading.tokens_done)
 
 
 def history(intents: Sequence[Intent], node_gpus: int, given_up: Sequence[Sized] = ()) -> History:

@@ -18,7 +18,7 @@ from rightsizer_slurm.cluster.config import Site
 from rightsizer_slurm.cluster.jobs import gres_gpus
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.snapshot import Cluster
-from rightsizer_slurm.submit.placement import Asked, Fitted, fit, wanted_types
+from rightsizer_slurm.submit.placement import Asked, Fitted, fit
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 
 __all__ = ["answer"]
@@ -118,7 +118,7 @@ def _pools(plan: TrainingPlan, question: Question, context: _Context) -> tuple[P
     candidates = pools(
         context.here,
         names=context.site.gpus,
-        wanted=wanted_types(plan),
+        wanted=sizing.gpu_types(plan),
         partition=question.partition,
         account=question.account,
         node_gpus=node_gpus or plan.spec.resources.gpus_per_node,

@@ -13,7 +13,7 @@ from dataclasses import field
 from rightsizer.errors import InputError
 from rightsizer.units import parse_duration_s
 from rightsizer.values import immutable
-from rightsizer_api import expand, sizing
+from rightsizer_api import expand
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch import frameworks
 from rightsizer_launch.torchrun import Torchrun, environment, program, program_arguments
@@ -205,7 +205,7 @@ def _flags(fitted: Fitted, place: Place) -> frameworks.Flags:
         fitted.plan.spec.launch.framework,
         fitted.option.layout,
         fitted.workload,
-        architecture=sizing.architecture_of(fitted.plan),
+        architecture=fitted.answer.request.architecture,
         directory=place.run,
     )
 

@@ -13,13 +13,13 @@ from rightsizer.estimate.correction import Calibration
 from rightsizer.search.explain import verdict
 from rightsizer.search.plan import plan as size
 from rightsizer.search.types import NoPlan, Option, Plan, Request
-from rightsizer.units import format_duration, parse_usd
+from rightsizer.units import format_duration
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_slurm.cluster.pools import Pool, clusters
 
-__all__ = ["Asked", "Fitted", "fit", "node_gpus", "wanted_types"]
+__all__ = ["Asked", "Fitted", "fit", "node_gpus"]
 
 _MARGIN = 1.15
 """The time limit over the finish at the plan's confidence: a limit too short costs a requeue. A choice."""
@@ -84,18 +84,17 @@ def fit(
     InputError says what no partition here can do.
     """
     asked = asked or Asked()
-    rate, budget = plan.spec.resources.interconnect, plan.spec.budget
-    gbps = rate.inter_node_gbps if rate else None
-    price = parse_usd(budget.usd_per_gpu_hour) if budget and budget.usd_per_gpu_hour is not None else None
+    inter_bytes_per_s, price = sizing.inter_node_bytes_per_s(plan), sizing.price_usd_per_gpu_h(plan)
+    resolved = sizing.resolve(plan)
     bounded = [_bounded(pool, asked) for pool in found]
     refused: NoPlan | None = None
     tried: tuple[tuple[Pool, Cluster], ...] = ()
     for free in (True, False):
-        offered = clusters(bounded, free=free, inter_bytes_per_s=gbps * 1e9 if gbps else None, price=price)
+        offered = clusters(bounded, free=free, inter_bytes_per_s=inter_bytes_per_s, price=price)
         if not offered or offered == tried:
             continue
         tried = offered
-        request = sizing.request(plan, now=now, clusters=tuple(cluster for _, cluster in offered))
+        request = resolved.request(now=now, clusters=tuple(cluster for _, cluster in offered))
         answer = size(replace(request, spare_nodes=0, calibration=calibration), compared=False)
         if isinstance(answer, Plan):
             chosen = answer.option.cluster
@@ -106,13 +105,6 @@ def fit(
         kinds = ", ".join(plan.spec.resources.gpu_types or ()) or "GPUs that the engine knows"
         raise InputError("cluster", value=have, remedy=f"has no partition for this job with {kinds}")
     return refused
-
-
-def wanted_types(plan: TrainingPlan) -> tuple[str, ...]:
-    """The engine's names of the GPU types that a plan allows; empty: any."""
-    if not plan.spec.resources.gpu_types:
-        return ()
-    return tuple(cluster.gpu.name for cluster in sizing.clusters_of(plan))
 
 
 def node_gpus(layout: Layout, of_node: int) -> int:

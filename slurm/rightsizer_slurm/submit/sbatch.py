@@ -206,7 +206,7 @@ def _fit(
     everywhere = pools(
         here,
         names=_names(door),
-        wanted=placement.wanted_types(plan),
+        wanted=sizing.gpu_types(plan),
         partition=options.partition or environment.get("SBATCH_PARTITION", ""),
         account=account,
         node_gpus=plan.spec.resources.gpus_per_node,

@@ -111,7 +111,7 @@ def test_words_go_over_the_plan_of_a_file_and_replace_their_rivals() -> None:
 
 
 def test_a_plan_of_a_comment_can_be_asked() -> None:
-    request = sizing.request(plan_of(parse(FULL)))
+    request = sizing.resolve(plan_of(parse(FULL))).request()
     assert [cluster.gpu.name for cluster in request.clusters] == ["H100-SXM5-80GB", "A100-SXM4-80GB"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from rightsizer.errors import InputError
 from rightsizer.search.types import NoPlan
-from rightsizer_api import loads
+from rightsizer_api import loads, sizing
 from rightsizer_slurm.cluster.pools import pools
 from rightsizer_slurm.cluster.snapshot import Cluster, Node, Partition
 from rightsizer_slurm.submit.batch_script import (
@@ -19,7 +19,7 @@ from rightsizer_slurm.submit.batch_script import (
     pyxis_image,
     script,
 )
-from rightsizer_slurm.submit.placement import Asked, Fitted, fit, wanted_types
+from rightsizer_slurm.submit.placement import Asked, Fitted, fit
 
 PLAN = """
 apiVersion: rightsizer.dev/v1alpha1
@@ -59,7 +59,7 @@ def plan_of(text=PLAN, *, deadline="30m", gpus=(2, 2), node_gpus=1):
 def fitted_of(plan=None, *, partition="h100", asked=None, account=""):
     plan = plan or plan_of()
     found = pools(
-        HERE, wanted=wanted_types(plan), partition=partition, account=account,
+        HERE, wanted=sizing.gpu_types(plan), partition=partition, account=account,
         node_gpus=plan.spec.resources.gpus_per_node,
     )  # fmt: skip
     return fit(plan, found, have=HERE.words(), asked=asked)
