@@ -191,12 +191,13 @@ def _failures(request: Request, chosen: Option) -> str:
     rate = request.reliability
     per_day = chosen.gpus / 8 * rate.failures_per_1000_node_days / 1000.0
     expected = per_day * chosen.finish_s / 86400.0
-    if expected < 0.5:
+    if expected <= 0.5:
         return ""
     spares = goodput.spare_nodes(chosen.nodes, chosen.cluster.gpus_per_node, rate)
     lost = sum(chosen.lost_by_cause[cause] for cause in ("checkpoint", "lost_work", "restart"))
+    number = f"about {expected:,.0f} failure{'s' if expected >= 1.5 else ''}"
     text = (
-        f"about {expected:,.0f} failures expected; failures, and checkpoints every"
+        f"{number} expected; failures, and checkpoints every"
         f" {format_duration(chosen.checkpoint_interval_s)}, take {lost:.1%} of the time"
     )
     if request.spare_nodes is None and spares:
