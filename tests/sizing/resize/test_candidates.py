@@ -1,0 +1,245 @@
+"""The sums of a resize by hand: a job at 1,000 tokens/s on 8 GPUs with 100 h of work left."""
+
+import math
+from statistics import NormalDist
+
+import pytest
+
+from rightsizer.domain.layout import Layout
+from rightsizer.domain.reading import Reading
+from rightsizer.estimate.parameters import load_resize
+from rightsizer.resize.candidates import CandidateSizes, candidate_sizes, choose_size
+from rightsizer.resize.types import Action, History, Limits, Pressure, Running, Size
+
+HOUR = 3600.0
+PRESENT = Size(gpus=8, tokens_per_s=1000.0)
+P = load_resize().replace(
+    most_shrink=2.0, shrink_margin=0.1, worth_under_pressure=1.0, relayout_gain=1.5, hopeless_slower=0.5,
+    in_place_within=0.1,
+)  # fmt: skip
+
+
+def sizes(*alternatives, **changes):
+    job = {
+        "tokens_left": 100 * HOUR * 1000.0, "deadline_left_s": 120 * HOUR, "restart_s": HOUR,
+        "lost_s": 2 * HOUR, "z": 0.0, "others_wait": False, "pressure": Pressure.ON_PRESSURE,
+    }  # fmt: skip
+    return CandidateSizes(present=PRESENT, alternatives=alternatives, **(job | changes))
+
+
+def test_another_size_takes_the_restart_and_repeats_the_lost_work():
+    """1 h, and 102 h of work at twice the rate; at quantile 1 the rate is exp(-0.5) of it."""
+    size = Size(gpus=16, tokens_per_s=2000.0, sigma=0.5)
+    assert sizes().seconds(PRESENT) == 100 * HOUR
+    assert sizes().seconds(size) == (1 + 51) * HOUR
+    assert sizes().seconds(size, z=1.0) == pytest.approx((1 + 51 * math.exp(0.5)) * HOUR)
+    assert sizes().seconds(Size(gpus=16, tokens_per_s=2000.0, goodput=0.5)) == (1 + 102) * HOUR
+
+
+@pytest.mark.parametrize(
+    ("deadline_h", "margin", "in_time"),
+    [(52, 0.0, True), (51.9, 0.0, False), (65, 0.2, True), (64, 0.2, False)],
+)
+def test_a_size_is_in_time_up_to_its_deadline_less_the_margin(deadline_h, margin, in_time):
+    some = sizes(deadline_left_s=deadline_h * HOUR)
+    assert some.in_time(Size(gpus=16, tokens_per_s=2000.0), margin=margin) is in_time
+
+
+@pytest.mark.parametrize(
+    ("size", "deadline_h", "confidence"),
+    [
+        (Size(gpus=8, tokens_per_s=2000.0, sigma=0.5), 1 + 51 * math.exp(0.5), NormalDist().cdf(1.0)),
+        (Size(gpus=8, tokens_per_s=2000.0), 53, 1.0),
+        (Size(gpus=8, tokens_per_s=2000.0), 0.9, 0.0),  # the restart alone takes longer
+        (PRESENT, 0.1, 0.0),
+        (PRESENT, math.inf, None),
+    ],
+)
+def test_confidence_is_a_lognormal_s_share(size, deadline_h, confidence):
+    found = sizes(deadline_left_s=deadline_h * HOUR).confidence(size)
+    assert found == (None if confidence is None else pytest.approx(confidence, abs=1e-9))
+
+
+def test_no_work_left_is_in_time_for_sure():
+    assert sizes(tokens_left=0.0, deadline_left_s=0.0).confidence(PRESENT) == 1.0
+    some = sizes(tokens_left=500.0, lost_s=0.0, deadline_left_s=1e9)
+    assert some.confidence(PRESENT) == pytest.approx(1.0)
+
+
+def test_prices_and_savings_are_gpu_hours():
+    """4 GPUs at 600: restart 1 h, 2 h of work in 3.33 h; to the end 800 against 666.7; 4 free for 100 h."""
+    half = Size(gpus=4, tokens_per_s=600.0)
+    assert sizes().price_gpu_hours(half) == pytest.approx(4 * (1 + 2 / 0.6))
+    assert sizes().saves_gpu_hours(half) == pytest.approx(8 * 100 - 4 * 100 / 0.6)
+    assert sizes().freed_gpu_hours(half) == pytest.approx(4 * 100)
+
+
+@pytest.mark.parametrize(
+    ("rate", "changes", "worth"),
+    [
+        (600.0, {}, True),  # saves 133 for 17
+        (500.0, {}, True),  # saves nothing, frees 400 for 20; the policy acts only when others wait
+        (500.0, {"pressure": Pressure.ALWAYS}, False),
+        (500.0, {"pressure": Pressure.ALWAYS, "others_wait": True}, True),
+        (500.0, {"others_wait": True, "restart_s": 96.1 * HOUR}, False),  # frees 400 for 400.4
+    ],
+)
+def test_a_shrink_is_worth_what_it_saves_or_frees_under_pressure(rate, changes, worth):
+    assert sizes(**changes).worth_shrinking(Size(gpus=4, tokens_per_s=rate), P) is worth
+
+
+HALF = Size(gpus=4, tokens_per_s=600.0)
+
+
+def test_too_many_gpus_shrink_to_the_fewest_in_time_and_say_the_sums():
+    some = sizes(Size(gpus=3, tokens_per_s=580.0), HALF, deadline_left_s=200 * HOUR)
+    choice = choose_size(some, P)
+    assert (choice.action, choice.size) == (Action.SHRINK, HALF)
+    assert choice.why == (
+        "8 GPUs finish in 4d4h, 4d4h before the deadline; 4 GPUs finish in 7d3h, 29h before the deadline,"
+        " which saves 116 GPU-hours net"
+    )
+
+
+def test_a_shrink_for_others_says_what_it_frees_and_costs():
+    some = sizes(Size(gpus=4, tokens_per_s=500.0), deadline_left_s=300 * HOUR, others_wait=True)
+    assert choose_size(some, P).why.endswith("which frees 400 GPU-hours for waiting jobs at a net cost of 20")
+
+
+def test_a_shrink_that_is_not_worth_it_is_told_as_oversized():
+    choice = choose_size(
+        sizes(Size(gpus=4, tokens_per_s=500.0), deadline_left_s=300 * HOUR, pressure=Pressure.ALWAYS), P
+    )
+    assert choice.oversized
+    assert choice.why == "4 GPUs would meet the deadline too, but a restart costs more than it saves"
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "action"),
+    [(1500.0, 0.0, Action.RELAYOUT), (1490.0, 0.0, Action.KEEP), (1600.0, 0.1, Action.KEEP)],
+    ids=["the gain is enough", "too little", "too uncertain"],
+)
+def test_another_layout_is_taken_for_its_confident_gain(rate, sigma, action):
+    other = Size(gpus=8, tokens_per_s=rate, sigma=sigma)
+    choice = choose_size(sizes(other, z=1.0), P)
+    assert choice.action is action
+    if action is Action.RELAYOUT:  # 800 - 533.3 saved; 8 x (1 + 2 / 1.5) paid
+        assert choice.why == "another layout on the same GPUs is 50% faster: saves 248 GPU-hours net"
+
+
+def test_another_layout_that_would_be_late_or_gains_nothing_is_not_taken():
+    other = Size(gpus=8, tokens_per_s=1500.0)
+    assert choose_size(sizes(other, restart_s=100 * HOUR), P).action is Action.KEEP
+    assert choose_size(sizes(other, restart_s=40 * HOUR), P).action is Action.KEEP  # pays 339 for 267
+
+
+def test_a_late_job_takes_the_fewest_gpus_at_the_confidence_else_at_even_odds():
+    sixteen, many = (
+        Size(gpus=16, tokens_per_s=1500.0, sigma=0.1),
+        Size(gpus=32, tokens_per_s=2500.0, sigma=0.1),
+    )
+    sure = choose_size(sizes(sixteen, many, deadline_left_s=70 * HOUR, z=1.0), P)  # 1 + 75.2 h or 1 + 45.1 h
+    even = choose_size(sizes(sixteen, deadline_left_s=70 * HOUR, z=1.0), P)  # 1 + 68 h
+    assert (sure.action, sure.size, even.size) == (Action.GROW, many, sixteen)
+    assert "at even odds" not in sure.why
+    assert even.why.endswith("past the deadline at even odds")
+
+
+def test_a_late_job_may_change_only_its_layout():
+    other = Size(gpus=8, tokens_per_s=1500.0)
+    assert choose_size(sizes(other, deadline_left_s=80 * HOUR), P).action is Action.RELAYOUT
+
+
+def test_a_job_late_at_every_size_keeps_its_gpus_or_gives_back_what_hardly_helps():
+    none = choose_size(sizes(Size(gpus=16, tokens_per_s=1100.0), deadline_left_s=50 * HOUR), P)
+    assert none.never_in_time
+    assert none.why.endswith("and no size up to 16 GPUs meets it")
+    gives = choose_size(sizes(Size(gpus=4, tokens_per_s=800.0), deadline_left_s=50 * HOUR), P)
+    assert (gives.action, gives.size.gpus) == (Action.SHRINK, 4)
+    slower = choose_size(sizes(Size(gpus=4, tokens_per_s=650.0), deadline_left_s=50 * HOUR), P)
+    assert slower.never_in_time  # 158 h against 100 h and half of them more
+    same = choose_size(sizes(Size(gpus=8, tokens_per_s=1020.0), deadline_left_s=50 * HOUR, lost_s=0.0), P)
+    assert same.never_in_time
+
+
+class Curve:
+    """The sizes given, whatever was measured."""
+
+    def __init__(self, *every):
+        self.every = every
+
+    def sizes(self, *, gpus, tokens_per_s, steps):
+        assert steps == 700
+        return self.every
+
+
+DP8, DP4 = Layout(dp=8), Layout(dp=4)
+
+
+def found(*every, reading=None, failed=(), running=None, **limits):
+    measured = Reading(window_s=HOUR, gpus=8, tokens_per_s=1000.0, window_steps=700, **(reading or {}))
+    job = Running(gpus=8, layout=DP8, scaling=Curve(*every), confidence=0.9, **(running or {}))
+    return candidate_sizes(measured, job, Limits(**limits), History(failed_gpus=failed), P)
+
+
+AT = {n: Size(gpus=n, tokens_per_s=n * 100.0, layout=Layout(dp=n)) for n in (2, 4, 8, 12, 16)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpus"),
+    [
+        ({}, [2, 4, 12, 16]),
+        ({"max_gpus": 12, "min_gpus": 4}, [4, 12]),
+        ({"free_gpus": 4}, [2, 4, 12]),
+        ({"free_gpus": 0, "max_gpus": 4}, [2, 4]),
+        ({"failed": (16, 8, 4)}, [2, 12]),
+    ],
+    ids=["no limits", "least and most", "free GPUs", "never fewer than it has", "sizes that failed"],
+)
+def test_alternatives_are_within_the_limits_and_have_not_failed(changes, gpus):
+    some = found(*AT.values(), **changes)
+    assert some.present is AT[8]
+    assert [s.gpus for s in some.alternatives] == gpus
+
+
+def test_a_present_size_that_no_curve_has_is_the_measured_one():
+    other = Size(gpus=8, tokens_per_s=900.0, layout=DP4)
+    some = found(other)
+    assert some.present == Size(gpus=8, tokens_per_s=1000.0, layout=DP8)
+    assert some.alternatives == (other,)
+
+
+@pytest.mark.parametrize(
+    ("rate", "in_place"), [(1090.0, True), (1110.0, False)], ids=["within 10 %", "beyond"]
+)
+def test_of_two_layouts_the_one_in_place_is_preferred_unless_the_other_is_clearly_faster(rate, in_place):
+    some = found(
+        Size(gpus=16, tokens_per_s=rate, in_place=False, layout=DP4),
+        Size(gpus=16, tokens_per_s=1000.0, in_place=True, layout=Layout(dp=16)),
+    )
+    assert [s.in_place for s in some.alternatives] == [in_place]
+
+
+@pytest.mark.parametrize(
+    ("given", "lost_s"),
+    [
+        ({"checkpoint_interval_s": 900.0}, 900.0),
+        ({"checkpoint_interval_s": 900.0, "reading": {"checkpoint_age_s": 60.0}}, 60.0),
+        ({"checkpoint_interval_s": 900.0, "saves_first": True}, 0.0),
+        ({}, 0.0),
+    ],
+    ids=["all of an interval", "since the last one", "saved first", "no checkpoints"],
+)
+def test_lost_work_is_what_was_done_since_the_last_checkpoint(given, lost_s):
+    assert found(**given).lost_s == lost_s
+
+
+@pytest.mark.parametrize(
+    ("reading", "limit", "waits"),
+    [(True, None, True), (None, None, False), (True, False, False), (False, True, True)],
+)
+def test_the_executor_s_word_on_waiting_jobs_comes_before_the_reading_s(reading, limit, waits):
+    some = found(reading={"others_waiting": reading}, others_waiting=limit)
+    assert some.others_wait is waits
+    assert some.z == pytest.approx(NormalDist().inv_cdf(0.9))
+    assert (some.tokens_left, some.deadline_left_s) == (0.0, math.inf)
