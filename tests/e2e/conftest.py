@@ -49,13 +49,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "kubernetes: needs root and the built binaries (`make test-kubernetes`)"
-    )
-    config.addinivalue_line("markers", "slurm: needs root and Slurm's packages (`make test-slurm`)")
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only `-m kubernetes` starts a cluster: a plain `pytest` must not surprise anybody with one."""
     unasked = [m for m in ("kubernetes", "slurm") if m not in (config.option.markexpr or "")]

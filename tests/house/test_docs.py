@@ -1,6 +1,7 @@
 """What exists is named in the docs, and what the docs show works."""
 
 import re
+import sys
 from pathlib import Path
 from pydoc import locate
 
@@ -93,11 +94,38 @@ NO_MODULES = "dev|test|conf|lua"  # the API group, an example's host, files
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_path_in_the_docs_exists(page):
-    paths = re.findall(rf"(?<![\w./<-])(?:{FOLDERS})/[\w./-]*\w", PAGES[page])
-    assert not [path for path in paths if not (ROOT / path).exists()]
+    paths = re.findall(rf"(?<![\w./<=-])(?:{FOLDERS})/[\w./-]*\w", PAGES[page])
+    assert not [path for path in paths if "NAME" not in path and not (ROOT / path).exists()]
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_module_in_the_docs_exists(page):
     names = re.findall(rf"\brightsizer(?:_[a-z]+)?\.(?!(?:{NO_MODULES})\b)[a-z_.]*[a-z]", PAGES[page])
     assert not [name for name in names if locate(name) is None]
+
+
+CONTRIBUTING = PAGES["CONTRIBUTING.md"]
+
+
+def test_every_make_target_in_the_docs_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    named = {t for page in PAGES.values() for t in re.findall(r"(?:`|^ {4})make ([a-z-]+)", page, flags=re.M)}
+    assert named
+    assert not named - targets
+
+
+def test_every_layer_to_contribute_to_has_tests():
+    layers = re.findall(r"LAYER=([\w/]+)", CONTRIBUTING)
+    assert layers
+    assert all((ROOT / "tests" / layer).is_dir() for layer in layers)
+
+
+@pytest.mark.parametrize(("name", "file"), re.findall(r"`([A-Z_]\w+)` in `([\w/.]+\.py)`", CONTRIBUTING))
+def test_every_name_to_extend_is_where_the_guide_says(name, file):
+    assert re.search(rf"^(class )?{name}\b", (ROOT / file).read_text(), flags=re.M)
+
+
+def test_the_tools_to_call_are_installed():
+    tools = set(re.findall(r"\.venv/bin/([\w-]+)", CONTRIBUTING))
+    assert tools
+    assert all(Path(sys.executable).with_name(tool).exists() for tool in tools)

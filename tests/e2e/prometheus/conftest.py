@@ -35,10 +35,6 @@ TARGETS = (
 """Scrape jobs: name, path, honorLabels, and the labels that service discovery would attach."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "prometheus: needs prometheus and promtool (`make test-prometheus`)")
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only `-m prometheus` starts servers."""
     if "prometheus" in (config.option.markexpr or ""):
