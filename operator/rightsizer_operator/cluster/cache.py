@@ -66,6 +66,8 @@ class Cache:
             return False
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
         self.plans[key] = {**raw, "metadata": kept}
+        if known is None or known["metadata"]["uid"] != metadata["uid"]:
+            self._count(key)  # which Jobs are the plan's depends on its uid
         return True
 
     def lost_plan(self, key: Key) -> None:
@@ -108,9 +110,11 @@ class Cache:
         self._count(key)
 
     def owned(self, key: Key) -> tuple[AttemptJob, ...]:
-        """The plan's own Jobs: a label is not enough, anybody may write one."""
+        """The plan's own Jobs, by owner reference: anybody may write our labels on a Job."""
         plan = self.plans.get(key)
-        uid = plan["metadata"]["uid"] if plan else ""
+        if plan is None:
+            return ()
+        uid = plan["metadata"]["uid"]
         return tuple(job for job in self.jobs.get(key, {}).values() if job.owner_uid == uid)
 
     def saw_node(self, raw: Object) -> bool:
@@ -184,7 +188,7 @@ class Cache:
         """Keep the sum of what Jobs claim: it is asked for at every look at every plan."""
         self._claimed.subtract(self._claims.pop(key, {}))
         claims: Counter[str] = Counter()
-        for job in self.jobs.get(key, {}).values():
+        for job in self.owned(key):
             if job.is_active:
                 claims[job.gpu_type] += job.gpus
         if claims:

@@ -1,57 +1,95 @@
-"""Who else waits for GPUs: pods that no node has taken, and what Kueue holds in its queues. Pure."""
+"""Which types of GPU others wait for: unscheduled pods, and Workloads in Kueue's queues. Pure.
 
+Only what could run here counts: a pod that no node would ever take is no reason to shrink a plan.
+"""
+
+import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from rightsizer_operator.values.inventory import gpu_type
-from rightsizer_operator.values.names import GPU_RESOURCE, PRODUCT_LABEL
+from rightsizer_operator.values.inventory import Node, gpu_type, tolerates
+from rightsizer_operator.values.names import GPU_RESOURCE
+from rightsizer_operator.values.quantities import parse_quantity
 
-__all__ = ["ANY", "queued", "unscheduled"]
+__all__ = ["queued", "unscheduled"]
 
 Object = Mapping[str, Any]
 
-ANY = ""
-"""Stands for a GPU of any type: its owner names none."""
+_MOST_KINDS = 256
+"""Different placement requirements that are compared with the nodes; a cluster has a handful."""
 
 
-def unscheduled(pods: Iterable[Object]) -> frozenset[str]:
-    """Types of GPU that pods wait for; those that a gate still holds back wait too."""
-    return frozenset(
-        _type(pod["spec"])
+def unscheduled(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[str]:
+    """Types of GPU that pods wait for; those that a scheduling gate holds back wait too."""
+    waiting = (
+        pod["spec"]
         for pod in pods
         if not pod["spec"].get("nodeName")
         and pod.get("status", {}).get("phase", "Pending") == "Pending"
         and "deletionTimestamp" not in pod["metadata"]
-        and _asks(pod["spec"])
     )
+    return _types(waiting, nodes)
 
 
-def queued(workloads: Iterable[Object], *, own: Collection[str]) -> frozenset[str]:
+def queued(workloads: Iterable[Object], nodes: Collection[Node], *, own: Collection[str]) -> frozenset[str]:
     """Types of GPU that Workloads of Kueue wait for; `own` are the uids of Jobs that do not count."""
-    found = set()
+    waiting = []
     for workload in workloads:
-        said = {c["type"] for c in workload.get("status", {}).get("conditions", ()) if c["status"] == "True"}
+        conditions = workload.get("status", {}).get("conditions", ())
+        true = {condition["type"] for condition in conditions if condition["status"] == "True"}
         owners = {owner["uid"] for owner in workload["metadata"].get("ownerReferences", ())}
-        if (
-            said & {"QuotaReserved", "Finished"}
-            or owners & set(own)
-            or not workload["spec"].get("active", True)
-        ):
-            continue
-        pods = [each["template"]["spec"] for each in workload["spec"].get("podSets", ())]
-        found |= {_type(pod) for pod in pods if _asks(pod)}
-    return frozenset(found)
+        settled = true & {"QuotaReserved", "Finished"} or not workload["spec"].get("active", True)
+        if not settled and not owners & set(own):
+            waiting += [pods["template"]["spec"] for pods in workload["spec"].get("podSets", ())]
+    return _types(waiting, nodes)
 
 
-def _asks(pod: Object) -> bool:
-    asked = (
-        container.get("resources", {}).get(kind, {}).get(GPU_RESOURCE, 0)
-        for container in pod["containers"]
-        for kind in ("limits", "requests")
+def _types(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[str]:
+    """Types of the nodes that could run these pods if they were empty; like pods are compared once."""
+    kinds: dict[str, Object] = {}
+    for pod in pods:
+        if _gpus(pod) and len(kinds) < _MOST_KINDS:
+            rules = {name: pod.get(name) for name in ("nodeSelector", "affinity", "tolerations")}
+            kinds.setdefault(json.dumps([_gpus(pod), rules], sort_keys=True), pod)
+    return frozenset(
+        gpu_type(node.product)
+        for node in nodes
+        if gpu_type(node.product) and any(_could_run(pod, node) for pod in kinds.values())
     )
-    return any(str(each) != "0" for each in asked)
 
 
-def _type(pod: Object) -> str:
-    """The engine's name of the GPUs that a pod's selector names."""
-    return gpu_type(pod.get("nodeSelector", {}).get(PRODUCT_LABEL, "")) or ANY
+def _gpus(pod: Object) -> int:
+    """GPUs that a pod asks for."""
+    resources = [container.get("resources", {}) for container in pod["containers"]]
+    return sum(
+        max(parse_quantity(each.get(kind, {}).get(GPU_RESOURCE, 0)) for kind in ("limits", "requests"))
+        for each in resources
+    )
+
+
+def _could_run(pod: Object, node: Node) -> bool:
+    affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = required.get("nodeSelectorTerms")
+    return (
+        _gpus(pod) <= node.gpus
+        and not node.cordoned
+        and (pod.get("nodeSelector") or {}).items() <= {**node.labels}.items()
+        and all(tolerates(pod.get("tolerations") or (), taint) for taint in node.taints)
+        and (terms is None or any(_matches(term.get("matchExpressions") or (), node) for term in terms))
+    )
+
+
+def _matches(expressions: Iterable[Object], node: Node) -> bool:
+    """Whether a node's labels match; an operator that is not known here counts as matching."""
+    for expression in expressions:
+        value, values = node.labels.get(expression["key"]), expression.get("values") or ()
+        verdict = {
+            "In": value in values,
+            "NotIn": value not in values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }
+        if not verdict.get(expression["operator"], True):
+            return False
+    return True

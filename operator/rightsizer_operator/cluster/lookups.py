@@ -13,8 +13,8 @@ from rightsizer_operator.cluster.demand import queued, unscheduled
 from rightsizer_operator.cluster.relist import retry_when_busy
 from rightsizer_operator.cluster.ttl_cache import TTLCache
 from rightsizer_operator.values.kueue import Queue, Workload, flavors_of, gpus_of, levels_of
-from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
-from rightsizer_operator.values.snapshot import AttemptJob, Key, Pod
+from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER, rendezvous_name
+from rightsizer_operator.values.snapshot import AttemptJob, Key, Pod, owner_uids
 
 __all__ = ["ClusterReader", "batches"]
 
@@ -46,13 +46,37 @@ class ClusterReader:
         await self._others.get(within_s=within_s)
 
     async def _count(self) -> None:
-        pods = await retry_when_busy(self._read_others)
+        pods = [*await retry_when_busy(self._read_others), *await retry_when_busy(self._read_unowned)]
+        nodes = tuple(self._cache.nodes.values())
         self._cache.bound = bound_gpus(pods)
-        self._cache.wanted = unscheduled(pods) | await retry_when_busy(self._queued)
+        self._cache.wanted = unscheduled(pods, nodes) | await retry_when_busy(self._queued)
 
     async def _read_others(self) -> list[Mapping[str, Any]]:
         every = self._kube.every("/api/v1/pods", labelSelector=f"!{LABEL_PLAN}", fieldSelector=_NOT_OVER)
         return [pod async for pod in every]
+
+    async def _read_unowned(self) -> list[Mapping[str, Any]]:
+        """Pods with our label that no plan owns: anybody may write a label, and such pods hold GPUs too.
+
+        Metadata tells which namespaces have such pods; whole pods are read only there.
+        """
+        own = {job.uid for key in self._cache.plans for job in self._cache.owned(key)}
+        every = functools.partial(self._kube.every, labelSelector=LABEL_PLAN, fieldSelector=_NOT_OVER)
+        labelled = every("/api/v1/pods", metadata_only=True)
+        namespaces = {pod["metadata"]["namespace"] async for pod in labelled if not self._is_ours(pod, own)}
+        found: list[Mapping[str, Any]] = []
+        for namespace in sorted(namespaces):
+            pods = every(f"/api/v1/namespaces/{namespace}/pods")
+            found += [pod async for pod in pods if not self._is_ours(pod, own)]
+        return found
+
+    def _is_ours(self, pod: Mapping[str, Any], jobs: Collection[str]) -> bool:
+        """Whether a plan's Job (by uid) or its rendezvous ReplicaSet (by name) owns the pod."""
+        metadata = pod["metadata"]
+        key = (metadata["namespace"], metadata["labels"][LABEL_PLAN])
+        owners = {f"{o['kind']}/{o['name']}" for o in metadata.get("ownerReferences", ())}
+        store = f"ReplicaSet/{rendezvous_name(key[1])}"
+        return bool(owner_uids(pod) & set(jobs)) or (store in owners & self._cache.supports.get(key, set()))
 
     async def _queued(self) -> frozenset[str]:
         """GPUs that others' Workloads wait for, where Kueue is, and all its queues may be read."""
@@ -66,7 +90,7 @@ class ClusterReader:
             if error.status in (403, 404):
                 return frozenset()
             raise
-        return queued(every, own=own)
+        return queued(every, tuple(self._cache.nodes.values()), own=own)
 
     async def quota(self, key: Key) -> int | None:
         """GPUs that the namespace's quotas leave to this plan; None without one."""
@@ -92,9 +116,10 @@ class ClusterReader:
                 every = self._kube.every(path, labelSelector=label, resourceVersion="0")
                 with contextlib.suppress(ApiError):
                     async for raw in every:
-                        pod = Pod.of(raw)
-                        if pod.address and pod.phase == "Running":
-                            found[namespace, raw["metadata"]["labels"][LABEL_PLAN]].append(pod.address)
+                        key, pod = (namespace, raw["metadata"]["labels"][LABEL_PLAN]), Pod.of(raw)
+                        own = {job.uid for job in self._cache.owned(key)}
+                        if pod.address and pod.phase == "Running" and owner_uids(raw) & own:
+                            found[key].append(pod.address)
         return dict(found)
 
     def _pods(self, key: Key) -> int:

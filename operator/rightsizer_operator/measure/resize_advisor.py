@@ -20,7 +20,6 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_operator.cluster.cache import Cache
-from rightsizer_operator.cluster.demand import ANY
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.samples import Sample, extended, joined, reading_of
 from rightsizer_operator.reconcile.resize_advice import Around, advise, limits_of, unmeasured
@@ -189,8 +188,8 @@ class _Question:
 
 def _others(plan: Mapping[str, Any], key: Key, cache: Cache) -> bool:
     """Whether another plan waits for GPUs, or somebody else for such as this plan has."""
-    kind = ((plan.get("status") or {}).get("sizing") or {}).get("gpuType", ANY)
-    return bool(cache.wanted & {kind, ANY}) or any(
+    kind = ((plan.get("status") or {}).get("sizing") or {}).get("gpuType", "")
+    return bool(kind in cache.wanted) or any(
         reason_of(other.get("status") or {}, "Ready") in _WAITING
         for name, other in cache.plans.items()
         if name != key

@@ -34,7 +34,7 @@ from rightsizer_operator.values.actions import (
 from rightsizer_operator.values.conditions import is_true, json_merge_patch, reason_of
 from rightsizer_operator.values.names import LABEL_PLAN
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import AttemptJob, Key, Pod, Snapshot, plan_key
+from rightsizer_operator.values.snapshot import AttemptJob, Key, Pod, Snapshot, owner_uids, plan_key
 
 __all__ = ["Controller"]
 
@@ -354,7 +354,10 @@ class Controller:
         if not unwell:
             return ()
         selector = f"{LABEL_PLAN}={key[1]},{names.LABEL_ROLE}={names.WORKER}"
-        return tuple(Pod.of(raw) for raw in await self._kube.children("Pod", key[0], selector))
+        own = {job.uid for job in self.cache.owned(key)}
+        return tuple(
+            Pod.of(raw) for raw in await self._kube.children("Pod", key[0], selector) if owner_uids(raw) & own
+        )
 
     def _tell(self, key: Key) -> None:
         """The plan's gauges."""

@@ -13,7 +13,7 @@ from rightsizer.values import immutable
 from rightsizer_operator.values.names import GPU_RESOURCE, PRODUCT_LABEL
 from rightsizer_operator.values.quantities import parse_quantity
 
-__all__ = ["Inventory", "Node", "NodeRequirements", "Taint", "gpu_type"]
+__all__ = ["Inventory", "Node", "NodeRequirements", "Taint", "gpu_type", "tolerates"]
 
 _MOST_COUNTED = 1024  # answers that one inventory remembers
 _EFFECTS = ("NoSchedule", "NoExecute")
@@ -188,13 +188,13 @@ def _takes(node: Node, requirements: NodeRequirements) -> bool:
         node.gpus
         and node.ready
         and not node.cordoned
-        and all(_tolerated(taint, requirements.tolerations) for taint in node.taints)
+        and all(tolerates(requirements.tolerations, taint) for taint in node.taints)
         and kind
         and (not requirements.types or kind in requirements.types)
     )
 
 
-def _tolerated(taint: Taint, tolerations: Sequence[Mapping[str, Any]]) -> bool:
+def tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Taint) -> bool:
     """Whether a pod with these tolerations may be scheduled despite the taint."""
     if taint.effect not in _EFFECTS:
         return True

@@ -24,11 +24,16 @@ from rightsizer_operator.values.names import (
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.settings import Settings
 
-__all__ = ["AttemptJob", "Key", "Pod", "Progress", "Snapshot", "plan_key"]
+__all__ = ["AttemptJob", "Key", "Pod", "Progress", "Snapshot", "owner_uids", "plan_key"]
 
 Key = tuple[str, str]
 """Namespace and name of a plan."""
 Object = Mapping[str, Any]
+
+
+def owner_uids(raw: Object) -> set[str]:
+    """The uids of an object's owners."""
+    return {owner["uid"] for owner in raw["metadata"].get("ownerReferences", ())}
 
 
 def plan_key(raw: Object) -> Key:

@@ -6,6 +6,7 @@ from rightsizer_operator.values.names import GPU_RESOURCE, GPU_TYPE, LABEL_PLAN
 from rightsizer_operator.values.snapshot import AttemptJob
 
 KIND = "H100-SXM5-80GB"
+OWNER = {"kind": "TrainingPlan", "name": "demo", "uid": "u-demo", "controller": True}
 KEY, OTHER = ("team", "demo"), ("team", "other")
 
 
@@ -17,7 +18,8 @@ def job(version="6", name="demo-a1", gpus=8, **status):
     limits = {GPU_RESOURCE: str(gpus)}
     metadata = plan(version, name)["metadata"]
     return {
-        "metadata": metadata | {"labels": {LABEL_PLAN: "demo"}, "annotations": {GPU_TYPE: KIND}},
+        "metadata": metadata
+        | {"labels": {LABEL_PLAN: "demo"}, "annotations": {GPU_TYPE: KIND}, "ownerReferences": [OWNER]},
         "spec": {"template": {"spec": {"containers": [{"resources": {"limits": limits}}]}}},
         "status": status,
     }
@@ -41,6 +43,25 @@ def test_a_plan_sees_what_the_others_claim(cache):
 
 
 @pytest.mark.parametrize(
+    "owners",
+    [[], [OWNER | {"uid": "u-another"}], [OWNER | {"controller": False}]],
+    ids=["none", "another plan of that name", "not its controller"],
+)
+def test_a_job_that_no_plan_owns_claims_nothing_whatever_its_labels_say(cache, owners):
+    stranger = job("9", "demo-a7", gpus=10**6)
+    stranger["metadata"]["ownerReferences"] = owners
+    cache.saw_job(stranger)
+    assert cache.inventory(without=OTHER).claimed[KIND] == 8
+
+
+def test_a_plan_that_comes_again_under_its_name_does_not_own_the_old_jobs(cache):
+    again = plan("8")
+    again["metadata"]["uid"] = "u-again"
+    cache.saw_plan(again)
+    assert cache.inventory(without=OTHER).claimed.get(KIND, 0) == 0
+
+
+@pytest.mark.parametrize(
     "change",
     [
         lambda cache: cache.lost_plan(KEY),
@@ -56,7 +77,9 @@ def test_what_is_over_claims_nothing(cache, change):
 
 
 def test_a_job_that_is_about_to_be_made_claims_until_it_is_given_up(cache):
+    cache.saw_plan(plan(name="other"))
     planned = job("0", "other-a1", gpus=4)
+    planned["metadata"]["ownerReferences"] = [OWNER | {"name": "other", "uid": "u-other"}]
     cache.reserve(OTHER, AttemptJob.of(planned))
     assert cache.inventory(without=KEY).claimed[KIND] == 4
     cache.unreserve(OTHER)

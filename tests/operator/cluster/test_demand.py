@@ -1,9 +1,16 @@
+import dataclasses
+
 import pytest
 
 from rightsizer.domain.reading import Reading
-from rightsizer_operator.cluster.demand import ANY, queued, unscheduled
+from rightsizer_operator.cluster.demand import queued, unscheduled
 from rightsizer_operator.measure.gpu_counters import Counters
+from rightsizer_operator.values.inventory import Node, Taint
 
+NODES = tuple(
+    Node(name=name, product=product, gpus=8, labels={"nvidia.com/gpu.product": product})
+    for name, product in (("n1", "NVIDIA-H100-80GB-HBM3"), ("n2", "NVIDIA-A100-SXM4-80GB"))
+)
 PLAN = ("team", "demo")
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 SEEN = Reading(window_s=600.0, age_s=10.0, coverage=1.0, samples=40)
@@ -15,20 +22,51 @@ def pod(*, gpus=1, phase="Pending", selector=None, **more):
     return {"metadata": {}, "spec": spec, "status": {"phase": phase}}
 
 
+def only(operator):
+    """A node affinity for, or against, the H100's product label."""
+    expression = {"key": "nvidia.com/gpu.product", "operator": operator, "values": list(H100.values())}
+    terms = [{"matchExpressions": [expression]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required}
+
+
 @pytest.mark.parametrize(
     ("pods", "wanted"),
     [
-        ([pod()], {ANY}),
+        ([pod()], {"H100-SXM5-80GB", "A100-SXM4-80GB"}),
         ([pod(selector=H100)], {"H100-SXM5-80GB"}),
+        ([pod(selector={"zone": "moon"})], set()),
+        ([pod(gpus=9)], set()),
+        ([pod(affinity=only("NotIn"))], {"A100-SXM4-80GB"}),
+        ([pod(affinity=only("In"))], {"H100-SXM5-80GB"}),
+        ([pod(tolerations=[{"key": "nobody"}])], {"H100-SXM5-80GB", "A100-SXM4-80GB"}),
         ([pod(gpus=0)], set()),
         ([pod(nodeName="n1")], set()),
         ([pod(phase="Failed")], set()),
         ([{**pod(), "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}], set()),
     ],
-    ids=["any", "a-type", "no-gpu", "placed", "over", "leaving"],
+    ids=[
+        "any",
+        "a-type",
+        "no-such-node",
+        "too-large",
+        "not-here",
+        "only-here",
+        "tolerant",
+        "no-gpu",
+        "placed",
+        "over",
+        "leaving",
+    ],
 )
 def test_a_pod_waits_for_gpus_until_a_node_has_it(pods, wanted):
-    assert unscheduled(pods) == wanted
+    assert unscheduled(pods, NODES) == wanted
+
+
+def test_a_tainted_node_counts_only_for_pods_that_tolerate_it():
+    tainted = [dataclasses.replace(node, taints=(Taint(key="team", value="a"),)) for node in NODES]
+    tolerant = pod(tolerations=[{"key": "team", "operator": "Exists"}])
+    assert (unscheduled([pod()], tainted), len(unscheduled([tolerant], tainted))) == (frozenset(), 2)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +86,7 @@ def test_a_workload_of_kueue_waits_until_it_has_quota(condition, more, waits):
         "spec": {"active": more.get("active", True), "podSets": [{"template": pod()}]},
         "status": {"conditions": [{"type": condition, "status": "False" if waits else "True"}]},
     }
-    assert bool(queued([raw], own={"ours"})) is waits
+    assert bool(queued([raw], NODES, own={"ours"})) is waits
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_what_is_no_progress_is_unknown(text):
 
 def test_late_news_of_an_older_version_is_dropped():
     def plan(version):
-        return {"metadata": {"namespace": "team", "name": "demo", "resourceVersion": version}}
+        return {"metadata": {"namespace": "team", "name": "demo", "uid": "uid-1", "resourceVersion": version}}
 
     cache = Cache()
     assert cache.saw_plan(plan("10"))
