@@ -112,9 +112,13 @@ Moment = Annotated[
 """A moment with its time zone, RFC 3339."""
 
 
-def parse_time(text: str | None) -> dt.datetime | None:
-    """A timestamp of the Kubernetes API; None if there is none."""
-    return dt.datetime.fromisoformat(text) if text else None
+def parse_time(text: object) -> dt.datetime | None:
+    """A timestamp of the Kubernetes API; None for anything else: tenants write annotations and statuses."""
+    try:
+        time = dt.datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return time if time is not None and time.tzinfo is not None else None
 
 
 def format_time(when: dt.datetime) -> str:

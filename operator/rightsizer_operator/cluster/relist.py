@@ -1,6 +1,7 @@
 """Everything that the operator looks after, read in one go: what watches have missed is found so."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ __all__ = ["MANAGED_SELECTOR", "Listing", "relist", "retry_when_busy"]
 Object = Mapping[str, Any]
 T = TypeVar("T")
 MANAGED_SELECTOR = f"{LABEL_MANAGED}={MANAGED}"
+_LOG = logging.getLogger("rightsizer.operator")
 _BUSY = (429, 503)
 _WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
 _SUPPORTS = {
@@ -49,7 +51,8 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
 
     async def jobs(scope: str) -> list[tuple[Key, AttemptJob]]:
         listed = kube.every(f"/apis/batch/v1{scope}/jobs", labelSelector=MANAGED_SELECTOR)
-        return [(plan_key(raw), AttemptJob.of(raw)) async for raw in listed]
+        read = [_readable(raw) async for raw in listed]
+        return [job for job in read if job is not None]
 
     async def supports(scope: str, kind: str) -> list[tuple[Key, str, tuple[str, ...]]]:
         path = f"/{_SUPPORTS[kind]}{scope}/{_plural(kind)}"
@@ -86,6 +89,15 @@ async def retry_when_busy(read: Callable[[], Awaitable[T]], *, waits_s: Sequence
                 raise
             await asyncio.sleep(max(wait_s, error.retry_after_s or 0.0))
     return await read()
+
+
+def _readable(raw: Object) -> tuple[Key, AttemptJob] | None:
+    """A Job as far as it can be read: a tenant can label any Job as ours, and must not stop the relist."""
+    try:
+        return plan_key(raw), AttemptJob.of(raw)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        _LOG.warning("cannot read Job %s: %r", raw["metadata"].get("name"), error)
+        return None
 
 
 def _plural(kind: str) -> str:

@@ -224,8 +224,8 @@ def _overlooked(state: ReconcileState, job: AttemptJob, held: Sequence[Workload]
     (kubernetes-sigs/kueue issue 9879).
     """
 
-    def long_ago(parse_time: dt.datetime | None) -> bool:
-        return parse_time is None or (state.snapshot.now - parse_time).total_seconds() >= _OVERLOOKED_S
+    def long_ago(time: dt.datetime | None) -> bool:
+        return time is None or (state.snapshot.now - time).total_seconds() >= _OVERLOOKED_S
 
     gated = [pod for pod in state.snapshot.pods if pod.gated and pod.attempt == job.attempt]
     admitted = bool(held) and all(each.active and each.admitted for each in held)

@@ -10,6 +10,7 @@ from rightsizer.catalog import lookup
 from rightsizer.domain.hardware import Cluster
 from rightsizer.errors import RightsizerError
 from rightsizer.values import immutable
+from rightsizer_api.quantities import parse_time
 from rightsizer_operator.values.names import GPU_RESOURCE, PRODUCT_LABEL
 from rightsizer_operator.values.quantities import parse_quantity
 
@@ -47,7 +48,7 @@ class Node:
         metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
         labels = metadata.get("labels", {})
         ready: Mapping[str, str] = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
-        since = ready.get("lastTransitionTime")
+        since = parse_time(ready.get("lastTransitionTime"))
         healthy = ready.get("status") == "True"
         return cls(
             name=metadata["name"],
@@ -55,7 +56,7 @@ class Node:
             gpus=parse_quantity(status.get("allocatable", {}).get(GPU_RESOURCE, 0)),
             ready=healthy,
             cordoned=spec.get("unschedulable", False),
-            not_ready_since=None if healthy or not since else dt.datetime.fromisoformat(since),
+            not_ready_since=None if healthy else since,
             taints=tuple(
                 Taint(key=t["key"], value=t.get("value", ""), effect=t["effect"])
                 for t in spec.get("taints", ())
