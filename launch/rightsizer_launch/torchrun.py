@@ -1,9 +1,9 @@
-"""torchrun's argv and environment: one description, two equal spellings. Pure.
+"""torchrun's environment, and how it starts a plan's program. Pure.
 
 The rendezvous is c10d with an *external* store (`is_host=0` everywhere): no worker is a single point of
-failure. `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` keeps the workers' store apart from the rendezvous store;
-shared, a joining agent kills the whole job (PyTorch 2.4 to 2.15). The rendezvous id carries the attempt, so a
-stray worker of an older attempt can never join a newer world.
+failure. `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` keeps the workers' store apart from the rendezvous store. If
+they share one, a joining agent kills the whole job (PyTorch 2.4 to 2.15). The rendezvous id contains the
+attempt, so a stray worker of an older attempt cannot join a newer world.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from dataclasses import field
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
 
-__all__ = ["DEFAULT_PORT", "Program", "Torchrun", "command", "environment", "program"]
+__all__ = ["DEFAULT_PORT", "Program", "Torchrun", "environment", "program", "program_arguments"]
 
 DEFAULT_PORT = 29400
-"""c10d's usual port; used where an address is ours alone (a pod), never on a shared machine."""
+"""c10d's default port; used where no other process shares the address (a pod), never on a shared machine."""
 
 
 @immutable
@@ -32,10 +32,11 @@ class Program:
 class Torchrun:
     """One agent's view of an elastic job: `min_nodes` to `max_nodes` agents, each with `workers_per_node`.
 
-    `endpoint` is host:port of the store. The job waits `last_call_s` for more agents once `min_nodes` are
-    there and gives up after `join_s`; an agent that is silent for three `keep_alive_s` is dead.
-    `max_restarts` counts worker failures, a lost peer among them. Workers have `shutdown_s` between SIGTERM
-    and SIGKILL: a checkpoint's time.
+    `endpoint` is host:port of the store. Once `min_nodes` agents have joined, the job waits `last_call_s` for
+    more; it gives up after `join_s`. An agent that is silent for three `keep_alive_s` is dead.
+    `max_restarts` limits worker failures, lost peers included. It is practically infinite: an agent that used
+    up its restarts would close the rendezvous to later agents, so the plan's own budget stops a failing job.
+    Workers have `shutdown_s` between SIGTERM and SIGKILL to save.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Torchrun:
     last_call_s: int = 10
     read_s: int = 60
     keep_alive_s: int = 5
-    max_restarts: int = 1000
+    max_restarts: int = 1_000_000
     shutdown_s: int = 60
     log_directory: str = ""
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Torchrun:
 
     @property
     def rendezvous_conf(self) -> str:
-        """What `--rdzv-conf` takes."""
+        """The value of `--rdzv-conf`."""
         conf = {
             "is_host": "0",
             "last_call_timeout": str(self.last_call_s),
@@ -82,7 +83,7 @@ class Torchrun:
 
 
 def _settings(run: Torchrun) -> dict[str, str]:
-    """Torchrun's options by name; argv and PET_* both come from here."""
+    """Torchrun's options by name."""
     settings = {
         "nnodes": f"{run.min_nodes}:{run.max_nodes}",
         "nproc-per-node": str(run.workers_per_node),
@@ -101,46 +102,40 @@ def _settings(run: Torchrun) -> dict[str, str]:
 
 
 def environment(run: Torchrun) -> dict[str, str]:
-    """The job as PET_* variables (each option of torchrun reads one), plus the switch the store needs."""
+    """The job as PET_* variables, which torchrun reads as options, and the switch that the store needs."""
     pet = {"PET_" + key.upper().replace("-", "_"): value for key, value in _settings(run).items()}
     return pet | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
-def command(run: Torchrun, target: Program, *, torchrun: Sequence[str] = ("torchrun",)) -> tuple[str, ...]:
-    """The job as argv. The environment must still carry `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`."""
-    options = tuple(f"--{key}={value}" for key, value in _settings(run).items())
-    return (*torchrun, *options, *program_arguments(target))
-
-
 def program_arguments(target: Program) -> tuple[str, ...]:
-    """The tail of torchrun's argv: how the program is started."""
+    """Torchrun's arguments that start the program."""
     kind = ("--module",) if target.module else () if target.python else ("--no-python",)
     return (*kind, target.target, *target.arguments)
 
 
-def program(words: Sequence[str]) -> Program:
+def program(command: Sequence[str]) -> Program:
     """The program of a plan's `launch.command`: `train.py ...`, `python [-m] ...` or any executable.
 
-    A command that already says torchrun is refused: the launcher is rightsizer's part.
+    A command that starts a launcher is refused: rightsizer starts torchrun itself.
     """
-    if not words:
+    if not command:
         raise InputError(
-            "launch.command", value=list(words), remedy="name the training script, for example train.py"
+            "launch.command", value=list(command), remedy="name the training script, for example train.py"
         )
-    head, rest = words[0], list(words[1:])
+    head, rest = command[0], list(command[1:])
     name = head.rsplit("/", 1)[-1]
     if name in {"torchrun", "accelerate", "deepspeed"}:
         raise InputError(
             "launch.command", value=head, remedy="leave the launcher out; rightsizer starts torchrun itself"
         )
     if name.startswith("python"):
-        rest = [word for word in rest if word not in {"-u"}] if rest[:1] == ["-u"] else rest
+        rest = [argument for argument in rest if argument != "-u"] if rest[:1] == ["-u"] else rest
         if rest[:1] == ["-m"] and len(rest) > 1:
             return Program(target=rest[1], arguments=tuple(rest[2:]), module=True)
         if not rest or rest[0].startswith("-"):
             raise InputError(
                 "launch.command",
-                value=" ".join(words),
+                value=" ".join(command),
                 remedy="use `python FILE ...` or `python -m MODULE ...`",
             )
         return Program(target=rest[0], arguments=tuple(rest[1:]))

@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rightsizer.errors import InputError
-from rightsizer_launch.torchrun import Program, Torchrun, command, environment, program, program_arguments
+from rightsizer_launch.torchrun import Program, Torchrun, environment, program, program_arguments
 
 
 def job(**changes) -> Torchrun:
@@ -34,7 +34,7 @@ def test_impossible_sizes_are_refused(low, high):
 @given(
     low=st.integers(1, 64), more=st.integers(0, 64), per_node=st.integers(1, 8), restarts=st.integers(0, 9999)
 )
-def test_torchruns_own_parser_reads_argv_and_environment_alike(low, more, per_node, restarts):
+def test_torchruns_own_parser_reads_the_environment_as_the_job(low, more, per_node, restarts):
     run = pytest.importorskip("torch.distributed.run")
     spec = job(
         min_nodes=low,
@@ -43,25 +43,18 @@ def test_torchruns_own_parser_reads_argv_and_environment_alike(low, more, per_no
         max_restarts=restarts,
         local_address="127.0.0.1",
     )
-    parsed = run.parse_args(list(command(spec, Program(target="train.py", arguments=("--x", "1")))[1:]))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(spec).items():
+            patch.setenv(name, value)
+        parsed = run.parse_args([*program_arguments(Program(target="train.py", arguments=("--x", "1")))])
     assert parsed.nnodes == f"{low}:{low + more}"
-    assert (parsed.nproc_per_node, parsed.max_restarts) == (str(per_node), restarts)
+    assert (str(parsed.nproc_per_node), int(parsed.max_restarts)) == (str(per_node), restarts)
     assert (parsed.rdzv_id, parsed.rdzv_endpoint, parsed.local_addr) == (
         "plan-3",
         "127.0.0.1:29400",
         "127.0.0.1",
     )
     assert (parsed.training_script, parsed.training_script_args) == ("train.py", ["--x", "1"])
-
-
-@pytest.mark.torchrun
-def test_torchrun_reads_the_same_from_the_environment(monkeypatch):
-    run = pytest.importorskip("torch.distributed.run")
-    from_argv = vars(run.parse_args(list(command(job(), Program(target="t.py"))[1:])))
-    for name, value in environment(job()).items():
-        monkeypatch.setenv(name, value)
-    from_environment = vars(run.parse_args(["t.py"]))
-    assert {k: str(v) for k, v in from_argv.items()} == {k: str(v) for k, v in from_environment.items()}
 
 
 @pytest.mark.parametrize(

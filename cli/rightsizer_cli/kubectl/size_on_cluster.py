@@ -13,7 +13,7 @@ from rightsizer_api import load, loads
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
 from rightsizer_cli.kubectl.client import Client
-from rightsizer_operator.reconcile.size import question
+from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory, Node
 
 __all__ = ["answer", "live_plan"]
@@ -40,4 +40,4 @@ def answer(client: Client, *, name: str, file: Path | None) -> Plan | NoPlan:
     else:
         raise InputError("NAME", value="", remedy="name a TrainingPlan, or a manifest with --file")
     nodes = tuple(Node.of(raw) for raw in client.get("nodes")["items"])
-    return size(question(plan, inventory=Inventory(nodes=nodes), created=created))
+    return size(cluster_request(plan, inventory=Inventory(nodes=nodes), created=created))

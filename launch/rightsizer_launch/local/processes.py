@@ -32,7 +32,6 @@ __all__ = ["Job", "JobSpec"]
 
 _HOST = "127.0.0.1"
 _TOKEN = "RIGHTSIZER_TOKEN"  # noqa: S105 -- marks processes, guards nothing
-_AGENT_RESTARTS = 1_000_000  # the supervisor's budget decides, by rate
 
 
 @immutable
@@ -173,8 +172,7 @@ class Job:
             join_s=300,
             last_call_s=5,
             keep_alive_s=2,
-            max_restarts=_AGENT_RESTARTS,
-            shutdown_s=max(1, int(spec.grace_s)),
+            shutdown_s=int(spec.grace_s),
             log_directory=str(spec.logs / f"worker-{slot}"),
         )
         variables = environment(run) | {
@@ -183,7 +181,6 @@ class Job:
             ENV_RENDEZVOUS_KEY_FILE: str(self._key),
             ENV_METRICS_PORT: str(self._metrics_port),
             "OMP_NUM_THREADS": str(spec.threads_per_worker),
-            "PYTHONUNBUFFERED": "1",
         }
         if spec.cuda:
             variables["CUDA_VISIBLE_DEVICES"] = _visible(slot)

@@ -1,6 +1,6 @@
-"""`rightsizer run`: a plan sized to this machine, trained here by torchrun, compared with its prediction.
+"""`rightsizer run`: size a plan to this machine, train it with torchrun, compare it with its prediction.
 
-Exit codes: 0 trained to the end, 1 given up, 2 bad input, 3 no plan, 130 stopped (saved; a rerun resumes).
+Exit codes: 0 complete, 1 gave up, 2 bad input, 3 no plan, 130 stopped (saved; a rerun resumes).
 """
 
 import datetime as dt
@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Console
 
 from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.layout import Layout
 from rightsizer.domain.workload import Workload
 from rightsizer.errors import InputError
 from rightsizer.search.explain import layout_text, verdict
@@ -21,10 +20,9 @@ from rightsizer.search.plan import plan as size
 from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import format_duration, parse_duration_s
 from rightsizer.values import immutable
-from rightsizer_api import dump, expand, load, sizing
+from rightsizer_api import dump, load, sizing
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_api.resources import ElasticityMode
-from rightsizer_launch import calibration, frameworks
+from rightsizer_launch import calibration
 from rightsizer_launch.local import machine, report
 from rightsizer_launch.local.live_view import Expectation, View
 from rightsizer_launch.local.processes import Job, JobSpec
@@ -33,20 +31,18 @@ from rightsizer_launch.local.run_folder import RunDirectory, held, worker_error
 from rightsizer_launch.local.summary import summary
 from rightsizer_launch.local.supervisor import Ending, Finished, StopFlag, stop_on_signals, supervise
 from rightsizer_launch.run_totals import Tally
-from rightsizer_launch.torchrun import program
-from rightsizer_launch.worker import progress
 from rightsizer_launch.worker.restart_budget import RestartBudget
+from rightsizer_launch.worker_spec import Directories, Size, target_of, worker_spec
 
 __all__ = ["EXIT_CODES", "Options", "run"]
 
 EXIT_CODES = {Ending.DONE: 0, Ending.FAILED: 1, Ending.STOPPED: 130}
 _NO_PLAN = 3
-_AUTO_INTERVAL_S = (10.0, 900.0)  # a local save takes well under a second; nobody wants to lose more
 
 
 @immutable
 class Options:
-    """What may be said beside the plan.
+    """The command's options.
 
     `workers` overrides the search; `directory` holds the run (default runs/NAME); `anyway` runs even if the
     deadline cannot be met; `fresh` sets an earlier run aside; `measure` measures the machine anew. A size is
@@ -63,7 +59,7 @@ class Options:
 
 @immutable
 class _Sized:
-    """What will be run and why: the engine's answer, and the option taken from it."""
+    """The engine's answer, and the option of it that runs."""
 
     answer: Plan | NoPlan
     option: Option
@@ -78,19 +74,18 @@ def run(
     console: Console | None = None,
     detect: Callable[..., machine.Machine] = machine.detect,
 ) -> int:
-    """Run a plan (its file, or the plan itself) on this machine to its end; the exit code.
+    """Run a plan (its file, or the plan itself) on this machine to its end; return the exit code.
 
-    A file's relative paths start at its folder; `detect(again=)` says what this machine is. InputError and
+    A file's relative paths start at its folder. `detect(again=)` describes this machine. InputError and
     UnsupportedError say what is wrong with the input.
     """
     options, console = options or Options(), console or Console(highlight=False)
     plan = load(source) if isinstance(source, Path) else source
     home = source.resolve().parent if isinstance(source, Path) else Path.cwd()
-    words = (*plan.spec.launch.command, *plan.spec.launch.args)
-    program(words)  # refuse what cannot be launched before anything is measured
+    target_of(plan)  # refuses a command that cannot be launched, before anything is measured
     path = (options.directory or Path("runs") / plan.metadata.name).resolve()
     if options.fresh:
-        with held(path) as directory:  # nobody else's run is moved away
+        with held(path) as directory:  # never moves a run that another process holds
             old = directory.set_aside() if directory.attempts() else None
         if old is not None:
             console.print(f"the earlier run is kept in {old}", soft_wrap=True)
@@ -121,12 +116,12 @@ def _run(
     if plan.spec.resources.gpu_types and not here.cuda:
         console.print(f"(the plan's {', '.join(plan.spec.resources.gpu_types)} are not here)")
     sized = _size(plan, here, options, attempts, tally)
-    console.print(_said(verdict(sized.answer), here), soft_wrap=True)
+    console.print(_local_verdict(verdict(sized.answer), here), soft_wrap=True)
     if isinstance(sized.answer, NoPlan) and not options.anyway and not attempts:
         console.print("not started; --anyway runs the nearest all the same", soft_wrap=True)
         return _NO_PLAN
     directory.plan.write_text(dump(plan))
-    spec = _spec(plan, here, sized, directory, home, attempt=len(attempts) + 1)
+    spec = _spec(plan, here, sized.option, directory, home, attempt=len(attempts) + 1)
     resizer = Resizer(
         option=sized.option,
         limits=limits_of(plan, here, spec, settle_s=options.resize_after_s),
@@ -134,14 +129,14 @@ def _run(
         deadline_s=None if sized.deadline_s is None else time.time() + sized.deadline_s,
         confidence=sized.answer.request.confidence,
         scaling=lambda option: scaling_of(sized.answer.request, option, here.clusters),
-        job=lambda option: _spec(plan, here, replace(sized, option=option), directory, home, attempt=1),
+        job=lambda option: _spec(plan, here, option, directory, home, attempt=1),
     )
     finished = _train(
         plan, spec, sized, resizer, directory=directory, attempts=attempts, tally=tally, console=console
     )
     document = _report(plan, sized, directory, finished, resizer, words=here.words)
     if finished.ending is Ending.FAILED:
-        console.print(f"given up: {finished.reason}. The worker's own words:", style="bold", soft_wrap=True)
+        console.print(f"gave up: {finished.reason}. The worker's last error:", style="bold", soft_wrap=True)
         console.print(worker_error(finished.last.logs), soft_wrap=True, markup=False)
     summary(document, console)
     _keep(document, console)
@@ -150,17 +145,17 @@ def _run(
 
 
 def _keep(document: Mapping[str, Any], console: Console) -> None:
-    """Feed what was measured back to later plans; a file that cannot be written does not spoil the run."""
+    """Record the measured steps for later plans; a file that cannot be written does not fail the run."""
     try:
         if calibration.record(document):
-            console.print("measured steps are kept: later plans weigh them (rightsizer calibrate --show)")
+            console.print("recorded the measured steps for later plans (rightsizer calibrate --show)")
     except InputError as error:
-        console.print(f"measured steps are not kept: {error}", soft_wrap=True)
+        console.print(f"could not record the measured steps: {error}", soft_wrap=True)
 
 
-def _said(words: str, here: machine.Machine) -> str:
-    """The engine's words; its devices are GPUs, and here perhaps workers on processors."""
-    return words if here.cuda else words.replace("one GPU", "one worker")
+def _local_verdict(text: str, here: machine.Machine) -> str:
+    """The engine's verdict; without GPUs its devices are workers."""
+    return text if here.cuda else text.replace("one GPU", "one worker")
 
 
 def _same_training(plan: TrainingPlan, directory: RunDirectory) -> None:
@@ -236,75 +231,37 @@ def _option(answer: Plan | NoPlan, asked: Request) -> Option:
 def _spec(
     plan: TrainingPlan,
     here: machine.Machine,
-    sized: _Sized,
+    option: Option,
     directory: RunDirectory,
     home: Path,
     *,
     attempt: int,
 ) -> JobSpec:
-    launch, layout = plan.spec.launch, sized.option.layout
-    flags = frameworks.flags(
-        launch.framework,
-        layout,
-        sized.workload,
-        architecture=sized.answer.request.architecture,
-        directory=str(directory.path),
+    """The job of one size; its framework's files are written."""
+    path = str(directory.path)
+    worker = worker_spec(
+        plan,
+        Size.of(option),
+        Directories(run=path, files=path, checkpoints=path),
+        room_gpus=here.workers,
+        supervised=True,
     )
-    for name, text in flags.files.items():
+    for name, text in worker.files.items():
         (directory.path / name).write_text(text)
-    checkpoint = _checkpoint(plan, sized.option, directory)
-    words = (*launch.command, *launch.args)
-    own = not any("{layout." in word for word in words)  # a command with placeholders says it all itself
-    others = {
-        "plan.name": plan.metadata.name,
-        "checkpoint.path": checkpoint.get(progress.ENV_CHECKPOINT_PATH, ""),
-        "checkpoint.intervalSteps": _interval_steps(checkpoint, sized.option),
-        "workload.sequenceLength": sized.workload.sequence_tokens,
-        "workload.globalBatchSequences": sized.workload.global_batch_sequences,
-        "workload.steps": int(sized.workload.steps),
-    }
-    words = (*expand(words, layout, others), *(flags.arguments if own else ()))
-    stated = {variable.name: variable.value for variable in launch.env if variable.value is not None}
+    working_dir = plan.spec.launch.working_dir
     return JobSpec(
         name=plan.metadata.name,
         attempt=attempt,
-        workers=sized.option.gpus,
-        min_workers=_fewest(plan, layout),
-        program=program(words),
+        workers=option.gpus,
+        min_workers=worker.elastic.fewest,
+        program=worker.program,
         run_directory=directory.path,
-        working_directory=home / launch.working_dir if launch.working_dir else home,
-        environment={**flags.environment, **checkpoint, **stated},
+        working_directory=home / working_dir if working_dir else home,
+        environment=worker.environment,
         threads_per_worker=here.threads_per_worker,
         cuda=here.cuda,
-        grace_s=parse_duration_s(launch.checkpoint.grace) if launch.checkpoint else 30.0,
+        grace_s=worker.grace_s,
     )
-
-
-def _checkpoint(plan: TrainingPlan, option: Option, directory: RunDirectory) -> dict[str, str]:
-    """Where and how often to save; a relative path starts at the run's directory."""
-    asked = plan.spec.launch.checkpoint
-    if asked is None:
-        return {}
-    low, high = _AUTO_INTERVAL_S
-    auto = min(max(option.checkpoint_interval_s, low), high)
-    seconds = auto if asked.interval == "auto" else parse_duration_s(asked.interval)
-    return {
-        progress.ENV_CHECKPOINT_PATH: str(directory.path / asked.path),
-        progress.ENV_CHECKPOINT_INTERVAL_S: f"{seconds:g}",
-    }
-
-
-def _interval_steps(checkpoint: Mapping[str, str], option: Option) -> int:
-    seconds = float(checkpoint.get(progress.ENV_CHECKPOINT_INTERVAL_S, "inf"))
-    return 1 if seconds == float("inf") else max(1, round(seconds / option.step_s))
-
-
-def _fewest(plan: TrainingPlan, layout: Layout) -> int:
-    """How few workers may train on: a split model needs all of them, data parallelism does not."""
-    elasticity = plan.spec.elasticity
-    if layout.dp != layout.gpus or layout.ep > 1 or elasticity.mode is ElasticityMode.OFF:
-        return layout.gpus
-    return min(layout.gpus, elasticity.min_gpus or plan.spec.resources.min_gpus)
 
 
 def _train(

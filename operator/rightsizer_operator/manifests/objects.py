@@ -13,8 +13,7 @@ from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
 from rightsizer_operator.manifests.pod_spec import (
     Launch,
     digest,
-    elastic,
-    evicted,
+    eviction_tolerations,
     labels,
     selector,
     template,
@@ -70,7 +69,7 @@ def rendezvous(launch: Launch) -> Object:
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 5,
-        "tolerations": evicted(launch),
+        "tolerations": eviction_tolerations(launch),
     }
     return {
         "apiVersion": "apps/v1",
@@ -86,7 +85,7 @@ def rendezvous(launch: Launch) -> Object:
 
 def settings_map(launch: Launch) -> Object | None:
     """The files that a framework reads, such as DeepSpeed's; None where it needs none."""
-    files = launch.flags.files
+    files = launch.worker.files
     if not files:
         return None
     name = names.job_name(launch.plan.metadata.name, launch.attempt)
@@ -107,7 +106,7 @@ def job(launch: Launch) -> Object:
         for label, value in (plan.metadata.labels or {}).items()
         if label in (names.QUEUE_LABEL, names.PRIORITY_LABEL)
     }
-    in_place = elastic(plan, launch.layout, launch.queue)
+    in_place = launch.worker.elastic.in_place
     notes = {
         names.DIGEST: digest(launch),
         names.GPU_TYPE: launch.gpu_type,

@@ -1,41 +1,51 @@
-"""A micro-batch for plans whose workers come and go: one that divides at their other sizes too. Pure."""
+"""A micro-batch that also divides the batch at the other sizes of an elastic plan. Pure."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from rightsizer.search.types import NoPlan, Plan, Request
+from rightsizer_launch.worker_spec import is_data_parallel
 
-__all__ = ["roaming"]
+__all__ = ["with_divisible_micro_batch"]
 
-_DEAREST = 1.05
-"""How much longer steps may take for it; a guess. Without it a resize may cost a whole new start."""
+_LONGEST_STEP = 1.05
+"""The longest step that is accepted, as a multiple of the best one; a guess.
+
+A micro-batch that does not divide at a later size costs a new start.
+"""
 
 
-def roaming(
-    asked: Request, answer: Plan, sizes: range, size: Callable[[Request], Plan | NoPlan]
+def with_divisible_micro_batch(
+    request: Request, answer: Plan, sizes: range, size: Callable[[Request], Plan | NoPlan]
 ) -> Plan | NoPlan:
-    """The answer, or the same size with a smaller micro-batch that fits more of its other sizes.
+    """The answer, or the same number of GPUs with a smaller micro-batch that divides at more of `sizes`.
 
-    Workers are told their micro-batch once. Of those that divide the present one, the smallest that is worth
-    having divides the batch at every size that divides it at all; it is taken if it is not too dear, else the
-    next. Only of plans that are data parallel throughout, and do not say their micro-batch themselves.
+    Workers read their micro-batch once. The smallest useful divisor of the present one divides the batch at
+    every size that the batch divides at; it is tried first, then the next larger. Plans that are not data
+    parallel, and plans that state their micro-batch, keep theirs.
     """
     option = answer.option
     layout, batch = option.layout, option.global_batch_sequences
-    if "micro_batch" in asked.pinned or layout.dp != layout.gpus or layout.ep > 1 or layout.shard_group:
+    if "micro_batch" in request.pinned or not is_data_parallel(layout):
         return answer
     shares = [batch // gpus for gpus in sizes if batch % gpus == 0]
     divisors = [m for m in range(1, layout.micro_batch + 1) if layout.micro_batch % m == 0]
-    fewest = max(m for m in divisors if all(share % m == 0 for share in shares))
-    here = replace(asked, gpu_counts=(layout.gpus,), clusters=(option.cluster,), batch_tolerance=0.0)
-    here = replace(here, workload=replace(here.workload, global_batch_sequences=batch))
-    for micro_batch in divisors[divisors.index(fewest) : -1]:
-        other = size(replace(here, pinned={**asked.pinned, "micro_batch": micro_batch}))
+    smallest = max(m for m in divisors if all(share % m == 0 for share in shares))
+    same_size = replace(
+        request,
+        gpu_counts=(layout.gpus,),
+        clusters=(option.cluster,),
+        batch_tolerance=0.0,
+        workload=replace(request.workload, global_batch_sequences=batch),
+    )
+    for micro_batch in divisors[divisors.index(smallest) : -1]:
+        other = size(replace(same_size, pinned={**request.pinned, "micro_batch": micro_batch}))
         if isinstance(other, Plan) and _as_good(other, answer):
             return other
     return answer
 
 
 def _as_good(other: Plan, answer: Plan) -> bool:
-    layout, dearest_s = other.option.layout, _DEAREST * answer.option.step_s
-    return layout.dp == layout.gpus and not layout.shard_group and other.option.step_s <= dearest_s
+    return is_data_parallel(other.option.layout) and (
+        other.option.step_s <= _LONGEST_STEP * answer.option.step_s
+    )

@@ -1,4 +1,4 @@
-"""How a plan is sized against what the cluster has: the answer, or what is missing. Pure."""
+"""Sizing a plan on a cluster's GPUs: the size, or what is missing. Pure."""
 
 import datetime as dt
 import functools
@@ -9,7 +9,7 @@ from typing import Any
 
 from rightsizer.domain.layout import Layout
 from rightsizer.errors import InputError
-from rightsizer.resize.scaling import PlanScaling
+from rightsizer.resize.scaling import PlanScaling, in_place_pins
 from rightsizer.resize.types import Scaling
 from rightsizer.search.explain import verdict
 from rightsizer.search.options import price_layout
@@ -18,22 +18,29 @@ from rightsizer.search.types import NoPlan, Plan, Request
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_operator.manifests.pod_spec import sizes
-from rightsizer_operator.reconcile.elastic_micro_batch import roaming
+from rightsizer_launch.worker_spec import in_place_sizes
+from rightsizer_operator.reconcile.elastic_micro_batch import with_divisible_micro_batch
 from rightsizer_operator.values.inventory import Inventory, NodeRequirements, clusters
 
-__all__ = ["RunningAttempt", "SizingResult", "decide", "node_requirements", "pod_gpus", "question"]
+__all__ = [
+    "RunningAttempt",
+    "SizingResult",
+    "at_size",
+    "cluster_request",
+    "decide",
+    "node_requirements",
+    "scaling_of",
+]
 
-_ANY = 16_384  # GPUs of a type that may be bought: the engine's own limit
+_UNLIMITED_GPUS = 16_384  # the engine's own limit
 _GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-_KEPT = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")  # by an elastic resize
 
 
 @immutable
 class SizingResult:
-    """`report` is the sized plan, as status.sizing holds it; without it `reason` and `message` say why.
+    """`report` is the sized plan, as in status.sizing; if it is None, `reason` and `message` say why.
 
-    `possible` is false where no number of these GPUs would do: the plan itself must change.
+    `possible` is false if no number of these GPUs is enough: the plan itself must change.
     """
 
     report: Mapping[str, Any] | None = None
@@ -44,7 +51,7 @@ class SizingResult:
 
 @immutable
 class RunningAttempt:
-    """What an attempt in progress fixes: its layout, its batch and the tokens it has done."""
+    """What a running attempt fixes: its layout, its batch and its trained tokens."""
 
     layout: Layout
     batch: int
@@ -64,7 +71,7 @@ def decide(
     quota_gpus: int | None = None,
     inter_gbps: float | None = None,
 ) -> SizingResult:
-    """Size a plan on what is free, else on what there is; else say what is missing.
+    """Size a plan on the free GPUs, else on all GPUs; else say what is missing.
 
     InputError and UnsupportedError say what is wrong with the plan itself.
     """
@@ -72,8 +79,8 @@ def decide(
     if running is not None:
         requirements = replace(requirements, types=(running.gpu_type,))
     kinds = inventory.sizes(requirements)
-    resolved, within_s = sizing.resolve(plan), sizing.deadline_s(plan, now=created)
-    left_s = None if within_s is None else within_s - (now - created).total_seconds()
+    resolved, deadline_s = sizing.resolve(plan), sizing.deadline_s(plan, now=created)
+    left_s = None if deadline_s is None else deadline_s - (now - created).total_seconds()
     if left_s is not None and left_s <= 0:
         return SizingResult(reason="DeadlinePassed", message="the deadline has passed; give a later one")
     if not kinds:
@@ -81,38 +88,40 @@ def decide(
         return SizingResult(
             reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.words()}"
         )
-    asked = _request(resolved, kinds, inter_gbps=inter_gbps, created=created)
-    asked = _continued(replace(asked, deadline_s=None if left_s is None else _floor(left_s)), running)
-    own, roams = (running.gpus, range(0)) if running else (0, sizes(plan))
+    request = _request(resolved, kinds, inter_gbps=inter_gbps, created=created)
+    request = _continued(replace(request, deadline_s=None if left_s is None else _floor(left_s)), running)
+    own, elastic = (running.gpus, range(0)) if running else (0, in_place_sizes(plan))
     free = {kind: inventory.free(requirements, kind, node) + own for kind, node in kinds.items()}
-    every = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
-    # The best on all that there is is the best on what is free if it fits there: so what changes with every
-    # launch of another plan is asked only where it matters, and plans that are alike have one answer.
-    widest = _within(asked, every, quota_gpus, running, roams)
+    total = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
+    # If the best size on all GPUs fits the free ones, it is the best there too. The total changes seldom, so
+    # most plans take a cached answer. Only the rest are sized on the free GPUs, which every launch changes.
+    widest = _within(request, total, quota_gpus, running, elastic)
     if widest is not None and widest.report and widest.report["gpus"] <= free[widest.report["gpuType"]]:
         return widest
-    found = _within(asked, free, quota_gpus, running, roams) or widest
-    return found or _missing(asked, size(asked), inventory, quota_gpus)
+    result = _within(request, free, quota_gpus, running, elastic) or widest
+    return result or _missing(request, size(request), inventory, quota_gpus)
 
 
 def _within(
-    asked: Request,
+    request: Request,
     most: Mapping[str, int],
     quota_gpus: int | None,
     running: RunningAttempt | None,
-    roams: range,
+    elastic: range,
 ) -> SizingResult | None:
-    """The size on at most so many GPUs of each type, if there is one."""
-    limits = [limit for limit in (quota_gpus, asked.max_gpus) if limit is not None]
+    """The size on at most `most` GPUs of each type, if there is one."""
+    limits = [limit for limit in (quota_gpus, request.max_gpus) if limit is not None]
     most = {kind: min(gpus, *limits) for kind, gpus in most.items()} if limits else most
-    offered = tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters if most[c.gpu.name])
-    return _fitting(_Question(replace(asked, clusters=offered), running, roams)) if offered else None
+    offered = tuple(replace(c, max_gpus=most[c.gpu.name]) for c in request.clusters if most[c.gpu.name])
+    return (
+        _cached_result(_Question(replace(request, clusters=offered), running, elastic)) if offered else None
+    )
 
 
-def question(plan: TrainingPlan, *, inventory: Inventory, created: dt.datetime) -> Request:
-    """What the engine is asked about a plan on all that a cluster has, free or not.
+def cluster_request(plan: TrainingPlan, *, inventory: Inventory, created: dt.datetime) -> Request:
+    """The engine's request for a plan on all GPUs of a cluster, free or not.
 
-    InputError says that it has none of the GPUs that the plan may use.
+    InputError: the cluster has none of the GPUs that the plan may use.
     """
     requirements = node_requirements(plan)
     kinds = inventory.sizes(requirements)
@@ -121,9 +130,9 @@ def question(plan: TrainingPlan, *, inventory: Inventory, created: dt.datetime) 
         raise InputError(
             "spec.resources.gpuTypes", value=", ".join(requirements.types) or "any", remedy=remedy
         )
-    asked = _request(sizing.resolve(plan), kinds, inter_gbps=None, created=created)
-    most = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
-    return replace(asked, clusters=tuple(replace(c, max_gpus=most[c.gpu.name]) for c in asked.clusters))
+    request = _request(sizing.resolve(plan), kinds, inter_gbps=None, created=created)
+    total = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
+    return replace(request, clusters=tuple(replace(c, max_gpus=total[c.gpu.name]) for c in request.clusters))
 
 
 def at_size(
@@ -136,18 +145,17 @@ def at_size(
     created: dt.datetime,
     inter_gbps: float | None = None,
 ) -> Mapping[str, Any] | None:
-    """The report of a run in progress at another size: this layout's, or (None) the present one's if it fits.
+    """The report of a running plan at another size: in `layout` (None: the present one), else in any.
 
-    The deadline and the budget are not asked again: who wants this size has measured. None: there is no plan.
+    The deadline and the budget do not count: this size was chosen by measurement. None: no layout fits.
     """
-    asked = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
-    if asked is None:
+    request = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
+    if request is None:
         return None
-    free = replace(asked, gpu_counts=(gpus,), min_gpus=1, max_gpus=None)
-    keep = {name: int(getattr(layout or running.layout, name)) for name in _KEPT}
-    for pinned in ({**asked.pinned, **keep}, dict(asked.pinned)):
-        pinned.pop("dp", None)
-        answer = size(replace(free, pinned=pinned))
+    unbounded = replace(request, gpu_counts=(gpus,), min_gpus=1, max_gpus=None)
+    for pins in ({**request.pinned, **in_place_pins(layout or running.layout)}, request.pinned):
+        pinned = {name: value for name, value in pins.items() if name != "dp"}
+        answer = size(replace(unbounded, pinned=pinned))
         if isinstance(answer, Plan):
             return _document(answer)
     return None
@@ -161,11 +169,11 @@ def scaling_of(
     created: dt.datetime,
     inter_gbps: float | None = None,
 ) -> Scaling | None:
-    """How fast a run in progress would be at other sizes; None where its GPUs are not here any more."""
-    asked = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
-    if asked is None:
+    """How fast a running plan would be at other sizes; None if the cluster no longer has its GPUs."""
+    request = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
+    if request is None:
         return None
-    return PlanScaling(request=asked, option=price_layout(asked, running.layout)[0])
+    return PlanScaling(request=request, option=price_layout(request, running.layout)[0])
 
 
 def _running_request(
@@ -180,12 +188,12 @@ def _running_request(
     kinds = inventory.sizes(requirements)
     if not kinds:
         return None
-    asked = _request(sizing.resolve(plan), kinds, inter_gbps=inter_gbps, created=created)
-    return replace(_continued(asked, running), deadline_s=None, max_usd=None)
+    request = _request(sizing.resolve(plan), kinds, inter_gbps=inter_gbps, created=created)
+    return replace(_continued(request, running), deadline_s=None, max_usd=None)
 
 
 def node_requirements(plan: TrainingPlan) -> NodeRequirements:
-    """What a plan says about nodes."""
+    """The nodes and GPUs that a plan asks for."""
     template = plan.spec.launch.pod_template
     spec: Mapping[str, Any] = (template.spec if template else None) or {}
     resources = plan.spec.resources
@@ -195,13 +203,6 @@ def node_requirements(plan: TrainingPlan) -> NodeRequirements:
         types=sizing.gpu_types(plan),
         gpus_per_node=resources.gpus_per_node,
     )
-
-
-def pod_gpus(layout: Layout, node_gpus: int) -> int:
-    """GPUs of a worker pod: as large a part of a node as divides the job and keeps tensor ranks together."""
-    fits = [n for n in range(1, min(node_gpus, layout.gpus) + 1) if layout.gpus % n == 0]
-    together = [n for n in fits if n % layout.tp == 0]
-    return max(together or fits)
 
 
 def _request(
@@ -214,43 +215,43 @@ def _request(
     stated = sizing.inter_node_bytes_per_s(resolved.plan)
     offered = clusters(
         kinds,
-        dict.fromkeys(kinds, _ANY),
+        dict.fromkeys(kinds, _UNLIMITED_GPUS),
         inter_gbps=stated / 1e9 if stated else inter_gbps,
         price=sizing.price_usd_per_gpu_h(resolved.plan),
     )
     return replace(resolved.request(now=created, clusters=offered), spare_nodes=0)
 
 
-def _continued(asked: Request, running: RunningAttempt | None) -> Request:
-    """The question about the rest of a run in progress: its batch stays, unless the plan now says another."""
+def _continued(request: Request, running: RunningAttempt | None) -> Request:
+    """The request for the rest of a running plan: its batch stays unless the plan now states another."""
     if running is None:
-        return asked
-    workload = replace(asked.workload, tokens=max(1.0, asked.workload.tokens - running.tokens))
-    if abs(workload.global_batch_sequences / running.batch - 1.0) > asked.batch_tolerance:
-        return replace(asked, workload=workload)
+        return request
+    workload = replace(request.workload, tokens=max(1.0, request.workload.tokens - running.tokens))
+    if abs(workload.global_batch_sequences / running.batch - 1.0) > request.batch_tolerance:
+        return replace(request, workload=workload)
     workload = replace(workload, global_batch_sequences=running.batch)
-    return replace(asked, workload=workload, batch_tolerance=0.0)
+    return replace(request, workload=workload, batch_tolerance=0.0)
 
 
 class _Question:
-    """A request with what runs or may become of it, as a key: equal ones are asked once."""
+    """A request, the running attempt and the sizes it may take in place, as the key of a cache."""
 
-    __slots__ = ("_words", "asked", "roams", "running")
+    __slots__ = ("_key", "elastic", "request", "running")
 
-    def __init__(self, asked: Request, running: RunningAttempt | None, roams: range) -> None:
-        self.asked, self.running, self.roams = asked, running, roams
-        self._words = repr((asked, running, roams))  # requests hold mappings, which have no hash
+    def __init__(self, request: Request, running: RunningAttempt | None, elastic: range) -> None:
+        self.request, self.running, self.elastic = request, running, elastic
+        self._key = repr((request, running, elastic))  # requests hold mappings, which have no hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Question) and self._words == other._words
+        return isinstance(other, _Question) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._words)
+        return hash(self._key)
 
 
 @functools.lru_cache(maxsize=256)
-def _fitting(question: _Question) -> SizingResult | None:
-    """The size, if the request can be met. People ask for the same again and again, and so does this loop."""
+def _cached_result(question: _Question) -> SizingResult | None:
+    """The size, if the request can be met. The same requests repeat with every reconciliation."""
     answer = _sized(question)
     return (
         SizingResult(report=_document(answer), message=verdict(answer)) if isinstance(answer, Plan) else None
@@ -258,27 +259,28 @@ def _fitting(question: _Question) -> SizingResult | None:
 
 
 def _floor(seconds: float) -> float:
-    """Rounded down by less than 0.4 %: plans that are submitted together ask the same."""
+    """Rounded down by less than 0.4 %, so that plans submitted together share a cached answer."""
     step = 2.0 ** (math.floor(math.log2(seconds)) - 8)
     return math.floor(seconds / step) * step
 
 
 def _sized(question: _Question) -> Plan | NoPlan:
-    """The answer; of an elastic run, the same layout on more or fewer GPUs where that is as good."""
-    asked, running = question.asked, question.running
+    """The answer; for an elastic run, its own layout on more or fewer GPUs if that is as good."""
+    request, running = question.request, question.running
     if running is None or not running.elastic:
-        answer = size(asked)
-        return roaming(asked, answer, question.roams, size) if isinstance(answer, Plan) else answer
-    old = running.layout
-    kept = size(replace(asked, pinned={**asked.pinned, **{name: int(getattr(old, name)) for name in _KEPT}}))
-    free = size(asked)
+        answer = size(request)
+        if isinstance(answer, NoPlan):
+            return answer
+        return with_divisible_micro_batch(request, answer, question.elastic, size)
+    kept = size(replace(request, pinned={**request.pinned, **in_place_pins(running.layout)}))
+    free = size(request)
     if isinstance(kept, Plan) and (not isinstance(free, Plan) or kept.option.gpus <= free.option.gpus):
         return kept
     return free
 
 
 def _missing(
-    asked: Request, answer: Plan | NoPlan, inventory: Inventory, quota_gpus: int | None
+    request: Request, answer: Plan | NoPlan, inventory: Inventory, quota_gpus: int | None
 ) -> SizingResult:
     if isinstance(answer, NoPlan):
         return SizingResult(possible=False, reason="NoPlan", message=verdict(answer))
@@ -291,7 +293,7 @@ def _missing(
 
 
 def _document(answer: Plan) -> dict[str, Any]:
-    """The report as it is kept: without the causes, which `rightsizer plan` shows."""
+    """The report as status.sizing holds it, with three runners-up."""
     document = sizing.report(answer).model_dump(mode="json", exclude_none=True, by_alias=True)
     document["runnersUp"] = document.get("runnersUp", [])[:3]
     return document

@@ -17,7 +17,7 @@ from rightsizer.search.pricing import Rows, SearchContext, families_context, pri
 from rightsizer.search.search import best, counts, fitting, pairs, thin
 from rightsizer.search.types import Option, Request
 
-__all__ = ["PlanScaling", "recalibrate", "size_from_option"]
+__all__ = ["PlanScaling", "in_place_pins", "recalibrate", "size_from_option"]
 
 _POINTS = 12
 """GPU counts priced besides the nearest ones."""
@@ -25,10 +25,15 @@ _POINTS = 12
 _REACH = 8
 """Sizes from an eighth to eight times the present one: the range of one resize."""
 
-_AXES = (
+_KEPT_IN_PLACE = (
     "tp", "pp", "vpp", "cp", "ep", "sharding", "shard_group", "micro_batch", "recompute", "offload",
 )  # fmt: skip
 """Layout fields that stay the same when only the number of data-parallel ranks changes."""
+
+
+def in_place_pins(layout: Layout) -> dict[str, int]:
+    """Pins for a search that may change only the number of data-parallel ranks."""
+    return {name: int(getattr(layout, name)) for name in _KEPT_IN_PLACE}
 
 
 class PlanScaling:
@@ -161,7 +166,7 @@ def _best_rows(rows: Rows, same_but_dp: Array) -> Iterator[Rows]:
 def _differs_in_dp_only(columns: Columns, layout: Layout, size: int) -> Array:
     """Rows that differ from `layout` only in fields that follow from the number of GPUs."""
     same = np.ones(size, dtype=bool)
-    for name in _AXES:
+    for name in _KEPT_IN_PLACE:
         same &= np.broadcast_to(getattr(columns, name) == int(getattr(layout, name)), same.shape)
     return same
 

@@ -18,13 +18,11 @@ from rightsizer_slurm.cluster.config import Site
 from rightsizer_slurm.cluster.jobs import gres_gpus
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.snapshot import Cluster
-from rightsizer_slurm.submit.placement import Asked, Fitted, fit
+from rightsizer_slurm.submit.placement import Asked, Fitted, finish_limit_s, fit
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 
 __all__ = ["answer"]
 
-_MARGIN, _START_S = 1.15, 960.0
-"""Margin and start-up time that `placement.fit` adds to a prediction, the latter rounded up to a minute."""
 _SHORTEST_S = 60.0
 _NO_CHECKPOINT = "spec.launch.checkpoint"
 
@@ -176,7 +174,7 @@ def _within(plan: TrainingPlan, limit_s: float, now: dt.datetime) -> TrainingPla
     """The plan with a deadline no later than a time limit allows."""
     if math.isinf(limit_s):
         return plan
-    most_s = max(_SHORTEST_S, (limit_s - _START_S) / _MARGIN)
+    most_s = max(_SHORTEST_S, finish_limit_s(limit_s))
     stated_s = sizing.deadline_s(plan, now=now)
     if stated_s is not None and stated_s <= most_s:
         return plan
@@ -187,14 +185,13 @@ def _within(plan: TrainingPlan, limit_s: float, now: dt.datetime) -> TrainingPla
 
 def _sized(fitted: Fitted, question: Question) -> Answer:
     """The fields of a size. They never exceed the user's request, and never set tasks per node."""
-    nodes, pool = fitted.nodes, fitted.pool
-    gres = f"gpu:{pool.gres}:{fitted.node_gpus}" if pool.gres else f"gpu:{fitted.node_gpus}"
+    nodes = fitted.nodes
     minutes = round(fitted.time_s / 60.0)
     values: dict[str, int | str] = {
         "min_nodes": nodes,
         "max_nodes": nodes,
-        "gres": gres,
-        "partition": pool.partition,
+        "gres": fitted.gres,
+        "partition": fitted.pool.partition,
         **_tasks(fitted, question),
         "admin_comment": f"rightsizer/1 nodes={nodes} gpus={fitted.option.layout.gpus} minutes={minutes}",
     }
@@ -225,7 +222,8 @@ def _tasks(fitted: Fitted, question: Question) -> dict[str, int]:
 
 def _variables(fitted: Fitted) -> dict[str, str]:
     """The RIGHTSIZER_* variables for the batch script."""
-    layout, workload = fitted.option.layout, fitted.workload
+    option = fitted.option
+    layout = option.layout
     return {
         "RIGHTSIZER_NODES": str(fitted.nodes),
         "RIGHTSIZER_GPUS": str(layout.gpus),
@@ -236,8 +234,8 @@ def _variables(fitted: Fitted) -> dict[str, str]:
         "RIGHTSIZER_CP": str(layout.cp),
         "RIGHTSIZER_EP": str(layout.ep),
         "RIGHTSIZER_MICRO_BATCH": str(layout.micro_batch),
-        "RIGHTSIZER_GLOBAL_BATCH_SEQUENCES": str(workload.global_batch_sequences),
-        "RIGHTSIZER_SEQUENCE_LENGTH": str(workload.sequence_tokens),
+        "RIGHTSIZER_GLOBAL_BATCH_SEQUENCES": str(option.global_batch_sequences),
+        "RIGHTSIZER_SEQUENCE_LENGTH": str(fitted.answer.request.workload.sequence_tokens),
     }
 
 

@@ -1,57 +1,38 @@
-"""The batch script: srun and torchrun, a rendezvous that no worker holds, save and requeue in time. Pure.
+"""The batch script: srun and torchrun, a rendezvous that no worker hosts, save and requeue in time. Pure.
 
-The script reads its size when it starts ($SLURM_JOB_NUM_NODES), so that a requeue with another size, or a
-shrink while it runs, needs no other script. It never asks for tasks per node: with that in the request a
-job's size can hardly be changed. Every text of the user is quoted by shlex.
+The script reads its size when it starts ($SLURM_JOB_NUM_NODES), so a requeue with another size, or a shrink
+while it runs, needs no other script. It never requests tasks per node: Slurm can hardly change the size of
+such a job. shlex quotes every text of the user.
 """
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import field
 
 from rightsizer.errors import InputError
-from rightsizer.units import parse_duration_s
 from rightsizer.values import immutable
-from rightsizer_api import expand
-from rightsizer_api.resources import ElasticityMode
-from rightsizer_launch import frameworks
-from rightsizer_launch.torchrun import Torchrun, environment, program, program_arguments
-from rightsizer_launch.worker import progress
-from rightsizer_launch.worker.restart_monitor import ENV_RESTART_WITHIN_S
+from rightsizer_launch.torchrun import Torchrun, environment, program_arguments
+from rightsizer_launch.worker_spec import Directories, Size, WorkerSpec, grace_s, worker_spec
 from rightsizer_slurm.cluster.comment import PREFIX
 from rightsizer_slurm.submit.placement import Fitted
 
-__all__ = [
-    "Place",
-    "batch_options",
-    "elastic",
-    "fewest_nodes",
-    "files",
-    "interval_s",
-    "most_nodes",
-    "pyxis_image",
-    "script",
-]
+__all__ = ["Place", "batch_options", "elastic_nodes", "pyxis_image", "script", "worker_of"]
 
 _SIGNAL_SLACK_S = 120
-"""Over the workers' grace: Slurm may send the signal a minute off, and processes take their time to end."""
+"""Added to the workers' grace: Slurm may send the signal a minute late, and processes need time to end."""
 _LAST_CALL_S = 30
-"""How long a world waits for nodes that are slow to start, torch's own default.
+"""How long a world waits for nodes that start slowly: torch's default.
 
-Shorter, and a world forms without them: it starts over when they come. A job that lost nodes pays it at each
-restart, since its most stays what it began with.
+With a shorter wait a world forms without them, and starts over when they join. A job that lost nodes waits
+this long at each restart, because its maximum stays what it started with.
 """
-_ELASTIC_FRAMEWORKS = ("ddp", "custom")  # the others have the number of ranks in their flags
-_WORDS_OF_SIZE = ("gpus", "dp", "microBatches", "shardGroup")
 
 
 @immutable
 class Place:
-    """Where the job runs: its run directory and working directory (absolute), the Python that has rightsizer.
+    """Where the job runs: its run directory, its working directory and its plan, all absolute paths.
 
-    `rendezvous` is host:port of a store that someone else keeps; empty: the batch script keeps one. `options`
-    are more options of sbatch as the user gave them.
+    `python` is the interpreter that has rightsizer. `rendezvous` is host:port of an external store; if it is
+    empty, the batch script starts one. `options` are the user's own sbatch options.
     """
 
     run: str
@@ -62,117 +43,73 @@ class Place:
     container: bool = False
     mounts: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def worker_of(fitted: Fitted, place: Place) -> WorkerSpec:
+    """What the job's workers run."""
+    directories = Directories(run=place.run, files=place.run, checkpoints=place.run)
+    return worker_spec(
+        fitted.plan, Size.of(fitted.option), directories, room_gpus=fitted.pool.room(free=False)
+    )
+
+
+def elastic_nodes(fitted: Fitted, worker: WorkerSpec) -> tuple[int, int]:
+    """The fewest and most nodes on which the training can go on."""
+    fewest, most = worker.elastic.nodes(fitted.node_gpus)
+    return min(fewest, fitted.nodes), max(most, fitted.nodes)
 
 
 def batch_options(fitted: Fitted, place: Place) -> tuple[str, ...]:
-    """What sbatch is told: size, time, what to do before the end. The user's own come last and win."""
-    plan, pool = fitted.plan, fitted.pool
-    gres = f"gpu:{pool.gres}:{fitted.node_gpus}" if pool.gres else f"gpu:{fitted.node_gpus}"
+    """The options of sbatch: size, time, the signal before the end. The user's own come last and win."""
     return (
-        f"--job-name={plan.metadata.name}",
-        f"--partition={pool.partition}",
+        f"--job-name={fitted.plan.metadata.name}",
+        f"--partition={fitted.pool.partition}",
         f"--nodes={fitted.nodes}",
-        f"--gres={gres}",
+        f"--gres={fitted.gres}",
         f"--cpus-per-task={fitted.cores}",
         f"--time={round(fitted.time_s / 60)}",
-        f"--signal=B:USR1@{round(_grace_s(fitted)) + _SIGNAL_SLACK_S}",
+        f"--signal=B:USR1@{round(grace_s(fitted.plan)) + _SIGNAL_SLACK_S}",
         "--requeue",
         "--no-kill",
         "--open-mode=append",
         f"--output={_pattern(place.run)}/slurm-%j.out",
-        f"--comment={PREFIX} {_word('plan', place.plan)} {_word('run', place.run)}",
+        f"--comment={PREFIX} {_comment_entry('plan', place.plan)} {_comment_entry('run', place.run)}",
         *place.options,
     )
 
 
-def elastic(fitted: Fitted) -> bool:
-    """Whether the number of nodes may change: nothing that the workers were told depends on it."""
-    plan, layout = fitted.plan, fitted.option.layout
-    words = (*plan.spec.launch.command, *plan.spec.launch.args)
-    told = any("{layout." + name + "}" in word for word in words for name in _WORDS_OF_SIZE)
-    return (
-        plan.spec.elasticity.mode is not ElasticityMode.OFF
-        and plan.spec.launch.framework in _ELASTIC_FRAMEWORKS
-        and layout.dp == layout.gpus
-        and layout.ep == 1
-        and not layout.shard_group
-        and not told
-    )
-
-
-def fewest_nodes(fitted: Fitted) -> int:
-    """Nodes with which the training may go on."""
-    if not elastic(fitted):
-        return fitted.nodes
-    fewest = fitted.plan.spec.elasticity.min_gpus or fitted.plan.spec.resources.min_gpus
-    return min(fitted.nodes, max(1, -(-fewest // fitted.node_gpus)))
-
-
-def most_nodes(fitted: Fitted) -> int:
-    """Nodes that the job may grow to: as many as the partition and the plan allow, if it is elastic."""
-    if not elastic(fitted):
-        return fitted.nodes
-    asked = fitted.plan.spec
-    room = fitted.pool.room(free=False)
-    most = min(asked.elasticity.max_gpus or asked.resources.max_gpus or room, room)
-    return max(fitted.nodes, most // fitted.node_gpus)
-
-
-def files(fitted: Fitted, place: Place) -> Mapping[str, str]:
-    """What the framework wants to read from the run directory, by name."""
-    return _flags(fitted, place).files
-
-
 def script(fitted: Fitted, place: Place) -> str:
     """The whole batch script."""
+    worker = worker_of(fitted, place)
     for text in (place.run, place.home, place.plan, place.python, *place.options):
         if re.search(r"[\x00-\x1f\x7f]", text):
             raise InputError(
-                "path", value=text, remedy="has a control character: no batch script can hold it"
+                "path", value=text, remedy="has a control character, which a batch script cannot hold"
             )
     options = "\n".join(f"#SBATCH {_directive(option)}" for option in batch_options(fitted, place))
     exports = "\n".join(
-        f"export {name}={shlex.quote(value)}" for name, value in _variables(fitted, place).items()
+        f"export {name}={shlex.quote(value)}" for name, value in _variables(fitted, worker).items()
     )
     return _TEMPLATE.format(
         options=options,
-        words=re.sub(r"\s+", " ", fitted.words),
+        summary=re.sub(r"\s+", " ", fitted.words),
         python=shlex.quote(place.python),
         run=shlex.quote(place.run),
         home=shlex.quote(place.home),
-        fewest=fewest_nodes(fitted),
+        fewest=elastic_nodes(fitted, worker)[0],
         name=shlex.quote(fitted.plan.metadata.name),
         exports=exports,
-        rendezvous=_RENDEZVOUS_OURS if not place.rendezvous else _theirs(place.rendezvous),
+        rendezvous=_external_store(place.rendezvous) if place.rendezvous else _OWN_STORE,
         cores=fitted.cores,
         node_gpus=fitted.node_gpus,
         container=_container(fitted, place),
         inner_python=shlex.quote("python3" if place.container else place.python),
-        arguments=shlex.join(_arguments(fitted, place)),
+        arguments=shlex.join(program_arguments(worker.program)),
     )
 
 
-def _arguments(fitted: Fitted, place: Place) -> Sequence[str]:
-    """The training script and its arguments; a command with the layout's placeholders says it all itself."""
-    launch, workload = fitted.plan.spec.launch, fitted.workload
-    words = (*launch.command, *launch.args)
-    own = not any("{layout." in word for word in words)
-    others = {
-        "plan.name": fitted.plan.metadata.name,
-        "checkpoint.path": _checkpoint(fitted, place).get(progress.ENV_CHECKPOINT_PATH, ""),
-        "checkpoint.intervalSteps": max(1, round(interval_s(fitted) / fitted.option.step_s)),
-        "workload.sequenceLength": workload.sequence_tokens,
-        "workload.globalBatchSequences": workload.global_batch_sequences,
-        "workload.steps": int(workload.steps),
-    }
-    expanded = expand(words, fitted.option.layout, others)
-    return program_arguments(program((*expanded, *(_flags(fitted, place).arguments if own else ()))))
-
-
-def _variables(fitted: Fitted, place: Place) -> dict[str, str]:
-    """Environment of every worker; the user's own last. What depends on the size is set by the script."""
-    launch = fitted.plan.spec.launch
+def _variables(fitted: Fitted, worker: WorkerSpec) -> dict[str, str]:
+    """Environment of every worker, the user's variables last. The script sets what depends on the size."""
     run = Torchrun(
         name=fitted.plan.metadata.name,
         attempt=1,
@@ -181,75 +118,30 @@ def _variables(fitted: Fitted, place: Place) -> dict[str, str]:
         max_nodes=fitted.nodes,
         workers_per_node=fitted.node_gpus,
         last_call_s=_LAST_CALL_S,
-        max_restarts=1_000_000,
-        shutdown_s=int(_grace_s(fitted)),
+        shutdown_s=int(worker.grace_s),
     )
-    ours = environment(run)
-    for told_at_run_time in ("PET_NNODES", "PET_RDZV_ID", "PET_RDZV_ENDPOINT"):
-        del ours[told_at_run_time]
-    return {
-        **_flags(fitted, place).environment,
-        **ours,
-        "PYTHONUNBUFFERED": "1",
-        progress.ENV_RUN_DIRECTORY: place.run,
-        progress.ENV_RESTART_LIMIT: str(launch.restarts.limit),
-        ENV_RESTART_WITHIN_S: f"{parse_duration_s(launch.restarts.within):g}",
-        **_checkpoint(fitted, place),
-        **{variable.name: variable.value for variable in launch.env if variable.value is not None},
-        **place.settings,
-    }
-
-
-def _flags(fitted: Fitted, place: Place) -> frameworks.Flags:
-    return frameworks.flags(
-        fitted.plan.spec.launch.framework,
-        fitted.option.layout,
-        fitted.workload,
-        architecture=fitted.answer.request.architecture,
-        directory=place.run,
-    )
-
-
-def _checkpoint(fitted: Fitted, place: Place) -> dict[str, str]:
-    asked = fitted.plan.spec.launch.checkpoint
-    if asked is None:
-        return {}
-    path = asked.path if asked.path.startswith("/") else f"{place.run}/{asked.path}"
-    return {
-        progress.ENV_CHECKPOINT_PATH: path,
-        progress.ENV_CHECKPOINT_INTERVAL_S: f"{interval_s(fitted):g}",
-    }
-
-
-def interval_s(fitted: Fitted) -> float:
-    """Seconds between checkpoints."""
-    asked = fitted.plan.spec.launch.checkpoint
-    if asked is None or asked.interval == "auto":
-        return max(10.0, float(round(fitted.option.checkpoint_interval_s)))
-    return parse_duration_s(asked.interval)
-
-
-def _grace_s(fitted: Fitted) -> float:
-    asked = fitted.plan.spec.launch.checkpoint
-    return parse_duration_s(asked.grace) if asked else 30.0
+    torchrun = environment(run)
+    for set_by_script in ("PET_NNODES", "PET_RDZV_ID", "PET_RDZV_ENDPOINT"):
+        del torchrun[set_by_script]
+    return {**torchrun, **worker.environment}
 
 
 def _container(fitted: Fitted, place: Place) -> str:
-    """Pyxis' options for srun; empty without an image."""
+    """Pyxis' options for srun; empty if the plan names no image."""
     if not place.container:
         return ""
     mounts = ",".join(f"{path}:{path}" for path in dict.fromkeys((place.run, place.home, *place.mounts)))
     image = pyxis_image(fitted.plan.spec.launch.image or "")
-    words = (
+    options = (
         f"--container-image={image}",
         f"--container-mounts={mounts}",
         f"--container-workdir={place.home}",
     )
-    return "".join(f" {shlex.quote(word)}" for word in words)
+    return "".join(f" {shlex.quote(option)}" for option in options)
 
 
 def pyxis_image(image: str) -> str:
-    """An image as Pyxis writes it: a registry is set off by #, not by a slash; a path stays."""
+    """An image in Pyxis' syntax: # separates the registry, not a slash. A path stays as it is."""
     head, slash, rest = image.partition("/")
     if image.startswith((".", "/")) or "#" in image or "://" in image or not slash:
         return image
@@ -257,32 +149,32 @@ def pyxis_image(image: str) -> str:
 
 
 def _pattern(path: str) -> str:
-    """A path in a file name pattern of Slurm: a percent sign is written twice."""
+    """A path in a Slurm file name pattern, where %% means a percent sign."""
     return path.replace("%", "%%")
 
 
 def _directive(option: str) -> str:
-    """One option on an #SBATCH line, quoted as sbatch reads it."""
+    """One option of an #SBATCH line, quoted the way sbatch reads it."""
     return option if re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]+", option) else shlex.quote(option)
 
 
-def _word(key: str, path: str) -> str:
-    """key=path as a comment has it (`rightsizer_slurm.cluster.comment`)."""
+def _comment_entry(key: str, path: str) -> str:
+    """key=path as `rightsizer_slurm.cluster.comment` parses it."""
     if not re.fullmatch(r"[A-Za-z0-9 ._=:,/+@%~-]+", path):
         remedy = (
-            "has a character that no comment of Slurm may hold; letters, digits, blanks and ._=:,/+@%~- may"
+            "has a character that a Slurm comment cannot hold; use letters, digits, blanks and ._=:,/+@%~-"
         )
         raise InputError(key, value=path, remedy=remedy)
     return f'{key}="{path}"' if " " in path else f"{key}={path}"
 
 
-def _theirs(endpoint: str) -> str:
+def _external_store(endpoint: str) -> str:
     return f"export PET_RDZV_ENDPOINT={shlex.quote(endpoint)}\n"
 
 
-_RENDEZVOUS_OURS = """\
-# The rendezvous store lives here, beside the workers: none of them is missed when it goes. Slurm never takes
-# the batch host out of a job that shrinks. It ends with this script, however that ends.
+_OWN_STORE = """\
+# The rendezvous store runs here, not in a worker, so any worker can leave. Slurm never removes the batch host
+# from a job that shrinks. The store ends with this script.
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 address=$(address_of "$head")
 port=$("$python" -c 'from rightsizer_launch.worker.rendezvous import free_port; print(free_port())') || exit 1
@@ -296,7 +188,7 @@ export PET_RDZV_ENDPOINT="$address:$port"
 _TEMPLATE = """\
 #!/bin/bash
 {options}
-# Written by rightsizer: {words}
+# Written by rightsizer: {summary}
 set -u
 python={python}
 run={run}
@@ -305,13 +197,13 @@ if [ -e "$run/done.json" ]; then echo "rightsizer: the training is complete alre
 
 {exports}
 restart=${{SLURM_RESTART_COUNT:-0}}
-# Notes each start's size. A size that makes no step is given up for the one that trained, by another requeue.
-goes_back() {{
+# Records the size of each start. If a size trains no step, the job is requeued at the size that trained.
+falls_back() {{
   "$python" -m rightsizer_slurm.monitor.rollback "$@" --run "$run" --job "$SLURM_JOB_ID" \
     --restart "$restart" --nodes "$SLURM_JOB_NUM_NODES" --node-gpus {node_gpus} \
     --cores "${{SLURM_CPUS_PER_TASK:-{cores}}}"
 }}
-if goes_back start; then sleep 300; exit 1; fi
+if falls_back start; then sleep 300; exit 1; fi
 fewest={fewest}
 [ "$fewest" -gt "$SLURM_JOB_NUM_NODES" ] && fewest=$SLURM_JOB_NUM_NODES
 export PET_NNODES="$fewest:$SLURM_JOB_NUM_NODES"
@@ -324,8 +216,8 @@ RIGHTSIZER_ADDRESSES=$(scontrol show node --oneliner "$SLURM_JOB_NODELIST" |
 export RIGHTSIZER_ADDRESSES
 store=
 {rendezvous}
-# USR1: the time limit is near. USR2: rightsizer changes the size. Both save first: the workers do so on
-# SIGTERM, which goes to them by scancel, for srun takes it as an order to kill. TERM: cancelled.
+# USR1: the time limit is near. USR2: rightsizer changes the size. TERM: cancelled. Before a requeue the
+# workers save, on SIGTERM. scancel sends it, because srun would kill them.
 after=
 stop() {{
   after=$1
@@ -343,16 +235,16 @@ srun --no-kill --kill-on-bad-exit=0 --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SL
     exec "$@"' bash {inner_python} -m rightsizer_launch.worker.entrypoint {arguments} &
 step=$!
 wait "$step"; code=$?
-while kill -0 "$step" 2> /dev/null; do wait "$step"; code=$?; done # a signal ends a wait, not the step
+while kill -0 "$step" 2> /dev/null; do wait "$step"; code=$?; done # a signal interrupts only the wait
 [ -n "$store" ] && kill "$store" 2> /dev/null
 
-# A more urgent job gets the nodes: Slurm has told the workers itself, and gives the script time to end.
+# Preempted by another job: Slurm has signalled the workers, and gives the script time to end.
 [ -z "$after" ] && scontrol show job "$SLURM_JOB_ID" | grep -q ' PreemptTime=[0-9]' && after=requeue
-if [ -e "$run/done.json" ]; then code=0 # after a node was let go srun tells of its end, not of the training's
+if [ -e "$run/done.json" ]; then code=0 # after a shrink srun reports the lost node, not the training
 elif [ "$after" = requeue ] || [ "$after" = requeuehold ]; then
   echo "rightsizer: saved; $after"
   scontrol "$after" "$SLURM_JOB_ID" && sleep 300
-elif [ -z "$after" ] && goes_back failed --code "$code"; then sleep 300
+elif [ -z "$after" ] && falls_back failed --code "$code"; then sleep 300
 fi
 echo "rightsizer: end, exit code $code"
 exit "$code"

@@ -1,4 +1,4 @@
-"""A plan sized to a Slurm cluster: which partition, how many nodes, for how long; or why not. Pure."""
+"""Sizing a plan on a Slurm cluster: partition, nodes and time limit; or the reason against it. Pure."""
 
 import datetime as dt
 import math
@@ -6,30 +6,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Workload
 from rightsizer.errors import InputError
 from rightsizer.estimate.correction import Calibration
 from rightsizer.search.explain import verdict
 from rightsizer.search.plan import plan as size
-from rightsizer.search.types import NoPlan, Option, Plan, Request
+from rightsizer.search.types import NoPlan, Option, Plan
 from rightsizer.units import format_duration
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_launch.worker_spec import gpus_per_node
 from rightsizer_slurm.cluster.pools import Pool, clusters
 
-__all__ = ["Asked", "Fitted", "fit", "node_gpus"]
+__all__ = ["Asked", "Fitted", "finish_limit_s", "fit"]
 
 _MARGIN = 1.15
-"""The time limit over the finish at the plan's confidence: a limit too short costs a requeue. A choice."""
+"""The time limit over the finish at the plan's confidence. A choice: a short limit costs a requeue."""
 _START_S = 900.0
-"""Queue's end to first step, and the last checkpoint: added to every time limit. A choice."""
+"""Added to every time limit, for the start and the last checkpoint. A choice."""
 
 
 @immutable
 class Asked:
-    """What the user fixed beside the plan; it bounds the answer and is never exceeded."""
+    """The user's own limits beside the plan; a size never exceeds them."""
 
     nodes: int | None = None
     time_s: float | None = None
@@ -39,13 +38,12 @@ class Asked:
 class Fitted:
     """A size for Slurm: `nodes` of `node_gpus` GPUs and `cores` each in `pool`, for `time_s`.
 
-    `chained` says that the time limit ends before the training: the job saves, and is requeued. `waits` says
-    that fewer GPUs are free now than it needs.
+    `chained`: the time limit ends before the training, so the job saves and is requeued. `waits`: fewer GPUs
+    are free now than it needs.
     """
 
     plan: TrainingPlan
     answer: Plan
-    workload: Workload
     pool: Pool
     nodes: int
     node_gpus: int
@@ -56,12 +54,17 @@ class Fitted:
 
     @property
     def option(self) -> Option:
-        """What the engine chose."""
+        """The engine's choice."""
         return self.answer.option
 
     @property
+    def gres(self) -> str:
+        """The GPUs of a node as Slurm's --gres takes them."""
+        return f"gpu:{self.pool.gres}:{self.node_gpus}" if self.pool.gres else f"gpu:{self.node_gpus}"
+
+    @property
     def words(self) -> str:
-        """What and why, in one line."""
+        """The size and its reason in one line."""
         finish = verdict(self.answer)
         until = ", saved and requeued at each time limit" if self.chained else ""
         queue = "; waits until they are free" if self.waits else ""
@@ -79,9 +82,9 @@ def fit(
     now: dt.datetime | None = None,
     calibration: Calibration | None = None,
 ) -> Fitted | NoPlan:
-    """Size a plan on what is free, else on what there is; `have` says that in words.
+    """Size a plan on the free nodes, else on all nodes; `have` describes them.
 
-    InputError says what no partition here can do.
+    InputError: no partition can run it.
     """
     asked = asked or Asked()
     inter_bytes_per_s, price = sizing.inter_node_bytes_per_s(plan), sizing.price_usd_per_gpu_h(plan)
@@ -107,41 +110,33 @@ def fit(
     return refused
 
 
-def node_gpus(layout: Layout, of_node: int) -> int:
-    """GPUs on each node: as many as divide the job, tensor-parallel ranks kept together."""
-    fits = [n for n in range(1, min(of_node, layout.gpus) + 1) if layout.gpus % n == 0]
-    together = [n for n in fits if n % layout.tp == 0]
-    return max(together or fits)
-
-
 def _fitted(plan: TrainingPlan, answer: Plan, pool: Pool, asked: Asked, *, waits: bool) -> Fitted:
     option = answer.option
-    each = node_gpus(option.layout, pool.node_gpus)
-    nodes = option.layout.gpus // each
+    node_gpus = gpus_per_node(option.layout, pool.node_gpus)
     needed_s = math.ceil((_MARGIN * option.finish_at_confidence_s + _START_S) / 60.0) * 60.0
     most_s = min(pool.max_time_s or math.inf, asked.time_s or math.inf)
     if needed_s > most_s and plan.spec.launch.checkpoint is None:
         remedy = (
             f"the training needs {format_duration(needed_s)} and the time limit is {format_duration(most_s)}:"
-            " name where it saves, so that it can go on after a requeue"
+            " name a checkpoint directory, so that it can go on after a requeue"
         )
         raise InputError("spec.launch.checkpoint", value=None, remedy=remedy)
     return Fitted(
         plan=plan,
         answer=answer,
-        workload=_workload(answer.request, option),
         pool=pool,
-        nodes=nodes,
-        node_gpus=each,
-        cores=max(1, pool.cores * each // pool.node_gpus),
+        nodes=option.layout.gpus // node_gpus,
+        node_gpus=node_gpus,
+        cores=max(1, pool.cores * node_gpus // pool.node_gpus),
         time_s=min(needed_s, most_s),
         chained=needed_s > most_s,
         waits=waits,
     )
 
 
-def _workload(request: Request, option: Option) -> Workload:
-    return replace(request.workload, global_batch_sequences=option.global_batch_sequences)
+def finish_limit_s(time_limit_s: float) -> float:
+    """The latest finish, at the plan's confidence, that fits a time limit."""
+    return (time_limit_s - 60.0 - _START_S) / _MARGIN  # limits are rounded up to a minute
 
 
 def _bounded(pool: Pool, asked: Asked) -> Pool:

@@ -24,7 +24,7 @@ from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch import calibration
 from rightsizer_launch.local.run_folder import RunDirectory
-from rightsizer_launch.torchrun import program
+from rightsizer_launch.worker_spec import WorkerSpec, target_of
 from rightsizer_slurm.cluster import accounting_limits, config, runfile
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.comment import is_ours
@@ -36,12 +36,9 @@ from rightsizer_slurm.submit import placement
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.batch_script import (
     Place,
-    elastic,
-    fewest_nodes,
-    files,
-    interval_s,
-    most_nodes,
+    elastic_nodes,
     script,
+    worker_of,
 )
 from rightsizer_slurm.submit.directives import directives, overrides, question
 from rightsizer_slurm.submit.placement import Asked, Fitted
@@ -157,9 +154,7 @@ def submit_plan(
 ) -> int:
     """Size the plan of a file, write its script, submit it; the exit code. `say` prints."""
     plan = load(file)
-    if not plan.spec.launch.command:
-        raise InputError("spec.launch.command", value=None, remedy="name the training script to start")
-    program((*plan.spec.launch.command, *plan.spec.launch.args))
+    target_of(plan)  # refuses a command that cannot be launched, before anything is sized
     door = SlurmCommands(slurm)
     directory = RunDirectory(path=(options.directory or Path("runs") / plan.metadata.name).resolve())
     if directory.done:
@@ -281,13 +276,14 @@ def _submit(
 ) -> int:
     """Write what the job reads, submit, and note the job's number."""
     directory.path.mkdir(parents=True, exist_ok=True)
-    for name, content in files(fitted, place).items():
+    worker = worker_of(fitted, place)
+    for name, content in worker.files.items():
         (directory.path / name).write_text(content)
     batch = directory.path / _SCRIPT
     batch.write_text(text)
     job = _number(door.slurm.run("sbatch", "--parsable", str(batch), environment=_inherited(environment)))
     directory.plan.write_text(dump(fitted.plan))
-    runfile.write(directory.path, _record(fitted, job, str(place.plan)))
+    runfile.write(directory.path, _record(fitted, worker, job, str(place.plan)))
     return job
 
 
@@ -303,7 +299,8 @@ def _number(said: str) -> int:
     return int(number)
 
 
-def _record(fitted: Fitted, job: int, plan: str) -> runfile.RunFile:
+def _record(fitted: Fitted, worker: WorkerSpec, job: int, plan: str) -> runfile.RunFile:
+    fewest_nodes, most_nodes = elastic_nodes(fitted, worker)
     now_s = time.time()
     deadline_s = sizing.deadline_s(fitted.plan, now=dt.datetime.fromtimestamp(now_s, dt.UTC))
     return runfile.RunFile(
@@ -315,14 +312,14 @@ def _record(fitted: Fitted, job: int, plan: str) -> runfile.RunFile:
         nodes=fitted.nodes,
         node_gpus=fitted.node_gpus,
         node_cores=fitted.cores,
-        elastic=elastic(fitted),
-        fewest_nodes=fewest_nodes(fitted),
-        most_nodes=most_nodes(fitted),
+        elastic=worker.elastic.in_place,
+        fewest_nodes=fewest_nodes,
+        most_nodes=most_nodes,
         layout=layout_values(fitted.option.layout),
-        batch_sequences=fitted.workload.global_batch_sequences,
-        batch_tokens=float(fitted.workload.global_batch_sequences * fitted.workload.sequence_tokens),
+        batch_sequences=worker.workload.global_batch_sequences,
+        batch_tokens=float(worker.workload.global_batch_sequences * worker.workload.sequence_tokens),
         step_s=fitted.option.step_s,
-        checkpoint_interval_s=interval_s(fitted) if fitted.plan.spec.launch.checkpoint else None,
+        checkpoint_interval_s=worker.checkpoint_interval_s if worker.checkpoint_path else None,
         submitted_at_s=now_s,
         deadline_at_s=None if deadline_s is None else now_s + deadline_s,
     )

@@ -13,11 +13,10 @@ from rightsizer_slurm.cluster.snapshot import Cluster, Node, Partition
 from rightsizer_slurm.submit.batch_script import (
     Place,
     batch_options,
-    elastic,
-    fewest_nodes,
-    most_nodes,
+    elastic_nodes,
     pyxis_image,
     script,
+    worker_of,
 )
 from rightsizer_slurm.submit.placement import Asked, Fitted, fit
 
@@ -120,16 +119,20 @@ def test_a_store_of_one_s_own_replaces_the_job_s(fitted):
     assert "rightsizer_launch.worker.rendezvous" not in text
 
 
+def elastic_nodes_of(fitted):
+    return elastic_nodes(fitted, worker_of(fitted, PLACE))
+
+
 def test_an_elastic_job_may_go_from_one_node_to_all(fitted):
-    assert elastic(fitted)
-    assert fewest_nodes(fitted) == 1
-    assert most_nodes(fitted_of(plan_of(gpus=(1, 4)))) == 4
+    assert worker_of(fitted, PLACE).elastic.in_place
+    assert elastic_nodes_of(fitted)[0] == 1
+    assert elastic_nodes_of(fitted_of(plan_of(gpus=(1, 4))))[1] == 4
 
 
-def test_a_layout_told_to_the_workers_keeps_its_size():
-    told = fitted_of(plan_of(PLAN.replace("train.py,", "train.py, '{layout.dp}',")))
-    assert not elastic(told)
-    assert fewest_nodes(told) == most_nodes(told) == told.nodes
+def test_a_command_with_the_layout_keeps_its_size():
+    fixed = fitted_of(plan_of(PLAN.replace("train.py,", "train.py, '{layout.dp}',")))
+    assert not worker_of(fixed, PLACE).elastic.in_place
+    assert elastic_nodes_of(fixed) == (fixed.nodes, fixed.nodes)
 
 
 @pytest.mark.parametrize(
