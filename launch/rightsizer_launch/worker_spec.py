@@ -217,9 +217,9 @@ def gpus_per_node(layout: Layout, most: int) -> int:
     return max([n for n in divisors if n % layout.tp == 0] or divisors)
 
 
-def grace_s(plan: TrainingPlan) -> float:
-    """Seconds between SIGTERM and SIGKILL: the time in which a worker saves."""
-    checkpoint = plan.spec.launch.checkpoint
+def grace_s(plan: TrainingPlan | None) -> float:
+    """Seconds between SIGTERM and SIGKILL, in which a worker saves; None: the plan is not known."""
+    checkpoint = plan.spec.launch.checkpoint if plan else None
     return parse_duration_s(checkpoint.grace) if checkpoint else _GRACE_S
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from rightsizer.catalog import lookup
 from rightsizer.domain.reading import Reading
 from rightsizer.resize.policy import decide
-from rightsizer.resize.scaling import PlanScaling
+from rightsizer.resize.scaling import PlanScaling, in_place_pins
 from rightsizer.resize.types import Decision, History, Limits, Mode, Running, Scaling, Size
 from rightsizer.search.options import price_layout
 from rightsizer.values import immutable
@@ -30,9 +30,6 @@ __all__ = [
     "others_wait",
     "scaling_of",
 ]
-
-
-_AXES = ("tp", "pp", "vpp", "cp", "ep", "micro_batch", "sharding", "recompute")
 
 
 @immutable
@@ -88,7 +85,7 @@ def scaling_of(one: Watched) -> Scaling | None:
     )
     layout = layout_of(run.layout)
     if run.elastic:  # only the number of ranks can change: nothing else is priced
-        request = replace(request, pinned={name: int(getattr(layout, name)) for name in _AXES})
+        request = replace(request, pinned=in_place_pins(layout))
     option, _ = price_layout(request, layout)
     inner = PlanScaling(request=request, option=option)
     if not run.elastic:
@@ -124,11 +121,12 @@ def decision(
         confidence=deadline.confidence if deadline else 0.9,
         trained_s=trained_s(one.records, now_s=now_s),
     )
+    fixed = plan.spec.resources.gpus is not None  # only a person changes such a size
     limits = Limits(
         mode=Mode(str(plan.spec.elasticity.mode)),
         cap=tuning.cap,
-        min_gpus=run.fewest_nodes * run.node_gpus,
-        max_gpus=run.most_nodes * run.node_gpus,
+        min_gpus=running.gpus if fixed else run.fewest_nodes * run.node_gpus,
+        max_gpus=running.gpus if fixed else run.most_nodes * run.node_gpus,
         free_gpus=free_gpus(here, job, run.gres, run.node_gpus),
         cool_down_s=tuning.cool_down_s,
         checkpoint_interval_s=run.checkpoint_interval_s,

@@ -19,8 +19,8 @@ from rightsizer.domain.reading import Reading
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.resize.policy import window_s
 from rightsizer.resize.types import Action, Decision, Limits, Mode, Scaling
-from rightsizer.units import parse_duration_s
 from rightsizer.values import immutable
+from rightsizer_launch.worker_spec import grace_s
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
@@ -264,8 +264,6 @@ def intent_for(line: Line, force: ActionLevel) -> Intent | None:
 def plan_intent(one: Watched, *, nodes: int, kind: Kind, reason: str) -> Intent:
     """An intent for a job as it is now."""
     assert one.run is not None  # noqa: S101 - callers looked
-    checkpoint = one.plan.spec.launch.checkpoint if one.plan else None
-    grace_s = parse_duration_s(checkpoint.grace) if checkpoint else 30.0
     return Intent(
         job_id=one.job.job_id,
         kind=kind,
@@ -273,7 +271,7 @@ def plan_intent(one: Watched, *, nodes: int, kind: Kind, reason: str) -> Intent:
         to_nodes=nodes,
         node_cores=one.run.node_cores,
         restarts=one.job.restarts,
-        stop_timeout_s=grace_s + _SAVE_SLACK_S,
+        stop_timeout_s=grace_s(one.plan) + _SAVE_SLACK_S,
         reason=one_line(reason),
     )
 

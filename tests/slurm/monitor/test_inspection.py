@@ -184,6 +184,12 @@ def test_a_job_far_ahead_of_its_deadline_gives_gpus_to_those_who_wait(job):
     assert (found.kind, found.from_nodes, found.to_nodes) == (Kind.SHRINK, 4, made.gpus)
 
 
+def test_a_size_that_the_plan_fixes_is_not_changed(job, tmp_path):
+    (tmp_path / "plan.yaml").write_text(PLAN.replace("{minGPUs: 1, maxGPUs: 4}", "{gpus: 4}"))
+    _, _, made = fast(job)
+    assert (made.action, made.gpus) == (Action.KEEP, 4), made.reason
+
+
 @pytest.mark.parametrize(
     ("action", "force", "kind"),
     [
