@@ -142,3 +142,8 @@ def test_one_storage_limits_all_writers():
     slow = goodput.Reliability(failures_per_1000_node_days=1000.0, checkpoint_bytes_per_s_per_node=2e9 / 8)
     both = [goodput.estimate(np.asarray(64), np.asarray(80e9), r).interval_s for r in (fast, slow)]
     assert both[0] == both[1]
+
+
+def test_a_checkpoint_without_bytes_blocks_for_a_millisecond():
+    rate = goodput.Reliability(failures_per_1000_node_days=1000.0)
+    assert float(goodput.estimate(np.asarray(64), np.asarray(0.0), rate).checkpoint) < 1e-4

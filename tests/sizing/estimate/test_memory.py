@@ -349,3 +349,12 @@ def test_a_run_may_say_how_many_layers_its_ends_have():
     held = [memory.stage_memory(Cases.of(uneven), load_memory(), np.asarray(i)) for i in (0, 1, 3)]
     boundary = 2 * 4096 * LLAMA.hidden
     assert [float(h.activations_bytes) / boundary for h in held] == pytest.approx([2, 4, 3])
+
+
+def test_a_peak_at_the_limit_fits():
+    at = memory.Peak(
+        allocated_bytes=np.asarray(90.0), slack_bytes=np.asarray(0.0), context_bytes=np.asarray(6.0)
+    )
+    assert memory.fits(at, np.asarray(100.0))
+    assert not memory.fits(at, np.asarray(99.9))
+    assert not memory.fits(dataclasses.replace(at, slack_bytes=np.asarray(0.1)), np.asarray(100.0))

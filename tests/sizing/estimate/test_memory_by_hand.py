@@ -14,7 +14,7 @@ import pytest
 from rightsizer.catalog import lookup
 from rightsizer.domain.architecture import Architecture
 from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
+from rightsizer.domain.framework import SelectiveRecompute, framework
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import AttentionKernel, Method, Optimizer, Precision, Recompute, Workload
 from rightsizer.estimate import memory
@@ -32,19 +32,22 @@ N = 4 * LAYER + ENDS
 T = 16
 
 
-def cases(*, net=NET, profile="megatron-core", gpu="H100-SXM5-80GB", facts=None, **changes):
+def case(*, net=NET, profile="megatron-core", gpu="H100-SXM5-80GB", facts=None, **changes):
     names = {f.name for f in dataclasses.fields(Workload)} - {"recompute"}
     work = {"tokens": 1e9, "sequence_tokens": T, "global_batch_sequences": 64}
     work |= {k: v for k, v in changes.items() if k in names}
     split = {"micro_batches": 2} | {k: v for k, v in changes.items() if k not in names}
-    case = Case(
+    return Case(
         architecture=net,
         workload=Workload(**work),
         cluster=lookup.cluster(gpu),
         framework=dataclasses.replace(framework(profile), **(facts or {})),
         layout=Layout(**split),
     )
-    return memory.in_floats(Cases.of(case))
+
+
+def cases(**changes):
+    return memory.in_floats(Cases.of(case(**changes)))
 
 
 def states(**changes):
@@ -225,6 +228,112 @@ def test_experts_keep_activations_of_the_tokens_routed_to_them():
     routed = 2 * load_memory().expert_imbalance
     token = REPLICATED + ATTENTION + routed * (2 * 8 + 6 * 4) + 6 * 4 + 8 * 8
     assert layers_bytes(net=net) == pytest.approx(4 * T * token, rel=1e-12)
+
+
+def test_recompute_by_blocks_keeps_a_quarter_of_them():
+    facts = {"selective": SelectiveRecompute.BLOCKS, "recomputes_expert_modules": False}
+    found = layers_bytes(recompute=Recompute.SELECTIVE, facts=facts)
+    assert found == 4 * T * (0.25 * (REPLICATED + ATTENTION + MLP) + 0.75 * 2 * 8)
+
+
+# Heads are 3 + 2 wide for queries and keys and 5 for values; 4 bytes of each, and of a log-sum-exp
+LATENT = dataclasses.replace(
+    NET, attention="mla", q_lora_rank=6, kv_lora_rank=4, qk_nope_head_dim=3, qk_rope_head_dim=2, v_head_dim=5
+)  # fmt: skip
+LOW_RANKS, HEADS = 4 * 6 + 4 * 4 + 2 * 2, 4 * 2 * (3 + 2) + 4 * 2 * 5 + 4 * 2
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_latent_attention_keeps_its_low_ranks_on_every_tensor_rank(tp):
+    found = layers_bytes(net=LATENT, tp=tp)
+    assert found == 4 * T * (REPLICATED + LOW_RANKS + (HEADS + MLP) / tp)
+
+
+@pytest.mark.parametrize("tp", [1, 2])
+def test_modules_of_sparse_models_bring_back_norms_latents_and_activations(tp):
+    """2 x 2h of the norms; queries, keys and values; 2f' of each expert's activation."""
+    net = dataclasses.replace(LATENT, experts=8, top_k=2, expert_ffn_hidden=4)
+    whole = layers_bytes(net=net, tp=tp, recompute=Recompute.NONE)
+    found = layers_bytes(net=net, tp=tp, recompute=Recompute.SELECTIVE)
+    attention = HEADS - 2 * 2 * 5 - 4 * 2  # less the output and the log-sum-exp
+    activated = 2 * 4 * 2 * load_memory().expert_imbalance
+    assert whole - found == pytest.approx(4 * T * (4 * 8 + (attention + activated) / tp), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("targets", "cast", "bytes_per_token"),
+    [
+        ("attention", False, (4 + 2) * 8 + ATTENTION + 4 * 16),
+        ("attention", True, (4 + 4) * 8 + ATTENTION + 4 * 16),
+        ("all", False, (4 + 2) * 8 + ATTENTION + (4 + 2) * 16),
+        ("all", True, (4 + 4) * 8 + ATTENTION + (4 + 4) * 16),
+    ],
+)
+def test_frozen_layers_keep_inputs_of_adapters_only(targets, cast, bytes_per_token):
+    """Half the norms and two thirds of the MLP; an adapter's input of 2 bytes, 4 where it is cast to fp32."""
+    found = layers_bytes(method=Method.LORA, lora_targets=targets, facts={"casts_adapter_inputs": cast})
+    assert found == 4 * T * bytes_per_token
+
+
+def test_offloaded_layers_are_a_matter_of_each_case():
+    rows = [
+        case(offload=Offload.ACTIVATIONS, offload_layers=3),
+        case(offload=Offload.ACTIVATIONS),
+        case(offload_layers=3),
+    ]
+    found = memory.estimate(memory.in_floats(Cases.stack(rows))).activations_bytes
+    assert list(found) == [x * T * (REPLICATED + ATTENTION + MLP) for x in (1, 0, 4)]
+
+
+def test_transformer_engine_keeps_a_gradient_of_each_matrix_shape():
+    found = memory.estimate(cases()).workspaces_bytes - load_memory().workspace_bytes
+    assert float(found) == 2 * LAYER
+    sparse = dataclasses.replace(NET, experts=8, top_k=2, expert_ffn_hidden=4, shared_experts=1)
+    found = memory.estimate(cases(net=sparse)).workspaces_bytes - load_memory().workspace_bytes
+    assert float(found) == 2 * (192 + 96 + 64 + 96)  # attention, the shared expert, the router, one expert
+    mixed = dataclasses.replace(sparse, dense_layers=1)
+    found = memory.estimate(cases(net=mixed)).workspaces_bytes - load_memory().workspace_bytes
+    assert float(found) == 2 * (192 + 384 + 96 + 64 + 96)
+
+
+@pytest.mark.parametrize(
+    ("sharding", "buckets"), [(Sharding.NONE, 0), (Sharding.ZERO1, 1), (Sharding.ZERO3, 1)]
+)
+def test_deepspeed_has_its_buckets_where_it_shards(sharding, buckets):
+    found = memory.estimate(cases(profile="deepspeed-zero", dp=2, sharding=sharding))
+    assert float(found.buckets_bytes) == pytest.approx(buckets * 2**33 * load_memory().bucket_scale)
+
+
+@pytest.mark.parametrize(
+    ("layers", "profile", "stage", "held"),
+    [
+        (5, "megatron-core", 3, 0),  # two on each of three stages are more than there are
+        (5, "megatron-core", 0, 2),
+        (6, "megatron-core", 0, 1),  # with embedding and head 8 on 4 stages
+        (6, "megatron-core", 1, 2),
+        (1, "torchtitan", 0, 0),
+    ],
+)
+def test_a_stage_holds_its_share_of_the_layers(layers, profile, stage, held):
+    some = cases(net=dataclasses.replace(NET, layers=layers), profile=profile, pp=4, micro_batches=1)
+    found = memory.stage_memory(some, load_memory(), np.asarray(stage))
+    assert float(found.activations_bytes) == held * float(_layer(profile))
+
+
+def _layer(profile):
+    return memory.estimate(cases(profile=profile, micro_batches=1)).activations_bytes / 4
+
+
+def test_experts_split_over_tensor_ranks_too():
+    net = dataclasses.replace(NET, experts=8, top_k=2, expert_ffn_hidden=4)
+    found = states(net=net, tp=2, ep=4, expert_tp=2, dp=4)
+    assert found[0] == 2 * (4 * (192 / 2 + 64 + 8 * 96 / 4 / 2) + ENDS / 2)
+
+
+def test_a_shard_group_smaller_than_the_experts_ranks_divides_no_expert():
+    net = dataclasses.replace(NET, experts=8, top_k=2, expert_ffn_hidden=4)
+    found = states(net=net, dp=8, ep=8, sharding=Sharding.ZERO1, shard_group=4)
+    assert found[2] == 12 * ((4 * (192 + 64) + ENDS) / 4 + 4 * 96)
 
 
 def loss(**changes):

@@ -56,3 +56,8 @@ def test_the_step_time_needs_the_hardware_curves() -> None:
 def test_no_parameter_is_keyed_to_a_model_or_a_paper() -> None:
     words = ("llama", "gpt", "bloom", "qwen", "deepseek", "mpt", "korth", "vtrain")
     assert not [name for name in load_step_time() if any(word in name for word in words)]
+
+
+def test_a_name_that_no_parameter_has_is_refused_the_first_one_named() -> None:
+    with pytest.raises(InputError, match="beta"):
+        load_step_time().replace(zeta=1.0, beta=2.0)

@@ -19,10 +19,8 @@ from rightsizer.domain.hardware import Cluster, Gpu
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import AttentionKernel, Method, Precision, Quantiser, Recompute, Workload
 from rightsizer.estimate import step_time
-from rightsizer.estimate.kernels import rates
 from rightsizer.estimate.parameters import load_step_time
 from rightsizer.estimate.schedule import bubble_s
-from rightsizer.estimate.work import layer_work
 
 NET = Architecture(
     name="net", layers=4, hidden=8, ffn_hidden=16, heads=2, kv_heads=1, head_dim=4, vocab=32
@@ -69,8 +67,8 @@ def cases(**changes):
     return Cases.of(one_case(**changes))
 
 
-def causes(parameters=None, **changes):
-    found = step_time.estimate(cases(**changes), PLAIN.replace(**(parameters or {})))
+def causes(parameters=None, some=None, **changes):
+    found = step_time.estimate(some or cases(**changes), PLAIN.replace(**(parameters or {})))
     return {name: pytest.approx(float(value), rel=1e-9, abs=1e-15) for name, value in found.causes.items()}
 
 
@@ -81,54 +79,6 @@ def total(parameters=None, **changes):
 FLOP = {"machine": {"flop": 1e6}}
 MATMUL = 2 * T * N / 1e6
 ATTENTION = 2 * T * (T / 2) * 2 * (4 + 4) / 1e6  # causal: T / 2 keys on average, 2 heads, q k and p v
-
-
-def test_a_matmul_takes_2mnk_flop():
-    work = layer_work(cases(net=NET))
-    assert float(work.matmuls.flop.sum()) == 2 * T * N
-    assert float(work.attention_flop) == 2 * T * (T / 2) * 2 * (4 + 4)
-
-
-@pytest.mark.parametrize(
-    ("changes", "matmul_flop"),
-    [
-        ({"tp": 2, "net": dataclasses.replace(NET, kv_heads=2)}, 2 * T * (256 + 384) / 2),
-        ({"cp": 2}, 2 * T * N / 2),
-        ({"micro_batch": 3}, 3 * 2 * T * N),
-        ({"net": SPARSE}, 2 * T * (192 + 2 * 96 + 8 * 8)),  # two of eight experts of 3hf', and the router
-        ({"net": dataclasses.replace(SPARSE, shared_experts=1)}, 2 * T * (192 + 3 * 96 + 8 * 8)),
-        ({"net": dataclasses.replace(SPARSE, dense_layers=1)}, 2 * T * (192 + 384 / 4 + 3 / 4 * (192 + 64))),
-        ({"net": dataclasses.replace(SPARSE, moe_layer_step=2)}, 2 * T * (192 + 384 / 2 + (192 + 64) / 2)),
-        ({"net": dataclasses.replace(NET, gated_mlp=False)}, 2 * T * (192 + 256)),
-    ],
-)
-def test_an_average_layer_s_matmuls_follow_from_its_dimensions(changes, matmul_flop):
-    assert float(layer_work(cases(**changes)).matmuls.flop.sum()) == pytest.approx(matmul_flop, rel=1e-12)
-
-
-def test_latent_attention_multiplies_with_its_low_rank_factors():
-    """q 8x6 and 6x2(3+2); keys and values 8x(4+2) and 4x2(3+5); output 2*5x8. A head is 5 wide, as values."""
-    low_rank = {"q_lora_rank": 6, "kv_lora_rank": 4}
-    heads = {"qk_nope_head_dim": 3, "qk_rope_head_dim": 2, "v_head_dim": 5}
-    net = dataclasses.replace(NET, attention="mla", **low_rank, **heads)
-    work = layer_work(cases(net=net))
-    weights = 8 * 6 + 6 * 2 * 5 + 8 * (4 + 2) + 4 * 2 * (3 + 5) + 2 * 5 * 8 + 384
-    assert float(work.matmuls.flop.sum()) == 2 * T * weights
-    assert float(work.attention_flop) == 2 * T * (T / 2) * 2 * (5 + 5)
-
-
-@pytest.mark.parametrize(
-    ("changes", "keys"),
-    [
-        ({"sliding_window": 4, "sliding_layers": 1}, (3 * 8 + 4 * (1 - 4 / 32)) / 4),
-        ({"family": "encoder"}, 16),
-        ({"sliding_window": 64, "sliding_layers": 4}, 8),
-    ],
-    ids=["a window in one of four layers", "an encoder sees all", "a window wider than the sequence"],
-)
-def test_attention_s_flop_counts_the_keys_that_are_seen(changes, keys):
-    work = layer_work(cases(net=dataclasses.replace(NET, **changes)))
-    assert float(work.attention_flop) == pytest.approx(2 * T * keys * 2 * (4 + 4), rel=1e-12)
 
 
 def test_a_step_takes_three_forward_passes_of_matmuls_and_three_and_a_half_of_attention():
@@ -366,12 +316,83 @@ def test_eager_attention_computes_and_moves_all_scores():
     assert found["attention"] == L * 3 * (3 + 2) * moved
 
 
+def test_heads_that_no_kernel_is_made_for_take_longer():
+    """Heads of 4 are no multiple of 8."""
+    found = causes({"unaligned_head": 6.0}, attention=AttentionKernel.EAGER, machine={"hbm": 1e6})
+    assert found["attention"] == L * 3 * 6 * 2 * (2 * T * T * 2) / 1e6
+
+
+def test_adapters_exchange_more_between_tensor_ranks():
+    full, lora = (
+        causes({"adapter_tensor_traffic": 1.5}, tp=4, method=method, machine={"fast": 1e9})["tensor_parallel"]
+        for method in (Method.PRETRAIN, Method.LORA)
+    )
+    assert lora.expected == pytest.approx(1.5 * full.expected)
+
+
+@pytest.mark.parametrize(("year", "nics"), [(2021.9, 1), (2022.0, 4)])
+def test_early_deepspeed_gathered_over_one_nic_of_a_node(year, nics):
+    old = {"profile": "deepspeed-zero", "library_year": year}
+    found = causes(**old, dp=8, node=4, sharding=Sharding.ZERO3, machine={"slow": 1e8})
+    assert found["sharding"] == L * (2 + 2 + 2) * N * 7 / 8 / (nics * 1e8)
+
+
+def test_fp8_reads_and_writes_operands_once_more_to_cast_them():
+    """A quarter of a pass's bytes each: of inputs, weights and results of 2 bytes, of every matmul."""
+    shapes = [(T, 16, 8), (T, 8, 8), (T, 32, 8), (T, 8, 16)]
+    operands = sum(2 * (m * k + k * n + m * n) for m, n, k in shapes)
+    with_casts, without = (
+        causes({"cast_passes_core": passes}, precision=Precision.FP8, machine={"hbm": 1e6})["matmul"].expected
+        for passes in (1.0, 0.0)
+    )
+    assert with_casts - without == pytest.approx(L * 0.25 * operands / 1e6)
+
+
+def test_the_loss_moves_its_logits():
+    found, without = (
+        causes({"loss_bytes_core": each}, machine={"hbm": 1e6})["loss"].expected for each in (60.0, 0.0)
+    )
+    assert found - without == pytest.approx(60 * T * 32 / 1e6)
+
+
+def test_interleaved_pipelines_hide_more_of_the_exchange():
+    """2 stages of 2 chunks drain in 1 + (p-1)(v-1)/v = 1.5 backward passes of a stage's 2 layers."""
+    found = causes(
+        {"data_exposed": 0.5, "data_window": 0.5}, dp=8, pp=2, vpp=2, micro_batches=8, node=64,
+        machine={"fast": 1e9, "flop": 2e10},
+    )  # fmt: skip
+    traffic = 8 * (2 * N + ENDS / 2) * 7 / 8 / 1e9
+    window = 0.5 * 2 * 1.5 * (2 * MATMUL + 2.5 * ATTENTION) * 1e6 / 2e10
+    assert 0 < window < 0.5 * traffic
+    assert found["data_parallel"] == traffic - window
+
+
+def test_fp16_gradients_travel_in_16_bits():
+    found = causes(dp=8, precision=Precision.FP16, machine={"fast": 1e9})
+    assert found["data_parallel"] == 2 * 2 * (L * N + ENDS) * 7 / 8 / 1e9
+
+
+def test_a_dense_network_beside_a_sparse_one_waits_for_no_experts_exchange():
+    both = Cases.stack([one_case(dp=8), one_case(dp=8, net=SPARSE)])
+    found = step_time.estimate(both, PLAIN.replace(ring_latency_s=1.0))
+    assert found.data_parallel_s == pytest.approx([2.0 / 2, 2 * 2.0 / 2])
+
+
 @pytest.mark.parametrize(
-    ("precision", "flop_per_s"),
-    [(Precision.BF16, 1e6), (Precision.FP16, 1e6), (Precision.FP8, 0.5e6), (Precision.NVFP4, 0.25e6)],
+    ("changes", "seconds"),
+    [
+        ({"compile": True}, 0.1 * 0.5 * (1 + 2)),
+        ({"profile": "deepspeed-zero"}, 0.2 * (1 + 2)),
+        ({"profile": "deepspeed-zero", "dp": 8, "sharding": Sharding.ZERO3}, 0.2 * 3 * (1 + 2)),
+        ({"launch_blocking": True}, (0.1 + 0.01) * (1 + 2)),
+    ],
+    ids=["compiled", "a trainer", "a trainer's hooks under ZeRO-3", "every launch waits"],
 )
-def test_low_precisions_take_their_own_peak_times_their_ratio(precision, flop_per_s):
-    some = cases(precision=precision, **FLOP)
-    found = rates(some, PLAIN.replace(fp8_over_bf16_hopper=0.5, fp4_over_bf16=0.25))
-    assert float(found.matmul_flop_per_s) == flop_per_s
-    assert bool(found.low_precision) == (flop_per_s < 1e6)
+def test_launches_depend_on_the_framework(changes, seconds):
+    times = {
+        "host_layer_s_core": 0.1,
+        "host_layer_s_trainer": 0.2,
+        "host_backward": 2.0,
+        "host_blocked_s": 0.01,
+    }
+    assert causes(times | {"host_compiled": 0.5, "host_zero3_hooks": 3.0}, **changes)["host"] == L * seconds
