@@ -1,4 +1,4 @@
-"""`python -m rightsizer_api.generate [--check]`: writes what follows from the models."""
+"""`python -m rightsizer_api.generate [--check]`: writes the CRD, the report's schema and the reference."""
 
 import argparse
 import functools
@@ -19,10 +19,8 @@ _REPOSITORY = Path(__file__).parents[2]
 @functools.cache
 def generated() -> Mapping[str, str]:
     """Every generated file: its path in the repository and its content."""
-    crd = crd_yaml()
     return {
-        "crds/trainingplans.rightsizer.dev.yaml": crd,
-        "helm/rightsizer/crds/trainingplans.rightsizer.dev.yaml": crd,  # Helm follows no links
+        "helm/rightsizer/crds/trainingplans.rightsizer.dev.yaml": crd_yaml(),
         "crds/plan-report.schema.json": report_schema(),
         "docs/plan-reference.md": reference(),
     }

@@ -46,8 +46,7 @@ class Image:
 def images(pause: Path) -> tuple[Image, ...]:
     """What every node has."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    example = REPOSITORY / "examples" / "02-kubernetes"
-    scripts = {f"workspace/{path.name}": path for path in sorted(example.glob("*.py"))}
+    scripts = {"workspace/train.py": REPOSITORY / "examples" / "01-local" / "train.py"}
     return (
         Image(name=PAUSE, entrypoint=("/pause",), files={"pause": pause}),
         Image(

@@ -27,7 +27,7 @@ class Prometheus:
         """What it scrapes, and the shipped rules, evaluated more often."""
         names = ("recording-rules.yaml", "alerts.yaml")
         for name in names:
-            rules = yaml.safe_load((ROOT / "deploy/prometheus" / name).read_text())
+            rules = yaml.safe_load((ROOT / "helm/rightsizer/monitoring" / name).read_text())
             for group in rules["groups"]:
                 group["interval"] = f"{INTERVAL_S}s"
             (self.folder / name).write_text(yaml.safe_dump(rules))

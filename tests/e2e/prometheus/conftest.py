@@ -91,7 +91,7 @@ def configuration(folder: Path, port: int) -> None:
     """prometheus.yml and the shipped rules, evaluated more often."""
     names = []
     for name in ("recording-rules.yaml", "alerts.yaml"):
-        rules = yaml.safe_load((ROOT / "deploy/prometheus" / name).read_text())
+        rules = yaml.safe_load((ROOT / "helm/rightsizer/monitoring" / name).read_text())
         for group in rules["groups"]:
             group["interval"] = f"{INTERVAL_S}s"
         (folder / name).write_text(yaml.safe_dump(rules))

@@ -94,7 +94,7 @@ def main() -> None:
     span_s = 60 * float(sys.argv[3]) if len(sys.argv) > 3 else 300.0
     folder.mkdir(parents=True, exist_ok=True)
     with Prometheus(Access(url=url, timeout_s=120.0)) as client:
-        for path in sorted((ROOT / "deploy/grafana").glob("*.json")):
+        for path in sorted((ROOT / "helm/rightsizer/monitoring").glob("*.json")):
             draw(path, client, folder, span_s)
 
 

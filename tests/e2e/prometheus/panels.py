@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[3] / "deploy/grafana"
+FOLDER = Path(__file__).resolve().parents[3] / "helm/rightsizer/monitoring"
 VARIABLES = {"$__rate_interval": "20s", "$__range_s": "60", "$__range": "60s"}
 CHOICES = ("namespace", "plan", "cluster")
 

@@ -17,7 +17,7 @@ def promtool(*arguments):
 
 
 def test_the_rule_files_are_well_formed():
-    promtool("check", "rules", *(ROOT / "deploy/prometheus").glob("*.yaml"))
+    promtool("check", "rules", *(ROOT / "helm/rightsizer/monitoring").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("table", ["gpus", "trainings", "alerts"])

@@ -1,1 +1,0 @@
-../01-local/train.py
