@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("rightsizer", "rightsizer_api", "rightsizer_launch", "rightsizer_cli")
 SUBMODULES: dict[str, tuple[str, ...]] = {}  # packages whose __all__ names modules
 MAX_LINES = 400
+MAX_MODULES = 20
+MAX_RESULTS_BYTES = 500_000
 LONG_FILES: dict[str, str] = {}  # path -> the reason why it may be longer
 
 
@@ -68,6 +70,49 @@ def test_no_file_is_longer_than_a_person_reads():
     code = [p for p in tracked(".py", ".sh") if p.exists()]
     long = {str(p.relative_to(ROOT)) for p in code if len(p.read_text().splitlines()) > MAX_LINES}
     assert long == set(LONG_FILES)
+
+
+def package_folders() -> dict[Path, list[Path]]:
+    """The modules of each folder of the seven packages."""
+    folders: dict[Path, list[Path]] = {}
+    for path in tracked(".py"):
+        if len(path.relative_to(ROOT).parts) > 2 and path.relative_to(ROOT).parts[1].startswith("rightsizer"):
+            folders.setdefault(path.parent, []).append(path)
+    return folders
+
+
+def test_no_folder_holds_more_modules_than_a_person_overlooks():
+    crowded = {
+        str(folder.relative_to(ROOT)): len(modules)
+        for folder, modules in package_folders().items()
+        if len(modules) - 1 > MAX_MODULES
+    }
+    assert not crowded
+
+
+def test_every_package_folder_says_what_it_is_for():
+    inits = [folder / "__init__.py" for folder in package_folders()]
+    assert not [path for path in inits if not ast.get_docstring(ast.parse(path.read_text()))]
+
+
+def test_tests_mirror_the_packages():
+    packages = {folder.relative_to(ROOT).parts[0]: folder for folder in package_folders()}
+    roots = {layer: ROOT / layer / folder.relative_to(ROOT).parts[1] for layer, folder in packages.items()}
+    strays = [
+        folder
+        for folder in {
+            path.parent.relative_to(ROOT / "tests") for path in tracked(".py") if "tests" in path.parts
+        }
+        if folder.parts
+        and folder.parts[0] not in {"e2e", "house"}
+        and not roots[folder.parts[0]].joinpath(*folder.parts[1:]).is_dir()
+    ]
+    assert not strays
+
+
+def test_results_are_small():
+    large = {p.name: p.stat().st_size for p in tracked() if p.parent == ROOT / "bench/results" and p.exists()}
+    assert sum(large.values()) < MAX_RESULTS_BYTES, large
 
 
 def test_no_file_names_a_registry_or_this_machine():
