@@ -129,3 +129,8 @@ def test_the_tools_to_call_are_installed():
     tools = set(re.findall(r"\.venv/bin/([\w-]+)", CONTRIBUTING))
     assert tools
     assert all(Path(sys.executable).with_name(tool).exists() for tool in tools)
+
+
+def test_the_readme_lists_every_page():
+    pages = {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")} | {"CONTRIBUTING.md", "CHANGELOG.md"}
+    assert not {page for page in pages if f"]({page}" not in DOCS["README.md"]}
