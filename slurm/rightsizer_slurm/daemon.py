@@ -20,7 +20,7 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.config import Site, read
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.monitor.service import Options, beside
+from rightsizer_slurm.monitor.service import Options, run_in_daemon
 from rightsizer_slurm.monitor.settings import options_of
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.held_jobs import release_held_jobs
@@ -87,7 +87,7 @@ async def _serve(site: Site, state: TicketStore, trusted: frozenset[int], watch:
     ]
     monitoring, stop_monitor = None, threading.Event()
     if watch is not None:
-        monitoring = asyncio.create_task(asyncio.to_thread(beside, watch, slurm, stop_monitor))
+        monitoring = asyncio.create_task(asyncio.to_thread(run_in_daemon, watch, slurm, stop_monitor))
     _LOG.info("listening at %s as uid %d", site.socket, os.geteuid())
     async with listener:
         await ended.wait()

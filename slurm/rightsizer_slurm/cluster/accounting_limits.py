@@ -1,8 +1,8 @@
-"""What accounting allows a job: limits of QOS and associations, which slurmdbd keeps and slurmctld enforces.
+"""Accounting limits: limits of QOS and associations, kept by slurmdbd and enforced by slurmctld.
 
-Slurm looks for each limit in this order, and the first place that states it counts: the partition's QOS, the
-job's QOS (before it where it has OverPartQOS), the user's association, its account's and those above
-(resource_limits of Slurm's documentation). Limits on a whole group bind one job too, whatever the others use.
+Slurm looks for each limit in this order and takes the first one: the partition's QOS, the job's QOS (first if
+it has OverPartQOS), the user's association, the account's, the accounts above (resource_limits in Slurm's
+documentation). A limit on a whole group also bounds one job, whatever the other jobs use.
 """
 
 import re
@@ -26,47 +26,47 @@ _ASSOCIATION = (
 _USER = ("User", "DefaultAccount")
 _OVER_PARTITION = "OverPartQOS"
 _NORMAL = "normal"
-"""The QOS of a job that names none and whose association has none of its own."""
+"""The QOS of a job without one whose association has no default."""
 _GPU, _NODE, _CORE = "gres/gpu", "node", "cpu"
 _MOST_ANCESTORS = 64
 
 Tres = Mapping[str, int]
 
 
-def _nothing() -> Tres:
+def _no_limits() -> Tres:
     return MappingProxyType({})
 
 
 @immutable
 class Qos:
-    """One QOS: what all its jobs, one job, one user's and one account's may have together; None: no limit."""
+    """One QOS: limits on all its jobs, one job, one user's jobs, one account's jobs; None means no limit."""
 
     name: str
     flags: tuple[str, ...] = ()
-    group: Tres = field(default_factory=_nothing)
-    job: Tres = field(default_factory=_nothing)
-    user: Tres = field(default_factory=_nothing)
-    account: Tres = field(default_factory=_nothing)
+    group: Tres = field(default_factory=_no_limits)
+    job: Tres = field(default_factory=_no_limits)
+    user: Tres = field(default_factory=_no_limits)
+    account: Tres = field(default_factory=_no_limits)
     wall_s: float | None = None
 
 
 @immutable
 class Association:
-    """An account (`user` empty), or a user in it; perhaps for one partition only."""
+    """An account (`user` empty) or a user in it; `partition` if it holds for one partition only."""
 
     account: str
     user: str = ""
     partition: str = ""
     parent: str = ""
     qos: str = ""
-    group: Tres = field(default_factory=_nothing)
-    job: Tres = field(default_factory=_nothing)
+    group: Tres = field(default_factory=_no_limits)
+    job: Tres = field(default_factory=_no_limits)
     wall_s: float | None = None
 
 
 @immutable
 class Limits:
-    """All that is enforced; empty: nothing. `accounts`: each user's account where a job names none."""
+    """All enforced limits. `accounts` has each user's default account."""
 
     qos: Mapping[str, Qos] = field(default_factory=dict)
     associations: tuple[Association, ...] = ()
@@ -78,23 +78,23 @@ class Limits:
 
 @immutable
 class Bound:
-    """The most that one job may have: counts by TRES, seconds; `words` say who says so, by TRES."""
+    """The most that one job may have: counts by TRES, seconds. `sources` name the limit's owner by TRES."""
 
-    tres: Tres = field(default_factory=_nothing)
+    tres: Tres = field(default_factory=_no_limits)
     wall_s: float | None = None
-    words: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 def read(slurm: Slurm) -> Limits:
-    """What `sacctmgr` says; nothing without slurmdbd, or where its limits are not enforced. SlurmError."""
+    """The limits from `sacctmgr`; empty without slurmdbd or if they are not enforced. SlurmError."""
     config = settings(slurm)
     enforced = config.get("AccountingStorageEnforce", "").lower()
     if "slurmdbd" not in config.get("AccountingStorageType", "") or "limits" not in enforced:
         return Limits()
-    ours = f"cluster={config.get('ClusterName', '')}"
+    this_cluster = f"cluster={config.get('ClusterName', '')}"
     return parse(
         qos=_shown(slurm, "qos", _QOS),
-        associations=_shown(slurm, "assoc", _ASSOCIATION, ours),
+        associations=_shown(slurm, "assoc", _ASSOCIATION, this_cluster),
         users=_shown(slurm, "user", _USER),
     )
 
@@ -105,10 +105,10 @@ def _shown(slurm: Slurm, what: str, columns: Iterable[str], *where: str) -> str:
 
 
 def parse(*, qos: str, associations: str, users: str = "") -> Limits:
-    """The limits of sacctmgr's texts: a line each, columns set off by bars."""
-    known = (_qos(row) for row in _rows(qos, _QOS))
+    """Parse sacctmgr's output: one row a line, columns separated by bars."""
+    parsed = (_qos(row) for row in _rows(qos, _QOS))
     return Limits(
-        qos={each.name: each for each in known},
+        qos={one.name: one for one in parsed},
         associations=tuple(_association(row) for row in _rows(associations, _ASSOCIATION)),
         accounts={row["User"]: row["DefaultAccount"] for row in _rows(users, _USER) if row["DefaultAccount"]},
     )
@@ -116,9 +116,9 @@ def parse(*, qos: str, associations: str, users: str = "") -> Limits:
 
 def _rows(text: str, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
     for line in text.splitlines():
-        words = line.split("|")
-        if len(words) == len(columns):
-            yield dict(zip(columns, words, strict=True))
+        values = line.split("|")
+        if len(values) == len(columns):
+            yield dict(zip(columns, values, strict=True))
 
 
 def _qos(row: Mapping[str, str]) -> Qos:
@@ -147,9 +147,9 @@ def _association(row: Mapping[str, str]) -> Association:
 
 
 def _tres(text: str) -> Tres:
-    """Counts by name of cpu=64,gres/gpu:h100=8; what is no plain count (memory, in G) is left out."""
-    found = re.findall(r"(?:^|,)([\w/:.-]+)=(\d+)(?=,|$)", text)
-    return {name.lower(): int(count) for name, count in found}
+    """Counts by name from cpu=64,gres/gpu:h100=8, without values that have a unit (memory)."""
+    counts = re.findall(r"(?:^|,)([\w/:.-]+)=(\d+)(?=,|$)", text)
+    return {name.lower(): int(count) for name, count in counts}
 
 
 def allowed(limits: Limits, *, user: str, account: str, qos: str, partition: Partition) -> Bound:
@@ -157,57 +157,57 @@ def allowed(limits: Limits, *, user: str, account: str, qos: str, partition: Par
     if not limits:
         return Bound()
     mine = _chain(limits, user, account or limits.accounts.get(user, ""), partition.name)
-    own = qos or next((each.qos for each in mine if each.qos), "") or _NORMAL
-    ranks = [limits.qos[name] for name in (partition.own_qos, own) if name in limits.qos]
-    ranks.sort(key=lambda each: _OVER_PARTITION not in each.flags)
-    found: dict[str, tuple[int, str]] = {}
-    for name, count, words in _stated(ranks, mine):
-        if name not in found or count < found[name][0]:
-            found[name] = (count, words)
-    wall_s, who = _wall(ranks, mine)
-    sayers = {name: words for name, (_, words) in found.items()}
-    counts = {name: count for name, (count, _) in found.items()}
-    return Bound(tres=counts, wall_s=wall_s, words=sayers | ({"wall": who} if who else {}))
+    job_qos = qos or next((one.qos for one in mine if one.qos), "") or _NORMAL
+    ranks = [limits.qos[name] for name in (partition.own_qos, job_qos) if name in limits.qos]
+    ranks.sort(key=lambda one: _OVER_PARTITION not in one.flags)
+    least: dict[str, tuple[int, str]] = {}
+    for name, count, source in _stated(ranks, mine):
+        if name not in least or count < least[name][0]:
+            least[name] = (count, source)
+    wall_s, wall_source = _wall(ranks, mine)
+    sources = {name: source for name, (_, source) in least.items()}
+    counts = {name: count for name, (count, _) in least.items()}
+    return Bound(tres=counts, wall_s=wall_s, sources=sources | ({"wall": wall_source} if wall_source else {}))
 
 
 def _chain(limits: Limits, user: str, account: str, partition: str) -> list[Association]:
-    """The user's association (that of the partition, if there is one), its account's, and those above."""
+    """The user's association (for this partition if there is one), the account's, and those above."""
     own = [a for a in limits.associations if a.user == user and user and a.account == account]
     fitting = [a for a in own if a.partition == partition] or [a for a in own if not a.partition]
-    found = fitting[:1]
+    chain = fitting[:1]
     accounts = {a.account: a for a in limits.associations if not a.user}
     name = account
     for _ in range(_MOST_ANCESTORS):
         if name not in accounts:
             break
-        found.append(accounts[name])
+        chain.append(accounts[name])
         name = accounts[name].parent
-    return found
+    return chain
 
 
 def _stated(ranks: list[Qos], mine: list[Association]) -> Iterator[tuple[str, int, str]]:
-    """(TRES, count, who says so): of each kind of limit the one that counts."""
+    """(TRES, count, owner) of the limit in force, for each kind of limit."""
     for kind in ("job", "user", "account", "group"):
         first: dict[str, tuple[int, str]] = {}
-        for each in ranks:
-            for name, count in getattr(each, kind).items():
-                first.setdefault(name, (count, f"QOS {each.name}"))
+        for rank in ranks:
+            for name, count in getattr(rank, kind).items():
+                first.setdefault(name, (count, f"QOS {rank.name}"))
         if kind in {"job", "group"}:
-            below = mine[:1] if kind == "job" else mine  # a job's limit is inherited already
+            below = mine[:1] if kind == "job" else mine  # slurmdbd has already inherited a job's limit
             ours: dict[str, tuple[int, str]] = {}
             for one in below:
                 for name, count in getattr(one, kind).items():
                     if name not in ours or count < ours[name][0]:
                         ours[name] = (count, f"account {one.account}" if not one.user else f"user {one.user}")
             first = ours | first
-        for name, (count, words) in first.items():
-            yield name, count, words
+        for name, (count, source) in first.items():
+            yield name, count, source
 
 
 def _wall(ranks: list[Qos], mine: list[Association]) -> tuple[float | None, str]:
-    for each in ranks:
-        if each.wall_s is not None:
-            return each.wall_s, f"QOS {each.name}"
+    for rank in ranks:
+        if rank.wall_s is not None:
+            return rank.wall_s, f"QOS {rank.name}"
     for one in mine[:1]:
         if one.wall_s is not None:
             return one.wall_s, f"account {one.account}"
@@ -215,7 +215,7 @@ def _wall(ranks: list[Qos], mine: list[Association]) -> tuple[float | None, str]
 
 
 def within(
-    found: Iterable[Pool],
+    pools: Iterable[Pool],
     limits: Limits,
     *,
     partitions: Iterable[Partition],
@@ -223,38 +223,38 @@ def within(
     account: str,
     qos: str,
 ) -> tuple[tuple[Pool, ...], tuple[str, ...]]:
-    """The pools as far as accounting lets this user have them; and, in words, what binds."""
-    known = {each.name: each for each in partitions}
-    pools, words = [], []
-    for pool in found:
-        partition = known[pool.partition]
+    """The pools within this user's limits; and the limits that bind, as text."""
+    by_name = {partition.name: partition for partition in partitions}
+    bounded, binding = [], []
+    for pool in pools:
+        partition = by_name[pool.partition]
         bound = allowed(limits, user=user, account=account, qos=qos, partition=partition)
-        bounded, said = _within(pool, bound)
-        pools.append(bounded)
-        words += [each for each in said if each not in words]
-    return tuple(pools), tuple(words)
+        smaller, texts = _within(pool, bound)
+        bounded.append(smaller)
+        binding += [text for text in texts if text not in binding]
+    return tuple(bounded), tuple(binding)
 
 
 def _within(pool: Pool, bound: Bound) -> tuple[Pool, list[str]]:
-    words = []
+    texts = []
     gpus = [
-        (bound.tres[name], bound.words[name])
+        (bound.tres[name], bound.sources[name])
         for name in dict.fromkeys((_GPU, f"{_GPU}:{pool.gres.lower()}"))
         if name in bound.tres
     ]
     if _CORE in bound.tres:
-        gpus.append((bound.tres[_CORE] * pool.node_gpus // pool.cores, bound.words[_CORE]))
+        gpus.append((bound.tres[_CORE] * pool.node_gpus // pool.cores, bound.sources[_CORE]))
     changed = pool
     if gpus and min(gpus)[0] < pool.room(free=False):
-        most, who = min(gpus)
+        most, source = min(gpus)
         changed = replace(changed, max_gpus=most)
-        words.append(f"{most} GPUs of {who}")
+        texts.append(f"{most} GPUs of {source}")
     nodes = bound.tres.get(_NODE)
     if nodes is not None and nodes < changed.most_nodes:
         changed = replace(changed, max_nodes=nodes)
-        words.append(f"{nodes} nodes of {bound.words[_NODE]}")
+        texts.append(f"{nodes} nodes of {bound.sources[_NODE]}")
     wall_s = bound.wall_s
     if wall_s is not None and (pool.max_time_s is None or wall_s < pool.max_time_s):
         changed = replace(changed, max_time_s=wall_s)
-        words.append(f"a time limit of {format_duration(wall_s)} of {bound.words['wall']}")
-    return changed, words
+        texts.append(f"a time limit of {format_duration(wall_s)} of {bound.sources['wall']}")
+    return changed, texts

@@ -1,4 +1,4 @@
-"""The backend that is always there: Slurm's own commands."""
+"""The backend that works with every Slurm: Slurm's own commands."""
 
 import json
 
@@ -19,11 +19,11 @@ class SlurmCommands:
         self.slurm = slurm or Slurm()
 
     def version(self) -> tuple[int, int]:
-        """The version that the commands say; they and the controller are at most a few releases apart."""
-        words = self.slurm.run("sinfo", "--version").split()
-        parts = words[-1].split(".") if words else []
+        """The version of the commands; the controller's differs by a few releases at most."""
+        output = self.slurm.run("sinfo", "--version").split()
+        parts = output[-1].split(".") if output else []
         if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
-            raise SlurmError("sinfo --version", f"says {' '.join(words)!r}")
+            raise SlurmError("sinfo --version", f"unexpected output {' '.join(output)!r}")
         return int(parts[0]), int(parts[1])
 
     def jobs(self) -> tuple[Job, ...]:
@@ -31,17 +31,17 @@ class SlurmCommands:
         return self._jobs("--states=all")
 
     def job(self, job_id: int) -> Job | None:
-        """One job, out of all of them where squeue's JSON knows no filter (22.05)."""
+        """One job. On 22.05, whose JSON ignores the filter, it is picked from all jobs."""
         try:
-            found = self._jobs(f"--jobs={job_id}", "--states=all")
+            jobs = self._jobs(f"--jobs={job_id}", "--states=all")
         except SlurmError as error:
             if "Invalid job id" in error.detail:
                 return None
             raise
-        return next((job for job in found if job.job_id == job_id), None)
+        return next((job for job in jobs if job.job_id == job_id), None)
 
     def cluster(self) -> snapshot.Cluster:
-        """Partitions and nodes, by scontrol: sinfo's JSON changed its form twice."""
+        """Partitions and nodes, from scontrol: the format of sinfo's JSON changed twice."""
         return snapshot.read(self.slurm)
 
     def requeue(self, job_id: int, *, hold: bool = False) -> None:
@@ -57,12 +57,12 @@ class SlurmCommands:
         self.slurm.run("scontrol", "release", str(job_id))
 
     def resize(self, job_id: int, *, nodes: int, tasks: int, cpus: int) -> None:
-        """One update of all three."""
+        """Set nodes, tasks and cores in one update."""
         size = (f"NumNodes={nodes}-{nodes}", f"NumTasks={tasks}", f"NumCPUs={cpus}")
         self.slurm.run("scontrol", "update", f"JobId={job_id}", *size)
 
     def shrink(self, job_id: int, *, nodes: int) -> None:
-        """By number; by name where the job was made with --ntasks-per-node, which newer Slurms refuse."""
+        """By node count, or by node names: newer releases refuse a count for jobs with --ntasks-per-node."""
         try:
             self.slurm.run("scontrol", "update", f"JobId={job_id}", f"NumNodes={nodes}")
         except SlurmError as error:
@@ -78,11 +78,11 @@ class SlurmCommands:
         self.slurm.run("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
 
     def signal_script(self, job_id: int, name: str) -> None:
-        """To the batch script alone."""
+        """Signal the batch script only."""
         self.slurm.run("scancel", "--batch", f"--signal={name}", str(job_id))
 
     def notify(self, job_id: int, text: str) -> None:
-        """To the job's output."""
+        """Write to the job's output."""
         self.slurm.run("scontrol", "notify", str(job_id), text)
 
     def _jobs(self, *options: str) -> tuple[Job, ...]:
@@ -90,4 +90,4 @@ class SlurmCommands:
         try:
             return tuple(job_of_json(raw) for raw in json.loads(text)["jobs"])
         except (ValueError, KeyError, TypeError) as error:
-            raise SlurmError("squeue --json", f"cannot be read: {error}") from None
+            raise SlurmError("squeue --json", f"cannot parse the output: {error}") from None

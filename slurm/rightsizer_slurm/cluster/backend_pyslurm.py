@@ -1,7 +1,7 @@
-"""The backend on Slurm's own library, where the pyslurm that is installed fits the cluster's Slurm.
+"""The backend on pyslurm, for a pyslurm built for the cluster's Slurm release.
 
-pyslurm (GPL-2.0) is imported here alone, and only when this backend is asked for. It reads and steers; sizes
-go through scontrol, as pyslurm's `modify` sends no node count.
+pyslurm (GPL-2.0) is imported only here, and only if this backend is chosen. Size changes use scontrol:
+pyslurm's `modify` sends no node count.
 """
 
 import importlib
@@ -17,12 +17,12 @@ __all__ = ["Pyslurm", "backend", "job_of"]
 
 
 def backend(slurm: Slurm | None = None) -> Backend:
-    """The backend; ImportError where there is no pyslurm, or none that loads."""
+    """The backend; ImportError if pyslurm is missing or does not load."""
     return Pyslurm(importlib.import_module("pyslurm"), slurm)
 
 
 class Pyslurm(SlurmCommands):
-    """Reads, requeues, holds, releases and notifies through pyslurm; the rest by Slurm's commands."""
+    """Reads, requeues, holds, releases and notifies through pyslurm; the rest uses Slurm's commands."""
 
     name = "pyslurm"
 
@@ -32,14 +32,14 @@ class Pyslurm(SlurmCommands):
         self._library = library
 
     def version(self) -> tuple[int, int]:
-        """The version that pyslurm is made for, which is the cluster's."""
+        """The Slurm release of this pyslurm, which is the cluster's."""
         major, minor = str(self._library.__version__).split(".")[:2]
         return int(major), int(minor)
 
     def jobs(self) -> tuple[Job, ...]:
         """Every job that slurmctld remembers."""
-        found = self._call("load jobs", self._library.Jobs.load)
-        return tuple(job_of(each) for each in found.values())
+        jobs = self._call("load jobs", self._library.Jobs.load)
+        return tuple(job_of(raw) for raw in jobs.values())
 
     def job(self, job_id: int) -> Job | None:
         """One job."""
@@ -63,11 +63,11 @@ class Pyslurm(SlurmCommands):
         self._call("release", lambda: self._library.Job(job_id).release())
 
     def notify(self, job_id: int, text: str) -> None:
-        """To the job's output."""
+        """Write to the job's output."""
         self._call("notify", lambda: self._library.Job(job_id).notify(text))
 
     def _call(self, what: str, act: Callable[[], Any]) -> Any:
-        """What the library answers; its errors as ours."""
+        """Call the library; raise its errors as SlurmError."""
         try:
             return act()
         except self._library.PyslurmError as error:
@@ -75,7 +75,7 @@ class Pyslurm(SlurmCommands):
 
 
 def job_of(raw: Any) -> Job:
-    """A job as pyslurm tells of it."""
+    """A job from pyslurm's object."""
     state = str(raw.state or "")
     kind, each = _gres(raw.gres_per_node)
     nodes = int(raw.num_nodes or 0)

@@ -1,8 +1,8 @@
-"""The door to one Slurm cluster: what may be read and done, by whichever backend fits.
+"""The interface to one Slurm cluster, and the choice of its implementation.
 
-`SlurmCommands` (squeue, scontrol, scancel) works with every Slurm; `Pyslurm` reads and steers through
-Slurm's library where the pyslurm that is installed is made for the cluster's version. Sizes always go through
-scontrol: pyslurm's `modify` sends no node count, and says nothing of it.
+`SlurmCommands` (squeue, scontrol, scancel) works with every Slurm; `Pyslurm` uses Slurm's library if the
+installed pyslurm matches the cluster's release. Size changes always use scontrol: pyslurm's `modify` silently
+drops the node count.
 """
 
 import importlib.metadata
@@ -13,9 +13,9 @@ from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.cluster.snapshot import Cluster
 
-__all__ = ["Backend", "away", "choose", "fits", "pyslurm_version"]
+__all__ = ["Backend", "choose", "fits", "pyslurm_version", "unavailable"]
 
-_AWAY = (
+_UNAVAILABLE = (
     "unable to contact slurm controller",
     "socket timed out",
     "connection refused",
@@ -26,54 +26,54 @@ _AWAY = (
 
 
 class Backend(Protocol):
-    """One cluster. Every verb raises SlurmError with Slurm's own words."""
+    """One cluster. Every method raises SlurmError with Slurm's message."""
 
     name: str
 
     def version(self) -> tuple[int, int]:
-        """The cluster's Slurm, such as (22, 5)."""
+        """The cluster's Slurm release, for example (22, 5)."""
 
     def jobs(self) -> tuple[Job, ...]:
-        """Every job that this user may see, ended ones too while Slurm remembers them."""
+        """Every job that this user may see, also ended ones that Slurm still remembers."""
 
     def job(self, job_id: int) -> Job | None:
-        """One job; None where Slurm knows it no more."""
+        """One job; None if Slurm no longer knows it."""
 
     def cluster(self) -> Cluster:
         """Partitions and nodes."""
 
     def requeue(self, job_id: int, *, hold: bool = False) -> None:
-        """Stop a running job and let it wait again; with `hold` until it is released."""
+        """Requeue a running job; with `hold` it stays pending until it is released."""
 
     def hold(self, job_id: int) -> None:
-        """Keep a waiting job from starting."""
+        """Hold a pending job."""
 
     def release(self, job_id: int) -> None:
-        """Let a held job start."""
+        """Release a held job."""
 
     def resize(self, job_id: int, *, nodes: int, tasks: int, cpus: int) -> None:
-        """Change what a waiting job asks for, all three in one update: any one alone is BadConstraints."""
+        """Resize a pending job in one update; changing only one of the three leads to BadConstraints."""
 
     def shrink(self, job_id: int, *, nodes: int) -> None:
-        """Take nodes away from a running job; its batch host stays."""
+        """Remove nodes from a running job; its batch host stays."""
 
     def annotate(self, job_id: int, text: str) -> None:
-        """Replace a job's AdminComment; wants an operator's rights."""
+        """Replace a job's AdminComment; needs the rights of a Slurm operator."""
 
     def signal_script(self, job_id: int, name: str) -> None:
-        """Send a signal to the batch script alone."""
+        """Signal the batch script only."""
 
     def notify(self, job_id: int, text: str) -> None:
-        """Write a line where the job's output goes."""
+        """Write a line to the job's output."""
 
 
-def away(error: SlurmError) -> bool:
-    """Whether nobody answered, which says nothing of the question: ask again later."""
-    return error.code is None or any(words in error.detail.lower() for words in _AWAY)
+def unavailable(error: SlurmError) -> bool:
+    """Whether Slurm did not answer, so that the command may be retried."""
+    return error.code is None or any(text in error.detail.lower() for text in _UNAVAILABLE)
 
 
 def pyslurm_version() -> str:
-    """The installed pyslurm, empty where there is none. Nothing is imported."""
+    """The version of the installed pyslurm, empty without one. Imports nothing."""
     try:
         return importlib.metadata.version("pyslurm")
     except importlib.metadata.PackageNotFoundError:
@@ -81,7 +81,7 @@ def pyslurm_version() -> str:
 
 
 def fits(installed: str, slurm: tuple[int, int]) -> bool:
-    """Whether a pyslurm is made for a Slurm: the first two parts of both versions are equal."""
+    """Whether a pyslurm is built for a Slurm release: the first two parts of the versions are equal."""
     parts = installed.split(".")
     return len(parts) >= 2 and all(p.isdigit() for p in parts[:2]) and (int(parts[0]), int(parts[1])) == slurm
 
@@ -89,18 +89,18 @@ def fits(installed: str, slurm: tuple[int, int]) -> bool:
 def choose(
     wanted: str = "auto", *, commands: Backend, pyslurm: Callable[[], Backend], installed: str | None = None
 ) -> Backend:
-    """The backend: "commands", "pyslurm", or "auto": pyslurm where one that fits is installed and imports.
+    """The backend "commands" or "pyslurm"; "auto" is pyslurm if it is installed, matches and imports.
 
-    `installed` is pyslurm's version, looked up unless given; `pyslurm` makes that backend (and imports it).
+    `installed` is pyslurm's version, looked up by default; `pyslurm` creates that backend.
     """
     if wanted == "commands":
         return commands
-    found = pyslurm_version() if installed is None else installed
+    version = pyslurm_version() if installed is None else installed
     slurm = commands.version()
-    if wanted == "auto" and not fits(found, slurm):
+    if wanted == "auto" and not fits(version, slurm):
         return commands
-    if not fits(found, slurm):
-        have = f"pyslurm {found}" if found else "no pyslurm"
+    if not fits(version, slurm):
+        have = f"pyslurm {version}" if version else "no pyslurm"
         raise SlurmError("pyslurm", f"{have} is installed; Slurm here is {slurm[0]}.{slurm[1]:02}")
     try:
         return pyslurm()

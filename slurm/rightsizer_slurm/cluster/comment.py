@@ -1,6 +1,6 @@
-"""The language of job comments: `rightsizer: model=... tokens=100B deadline=72h`, or `rightsizer: plan=FILE`.
+"""The syntax of job comments: `rightsizer: model=... tokens=100B deadline=72h`, or `rightsizer: plan=FILE`.
 
-    comment = "rightsizer:" { word } ;                   (at most 1,024 characters, words set off by blanks)
+    comment = "rightsizer:" { word } ;                   (at most 1,024 characters, words separated by blanks)
     word    = key "=" value ;
     key     = short name | path ;                        (deadline, max-gpus; workload.sequenceLength)
     value   = bare | '"' { quoted } '"' | "'" { quoted } "'" ;
@@ -8,7 +8,7 @@
     quoted  = bare character | " " ;
 
 A short name is a flag of `rightsizer plan` without its dashes; a path is a field of a TrainingPlan's `spec`.
-Values are those of flags and manifests, and are checked by the same models.
+Values have the syntax of flags and manifests, and the same models check them.
 """
 
 import difflib
@@ -33,23 +33,23 @@ __all__ = ["LONGEST", "PREFIX", "Comment", "is_ours", "keys", "parse", "plan_of"
 
 PREFIX = "rightsizer:"
 LONGEST = 1024
-"""Characters of a comment; the Lua plugin holds the same bound."""
+"""Characters of a comment; the Lua plugin has the same limit."""
 
 _ALIASES = {"min": "min_gpus", "max": "max_gpus"}
 _PLAN, _RUN = "plan", "run"
 _WORD = re.compile(r"""([A-Za-z][A-Za-z0-9_.-]*)=("[^"']*"|'[^"']*'|[^\s"']*)(?=\s|$)""")
-_FOREIGN = re.compile(r"""[^A-Za-z0-9 ._=:,/+@%~"'-]""")
+_INVALID = re.compile(r"""[^A-Za-z0-9 ._=:,/+@%~"'-]""")
 _SUBJECT = frozenset({"model", "workload", "launch", "layout"})
 _LENGTH = ("workload.tokens", "workload.dataset.")
 _FILES = frozenset({"model.configPath"})
-"""Paths that name a file: read for a user by the daemon, they would be read with the daemon's rights."""
+"""Paths that name a file: the daemon would read it with its own rights, not with the user's."""
 
 
 @immutable
 class Comment:
-    """What a comment says: values at paths under `spec`, the key that the user wrote for each, a plan's file.
+    """A parsed comment: values by path under `spec`, the user's key for each path, the plan file.
 
-    `run` is set in comments that rightsizer wrote itself: that job was sized when it was submitted.
+    `run` is set by `rightsizer sbatch`: that job was sized when it was submitted.
     """
 
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -59,44 +59,44 @@ class Comment:
 
 
 def is_ours(comment: str) -> bool:
-    """Whether a job's comment speaks to rightsizer."""
+    """Whether a job's comment is for rightsizer."""
     return comment.lstrip().startswith(PREFIX)
 
 
 def keys() -> tuple[str, ...]:
-    """Every short key, as it is written."""
+    """Every short key as users write it."""
     names = [name for name in (*SHORT_NAMES, *_ALIASES) if SHORT_NAMES.get(name) not in _FILES]
     return (_PLAN, *(_dashed(name) for name in names))
 
 
 def parse(comment: str) -> Comment:
-    """What the comment says. InputError names the word that is wrong, and the nearest right one."""
+    """Parse a comment. InputError names the wrong word and the nearest valid one."""
     given: dict[str, Any] = {}
     written: dict[str, str] = {}
-    own = {_PLAN: "", _RUN: ""}
+    special = {_PLAN: "", _RUN: ""}
     for key, value in _words(comment):
-        if key in own:
+        if key in special:
             path = key
-            own[key] = value
+            special[key] = value
         else:
             path = _path(key, value)
             given[path] = _converted(path, key, value)
         if path in written:
-            raise InputError(key, value=value, remedy=f"comes twice ({written[path]}, {key}); keep one")
+            raise InputError(key, value=value, remedy=f"is set twice ({written[path]}, {key}); keep one")
         written[path] = key
-    if not given and not own[_PLAN]:
-        raise InputError("comment", value=comment.strip(), remedy="says nothing; write model=... tokens=...")
-    return Comment(given=given, keys=written, plan=own[_PLAN], run=own[_RUN])
+    if not given and not special[_PLAN]:
+        raise InputError("comment", value=comment.strip(), remedy="is empty; write model=... tokens=...")
+    return Comment(given=given, keys=written, plan=special[_PLAN], run=special[_RUN])
 
 
 def subject(comment: Comment) -> str:
-    """What is trained and how, not how much or by when: jobs of one subject share what the engine keeps."""
+    """The model and method, without amount and deadline: jobs of one subject share the engine's caches."""
     parts = {p: v for p, v in comment.given.items() if p.split(".")[0] in _SUBJECT}
     return " ".join(f"{p}={v}" for p, v in sorted(parts.items()) if not p.startswith(_LENGTH))
 
 
 def plan_of(comment: Comment, *, beneath: TrainingPlan | None = None, name: str = "job") -> TrainingPlan:
-    """The plan that a comment means, its words put over the plan of its file if it names one."""
+    """The plan of a comment. Its words override those of its plan file, if it names one."""
     spec: Mapping[str, Any] = {}
     head: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
     if beneath is not None:
@@ -107,7 +107,7 @@ def plan_of(comment: Comment, *, beneath: TrainingPlan | None = None, name: str 
     try:
         return validate(head | {"spec": overlaid(spec, comment.given)})
     except InputError as error:
-        raise _in_their_words(error, comment) from None
+        raise _with_user_key(error, comment) from None
 
 
 def _words(comment: str) -> Iterator[tuple[str, str]]:
@@ -115,16 +115,16 @@ def _words(comment: str) -> Iterator[tuple[str, str]]:
     if len(comment) > LONGEST:
         remedy = f"has more than {LONGEST} characters; put the plan in a file and write plan=FILE"
         raise InputError("comment", value=f"{len(comment)} characters", remedy=remedy)
-    foreign = _FOREIGN.search(text.replace("\t", " "))
-    if foreign:
-        remedy = "cannot be in a comment; letters, digits, blanks, quotes and . _ = : , / + @ % ~ - can"
-        raise InputError("comment", value=foreign.group(), remedy=remedy)
+    invalid = _INVALID.search(text.replace("\t", " "))
+    if invalid:
+        remedy = "is not allowed in a comment; use letters, digits, blanks, quotes and . _ = : , / + @ % ~ -"
+        raise InputError("comment", value=invalid.group(), remedy=remedy)
     at = 0
     while text[at:].strip():
         at += len(text[at:]) - len(text[at:].lstrip())
         match = _WORD.match(text, at)
         if match is None:
-            raise InputError("comment", value=text[at:].split()[0][:60], remedy="is no key=value")
+            raise InputError("comment", value=text[at:].split()[0][:60], remedy="is not key=value")
         yield match[1], match[2].strip("\"'")
         at = match.end()
 
@@ -146,7 +146,7 @@ def _path(key: str, value: str) -> str:
 
 @functools.cache
 def _field_at(path: str) -> Any:
-    """The annotation of a field of Spec at a dotted path of wire names; None where there is none."""
+    """The annotation of the field of Spec at a dotted path of wire names; None if there is none."""
     model: Any = Spec
     annotation: Any = None
     for step in path.split("."):
@@ -182,22 +182,22 @@ def _converted(path: str, key: str, value: str) -> Any:
         return int(value)
     if float in kinds and str not in kinds and re.fullmatch(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?", value):
         return float(value)
-    names = [str(each.value) for kind in kinds if issubclass(kind, enum.Enum) for each in kind]
+    names = [str(member.value) for kind in kinds if issubclass(kind, enum.Enum) for member in kind]
     return next((name for name in names if name.lower() == value.lower()), value)
 
 
 def _complete(comment: Comment) -> None:
-    """A comment that stands alone says at least what, and how much."""
+    """A comment without a plan file must name a model and an amount of tokens."""
     for group, key, example in (
         ("model.", "model", "model=meta-llama/Llama-3.1-8B"),
         (("workload.tokens", "workload.dataset."), "tokens", "tokens=100B"),
     ):
         if not any(path.startswith(group) for path in comment.given):
-            raise InputError(key, value=None, remedy=f"is missing; write such as {example}")
+            raise InputError(key, value=None, remedy=f"is missing; write for example {example}")
 
 
-def _in_their_words(error: InputError, comment: Comment) -> InputError:
-    """The error, named after the key that the user wrote instead of the field that it set."""
+def _with_user_key(error: InputError, comment: Comment) -> InputError:
+    """The error with the user's key in place of the field's path."""
     path = error.field.removeprefix("spec.").split("[")[0]
     named = comment.keys.get(path)
     if named is None:

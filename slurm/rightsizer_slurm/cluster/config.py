@@ -1,4 +1,4 @@
-"""rightsizer.conf, the admin's file beside slurm.conf: modes, socket, patience. Lua reads it too."""
+"""rightsizer.conf, the admin's file beside slurm.conf: modes, socket, timeouts. The plugin reads it too."""
 
 import configparser
 import difflib
@@ -19,7 +19,7 @@ __all__ = ["MODES", "Site", "beside", "parse", "read"]
 
 MODES = ("off", "warn", "size", "enforce")
 _LONGEST = 65_536
-_TOP = "rightsizer"  # the section that the lines before the first one are put in
+_TOP = "rightsizer"  # name of the section for the lines before the first heading
 _GPUS, _MONITOR = "gpus", "monitor"
 _BOUNDS = {
     "timeout_s": (0.01, 5.0),
@@ -31,11 +31,11 @@ _BOUNDS = {
 
 @immutable
 class Site:
-    """What a site chose. `timeout_s` is the plugin's patience, `cooldown_s` its pause after a failure.
+    """The site's settings. `timeout_s` is the plugin's timeout, `cooldown_s` its pause after a failure.
 
-    A question not answered in `hold_after_s` is answered with "hold"; `refresh_s` is how often the cluster is
-    read. `user` is who the daemon runs as (slurm.conf's SlurmUser); `users` lets everybody ask (cli_filter).
-    `gpus` maps gres types, in lower case, to the engine's names; `monitor` are the monitor's own settings.
+    A job whose sizing takes longer than `hold_after_s` is held; `refresh_s` is the poll interval.
+    `user` is the daemon's user (slurm.conf's SlurmUser); `users` allows requests of all users (cli_filter).
+    `gpus` maps gres types, in lower case, to the engine's names; `monitor` has the monitor's settings.
     """
 
     mode: str = "size"
@@ -57,7 +57,7 @@ class Site:
 
 
 def read(path: Path) -> Site:
-    """The site's file. InputError where it is missing, wrong, or anybody but its owner may change it."""
+    """Read the site's file. InputError if it is missing, invalid, or writable by others than its owner."""
     try:
         status = path.stat()
         text = path.read_text(encoding="ascii")
@@ -67,13 +67,13 @@ def read(path: Path) -> Site:
         raise InputError("--config", value=str(path), remedy=f"cannot be read: {error}") from None
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
         raise InputError(
-            "--config", value=str(path), remedy="must belong to root, and nobody else may write it"
+            "--config", value=str(path), remedy="must belong to root, and only root may write it"
         )
     return parse(text, name=str(path))
 
 
 def beside(slurm_conf: str) -> Site:
-    """The site's file beside slurm.conf, where it can be read; else what a site has that chose nothing."""
+    """The site's file beside slurm.conf if it is readable; else the defaults."""
     try:
         return read(Path(slurm_conf).with_name("rightsizer.conf")) if slurm_conf else Site()
     except InputError:
@@ -81,7 +81,7 @@ def beside(slurm_conf: str) -> Site:
 
 
 def parse(text: str, *, name: str = "rightsizer.conf") -> Site:
-    """The site of a file's text."""
+    """Parse the text of a site's file."""
     if len(text) > _LONGEST:
         raise InputError(name, value=f"{len(text)} characters", remedy=f"has more than {_LONGEST:,}")
     reader = configparser.ConfigParser(
@@ -108,20 +108,20 @@ def parse(text: str, *, name: str = "rightsizer.conf") -> Site:
 
 
 def _engine_name(gres: str, name: str) -> str:
-    """The catalog's name of what a gres type is mapped to."""
+    """The catalog's name of the GPU that a gres type is mapped to."""
     if name == NOT_FOR_TRAINING:
         return name
     try:
         return lookup.gpu(name).name
     except RightsizerError as error:
-        remedy = f"{' '.join(str(error).split())}; write {NOT_FOR_TRAINING} for GPUs that no job is sized to"
+        remedy = f"{' '.join(str(error).split())}; write {NOT_FOR_TRAINING} to exclude these GPUs from sizing"
         raise InputError(f"[gpus] {gres}", value=name, remedy=remedy) from None
 
 
 def _partition(section: str) -> str:
     match = re.fullmatch(r"partition\s+([\w.-]+)", section)
     if match is None:
-        remedy = "is no section; write [partition NAME], [gpus] or [monitor]"
+        remedy = "is not a section; write [partition NAME], [gpus] or [monitor]"
         raise InputError(f"[{section}]", value=section, remedy=remedy)
     return match[1]
 
@@ -139,7 +139,7 @@ def _mode(text: str) -> str:
 
 
 def _value(key: str, text: str) -> object:
-    known = {each.name for each in fields(Site)} - {"partitions", "gpus", "monitor"}
+    known = {f.name for f in fields(Site)} - {"partitions", "gpus", "monitor"}
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"

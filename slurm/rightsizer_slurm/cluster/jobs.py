@@ -1,4 +1,4 @@
-"""A job as Slurm tells of it, whichever way it was read."""
+"""A job of Slurm, whichever backend read it."""
 
 from rightsizer.values import immutable
 
@@ -7,18 +7,18 @@ __all__ = ["HELD", "PENDING", "RUNNING", "Job", "gres_gpus"]
 PENDING = "PENDING"
 RUNNING = "RUNNING"
 HELD = ("JobHeldUser", "JobHeldAdmin")
-"""State reasons of a job that waits for a release."""
+"""State reasons of a held job."""
 
 _LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD")
 
 
 @immutable
 class Job:
-    """One job. `nodes` are those it has, or asks for while it waits; `gpus` likewise, over all nodes.
+    """One job. `nodes` and `gpus` (of all nodes) are allocated, or requested while the job is pending.
 
-    `states` is Slurm's base state and its flags (RUNNING, COMPLETING). Moments are seconds since the epoch, 0
-    where there is none yet; `time_limit_s` is None without a limit. `special` names what makes it a job of
-    many parts ("array", "het"), which is never touched.
+    `states` is Slurm's base state and its flags (RUNNING, COMPLETING). Times are seconds since the epoch, 0
+    if unknown; `time_limit_s` is None without a limit. `special` is "array" or "het" for jobs of several
+    parts, which are never changed.
     """
 
     job_id: int
@@ -54,7 +54,7 @@ class Job:
 
     @property
     def pending(self) -> bool:
-        """Whether it waits, and is not on its way out of a run."""
+        """Whether it is pending, and not still completing a run."""
         return self.states[:1] == (PENDING,) and "COMPLETING" not in self.states
 
     @property
@@ -64,35 +64,35 @@ class Job:
 
     @property
     def held(self) -> bool:
-        """Whether it waits for a release."""
+        """Whether it is held."""
         return self.pending and (self.priority == 0 or self.reason in HELD)
 
     @property
     def live(self) -> bool:
-        """Whether it may still run."""
+        """Whether it has not ended."""
         return self.state in _LIVE
 
 
 def gres_gpus(text: str) -> tuple[str, int]:
     """Type and number of the GPUs in a gres text: gpu:h100:8(S:0-1), gres/gpu:a100=4, gres:gpu:2, gpu.
 
-    Several types in one text are added up under the first one's name. Other gres count as none.
+    Several types are added up under the name of the first. Other gres are ignored.
     """
     kind, total = "", 0
-    depth_free = _without_brackets(text)
-    for item in depth_free.split(","):
-        words = item.strip().removeprefix("gres/").removeprefix("gres:").replace("=", ":").split(":")
-        if words[0] != "gpu":
+    flat = _without_brackets(text)
+    for item in flat.split(","):
+        parts = item.strip().removeprefix("gres/").removeprefix("gres:").replace("=", ":").split(":")
+        if parts[0] != "gpu":
             continue
-        count = words[-1] if len(words) > 1 and words[-1].isdigit() else "1"
-        named = [word for word in words[1:] if word and not word.isdigit()]
+        count = parts[-1] if len(parts) > 1 and parts[-1].isdigit() else "1"
+        named = [part for part in parts[1:] if part and not part.isdigit()]
         kind = kind or (named[0] if named else "")
         total += int(count)
     return kind, total
 
 
 def _without_brackets(text: str) -> str:
-    """The text without (...) parts, whose commas separate nothing."""
+    """The text without its (...) parts, whose commas are not separators."""
     kept, depth = [], 0
     for letter in text:
         depth += (letter == "(") - (letter == ")")

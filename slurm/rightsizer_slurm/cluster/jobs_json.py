@@ -1,7 +1,7 @@
-"""A job of squeue --json, in each of the shapes that it has had. Pure.
+"""Parse a job of squeue --json, in the format of every release. Pure.
 
-Shapes: 22.05 (data 0.0.38) has plain numbers and one state; from 23.11 on numbers are {set, infinite, number}
-and states are lists. A missing field is nothing, never an error: every version leaves some out.
+22.05 (data 0.0.38) has plain numbers and one state; from 23.11 on numbers are {set, infinite, number} and
+states are lists. A missing field gets its default: every release leaves some out.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def job_of_json(raw: Mapping[str, Any]) -> Job:
     states = _states(raw.get("job_state"))
     requested = _tres(raw.get("tres_req_str"))
     pending = states[:1] == (PENDING,)
-    # a waiting job's own node count can be an old one on 22.05; what it asks for is in its TRES
+    # on 22.05 the node count of a pending job can be outdated; its requested TRES is not
     nodes = requested.get("node", 0) if pending else _number(raw.get("node_count"))
     nodes = nodes or _number(raw.get("node_count"))
     kind, gpus = _gpus(raw, nodes, requested if pending else _tres(raw.get("tres_alloc_str")))
@@ -62,7 +62,7 @@ def _number(raw: Any) -> int:
 
 
 def _optional(raw: Any) -> int | None:
-    """A number of either shape; None where it is not set or infinite."""
+    """A number in either format; None if it is unset or infinite."""
     if isinstance(raw, Mapping):
         if not raw.get("set", True) or raw.get("infinite"):
             return None
@@ -80,14 +80,14 @@ def _text(raw: Any) -> str:
 
 
 def _tres(raw: Any) -> dict[str, int]:
-    """Counts of a TRES text, cpu=2,node=2,gres/gpu:h100=16: those that are plain numbers."""
+    """Counts of a TRES text, cpu=2,node=2,gres/gpu:h100=16, without values that have a unit."""
     pairs = (item.partition("=") for item in _text(raw).split(",") if "=" in item)
     return {name: int(value) for name, _, value in pairs if value.isdigit()}
 
 
 def _gpus(raw: Mapping[str, Any], nodes: int, tres: Mapping[str, int]) -> tuple[str, int]:
-    """Type and number of a job's GPUs over all nodes: what it holds, else what it asks for."""
-    held = [gres_gpus(str(each)) for each in raw.get("gres_detail") or ()]
+    """Type and number of a job's GPUs on all nodes: allocated, else requested."""
+    held = [gres_gpus(str(text)) for text in raw.get("gres_detail") or ()]
     if held:
         return held[0][0], sum(count for _, count in held)
     per_node, per_job = gres_gpus(_text(raw.get("tres_per_node"))), gres_gpus(_text(raw.get("tres_per_job")))

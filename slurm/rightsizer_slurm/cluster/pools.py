@@ -13,9 +13,9 @@ from rightsizer_slurm.cluster.snapshot import Node, Partition
 __all__ = ["NOT_FOR_TRAINING", "UNTYPED", "Pool", "clusters", "engine_name", "pools"]
 
 UNTYPED = "untyped"
-"""What a gres without a type is called in a site's map of names."""
+"""The name of a gres without a type in a site's [gpus] section."""
 NOT_FOR_TRAINING = "none"
-"""What a site maps those GPUs to that no job shall be sized to, such as MIG slices."""
+"""The value in [gpus] for GPUs that are excluded from sizing, such as MIG slices."""
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -23,9 +23,9 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 class Pool:
     """Equal nodes of one partition. `gres` is Slurm's type of the GPUs ("" untyped), `gpu` the engine's name.
 
-    A job takes `node_gpus` GPUs of each node, all unless the plan says fewer, and `cores` in proportion. Of
-    the `nodes` that may take jobs `free_nodes` have so many free; `free_gpus` is the most free on one node.
-    Limits are the partition's, and what accounting allows; None: there is none.
+    A job takes `node_gpus` GPUs of each node (all, unless the plan sets fewer) and `cores` in proportion. Of
+    the usable `nodes`, `free_nodes` have that many GPUs free; `free_gpus` is the most free on one node.
+    Limits are the partition's and those of accounting; None means no limit.
     """
 
     partition: str
@@ -43,11 +43,11 @@ class Pool:
 
     @property
     def most_nodes(self) -> int:
-        """Nodes that one job may have, some day."""
+        """Nodes that one job may have, free or not."""
         return self.nodes if self.max_nodes is None else min(self.nodes, self.max_nodes)
 
     def room(self, *, free: bool) -> int:
-        """GPUs that one job may have: now, in whole nodes or on one node; or some day."""
+        """GPUs that one job may have; with `free` those free now, in whole nodes or on one node."""
         most = self.most_nodes * self.node_gpus
         if self.max_gpus is not None:
             most = min(most, self.max_gpus)
@@ -65,32 +65,34 @@ def pools(
 ) -> tuple[Pool, ...]:
     """The pools that a job may use: the default partition's first, then those with the most free GPUs.
 
-    `wanted` are engine names of GPU types (empty: any), `partition` the only one allowed, `account` the
-    job's, `node_gpus` the most GPUs of a node, `names` the site's map of gres types to engine names.
+    `wanted` are the engine's names of allowed GPU types (empty: any), `partition` the only one allowed,
+    `account` the job's, `node_gpus` the most GPUs of a node, `names` the site's map of gres types.
     """
     _check_partition(partition, here.partitions)
-    found = []
-    for each in here.partitions:
-        if not each.up or (partition and each.name not in partition.split(",")):
+    candidates = []
+    for part in here.partitions:
+        if not part.up or (partition and part.name not in partition.split(",")):
             continue
-        if account and each.accounts and account not in each.accounts:
+        if account and part.accounts and account not in part.accounts:
             continue
-        members = [node for node in here.nodes_of(each) if node.gpus]
+        members = [node for node in here.nodes_of(part) if node.gpus]
         for gres, size in sorted({(node.gpu, node.gpus) for node in members}):
             same = [node for node in members if (node.gpu, node.gpus) == (gres, size)]
             gpu = engine_name(gres, same, wanted=wanted, names=names)
             usable = [node for node in same if node.up]
             if gpu and usable and (not wanted or gpu in wanted):
-                found.append(_pool(each, gres, gpu, usable, node_gpus))
-    return tuple(sorted(found, key=lambda pool: (not pool.default, -pool.room(free=True), pool.partition)))
+                candidates.append(_pool(part, gres, gpu, usable, node_gpus))
+    return tuple(
+        sorted(candidates, key=lambda pool: (not pool.default, -pool.room(free=True), pool.partition))
+    )
 
 
 def clusters(
-    found: Iterable[Pool], *, free: bool, inter_bytes_per_s: float | None = None, price: float | None = None
+    pools: Iterable[Pool], *, free: bool, inter_bytes_per_s: float | None = None, price: float | None = None
 ) -> tuple[tuple[Pool, Cluster], ...]:
-    """Each pool with room as the engine's cluster; of equal ones the first."""
+    """Each pool with room, as a cluster of the engine; of equal ones the first."""
     made: dict[Cluster, Pool] = {}
-    for pool in found:
+    for pool in pools:
         room = pool.room(free=free)
         if room:
             cluster = lookup.cluster(
@@ -105,28 +107,28 @@ def clusters(
 
 
 def _check_partition(name: str, partitions: Sequence[Partition]) -> None:
-    known = {each.name: each for each in partitions}
+    known = {one.name: one for one in partitions}
     for part in filter(None, name.split(",")):
         if part not in known:
-            remedy = f"is no partition here; there are {', '.join(sorted(known)) or 'none'}"
+            remedy = f"is not a partition of this cluster; there are {', '.join(sorted(known)) or 'none'}"
             raise InputError("--partition", value=part, remedy=remedy)
         if not known[part].up:
-            raise InputError("--partition", value=part, remedy="takes no jobs now; choose another")
+            raise InputError("--partition", value=part, remedy="is down; choose another")
 
 
 def _pool(partition: Partition, gres: str, gpu: str, nodes: Sequence[Node], most: int | None) -> Pool:
-    whole = nodes[0].gpus
-    each = min(whole, most or whole)
+    all_gpus = nodes[0].gpus
+    used = min(all_gpus, most or all_gpus)
     spare = [max(0, node.gpus - node.gpus_used) for node in nodes]
     return Pool(
         partition=partition.name,
         gres=gres,
         gpu=gpu,
-        node_gpus=each,
-        cores=max(1, min(node.cpus for node in nodes) * each // whole),
+        node_gpus=used,
+        cores=max(1, min(node.cpus for node in nodes) * used // all_gpus),
         nodes=len(nodes),
-        free_nodes=sum(free >= each for free in spare),
-        free_gpus=min(each, max(spare)),
+        free_nodes=sum(free >= used for free in spare),
+        free_gpus=min(used, max(spare)),
         max_nodes=partition.max_nodes,
         max_time_s=partition.max_time_s,
         default=partition.default,
@@ -136,11 +138,10 @@ def _pool(partition: Partition, gres: str, gpu: str, nodes: Sequence[Node], most
 def engine_name(
     gres: str, nodes: Sequence[Node], *, wanted: tuple[str, ...] = (), names: Mapping[str, str] = _NO_NAMES
 ) -> str:
-    """The engine's name of a gres type; empty where it is not known, or not for training.
+    """The engine's name of a gres type; empty if it is unknown or excluded from sizing.
 
-    What the site's map says counts. Else a short name (a100) does not tell the variant: what the job names,
-    of the same family, is believed; an untyped or unknown gres is what the job names, if it names one, else
-    what a node's features say.
+    The site's map has precedence. A short name (a100) leaves the variant open: the variant that the job names
+    is taken. For other gres types it is the GPU in a node's features, else the one that the job names.
     """
     mapped = names.get((gres or UNTYPED).lower())
     if mapped:
@@ -149,8 +150,8 @@ def engine_name(
     if known:
         family = known.split("-")[0]
         return next((name for name in wanted if name.split("-")[0] == family), known)
-    told = next(filter(None, (_catalogued(f) for node in nodes for f in node.features)), "")
-    return told or (wanted[0] if len(wanted) == 1 else "")
+    featured = next(filter(None, (_catalogued(f) for node in nodes for f in node.features)), "")
+    return featured or (wanted[0] if len(wanted) == 1 else "")
 
 
 def _catalogued(name: str) -> str:

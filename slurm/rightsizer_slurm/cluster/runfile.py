@@ -1,4 +1,4 @@
-"""slurm.json in a run's directory: how the job was sized, so that it can be watched and resized."""
+"""slurm.json in a run's directory: how the job was sized. The monitor and `slurm resize` read it."""
 
 import json
 import os
@@ -22,9 +22,9 @@ _MOST_BYTES = 4 * 2**20
 class RunFile:
     """How a job was sized and submitted.
 
-    `nodes` of `node_gpus` GPUs and `node_cores` cores each; an `elastic` one may go on with `fewest_nodes` to
-    `most_nodes`. `layout` holds the layout under its wire names. `deadline_at_s` is a moment, seconds since
-    the epoch; None without a deadline.
+    `nodes` of `node_gpus` GPUs and `node_cores` cores each; an `elastic` job may run on `fewest_nodes` to
+    `most_nodes`. `layout` has wire names as keys. `deadline_at_s` is in seconds since the epoch; None without
+    a deadline.
     """
 
     job_id: int = 0
@@ -48,12 +48,12 @@ class RunFile:
 
 
 def write(folder: Path, record: RunFile) -> None:
-    """Replace the file at once."""
+    """Replace the file atomically."""
     write_json(folder / NAME, asdict(record))
 
 
 def read(folder: Path) -> RunFile | None:
-    """The record; None where there is none. InputError where it is no such record."""
+    """The record; None if there is no file. InputError if it is invalid."""
     try:
         text = (folder / NAME).read_text()
     except FileNotFoundError:
@@ -62,28 +62,28 @@ def read(folder: Path) -> RunFile | None:
 
 
 def read_own(folder: Path, *, owner: int) -> RunFile | None:
-    """The record of somebody's run; None where there is none that is theirs and readable."""
+    """The record of a user's run; None unless the file is readable and belongs to `owner`."""
     text = text_of(folder / NAME, owner=owner)
     return None if text is None else _parsed(text, str(folder / NAME))
 
 
 def text_of(path: Path, *, owner: int, tail_bytes: int | None = None) -> str | None:
-    """A user's file, read by someone else: only a regular file of theirs, whole if small, or its last bytes.
+    """The text of a user's file, or its last bytes; None if it is missing, too large, or not theirs.
 
-    The path comes from a job's comment, which its user wrote: a link to another's file is not read, and no
-    pipe is waited for. None where there is no such file, or one too large to be read whole.
+    The path comes from a job's comment, which its user wrote: only a regular file of that user is read, so
+    that a link cannot expose another file and a pipe cannot block.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:
         return None
     with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != owner:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != owner:
             return None
         if tail_bytes is not None:
-            file.seek(max(0, found.st_size - tail_bytes))
-        elif found.st_size > _MOST_BYTES:
+            file.seek(max(0, status.st_size - tail_bytes))
+        elif status.st_size > _MOST_BYTES:
             return None
         return file.read(tail_bytes or _MOST_BYTES).decode(errors="replace")
 
@@ -94,5 +94,5 @@ def _parsed(text: str, path: str) -> RunFile:
         known = {f.name: document[f.name] for f in fields(RunFile) if f.name in document}
         return RunFile(**known)
     except (ValueError, TypeError):
-        remedy = "is not a record of rightsizer sbatch; remove it to start over"
+        remedy = "is not a valid record of rightsizer sbatch; remove it to start over"
         raise InputError("run directory", value=path, remedy=remedy) from None

@@ -1,4 +1,4 @@
-"""The one place that runs Slurm's commands: argument lists, time-outs, a clean environment, short errors."""
+"""Runs Slurm's commands: argument lists, timeouts, a clean environment, one-line errors."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ _MOST_ARGUMENT = 131_072  # the kernel's limit of one argument
 
 
 class SlurmError(RightsizerError):
-    """A command of Slurm that failed; `code` is its exit code, None where it did not come to one."""
+    """A failed command of Slurm; `code` is its exit code, None if it did not exit by itself."""
 
     def __init__(self, command: str, detail: str, *, code: int | None = None) -> None:
         self.command = command
@@ -27,7 +27,7 @@ class SlurmError(RightsizerError):
 
 
 def _clean(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without the SLURM_*, SBATCH_* and SQUEUE_* that would change what a command means or prints."""
+    """Without SLURM_*, SBATCH_* and SQUEUE_* variables, which change what a command does or prints."""
     kept = {name: environment[name] for name in _KEPT if name in environment}
     return kept | {"LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
 
@@ -38,7 +38,7 @@ def _clean_own() -> dict[str, str]:
 
 @immutable
 class Slurm:
-    """How Slurm's commands are reached: their folder (None: the PATH), environment and patience."""
+    """How to run Slurm's commands: their folder (None: the PATH), environment and timeout."""
 
     folder: Path | None = None
     environment: Mapping[str, str] = field(default_factory=_clean_own)
@@ -52,9 +52,9 @@ class Slurm:
         environment: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> str:
-        """What the command prints. SlurmError, in one line, where it fails, is missing or takes too long.
+        """The command's output. SlurmError, in one line, if it fails, is missing or times out.
 
-        `environment` replaces the clean one, for an sbatch whose job shall inherit its user's.
+        `environment` replaces the clean one, for an sbatch whose job inherits its user's variables.
         """
         program = str(self.folder / command) if self.folder else command
         limit_s = timeout_s or self.timeout_s
@@ -75,17 +75,17 @@ class Slurm:
         except subprocess.TimeoutExpired:
             raise SlurmError(command, f"no answer within {limit_s:g} s") from None
         except FileNotFoundError:
-            raise SlurmError(command, "no such command here; install Slurm's client programs") from None
+            raise SlurmError(command, "command not found; install Slurm's client programs") from None
         except OSError as error:
             raise SlurmError(command, f"cannot be started: {error.strerror}") from None
         if done.returncode != 0:
-            said = one_line(done.stderr) or one_line(done.stdout) or "failed without a word"
-            raise SlurmError(command, said, code=done.returncode)
+            detail = one_line(done.stderr) or one_line(done.stdout) or "failed without a message"
+            raise SlurmError(command, detail, code=done.returncode)
         return done.stdout
 
 
 def settings(slurm: Slurm) -> Mapping[str, str]:
-    """slurm.conf as the controller has it (`scontrol show config`), by name; (null) is empty."""
+    """slurm.conf in the controller (`scontrol show config`) by name; (null) becomes empty."""
     pairs = (line.partition("=") for line in slurm.run("scontrol", "show", "config").splitlines())
     values = {name.strip(): value.strip() for name, equals, value in pairs if equals}
     return {name: "" if value in {"(null)", "N/A"} else value for name, value in values.items()}

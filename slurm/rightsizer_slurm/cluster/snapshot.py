@@ -1,7 +1,7 @@
-"""What a Slurm cluster has: partitions, nodes, GPUs up and free. Parsed from `scontrol`, all values.
+"""A snapshot of a Slurm cluster: partitions, nodes, GPUs up and free. Parsed from `scontrol`.
 
-`scontrol --oneliner show node|partition` prints the same Key=Value lines from 22.05 to 26.05. Its JSON does
-not (22.05 has none, and its shape changed twice since).
+`scontrol --oneliner show node|partition` prints the same Key=Value lines from 22.05 to 26.05. 22.05 has no
+JSON, and its format changed twice since.
 """
 
 import re
@@ -19,7 +19,7 @@ _NOT_FOR_JOBS = frozenset(
     {"DRAIN", "DOWN", "FAIL", "MAINT", "MAINTENANCE", "NOT_RESPONDING", "INVALID_REG", "INVAL",
      "POWERING_DOWN", "REBOOT", "REBOOT_ISSUED", "RESERVED", "BLOCKED"}
 )  # fmt: skip
-_SUFFIXES = "*~#!%$@^-"  # marks behind a state: not responding, powered down, rebooting ...
+_SUFFIXES = "*~#!%$@^-"  # suffixes of a state: not responding, powered down, rebooting ...
 _SILENT = "*"
 _GPUS = re.compile(r"^gpu(?::([^:(]*[^\d:(][^:(]*))?(?::(\d+))?(?:\(.*\))?$")
 _SLICE = re.compile(r"\d+g\.\d+gb")  # a MIG slice: gpu:1g.10gb, gpu:h100_3g.40gb
@@ -28,7 +28,7 @@ _FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w/:.%()]*)=")
 
 @immutable
 class Node:
-    """One node. `gpu` is its GRES type, empty where untyped; of several, whole GPUs before slices."""
+    """One node. `gpu` is its GRES type, empty if untyped; of several types, whole GPUs before slices."""
 
     name: str
     up: bool = True
@@ -47,9 +47,9 @@ class Node:
 
 @immutable
 class Partition:
-    """One partition and its limits; None: no limit. `accounts`, `groups`, `qos`: who may; empty: all.
+    """One partition and its limits (None: no limit). `accounts`, `groups`, `qos` may use it (empty: all).
 
-    `own_qos` is the QOS whose limits are the partition's.
+    `own_qos` is the partition's QOS.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Partition:
 
 @immutable
 class Cluster:
-    """Partitions and nodes at one moment."""
+    """Partitions and nodes at one time."""
 
     partitions: tuple[Partition, ...] = ()
     nodes: tuple[Node, ...] = ()
@@ -79,7 +79,7 @@ class Cluster:
 
     @property
     def default(self) -> Partition | None:
-        """Where a job goes that names none."""
+        """The default partition."""
         return next((p for p in self.partitions if p.default), None)
 
     def nodes_of(self, partition: Partition) -> tuple[Node, ...]:
@@ -88,7 +88,7 @@ class Cluster:
         return tuple(node for node in self.nodes if node.name in members)
 
     def words(self) -> str:
-        """GPUs that are up, by type and partition, in words."""
+        """GPUs that are up, by type and partition, as text."""
         parts = []
         for partition in self.partitions:
             for gpu in sorted({node.gpu for node in self.nodes_of(partition) if node.gpus and node.up}):
@@ -99,14 +99,14 @@ class Cluster:
 
 
 def read(slurm: Slurm) -> Cluster:
-    """What `scontrol` says now; SlurmError where it cannot be asked."""
+    """Read the cluster through `scontrol`. SlurmError if it fails."""
     partitions = slurm.run("scontrol", "--oneliner", "show", "partition")
     nodes = slurm.run("scontrol", "--oneliner", "--detail", "show", "node")
     return parse(partitions=partitions, nodes=nodes)
 
 
 def parse(*, partitions: str, nodes: str) -> Cluster:
-    """The cluster of both texts."""
+    """Parse both outputs of scontrol."""
     return Cluster(
         partitions=tuple(_partition(record) for record in records(partitions) if "PartitionName" in record),
         nodes=tuple(_node(record) for record in records(nodes) if "NodeName" in record),
@@ -114,19 +114,19 @@ def parse(*, partitions: str, nodes: str) -> Cluster:
 
 
 def records(text: str) -> Iterator[dict[str, str]]:
-    """The Key=Value fields of each line; of a key that comes twice the first, for free text comes last."""
+    """The Key=Value fields of each line; of a repeated key the first, because free text comes last."""
     for line in text.splitlines():
-        found = list(_FIELD.finditer(line))
-        ends = [match.start() for match in found[1:]] + [len(line)]
+        matches = list(_FIELD.finditer(line))
+        ends = [match.start() for match in matches[1:]] + [len(line)]
         record: dict[str, str] = {}
-        for match, end in zip(found, ends, strict=True):
+        for match, end in zip(matches, ends, strict=True):
             record.setdefault(match[1], line[match.end() : end].strip())
         if record:
             yield record
 
 
 def clock_s(text: str) -> float | None:
-    """Seconds of Slurm's [days-]hours:minutes:seconds; None for UNLIMITED, NONE and what is no time."""
+    """Seconds of Slurm's [days-]hours:minutes:seconds; None for UNLIMITED, NONE and anything else."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     if match is None:
         return None
@@ -151,20 +151,20 @@ def _node(record: dict[str, str]) -> Node:
 
 
 def _is_up(state: str) -> bool:
-    """Whether jobs can start there, now or when others end: IDLE, MIXED+PLANNED; not DOWN*, IDLE+DRAIN."""
-    words = [word.rstrip(_SUFFIXES) for word in state.upper().split("+")]
+    """Whether the node accepts jobs: IDLE, MIXED+PLANNED; not DOWN*, IDLE+DRAIN."""
+    states = [word.rstrip(_SUFFIXES) for word in state.upper().split("+")]
     silent = any(word.endswith(_SILENT) for word in state.split("+"))
-    return words[0] in _UP and not silent and not _NOT_FOR_JOBS.intersection(words)
+    return states[0] in _UP and not silent and not _NOT_FOR_JOBS.intersection(states)
 
 
 def _gpus(gres: str) -> dict[str, int]:
     """GPUs by type of `gpu:h100:8(S:0-1),nic:2`; a bare gpu:8 has the type ""."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for part in re.split(r",(?![^(]*\))", gres):
         match = _GPUS.match(part.strip())
         if match:
-            found[match[1] or ""] = found.get(match[1] or "", 0) + int(match[2] or 1)
-    return found
+            counts[match[1] or ""] = counts.get(match[1] or "", 0) + int(match[2] or 1)
+    return counts
 
 
 def _partition(record: dict[str, str]) -> Partition:
@@ -190,7 +190,7 @@ def _hosts(text: str) -> tuple[str, ...]:
     try:
         return tuple(expand_hostlist(text))
     except BadHostlist:
-        raise SlurmError("scontrol", f"a node list that cannot be read: {text[:80]}") from None
+        raise SlurmError("scontrol", f"invalid node list: {text[:80]}") from None
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -198,6 +198,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _number(text: str) -> int:
-    """The whole number that a value begins with; 0 for UNLIMITED and the like."""
+    """The integer at the start of a value; 0 for UNLIMITED and the like."""
     match = re.match(r"\d{1,15}", text)
     return int(match.group()) if match else 0

@@ -1,4 +1,4 @@
-"""Text of others on its way to a log or a terminal."""
+"""Untrusted text for a log or a terminal."""
 
 __all__ = ["one_line"]
 
@@ -6,7 +6,7 @@ _LONGEST = 300
 
 
 def one_line(text: str, longest: int = _LONGEST) -> str:
-    """Any text as one bounded line of printable ASCII: it can forge no log line and no terminal."""
+    """Any text as one bounded line of printable ASCII, which cannot forge log lines or control terminals."""
     head = text[: longest * 4]
     words = " ".join("".join(c if " " < c <= "~" else " " for c in head).split())
     return words if len(words) <= longest else words[: longest - 3] + "..."

@@ -1,4 +1,4 @@
-"""GPU metrics of Slurm's jobs from Prometheus, as Readings by job. Without an answer nothing is known."""
+"""GPU metrics of Slurm jobs from Prometheus, as Readings by job. Without an answer they are unknown."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,16 +15,16 @@ Metrics = Callable[[Sequence[Job]], dict[int, Reading]]
 
 
 def gpu_metrics(access: Access | None, *, window_s: float) -> Metrics:
-    """How GPU metrics are read; without a Prometheus nothing is."""
+    """The reader of GPU metrics; without Prometheus it returns nothing."""
     return (lambda _jobs: {}) if access is None else reader(access, window_s=window_s)
 
 
 def reader(access: Access, *, window_s: float) -> Metrics:
-    """What to ask for a sweep's jobs: a few questions for all of them."""
+    """The reader for a sweep's jobs: a few queries for all of them."""
     client = Prometheus(access)
 
     def read(jobs: Sequence[Job]) -> dict[int, Reading]:
-        asked = [
+        queried = [
             readings.Job(
                 key=job.job_id,
                 executor="slurm",
@@ -35,18 +35,18 @@ def reader(access: Access, *, window_s: float) -> Metrics:
             for job in jobs
             if job.running
         ]
-        silence = readings.trouble(client) if asked else ""
-        if silence:
-            why = (f"Prometheus does not answer: {silence}",)
-            return {int(str(job.key)): Reading(queries=why) for job in asked}
-        found = readings.read(client, asked) if asked else {}
-        return {job.job_id: found[job.job_id] for job in jobs if job.job_id in found}
+        failure = readings.trouble(client) if queried else ""
+        if failure:
+            why = (f"Prometheus does not answer: {failure}",)
+            return {int(str(job.key)): Reading(queries=why) for job in queried}
+        measured = readings.read(client, queried) if queried else {}
+        return {job.job_id: measured[job.job_id] for job in jobs if job.job_id in measured}
 
     return read
 
 
 def lack(gpu: Reading | None) -> str:
-    """Why nothing may be decided about a job; empty if Prometheus was not asked about it, or shows it."""
+    """Why no decision is allowed on a job; empty if Prometheus shows the job or was not queried."""
     unseen = "" if gpu is None else missing_data(gpu, load_resize())
     if gpu is None or not unseen:
         return ""

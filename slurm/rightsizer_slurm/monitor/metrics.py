@@ -1,4 +1,4 @@
-"""What the monitor says of itself and of every job, for Prometheus; names are of rightsizer_telemetry."""
+"""Prometheus metrics of the monitor and of every job; rightsizer_telemetry defines the names."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _Samples = dict[tuple[str, ...], float]
 
 
 class SweepMetrics:
-    """Counts over the monitor's life, and the newest sweep; a collector for any registry."""
+    """A collector: counters since the start, and gauges of the newest sweep."""
 
     def __init__(self, *, cluster: str) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -34,17 +34,17 @@ class SweepMetrics:
         self.registry.register(self)
 
     def swept(self, lines: Sequence[Line], errors: Sequence[str], *, at_s: float, took_s: float) -> None:
-        """Take in one sweep."""
+        """Add one sweep."""
         self._lines, self._at_s, self._took_s = lines, at_s, took_s
         self._decisions.update(str(line.decision.action) for line in lines)
         self._errors.update(errors)
 
     def failed(self, command: str) -> None:
-        """Count a sweep that Slurm did not answer."""
+        """Count a sweep that failed at a command of Slurm."""
         self._errors[command] += 1
 
     def write(self, path: Path) -> None:
-        """For the node exporter's textfile collector; readers see the old or the new, never half."""
+        """Write the node exporter's textfile atomically."""
         write_to_textfile(str(path), self.registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -89,7 +89,7 @@ class SweepMetrics:
         return family
 
 
-_COMMANDS = ("squeue", "scontrol", "sinfo")  # counted from the start, at zero
+_COMMANDS = ("squeue", "scontrol", "sinfo")  # present from the start, at zero
 _VALUES = (
     "rightsizer_slurm_job_gpus",
     "rightsizer_slurm_job_sized_gpus",
@@ -101,9 +101,9 @@ _VALUES = (
 
 
 def _layout(line: Line) -> str:
-    """How the job splits its work at the size that it has now, in words."""
+    """The layout at the job's present size, as text."""
     run = line.watched.run
-    assert run is not None  # noqa: S101 - the caller looked
+    assert run is not None  # noqa: S101 - the caller has checked it
     layout = layout_of(run.layout)
     replica = max(1, layout.gpus // layout.dp)
     ranks = max(1, line.job.nodes * run.node_gpus // replica)

@@ -1,8 +1,8 @@
-"""`rightsizer slurm monitor`: looks at every GPU job, decides, and acts with the force that the site allows.
+"""`rightsizer slurm monitor`: inspects every GPU job, decides, and acts within the action level of the site.
 
-Forces, each with those before it: `flag` (metrics, the report, a line in AdminComment), `mail`, `shrink`
-(nodes taken from a running elastic job), `requeue` (save, stop, another size, go on). A job that is not ours
-is flagged, nothing more; no job is ever cancelled.
+Each level includes those before it: `flag` (metrics, report, AdminComment), `mail`, `shrink` (take nodes from
+a running elastic job), `requeue` (save, stop, change the size, continue). A job that `rightsizer sbatch` did
+not submit is flagged at most. No job is ever cancelled.
 """
 
 import contextlib
@@ -50,11 +50,11 @@ __all__ = [
 _LOG = logging.getLogger("rightsizer.slurm.monitor")
 _DAY_S = 86_400.0
 _SAVE_SLACK_S = 120.0
-"""Over a job's own grace: torchrun's stop, Slurm's requeue."""
+"""Added to a job's grace period for torchrun's stop and Slurm's requeue."""
 
 
 class ActionLevel(enum.StrEnum):
-    """The most that is done by itself."""
+    """The most that the monitor does on its own."""
 
     FLAG = "flag"
     MAIL = "mail"
@@ -62,16 +62,16 @@ class ActionLevel(enum.StrEnum):
     REQUEUE = "requeue"
 
     def allows(self, other: "ActionLevel") -> bool:
-        """Whether this force includes another."""
+        """Whether this level includes another."""
         order = list(ActionLevel)
         return order.index(other) <= order.index(self)
 
 
 @immutable
 class Settings:
-    """How the monitor works. `annotate` writes a line into AdminComment, which wants an operator's rights."""
+    """The monitor's settings. `annotate` writes AdminComment, which needs the rights of a Slurm operator."""
 
-    force: ActionLevel = ActionLevel.FLAG
+    level: ActionLevel = ActionLevel.FLAG
     every_s: float = 30.0
     annotate: bool = False
     tuning: Tuning = field(default_factory=Tuning)
@@ -79,9 +79,9 @@ class Settings:
 
 @immutable
 class Line:
-    """One job in one sweep: what is known, what was measured, what the engine says.
+    """One job in one sweep: its run, its measurements, the engine's decision.
 
-    `margin_s` is its deadline minus its expected end, negative where it will be late; None: not known.
+    `margin_s` is its deadline minus its expected end, negative if it will be late; None if unknown.
     """
 
     watched: Watched
@@ -97,7 +97,7 @@ class Line:
 
 
 class Monitor:
-    """One sweep after another. `metrics` reads GPU metrics of jobs by id; without it only records count."""
+    """Runs sweeps. `metrics` reads the jobs' GPU metrics by id; without it only their records count."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class Monitor:
         self.failures: list[str] = []
 
     def sweep(self) -> tuple[Line, ...]:
-        """Go on with what is open, look at all jobs, decide, act. SlurmError: Slurm does not answer now."""
+        """Continue open resizes, inspect all jobs, decide, act. SlurmError if Slurm is unavailable."""
         self.failures = []
         for closed in self._resizer.round():
-            words = f"{closed.kind} to {closed.to_nodes} nodes: {closed.stage}, {closed.outcome}"
-            _LOG.info("job %s: %s", closed.job_id, one_line(words))
+            text = f"{closed.kind} to {closed.to_nodes} nodes: {closed.stage}, {closed.outcome}"
+            _LOG.info("job %s: %s", closed.job_id, one_line(text))
         lines = tuple(self._acted(line) for line in self.look())
         for line in lines:
             for row in line.watched.given_up[-1:]:
@@ -132,7 +132,7 @@ class Monitor:
         return lines
 
     def look(self) -> tuple[Line, ...]:
-        """Look at all jobs and decide; nothing is done."""
+        """Inspect all jobs and decide; changes nothing."""
         jobs = self._backend.jobs()
         here = self._backend.cluster()
         live = live_gpu_jobs(jobs)
@@ -165,8 +165,8 @@ class Monitor:
         return Line(watched=one, reading=reading, decision=made, margin_s=margin_s(one, reading, now_s=now_s))
 
     def _tuning(self) -> Tuning:
-        """A force below shrinking caps what the engine says at a recommendation."""
-        acts = self._settings.force.allows(ActionLevel.SHRINK)
+        """Below the level `shrink` the engine may only recommend."""
+        acts = self._settings.level.allows(ActionLevel.SHRINK)
         return replace(self._settings.tuning, cap=Mode.AUTO if acts else Mode.RECOMMEND)
 
     def _scaling(self, one: Watched) -> Scaling | None:
@@ -186,43 +186,45 @@ class Monitor:
         if made.action is Action.KEEP:
             return line
         withheld = f" ({made.withheld})" if made.withheld else ""
-        told = one_line(f"{made.action}: {made.reason}{withheld}", 200)
-        for channel, tell in (("comment", self._annotate), ("mail", self._mail)):
-            tell(line, channel, told)
-        intent = intent_for(line, self._settings.force)
+        notice = one_line(f"{made.action}: {made.reason}{withheld}", 200)
+        for channel, send in (("comment", self._annotate), ("mail", self._mail)):
+            send(line, channel, notice)
+        intent = intent_for(line, self._settings.level)
         if intent is None:
             return line
-        with contextlib.suppress(InputError):  # one is under way already
+        with contextlib.suppress(InputError):  # the job is being resized already
             return replace(line, intent=self._resizer.advance(self._intents.plan(intent), line.job))
         return line
 
     def _failed(self, line: Line, row: Sized) -> None:
-        """Note that a size made no step, once: what was done to get there has failed."""
-        said = one_line(f"{row.why}; back to {row.to_nodes}")
+        """Mark the resize as failed whose size made no step, and report it once."""
+        outcome = one_line(f"{row.why}; back to {row.to_nodes}")
         for intent in failed_by(row, self._intents.of_job(line.job.job_id)):
-            self._intents.write(replace(intent, stage=Stage.FAILED, outcome=said))
-        text = f"{row.restart} {said}"
+            self._intents.write(replace(intent, stage=Stage.FAILED, outcome=outcome))
+        text = f"{row.restart} {outcome}"
         if not self._intents.claim_notice(row.job_id, "back", text, again_s=math.inf, now_s=self._clock()):
             return
-        _LOG.info("job %s: resize failed: %s", row.job_id, said)
-        told = one_line(f"resize failed: {said}", 200)
+        _LOG.info("job %s: resize failed: %s", row.job_id, outcome)
+        notice = one_line(f"resize failed: {outcome}", 200)
         if self._settings.annotate:
-            self._try(line, lambda: self._backend.annotate(row.job_id, f"rightsizer/1 {told}"))
-        if self._settings.force.allows(ActionLevel.MAIL):
+            self._try(line, lambda: self._backend.annotate(row.job_id, f"rightsizer/1 {notice}"))
+        if self._settings.level.allows(ActionLevel.MAIL):
             subject = f"rightsizer: job {row.job_id} {line.job.name}: resize failed"
-            self._try(line, lambda: self._send(line.job.user, subject, told))
+            self._try(line, lambda: self._send(line.job.user, subject, notice))
 
-    def _annotate(self, line: Line, channel: str, told: str) -> None:
-        if self._settings.annotate and self._news(line, channel, told):
-            self._try(line, lambda: self._backend.annotate(line.job.job_id, f"rightsizer/1 {told}"))
+    def _annotate(self, line: Line, channel: str, notice: str) -> None:
+        if self._settings.annotate and self._is_new(line, channel, notice):
+            self._try(line, lambda: self._backend.annotate(line.job.job_id, f"rightsizer/1 {notice}"))
 
-    def _mail(self, line: Line, channel: str, told: str) -> None:
-        if self._settings.force.allows(ActionLevel.MAIL) and self._news(line, channel, line.decision.action):
+    def _mail(self, line: Line, channel: str, notice: str) -> None:
+        if self._settings.level.allows(ActionLevel.MAIL) and self._is_new(
+            line, channel, line.decision.action
+        ):
             subject = f"rightsizer: job {line.job.job_id} {line.job.name}: {line.decision.action}"
-            text = "\n".join((told, *line.decision.evidence))
+            text = "\n".join((notice, *line.decision.evidence))
             self._try(line, lambda: self._send(line.job.user, subject, text))
 
-    def _news(self, line: Line, channel: str, text: str) -> bool:
+    def _is_new(self, line: Line, channel: str, text: str) -> bool:
         return self._intents.claim_notice(line.job.job_id, channel, text, again_s=_DAY_S, now_s=self._clock())
 
     def _send(self, user: str, subject: str, text: str) -> None:
@@ -231,7 +233,7 @@ class Monitor:
             mail(program, user=user, subject=subject, text=text)
 
     def _try(self, line: Line, act: Callable[[], None]) -> None:
-        """What fails to be told is noted, and stops nothing."""
+        """Record a notice that cannot be sent; the sweep continues."""
         try:
             act()
         except SlurmError as error:
@@ -240,13 +242,13 @@ class Monitor:
 
 
 def failed_by(row: Sized, intents: Sequence[Intent]) -> tuple[Intent, ...]:
-    """The change that led to a size that was given up, if it counts as done: a start is not yet a step."""
-    led = [i for i in intents if i.to_nodes == row.nodes and i.restarts < row.restart]
-    return tuple(intent for intent in led[-1:] if intent.stage is Stage.DONE)
+    """The resize that led to a size without a step, if it counts as done: a start is not yet a step."""
+    causes = [i for i in intents if i.to_nodes == row.nodes and i.restarts < row.restart]
+    return tuple(intent for intent in causes[-1:] if intent.stage is Stage.DONE)
 
 
-def intent_for(line: Line, force: ActionLevel) -> Intent | None:
-    """The change of size that a decision means and the force allows; None: nothing to do."""
+def intent_for(line: Line, level: ActionLevel) -> Intent | None:
+    """The resize for a decision, within the action level; None if there is none."""
     made, one = line.decision, line.watched
     if not made.act or one.run is None or not one.run.elastic or not made.in_place or not line.job.running:
         return None
@@ -254,7 +256,7 @@ def intent_for(line: Line, force: ActionLevel) -> Intent | None:
         return None
     nodes = made.gpus // one.run.node_gpus
     kind = Kind.SHRINK if made.action is Action.SHRINK else Kind.REQUEUE
-    if nodes == line.job.nodes or not force.allows(ActionLevel(str(kind))):
+    if nodes == line.job.nodes or not level.allows(ActionLevel(str(kind))):
         return None
     if kind is Kind.REQUEUE and (not line.job.requeue or line.reading.checkpoint_age_s is None):
         return None
@@ -262,8 +264,8 @@ def intent_for(line: Line, force: ActionLevel) -> Intent | None:
 
 
 def plan_intent(one: Watched, *, nodes: int, kind: Kind, reason: str) -> Intent:
-    """An intent for a job as it is now."""
-    assert one.run is not None  # noqa: S101 - callers looked
+    """An intent for the job in its present state."""
+    assert one.run is not None  # noqa: S101 - callers have checked it
     return Intent(
         job_id=one.job.job_id,
         kind=kind,
@@ -277,16 +279,16 @@ def plan_intent(one: Watched, *, nodes: int, kind: Kind, reason: str) -> Intent:
 
 
 class BusyError(InputError):
-    """Another monitor works with the same state."""
+    """Another monitor uses the same state file."""
 
 
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Hold the state file's lock: one monitor at a time. BusyError where another one has it."""
+    """Hold the state file's lock: one monitor at a time. BusyError if another process has it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(path.name + ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BusyError("--state", value=str(path), remedy="another monitor works with it") from None
+            raise BusyError("--state", value=str(path), remedy="another monitor uses it") from None
         yield

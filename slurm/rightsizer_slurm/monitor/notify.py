@@ -1,4 +1,4 @@
-"""Mail to a job's user through the site's MailProg, as Slurm sends its own."""
+"""Mail to a job's user through the site's MailProg, like Slurm's own mail."""
 
 import shlex
 import subprocess
@@ -12,12 +12,12 @@ _TIMEOUT_S = 20.0
 
 
 def mail_program(slurm: Slurm) -> str:
-    """slurm.conf's MailProg; empty where it says none."""
+    """slurm.conf's MailProg; empty if unset."""
     return settings(slurm).get("MailProg", "")
 
 
 def mail(program: str, *, user: str, subject: str, text: str) -> None:
-    """Send one mail: PROGRAM -s SUBJECT USER, the text on standard input. SlurmError where that fails."""
+    """Send one mail: PROGRAM -s SUBJECT USER, the text on standard input. SlurmError if it fails."""
     try:
         done = subprocess.run(
             [program, "-s", one_line(subject), user],
@@ -30,4 +30,4 @@ def mail(program: str, *, user: str, subject: str, text: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmError("MailProg", f"{shlex.quote(program)}: {one_line(str(error))}") from None
     if done.returncode != 0:
-        raise SlurmError("MailProg", one_line(done.stderr) or "failed without a word", code=done.returncode)
+        raise SlurmError("MailProg", one_line(done.stderr) or "failed silently", code=done.returncode)

@@ -1,4 +1,4 @@
-"""`rightsizer slurm report`: every live GPU job, what it does, what would be better. Changes nothing."""
+"""`rightsizer slurm report`: state, progress and recommendation of every live GPU job. Changes nothing."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from rightsizer_slurm.monitor.intent_log import Intent, IntentLog
 from rightsizer_slurm.monitor.monitor import Line, Monitor, Settings
 from rightsizer_telemetry.client import Access
 
-__all__ = ["HEADINGS", "Report", "document", "look", "row", "told"]
+__all__ = ["HEADINGS", "Report", "document", "look", "resize_lines", "row"]
 
 HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s", "left", "says")
 """Columns of the table."""
@@ -23,7 +23,7 @@ HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s",
 
 @immutable
 class Report:
-    """What is to be told: a line a job, and what the monitor did lately where its file may be read."""
+    """One line for each job, and the monitor's last resizes if its state file is readable."""
 
     lines: tuple[Line, ...]
     intents: tuple[Intent, ...] = ()
@@ -31,13 +31,13 @@ class Report:
 
     @property
     def words(self) -> str:
-        """All of it in one line."""
+        """The summary in one line."""
         running = sum(line.job.running for line in self.lines)
         flagged = sum(line.decision.action is Action.FLAG for line in self.lines)
         others = sum(line.decision.action not in {Action.KEEP, Action.FLAG} for line in self.lines)
         gpus = sum(line.job.gpus for line in self.lines if line.job.running)
-        told = f"{running} GPU jobs run on {gpus} GPUs, {self.waiting} wait"
-        return f"{told}; {flagged} flagged, {others} would do better at another size"
+        summary = f"{running} GPU jobs run on {gpus} GPUs, {self.waiting} wait"
+        return f"{summary}; {flagged} flagged, another size recommended for {others}"
 
 
 def look(
@@ -48,7 +48,7 @@ def look(
     state: Path | None = None,
     prometheus: Access | None = None,
 ) -> Report:
-    """One look at all jobs that this user may see."""
+    """Inspect all jobs that this user may see."""
     metrics = gpu_metrics(prometheus, window_s=settings.tuning.least_window_s)
     monitor = Monitor(backend, IntentLog(":memory:"), settings, slurm=slurm, metrics=metrics)
     lines = monitor.look()
@@ -61,16 +61,16 @@ def look(
 
 
 def row(line: Line) -> tuple[str, ...]:
-    """A job as one row of the table; empty where nothing is known."""
+    """A job as one row of the table; unknown cells are empty."""
     job, reading, run = line.job, line.reading, line.watched.run
     rate = "" if reading.tokens_per_s is None else format_count(reading.tokens_per_s)
     left = ""
     if run is not None and run.deadline_at_s is not None:
         left = format_duration(max(0.0, run.deadline_at_s - time.time()))
-    says = line.watched.note or line.decision.reason
+    advice = line.watched.note or line.decision.reason
     if line.decision.action is not Action.KEEP:
         size = f" to {line.decision.gpus} GPUs" if line.decision.gpus != job.gpus else ""
-        says = f"{line.decision.action}{size}: {says}"
+        advice = f"{line.decision.action}{size}: {advice}"
     return (
         str(job.job_id),
         job.user,
@@ -81,12 +81,12 @@ def row(line: Line) -> tuple[str, ...]:
         "" if reading.steps is None else str(reading.steps),
         rate,
         left,
-        says,
+        advice,
     )
 
 
 def document(report: Report) -> Mapping[str, Any]:
-    """The report for programs."""
+    """The report as JSON."""
     return {
         "jobs": [_job(line) for line in report.lines],
         "resizes": [
@@ -131,10 +131,10 @@ def _job(line: Line) -> dict[str, Any]:
     }
 
 
-def told(intents: Sequence[Intent]) -> tuple[str, ...]:
-    """What the monitor did, a line each."""
+def resize_lines(intents: Sequence[Intent]) -> tuple[str, ...]:
+    """The resizes, one line each."""
     return tuple(
         f"job {i.job_id}: {i.kind} {i.from_nodes} -> {i.to_nodes} nodes, {i.stage}"
-        f" {format_duration(max(0.0, i.changed_s - i.began_s))} after it began: {i.outcome or i.reason}"
+        f" {format_duration(max(0.0, i.changed_s - i.began_s))} after its start: {i.outcome or i.reason}"
         for i in intents
     )

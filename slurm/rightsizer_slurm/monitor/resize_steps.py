@@ -1,8 +1,8 @@
-"""Changing a job's size, step by step: what comes next is decided from what Slurm says now. Never cancels.
+"""Resizes a job step by step; the next step follows from the job's present state. Never cancels a job.
 
-`next_step` is pure. `Resizer` gives the commands, each written to the journal before it is given; after a
-crash the next round looks at the job and goes on from there. A job is never left held: what cannot be changed
-is released as it was.
+`next_step` is pure. `Resizer` stores each step in the intent log before it gives the command, so that after a
+crash the next round continues from the job's state. A job never stays held: if Slurm refuses the new size,
+the job is released at its old size.
 """
 
 import enum
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rightsizer.values import immutable
-from rightsizer_slurm.cluster.backends import Backend, away
+from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.jobs import RUNNING, Job
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
@@ -20,11 +20,11 @@ __all__ = ["Resizer", "Step", "next_step"]
 
 _MOST_ATTEMPTS = 2
 _SHRINK_SEEN_S = 30.0
-"""A shrink is seen at once; where it is not after this, the command was never given."""
+"""A shrink takes effect at once. If it has not after this time, the command was never given."""
 
 
 class Step(enum.StrEnum):
-    """What to do next."""
+    """The next action."""
 
     WAIT = "wait"
     ASK = "ask"
@@ -38,7 +38,7 @@ class Step(enum.StrEnum):
 
 @immutable
 class Next:
-    """A step; where it closes the intent, how and in which words."""
+    """A step; if it closes the intent, its final stage and outcome."""
 
     step: Step
     stage: Stage | None = None
@@ -46,9 +46,9 @@ class Next:
 
 
 def next_step(intent: Intent, job: Job | None, *, now_s: float) -> Next:
-    """What comes next for an intent, by what Slurm says of its job."""
+    """The next step of an intent, from the state of its job."""
     if job is None or not job.live:
-        state = "is gone" if job is None else f"is {job.state}"
+        state = "no longer exists" if job is None else f"is {job.state}"
         return _closed(Stage.OVERTAKEN, f"the job {state}")
     if intent.kind is Kind.SHRINK:
         return _shrink(intent, job, now_s=now_s)
@@ -64,8 +64,8 @@ def _shrink(intent: Intent, job: Job, *, now_s: float) -> Next:
     if job.nodes == intent.to_nodes and intent.stage is not Stage.PLANNED:
         return _closed(Stage.DONE, f"runs on {job.nodes} nodes")
     if job.nodes != intent.from_nodes or job.restarts != intent.restarts:
-        return _closed(Stage.OVERTAKEN, f"somebody else changed it: it has {job.nodes} nodes")
-    return _asked(intent, Step.SHRINK, "Slurm took no node away", now_s=now_s, timeout_s=_SHRINK_SEEN_S)
+        return _closed(Stage.OVERTAKEN, f"changed by someone else: it has {job.nodes} nodes")
+    return _asked(intent, Step.SHRINK, "Slurm removed no node", now_s=now_s, timeout_s=_SHRINK_SEEN_S)
 
 
 def _running(intent: Intent, job: Job, *, now_s: float) -> Next:
@@ -75,12 +75,12 @@ def _running(intent: Intent, job: Job, *, now_s: float) -> Next:
     if again or intent.stage in {Stage.SIZED, Stage.RELEASED, Stage.UNDOING}:
         stage = Stage.OVERTAKEN if intent.stage in {Stage.PLANNED, Stage.ASKED} else Stage.FAILED
         return _closed(stage, f"runs again on {job.nodes} nodes, not {intent.to_nodes}")
-    slow = "it did not save and stop in time; it runs on"
+    slow = "the job did not save and stop in time; it keeps running"
     return _asked(intent, Step.ASK, slow, now_s=now_s, timeout_s=intent.stop_timeout_s)
 
 
 def _asked(intent: Intent, step: Step, slow: str, *, now_s: float, timeout_s: float) -> Next:
-    """Ask, wait for it, ask once more, give up."""
+    """Give the command, wait, give it once more, then fail."""
     if intent.stage is Stage.PLANNED:
         return Next(step=step)
     if now_s - intent.changed_s < timeout_s:
@@ -90,7 +90,7 @@ def _asked(intent: Intent, step: Step, slow: str, *, now_s: float, timeout_s: fl
 
 def _waiting(intent: Intent, job: Job) -> Next:
     if intent.stage is Stage.PLANNED:
-        return _closed(Stage.OVERTAKEN, "it waits already; somebody else requeued it")
+        return _closed(Stage.OVERTAKEN, "the job is already pending: someone else requeued it")
     undoing = intent.stage is Stage.UNDOING
     if not job.held:
         if intent.stage is Stage.ASKED:
@@ -107,7 +107,7 @@ def _closed(stage: Stage, outcome: str) -> Next:
 
 
 class Resizer:
-    """Carries intents out."""
+    """Executes intents."""
 
     def __init__(
         self, backend: Backend, intents: IntentLog, *, clock: Callable[[], float] = time.time
@@ -117,30 +117,30 @@ class Resizer:
         self._clock = clock
 
     def round(self) -> tuple[Intent, ...]:
-        """One step of every open intent; those that were closed. SlurmError: Slurm does not answer now."""
-        waiting = self._intents.open()
-        if not waiting:
+        """One step of every open intent; returns the closed ones. SlurmError if Slurm is unavailable."""
+        pending = self._intents.open()
+        if not pending:
             return ()
         jobs = {job.job_id: job for job in self._backend.jobs()}
-        after = [self.advance(intent, jobs.get(intent.job_id)) for intent in waiting]
+        after = [self.advance(intent, jobs.get(intent.job_id)) for intent in pending]
         return tuple(intent for intent in after if intent.stage in CLOSED)
 
     def advance(self, intent: Intent, job: Job | None) -> Intent:
         """One step of one intent."""
-        found = next_step(intent, job, now_s=self._clock())
-        if found.step is Step.WAIT:
+        step = next_step(intent, job, now_s=self._clock())
+        if step.step is Step.WAIT:
             return intent
-        if found.step is Step.CLOSE and found.stage is not None:
-            return self._intents.write(replace(intent, stage=found.stage, outcome=found.outcome))
+        if step.step is Step.CLOSE and step.stage is not None:
+            return self._intents.write(replace(intent, stage=step.stage, outcome=step.outcome))
         try:
-            return self._do(found.step, intent)
+            return self._do(step.step, intent)
         except SlurmError as error:
-            if away(error):
-                raise  # the same step again, once Slurm is back
-            return self._refused(found.step, intent, str(error))
+            if unavailable(error):
+                raise  # no answer from Slurm: retry the step later
+            return self._refused(step.step, intent, str(error))
 
     def _do(self, step: Step, intent: Intent) -> Intent:
-        """Write down, then give the command."""
+        """Store the stage, then give the command."""
         job_id, nodes = intent.job_id, intent.to_nodes
         if step is Step.ASK:
             intent = self._intents.write(replace(intent, stage=Stage.ASKED, attempts=intent.attempts + 1))
@@ -162,7 +162,7 @@ class Resizer:
         return intent
 
     def _refused(self, step: Step, intent: Intent, outcome: str) -> Intent:
-        """Slurm said no: a job that was stopped for this is let go as it was."""
+        """Slurm refused: release a job that was stopped for this at its old size."""
         if step in {Step.SIZE, Step.RELEASE}:
             return self._intents.write(replace(intent, stage=Stage.UNDOING, outcome=outcome))
         return self._intents.write(replace(intent, stage=Stage.FAILED, outcome=outcome))

@@ -21,7 +21,7 @@ from rightsizer.resize.rollback import rollback_target
 from rightsizer.values import immutable
 from rightsizer_launch.worker.progress import EXIT_STOPPED, PROGRESS
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
-from rightsizer_slurm.cluster.backends import away
+from rightsizer_slurm.cluster.backends import unavailable
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.monitor import size_history
 from rightsizer_slurm.monitor.size_history import BACK, START, Sized
@@ -144,7 +144,7 @@ def _back(here: Here, to_nodes: int, *, why: str) -> bool:
                 noted = True
             door.requeue(here.job_id)
         except SlurmError as error:
-            if not (requeued or away(error)):
+            if not (requeued or unavailable(error)):
                 here.say(f"it cannot go back: {error}")
                 return False
             time.sleep(_POLL_S)

@@ -1,6 +1,7 @@
-"""The monitor as a process of its own, or beside the daemon: sweeps until it is told to end.
+"""The monitor as a process of its own or in the daemon: sweeps until it is stopped.
 
-Slurm away is waited out. Of several monitors with one state file one acts; a daemon's waits for its turn.
+It waits while Slurm is unavailable. Of several monitors with one state file only one runs; the
+daemon's waits.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone
 from rightsizer_telemetry.client import Access
 
-__all__ = ["BACKENDS", "Options", "backend_of", "beside", "run"]
+__all__ = ["BACKENDS", "Options", "backend_of", "run", "run_in_daemon"]
 
 BACKENDS = ("auto", "commands", "pyslurm")
 
@@ -35,7 +36,7 @@ _LOG = logging.getLogger("rightsizer.slurm.monitor")
 
 @immutable
 class Options:
-    """`state` is the journal's file, `sweeps` how many there shall be; None: without end.
+    """`state` is the state file, `sweeps` the number of sweeps (None: no end).
 
     Metrics go to `textfile`, for the node exporter, and are served at `metrics`, (address, port).
     """
@@ -50,15 +51,15 @@ class Options:
 
 
 def backend_of(wanted: str, slurm: Slurm) -> Backend:
-    """The backend that fits this cluster."""
-    from rightsizer_slurm.cluster.backend_pyslurm import backend as pyslurm  # noqa: PLC0415 -- imports GPL only if asked
+    """The backend for this cluster."""
+    from rightsizer_slurm.cluster.backend_pyslurm import backend as pyslurm  # noqa: PLC0415 -- imports GPL code only if chosen
 
     commands = SlurmCommands(slurm)
     return choose(wanted, commands=commands, pyslurm=lambda: pyslurm(slurm))
 
 
 def run(options: Options, *, slurm: Slurm | None = None) -> int:
-    """Sweep until SIGTERM or SIGINT, or as often as asked."""
+    """Sweep until SIGTERM or SIGINT, or `options.sweeps` times."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     ended = threading.Event()
@@ -68,21 +69,21 @@ def run(options: Options, *, slurm: Slurm | None = None) -> int:
     return 0
 
 
-def beside(options: Options, slurm: Slurm, ended: threading.Event) -> None:
-    """The daemon's own monitor, until it ends: while another one acts, or Slurm is away, it waits."""
-    told = ""
+def run_in_daemon(options: Options, slurm: Slurm, ended: threading.Event) -> None:
+    """The daemon's monitor; it waits while another monitor runs or Slurm is unavailable."""
+    logged = ""
     while not ended.is_set():
         try:
             _watch(options, slurm, ended)
         except BusyError as error:
-            words = f"waits: {error}"
+            text = f"waits: {error}"
         except RightsizerError as error:
-            words = f"cannot begin, tries again: {error}"
+            text = f"cannot start, retrying: {error}"
         else:
             return
-        if words != told:
-            _LOG.warning("the monitor %s", one_line(words))
-            told = words
+        if text != logged:
+            _LOG.warning("the monitor %s", one_line(text))
+            logged = text
         ended.wait(options.settings.every_s)
 
 
@@ -91,25 +92,25 @@ def _watch(options: Options, slurm: Slurm, ended: threading.Event) -> None:
         log = IntentLog(options.state)
         try:
             backend = backend_of(options.backend, slurm)
-            _LOG.info("watching through %s; force %s", backend.name, options.settings.force)
+            _LOG.info("backend %s, action level %s", backend.name, options.settings.level)
             metrics = gpu_metrics(options.prometheus, window_s=options.settings.tuning.least_window_s)
             monitor = Monitor(backend, log, options.settings, slurm=slurm, metrics=metrics)
-            told = SweepMetrics(cluster=cluster_name(slurm))
-            with _served(options.metrics, told):
-                _sweeps(monitor, options, told, ended.wait)
+            sweep_metrics = SweepMetrics(cluster=cluster_name(slurm))
+            with _served(options.metrics, sweep_metrics):
+                _sweeps(monitor, options, sweep_metrics, ended.wait)
         finally:
             log.close()
 
 
 @contextlib.contextmanager
-def _served(at: tuple[str, int] | None, told: SweepMetrics) -> Iterator[None]:
-    """The metrics at /metrics while it lasts; InputError where the port is taken."""
+def _served(at: tuple[str, int] | None, metrics: SweepMetrics) -> Iterator[None]:
+    """Serve the metrics at /metrics; InputError if the port is taken."""
     if at is None:
         yield
         return
     address, port = at
     try:
-        server, thread = start_http_server(port, addr=address, registry=told.registry)
+        server, thread = start_http_server(port, addr=address, registry=metrics.registry)
     except OSError as error:
         raise InputError(
             "metrics", value=f"{address}:{port}", remedy=f"{error.strerror}; choose another"
@@ -123,7 +124,7 @@ def _served(at: tuple[str, int] | None, told: SweepMetrics) -> Iterator[None]:
 
 
 def cluster_name(slurm: Slurm) -> str:
-    """slurm.conf's ClusterName; empty while nobody answers."""
+    """slurm.conf's ClusterName; empty while Slurm is unavailable."""
     try:
         return settings(slurm).get("ClusterName", "")
     except SlurmError:

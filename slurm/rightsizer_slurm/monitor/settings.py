@@ -1,4 +1,4 @@
-"""The monitor's settings in the site's file, section [monitor]: what its command's flags say."""
+"""Section [monitor] of the site's file: the settings of `rightsizer slurm monitor`'s flags."""
 
 import difflib
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ _OTHERS = ("act", "annotate", "textfile", "metrics", "prometheus", "token_file",
 
 
 def options_of(values: Mapping[str, str], *, state: Path) -> Options:
-    """The options of a [monitor] section; InputError names the line that is wrong."""
+    """The options of a [monitor] section; InputError names the wrong line."""
     for key in values:
         _check(key, values[key])
     spans = {
-        key: parse_duration_s(values.get(key, usual), field=f"[monitor] {key}")
-        for key, usual in _DURATIONS.items()
+        key: parse_duration_s(values.get(key, default), field=f"[monitor] {key}")
+        for key, default in _DURATIONS.items()
     }
     tuning = Tuning(
         cool_down_s=spans["cool_down"], warm_up_s=spans["warm_up"], least_window_s=spans["window"]
     )
     settings = Settings(
-        force=ActionLevel(_one_of("act", values.get("act", "flag"), tuple(ActionLevel))),
+        level=ActionLevel(_one_of("act", values.get("act", "flag"), tuple(ActionLevel))),
         every_s=spans["every"],
         annotate=_one_of("annotate", values.get("annotate", "no"), ("yes", "no")) == "yes",
         tuning=tuning,
@@ -69,5 +69,5 @@ def _path(key: str, values: Mapping[str, str]) -> Path | None:
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise InputError("[monitor] metrics", value=text, remedy="write ADDRESS:PORT, such as 127.0.0.1:9817")
+        raise InputError("[monitor] metrics", value=text, remedy="write ADDRESS:PORT, as 127.0.0.1:9817")
     return host.strip("[]"), int(port)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from rightsizer.values import immutable
-from rightsizer_slurm.cluster.backends import Backend, away
+from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
@@ -73,7 +73,7 @@ def _one(ticket: Ticket, job: Job, state: TicketStore, slurm: Slurm) -> str:
     try:
         return _settled(ticket, job, state, slurm)
     except SlurmError as error:
-        if away(error):
+        if unavailable(error):
             raise  # no answer from Slurm: retry later
         slurm.run("scontrol", "release", str(job.job_id))
         return f"released unchanged, Slurm refused the size: {error}"

@@ -14,7 +14,7 @@ import pytest
 
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backend_pyslurm import backend as pyslurm_backend
-from rightsizer_slurm.cluster.backends import Backend, away, choose, fits, pyslurm_version
+from rightsizer_slurm.cluster.backends import Backend, choose, fits, pyslurm_version, unavailable
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
 pytestmark = pytest.mark.slurm
@@ -146,7 +146,7 @@ def test_a_job_that_never_was_is_none_and_cannot_be_changed(tested: ClusterUnder
     for verb in (tested.backend.hold, tested.backend.release, tested.backend.requeue):
         with pytest.raises(SlurmError) as raised:
             verb(999_999)
-        assert not away(raised.value)
+        assert not unavailable(raised.value)
 
 
 def test_the_cluster_s_gpus_are_read(tested: ClusterUnderTest) -> None:

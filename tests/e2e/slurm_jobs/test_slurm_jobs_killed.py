@@ -26,7 +26,7 @@ def test_a_job_without_its_script_ends_with_a_reason_and_goes_on_when_requeued(
     seen = len(training.records())
     refused = training.rightsizer("slurm", "resize", job, "--nodes", "1")
     assert refused.returncode == 2
-    assert "no job that waits or runs" in refused.stderr
+    assert "is not a pending or running job" in refused.stderr
     training.slurm.run("scontrol", "requeue", job)
     training.wait("it goes on", training.trains(world=2, since=seen))
     assert training.slurm.job(job)["Restarts"] == "1"

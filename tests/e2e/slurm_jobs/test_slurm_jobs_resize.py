@@ -31,7 +31,7 @@ def test_a_job_shrinks_live_and_grows_by_a_requeue_whatever_dies_meanwhile(train
     training.slurm.control("start", "slurmctld")
     again = training.rightsizer("slurm", "resize", job, "--nodes", "4")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "goes on with requeue to 4 nodes" in again.stdout
+    assert "continues requeue to 4 nodes" in again.stdout
     training.wait("four workers go on", training.trains(world=4, since=seen))
     assert training.slurm.job(job)["Restarts"] == "1"
     assert training.output().count("rightsizer: saved; requeuehold") == 1

@@ -47,7 +47,7 @@ def test_the_same_run_is_not_submitted_twice(training: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "options", "code", "message"),
     [
-        ({}, ["--partition", "gpu"], 2, "is no partition here; there are a100, h100"),
+        ({}, ["--partition", "gpu"], 2, "is not a partition of this cluster; there are a100, h100"),
         ({"gpus": 16, "deadline": "1s"}, [], 3, "no plan"),
         ({}, ["--time", "soon"], 2, "--time"),
         ({}, ["--dir", "it's"], 2, "no comment of Slurm may hold"),

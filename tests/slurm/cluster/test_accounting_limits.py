@@ -57,7 +57,7 @@ def bound(user: str, *, qos: str = "", account: str = "", partition: Partition =
 )
 def test_of_each_limit_the_first_place_counts(user, words, gpus, who) -> None:
     found = bound(user, **words)
-    assert (found.tres["gres/gpu"], found.words["gres/gpu"]) == (gpus, who)
+    assert (found.tres["gres/gpu"], found.sources["gres/gpu"]) == (gpus, who)
 
 
 @pytest.mark.parametrize(

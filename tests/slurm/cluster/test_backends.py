@@ -1,8 +1,8 @@
-"""pyslurm is used only where its version fits; asked for by name it says why it cannot be."""
+"""pyslurm is used only if its version matches; a choice by name fails with the reason."""
 
 import pytest
 
-from rightsizer_slurm.cluster.backends import away, choose, fits
+from rightsizer_slurm.cluster.backends import choose, fits, unavailable
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 
 
@@ -66,5 +66,5 @@ def test_pyslurm_asked_for_by_name_and_not_there_is_an_error(installed):
     ],
     ids=["away", "slow", "refused"],
 )
-def test_nobody_there_is_not_a_refusal(said, code, gone):
-    assert away(SlurmError("scontrol", said, code=code)) is gone
+def test_an_unavailable_slurm_is_not_a_refusal(said, code, gone):
+    assert unavailable(SlurmError("scontrol", said, code=code)) is gone

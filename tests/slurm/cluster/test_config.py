@@ -31,7 +31,7 @@ def test_an_empty_file_is_the_defaults() -> None:
         ("[queue h100]\nmode = off", "write [partition NAME]"),
         ("[partition h100]\ncolour = red", "a partition has one setting: mode"),
         ("mode = off\nmode = warn", "already exists"),
-        ("[gpus]\na100 = A100-XYZ", "write none for GPUs"),
+        ("[gpus]\na100 = A100-XYZ", "write none to exclude"),
         ("just text", "contains parsing errors"),
         ("x = 1\n" * 20000, "has more than"),
     ],
@@ -44,13 +44,13 @@ def test_a_wrong_line_is_one_error(text: str, said: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
+def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rightsizer.conf"
     path.write_text("mode = off\n")
     path.chmod(0o644)
     assert read(path).mode == "off"
     path.chmod(0o666)
-    with pytest.raises(InputError, match="nobody else may write it"):
+    with pytest.raises(InputError, match="only root may write it"):
         read(path)
     with pytest.raises(InputError, match="no such file"):
         read(tmp_path / "other.conf")
@@ -82,7 +82,7 @@ def test_a_wrong_line_of_the_monitors_is_one_error(text: str, said: str) -> None
 def test_the_monitor_is_set_by_its_section() -> None:
     text = "[monitor]\nact = shrink\nevery = 5s\nmetrics = 127.0.0.1:9817\nannotate = yes\n"
     found = options_of(parse(text).monitor, state=Path("/s"))
-    assert (found.settings.force, found.settings.every_s, found.settings.annotate) == (
+    assert (found.settings.level, found.settings.every_s, found.settings.annotate) == (
         ActionLevel.SHRINK,
         5.0,
         True,

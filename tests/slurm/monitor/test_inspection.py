@@ -1,4 +1,4 @@
-"""What a monitor knows of a job is from files of its own user; what it does is never beyond the force."""
+"""What a monitor knows of a job is from files of its own user; its actions stay within the level."""
 
 import json
 import os
@@ -191,7 +191,7 @@ def test_a_size_that_the_plan_fixes_is_not_changed(job, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("action", "force", "kind"),
+    ("action", "level", "kind"),
     [
         (Action.SHRINK, ActionLevel.FLAG, None),
         (Action.SHRINK, ActionLevel.MAIL, None),
@@ -203,11 +203,11 @@ def test_a_size_that_the_plan_fixes_is_not_changed(job, tmp_path):
     ],
     ids=str,
 )
-def test_no_more_is_done_than_the_force_allows(job, action, force, kind):
+def test_no_more_is_done_than_the_level_allows(job, action, level, kind):
     gpus = 2 if action is Action.SHRINK else 8
     made = Decision(action=action, gpus=gpus, act=True, reason="because")
     line = Line(watched=watched(job), reading=Reading(checkpoint_age_s=5.0), decision=made)
-    found = intent_for(line, force)
+    found = intent_for(line, level)
     assert (found.kind if found else None) == kind
 
 

@@ -50,13 +50,13 @@ def swept(
     slurm: Slurm,
     *,
     job: Job = JOB,
-    force: ActionLevel = ActionLevel.MAIL,
+    level: ActionLevel = ActionLevel.MAIL,
     annotate: bool = True,
     times: int = 1,
 ) -> None:
     backend, journal = Idle(slurm), IntentLog(slurm.folder / "journal.db")  # type: ignore[operator]
     backend.job_seen = job
-    settings = Settings(force=force, annotate=annotate)
+    settings = Settings(level=level, annotate=annotate)
     monitor = Monitor(backend, journal, settings, slurm=slurm, metrics=lambda _: {7: IDLE})
     for _ in range(times):
         monitor.sweep()
@@ -90,7 +90,7 @@ def test_hostile_text_of_a_job_starts_nothing_and_stays_on_its_line(slurm: Slurm
 
 
 @pytest.mark.parametrize(
-    ("force", "annotate", "told"),
+    ("level", "annotate", "told"),
     [
         (ActionLevel.FLAG, False, set()),
         (ActionLevel.FLAG, True, {"updates"}),
@@ -99,9 +99,9 @@ def test_hostile_text_of_a_job_starts_nothing_and_stays_on_its_line(slurm: Slurm
     ids=["flag", "annotate", "mail"],
 )
 def test_nothing_is_told_that_was_not_asked_for(
-    slurm: Slurm, tmp_path: Path, force: ActionLevel, annotate: bool, told: set[str]
+    slurm: Slurm, tmp_path: Path, level: ActionLevel, annotate: bool, told: set[str]
 ) -> None:
-    swept(slurm, force=force, annotate=annotate)
+    swept(slurm, level=level, annotate=annotate)
     assert {path.name for path in tmp_path.iterdir() if path.name in {"updates", "mails"}} == told
 
 
@@ -109,7 +109,7 @@ def test_a_mail_program_that_fails_is_noted_and_the_sweep_goes_on(slurm: Slurm, 
     (tmp_path / "mail").write_text("#!/bin/sh\necho no such user >&2; exit 1\n")
     backend, journal = Idle(slurm), IntentLog(tmp_path / "journal.db")
     monitor = Monitor(
-        backend, journal, Settings(force=ActionLevel.MAIL), slurm=slurm, metrics=lambda _: {7: IDLE}
+        backend, journal, Settings(level=ActionLevel.MAIL), slurm=slurm, metrics=lambda _: {7: IDLE}
     )
     assert len(monitor.sweep()) == 1
     assert monitor.failures == ["MailProg"]

@@ -10,7 +10,7 @@ import pytest
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.monitor import Settings, alone
-from rightsizer_slurm.monitor.service import Options, beside
+from rightsizer_slurm.monitor.service import Options, run_in_daemon
 
 SCONTROL = '#!/bin/sh\n[ "$2" = config ] && echo "ClusterName = lab"\nexit 0\n'
 
@@ -40,7 +40,7 @@ def test_it_waits_while_another_monitor_acts_and_then_works_and_ends(slurm: Slur
     options = Options(
         settings=Settings(every_s=0.05), state=state, backend="commands", metrics=("127.0.0.1", port)
     )
-    thread = threading.Thread(target=beside, args=(options, slurm, ended))
+    thread = threading.Thread(target=run_in_daemon, args=(options, slurm, ended))
     with alone(state):
         thread.start()
         time.sleep(0.3)

@@ -66,7 +66,7 @@ def test_a_plan_file_is_asked_for_by_its_path(here) -> None:
     ("comment", "words", "said"),
     [
         (LORA + " gpu=L40S", {}, "has no partition for this job with L40S"),
-        (LORA, {"partition": "nix"}, "is no partition here"),
+        (LORA, {"partition": "nix"}, "is not a partition of this cluster"),
         (LORA + " min=16", {"tres_per_job": "gres:gpu:4"}, "is less than the 16 that the plan requires"),
         ("rightsizer: x=1", {}, "unknown key"),
     ],

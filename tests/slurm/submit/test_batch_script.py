@@ -180,7 +180,7 @@ def test_more_than_there_is_is_no_plan():
 @pytest.mark.parametrize(
     ("partition", "account", "message"),
     [
-        ("gpu", "", "is no partition here; there are a100, h100"),
+        ("gpu", "", "is not a partition of this cluster; there are a100, h100"),
         ("a100", "vision", "has no partition for this job"),
     ],
     ids=["unknown", "closed to the account"],

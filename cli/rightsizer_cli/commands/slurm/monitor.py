@@ -11,7 +11,7 @@ __all__ = ["monitor"]
 def monitor(
     *,
     act: Annotated[
-        str, typer.Option(metavar="FORCE", help="The most that is done: flag, mail, shrink or requeue.")
+        str, typer.Option(metavar="LEVEL", help="The most that is done: flag, mail, shrink or requeue.")
     ] = "flag",
     state: Annotated[
         Path, typer.Option(metavar="FILE", help="Its journal: what is under way is finished after a restart.")
@@ -59,7 +59,7 @@ def monitor(
         least_window_s=parse_duration_s(window, field="--window"),
     )
     settings = Settings(
-        force=ActionLevel(act),
+        level=ActionLevel(act),
         every_s=parse_duration_s(every, field="--every"),
         annotate=annotate,
         tuning=tuning,

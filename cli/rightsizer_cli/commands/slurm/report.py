@@ -52,6 +52,6 @@ def report(
     table = Table(*reports.HEADINGS, box=None, pad_edge=False)
     for line in found.lines:
         table.add_row(*(Text(one_line(cell)) for cell in reports.row(line)))  # users' text: no markup
-    told = (Text(one_line(words)) for words in reports.told(found.intents))
+    told = (Text(one_line(words)) for words in reports.resize_lines(found.intents))
     show(found.words, *([table] if found.lines else []), *told)
     return 0
