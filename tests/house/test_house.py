@@ -16,6 +16,7 @@ PACKAGES = ("rightsizer", "rightsizer_api", "rightsizer_launch", "rightsizer_cli
 SUBMODULES: dict[str, tuple[str, ...]] = {}  # packages whose __all__ names modules
 MAX_LINES = 400
 MAX_MODULES = 20
+SMALL_BYTES = 1000
 MAX_RESULTS_BYTES = 500_000
 LONG_FILES: dict[str, str] = {}  # path -> the reason why it may be longer
 
@@ -113,6 +114,14 @@ def test_tests_mirror_the_packages():
 def test_results_are_small():
     large = {p.name: p.stat().st_size for p in tracked() if p.parent == ROOT / "bench/results" and p.exists()}
     assert sum(large.values()) < MAX_RESULTS_BYTES, large
+
+
+def test_no_two_files_hold_the_same():
+    by_content: dict[bytes, list[str]] = {}
+    for path in tracked():
+        if path.is_file() and not path.is_symlink() and path.stat().st_size > SMALL_BYTES:
+            by_content.setdefault(path.read_bytes(), []).append(str(path.relative_to(ROOT)))
+    assert not [names for names in by_content.values() if len(names) > 1]
 
 
 def test_no_file_names_a_registry_or_this_machine():
