@@ -38,7 +38,7 @@ def merged(base, over):
 
 
 class FakeCluster:
-    """A cluster as small as can be: it holds what actions leave behind, and Jobs run when told to."""
+    """A minimal cluster: it stores what actions create; tests set the Jobs' status."""
 
     def __init__(self, spec=SPEC, *, nodes=3, gpus=8, inventory=None):
         self.plan = {
@@ -55,7 +55,7 @@ class FakeCluster:
         }
         self.nodes = [Node(name=f"n{i}", product="NVIDIA-H100-80GB-HBM3", gpus=gpus) for i in range(nodes)]
         self.inventory = inventory
-        self.jobs, self.supports, self.events, self.log = {}, set(), [], []
+        self.jobs, self.children, self.events, self.log = {}, set(), [], []
         self.now, self.pods, self.progress, self.quota = NOW, (), None, None
         self.decision = None
         self.settings = Settings()
@@ -69,7 +69,7 @@ class FakeCluster:
             settings=self.settings,
             jobs=tuple(AttemptJob.of(job) for job in self.jobs.values()),
             pods=self.pods,
-            supports=frozenset(self.supports),
+            children=frozenset(self.children),
             quota_gpus=self.quota,
             queue=self.queue,
             workloads=self.workloads,
@@ -80,7 +80,7 @@ class FakeCluster:
     def decide(self):
         return reconcile(self.snapshot())
 
-    def carry_out(self, action):
+    def execute(self, action):
         self.log.append(action)
         if isinstance(action, PatchStatus):
             self.plan["status"] = copy.deepcopy(dict(action.status))
@@ -88,27 +88,27 @@ class FakeCluster:
             assert action.child["metadata"]["name"] not in self.jobs, "a Job is never applied twice"
             self.jobs[action.child["metadata"]["name"]] = copy.deepcopy(dict(action.child))
         elif isinstance(action, Apply) and action.child["kind"] != "Secret":
-            self.supports.add(f"{action.child['kind']}/{action.child['metadata']['name']}")
+            self.children.add(f"{action.child['kind']}/{action.child['metadata']['name']}")
         elif isinstance(action, PatchJob):
             self.jobs[action.name]["spec"].update(action.spec)
-            self.jobs[action.name]["metadata"].setdefault("annotations", {}).update(action.notes)
+            self.jobs[action.name]["metadata"].setdefault("annotations", {}).update(action.annotations)
         elif isinstance(action, Delete) and action.kind == "Job":
             self.jobs.pop(action.name, None)
         elif isinstance(action, Delete) and action.kind == "Pod":
             self.pods = tuple(pod for pod in self.pods if pod.name != action.name)
         elif isinstance(action, Delete):
-            self.supports.discard(f"{action.kind}/{action.name}")
+            self.children.discard(f"{action.kind}/{action.name}")
         elif isinstance(action, EmitEvent):
             self.events.append(action)
 
     def settle(self, passes=10):
-        """Decide and carry out until nothing but waiting is left."""
+        """Reconcile and execute until only requeues are left."""
         for _ in range(passes):
             actions = [action for action in self.decide() if not hasattr(action, "after_s")]
             if not actions:
                 return self
             for action in actions:
-                self.carry_out(action)
+                self.execute(action)
         raise AssertionError(f"never settles: {actions}")
 
     def edit(self, **spec):
@@ -117,7 +117,7 @@ class FakeCluster:
         return self
 
     def job(self, attempt=1, **status):
-        """The attempt's Job; with the status that its controller would write."""
+        """The attempt's Job, with this status merged in."""
         job = self.jobs[f"demo-a{attempt}"]
         job.setdefault("status", {}).update(status)
         return job
@@ -128,8 +128,8 @@ class FakeCluster:
         return self
 
     def condition(self, kind):
-        found = (c for c in self.plan.get("status", {}).get("conditions", ()) if c["type"] == kind)
-        return next(found, {"status": None, "reason": None, "message": ""})
+        matches = (c for c in self.plan.get("status", {}).get("conditions", ()) if c["type"] == kind)
+        return next(matches, {"status": None, "reason": None, "message": ""})
 
     @property
     def state(self):
@@ -150,7 +150,7 @@ class FakeCluster:
 
 @pytest.fixture
 def fake_cluster():
-    """A new world for a plan: world(), or world({"resources": {...}}) to change its spec."""
+    """A new cluster with a plan: fake_cluster(), or fake_cluster({"resources": {...}}) to change its spec."""
 
     def make(change=None, **cluster):
         return FakeCluster(merged(SPEC, change or {}), **cluster)

@@ -1,4 +1,4 @@
-"""The one door to the Kubernetes API: plain JSON in and out through the official client's asyncio half."""
+"""The Kubernetes API client: JSON in and out through the official client's asyncio transport."""
 
 import base64
 import json
@@ -33,12 +33,12 @@ _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _TIMEOUT_S = 30.0
-_CHUNK = 250
+_PAGE_SIZE = 250
 _KEY_BYTES = 32
 
 
 class ApiError(Exception):
-    """The API server's refusal, or (status 0) that it could not be asked."""
+    """An error response of the API server; status 0: no response."""
 
     def __init__(self, status: int, message: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(f"{status}: {message}")
@@ -48,36 +48,38 @@ class ApiError(Exception):
 
 
 class NameTakenError(ApiError):
-    """A child's name belongs to somebody else."""
+    """An object with the child's name exists and another owner has it."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(409, f"{what} exists and is not this plan's; rename the plan, or remove it")
+    def __init__(self, child: str) -> None:
+        super().__init__(
+            409, f"{child} exists and is not owned by this plan; rename the plan or delete the object"
+        )
 
 
 def plans_path(namespace: str, name: str) -> str:
-    """A plan's address."""
+    """The API path of a plan."""
     return f"{_PATHS[KIND].format(namespace)}/{name}"
 
 
 def api_client(
     configuration: client.Configuration, *, proxies: Mapping[str, str] | None = None
 ) -> client.ApiClient:
-    """A client that asks the environment for its proxy once: not at each request, in a thread, with ~/.netrc.
+    """A client that reads the proxy environment once. aiohttp would read it and ~/.netrc at each request.
 
-    `proxies` are those of the environment where not given, by scheme; `no` names hosts that need none.
+    `proxies` by scheme; None: the environment's. Its key `no` lists the hosts that need no proxy.
     """
     configuration.client_session_kwargs = {"trust_env": False}
-    known = urllib.request.getproxies() if proxies is None else proxies
+    by_scheme = urllib.request.getproxies() if proxies is None else proxies
     server = urlsplit(configuration.host)
-    if not configuration.proxy and not urllib.request.proxy_bypass(server.hostname or "", known):
-        configuration.proxy = known.get(server.scheme)
+    if not configuration.proxy and not urllib.request.proxy_bypass(server.hostname or "", by_scheme):
+        configuration.proxy = by_scheme.get(server.scheme)
     return client.ApiClient(configuration)
 
 
 class KubeClient:
-    """Every request of the operator; each is counted, and none is repeated here.
+    """All requests of the operator. Each is counted; none is retried here.
 
-    `may_write` is asked before each write: a process that was stopped must not go on where it was.
+    `may_write` fences writes: a process that was paused may have lost its lease meanwhile.
     """
 
     def __init__(self, api: client.ApiClient, metrics: Metrics, *, dry_run: bool = False) -> None:
@@ -98,13 +100,13 @@ class KubeClient:
         timeout_s: float = _TIMEOUT_S,
         fenced: bool = True,
     ) -> Object:
-        """One request; ApiError on anything but success, and on a write that is not ours to make."""
+        """One request; ApiError on an error response, or on a write without the lease."""
         if method != "GET" and fenced and not self.may_write():
-            raise ApiError(0, "the lease may be another's by now")
+            raise ApiError(0, "another replica may hold the lease")
         parameters = dict(query or {})
         if self._dry_run and method != "GET":
             parameters["dryRun"] = "All"
-        _, address, headers, _, _ = await self._api.param_serialize(  # a body is plain already
+        _, url, headers, _, _ = await self._api.param_serialize(  # the body is JSON already
             method,
             path,
             query_params=list(parameters.items()),
@@ -112,39 +114,39 @@ class KubeClient:
             auth_settings=["BearerToken"],
         )
         try:
-            answer = await self._api.call_api(method, address, headers, body, _request_timeout=timeout_s)
-            text = await answer.read()
+            response = await self._api.call_api(method, url, headers, body, _request_timeout=timeout_s)
+            text = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._metrics.requested(method, 0)
-            raise ApiError(0, f"the API server cannot be reached: {error}") from error
-        self._metrics.requested(method, answer.status)
-        if answer.status >= 400:
-            raise _refusal(answer.status, text, answer.getheaders())
-        found: Object = json.loads(text)
-        return found
+            self._metrics.count_request(method, 0)
+            raise ApiError(0, f"cannot reach the API server: {error}") from error
+        self._metrics.count_request(method, response.status)
+        if response.status >= 400:
+            raise _error(response.status, text, response.getheaders())
+        document: Object = json.loads(text)
+        return document
 
     async def every(self, path: str, *, metadata_only: bool = False, **query: str) -> AsyncIterator[Object]:
-        """Every object of a collection, fetched in pieces."""
+        """All objects of a collection, fetched in pages."""
         accept = _METADATA if metadata_only else "application/json"
-        more: dict[str, Any] = {**query, "limit": _CHUNK}
+        parameters: dict[str, Any] = {**query, "limit": _PAGE_SIZE}
         while True:
-            page = await self.call("GET", path, query=more, accept=accept)
-            for item in page["items"] or ():  # a list without bodies that is empty says null
-                item["metadata"].pop("managedFields", None)  # of no use here, and as large as the rest
+            page = await self.call("GET", path, query=parameters, accept=accept)
+            for item in page["items"] or ():  # an empty metadata-only list has null items
+                item["metadata"].pop("managedFields", None)  # unused, and as large as the rest
                 yield item
-            mark = page["metadata"].get("continue")
-            if not mark:
+            token = page["metadata"].get("continue")
+            if not token:
                 return
-            more["continue"] = mark
+            parameters["continue"] = token
 
-    async def children(self, kind: str, namespace: str, selector: str) -> list[Object]:
-        """Objects of one kind in a namespace with these labels."""
-        return [each async for each in self.every(_PATHS[kind].format(namespace), labelSelector=selector)]
+    async def list(self, kind: str, namespace: str, selector: str) -> list[Object]:
+        """The objects of a kind in a namespace that match a label selector."""
+        return [item async for item in self.every(_PATHS[kind].format(namespace), labelSelector=selector)]
 
     async def apply(self, child: Mapping[str, Any]) -> Object:
-        """See that a child exists; one that does is made what it should be, by server-side apply.
+        """Create a child, or update it by server-side apply if it exists.
 
-        Created first, looked at only if that is refused: an object of somebody else's is never touched.
+        Creates first and reads only after a conflict. An object with another owner is never changed.
         """
         metadata, kind = child["metadata"], child["kind"]
         if kind == "Secret":
@@ -156,17 +158,17 @@ class KubeClient:
         except ApiError as error:
             if error.status != 409:
                 raise
-            found = [there async for there in self.every(path, fieldSelector=f"metadata.name={name}")]
-            if not found:
+            existing = [item async for item in self.every(path, fieldSelector=f"metadata.name={name}")]
+            if not existing:
                 raise
-        there, owner = found[0], metadata["ownerReferences"][0]["uid"]
-        if owner not in {o["uid"] for o in there["metadata"].get("ownerReferences", ())}:
+        current, owner = existing[0], metadata["ownerReferences"][0]["uid"]
+        if owner not in {o["uid"] for o in current["metadata"].get("ownerReferences", ())}:
             raise NameTakenError(f"{kind} {name}")
-        if "deletionTimestamp" in there["metadata"]:
-            raise ApiError(409, f"{kind} {name} is still on its way out")
+        if "deletionTimestamp" in current["metadata"]:
+            raise ApiError(409, f"{kind} {name} is still terminating")
         if kind == "Job":
-            return await self._labelled(there, metadata["labels"])
-        query["force"] = "true"  # over what this operator itself said when it created the object
+            return await self._restore_labels(current, metadata["labels"])
+        query["force"] = "true"  # takes over the fields that this operator set when it created the object
         return await self.call("PATCH", f"{path}/{name}", body=child, query=query, content=_APPLY)
 
     async def create_key(self, secret: Mapping[str, Any]) -> Object:
@@ -182,8 +184,8 @@ class KubeClient:
                 raise
         return dict(secret)
 
-    async def _labelled(self, job: Object, labels: Mapping[str, str]) -> Object:
-        """A Job that is there, with its labels put back if anybody took one: no watch sees it without."""
+    async def _restore_labels(self, job: Object, labels: Mapping[str, str]) -> Object:
+        """An existing Job, with its labels restored if one is missing: the watch selects by label."""
         metadata = job["metadata"]
         if labels.items() <= metadata.get("labels", {}).items():
             return job
@@ -194,36 +196,36 @@ class KubeClient:
         )
 
     async def patch_job(
-        self, namespace: str, name: str, spec: Mapping[str, Any], notes: Mapping[str, str]
+        self, namespace: str, name: str, spec: Mapping[str, Any], annotations: Mapping[str, str]
     ) -> Object:
-        """Change fields of a Job's spec, and annotations."""
+        """Merge-patch a Job's spec and annotations."""
         path = f"{_PATHS['Job'].format(namespace)}/{name}"
         query = {"fieldManager": names.FIELD_MANAGER}
-        body = {"metadata": {"annotations": dict(notes)}, "spec": dict(spec)}
+        body = {"metadata": {"annotations": dict(annotations)}, "spec": dict(spec)}
         return await self.call("PATCH", path, body=body, query=query, content=_MERGE)
 
     async def patch_workload(self, version: str, namespace: str, name: str, *, active: bool) -> None:
-        """Let Kueue run a Workload, or not."""
+        """Set a Workload's spec.active."""
         path = f"/apis/kueue.x-k8s.io/{version}/namespaces/{namespace}/workloads/{name}"
         query = {"fieldManager": names.FIELD_MANAGER}
         await self.call("PATCH", path, body={"spec": {"active": active}}, query=query, content=_MERGE)
 
     async def patch_status(self, namespace: str, name: str, version: str, patch: Mapping[str, Any]) -> Object:
-        """Change a plan's status, unless the plan has changed since `version`: that is a 409."""
+        """Merge-patch a plan's status; 409 if the plan has changed since `version`."""
         body = {"metadata": {"resourceVersion": version}, "status": patch}
         path = f"{plans_path(namespace, name)}/status"
         query = {"fieldManager": names.FIELD_MANAGER}
         return await self.call("PATCH", path, body=body, query=query, content=_MERGE)
 
     async def fail_pod(self, namespace: str, name: str, uid: str) -> None:
-        """Say for a dead node what it cannot: the pod has failed, by no fault of its own.
+        """Mark a pod on a dead node as failed by a disruption.
 
-        A Job keeps a finalizer on its pods and replaces none before it has an end, so that a forced deletion
-        alone would change nothing. The pod garbage collector does the same for nodes that are gone.
+        The Job controller's finalizer keeps the pod until it is terminal, so a force delete alone would not
+        get it replaced. The pod garbage collector does the same for deleted nodes.
         """
-        reason, message = "DeadNode", "its node does not answer"
-        ended = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
-        status = {"phase": "Failed", "reason": reason, "message": message, "conditions": [ended]}
+        reason, message = "DeadNode", "its node does not respond"
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+        status = {"phase": "Failed", "reason": reason, "message": message, "conditions": [condition]}
         path = f"{_PATHS['Pod'].format(namespace)}/{name}/status"
         body = {"metadata": {"uid": uid}, "status": status}
         try:
@@ -237,7 +239,7 @@ class KubeClient:
     async def delete(
         self, kind: str, namespace: str, name: str, *, uid: str = "", force: bool = False
     ) -> None:
-        """Delete a child; one that is not there is no error."""
+        """Delete a child; a missing one is no error."""
         options: Object = {"propagationPolicy": "Foreground" if kind == "Job" else "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
@@ -249,12 +251,12 @@ class KubeClient:
             if error.status != 404:
                 raise
 
-    async def emit(self, event: Mapping[str, Any]) -> None:
+    async def create_event(self, event: Mapping[str, Any]) -> None:
         """Create an Event."""
         await self.call("POST", f"/api/v1/namespaces/{event['metadata']['namespace']}/events", body=event)
 
 
-def _refusal(status: int, text: bytes, headers: Mapping[str, str] | None) -> ApiError:
+def _error(status: int, text: bytes, headers: Mapping[str, str] | None) -> ApiError:
     try:
         message = str(json.loads(text).get("message", ""))
     except (ValueError, AttributeError):

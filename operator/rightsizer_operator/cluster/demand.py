@@ -1,6 +1,6 @@
-"""Which types of GPU others wait for: unscheduled pods, and Workloads in Kueue's queues. Pure.
+"""Unmet GPU demand of other workloads: unscheduled pods and Workloads queued in Kueue. Pure.
 
-Only what could run here counts: a pod that no node would ever take is no reason to shrink a plan.
+Pods that no node could run are not counted: they are no reason to shrink a plan.
 """
 
 import json
@@ -15,12 +15,12 @@ __all__ = ["queued", "unscheduled"]
 
 Object = Mapping[str, Any]
 
-_MOST_KINDS = 256
-"""Different placement requirements that are compared with the nodes; a cluster has a handful."""
+_MAX_KINDS = 256
+"""Limit of distinct placement requirements that are compared with the nodes; a cluster has a handful."""
 
 
 def unscheduled(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[str]:
-    """Types of GPU that pods wait for; those that a scheduling gate holds back wait too."""
+    """GPU types that unscheduled pods wait for, including gated pods."""
     waiting = (
         pod["spec"]
         for pod in pods
@@ -32,7 +32,7 @@ def unscheduled(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[st
 
 
 def queued(workloads: Iterable[Object], nodes: Collection[Node], *, own: Collection[str]) -> frozenset[str]:
-    """Types of GPU that Workloads of Kueue wait for; `own` are the uids of Jobs that do not count."""
+    """GPU types that Kueue Workloads without quota wait for; `own` are the uids of Jobs to ignore."""
     waiting = []
     for workload in workloads:
         conditions = workload.get("status", {}).get("conditions", ())
@@ -45,10 +45,10 @@ def queued(workloads: Iterable[Object], nodes: Collection[Node], *, own: Collect
 
 
 def _types(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[str]:
-    """Types of the nodes that could run these pods if they were empty; like pods are compared once."""
+    """GPU types of the nodes that could run these pods if empty. Identical pods are compared once."""
     kinds: dict[str, Object] = {}
     for pod in pods:
-        if _gpus(pod) and len(kinds) < _MOST_KINDS:
+        if _gpus(pod) and len(kinds) < _MAX_KINDS:
             rules = {name: pod.get(name) for name in ("nodeSelector", "affinity", "tolerations")}
             kinds.setdefault(json.dumps([_gpus(pod), rules], sort_keys=True), pod)
     return frozenset(
@@ -59,11 +59,11 @@ def _types(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[str]:
 
 
 def _gpus(pod: Object) -> int:
-    """GPUs that a pod asks for."""
+    """GPUs that a pod requests."""
     resources = [container.get("resources", {}) for container in pod["containers"]]
     return sum(
-        max(parse_quantity(each.get(kind, {}).get(GPU_RESOURCE, 0)) for kind in ("limits", "requests"))
-        for each in resources
+        max(parse_quantity(resource.get(kind, {}).get(GPU_RESOURCE, 0)) for kind in ("limits", "requests"))
+        for resource in resources
     )
 
 
@@ -81,7 +81,7 @@ def _could_run(pod: Object, node: Node) -> bool:
 
 
 def _matches(expressions: Iterable[Object], node: Node) -> bool:
-    """Whether a node's labels match; an operator that is not known here counts as matching."""
+    """Whether a node's labels match; an unknown operator counts as matching."""
     for expression in expressions:
         value, values = node.labels.get(expression["key"]), expression.get("values") or ()
         verdict = {

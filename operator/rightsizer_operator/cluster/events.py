@@ -1,4 +1,4 @@
-"""Events of plans: told in order beside the work, which never waits for them."""
+"""Events of plans, written in order by a task of their own, so that reconciles do not wait for them."""
 
 import asyncio
 import datetime as dt
@@ -17,17 +17,17 @@ from rightsizer_operator.values.names import FIELD_MANAGER
 __all__ = ["EventRecorder", "event"]
 
 _LOG = logging.getLogger("rightsizer.operator")
-_MOST = 1000  # that wait; what comes on top is dropped and counted
-_TRIES, _FIRST_WAIT_S, _LAST_WAIT_S = 8, 0.2, 30.0
-_LONGEST = 1000  # characters of a message: the API takes 1,024
-_PASSING = (0, 429, 500, 502, 503, 504)  # refusals that may be over at the next try
-_TOLD = (403, 404, 409)  # a namespace on its way out takes none; told already
+_MAX_QUEUED = 1000  # further Events are dropped and counted
+_MAX_TRIES, _FIRST_WAIT_S, _LAST_WAIT_S = 8, 0.2, 30.0
+_MAX_MESSAGE = 1000  # characters; the API accepts 1,024
+_TRANSIENT = (0, 429, 500, 502, 503, 504)
+_IGNORED = (403, 404, 409)  # the namespace is terminating; the Event exists
 
 
-def event(plan: Mapping[str, Any], told: EmitEvent, now: dt.datetime) -> dict[str, Any]:
-    """An Event of a plan. Its name follows from what it says of which version: twice is once."""
+def event(plan: Mapping[str, Any], emit: EmitEvent, now: dt.datetime) -> dict[str, Any]:
+    """An Event of a plan. Its name is a hash of its content and the plan's version, which deduplicates it."""
     metadata, when = plan["metadata"], format_time(now)
-    seed = f"{metadata['uid']}/{metadata['resourceVersion']}/{told.reason}/{told.message}"
+    seed = f"{metadata['uid']}/{metadata['resourceVersion']}/{emit.reason}/{emit.message}"
     name = f"{metadata['name']}.{hashlib.sha256(seed.encode()).hexdigest()[:16]}"
     return {
         "apiVersion": "v1",
@@ -41,9 +41,9 @@ def event(plan: Mapping[str, Any], told: EmitEvent, now: dt.datetime) -> dict[st
             "uid": metadata["uid"],
             "resourceVersion": metadata["resourceVersion"],
         },
-        "reason": told.reason,
-        "message": told.message[:_LONGEST],
-        "type": "Warning" if told.warning else "Normal",
+        "reason": emit.reason,
+        "message": emit.message[:_MAX_MESSAGE],
+        "type": "Warning" if emit.warning else "Normal",
         "firstTimestamp": when,
         "lastTimestamp": when,
         "count": 1,
@@ -54,49 +54,49 @@ def event(plan: Mapping[str, Any], told: EmitEvent, now: dt.datetime) -> dict[st
 
 
 class EventRecorder:
-    """A bounded queue of Events and the one task that writes them. What is dropped is counted, and logged."""
+    """A bounded queue of Events and the task that writes them. Dropped Events are counted and logged."""
 
     def __init__(self, kube: KubeClient, metrics: Metrics) -> None:
         self._kube, self._metrics = kube, metrics
-        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST)
+        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MAX_QUEUED)
 
-    def tell(self, plan: Mapping[str, Any], told: EmitEvent) -> None:
-        """Have it written soon."""
-        one = event(plan, told, dt.datetime.now(dt.UTC))
+    def record(self, plan: Mapping[str, Any], emit: EmitEvent) -> None:
+        """Queue an Event."""
+        queued = event(plan, emit, dt.datetime.now(dt.UTC))
         try:
-            self._queue.put_nowait(one)
+            self._queue.put_nowait(queued)
         except asyncio.QueueFull:
-            self._drop(one, "too many wait")
+            self._drop(queued, "the queue is full")
 
-    async def work(self) -> None:
-        """Write what is told, until cancelled."""
+    async def run(self) -> None:
+        """Write queued Events until cancelled."""
         while True:
-            one = await self._queue.get()
+            queued = await self._queue.get()
             try:
-                await self._write(one)
+                await self._write(queued)
             finally:
                 self._queue.task_done()
 
-    async def told(self) -> None:
-        """Wait until all that was told is written, or dropped."""
+    async def flush(self) -> None:
+        """Wait until all queued Events are written or dropped."""
         await self._queue.join()
 
-    async def _write(self, one: dict[str, Any]) -> None:
-        for tried in range(_TRIES):
+    async def _write(self, queued: dict[str, Any]) -> None:
+        for tries in range(_MAX_TRIES):
             try:
-                await self._kube.emit(one)
+                await self._kube.create_event(queued)
                 return
             except ApiError as error:
-                if error.status in _TOLD:
+                if error.status in _IGNORED:
                     return
-                if error.status not in _PASSING or tried == _TRIES - 1:
-                    self._drop(one, str(error))
+                if error.status not in _TRANSIENT or tries == _MAX_TRIES - 1:
+                    self._drop(queued, str(error))
                     return
-                wait_s = min(_LAST_WAIT_S, _FIRST_WAIT_S * 2**tried)
+                wait_s = min(_LAST_WAIT_S, _FIRST_WAIT_S * 2**tries)
                 await asyncio.sleep(max(wait_s, error.retry_after_s or 0.0))
 
-    def _drop(self, one: Mapping[str, Any], why: str) -> None:
-        self._metrics.untold.inc()
-        about = one["involvedObject"]
-        words = (about["namespace"], about["name"], one["reason"], why)
-        _LOG.warning("%s/%s: its event %s is dropped: %s", *words)
+    def _drop(self, queued: Mapping[str, Any], why: str) -> None:
+        self._metrics.events_dropped.inc()
+        plan = queued["involvedObject"]
+        details = (plan["namespace"], plan["name"], queued["reason"], why)
+        _LOG.warning("%s/%s: dropped event %s: %s", *details)

@@ -1,6 +1,6 @@
-"""One replica acts: a Lease, taken over within seconds when its holder falls silent.
+"""Leader election by a Lease, which another replica takes over seconds after the leader stops renewing.
 
-The election is the official client's; its own Lease lock (37.0) cannot create a Lease, so the lock is ours.
+The election is the official client's. Its Lease lock (37.0) cannot create a Lease, so the lock is ours.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from kubernetes.aio.leaderelection.resourcelock.baselock import BaseLock
 
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 
-__all__ = ["LEASE_S", "hold"]
+__all__ = ["LEASE_S", "run_elected"]
 
 _LOG = logging.getLogger("rightsizer.operator")
-LEASE_S, _RENEW_S, _RETRY_S, _ASK_S = 8, 5, 2, 3
-"""Seconds: a silent holder's lease runs out; a holder that cannot renew stops; between tries; of one try."""
-_WRITES_S = LEASE_S - 1
-"""Seconds after the last renewal in which a holder may write: others wait longer."""
+LEASE_S, _RENEW_DEADLINE_S, _RETRY_S, _REQUEST_TIMEOUT_S = 8, 5, 2, 3
+"""leaseDuration, renewDeadline, retryPeriod of client-go, and the timeout of one request."""
+_FENCE_S = LEASE_S - 1
+"""Seconds after its last renewal in which the leader may write; shorter than the lease."""
 
 
 class _Lock(BaseLock):
-    """A Lease. A server that is away for a while makes a failed try, never the operator's end."""
+    """The Lease lock. An unavailable API server is a failed try, not an error."""
 
     def __init__(self, kube: KubeClient, name: str, namespace: str, identity: str) -> None:
         super().__init__(name, namespace, identity)
@@ -38,19 +38,19 @@ class _Lock(BaseLock):
         self._lease: dict[str, Any] = {}
         self._renewed_at = float("-inf")
 
-    def held(self) -> bool:
-        """Whether nobody else can hold the Lease yet, whatever has happened to this process meanwhile."""
-        return time.monotonic() - self._renewed_at < _WRITES_S
+    def is_held(self) -> bool:
+        """Whether no other replica can hold the Lease yet, even if this process was paused."""
+        return time.monotonic() - self._renewed_at < _FENCE_S
 
     async def get(self, name: str, namespace: str) -> Any:
-        """The record, or why there is none."""
+        """The election record, or the error."""
         del namespace
         try:
-            self._lease = await self._kube.call("GET", f"{self._path}/{name}", timeout_s=_ASK_S)
+            self._lease = await self._kube.call("GET", f"{self._path}/{name}", timeout_s=_REQUEST_TIMEOUT_S)
         except ApiError as error:
-            refused = ApiException(status=error.status, reason=str(error))
-            refused.body = json.dumps({"code": error.status})
-            return False, refused
+            exception = ApiException(status=error.status, reason=str(error))
+            exception.body = json.dumps({"code": error.status})
+            return False, exception
         spec = self._lease.get("spec", {})
         duration = spec.get("leaseDurationSeconds")
         return True, LeaderElectionRecord(
@@ -61,65 +61,67 @@ class _Lock(BaseLock):
         )
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
-        """Whether the Lease was created."""
+        """Create the Lease; whether that succeeded."""
         metadata = {"name": name, "namespace": namespace}
         self._lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
         return await self._write("POST", self._path, election_record)
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
-        """Whether the Lease is (still) ours; its resourceVersion lets one of two takers win."""
+        """Renew or take over the Lease; of two replicas that try, the resourceVersion lets one win."""
         del namespace
         return await self._write("PUT", f"{self._path}/{name}", updated_record)
 
     async def release(self) -> None:
-        """Give the Lease back, if it is ours, so that another replica need not wait for it to run out."""
+        """Release a held Lease, so that another replica need not wait for its expiry."""
         if self._lease.get("spec", {}).get("holderIdentity") == self.identity:
             await self._write("PUT", f"{self._path}/{self.name}", LeaderElectionRecord("", None, None, None))
 
     async def _write(self, method: str, path: str, record: LeaderElectionRecord) -> bool:
         now = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         old = self._lease.get("spec", {})
-        same = old.get("holderIdentity") == record.holder_identity and "acquireTime" in old
+        renewal = old.get("holderIdentity") == record.holder_identity and "acquireTime" in old
         spec = {
             "holderIdentity": record.holder_identity,
             "leaseDurationSeconds": LEASE_S,
-            "acquireTime": old["acquireTime"] if same else now,
+            "acquireTime": old["acquireTime"] if renewal else now,
             "renewTime": now,
-            "leaseTransitions": old.get("leaseTransitions", 0) + (not same),
+            "leaseTransitions": old.get("leaseTransitions", 0) + (not renewal),
         }
         began, body = time.monotonic(), {**self._lease, "spec": spec}
         try:
-            self._lease = await self._kube.call(method, path, body=body, timeout_s=_ASK_S, fenced=False)
+            self._lease = await self._kube.call(
+                method, path, body=body, timeout_s=_REQUEST_TIMEOUT_S, fenced=False
+            )
         except ApiError as error:
-            _LOG.info("the lease is not ours: %s", error)
+            _LOG.info("cannot acquire or renew the lease: %s", error)
             return False
         self._renewed_at = began if record.holder_identity == self.identity else float("-inf")
         return True
 
 
-async def hold(
+async def run_elected(
     kube: KubeClient,
     *,
     name: str,
     namespace: str,
     identity: str,
-    act: Callable[[], Coroutine[Any, Any, None]],
+    lead: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
-    """Wait for the Lease, act while it is ours, and wait again when it is lost; for ever."""
+    """Run `lead` while this replica holds the Lease; wait for the Lease again when it is lost."""
     while True:
         lock = _Lock(kube, name, namespace, identity)
-        kube.may_write = lock.held
+        kube.may_write = lock.is_held
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         leaders: list[asyncio.Task[Any] | None] = []
 
-        async def acting(
+        async def started(
             ended: asyncio.Future[None] = ended, leaders: list[asyncio.Task[Any] | None] = leaders
         ) -> None:
-            _LOG.info("%s holds the lease", identity)
+            _LOG.info("%s acquired the lease", identity)
             leaders.append(asyncio.current_task())
             try:
-                await act()
+                await lead()
             except Exception as error:
                 ended.set_exception(error)
                 raise
@@ -133,21 +135,21 @@ async def hold(
         config = Config(
             lock,
             lease_duration=LEASE_S,
-            renew_deadline=_RENEW_S,
+            renew_deadline=_RENEW_DEADLINE_S,
             retry_period=_RETRY_S,
-            onstarted_leading=acting,
+            onstarted_leading=started,
             onstopped_leading=stopped,
         )
         election = asyncio.create_task(LeaderElection(config).run())
         try:
             await asyncio.wait((election, ended), return_when=asyncio.FIRST_COMPLETED)
             if election.done():
-                await election  # one that failed would leave nobody acting, and nobody be told of it
-            if leaders:  # what failed while acting ends the operator; a new one starts with a clean memory
+                await election  # raises its error: otherwise no replica would lead, silently
+            if leaders:  # an error of the leader ends the process; a new one starts with an empty cache
                 await ended
         finally:
-            acts = [task for task in leaders if task is not None]
-            for task in (election, *acts):
+            leading = [task for task in leaders if task is not None]
+            for task in (election, *leading):
                 task.cancel()
-            await asyncio.wait((election, *acts))
+            await asyncio.wait((election, *leading))
             await lock.release()

@@ -1,4 +1,4 @@
-"""The operator's own metrics; everything that can be counted is there from the start, at zero."""
+"""The operator's own metrics. All label values that are known start at zero."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -31,18 +31,18 @@ STATES = (
     "Complete",
     "Failed",
 )
-"""Every state of a plan: the reasons of its Ready condition."""
+"""All states of a plan: the reasons of its Ready condition."""
 _METHODS = ("GET", "POST", "PATCH", "DELETE")
 _ERRORS = ("0", "403", "404", "409", "422", "429", "500", "503")
 _PLAN_GAUGES = {
     "gpus": "GPUs that the plan is sized to",
-    "gpus_saved": "GPUs of spec.resources.maxGPUs that the plan does not take",
-    "predicted_tokens_per_second": "Throughput as predicted",
-    "measured_tokens_per_second": "Throughput as the workers report it",
+    "gpus_saved": "GPUs of spec.resources.maxGPUs that the plan does not use",
+    "predicted_tokens_per_second": "Predicted throughput",
+    "measured_tokens_per_second": "Throughput that the workers report",
     "margin_seconds": "Deadline minus expected end; negative: late",
-    "recommended_gpus": "GPUs that its measured pace asks for",
+    "recommended_gpus": "GPUs that the resize policy recommends",
     "attempt": "Number of the current attempt",
-    "restarts": "Restarts of workers within the attempt",
+    "restarts": "Worker restarts in the current attempt",
 }
 
 PlanGauges = Mapping[str, float]
@@ -50,36 +50,36 @@ _INFO = ("layout", "gpu_type")
 
 
 class Metrics(Collector):
-    """Counters of what the operator does, and gauges of every plan read when somebody asks."""
+    """The operator's counters, and gauges of all plans that are collected at each scrape."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._plans: dict[tuple[str, str], tuple[str, PlanGauges, Mapping[str, str]]] = {}
         prefix = "rightsizer_operator_"
         self.reconcile_seconds = Histogram(
-            f"{prefix}reconcile_seconds", "Time to bring one plan up to date", registry=self.registry
+            f"{prefix}reconcile_seconds", "Duration of a reconcile of one plan", registry=self.registry
         )
         self._requests = Counter(
             f"{prefix}api_requests", "Requests to the API server", ["method"], registry=self.registry
         )
         self._errors = Counter(
             f"{prefix}api_errors",
-            "Requests that failed, by HTTP status; 0: not reached",
+            "Failed requests to the API server, by HTTP status; 0: no response",
             ["code"],
             registry=self.registry,
         )
         self.failures = Counter(
-            f"{prefix}reconcile_failures", "Plans that had to be tried again", registry=self.registry
+            f"{prefix}reconcile_failures", "Reconciles that failed and are retried", registry=self.registry
         )
-        self.untold = Counter(
+        self.events_dropped = Counter(
             f"{prefix}events_dropped", "Events that could not be written", registry=self.registry
         )
         self.launches = Counter(f"{prefix}launches", "Jobs created", registry=self.registry)
         self._resizes = Counter(
             f"{prefix}resizes", "Changes of size or layout, by cause", ["cause"], registry=self.registry
         )
-        self.leads = Gauge(f"{prefix}leads", "1 where this replica acts", registry=self.registry)
-        self.queue = Gauge(f"{prefix}queue", "Plans that wait to be looked at", registry=self.registry)
+        self.is_leader = Gauge(f"{prefix}leads", "1 if this replica is the leader", registry=self.registry)
+        self.queue = Gauge(f"{prefix}queue", "Plans in the work queue", registry=self.registry)
         for method in _METHODS:
             self._requests.labels(method)
         for code in _ERRORS:
@@ -88,27 +88,27 @@ class Metrics(Collector):
             self._resizes.labels(cause)
         self.registry.register(self)
 
-    def requested(self, method: str, status: int) -> None:
+    def count_request(self, method: str, status: int) -> None:
         """Count one request."""
         self._requests.labels(method).inc()
         if status == 0 or status >= 400:
             self._errors.labels(str(status)).inc()
 
-    def resized(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """Count the resizes that a new status has and the old one had not."""
-        known = [(row["at"], row.get("cause")) for row in before.get("resizes") or ()]
+    def count_resizes(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Count the resizes that the new status adds."""
+        counted = [(row["at"], row.get("cause")) for row in before.get("resizes") or ()]
         for row in after.get("resizes") or ():
-            if (row["at"], row.get("cause")) not in known:
+            if (row["at"], row.get("cause")) not in counted:
                 self._resizes.labels(row.get("cause", "Plan")).inc()
 
-    def plan(
-        self, key: tuple[str, str], state: str, facts: PlanGauges, info: Mapping[str, str] | None = None
+    def set_plan(
+        self, key: tuple[str, str], state: str, gauges: PlanGauges, info: Mapping[str, str] | None = None
     ) -> None:
-        """What there is to say of a plan from now on, in numbers and, once it has a size, in words."""
-        self._plans[key] = (state, facts, info or {})
+        """Set a plan's state, gauges and info labels."""
+        self._plans[key] = (state, gauges, info or {})
 
     def forget(self, key: tuple[str, str]) -> None:
-        """The plan is gone."""
+        """Remove a deleted plan."""
         self._plans.pop(key, None)
 
     def collect(self) -> Iterable[Metric]:
@@ -120,26 +120,28 @@ class Metrics(Collector):
         for state, count in counts.items():
             states.add_metric([state], count)
         yield states
-        for name, words in _PLAN_GAUGES.items():
-            family = GaugeMetricFamily(f"rightsizer_plan_{name}", words, labels=["namespace", "plan"])
-            for (namespace, plan), (_, facts, _) in self._plans.items():
-                if name in facts:
-                    family.add_metric([namespace, plan], facts[name])
+        for name, help_text in _PLAN_GAUGES.items():
+            family = GaugeMetricFamily(f"rightsizer_plan_{name}", help_text, labels=["namespace", "plan"])
+            for (namespace, plan), (_, gauges, _) in self._plans.items():
+                if name in gauges:
+                    family.add_metric([namespace, plan], gauges[name])
             yield family
-        told = GaugeMetricFamily(
-            "rightsizer_plan_info", "1; how the work is split, in words", labels=["namespace", "plan", *_INFO]
+        info_family = GaugeMetricFamily(
+            "rightsizer_plan_info",
+            "1; the layout and GPU type of the plan",
+            labels=["namespace", "plan", *_INFO],
         )
         for key, (*_, info) in self._plans.items():
             if info:
-                told.add_metric([*key, *(info[name] for name in _INFO)], 1)
-        yield told
+                info_family.add_metric([*key, *(info[name] for name in _INFO)], 1)
+        yield info_family
 
     def describe(self) -> Iterable[Metric]:
-        """What `collect` gives, empty: who asks for others by name does not pay for thousands of plans."""
+        """The families of `collect` without samples: a scrape by name[] then does not render all plans."""
         yield GaugeMetricFamily("rightsizer_plans", "")
         for name in (*_PLAN_GAUGES, "info"):
             yield GaugeMetricFamily(f"rightsizer_plan_{name}", "")
 
-    def text(self, names: Collection[str] = ()) -> bytes:
-        """As Prometheus reads it; all, or the metrics of these names."""
+    def render(self, names: Collection[str] = ()) -> bytes:
+        """The Prometheus text format; all metrics, or those of these names."""
         return generate_latest(self.registry.restricted_registry(names) if names else self.registry)

@@ -1,4 +1,4 @@
-"""Everything that the operator looks after, read in one go: what watches have missed is found so."""
+"""A full list of the operator's objects, which repairs what the watches missed."""
 
 import asyncio
 import logging
@@ -21,8 +21,8 @@ T = TypeVar("T")
 MANAGED_SELECTOR = f"{LABEL_MANAGED}={MANAGED}"
 _LOG = logging.getLogger("rightsizer.operator")
 _BUSY = (429, 503)
-_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
-_SUPPORTS = {
+_RETRY_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
+_CHILD_PATHS = {
     "Service": "api/v1",
     "ReplicaSet": "apis/apps/v1",
     "ConfigMap": "api/v1",
@@ -32,19 +32,19 @@ _SUPPORTS = {
 
 @immutable
 class Listing:
-    """Plans as the API gave them; of the rest only what is needed: it is much, and read while much is done.
+    """Plans as API objects; of the others only the parsed values, because a cluster has many.
 
-    `supports` are the children that are no Jobs: of which plan, kind and name, and the uids of their owners.
+    `children` are the children other than Jobs: the plan, kind/name, and the uids of their owners.
     """
 
     nodes: tuple[Node, ...] = ()
     jobs: tuple[tuple[Key, AttemptJob], ...] = ()
-    supports: tuple[tuple[Key, str, tuple[str, ...]], ...] = ()
+    children: tuple[tuple[Key, str, tuple[str, ...]], ...] = ()
     plans: tuple[Object, ...] = ()
 
 
 async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
-    """Read all; plans last, so that none is seen without its children."""
+    """List everything. Plans last, so that no plan is seen without its children."""
 
     async def nodes() -> list[Node]:
         return [Node.of(raw) async for raw in kube.every("/api/v1/nodes")]
@@ -54,10 +54,10 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
         read = [_readable(raw) async for raw in listed]
         return [job for job in read if job is not None]
 
-    async def supports(scope: str, kind: str) -> list[tuple[Key, str, tuple[str, ...]]]:
-        path = f"/{_SUPPORTS[kind]}{scope}/{_plural(kind)}"
-        found = kube.every(path, metadata_only=True, labelSelector=MANAGED_SELECTOR)
-        return [_support(kind, each["metadata"]) async for each in found if _stays(each)]
+    async def children(scope: str, kind: str) -> list[tuple[Key, str, tuple[str, ...]]]:
+        path = f"/{_CHILD_PATHS[kind]}{scope}/{_plural(kind)}"
+        items = kube.every(path, metadata_only=True, labelSelector=MANAGED_SELECTOR)
+        return [_child(kind, item["metadata"]) async for item in items if _is_kept(item)]
 
     async def plans(scope: str) -> list[Object]:
         path = f"/apis/{GROUP}/{VERSION}{scope}/trainingplans"
@@ -66,21 +66,23 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
     listing = Listing(nodes=tuple(await retry_when_busy(nodes)))
     for scope in scopes:
         scope_jobs = await retry_when_busy(partial(jobs, scope))
-        scope_supports = [
-            item for kind in _SUPPORTS for item in await retry_when_busy(partial(supports, scope, kind))
+        scope_children = [
+            item for kind in _CHILD_PATHS for item in await retry_when_busy(partial(children, scope, kind))
         ]
         scope_plans = await retry_when_busy(partial(plans, scope))
         listing = replace(
             listing,
             jobs=(*listing.jobs, *scope_jobs),
-            supports=(*listing.supports, *scope_supports),
+            children=(*listing.children, *scope_children),
             plans=(*listing.plans, *scope_plans),
         )
     return listing
 
 
-async def retry_when_busy(read: Callable[[], Awaitable[T]], *, waits_s: Sequence[float] = _WAITS_S) -> T:
-    """What one part says, asked again where the API server is busy: the others need not be for it."""
+async def retry_when_busy(
+    read: Callable[[], Awaitable[T]], *, waits_s: Sequence[float] = _RETRY_WAITS_S
+) -> T:
+    """Retry one list while the API server is overloaded, instead of starting the relist over."""
     for wait_s in waits_s:
         try:
             return await read()
@@ -105,10 +107,10 @@ def _plural(kind: str) -> str:
     return f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
 
 
-def _stays(raw: Object) -> bool:
+def _is_kept(raw: Object) -> bool:
     return "deletionTimestamp" not in raw["metadata"]
 
 
-def _support(kind: str, metadata: Object) -> tuple[Key, str, tuple[str, ...]]:
+def _child(kind: str, metadata: Object) -> tuple[Key, str, tuple[str, ...]]:
     owners = tuple(owner["uid"] for owner in metadata.get("ownerReferences", ()))
     return plan_key({"metadata": metadata}), f"{kind}/{metadata['name']}", owners

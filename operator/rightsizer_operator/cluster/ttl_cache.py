@@ -1,4 +1,4 @@
-"""A reading that many ask for at once and that may be a little old: it is made once for all of them."""
+"""A TTL cache of one value with single-flight refresh."""
 
 import asyncio
 import time
@@ -8,33 +8,33 @@ from typing import Generic, TypeVar
 __all__ = ["TTLCache"]
 
 T = TypeVar("T")
-_HURRY_S = 1.0  # what was asked to be read anew is read at most so often
+_MIN_REFRESH_S = 1.0  # an invalidated value is refreshed at most this often
 
 
 class TTLCache(Generic[T]):
-    """The newest reading; who asks while one is made waits for it."""
+    """The newest value. Callers that arrive during a refresh wait for its result."""
 
     def __init__(
         self, read: Callable[[], Awaitable[T]], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._read, self._clock = read, clock
         self._lock = asyncio.Lock()
-        self._known: tuple[float, T] | None = None
-        self._changed_at = float("-inf")
+        self._cached: tuple[float, T] | None = None
+        self._invalidated_at = float("-inf")
 
-    def forget(self) -> None:
-        """Something has changed: what was read before is too old soon."""
-        self._changed_at = self._clock()
+    def invalidate(self) -> None:
+        """Make values read before now expire early."""
+        self._invalidated_at = self._clock()
 
-    async def get(self, *, within_s: float) -> T:
-        """A reading that was begun at most so long ago."""
+    async def get(self, *, max_age_s: float) -> T:
+        """A value whose read began at most `max_age_s` ago."""
         async with self._lock:
-            if self._known is not None:
-                at, value = self._known
-                most_s = min(within_s, _HURRY_S) if at < self._changed_at else within_s
-                if self._clock() - at < most_s:
+            if self._cached is not None:
+                read_at, value = self._cached
+                ttl_s = min(max_age_s, _MIN_REFRESH_S) if read_at < self._invalidated_at else max_age_s
+                if self._clock() - read_at < ttl_s:
                     return value
             began = self._clock()
             value = await self._read()
-            self._known = (began, value)
+            self._cached = (began, value)
             return value

@@ -19,7 +19,7 @@ from rightsizer_operator.manifests.pod_spec import (
     template,
 )
 from rightsizer_operator.values import names
-from rightsizer_operator.values.kueue import topology_notes
+from rightsizer_operator.values.kueue import topology_annotations
 
 __all__ = ["job", "metadata", "rendezvous", "service", "settings_map"]
 
@@ -115,7 +115,7 @@ def job(launch: Launch) -> Object:
     if queued and in_place:
         notes[names.QUEUE_ELASTIC] = "true"
     pods = template(launch, on=launch.products)
-    near = topology_notes(launch.queue, pods=launch.pods)
+    near = topology_annotations(launch.queue, pods=launch.pods)
     if near:
         theirs = pods["metadata"].get("annotations", {})
         pods = pods | {"metadata": pods["metadata"] | {"annotations": near | theirs}}

@@ -1,3 +1,3 @@
-"""The decision about one plan: a snapshot in, actions out. Pure."""
+"""The reconcile of one plan: a snapshot in, actions out. Pure."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What the metrics say of one plan. Pure."""
+"""The Prometheus gauges of one plan. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,26 +9,26 @@ __all__ = ["plan_gauges", "plan_info"]
 
 
 def plan_gauges(plan: Mapping[str, Any]) -> dict[str, float]:
-    """The gauges of a plan, as far as its status knows them."""
+    """The gauges whose values the plan's status holds."""
     status = plan.get("status") or {}
     sizing, observed = status.get("sizing") or {}, status.get("observed") or {}
-    most = plan["spec"].get("resources", {}).get("maxGPUs")
-    advised = status.get("recommendation") or {}
-    facts = {
+    max_gpus = plan["spec"].get("resources", {}).get("maxGPUs")
+    recommendation = status.get("recommendation") or {}
+    gauges = {
         "gpus": sizing.get("gpus"),
-        "gpus_saved": most - sizing["gpus"] if most and sizing.get("gpus") else None,
+        "gpus_saved": max_gpus - sizing["gpus"] if max_gpus and sizing.get("gpus") else None,
         "predicted_tokens_per_second": sizing.get("tokensPerSecond"),
         "measured_tokens_per_second": observed.get("tokensPerSecond"),
         "margin_seconds": _margin_s(status),
-        "recommended_gpus": advised.get("gpus"),
+        "recommended_gpus": recommendation.get("gpus"),
         "attempt": (status.get("attempt") or {}).get("number"),
         "restarts": observed.get("restarts"),
     }
-    return {name: float(value) for name, value in facts.items() if value is not None}
+    return {name: float(value) for name, value in gauges.items() if value is not None}
 
 
 def plan_info(plan: Mapping[str, Any]) -> dict[str, str]:
-    """What is said of a plan in words: its layout and the type of its GPUs; nothing before it has a size."""
+    """The labels of rightsizer_plan_info: layout and GPU type; empty before the plan is sized."""
     sizing = (plan.get("status") or {}).get("sizing") or {}
     return {"layout": sizing["layoutText"], "gpu_type": sizing["gpuType"]} if sizing else {}
 

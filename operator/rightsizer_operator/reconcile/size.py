@@ -86,7 +86,7 @@ def decide(
     if not kinds:
         wanted = ", ".join(requirements.types) or "GPUs that the engine knows"
         return SizingResult(
-            reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.words()}"
+            reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.summary()}"
         )
     request = _request(resolved, kinds, inter_gbps=inter_gbps, created=created)
     request = _continued(replace(request, deadline_s=None if left_s is None else _floor(left_s)), running)
@@ -126,7 +126,7 @@ def cluster_request(plan: TrainingPlan, *, inventory: Inventory, created: dt.dat
     requirements = node_requirements(plan)
     kinds = inventory.sizes(requirements)
     if not kinds:
-        remedy = f"none of them is usable here; there is {inventory.words()}"
+        remedy = f"none of them is usable here; there is {inventory.summary()}"
         raise InputError(
             "spec.resources.gpuTypes", value=", ".join(requirements.types) or "any", remedy=remedy
         )
@@ -288,7 +288,7 @@ def _missing(
     needs = f"needs {answer.option.gpus} x {answer.option.cluster.gpu.name}"
     nodes = f" in pods of up to {answer.option.cluster.gpus_per_node}"
     return SizingResult(
-        reason="InsufficientGPUs", message=f"{needs}{nodes}; the cluster has {inventory.words()}{limit}"
+        reason="InsufficientGPUs", message=f"{needs}{nodes}; the cluster has {inventory.summary()}{limit}"
     )
 
 

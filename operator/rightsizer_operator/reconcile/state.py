@@ -1,4 +1,4 @@
-"""A decision on its way: what is known, what the journal will say, what is asked for so far. Pure."""
+"""The value that the steps of a reconcile pass on. Pure."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ __all__ = ["ReconcileState"]
 
 @immutable
 class ReconcileState:
-    """A snapshot on its way to actions: the plan, the journal as it will be, what is decided so far.
+    """The snapshot, the parsed plan, the status to persist, and the conditions and actions decided so far.
 
-    `recommendation` is a new one, if there is any; `resized`: this very decision changes the size.
+    `recommendation` replaces the status' one if set. `resized` is true if this reconcile changes the size.
     """
 
     snapshot: Snapshot
@@ -39,25 +39,25 @@ class ReconcileState:
 
     @property
     def older_jobs(self) -> tuple[AttemptJob, ...]:
-        """Jobs of attempts before that are not over."""
+        """Unfinished Jobs of earlier attempts."""
         number = self.persisted.attempt.number if self.persisted.attempt else 0
         return tuple(job for job in self.snapshot.jobs if job.attempt < number and not job.finished)
 
     def then(self, *actions: Action, **conditions: Condition) -> "ReconcileState":
-        """With more decided."""
+        """With these actions and conditions added."""
         return replace(self, actions=(*self.actions, *actions), conditions={**self.conditions, **conditions})
 
     @property
     def generation(self) -> int:
-        """The spec's generation."""
+        """The generation of the plan's spec."""
         return int(self.snapshot.plan["metadata"].get("generation", 1))
 
     @property
     def created(self) -> dt.datetime:
-        """When the plan was made; its deadline may count from there."""
+        """The plan's creation time, from which `finishWithin` counts."""
         return parse_time(self.snapshot.plan["metadata"].get("creationTimestamp")) or self.snapshot.now
 
     def condition(self, kind: str) -> Mapping[str, Any]:
-        """A condition as it stands in the status."""
+        """A condition of the current status; empty if it is not set."""
         conditions = self.snapshot.status.get("conditions", ())
         return next((c for c in conditions if c["type"] == kind), {})

@@ -1,4 +1,4 @@
-"""The status that people read: conditions, deadline, ETA, what was measured. Pure."""
+"""The plan's status: conditions, deadline, ETA and measured progress. Pure."""
 
 import datetime as dt
 from typing import Any
@@ -6,25 +6,26 @@ from typing import Any
 from rightsizer.units import format_duration, parse_duration_s
 from rightsizer_api import sizing
 from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
-from rightsizer_operator.values.kueue import waiting_words
+from rightsizer_operator.values.kueue import pending_reason
 from rightsizer_operator.values.snapshot import AttemptJob, Pod
 
 __all__ = ["run_conditions", "status_document"]
 
-_SILENT_TIMES = 3  # so many renewals of what was measured may fail before nothing is measured
+_MISSED_SCRAPES = 3  # scrape intervals without an answer after which metrics count as unavailable
 
 
 def run_conditions(state: ReconcileState) -> ReconcileState:
-    """The case with every condition that its Job decides."""
+    """The state with all conditions that follow from its Job."""
     job = state.job
     if job is not None and job.finished:
-        state = _ended(state, job)
+        state = _finished(state, job)
     elif job is not None:
         state = _live(state, job)
-    elif not _over(state):
+    elif not _has_ended(state):
         state = state.then(Complete=no("NotFinished"), Failed=no("NotFinished"))
     at_risk = _at_risk(state)
     measured = _measured(state)
@@ -55,52 +56,57 @@ def status_document(state: ReconcileState) -> dict[str, Any]:
     observed = _observed(state)
     if observed:
         status["observed"] = observed
-    advised = state.recommendation or snapshot.status.get("recommendation")
-    if advised:
-        status["recommendation"] = dict(advised)
+    recommendation = state.recommendation or snapshot.status.get("recommendation")
+    if recommendation:
+        status["recommendation"] = dict(recommendation)
     return status
 
 
-def _over(state: ReconcileState) -> bool:
-    """Whether the current attempt ended although its Job is gone."""
+def _has_ended(state: ReconcileState) -> bool:
+    """Whether the current attempt has ended and its Job was deleted."""
     ended = is_true(state.snapshot.status, "Complete") or is_true(state.snapshot.status, "Failed")
     return ended and state.persisted.attempt is not None and state.persisted.attempt.started is not None
 
 
-def _ended(state: ReconcileState, job: AttemptJob) -> ReconcileState:
-    over = no("Finished")
+def _finished(state: ReconcileState, job: AttemptJob) -> ReconcileState:
+    finished = no("Finished")
     if job.finished == "Complete":
         return state.then(
-            Complete=yes("Trained", "every token is trained on"),
+            Complete=yes("Trained", "trained on all tokens"),
             Failed=no("Trained"),
-            Running=over,
-            Resizing=over,
+            Running=finished,
+            Resizing=finished,
         )
-    words = _last_words(state.snapshot.pods) or state.condition("Failed").get("message", "") or job.message
+    message = (
+        _failure_message(state.snapshot.pods) or state.condition("Failed").get("message", "") or job.message
+    )
     return state.then(
-        Failed=yes(job.reason or "Failed", words), Complete=no("Failed"), Running=over, Resizing=over
+        Failed=yes(job.reason or "Failed", message),
+        Complete=no("Failed"),
+        Running=finished,
+        Resizing=finished,
     )
 
 
 def _live(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     state = state.then(Complete=no("NotFinished"), Failed=no("NotFinished"))
     if job.suspended and state.plan.spec.suspend:
-        return state.then(Admitted=no("Suspended"), Running=no("Suspended", "saved and stopped on request"))
+        return state.then(Admitted=no("Suspended"), Running=no("Suspended", "suspended; checkpoint saved"))
     if job.suspended:
-        words = waiting_words(state.snapshot.workloads)
-        return state.then(Admitted=no("Queued", words), Running=no("NotAdmitted"))
-    wished = job.parallelism
-    words = f"{job.ready} of {wished} workers"
-    if job.ready >= wished:
-        running = yes("AllWorkers", words)
+        reason = pending_reason(state.snapshot.workloads)
+        return state.then(Admitted=no("Queued", reason), Running=no("NotAdmitted"))
+    wanted = job.parallelism
+    message = f"{job.ready} of {wanted} workers ready"
+    if job.ready >= wanted:
+        running = yes("AllWorkers", message)
     elif job.succeeded or any(
         p.phase == "Succeeded" and p.attempt == job.attempt for p in state.snapshot.pods
     ):
-        running = yes("Finishing", words)
+        running = yes("Finishing", message)
     elif job.ready:
-        running = yes("SomeWorkers", words) if job.elastic else no("WaitingForWorkers", words)
+        running = yes("SomeWorkers", message) if job.elastic else no("WaitingForWorkers", message)
     else:
-        running = no("NoWorkers", words)
+        running = no("NoWorkers", message)
     return state.then(Admitted=yes("Admitted"), Running=running)
 
 
@@ -108,43 +114,42 @@ def _resizing(state: ReconcileState) -> Condition:
     job, attempt = state.job, state.persisted.attempt
     if job is None or attempt is None or job.finished or job.suspended:
         return no("NotResizing")
-    wished = attempt.gpus // job.gpus_per_pod if job.gpus_per_pod else job.parallelism
-    changes = job.elastic and wished != job.parallelism
-    if changes or (is_true(state.snapshot.status, "Resizing") and job.ready != wished):
-        words = f"{job.ready} of {wished} workers"
-        waits = any(
-            each.replaces and not each.admitted for each in state.snapshot.workloads if not each.finished
-        )
-        return yes("InPlace", f"{words}; {waiting_words(state.snapshot.workloads)}" if waits else words)
+    wanted = attempt.gpus // job.gpus_per_pod if job.gpus_per_pod else job.parallelism
+    changes = job.elastic and wanted != job.parallelism
+    if changes or (is_true(state.snapshot.status, "Resizing") and job.ready != wanted):
+        message = f"{job.ready} of {wanted} workers ready"
+        workloads = state.snapshot.workloads
+        queued = any(w.replaces and not w.admitted for w in workloads if not w.finished)
+        return yes("InPlace", f"{message}; {pending_reason(workloads)}" if queued else message)
     return no("NotResizing")
 
 
 def _ready(state: ReconcileState) -> Condition:
-    """The plan's state: an ending if there was one (its Job may be gone since), else what it is doing."""
+    """Ready's reason is the plan's state: Failed or Complete if it has ended, else what the Job does."""
     for kind, ready in (("Failed", no), ("Complete", yes)):
-        now, said = state.conditions.get(kind), state.condition(kind)
-        if now is not None and now.status == "True":
-            return ready(kind, now.message)
-        if now is None and said.get("status") == "True":
-            return ready(kind, said.get("message", ""))
+        new, old = state.conditions.get(kind), state.condition(kind)
+        if new is not None and new.status == "True":
+            return ready(kind, new.message)
+        if new is None and old.get("status") == "True":
+            return ready(kind, old.get("message", ""))
     return _state(state)
 
 
 def _state(state: ReconcileState) -> Condition:
-    found = state.conditions
-    sized, admitted, running = found.get("Sized"), found.get("Admitted"), found.get("Running")
+    conditions = state.conditions
+    sized, admitted, running = (conditions.get(kind) for kind in ("Sized", "Admitted", "Running"))
     if state.persisted.report is None and sized is not None:
         return no(sized.reason, sized.message)
-    if found["Resizing"].status == "True":
-        return no("Resizing", found["Resizing"].message)
+    if conditions["Resizing"].status == "True":
+        return no("Resizing", conditions["Resizing"].message)
     if admitted is not None and admitted.status != "True":
         return no(admitted.reason, admitted.message)
-    words = running.message if running else ""
+    message = running.message if running else ""
     if running is not None and running.status == "True":
-        return yes("Finishing" if running.reason == "Finishing" else "Running", words)
+        return yes("Finishing" if running.reason == "Finishing" else "Running", message)
     if is_true(state.snapshot.status, "Running") or state.condition("Ready").get("reason") == "Recovering":
-        return no("Recovering", f"{words} are left; those that come back go on from the last checkpoint")
-    return no("Starting", words)
+        return no("Recovering", f"{message}; restarted workers resume from the last checkpoint")
+    return no("Starting", message)
 
 
 def _at_risk(state: ReconcileState) -> Condition:
@@ -153,42 +158,48 @@ def _at_risk(state: ReconcileState) -> Condition:
         return no("NoDeadline")
     if state.job is not None and state.job.finished:
         late = state.job.finished_at is not None and state.job.finished_at > due
-        return yes("Late", "it ended after its deadline") if late else no("Finished")
+        return yes("Late", "finished after the deadline") if late else no("Finished")
     if eta is None:
         return unknown("NoEstimate")
     if eta <= due:
         return no("OnTime")
-    return yes("Late", f"expected {format_duration((eta - due).total_seconds())} after the deadline")
+    return yes(
+        "Late", f"expected to finish {format_duration((eta - due).total_seconds())} after the deadline"
+    )
 
 
 def _measured(state: ReconcileState) -> Condition:
-    """Whether workers answer: for a while the last answer stands, as after a new start of the operator."""
-    if state.snapshot.progress is not None and state.snapshot.uncounted:
-        return no("NoCounters", state.snapshot.uncounted)
+    """Whether the workers' metrics are available. The last answer stands for a few scrape intervals."""
+    if state.snapshot.progress is not None and state.snapshot.missing_metrics:
+        return no("NoCounters", state.snapshot.missing_metrics)
     if state.snapshot.progress is not None:
         return yes("WorkersAnswer")
     last, job = parse_time(state.persisted.observed.get("updatedAt")), state.job
     if last is None:
         return unknown("NotMeasured")
     if job is None or not job.is_active or not job.ready:
-        return unknown("NotRunning", "no worker runs")
-    if (state.snapshot.now - last).total_seconds() > _SILENT_TIMES * state.snapshot.settings.observe_s:
-        return no("NoAnswer", f"no worker has answered since {format_time(last)}")
-    kept = state.condition("MetricsAvailable").get("status") == "True"
-    return yes("WorkersAnswer") if kept else unknown("NoAnswer", "no worker has answered yet")
+        return unknown("NotRunning", "no worker is running")
+    if (state.snapshot.now - last).total_seconds() > _MISSED_SCRAPES * state.snapshot.settings.observe_s:
+        return no("NoAnswer", f"no worker has answered a metrics scrape since {format_time(last)}")
+    available = state.condition("MetricsAvailable").get("status") == "True"
+    return (
+        yes("WorkersAnswer")
+        if available
+        else unknown("NoAnswer", "no worker has answered a metrics scrape yet")
+    )
 
 
 def _deadline(state: ReconcileState) -> dt.datetime | None:
-    asked = state.plan.spec.deadline
-    if asked is None:
+    deadline = state.plan.spec.deadline
+    if deadline is None:
         return None
-    if asked.finish_by is not None:
-        return asked.finish_by
-    return state.created + dt.timedelta(seconds=parse_duration_s(str(asked.finish_within)))
+    if deadline.finish_by is not None:
+        return deadline.finish_by
+    return state.created + dt.timedelta(seconds=parse_duration_s(str(deadline.finish_within)))
 
 
 def _eta(state: ReconcileState) -> dt.datetime | None:
-    """By the measured pace where there is one, else by the prediction from the attempt's start."""
+    """From the measured tokens/s; before the first measurement, from the predicted duration."""
     persisted, report = state.persisted, state.persisted.report
     if state.job is not None and state.job.finished == "Complete":
         return state.job.finished_at
@@ -199,27 +210,27 @@ def _eta(state: ReconcileState) -> dt.datetime | None:
     observed = _observed(state)
     rate, at = observed.get("tokensPerSecond"), parse_time(observed.get("updatedAt"))
     if rate and at:
-        left = max(0.0, _target(state) - observed.get("tokens", 0.0))
+        left = max(0.0, _target_tokens(state) - observed.get("tokens", 0.0))
         return at + dt.timedelta(seconds=left / rate)
-    began = persisted.attempt.started if persisted.attempt else None
-    return began + dt.timedelta(seconds=report["finishSeconds"]) if began else None
+    started = persisted.attempt.started if persisted.attempt else None
+    return started + dt.timedelta(seconds=report["finishSeconds"]) if started else None
 
 
-def _target(state: ReconcileState) -> float:
+def _target_tokens(state: ReconcileState) -> float:
     return sizing.resolve(state.plan).workload.tokens
 
 
 def _observed(state: ReconcileState) -> dict[str, Any]:
-    """What was measured; renewed at most once in a while, so that a steady run costs few writes."""
-    known, progress = dict(state.persisted.observed), state.snapshot.progress
-    last = parse_time(known.get("updatedAt"))
+    """Measured progress, renewed at most every `observe_s` to limit status writes."""
+    observed, progress = dict(state.persisted.observed), state.snapshot.progress
+    last = parse_time(observed.get("updatedAt"))
     recent = (
         last is not None and (state.snapshot.now - last).total_seconds() < state.snapshot.settings.observe_s
     )
     if progress is None or recent:
-        return known
-    total = _target(state)
-    known |= {
+        return observed
+    total = _target_tokens(state)
+    observed |= {
         "step": progress.step,
         "tokens": progress.tokens,
         "progress": min(1.0, progress.tokens / total),
@@ -228,14 +239,14 @@ def _observed(state: ReconcileState) -> dict[str, Any]:
         "updatedAt": format_time(state.snapshot.now),
     }
     if progress.loss is not None:
-        known["loss"] = progress.loss
+        observed["loss"] = progress.loss
     if progress.checkpoint_at is not None:
-        known["lastCheckpointTime"] = format_time(progress.checkpoint_at)
-    return known
+        observed["lastCheckpointTime"] = format_time(progress.checkpoint_at)
+    return observed
 
 
-def _last_words(pods: tuple[Pod, ...]) -> str:
-    """What the first worker that failed had to say."""
+def _failure_message(pods: tuple[Pod, ...]) -> str:
+    """The termination message of the worker that failed first; one that spent the restart budget wins."""
     failed = [pod for pod in pods if pod.exit_code and pod.finished_at and pod.message]
-    first = min(failed, key=lambda pod: (pod.exit_code != 78, pod.finished_at), default=None)
+    first = min(failed, key=lambda pod: (pod.exit_code != EXIT_GIVEN_UP, pod.finished_at), default=None)
     return f"{first.message} (exit code {first.exit_code}, pod {first.name})" if first else ""

@@ -1,4 +1,4 @@
-"""The operator as a program: in a cluster with its service account, or outside with a kubeconfig."""
+"""The operator process: in a cluster with its service account, or outside with a kubeconfig."""
 
 import asyncio
 import contextlib
@@ -18,12 +18,12 @@ from kubernetes.aio.config import ConfigException
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
 from rightsizer_operator.cluster.client import KubeClient, api_client
-from rightsizer_operator.cluster.lease import hold
+from rightsizer_operator.cluster.lease import run_elected
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.runtime.probes import serving
-from rightsizer_operator.runtime.prometheus import count
-from rightsizer_operator.runtime.scraper import measure
+from rightsizer_operator.runtime.prometheus import collect
+from rightsizer_operator.runtime.scraper import scrape
 from rightsizer_operator.runtime.watches import registry_for, settings_for
 from rightsizer_operator.values.settings import Settings
 from rightsizer_telemetry.client import Access
@@ -35,7 +35,7 @@ _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 @immutable
 class OperatorOptions:
-    """How to run. No `namespaces`: all. `lease_namespace` empty: the pod's own, else default."""
+    """Process options. `namespaces` empty: all. `lease_namespace` empty: the pod's own, else default."""
 
     namespaces: tuple[str, ...] = ()
     lease_name: str = "rightsizer-operator"
@@ -46,7 +46,7 @@ class OperatorOptions:
 
 
 def run(options: OperatorOptions) -> int:
-    """Run until told to stop; the exit code."""
+    """Run until stopped; the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for name in ("kopf", "httpx"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -67,11 +67,13 @@ async def _run(options: OperatorOptions) -> None:
             clusterwide=not options.namespaces,
             namespaces=options.namespaces,
         )
-        leading = controller.lead() if options.settings.dry_run else _lead(kube, controller, options)
-        async with serving(controller, metrics, port=options.port, silent_s=4 * options.settings.refresh_s):
-            counting = [count(controller, options.prometheus)] if options.prometheus else []
+        leading = controller.lead() if options.settings.dry_run else _run_elected(kube, controller, options)
+        async with serving(
+            controller, metrics, port=options.port, max_relist_age_s=4 * options.settings.refresh_s
+        ):
+            collecting = [collect(controller, options.prometheus)] if options.prometheus else []
             tasks = [
-                asyncio.create_task(task) for task in (watching, leading, measure(controller), *counting)
+                asyncio.create_task(task) for task in (watching, leading, scrape(controller), *collecting)
             ]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -84,13 +86,15 @@ async def _run(options: OperatorOptions) -> None:
                 raise result
 
 
-def _lead(kube: KubeClient, controller: Controller, options: OperatorOptions) -> Coroutine[Any, Any, None]:
-    return hold(
+def _run_elected(
+    kube: KubeClient, controller: Controller, options: OperatorOptions
+) -> Coroutine[Any, Any, None]:
+    return run_elected(
         kube,
         name=options.lease_name,
         namespace=options.lease_namespace or _namespace(),
         identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
-        act=controller.lead,
+        lead=controller.lead,
     )
 
 

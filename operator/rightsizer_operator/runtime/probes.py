@@ -1,4 +1,4 @@
-"""HTTP of the operator itself: /healthz, /readyz and /metrics."""
+"""The operator's HTTP server: /healthz, /readyz and /metrics."""
 
 import contextlib
 import time
@@ -14,22 +14,24 @@ __all__ = ["serving"]
 
 @contextlib.asynccontextmanager
 async def serving(
-    controller: Controller, metrics: Metrics, *, port: int, silent_s: float
+    controller: Controller, metrics: Metrics, *, port: int, max_relist_age_s: float
 ) -> AsyncIterator[None]:
-    """Serve while inside. Health fails when the acting loop has not read the cluster for `silent_s`."""
+    """Serve while inside. /healthz fails if the leader's last relist is older than `max_relist_age_s`."""
 
     async def healthz(_request: web.Request) -> web.Response:
-        silent = time.monotonic() - controller.alive_at
-        if controller.leads and silent > silent_s:
-            return web.Response(status=500, text=f"nothing was read for {silent:.0f} s\n")
+        age_s = time.monotonic() - controller.last_relist_s
+        if controller.is_leader and age_s > max_relist_age_s:
+            return web.Response(status=500, text=f"the last relist was {age_s:.0f} s ago\n")
         return web.Response(text="ok\n")
 
-    async def text(request: web.Request) -> web.Response:
+    async def metrics_text(request: web.Request) -> web.Response:
         names = request.query.getall("name[]", [])
-        return web.Response(body=metrics.text(names), headers={"Content-Type": "text/plain; version=0.0.4"})
+        return web.Response(body=metrics.render(names), headers={"Content-Type": "text/plain; version=0.0.4"})
 
     app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", healthz), web.get("/metrics", text)])
+    app.add_routes(
+        [web.get("/healthz", healthz), web.get("/readyz", healthz), web.get("/metrics", metrics_text)]
+    )
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "0.0.0.0", port)  # noqa: S104 -- probes and Prometheus come from outside the pod

@@ -1,4 +1,4 @@
-"""What GPU counters say of running plans, from Prometheus, in a few questions for all of them."""
+"""GPU metrics of all running plans, from a few Prometheus queries."""
 
 import asyncio
 import time
@@ -9,31 +9,30 @@ from rightsizer_operator.runtime.controller import Controller
 from rightsizer_telemetry.client import Access, Prometheus
 from rightsizer_telemetry.readings import Job, read, trouble
 
-__all__ = ["count", "jobs_of"]
+__all__ = ["collect", "jobs_of"]
 
 
-async def count(controller: Controller, access: Access) -> None:
-    """Ask again and again; a Prometheus that is away, or knows nothing, leaves everything unknown."""
+async def collect(controller: Controller, access: Access) -> None:
+    """Query Prometheus every `decide_s`. If it is unavailable, the metrics are unknown."""
     with Prometheus(access) as client:
         while True:
-            asked = (
-                jobs_of(controller.cache, window_s=controller.settings.window_s) if controller.leads else ()
-            )
-            controller.advisor.counted(await asyncio.to_thread(_counters, client, asked))
+            window_s = controller.settings.window_s
+            jobs = jobs_of(controller.cache, window_s=window_s) if controller.is_leader else ()
+            controller.advisor.counted(await asyncio.to_thread(_counters, client, jobs))
             await asyncio.sleep(controller.settings.decide_s)
 
 
-def _counters(client: Prometheus, asked: tuple[Job, ...]) -> Counters:
-    """Every plan's counters, or why there are none."""
+def _counters(client: Prometheus, jobs: tuple[Job, ...]) -> Counters:
+    """The GPU metrics of each plan, or why there are none."""
     began_s = time.monotonic()
     silence = trouble(client)
-    found = {} if silence or not asked else read(client, asked)
-    readings = {key: reading for key, reading in found.items() if isinstance(key, tuple)}
+    answer = {} if silence or not jobs else read(client, jobs)
+    readings = {key: reading for key, reading in answer.items() if isinstance(key, tuple)}
     return Counters(awaited=True, readings=readings, silence=silence, at_s=began_s)
 
 
 def jobs_of(cache: Cache, *, window_s: float) -> tuple[Job, ...]:
-    """The Jobs that run, as Prometheus knows them."""
+    """The running Jobs, as Prometheus labels them."""
     return tuple(
         Job(
             key=key,

@@ -1,4 +1,4 @@
-"""What running plans say of themselves: rank 0 of each serves the agent's metrics, and is asked."""
+"""Scrapes the progress of running plans from rank 0's metrics endpoint."""
 
 import asyncio
 import contextlib
@@ -14,151 +14,157 @@ from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.names import METRICS_PORT
 from rightsizer_operator.values.snapshot import Key, Progress
 
-__all__ = ["ScrapeSchedule", "measure", "read_limited"]
+__all__ = ["ScrapeSchedule", "read_limited", "scrape"]
 
 _TIMEOUT_S = 2.0
 _MOST_BYTES = 262_144
-_MANY = 32  # requests at a time
-_PATIENT, _RAREST = 2, 8  # times in a row that a silent plan is asked as others are; then, sweeps between
+_CONCURRENCY = 32
+_FREE_MISSES, _MAX_SKIPPED = 2, 8  # missed scrapes before the back-off; its longest interval, in sweeps
 
 
-async def measure(controller: Controller) -> None:
-    """Ask every running plan, again and again; a plan that does not answer is not measured, nothing worse."""
-    book = ScrapeSchedule(controller.settings.measure_s)
-    judge = _Judge(controller)
+async def scrape(controller: Controller) -> None:
+    """Scrape all running plans every `measure_s`. A plan that does not answer has no measurements."""
+    schedule = ScrapeSchedule(controller.settings.measure_s)
+    advice = _AdviceWorker(controller)
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
-        group.create_task(judge.work())
+        group.create_task(advice.run())
         next_s = time.monotonic()
         while True:
             next_s = max(
                 next_s + controller.settings.measure_s, time.monotonic()
-            )  # what asking takes is no gap
+            )  # the period includes the sweep itself
             await asyncio.sleep(next_s - time.monotonic())
-            if controller.leads:
-                await _sweep(controller, session, book, judge)
+            if controller.is_leader:
+                await _sweep(controller, session, schedule, advice)
 
 
 class ScrapeSchedule:
-    """Where each plan answers, and when to ask again those that do not: soon at first, then less and less."""
+    """The address at which each plan answers, and an exponential back-off for plans that do not answer."""
 
     def __init__(self, every_s: float) -> None:
-        self.known: dict[Key, str] = {}
+        self.addresses: dict[Key, str] = {}
         self._every_s = every_s
-        self._silent: dict[Key, tuple[int, float]] = {}
+        self._missed: dict[Key, tuple[int, float]] = {}
 
     def due(self, key: Key, *, now_s: float) -> bool:
-        """Whether to ask this plan now."""
-        return key not in self._silent or self._silent[key][1] <= now_s
+        """Whether to scrape this plan now."""
+        return key not in self._missed or self._missed[key][1] <= now_s
 
-    def heard(self, key: Key, *, answered: bool, now_s: float) -> None:
-        """Note whether it answered."""
+    def record(self, key: Key, *, answered: bool, now_s: float) -> None:
+        """Note whether the plan answered."""
         if answered:
-            self._silent.pop(key, None)
+            self._missed.pop(key, None)
             return
-        times = self._silent.get(key, (0, 0.0))[0] + 1
-        sweeps = min(_RAREST, 2 ** max(0, times - _PATIENT))
-        self._silent[key] = (times, now_s + (sweeps - 0.5) * self._every_s)
+        misses = self._missed.get(key, (0, 0.0))[0] + 1
+        sweeps = min(_MAX_SKIPPED, 2 ** max(0, misses - _FREE_MISSES))
+        self._missed[key] = (misses, now_s + (sweeps - 0.5) * self._every_s)
 
     def keep(self, keys: Collection[Key]) -> None:
-        """Forget the others."""
-        for each in (self.known, self._silent):
-            for key in each.keys() - set(keys):
-                del each[key]
+        """Drop all other plans."""
+        for by_key in (self.addresses, self._missed):
+            for key in by_key.keys() - set(keys):
+                del by_key[key]
 
 
-class _Judge:
-    """Judges one plan after the other, beside the questions: a first look is a search, and takes its time."""
+class _AdviceWorker:
+    """Works out resize decisions one by one, in a thread: the first one of a plan takes a search."""
 
     def __init__(self, controller: Controller) -> None:
         self._loop = controller
         self._queue: asyncio.Queue[Key] = asyncio.Queue()
-        self._waiting: set[Key] = set()
+        self._queued: set[Key] = set()
 
-    def look_at(self, key: Key) -> None:
-        """Judge this plan when it is its turn."""
-        if key not in self._waiting:
-            self._waiting.add(key)
+    def enqueue(self, key: Key) -> None:
+        """Queue a plan."""
+        if key not in self._queued:
+            self._queued.add(key)
             self._queue.put_nowait(key)
 
-    async def work(self) -> None:
-        """Without end; whether it is time for a judgement, the advisor knows."""
+    async def run(self) -> None:
+        """Work until cancelled. The advisor decides whether a decision is due."""
         while True:
             key = await self._queue.get()
-            self._waiting.discard(key)
-            work = self._loop.advisor.question(key, self._loop.cache, now_s=time.monotonic())
-            if work is not None:
-                await asyncio.to_thread(work)
-                self._loop.push(key)
+            self._queued.discard(key)
+            task = self._loop.advisor.question(key, self._loop.cache, now_s=time.monotonic())
+            if task is not None:
+                await asyncio.to_thread(task)
+                self._loop.enqueue(key)
 
 
 async def _sweep(
-    controller: Controller, session: aiohttp.ClientSession, book: ScrapeSchedule, judge: _Judge
+    controller: Controller, session: aiohttp.ClientSession, schedule: ScrapeSchedule, advice: _AdviceWorker
 ) -> None:
     running = {
         key
         for key, plan in controller.cache.plans.items()
         if reason_of(plan.get("status") or {}, "Ready") in {"Running", "Recovering"}
     }
-    book.keep(running)
+    schedule.keep(running)
     for key in controller.advisor.progress.keys() - running:
         controller.advisor.forget(key)
     if running:
-        with contextlib.suppress(ApiError):  # the count before stands
-            await controller.around.count_others(within_s=controller.settings.decide_s)
-    now_s, round_ = time.monotonic(), _Round(controller, session, book, judge)
-    due = [key for key in running if book.due(key, now_s=now_s)]
-    known = {key: (book.known[key],) for key in due if key in book.known}
-    silent, _ = await asyncio.gather(round_.ask(known), round_.find([key for key in due if key not in known]))
-    await round_.find(silent)
+        with contextlib.suppress(ApiError):  # keep the previous count
+            await controller.reader.refresh_others(max_age_s=controller.settings.decide_s)
+    now_s, sweep = time.monotonic(), _Sweep(controller, session, schedule, advice)
+    due = [key for key in running if schedule.due(key, now_s=now_s)]
+    located = {key: (schedule.addresses[key],) for key in due if key in schedule.addresses}
+    silent, _ = await asyncio.gather(
+        sweep.scrape(located), sweep.find([key for key in due if key not in located])
+    )
+    await sweep.find(silent)
 
 
-class _Round:
-    """One round of questions: to rank 0's pod of last time, else to whichever answers."""
+class _Sweep:
+    """One sweep: the pod that answered last time, else all pods of the plan."""
 
     def __init__(
-        self, controller: Controller, session: aiohttp.ClientSession, book: ScrapeSchedule, judge: _Judge
+        self,
+        controller: Controller,
+        session: aiohttp.ClientSession,
+        schedule: ScrapeSchedule,
+        advice: _AdviceWorker,
     ) -> None:
-        self._loop, self._session, self._book, self._judge = controller, session, book, judge
-        self._gate = asyncio.Semaphore(_MANY)
+        self._loop, self._session, self._schedule, self._advice = controller, session, schedule, advice
+        self._semaphore = asyncio.Semaphore(_CONCURRENCY)
 
     async def find(self, keys: Collection[Key]) -> None:
-        """Ask plans of which it is not known where they answer; they are looked up together."""
-        where = await self._loop.around.addresses(keys)
-        for key in await self.ask({key: where.get(key, ()) for key in keys}):
-            self._heard(key, None)
+        """Scrape plans without a known address; their pods are listed together."""
+        addresses = await self._loop.reader.addresses(keys)
+        for key in await self.scrape({key: addresses.get(key, ()) for key in keys}):
+            self._record(key, None)
 
-    async def ask(self, where: Mapping[Key, Sequence[str]]) -> list[Key]:
-        """Ask plans at these addresses; those of which none answered."""
-        answered = await asyncio.gather(*(self._answers(key, there) for key, there in where.items()))
-        return [key for key, answers in zip(where, answered, strict=True) if not answers]
+    async def scrape(self, addresses: Mapping[Key, Sequence[str]]) -> list[Key]:
+        """Scrape plans at these addresses; returns those that did not answer."""
+        answered = await asyncio.gather(*(self._answers(key, hosts) for key, hosts in addresses.items()))
+        return [key for key, answers in zip(addresses, answered, strict=True) if not answers]
 
     async def _answers(self, key: Key, addresses: Sequence[str]) -> bool:
-        async with self._gate:
+        async with self._semaphore:
             for address in addresses:
-                if found := await _read(self._session, address):
-                    self._book.known[key] = address
-                    self._heard(key, found)
+                if progress := await _read(self._session, address):
+                    self._schedule.addresses[key] = address
+                    self._record(key, progress)
                     return True
-        self._book.known.pop(key, None)
+        self._schedule.addresses.pop(key, None)
         return False
 
-    def _heard(self, key: Key, found: Progress | None) -> None:
-        now_s, news = time.monotonic(), found is not None or key in self._loop.advisor.progress
-        self._book.heard(key, answered=found is not None, now_s=now_s)
-        self._loop.advisor.heard(key, found, at_s=now_s)
-        self._judge.look_at(key)
-        if news:
-            self._loop.push(key)
+    def _record(self, key: Key, progress: Progress | None) -> None:
+        now_s, changed = time.monotonic(), progress is not None or key in self._loop.advisor.progress
+        self._schedule.record(key, answered=progress is not None, now_s=now_s)
+        self._loop.advisor.heard(key, progress, at_s=now_s)
+        self._advice.enqueue(key)
+        if changed:
+            self._loop.enqueue(key)
 
 
 async def _read(session: aiohttp.ClientSession, address: str) -> Progress | None:
     host = f"[{address}]" if ":" in address else address
     try:
-        async with session.get(f"http://{host}:{METRICS_PORT}/metrics", allow_redirects=False) as answer:
-            if answer.status != 200:
+        async with session.get(f"http://{host}:{METRICS_PORT}/metrics", allow_redirects=False) as response:
+            if response.status != 200:
                 return None
-            body = await read_limited(answer.content, most_bytes=_MOST_BYTES)
+            body = await read_limited(response.content, most_bytes=_MOST_BYTES)
     except (aiohttp.ClientError, TimeoutError, OSError):
         return None
     return None if body is None else parse_agent_metrics(body.decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""kopf's part: the watches, their reconnects and their back-offs. Handlers only pass the news on."""
+"""The watches, which kopf keeps connected. Handlers pass each event to the controller."""
 
 from typing import Any
 
@@ -11,26 +11,26 @@ from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 __all__ = ["registry_for", "settings_for"]
 
 
-_IDLE_S = 0.2  # after its last news, kopf keeps an object so long in memory
+_IDLE_S = 0.2  # kopf drops an object's worker this long after its last event
 
 
 class _NoState(kopf.DiffBaseStorage):
-    """Nothing is compared with what it was: kopf need not copy every object for that, at every event."""
+    """A diff base that stores nothing, so that kopf does not copy every object at every event."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:
-        """No field matters."""
+        """No field is compared."""
         return kopf.BodyEssence()
 
     def fetch(self, **_: Any) -> kopf.BodyEssence | None:
-        """Nothing was kept."""
+        """Nothing is stored."""
         return None
 
     def store(self, **_: Any) -> None:
-        """Nothing is kept."""
+        """Nothing is stored."""
 
 
 def settings_for() -> kopf.OperatorSettings:
-    """Kopf told to keep no state of its own, to ask only for what is ours, and to be patient with errors."""
+    """Kopf without state of its own, watching only the operator's Jobs, with back-off after errors."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
@@ -47,7 +47,7 @@ def settings_for() -> kopf.OperatorSettings:
 
 
 def registry_for(controller: Controller) -> kopf.OperatorRegistry:
-    """The handlers, all of them without state: kopf then writes nothing into any object."""
+    """The event handlers. They are stateless, so kopf writes nothing to any object."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -56,14 +56,14 @@ def registry_for(controller: Controller) -> kopf.OperatorRegistry:
 
     @kopf.on.event(GROUP, VERSION, "trainingplans", registry=registry)
     async def plan(event: kopf.RawEvent, **_: Any) -> None:
-        controller.saw_plan(event["object"], gone=event["type"] == "DELETED")
+        controller.on_plan(event["object"], deleted=event["type"] == "DELETED")
 
     @kopf.on.event("batch", "v1", "jobs", registry=registry, labels={LABEL_MANAGED: MANAGED})
     async def job(event: kopf.RawEvent, **_: Any) -> None:
-        controller.saw_job(event["object"], gone=event["type"] == "DELETED")
+        controller.on_job(event["object"], deleted=event["type"] == "DELETED")
 
     @kopf.on.event("v1", "nodes", registry=registry)
     async def node(event: kopf.RawEvent, **_: Any) -> None:
-        controller.saw_node(event["object"], gone=event["type"] == "DELETED")
+        controller.on_node(event["object"], deleted=event["type"] == "DELETED")
 
     return registry

@@ -1,4 +1,4 @@
-"""Whose turn it is: every plan once however often it is named, and never in two hands at a time."""
+"""The controller's work queue: each key at most once, one worker per key, with two priorities."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,65 +8,65 @@ from rightsizer_operator.values.snapshot import Key
 
 __all__ = ["WorkQueue"]
 
-_OTHERS_EVERY = 4  # while people wait, one turn in so many is everybody else's
+_LOW_PRIORITY_EVERY = 4  # while both lanes have keys, one get in so many takes a low-priority key
 
 
 class WorkQueue:
-    """Two lanes: what people have just asked for goes before news of what runs already, which still moves.
+    """Plans whose spec has changed have high priority; status updates of running plans have low priority.
 
-    A burst of new plans is thus launched before the status of those launched is polished; `waiting` is told
-    how many wait.
+    A burst of new plans is thus launched before the status of launched ones is updated. `on_length` is called
+    with the number of queued keys.
     """
 
-    def __init__(self, waiting: Callable[[float], Any]) -> None:
-        self._waiting = waiting
-        self._asked: dict[Key, None] = {}
-        self._others: dict[Key, None] = {}
-        self._there = asyncio.Semaphore(0)
-        self._busy: set[Key] = set()
-        self._again: dict[Key, bool] = {}
-        self._taken = 0
+    def __init__(self, on_length: Callable[[float], Any]) -> None:
+        self._on_length = on_length
+        self._high: dict[Key, None] = {}
+        self._low: dict[Key, None] = {}
+        self._available = asyncio.Semaphore(0)
+        self._processing: set[Key] = set()
+        self._dirty: dict[Key, bool] = {}
+        self._gets = 0
 
-    def push(self, key: Key, *, asked: bool) -> None:
-        """Let a plan have a turn soon; one that is being looked at has another after this one."""
-        if key in self._busy:
-            self._again[key] = asked or self._again.get(key, False)
+    def add(self, key: Key, *, high: bool) -> None:
+        """Queue a key. A key that is being processed is queued again when it is done."""
+        if key in self._processing:
+            self._dirty[key] = high or self._dirty.get(key, False)
             return
-        known = key in self._asked or key in self._others
-        if asked:
-            self._others.pop(key, None)
-            self._asked.setdefault(key)
-        elif key not in self._asked:
-            self._others.setdefault(key)
-        if not known:
-            self._there.release()
-        self._tell()
+        queued = key in self._high or key in self._low
+        if high:
+            self._low.pop(key, None)
+            self._high.setdefault(key)
+        elif key not in self._high:
+            self._low.setdefault(key)
+        if not queued:
+            self._available.release()
+        self._report_length()
 
-    async def take(self) -> Key:
-        """The next plan, which is then in the caller's hands until `done`."""
-        await self._there.acquire()
-        self._taken += 1
-        theirs = self._others and (not self._asked or self._taken % _OTHERS_EVERY == 0)
-        lane = self._others if theirs else self._asked
+    async def get(self) -> Key:
+        """Wait for the next key. No other worker gets it until `done`."""
+        await self._available.acquire()
+        self._gets += 1
+        use_low = self._low and (not self._high or self._gets % _LOW_PRIORITY_EVERY == 0)
+        lane = self._low if use_low else self._high
         key = next(iter(lane))
         del lane[key]
-        self._busy.add(key)
-        self._tell()
+        self._processing.add(key)
+        self._report_length()
         return key
 
     def done(self, key: Key) -> None:
-        """The plan is out of the caller's hands."""
-        self._busy.discard(key)
-        asked = self._again.pop(key, None)
-        if asked is not None:
-            self.push(key, asked=asked)
+        """Mark a key as processed."""
+        self._processing.discard(key)
+        high = self._dirty.pop(key, None)
+        if high is not None:
+            self.add(key, high=high)
 
     def clear(self) -> None:
-        """Nobody waits any more, and nobody holds one."""
-        for kept in (self._asked, self._others, self._busy, self._again):
-            kept.clear()
-        self._there = asyncio.Semaphore(0)
-        self._tell()
+        """Drop all keys, including those that are being processed."""
+        for keys in (self._high, self._low, self._processing, self._dirty):
+            keys.clear()
+        self._available = asyncio.Semaphore(0)
+        self._report_length()
 
-    def _tell(self) -> None:
-        self._waiting(len(self._asked) + len(self._others))
+    def _report_length(self) -> None:
+        self._on_length(len(self._high) + len(self._low))

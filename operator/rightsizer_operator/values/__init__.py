@@ -1,3 +1,3 @@
-"""What the operator knows and does, as values parsed once from the API's objects."""
+"""Values parsed from API objects, and the actions of a reconcile."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What a decision may ask for. Values; `door` carries them out, in order."""
+"""The actions of a reconcile. The controller executes them in order."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -21,30 +21,30 @@ __all__ = [
 
 @immutable
 class PatchStatus:
-    """Make the plan's status this, if nobody else has touched the plan since it was read."""
+    """Write the plan's status; a conflict (409) if the plan has changed since it was read."""
 
     status: Mapping[str, Any]
 
 
 @immutable
 class Apply:
-    """See that this child exists; one of the same name that is not this plan's is an error."""
+    """Create or update a child; an error if an object of that name is not owned by the plan."""
 
     child: Mapping[str, Any]
 
 
 @immutable
 class PatchJob:
-    """Change a Job: its parallelism and completions, or suspend; `notes` are annotations."""
+    """Change a Job's parallelism and completions, its suspension or its annotations."""
 
     name: str
     spec: Mapping[str, Any]
-    notes: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @immutable
 class PatchWorkload:
-    """Tell Kueue that a Workload may run, or may not: what suspends and resumes a Job that is queued."""
+    """Set a Workload's spec.active: this suspends or resumes a queued Job."""
 
     name: str
     active: bool
@@ -52,7 +52,7 @@ class PatchWorkload:
 
 @immutable
 class Delete:
-    """Delete a child; `force`: at once, whatever its node says, and only if it still has this uid."""
+    """Delete a child. `force` skips the grace period and requires this uid."""
 
     kind: str
     name: str
@@ -62,7 +62,7 @@ class Delete:
 
 @immutable
 class EmitEvent:
-    """Tell it in an Event of the plan."""
+    """Create an Event for the plan."""
 
     reason: str
     message: str
@@ -71,7 +71,7 @@ class EmitEvent:
 
 @immutable
 class Requeue:
-    """Look again by then, even if nothing is heard."""
+    """Reconcile again after this long, even without a watch event."""
 
     after_s: float
 
@@ -80,21 +80,21 @@ Action = PatchStatus | Apply | PatchJob | PatchWorkload | Delete | EmitEvent | R
 
 
 def describe(action: Action) -> str:
-    """The action in words, for a dry run."""
+    """A description of the action, for the log of a dry run."""
     match action:
         case PatchStatus(status=status):
             ready = next((c["reason"] for c in status["conditions"] if c["type"] == "Ready"), "")
-            words = f"set the status ({ready})"
+            text = f"set the status ({ready})"
         case Apply(child=child):
-            words = f"apply {child['kind']} {child['metadata']['name']}"
-        case PatchJob(name=name, spec=spec, notes=notes):
-            words = f"patch Job {name}: {dict(spec) | dict(notes)}"
+            text = f"apply {child['kind']} {child['metadata']['name']}"
+        case PatchJob(name=name, spec=spec, annotations=annotations):
+            text = f"patch Job {name}: {dict(spec) | dict(annotations)}"
         case PatchWorkload(name=name, active=active):
-            words = f"{'activate' if active else 'deactivate'} Workload {name}"
+            text = f"{'activate' if active else 'deactivate'} Workload {name}"
         case Delete(kind=kind, name=name):
-            words = f"delete {kind} {name}"
+            text = f"delete {kind} {name}"
         case EmitEvent(reason=reason, message=message):
-            words = f"tell {reason}: {message}"
+            text = f"emit event {reason}: {message}"
         case Requeue(after_s=after_s):
-            words = f"look again within {after_s:g} s"
-    return words
+            text = f"requeue after {after_s:g} s"
+    return text

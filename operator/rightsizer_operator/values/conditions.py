@@ -1,4 +1,4 @@
-"""Status conditions: what is known, why, and since when. Pure."""
+"""Status conditions. Pure."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ __all__ = [
     "Condition",
     "is_true",
     "json_merge_patch",
+    "merge_conditions",
     "no",
     "reason_of",
     "unknown",
-    "updated",
     "yes",
 ]
 
@@ -32,8 +32,8 @@ ORDER = (
     "Complete",
     "Failed",
 )
-"""Every type of condition, in the order in which they are listed. Ready's reason is the plan's state."""
-_LONGEST = 32_000
+"""All condition types, in their order in the status. Ready's reason is the plan's state."""
+_MAX_MESSAGE = 32_000
 
 
 @immutable
@@ -46,42 +46,43 @@ class Condition:
 
 
 def yes(reason: str, message: str = "") -> Condition:
-    """It holds."""
+    """A condition that is True."""
     return Condition(status="True", reason=reason, message=message)
 
 
 def no(reason: str, message: str = "") -> Condition:
-    """It does not hold."""
+    """A condition that is False."""
     return Condition(status="False", reason=reason, message=message)
 
 
 def unknown(reason: str, message: str = "") -> Condition:
-    """Nobody can say yet."""
+    """A condition that is Unknown."""
     return Condition(status="Unknown", reason=reason, message=message)
 
 
-def updated(
+def merge_conditions(
     old: Sequence[Mapping[str, Any]],
     new: Mapping[str, Condition],
     *,
     generation: int,
     now: dt.datetime,
 ) -> list[dict[str, Any]]:
-    """The list with new values; times change with the status only, and what is not in `new` stays."""
-    before = {condition["type"]: condition for condition in old}
+    """The old conditions with the new ones merged in. lastTransitionTime changes only with the status."""
+    current = {condition["type"]: condition for condition in old}
     result = []
     for kind in ORDER:
         if kind not in new:
-            result += [dict(before[kind])] if kind in before else []
+            result += [dict(current[kind])] if kind in current else []
             continue
-        value, was = new[kind], before.get(kind, {})
-        since = was.get("lastTransitionTime") if was.get("status") == value.status else None
+        value, previous = new[kind], current.get(kind, {})
+        unchanged = previous.get("status") == value.status
+        since = previous.get("lastTransitionTime") if unchanged else None
         result.append(
             {
                 "type": kind,
                 "status": value.status,
                 "reason": value.reason,
-                "message": value.message[:_LONGEST],
+                "message": value.message[:_MAX_MESSAGE],
                 "lastTransitionTime": since or format_time(now),
                 "observedGeneration": generation,
             }
@@ -90,24 +91,24 @@ def updated(
 
 
 def is_true(status: Mapping[str, Any], kind: str) -> bool:
-    """Whether a condition of a status is True."""
+    """Whether a condition of the status is True."""
     return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions", ()))
 
 
 def reason_of(status: Mapping[str, Any], kind: str) -> str:
-    """A condition's reason; empty if there is none."""
+    """A condition's reason; empty if it is not set."""
     return next((c["reason"] for c in status.get("conditions", ()) if c["type"] == kind), "")
 
 
 def json_merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch (RFC 7386) that makes `old` into `new`; empty if they are equal."""
+    """The JSON merge patch (RFC 7386) from `old` to `new`; empty if they are equal."""
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
-        was = old.get(key)
-        if isinstance(value, Mapping) and isinstance(was, Mapping):
-            inner = json_merge_patch(was, value)
-            if inner:
-                patch[key] = inner
-        elif key not in old or was != value:
+        previous = old.get(key)
+        if isinstance(value, Mapping) and isinstance(previous, Mapping):
+            nested = json_merge_patch(previous, value)
+            if nested:
+                patch[key] = nested
+        elif key not in old or previous != value:
             patch[key] = value
     return patch

@@ -1,4 +1,4 @@
-"""GPUs of a cluster as its nodes tell them: what there is, what is free, what a plan may use of it. Pure."""
+"""The cluster's GPUs: which exist, which are free, which a plan may use. Pure."""
 
 import datetime as dt
 import functools
@@ -16,7 +16,7 @@ from rightsizer_operator.values.quantities import parse_quantity
 
 __all__ = ["Inventory", "Node", "NodeRequirements", "Taint", "gpu_type", "tolerates"]
 
-_MOST_COUNTED = 1024  # answers that one inventory remembers
+_MAX_CACHED = 1024  # results that one inventory caches
 _EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -31,7 +31,7 @@ class Taint:
 
 @immutable
 class Node:
-    """One node. `gpus` is what it can give to pods (unhealthy devices are already out)."""
+    """One node. `gpus` is its allocatable count, which excludes unhealthy devices."""
 
     name: str
     product: str = ""
@@ -44,7 +44,7 @@ class Node:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "Node":
-        """The node of an API object."""
+        """Parse a Node."""
         metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
         labels = metadata.get("labels", {})
         ready: Mapping[str, str] = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
@@ -67,7 +67,7 @@ class Node:
 
 @immutable
 class NodeRequirements:
-    """What a plan's pods say about nodes: a selector, tolerations, GPU types (empty: any), GPUs of a pod."""
+    """What a plan's pods require of nodes. `types` empty: any GPU type."""
 
     selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Mapping[str, Any]] = ()
@@ -79,80 +79,82 @@ class NodeRequirements:
 class Inventory:
     """The cluster's GPUs.
 
-    `bound` is GPUs of each node that pods of others hold; `claimed` is GPUs of each type that Jobs of other
-    plans ask for, whether their pods run already or not. `counted` remembers what was worked out of `nodes`
-    and `bound`: thousands of plans ask the same of the same nodes, and only what is claimed differs.
+    `bound` is the GPUs of each node that pods of other workloads hold. `claimed` is the GPUs of each type
+    that Jobs of other plans request, whether or not their pods run. `cached` holds results that depend on
+    `nodes` and `bound` only: thousands of plans query the same nodes, and only `claimed` differs.
     """
 
     nodes: tuple[Node, ...] = ()
     bound: Mapping[str, int] = field(default_factory=dict)
     claimed: Mapping[str, int] = field(default_factory=dict)
-    counted: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
+    cached: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def usable(self, requirements: NodeRequirements) -> tuple[Node, ...]:
-        """Nodes that a plan's pods may run on now; nodes that are alike are judged once."""
-        verdicts: dict[object, bool] = {}
-        found = []
+        """Nodes that the plan's pods may run on now. Identical nodes are checked once."""
+        accepted_by_kind: dict[object, bool] = {}
+        usable = []
         for node in self.nodes:
             kind = (node.product, node.gpus, node.ready, node.cordoned, node.taints)
-            takes = verdicts.get(kind)
-            if takes is None:
-                takes = verdicts[kind] = _takes(node, requirements)
-            if takes and (
+            accepted = accepted_by_kind.get(kind)
+            if accepted is None:
+                accepted = accepted_by_kind[kind] = _accepts(node, requirements)
+            if accepted and (
                 not requirements.selector or requirements.selector.items() <= {**node.labels}.items()
             ):
-                found.append(node)
-        return tuple(found)
+                usable.append(node)
+        return tuple(usable)
 
     def products(self, kind: str) -> tuple[str, ...]:
-        """The product labels that mean this GPU type."""
-        products: set[str] = self._once("products", lambda: {node.product for node in self.nodes})
+        """The product labels of this GPU type."""
+        products: set[str] = self._cache("products", lambda: {node.product for node in self.nodes})
         return tuple(sorted(product for product in products if gpu_type(product) == kind))
 
     def free(self, requirements: NodeRequirements, kind: str, gpus_per_pod: int) -> int:
-        """GPUs of a type that are free, counted in whole pods."""
+        """Free GPUs of a type, in whole pods."""
         key = ("free", repr(requirements), kind, gpus_per_pod)
-        pods: int = self._once(key, lambda: self._pods(requirements, kind, gpus_per_pod, self.bound))
+        pods: int = self._cache(key, lambda: self._pods(requirements, kind, gpus_per_pod, self.bound))
         return max(0, pods - -(-self.claimed.get(kind, 0) // gpus_per_pod)) * gpus_per_pod
 
     def total(self, requirements: NodeRequirements, kind: str, gpus_per_pod: int) -> int:
-        """GPUs of a type that there are, counted in whole pods."""
+        """All GPUs of a type, in whole pods."""
         key = ("total", repr(requirements), kind, gpus_per_pod)
-        pods: int = self._once(key, lambda: self._pods(requirements, kind, gpus_per_pod, {}))
+        pods: int = self._cache(key, lambda: self._pods(requirements, kind, gpus_per_pod, {}))
         return pods * gpus_per_pod
 
     def sizes(self, requirements: NodeRequirements) -> Mapping[str, int]:
-        """GPUs of the largest node by type; a plan may ask for smaller pods."""
-        found: Mapping[str, int] = self._once(
+        """GPUs of the largest node of each type, at most `gpus_per_node`."""
+        sizes: Mapping[str, int] = self._cache(
             ("sizes", repr(requirements)), lambda: self._sizes(requirements)
         )
-        return found
+        return sizes
 
     def _sizes(self, requirements: NodeRequirements) -> Mapping[str, int]:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for node in self.usable(requirements):
             kind = gpu_type(node.product)
-            found[kind] = max(found.get(kind, 0), node.gpus)
+            sizes[kind] = max(sizes.get(kind, 0), node.gpus)
         if requirements.gpus_per_node:
-            return {kind: min(size, requirements.gpus_per_node) for kind, size in found.items()}
-        return found
+            return {kind: min(size, requirements.gpus_per_node) for kind, size in sizes.items()}
+        return sizes
 
-    def words(self) -> str:
-        """What there is, in words, faults included."""
-        parts: dict[str, int] = {}
-        idle: dict[str, int] = {}
+    def summary(self) -> str:
+        """The GPUs by type, with those on cordoned or not-ready nodes, for messages."""
+        usable: dict[str, int] = {}
+        unusable: dict[str, int] = {}
         for node in self.nodes:
             if not node.gpus and not node.product:
                 continue
             name = gpu_type(node.product) or node.product or "GPUs without a product label"
-            where = parts if node.ready and not node.cordoned else idle
-            where[name] = where.get(name, 0) + node.gpus
-        listed = [f"{count} x {name}" for name, count in sorted(parts.items())]
-        listed += [f"{count} x {name} on nodes cordoned or not ready" for name, count in sorted(idle.items())]
+            counts = usable if node.ready and not node.cordoned else unusable
+            counts[name] = counts.get(name, 0) + node.gpus
+        listed = [f"{count} x {name}" for name, count in sorted(usable.items())]
+        listed += [
+            f"{count} x {name} on cordoned or not-ready nodes" for name, count in sorted(unusable.items())
+        ]
         return ", ".join(listed) or "no GPU nodes"
 
-    def dead(self, name: str, *, now: dt.datetime, after_s: float) -> bool:
-        """Whether a node is gone, or has been silent for so long."""
+    def is_dead(self, name: str, *, now: dt.datetime, after_s: float) -> bool:
+        """Whether a node is deleted, or has not been ready for `after_s`."""
         node = next((n for n in self.nodes if n.name == name), None)
         if node is None:
             return True
@@ -165,25 +167,25 @@ class Inventory:
         nodes = (node for node in self.usable(requirements) if gpu_type(node.product) == kind)
         return sum(max(0, node.gpus - bound.get(node.name, 0)) // gpus_per_pod for node in nodes)
 
-    def _once(self, key: object, work: Callable[[], Any]) -> Any:
-        if key not in self.counted:
-            if len(self.counted) >= _MOST_COUNTED:
-                self.counted.clear()
-            self.counted[key] = work()
-        return self.counted[key]
+    def _cache(self, key: object, compute: Callable[[], Any]) -> Any:
+        if key not in self.cached:
+            if len(self.cached) >= _MAX_CACHED:
+                self.cached.clear()
+            self.cached[key] = compute()
+        return self.cached[key]
 
 
 @functools.cache
 def gpu_type(product: str) -> str:
-    """The engine's name of a product label; empty where it knows none (or only slices of one)."""
+    """The engine's GPU type of a product label; empty if it is unknown or a MIG slice."""
     try:
         return lookup.gpu(product).name if product else ""
     except RightsizerError:
         return ""
 
 
-def _takes(node: Node, requirements: NodeRequirements) -> bool:
-    """Whether a node of this kind takes a plan's pods, its selector apart."""
+def _accepts(node: Node, requirements: NodeRequirements) -> bool:
+    """Whether a node accepts the plan's pods, apart from the node selector."""
     kind = gpu_type(node.product)
     return bool(
         node.gpus
@@ -200,25 +202,29 @@ def tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Taint) -> bool:
     if taint.effect not in _EFFECTS:
         return True
     return any(
-        each.get("effect", taint.effect) == taint.effect
-        and each.get("key", taint.key) == taint.key
-        and (each.get("operator") == "Exists" or each.get("value", "") == taint.value)
-        for each in tolerations
+        toleration.get("effect", taint.effect) == taint.effect
+        and toleration.get("key", taint.key) == taint.key
+        and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value)
+        for toleration in tolerations
     )
 
 
 def clusters(
-    kinds: Mapping[str, int], most: Mapping[str, int], *, inter_gbps: float | None, price: float | None
+    node_gpus: Mapping[str, int],
+    max_gpus: Mapping[str, int],
+    *,
+    inter_gbps: float | None,
+    price: float | None,
 ) -> tuple[Cluster, ...]:
-    """The engine's clusters: for each type with room, nodes of that size and that many GPUs."""
+    """The engine's clusters: one for each type that has GPUs."""
     return tuple(
         lookup.cluster(
             kind,
             gpus_per_node=size,
             inter_bytes_per_s=inter_gbps * 1e9 if inter_gbps else None,
-            max_gpus=most[kind],
+            max_gpus=max_gpus[kind],
             price=price,
         )
-        for kind, size in kinds.items()
-        if most.get(kind, 0) > 0
+        for kind, size in node_gpus.items()
+        if max_gpus.get(kind, 0) > 0
     )

@@ -1,4 +1,4 @@
-"""Kueue as a plan meets it: its queue's limits and topology, and the Workload that waits in it. Pure."""
+"""Kueue's objects: a queue's GPU limit and topology, and the Workload of a queued Job. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,24 +13,25 @@ __all__ = [
     "flavors_of",
     "gpus_of",
     "levels_of",
-    "topology_notes",
-    "waiting_words",
+    "pending_reason",
+    "topology_annotations",
 ]
 
 Object = Mapping[str, Any]
 
 HOST = "kubernetes.io/hostname"
-_NEAR = "kueue.x-k8s.io/podset-preferred-topology"
+_PREFERRED_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
 _REPLACES = "kueue.x-k8s.io/workload-slice-replacement-for"
-_WAITS = ("Preempted", "Evicted", "QuotaReserved", "Admitted")
+_EVICTED = ("Preempted", "Evicted")
+_LACKING = ("QuotaReserved", "Admitted")
 
 
 @immutable
 class Queue:
-    """A LocalQueue that a plan names, where Kueue is there to serve it.
+    """The LocalQueue that a plan names, if the cluster runs Kueue.
 
-    `gpus` is the most that it can ever give to one plan, borrowed ones included; None: no limit is known.
-    `levels` are node labels of the topology of its GPUs, the widest first; empty without one.
+    `gpus` is the most that it can give to one plan, including borrowed quota; None without a known limit.
+    `levels` are the node labels of its GPUs' topology, widest first; empty without a topology.
     """
 
     name: str
@@ -40,60 +41,64 @@ class Queue:
 
 @immutable
 class Workload:
-    """What Kueue holds for one Job (while an elastic one grows, for its growth too)."""
+    """Kueue's Workload of one Job. A growing elastic Job has a second one, which `replaces` the first."""
 
     name: str
     active: bool = True
     admitted: bool = False
     finished: bool = False
     replaces: bool = False
-    words: str = ""
+    pending_reason: str = ""
 
     @classmethod
     def of(cls, raw: Object) -> "Workload":
-        """The Workload of an API object."""
-        said = {c["type"]: c for c in raw.get("status", {}).get("conditions", ())}
+        """Parse a Workload."""
+        conditions = {c["type"]: c for c in raw.get("status", {}).get("conditions", ())}
         return cls(
             name=raw["metadata"]["name"],
             active=raw.get("spec", {}).get("active", True),
-            admitted=_true(said, "Admitted"),
-            finished=_true(said, "Finished"),
+            admitted=_is_true(conditions, "Admitted"),
+            finished=_is_true(conditions, "Finished"),
             replaces=_REPLACES in raw["metadata"].get("annotations", {}),
-            words=_words(said),
+            pending_reason=_pending_reason(conditions),
         )
 
 
-def _true(said: Mapping[str, Object], kind: str) -> bool:
-    return said.get(kind, {}).get("status") == "True"
+def _is_true(conditions: Mapping[str, Object], kind: str) -> bool:
+    return conditions.get(kind, {}).get("status") == "True"
 
 
-def _words(said: Mapping[str, Object]) -> str:
-    """Why it is not admitted, in Kueue's own words; a preemption first, then what it lacks now."""
-    parts = [said[kind]["message"] for kind in _WAITS[:2] if _true(said, kind)][:1]
-    parts += [said[kind]["message"] for kind in _WAITS[2:] if kind in said and not _true(said, kind)][:1]
-    told = (part.strip().rstrip(".") for part in parts)
-    return "; ".join(dict.fromkeys(part for part in told if part))
+def _pending_reason(conditions: Mapping[str, Object]) -> str:
+    """Why it is not admitted, from Kueue's messages: a preemption first, then what it lacks now."""
+    evicted = [conditions[kind]["message"] for kind in _EVICTED if _is_true(conditions, kind)][:1]
+    lacking = [
+        conditions[kind]["message"]
+        for kind in _LACKING
+        if kind in conditions and not _is_true(conditions, kind)
+    ][:1]
+    messages = (message.strip().rstrip(".") for message in (*evicted, *lacking))
+    return "; ".join(dict.fromkeys(message for message in messages if message))
 
 
-def waiting_words(workloads: Iterable[Workload]) -> str:
-    """Why the queue keeps a Job waiting, or its growth."""
-    waiting = [each for each in workloads if not each.finished and not each.admitted]
-    return next((each.words for each in waiting if each.words), "waits for its queue")
+def pending_reason(workloads: Iterable[Workload]) -> str:
+    """Why Kueue has not admitted a Job, or its growth."""
+    pending = [workload for workload in workloads if not workload.finished and not workload.admitted]
+    return next((w.pending_reason for w in pending if w.pending_reason), "waiting for its queue")
 
 
 def gpus_of(cluster_queue: Object) -> int | None:
-    """The most GPUs that a ClusterQueue can give to one Workload; None where it sets no limit."""
+    """The most GPUs that a ClusterQueue can give to one Workload; None without a limit."""
     limits: list[int] = []
     for group in cluster_queue["spec"].get("resourceGroups", ()):
         for flavor in group["flavors"] if GPU_RESOURCE in group["coveredResources"] else ():
-            limit = _limit(flavor, borrows=_cohort(cluster_queue))
+            limit = _limit(flavor, borrows=_has_cohort(cluster_queue))
             if limit is None:
                 return None
             limits.append(limit)
     return max(limits, default=None)
 
 
-def _cohort(cluster_queue: Object) -> bool:
+def _has_cohort(cluster_queue: Object) -> bool:
     spec = cluster_queue["spec"]
     return bool(spec.get("cohortName") or spec.get("cohort"))
 
@@ -103,12 +108,12 @@ def _limit(flavor: Object, *, borrows: bool) -> int | None:
     borrowed: Any = quota.get("borrowingLimit") if borrows else 0
     try:
         return int(quota.get("nominalQuota", 0)) + int(borrowed)
-    except (TypeError, ValueError):  # no limit to borrowing, or a number in another spelling, such as 1k
+    except (TypeError, ValueError):  # unlimited borrowing, or a suffixed quantity such as 1k
         return None
 
 
 def flavors_of(cluster_queue: Object) -> tuple[str, ...]:
-    """The ResourceFlavors of its GPUs, in its order of preference."""
+    """The ResourceFlavors of a ClusterQueue's GPUs, in order of preference."""
     return tuple(
         flavor["name"]
         for group in cluster_queue["spec"].get("resourceGroups", ())
@@ -118,18 +123,17 @@ def flavors_of(cluster_queue: Object) -> tuple[str, ...]:
 
 
 def levels_of(topology: Object) -> tuple[str, ...]:
-    """A Topology's node labels, the widest level first."""
+    """A Topology's node labels, widest level first."""
     return tuple(level["nodeLabel"] for level in topology["spec"]["levels"])
 
 
-def topology_notes(queue: Queue | None, *, pods: int) -> dict[str, str]:
-    """Annotations of a pod template that bring an attempt's workers near to each other.
+def topology_annotations(queue: Queue | None, *, pods: int) -> dict[str, str]:
+    """Pod template annotations that place an attempt's workers close to each other.
 
-    Tensor parallel ranks share a pod, and a pod is never more than a node. Pods that exchange activations
-    or parameters are to be in one domain of the narrowest level above the node; Kueue takes wider ones where
-    that has no room.
+    Tensor-parallel ranks share a pod, and a pod fits on one node. Kueue places all pods in one domain of the
+    narrowest topology level above the node, or of a wider level if that has no room.
     """
     above = [level for level in (queue.levels if queue else ()) if level != HOST]
     if not above or pods == 1:
         return {}
-    return {_NEAR: above[-1]}
+    return {_PREFERRED_TOPOLOGY: above[-1]}

@@ -1,4 +1,4 @@
-"""Names of what the operator writes and reads in a cluster."""
+"""Names, labels and annotations of the operator's objects."""
 
 from rightsizer_api.plan import GROUP
 
@@ -37,21 +37,21 @@ LABEL_ROLE = f"{GROUP}/role"
 WORKER, RENDEZVOUS = "worker", "rendezvous"
 
 DIGEST = f"{GROUP}/launch-digest"
-"""Annotation of a Job: what its workers run, without what an elastic resize changes."""
+"""Annotation of a Job: a hash of its pod template without the parts that an elastic resize changes."""
 GPU_TYPE = f"{GROUP}/gpu-type"
-"""Annotation of a Job: the engine's name of its GPUs."""
+"""Annotation of a Job: the engine's GPU type."""
 ELASTIC = f"{GROUP}/elastic"
 """Annotation of a Job: "true" where the number of workers may change in place."""
 NUDGED = f"{GROUP}/nudged"
-"""Annotation of a Job: when Kueue was last made to look at it again."""
+"""Annotation of a Job: when it was last changed to make Kueue reconcile it."""
 
 GPU_RESOURCE = "nvidia.com/gpu"
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 """Node label of GPU feature discovery."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-"""A plan's label that puts its Jobs into a queue of Kueue."""
+"""A plan's label that submits its Jobs to a Kueue LocalQueue."""
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
-"""A plan's label that names their WorkloadPriorityClass."""
+"""A plan's label with the WorkloadPriorityClass of its Jobs."""
 QUEUE_ELASTIC = "kueue.x-k8s.io/elastic-job"
 """Annotation of a Job: "true" lets Kueue admit its growth while it runs (ElasticJobsViaWorkloadSlices)."""
 

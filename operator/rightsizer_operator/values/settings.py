@@ -1,4 +1,4 @@
-"""What an administrator may set."""
+"""The operator's settings."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -12,23 +12,24 @@ __all__ = ["Settings"]
 
 @immutable
 class Settings:
-    """Limits and habits of one operator.
+    """The settings of one operator.
 
-    `dead_node_s`: silence after which a node counts as dead, so that pods of plans that are stuck on it are
-    removed; longer than the rendezvous' own patience (three keep-alives of 5 s), which has then gone on
-    without them. `evict_s`: how long a worker stays bound to a node that does not answer: longer than the
-    60 s that a kubelet may take to find an API server again that was away (client-go's reflector: 30 s
-    between tries, and jitter as long), or that would cost healthy workers. `job_ttl_s`: how long a finished
-    Job and its logs stay. `inter_node_gbps`: gigabytes per second between nodes, per GPU and direction,
-    where it is known and the plan does not say. `refresh_s`: how often everything is read anew, whatever the
-    watches have told.
+    `dead_node_s`: a node that has not been ready for this long is dead, and terminating workers on it are
+    force-deleted. Longer than the rendezvous' keep-alive timeout (three of 5 s), after which the other
+    workers re-form without them. `evict_s`: how long a worker stays bound to a node that does not respond.
+    Longer than the 60 s that a kubelet may need to reconnect to a restarted API server (client-go's
+    reflector: 30 s between tries, with as much jitter), so that healthy workers are not evicted.
+    `job_ttl_s`: how long a finished Job and its logs are kept. `inter_node_gbps`: GB/s between nodes, per GPU
+    and direction, for plans that do not set it. `refresh_s`: the period of a full relist, in case
+    watches missed an event.
 
-    `network_policy`: whether each plan's pods get network policies. `metrics_from`: who may read the workers'
-    metrics, as NetworkPolicyPeers; everybody where there are none.
+    `network_policy`: whether each plan's pods get network policies. `metrics_from`: the NetworkPolicyPeers
+    that may read the workers' metrics; empty: all.
 
-    What resizes rest on: the workers are asked every `measure_s` and judged every `decide_s`, over at least
-    `window_s`, not in the first `warm_up_s` of a size; at most one resize in `cool_down_s`. `restart_s` is
-    what one is expected to cost. One whose workers are not all there after `resize_s` has failed.
+    Resizing: workers are scraped every `measure_s`. A resize is considered every `decide_s`, over a window of
+    at least `window_s` that excludes the first `warm_up_s` of a size, and at most once in `cool_down_s`.
+    `restart_s` is the expected cost of a resize. A resize has failed if its workers are not all ready after
+    `resize_s`.
     """
 
     dead_node_s: float = 40.0
@@ -53,5 +54,5 @@ class Settings:
     caps: Mapping[str, Mode] = field(default_factory=dict)
 
     def cap(self, namespace: str) -> Mode:
-        """The most that may be done to plans of a namespace."""
+        """The strongest elasticity mode that plans of a namespace may use."""
         return self.caps.get(namespace, self.caps.get("", Mode.AUTO))

@@ -1,4 +1,4 @@
-"""What the operator knows of the world when it decides: values, parsed from the API's objects."""
+"""The input of a reconcile: values parsed from API objects."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def owner_uids(raw: Object) -> set[str]:
 
 
 def plan_key(raw: Object) -> Key:
-    """The plan that an object of ours belongs to: its owner's name, whatever became of its label."""
+    """The plan that owns an object: by owner reference, else by label."""
     metadata = raw["metadata"]
     owners = (o["name"] for o in metadata.get("ownerReferences", ()) if o["kind"] == KIND)
     return metadata["namespace"], next(owners, metadata.get("labels", {}).get(LABEL_PLAN, ""))
@@ -45,9 +45,9 @@ def plan_key(raw: Object) -> Key:
 
 @immutable
 class AttemptJob:
-    """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` say why.
+    """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` explain it.
 
-    `nudged` is when its queue was last made to look at it again.
+    `nudged_at` is when an annotation last made Kueue reconcile it.
     """
 
     name: str
@@ -71,26 +71,26 @@ class AttemptJob:
     reason: str = ""
     message: str = ""
     finished_at: dt.datetime | None = None
-    nudged: dt.datetime | None = None
+    nudged_at: dt.datetime | None = None
     version: int = 0
 
     @property
     def is_active(self) -> bool:
-        """Whether it holds GPUs or is about to."""
+        """Whether it holds GPUs or is about to get them."""
         return not self.finished and not self.suspended
 
     @property
     def gpus(self) -> int:
-        """GPUs it asks for."""
+        """GPUs it requests."""
         return self.parallelism * self.gpus_per_pod
 
     @classmethod
     def of(cls, raw: Object) -> "AttemptJob":
-        """The Job of an API object of ours."""
+        """Parse a Job that the operator created."""
         metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
-        notes, labels = metadata.get("annotations", {}), metadata.get("labels", {})
+        annotations, labels = metadata.get("annotations", {}), metadata.get("labels", {})
         limits = spec["template"]["spec"]["containers"][0].get("resources", {}).get("limits", {})
-        ending = _ending(status)
+        end = _end_condition(status)
         owner = next((o["uid"] for o in metadata.get("ownerReferences", ()) if o.get("controller")), "")
         return cls(
             name=metadata["name"],
@@ -106,42 +106,42 @@ class AttemptJob:
             failed=status.get("failed", 0),
             terminating=status.get("terminating", 0),
             gpus_per_pod=parse_quantity(limits.get(GPU_RESOURCE, 0)),
-            gpu_type=notes.get(GPU_TYPE, ""),
-            digest=notes.get(DIGEST, ""),
-            elastic=notes.get(ELASTIC) == "true",
-            nudged=parse_time(notes.get(NUDGED)),
+            gpu_type=annotations.get(GPU_TYPE, ""),
+            digest=annotations.get(DIGEST, ""),
+            elastic=annotations.get(ELASTIC) == "true",
+            nudged_at=parse_time(annotations.get(NUDGED)),
             deleting="deletionTimestamp" in metadata,
-            finished=ending.get("type", ""),
-            reason=ending.get("reason", ""),
-            message=ending.get("message", ""),
-            finished_at=parse_time(ending.get("lastTransitionTime")),
+            finished=end.get("type", ""),
+            reason=end.get("reason", ""),
+            message=end.get("message", ""),
+            finished_at=parse_time(end.get("lastTransitionTime")),
             version=int(metadata.get("resourceVersion", 0)),
         )
 
 
 def _succeeded(status: Object) -> int:
-    """Pods that have succeeded, those that the controller has yet to count too."""
+    """Succeeded pods, including those that the Job controller has not counted yet."""
     return int(status.get("succeeded", 0)) + len(
         status.get("uncountedTerminatedPods", {}).get("succeeded", ())
     )
 
 
-def _ending(status: Object) -> Object:
-    """The condition that ends a Job; an ending that has only begun counts (its pods are on their way out)."""
+def _end_condition(status: Object) -> Object:
+    """The condition that ends a Job, also while its pods still terminate; empty if it has not ended."""
     names = {"Complete": "Complete", "SuccessCriteriaMet": "Complete", "Failed": "Failed"}
     names["FailureTarget"] = "Failed"
-    for kind, means in names.items():
+    for kind, outcome in names.items():
         for condition in status.get("conditions", ()):
             if condition["type"] == kind and condition["status"] == "True":
-                return {**condition, "type": means}
+                return {**condition, "type": outcome}
     return {}
 
 
 @immutable
 class Pod:
-    """One worker pod. `deletes_by` is when its grace ends, once asked to go; `message` its last words.
+    """One worker pod. `deletion_deadline` is when its grace period ends; `message` its termination message.
 
-    `gated`: its queue has not let it be scheduled.
+    `gated`: Kueue's scheduling gate is still set.
     """
 
     name: str
@@ -152,18 +152,18 @@ class Pod:
     gated: bool = False
     created: dt.datetime | None = None
     address: str = ""
-    deletes_by: dt.datetime | None = None
+    deletion_deadline: dt.datetime | None = None
     exit_code: int | None = None
     message: str = ""
     finished_at: dt.datetime | None = None
 
     @classmethod
     def of(cls, raw: Object) -> "Pod":
-        """The pod of an API object of ours."""
+        """Parse a pod that the operator's Jobs created."""
         metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
-        ended: Object = {}
+        terminated: Object = {}
         for container in status.get("containerStatuses", ()):
-            ended = container.get("state", {}).get("terminated") or ended
+            terminated = container.get("state", {}).get("terminated") or terminated
         return cls(
             name=metadata["name"],
             uid=metadata.get("uid", ""),
@@ -173,18 +173,18 @@ class Pod:
             gated=any(gate["name"] == QUEUE_ELASTIC for gate in spec.get("schedulingGates", ())),
             created=parse_time(metadata.get("creationTimestamp")),
             address=status.get("podIP", ""),
-            deletes_by=parse_time(metadata.get("deletionTimestamp")),
-            exit_code=ended.get("exitCode"),
-            message=ended.get("message", "").strip(),
-            finished_at=parse_time(ended.get("finishedAt")),
+            deletion_deadline=parse_time(metadata.get("deletionTimestamp")),
+            exit_code=terminated.get("exitCode"),
+            message=terminated.get("message", "").strip(),
+            finished_at=parse_time(terminated.get("finishedAt")),
         )
 
 
 @immutable
 class Progress:
-    """What a run says of itself. `tokens` count from the beginning of the training.
+    """Progress that rank 0 reports. `tokens` count from the beginning of the training.
 
-    `checkpoint_s` and `data_wait_s` are seconds that rank 0's process has spent in either so far.
+    `checkpoint_s` and `data_wait_s` are the seconds that its process has spent on each so far.
     """
 
     tokens: float
@@ -201,15 +201,13 @@ class Progress:
 
 @immutable
 class Snapshot:
-    """One plan and everything around it that a decision may depend on.
+    """One plan and all state that its reconcile depends on.
 
-    `plan` is the object as the API gave it. `jobs` are all of this plan. `pods` are its workers, read only
-    while something is wrong with them. `supports` names the Services, ReplicaSets and ConfigMaps there are.
-    `quota_gpus` is what the namespace's quotas leave to this plan; None: no limit. `queue` is its queue,
-    where Kueue serves one, and `workloads` what Kueue holds for its Jobs, read while they wait. `refusal` is
-    why the API server did not take a child, the last time that it was tried. `decision` is a new judgement of
-    its size, if there is one; `uncounted` says why the counters of its GPUs are not known, though they
-    should be.
+    `plan` is the API object. `jobs` are all its Jobs. `pods` are its workers, read only while some are
+    unhealthy. `children` names its other objects as kind/name. `quota_gpus` is what the namespace's quotas
+    leave to this plan; None without a limit. `queue` is its Kueue queue, `workloads` the Workloads of its
+    pending Jobs. `rejection` is why the API server rejected a child at the last try. `decision` is a new
+    resize decision, if there is one. `missing_metrics` says why expected GPU metrics are missing.
     """
 
     plan: Object
@@ -218,17 +216,17 @@ class Snapshot:
     settings: Settings = field(default_factory=Settings)
     jobs: tuple[AttemptJob, ...] = ()
     pods: tuple[Pod, ...] = ()
-    supports: frozenset[str] = frozenset()
+    children: frozenset[str] = frozenset()
     quota_gpus: int | None = None
     queue: Queue | None = None
     workloads: tuple[Workload, ...] = ()
     progress: Progress | None = None
-    refusal: str = ""
+    rejection: str = ""
     decision: Decision | None = None
-    uncounted: str = ""
+    missing_metrics: str = ""
 
     @property
     def status(self) -> Object:
-        """The plan's status as it stands."""
-        found: Object = self.plan.get("status") or {}
-        return found
+        """The plan's current status."""
+        status: Object = self.plan.get("status") or {}
+        return status

@@ -108,7 +108,7 @@ def test_foreign_objects_of_the_children_s_names_and_labels_are_left_alone(clust
         cluster.apply(json.dumps(each), namespace)
     run = start()
     cluster.wait("a size", lambda: run.condition("Sized")["status"] == "True", within_s=30)
-    cluster.wait("a refusal", lambda: "is not this plan's" in run.kubectl("describe", "tp", run.name))
+    cluster.wait("a refusal", lambda: "is not owned by this plan" in run.kubectl("describe", "tp", run.name))
     found = cluster.get("service", "small-gpt-rdzv", namespace=namespace)
     assert found["spec"]["ports"][0]["port"] == 1
     assert "ownerReferences" not in found["metadata"]

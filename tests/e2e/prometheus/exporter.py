@@ -176,17 +176,17 @@ def kube_state_metrics() -> list[Line]:
 def _operator() -> Metrics:
     """The real operator's metrics with two plans."""
     metrics = Metrics()
-    metrics.leads.set(1)
+    metrics.is_leader.set(1)
     metrics.queue.set(0)
     metrics.launches.inc(2)
-    metrics.requested("GET", 200)
-    metrics.requested("PATCH", 409)
+    metrics.count_request("GET", 200)
+    metrics.count_request("PATCH", 409)
     metrics.reconcile_seconds.observe(0.02)
     facts = {"gpus": 4.0, "gpus_saved": 4.0, "attempt": 1.0, "restarts": 1.0, "recommended_gpus": 3.0}
     rates = {"predicted_tokens_per_second": 1100.0, "measured_tokens_per_second": TOKENS_PER_S}
     split = {"layout": "DP 4, micro-batch 2", "gpu_type": "H100-SXM5-80GB"}
-    metrics.plan(("team", "llama"), "Running", {**facts, **rates, "margin_seconds": 3600.0}, split)
-    metrics.plan(("team", "late"), "Running", {**facts, **rates, "margin_seconds": -7200.0}, split)
+    metrics.set_plan(("team", "llama"), "Running", {**facts, **rates, "margin_seconds": 3600.0}, split)
+    metrics.set_plan(("team", "late"), "Running", {**facts, **rates, "margin_seconds": -7200.0}, split)
     return metrics
 
 

@@ -25,19 +25,19 @@ def job(version="6", name="demo-a1", gpus=8, **status):
     }
 
 
-def support(owner="u-demo"):
+def service(owner="u-demo"):
     return KEY, "Service/demo-rdzv", (owner,)
 
 
 @pytest.fixture
 def cache():
-    known = Cache()
-    known.saw_plan(plan())
-    known.saw_job(job())
-    return known
+    filled = Cache()
+    filled.set_plan(plan())
+    filled.set_job(job())
+    return filled
 
 
-def test_a_plan_sees_what_the_others_claim(cache):
+def test_a_plan_s_inventory_has_the_claims_of_the_other_plans(cache):
     assert cache.inventory(without=KEY).claimed[KIND] == 0
     assert cache.inventory(without=OTHER).claimed[KIND] == 8
 
@@ -47,37 +47,37 @@ def test_a_plan_sees_what_the_others_claim(cache):
     [[], [OWNER | {"uid": "u-another"}], [OWNER | {"controller": False}]],
     ids=["none", "another plan of that name", "not its controller"],
 )
-def test_a_job_that_no_plan_owns_claims_nothing_whatever_its_labels_say(cache, owners):
+def test_a_job_that_no_plan_owns_claims_nothing(cache, owners):
     stranger = job("9", "demo-a7", gpus=10**6)
     stranger["metadata"]["ownerReferences"] = owners
-    cache.saw_job(stranger)
+    cache.set_job(stranger)
     assert cache.inventory(without=OTHER).claimed[KIND] == 8
 
 
-def test_a_plan_that_comes_again_under_its_name_does_not_own_the_old_jobs(cache):
+def test_a_recreated_plan_does_not_own_the_old_plan_s_jobs(cache):
     again = plan("8")
     again["metadata"]["uid"] = "u-again"
-    cache.saw_plan(again)
+    cache.set_plan(again)
     assert cache.inventory(without=OTHER).claimed.get(KIND, 0) == 0
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda cache: cache.lost_plan(KEY),
-        lambda cache: cache.lost_job(job()),
-        lambda cache: cache.saw_job(job("7", conditions=[{"type": "Complete", "status": "True"}])),
-        lambda cache: cache.renew(Listing(plans=(plan(),)), cache.marks()),
+        lambda cache: cache.remove_plan(KEY),
+        lambda cache: cache.remove_job(job()),
+        lambda cache: cache.set_job(job("7", conditions=[{"type": "Complete", "status": "True"}])),
+        lambda cache: cache.replace_all(Listing(plans=(plan(),)), cache.keys()),
     ],
-    ids=["plan gone", "job gone", "complete", "not found any more"],
+    ids=["plan deleted", "job deleted", "complete", "not listed"],
 )
-def test_what_is_over_claims_nothing(cache, change):
+def test_finished_and_deleted_jobs_claim_nothing(cache, change):
     change(cache)
     assert cache.inventory(without=OTHER).claimed.get(KIND, 0) == 0
 
 
-def test_a_job_that_is_about_to_be_made_claims_until_it_is_given_up(cache):
-    cache.saw_plan(plan(name="other"))
+def test_a_reserved_job_claims_its_gpus_until_it_is_unreserved(cache):
+    cache.set_plan(plan(name="other"))
     planned = job("0", "other-a1", gpus=4)
     planned["metadata"]["ownerReferences"] = [OWNER | {"name": "other", "uid": "u-other"}]
     cache.reserve(OTHER, AttemptJob.of(planned))
@@ -86,38 +86,38 @@ def test_a_job_that_is_about_to_be_made_claims_until_it_is_given_up(cache):
     assert cache.inventory(without=KEY).claimed[KIND] == 0
 
 
-def test_what_came_while_everything_was_read_stays():
+def test_objects_created_during_a_relist_stay():
     cache = Cache()
-    before = cache.marks()
-    cache.saw_plan(plan())
-    cache.saw_job(job())
-    cache.supports[KEY].add("Service/demo-rdzv")
-    assert cache.renew(Listing(), before) == frozenset()
-    assert (KEY in cache.plans, len(cache.jobs[KEY]), len(cache.supports[KEY])) == (True, 1, 1)
+    before = cache.keys()
+    cache.set_plan(plan())
+    cache.set_job(job())
+    cache.children[KEY].add("Service/demo-rdzv")
+    assert cache.replace_all(Listing(), before) == frozenset()
+    assert (KEY in cache.plans, len(cache.jobs[KEY]), len(cache.children[KEY])) == (True, 1, 1)
 
 
-def test_what_went_while_everything_was_read_does_not_come_back(cache):
-    before = cache.marks()
-    cache.lost_job(job())
-    cache.lost_plan(KEY)
-    cache.renew(Listing(plans=(plan(),), jobs=((KEY, AttemptJob.of(job())),)), before)
+def test_objects_deleted_during_a_relist_do_not_come_back(cache):
+    before = cache.keys()
+    cache.remove_job(job())
+    cache.remove_plan(KEY)
+    cache.replace_all(Listing(plans=(plan(),), jobs=((KEY, AttemptJob.of(job())),)), before)
     assert (cache.plans, cache.jobs.get(KEY, {})) == ({}, {})
 
 
-def test_plans_that_are_not_found_any_more_are_named(cache):
-    assert cache.renew(Listing(), cache.marks()) == {KEY}
+def test_a_relist_returns_the_plans_that_were_deleted(cache):
+    assert cache.replace_all(Listing(), cache.keys()) == {KEY}
 
 
 @pytest.mark.parametrize(
-    ("found", "known"),
+    ("child", "cached"),
     [
-        (support(), {"Service/demo-rdzv"}),
-        (support(owner="somebody"), set()),
+        (service(), {"Service/demo-rdzv"}),
+        (service(owner="u-other"), set()),
     ],
-    ids=["owned", "of others"],
+    ids=["owned", "another owner"],
 )
-def test_only_supports_that_a_plan_owns_count(cache, found, known):
-    cache.renew(
-        Listing(plans=(plan(),), jobs=((KEY, AttemptJob.of(job())),), supports=(found,)), cache.marks()
+def test_only_children_that_the_plan_owns_are_cached(cache, child, cached):
+    cache.replace_all(
+        Listing(plans=(plan(),), jobs=((KEY, AttemptJob.of(job())),), children=(child,)), cache.keys()
     )
-    assert cache.supports[KEY] == known
+    assert cache.children[KEY] == cached

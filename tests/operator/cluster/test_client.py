@@ -17,7 +17,7 @@ PROXY = "http://proxy.example:3128"
     ],
     ids=["none", "for https", "for another scheme", "not for this host", "the kubeconfig's own wins"],
 )
-def test_the_environment_is_asked_for_a_proxy_once(host, proxies, stated, used):
+def test_the_proxy_comes_from_the_environment_unless_the_kubeconfig_sets_one(host, proxies, stated, used):
     configuration = client.Configuration(host=host, proxy=stated)
-    found = api_client(configuration, proxies=proxies).configuration
-    assert (found.proxy, found.client_session_kwargs) == (used, {"trust_env": False})
+    configured = api_client(configuration, proxies=proxies).configuration
+    assert (configured.proxy, configured.client_session_kwargs) == (used, {"trust_env": False})

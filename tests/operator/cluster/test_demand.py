@@ -59,7 +59,7 @@ def only(operator):
         "leaving",
     ],
 )
-def test_a_pod_waits_for_gpus_until_a_node_has_it(pods, wanted):
+def test_unscheduled_pods_are_gpu_demand(pods, wanted):
     assert unscheduled(pods, NODES) == wanted
 
 
@@ -80,7 +80,7 @@ def test_a_tainted_node_counts_only_for_pods_that_tolerate_it():
     ],
     ids=["queued", "has-quota", "finished", "stopped", "ours"],
 )
-def test_a_workload_of_kueue_waits_until_it_has_quota(condition, more, waits):
+def test_kueue_workloads_without_quota_are_gpu_demand(condition, more, waits):
     raw = {
         "metadata": {"ownerReferences": [{"uid": more.get("owner", "theirs")}]},
         "spec": {"active": more.get("active", True), "podSets": [{"template": pod()}]},
@@ -101,6 +101,6 @@ def test_a_workload_of_kueue_waits_until_it_has_quota(condition, more, waits):
     ],
     ids=["none-awaited", "seen", "down", "slow", "new", "empty"],
 )
-def test_what_prometheus_does_not_say_is_told(counters, words):
+def test_missing_gpu_metrics_are_explained(counters, words):
     assert words in counters.lack(PLAN, now_s=100.0, every_s=10.0)
     assert bool(words) == bool(counters.lack(PLAN, now_s=100.0, every_s=10.0))

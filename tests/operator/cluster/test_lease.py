@@ -2,27 +2,27 @@ import asyncio
 
 import pytest
 
-from rightsizer_operator.cluster.lease import hold
+from rightsizer_operator.cluster.lease import run_elected
 
 
-class Server:
-    """A way to an API server; after so many answers one is no JSON."""
+class InvalidJsonClient:
+    """A client whose responses are invalid JSON after the first `valid` ones."""
 
-    def __init__(self, sound):
-        self.left = sound
+    def __init__(self, valid):
+        self.left = valid
 
     async def call(self, method, _path, *, body=None, **_named):
         self.left -= 1
         if self.left == -1:
-            raise ValueError("no JSON")
+            raise ValueError("invalid JSON")
         return body or {}
 
 
-@pytest.mark.parametrize("sound", [pytest.param(0, id="at first"), pytest.param(2, id="while acting")])
-def test_an_election_that_fails_ends_the_operator(sound):
-    async def held():
-        act = asyncio.Event().wait
-        await hold(Server(sound), name="lease", namespace="here", identity="me", act=act)
+@pytest.mark.parametrize("valid", [pytest.param(0, id="at first"), pytest.param(2, id="while leading")])
+def test_an_election_that_fails_ends_the_operator(valid):
+    async def run():
+        lead = asyncio.Event().wait
+        await run_elected(InvalidJsonClient(valid), name="lease", namespace="here", identity="me", lead=lead)
 
-    with pytest.raises(ValueError, match="no JSON"):
-        asyncio.run(asyncio.wait_for(held(), 5))
+    with pytest.raises(ValueError, match="invalid JSON"):
+        asyncio.run(asyncio.wait_for(run(), 5))

@@ -17,34 +17,34 @@ QUOTA = {"status": {"hard": {f"requests.{GPU_RESOURCE}": "8"}, "used": {f"reques
 KEY = ("team", "demo")
 
 
-class KubeClient:
-    """Lists pods and quotas, each refused once; there is no Kueue."""
+class FakeKubeClient:
+    """Lists pods and quotas, each after one 429; there is no Kueue."""
 
     def __init__(self):
-        self.asked = []
+        self.lists = []
 
     async def every(self, path, *, labelSelector="", **_query):  # noqa: N803 -- the API's word
         if labelSelector == LABEL_PLAN:
-            return  # no pod carries our label
-        self.asked.append(path.rpartition("/")[2])
-        if self.asked.count(self.asked[-1]) == 1:
+            return  # no pod has the plan label
+        self.lists.append(path.rpartition("/")[2])
+        if self.lists.count(self.lists[-1]) == 1:
             raise ApiError(429, "later")
-        yield {"pods": POD, "resourcequotas": QUOTA}[self.asked[-1]]
+        yield {"pods": POD, "resourcequotas": QUOTA}[self.lists[-1]]
 
     async def call(self, _method, _path):
         raise ApiError(404, "no Kueue")
 
 
-def test_plans_that_are_sized_together_share_what_a_busy_api_server_says_at_last():
-    kube, cache = KubeClient(), Cache()
+def test_concurrent_reconciles_share_one_list_that_is_retried_while_the_api_server_is_busy():
+    kube, cache = FakeKubeClient(), Cache()
 
     async def ask():
-        around = ClusterReader(kube, cache)
-        await asyncio.gather(*(around.count_others() for _ in range(4)))
-        return await asyncio.gather(*(around.quota(KEY) for _ in range(4)))
+        reader = ClusterReader(kube, cache)
+        await asyncio.gather(*(reader.refresh_others() for _ in range(4)))
+        return await asyncio.gather(*(reader.quota(KEY) for _ in range(4)))
 
     assert asyncio.run(ask()) == [2] * 4
-    assert (cache.bound, sorted(kube.asked)) == ({"n1": 3}, ["pods"] * 2 + ["resourcequotas"] * 2)
+    assert (cache.bound, sorted(kube.lists)) == ({"n1": 3}, ["pods"] * 2 + ["resourcequotas"] * 2)
 
 
 @pytest.mark.parametrize(
@@ -56,46 +56,46 @@ def test_plans_that_are_sized_together_share_what_a_busy_api_server_says_at_last
     ],
     ids=["nothing", "by number", "by weight"],
 )
-def test_what_is_asked_for_together_is_bounded(weights, made):
-    assert list(batches(weights, most=4, most_names=2)) == made
+def test_batches_are_limited_by_number_and_weight(weights, made):
+    assert list(batches(weights, max_weight=4, max_names=2)) == made
 
 
 def running(keys):
-    """A cache that knows these plans, each with one Job that it owns."""
+    """A cache of these plans, each with one Job that it owns."""
     cache = Cache()
     for namespace, name in keys:
         metadata = {"namespace": namespace, "name": name, "uid": f"plan-{name}", "resourceVersion": "1"}
-        cache.saw_plan({"metadata": metadata})
+        cache.set_plan({"metadata": metadata})
         job = AttemptJob(name=f"{name}-a1", plan=name, namespace=namespace, attempt=1, uid=f"job-{name}")
         cache.reserve((namespace, name), dataclasses.replace(job, owner_uid=f"plan-{name}"))
     return cache
 
 
 class Pods:
-    """Lists the running workers of those plans that a selector names."""
+    """Lists the workers of the plans in the selector."""
 
     def __init__(self):
-        self.asked = []
+        self.lists = []
 
     async def every(self, path, *, labelSelector, **_query):  # noqa: N803 -- the API's word
-        self.asked.append((path, labelSelector))
+        self.lists.append((path, labelSelector))
         for name in labelSelector.partition("(")[2].partition(")")[0].split(","):
             status = {"phase": "Pending" if name == "new" else "Running", "podIP": f"10.0.0.{len(name)}"}
-            for owner in (f"job-{name}", "somebody"):  # the second only says that it is the plan's
+            for owner in (f"job-{name}", "somebody"):  # the second has the plan label only
                 metadata = {"labels": {LABEL_PLAN: name}, "ownerReferences": [{"uid": owner}]}
                 yield {"metadata": metadata | {"name": f"{name}-{owner}"}, "status": status}
                 status = status | {"podIP": "10.6.6.6"}
 
 
-def test_where_plans_answer_is_asked_for_many_at_once():
+def test_pod_addresses_are_listed_for_many_plans_at_once():
     kube, keys = Pods(), [("team", "demo"), ("team", "new"), ("other", "longer")]
-    found = asyncio.run(ClusterReader(kube, running(keys)).addresses(keys))
-    assert found == {("team", "demo"): ["10.0.0.4"], ("other", "longer"): ["10.0.0.6"]}
-    assert len(kube.asked) == 2
+    addresses = asyncio.run(ClusterReader(kube, running(keys)).addresses(keys))
+    assert addresses == {("team", "demo"): ["10.0.0.4"], ("other", "longer"): ["10.0.0.6"]}
+    assert len(kube.lists) == 2
 
 
 class Labelled:
-    """Pods with our label: one of a plan's Job, one of its store, and one that only carries the label."""
+    """Pods with the plan label: one of a plan's Job, one of its rendezvous, and one that no plan owns."""
 
     def __init__(self):
         owners = {
@@ -118,8 +118,8 @@ class Labelled:
         raise ApiError(404, "no Kueue")
 
 
-def test_a_pod_that_only_carries_our_label_counts_as_anybody_s():
+def test_a_labelled_pod_that_no_plan_owns_counts_as_another_workload_s():
     cache = running([KEY])
-    cache.supports[KEY].add("ReplicaSet/demo-rdzv")
-    asyncio.run(ClusterReader(Labelled(), cache).count_others())
+    cache.children[KEY].add("ReplicaSet/demo-rdzv")
+    asyncio.run(ClusterReader(Labelled(), cache).refresh_others())
     assert cache.bound == {"n1": 3}

@@ -7,7 +7,7 @@ from rightsizer_operator.cluster.relist import retry_when_busy
 
 
 def reader(*answers):
-    """A part that answers so, one after the other."""
+    """A read that returns or raises these answers in turn."""
     left = list(answers)
 
     async def read():
@@ -19,12 +19,12 @@ def reader(*answers):
     return read
 
 
-def test_a_part_that_a_busy_api_server_refuses_is_asked_for_again():
+def test_a_list_is_retried_while_the_api_server_is_overloaded():
     busy = (ApiError(429, "later", retry_after_s=0.01), ApiError(503, "later"))
-    assert asyncio.run(retry_when_busy(reader(*busy, "there"), waits_s=(0.0, 0.0))) == "there"
+    assert asyncio.run(retry_when_busy(reader(*busy, "listed"), waits_s=(0.0, 0.0))) == "listed"
 
 
-@pytest.mark.parametrize("status", [403, 0, 429], ids=["not granted", "not there", "busy for too long"])
-def test_other_refusals_and_too_many_of_them_are_told(status):
+@pytest.mark.parametrize("status", [403, 0, 429], ids=["forbidden", "unavailable", "overloaded for too long"])
+def test_other_errors_and_exhausted_retries_are_raised(status):
     with pytest.raises(ApiError):
         asyncio.run(retry_when_busy(reader(ApiError(status, "no"), ApiError(status, "no")), waits_s=(0.0,)))

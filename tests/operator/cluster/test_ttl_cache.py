@@ -6,11 +6,11 @@ from rightsizer_operator.cluster.ttl_cache import TTLCache
 
 
 class Source:
-    """Counts how often it is read; its clock is turned by hand."""
+    """Counts its reads; the test sets its clock."""
 
     def __init__(self):
         self.reads, self.now = 0, 100.0
-        self.shared = TTLCache(self.read, clock=lambda: self.now)
+        self.cache = TTLCache(self.read, clock=lambda: self.now)
 
     async def read(self):
         await asyncio.sleep(0)
@@ -18,10 +18,10 @@ class Source:
         return self.reads
 
     def get(self):
-        return self.shared.get(within_s=5.0)
+        return self.cache.get(max_age_s=5.0)
 
 
-def test_who_asks_at_the_same_time_shares_one_reading():
+def test_concurrent_callers_share_one_read():
     source = Source()
 
     async def ask():
@@ -31,24 +31,24 @@ def test_who_asks_at_the_same_time_shares_one_reading():
 
 
 @pytest.mark.parametrize(
-    ("age_s", "changed", "reads"),
+    ("age_s", "invalidated", "reads"),
     [(4.9, False, 1), (5.0, False, 2), (0.9, True, 1), (1.1, True, 2)],
-    ids=["young", "old", "changed just now", "changed"],
+    ids=["fresh", "expired", "invalidated just now", "invalidated"],
 )
-def test_a_reading_serves_until_it_is_old_or_something_has_changed(age_s, changed, reads):
+def test_a_value_is_cached_until_it_expires_or_is_invalidated(age_s, invalidated, reads):
     source = Source()
 
     async def ask():
         await source.get()
         source.now += age_s
-        if changed:
-            source.shared.forget()
+        if invalidated:
+            source.cache.invalidate()
         return await source.get()
 
     assert asyncio.run(ask()) == reads
 
 
-def test_a_reading_that_fails_is_made_again_by_the_next():
+def test_a_failed_read_is_retried_by_the_next_caller():
     tries = []
 
     async def read():
@@ -58,9 +58,9 @@ def test_a_reading_that_fails_is_made_again_by_the_next():
         return "read"
 
     async def ask():
-        shared = TTLCache(read)
+        cache = TTLCache(read)
         with pytest.raises(OSError, match="away"):
-            await shared.get(within_s=5.0)
-        return await shared.get(within_s=5.0)
+            await cache.get(max_age_s=5.0)
+        return await cache.get(max_age_s=5.0)
 
     assert asyncio.run(ask()) == "read"

@@ -31,11 +31,11 @@ def test_a_settled_world_asks_for_nothing(fake_cluster):
 def test_whatever_prefix_of_a_launch_got_through_the_next_decision_completes_it(fake_cluster, kept):
     settled, torn = fake_cluster().settle(), fake_cluster()
     for action in torn.decide()[:kept]:
-        torn.carry_out(action)
+        torn.execute(action)
     torn.settle()
-    assert (torn.jobs, torn.supports, torn.plan["status"]) == (
+    assert (torn.jobs, torn.children, torn.plan["status"]) == (
         settled.jobs,
-        settled.supports,
+        settled.children,
         settled.plan["status"],
     )
 
@@ -81,7 +81,7 @@ def test_workers_that_are_lost_are_waited_for_and_it_says_so(fake_cluster):
 @pytest.mark.parametrize("kind", ["Complete", "SuccessCriteriaMet"])
 def test_a_finished_job_completes_the_plan_and_leaves_no_store(fake_cluster, kind):
     done = fake_cluster().settle().ends(kind).settle()
-    assert (done.state, done.condition("Complete")["status"], done.supports) == ("Complete", "True", set())
+    assert (done.state, done.condition("Complete")["status"], done.children) == ("Complete", "True", set())
     done.jobs.clear()  # its time to live is over
     assert done.settle().state == "Complete"
     assert not done.jobs
@@ -123,7 +123,7 @@ def test_a_wiped_status_is_found_again_from_the_jobs(fake_cluster):
 def test_a_lost_store_comes_back_while_workers_run(fake_cluster):
     running = fake_cluster().settle()
     running.job(ready=2)
-    running.settle().supports.clear()
+    running.settle().children.clear()
     assert kinds(running.decide()) == ["Apply:NetworkPolicy"] * 2 + ["Apply:Service", "Apply:ReplicaSet"]
 
 
@@ -145,8 +145,8 @@ def test_a_plan_that_is_born_suspended_starts_when_it_is_let(fake_cluster):
 def test_only_stuck_pods_of_dead_nodes_are_removed_by_force(fake_cluster):
     running = fake_cluster().settle()
     gone = running.now - dt.timedelta(seconds=1)
-    stuck = Pod(name="w0", uid="u0", node="n0", phase="Running", deletes_by=gone)
-    running.pods = (stuck, Pod(name="w1", uid="u1", node="n1", phase="Running", deletes_by=gone))
+    stuck = Pod(name="w0", uid="u0", node="n0", phase="Running", deletion_deadline=gone)
+    running.pods = (stuck, Pod(name="w1", uid="u1", node="n1", phase="Running", deletion_deadline=gone))
     running.change_node(0, ready=False, not_ready_since=running.now - dt.timedelta(seconds=60))
     forced = [action for action in running.decide() if isinstance(action, Delete)]
     assert forced == [Delete(kind="Pod", name="w0", uid="u0", force=True)]
@@ -154,7 +154,7 @@ def test_only_stuck_pods_of_dead_nodes_are_removed_by_force(fake_cluster):
 
 def test_a_pod_is_not_removed_while_its_node_may_still_come_back(fake_cluster):
     running = fake_cluster().settle()
-    running.pods = (Pod(name="w0", node="n0", phase="Running", deletes_by=running.now),)
+    running.pods = (Pod(name="w0", node="n0", phase="Running", deletion_deadline=running.now),)
     running.change_node(0, ready=False, not_ready_since=running.now - dt.timedelta(seconds=10))
     assert not [action for action in running.decide() if isinstance(action, Delete)]
 

@@ -30,7 +30,7 @@ def test_a_resize_is_resizing_until_its_workers_are_there(fake_cluster):
 def test_whatever_prefix_of_a_resize_got_through_the_next_decision_completes_it(fake_cluster, kept):
     running = live(fake_cluster).edit(resources={"gpus": 3})
     for action in running.decide()[:kept]:
-        running.carry_out(action)
+        running.execute(action)
     running.settle()
     assert (list(running.jobs), running.job()["spec"]["parallelism"]) == (["demo-a1"], 3)
     assert len(running.plan["status"]["resizes"]) == 1
@@ -65,7 +65,7 @@ def test_a_new_attempt_starts_when_the_one_before_has_left(fake_cluster):
     running = live(fake_cluster).edit(workload={"tokens": "20M"})
     for action in running.decide():
         if type(action).__name__ != "Delete":
-            running.carry_out(action)
+            running.execute(action)
     running.job(1)["metadata"]["deletionTimestamp"] = "2026-11-21T12:10:00Z"
     running.settle()
     assert (list(running.jobs), running.state) == (["demo-a1"], "Resizing")
@@ -78,7 +78,7 @@ def test_a_new_attempt_starts_when_the_one_before_has_left(fake_cluster):
 def test_whatever_prefix_of_a_relayout_got_through_there_is_one_job_in_the_end(fake_cluster, kept):
     running, done = live(fake_cluster).edit(workload={"tokens": "20M"}), 0
     while done < kept and (actions := [a for a in running.decide() if not hasattr(a, "after_s")]):
-        running.carry_out(actions[0])
+        running.execute(actions[0])
         done += 1
     running.settle()
     assert list(running.jobs) == ["demo-a2"]

@@ -23,7 +23,7 @@ def test_nodes_that_take_no_pods_do_not_count(fake_cluster, fault):
     waiting = fake_cluster(nodes=1)
     waiting.change_node(0, **fault)
     assert waiting.settle().state == "NoSuchGPUs"
-    assert "cordoned or not ready" in waiting.condition("Sized")["message"]
+    assert "cordoned or not-ready" in waiting.condition("Sized")["message"]
 
 
 def test_a_plan_waits_while_others_hold_the_gpus_and_holds_none_itself(fake_cluster):
@@ -31,8 +31,8 @@ def test_a_plan_waits_while_others_hold_the_gpus_and_holds_none_itself(fake_clus
     node = waiting.nodes[0]
     waiting.inventory = Inventory(nodes=(node,), claimed={"H100-SXM5-80GB": 1})
     waiting.settle()
-    assert (waiting.state, waiting.jobs, waiting.supports) == ("WaitingForGPUs", {}, set())
-    assert "1 are free" in waiting.condition("Admitted")["message"]
+    assert (waiting.state, waiting.jobs, waiting.children) == ("WaitingForGPUs", {}, set())
+    assert "1 free" in waiting.condition("Admitted")["message"]
     waiting.inventory = Inventory(nodes=(node,))
     assert list(waiting.settle().jobs) == ["demo-a1"]
 
@@ -84,7 +84,7 @@ def test_a_plan_that_no_number_of_gpus_meets_is_not_accepted(fake_cluster):
 )
 def test_a_plan_that_is_wrong_says_where_and_makes_nothing(fake_cluster, change, field):
     wrong = fake_cluster(change).settle()
-    assert (wrong.state, wrong.jobs, wrong.supports) == ("Invalid", {}, set())
+    assert (wrong.state, wrong.jobs, wrong.children) == ("Invalid", {}, set())
     assert field in wrong.condition("Accepted")["message"]
     assert wrong.events[0].warning
 

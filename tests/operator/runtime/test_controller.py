@@ -34,14 +34,14 @@ def patched(old, patch):
         ({"a": 1}, {"a": 1}),
     ],
 )
-def test_a_merge_patch_makes_the_old_into_the_new(old, new):
+def test_a_merge_patch_turns_the_old_document_into_the_new_one(old, new):
     patch = json_merge_patch(old, new)
     assert patched(old, patch) == new
     assert bool(patch) == (old != new)
 
 
-def test_every_counter_and_state_is_there_at_zero():
-    text = Metrics().text().decode()
+def test_counters_and_states_start_at_zero():
+    text = Metrics().render().decode()
     assert all(f'rightsizer_plans{{state="{state}"}} 0.0' in text for state in STATES)
     for code in ("0", "409", "429", "500"):
         assert f'rightsizer_operator_api_errors_total{{code="{code}"}} 0.0' in text
@@ -49,38 +49,38 @@ def test_every_counter_and_state_is_there_at_zero():
 
 def test_a_failed_request_is_counted_by_its_status():
     metrics = Metrics()
-    metrics.requested("PATCH", 409)
-    assert 'rightsizer_operator_api_errors_total{code="409"} 1.0' in metrics.text().decode()
+    metrics.count_request("PATCH", 409)
+    assert 'rightsizer_operator_api_errors_total{code="409"} 1.0' in metrics.render().decode()
 
 
-def test_a_plan_s_gauges_come_from_its_status_and_go_with_it():
+def test_a_plan_s_gauges_come_from_its_status_and_are_removed_with_it():
     status = {"sizing": {"gpus": 6}, "deadline": "2026-11-21T13:00:00Z", "eta": "2026-11-21T12:00:00Z"}
     facts = plan_gauges({"spec": {"resources": {"maxGPUs": 8}}, "status": status})
     assert facts == {"gpus": 6.0, "gpus_saved": 2.0, "margin_seconds": 3600.0}
     metrics = Metrics()
     words = plan_info({"status": {"sizing": {"layoutText": "TP 2, DP 4", "gpuType": "H100"}}})
-    metrics.plan(("team", "demo"), "Running", facts, words)
-    assert 'rightsizer_plan_gpus_saved{namespace="team",plan="demo"} 2.0' in metrics.text().decode()
-    told = 'rightsizer_plan_info{gpu_type="H100",layout="TP 2, DP 4",namespace="team",plan="demo"} 1.0'
-    assert told in metrics.text().decode()
+    metrics.set_plan(("team", "demo"), "Running", facts, words)
+    assert 'rightsizer_plan_gpus_saved{namespace="team",plan="demo"} 2.0' in metrics.render().decode()
+    line = 'rightsizer_plan_info{gpu_type="H100",layout="TP 2, DP 4",namespace="team",plan="demo"} 1.0'
+    assert line in metrics.render().decode()
     metrics.forget(("team", "demo"))
-    assert "demo" not in metrics.text().decode()
+    assert "demo" not in metrics.render().decode()
 
 
-def test_metrics_may_be_asked_for_by_name():
+def test_metrics_can_be_rendered_by_name():
     metrics = Metrics()
-    metrics.plan(("team", "demo"), "Running", {"gpus": 6.0})
-    words = metrics.text(["rightsizer_operator_queue", "rightsizer_plan_gpus"]).decode()
+    metrics.set_plan(("team", "demo"), "Running", {"gpus": 6.0})
+    words = metrics.render(["rightsizer_operator_queue", "rightsizer_plan_gpus"]).decode()
     named = {line.split("{")[0].split()[0] for line in words.splitlines() if not line.startswith("#")}
     assert named == {"rightsizer_operator_queue", "rightsizer_plan_gpus"}
 
 
-def test_what_is_described_is_what_is_collected():
+def test_describe_lists_the_families_of_collect():
     metrics = Metrics()
-    assert [each.name for each in metrics.describe()] == [each.name for each in metrics.collect()]
+    assert [family.name for family in metrics.describe()] == [family.name for family in metrics.collect()]
 
 
-def test_progress_is_read_from_the_agent_s_own_metrics():
+def test_progress_is_parsed_from_the_agent_s_metrics():
     agent = TrainMetrics()
     agent.set(position_tokens=3e6, tokens_per_second=50.0, step=7, loss=2.5, restarts=1)
     progress = parse_agent_metrics(generate_latest(agent.registry).decode())
@@ -89,17 +89,17 @@ def test_progress_is_read_from_the_agent_s_own_metrics():
 
 
 @pytest.mark.parametrize("text", ["", "not metrics {", "up 1\n"], ids=["empty", "torn", "others"])
-def test_what_is_no_progress_is_unknown(text):
+def test_metrics_without_progress_parse_to_none(text):
     assert parse_agent_metrics(text) is None
 
 
-def test_late_news_of_an_older_version_is_dropped():
+def test_older_versions_that_arrive_late_are_dropped():
     def plan(version):
         return {"metadata": {"namespace": "team", "name": "demo", "uid": "uid-1", "resourceVersion": version}}
 
     cache = Cache()
-    assert cache.saw_plan(plan("10"))
-    assert not cache.saw_plan(plan("9"))
+    assert cache.set_plan(plan("10"))
+    assert not cache.set_plan(plan("9"))
     assert cache.plans["team", "demo"]["metadata"]["resourceVersion"] == "10"
 
 
@@ -117,12 +117,12 @@ def _job(**metadata):
     [{}, {"rightsizer.dev/plan": "other", "rightsizer.dev/attempt": "x"}, {"rightsizer.dev/attempt": "9"}],
     ids=["none", "nonsense", "another"],
 )
-def test_a_job_is_known_by_its_owner_and_name_whatever_its_labels_say(labels):
+def test_a_job_s_plan_and_attempt_come_from_its_owner_and_name(labels):
     cache = Cache()
-    cache.saw_plan(
+    cache.set_plan(
         {"metadata": {"namespace": "team", "name": "demo", "uid": "uid-1", "resourceVersion": "1"}}
     )
-    cache.saw_job(_job(name="demo-a2", labels=labels))
+    cache.set_job(_job(name="demo-a2", labels=labels))
     assert [(job.name, job.attempt) for job in cache.owned(("team", "demo"))] == [("demo-a2", 2)]
 
 
@@ -131,5 +131,5 @@ def test_a_job_is_known_by_its_owner_and_name_whatever_its_labels_say(labels):
     [(8, 8), ("8", 8), ("1k", 1000), ("2Ki", 2048), ("-1", 0), ("1.5", 0), ("many", 0), ("", 0), (None, 0)],
     ids=str,
 )
-def test_counts_are_read_as_kubernetes_spells_them_and_nonsense_counts_as_none(spelled, number):
+def test_quantities_are_parsed_and_invalid_ones_count_as_zero(spelled, number):
     assert parse_quantity(spelled) == number

@@ -7,15 +7,15 @@ from rightsizer_operator.runtime.scraper import ScrapeSchedule, read_limited
 KEY = ("team", "demo")
 
 
-def asked(sweeps, answers):
-    """In which of so many sweeps of 15 s a plan is asked that answers in those of `answers`."""
-    book, found = ScrapeSchedule(15.0), []
+def scraped(sweeps, answers):
+    """The sweeps of 15 s in which a plan is scraped that answers in those of `answers`."""
+    schedule, scraped = ScrapeSchedule(15.0), []
     for sweep in range(sweeps):
         now_s = 15.0 * sweep
-        if book.due(KEY, now_s=now_s):
-            found.append(sweep)
-            book.heard(KEY, answered=sweep in answers, now_s=now_s + 2.0)
-    return found
+        if schedule.due(KEY, now_s=now_s):
+            scraped.append(sweep)
+            schedule.record(KEY, answered=sweep in answers, now_s=now_s + 2.0)
+    return scraped
 
 
 @pytest.mark.parametrize(
@@ -27,16 +27,16 @@ def asked(sweeps, answers):
     ],
     ids=["always", "never", "once"],
 )
-def test_plans_that_do_not_answer_are_asked_less_and_less(answers, when):
-    assert asked(20, answers) == when
+def test_plans_that_do_not_answer_are_scraped_less_often(answers, when):
+    assert scraped(20, answers) == when
 
 
-def test_plans_that_do_not_run_are_forgotten():
-    book = ScrapeSchedule(15.0)
-    book.known[KEY] = "10.0.0.1"
-    book.heard(KEY, answered=False, now_s=0.0)
-    book.keep(())
-    assert (book.known, book.due(KEY, now_s=0.0)) == ({}, True)
+def test_plans_that_do_not_run_are_dropped():
+    schedule = ScrapeSchedule(15.0)
+    schedule.addresses[KEY] = "10.0.0.1"
+    schedule.record(KEY, answered=False, now_s=0.0)
+    schedule.keep(())
+    assert (schedule.addresses, schedule.due(KEY, now_s=0.0)) == ({}, True)
 
 
 class Chunks:

@@ -24,7 +24,7 @@ def raw(ready="True", **spec):
     }
 
 
-def test_a_node_counts_what_is_allocatable():
+def test_a_node_s_gpus_are_its_allocatable_count():
     read = Node.of(raw())
     assert (read.product, read.gpus, read.ready, read.cordoned) == (H100, 7, True, False)
 
@@ -36,14 +36,14 @@ def test_a_heartbeat_changes_no_node():
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
-def test_a_node_that_is_not_ready_is_dead_after_a_while(ready):
+def test_a_node_that_is_not_ready_is_dead_after_the_timeout(ready):
     inventory = Inventory(nodes=(Node.of(raw(ready)),))
-    assert not inventory.dead("n1", now=NOW, after_s=61)
-    assert inventory.dead("n1", now=NOW, after_s=60)
-    assert inventory.dead("gone", now=NOW, after_s=60)
+    assert not inventory.is_dead("n1", now=NOW, after_s=61)
+    assert inventory.is_dead("n1", now=NOW, after_s=60)
+    assert inventory.is_dead("deleted", now=NOW, after_s=60)
 
 
-def test_what_others_hold_is_not_free_but_still_there():
+def test_gpus_that_others_hold_are_not_free_but_count_in_the_total():
     inventory = Inventory(nodes=(node(), node("n2")), bound={"n1": 5}, claimed={KIND: 2})
     assert inventory.free(NodeRequirements(), KIND, 1) == 3 + 8 - 2
     assert inventory.total(NodeRequirements(), KIND, 1) == 16
@@ -56,7 +56,7 @@ def test_free_gpus_are_counted_in_whole_pods():
 
 
 @pytest.mark.parametrize(
-    ("fields", "wish", "there"),
+    ("fields", "requirements", "gpus"),
     [
         ({"labels": {"pool": "a"}}, NodeRequirements(selector={"pool": "a"}), 8),
         ({"labels": {"pool": "b"}}, NodeRequirements(selector={"pool": "a"}), 0),
@@ -73,17 +73,17 @@ def test_free_gpus_are_counted_in_whole_pods():
     ],
     ids=["selected", "not-selected", "tainted", "tolerated", "preference", "type", "unknown", "slices"],
 )
-def test_only_nodes_that_the_plan_may_use_count(fields, wish, there):
+def test_only_nodes_that_the_plan_may_use_count(fields, requirements, gpus):
     inventory = Inventory(nodes=(node(**fields),))
-    assert sum(n.gpus for n in inventory.usable(wish)) == there
+    assert sum(n.gpus for n in inventory.usable(requirements)) == gpus
 
 
-def test_what_is_unusable_is_said_apart():
-    words = Inventory(nodes=(node(), node("n2", cordoned=True))).words()
-    assert words == f"8 x {KIND}, 8 x {KIND} on nodes cordoned or not ready"
+def test_the_summary_lists_unusable_gpus_separately():
+    summary = Inventory(nodes=(node(), node("n2", cordoned=True))).summary()
+    assert summary == f"8 x {KIND}, 8 x {KIND} on cordoned or not-ready nodes"
 
 
-def test_bound_gpus_are_those_of_living_pods_on_nodes():
+def test_bound_gpus_are_those_of_unfinished_pods_on_nodes():
     def pod(node, gpus, phase):
         limits = {"limits": {"nvidia.com/gpu": str(gpus)}}
         return {"spec": {"nodeName": node, "containers": [{"resources": limits}]}, "status": {"phase": phase}}

@@ -3,7 +3,7 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator.values.actions import PatchJob, PatchWorkload, Requeue
-from rightsizer_operator.values.kueue import Queue, Workload, gpus_of, topology_notes, waiting_words
+from rightsizer_operator.values.kueue import Queue, Workload, gpus_of, pending_reason, topology_annotations
 from rightsizer_operator.values.snapshot import Pod
 
 LABELS = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "urgent"}
@@ -19,9 +19,9 @@ def cluster_queue(nominal, **spec):
 
 
 def workload(*conditions, active=True, **annotations):
-    said = [dict(zip(("type", "status", "message"), each, strict=True)) for each in conditions]
+    rows = [dict(zip(("type", "status", "message"), row, strict=True)) for row in conditions]
     metadata = {"name": "w", "annotations": annotations}
-    return {"metadata": metadata, "spec": {"active": active}, "status": {"conditions": said}}
+    return {"metadata": metadata, "spec": {"active": active}, "status": {"conditions": rows}}
 
 
 @pytest.fixture
@@ -45,26 +45,26 @@ def queued(fake_cluster):
         (cluster_queue({"nominalQuota": "1k"}), None),
         ({"spec": {"resourceGroups": []}}, None),
     ],
-    ids=["quota", "borrows so much", "borrows from nobody", "borrows", "another spelling", "no GPUs in it"],
+    ids=["quota", "limited borrowing", "no cohort", "unlimited borrowing", "suffixed quantity", "no GPUs"],
 )
-def test_what_a_queue_can_give_is_its_quota_and_what_it_may_borrow(queue, most):
+def test_a_queue_s_limit_is_its_quota_and_its_borrowing_limit(queue, most):
     assert gpus_of(queue) == most
 
 
-def test_a_queued_job_is_made_suspended_and_tells_kueue_its_queue_priority_and_growth(queued):
+def test_a_queued_job_is_created_suspended_with_kueue_s_labels_and_annotation(queued):
     job = queued().settle().job()
     assert job["spec"]["suspend"]
     assert LABELS.items() <= job["metadata"]["labels"].items()
     assert job["metadata"]["annotations"]["kueue.x-k8s.io/elastic-job"] == "true"
 
 
-def test_a_plan_is_sized_to_what_its_queue_can_give(queued):
+def test_a_plan_is_sized_to_its_queue_s_limit(queued):
     small = queued(gpus=1).settle()
     assert small.state == "InsufficientGPUs"
     assert "quotas leave 1" in small.condition("Sized")["message"]
 
 
-def test_a_queued_plan_says_why_it_waits_in_the_queues_own_words(queued):
+def test_a_queued_plan_shows_kueue_s_message(queued):
     waits = queued().settle()
     waits.workloads = (Workload.of(workload(("QuotaReserved", "False", "1 more needed"))),)
     assert waits.settle().state == "Queued"
@@ -72,13 +72,13 @@ def test_a_queued_plan_says_why_it_waits_in_the_queues_own_words(queued):
     assert any(isinstance(action, Requeue) for action in waits.decide())
 
 
-def test_a_preempted_workload_says_by_what_and_what_it_lacks():
+def test_a_preempted_workload_shows_its_preemptor_and_what_it_lacks():
     raw = workload(("Preempted", "True", "by uid-2."), ("QuotaReserved", "False", "no room"))
-    assert waiting_words([Workload.of(raw)]) == "by uid-2; no room"
+    assert pending_reason([Workload.of(raw)]) == "by uid-2; no room"
 
 
 @pytest.mark.parametrize("suspend", [True, False], ids=["suspend", "resume"])
-def test_kueue_is_asked_to_stop_and_start_what_it_owns(queued, suspend):
+def test_queued_jobs_are_suspended_and_resumed_through_their_workloads(queued, suspend):
     run = queued().settle()
     run.job()["spec"]["suspend"] = not suspend
     run.workloads = (Workload(name="w", active=suspend, admitted=suspend),)
@@ -87,19 +87,19 @@ def test_kueue_is_asked_to_stop_and_start_what_it_owns(queued, suspend):
     assert not any(isinstance(action, PatchJob) for action in actions)
 
 
-def test_growth_that_waits_for_quota_says_so(queued):
+def test_growth_that_waits_for_quota_shows_kueue_s_message(queued):
     run = queued().settle()
     run.job(ready=2)["spec"]["suspend"] = False
     run.settle().edit(resources={"gpus": 3}).settle()
     run.workloads = (
         Workload(name="w", admitted=True),
-        Workload(name="w2", replaces=True, words="1 more needed"),
+        Workload(name="w2", replaces=True, pending_reason="1 more needed"),
     )
-    assert run.settle().condition("Resizing")["message"] == "2 of 3 workers; 1 more needed"
+    assert run.settle().condition("Resizing")["message"] == "2 of 3 workers ready; 1 more needed"
 
 
 @pytest.mark.parametrize(
-    ("levels", "pods", "notes"),
+    ("levels", "pods", "annotations"),
     [
         (LEVELS, 4, {NEAR: "rack"}),
         (LEVELS, 1, {}),
@@ -108,26 +108,26 @@ def test_growth_that_waits_for_quota_says_so(queued):
     ],
     ids=["near", "one pod", "nodes only", "no topology"],
 )
-def test_workers_are_wished_near_each_other(levels, pods, notes):
-    assert topology_notes(Queue(name="team", levels=levels), pods=pods) == notes
+def test_workers_get_a_preferred_topology_annotation(levels, pods, annotations):
+    assert topology_annotations(Queue(name="team", levels=levels), pods=pods) == annotations
 
 
-def test_where_places_count_another_size_is_another_attempt(queued):
+def test_a_plan_in_a_queue_with_a_topology_is_not_elastic(queued):
     near = queued(levels=LEVELS).settle()
     job = near.job()
     assert "kueue.x-k8s.io/elastic-job" not in job["metadata"]["annotations"]
     assert job["spec"]["template"]["metadata"]["annotations"] == {NEAR: "rack"}
 
 
-def test_a_label_without_kueue_makes_a_plain_job(fake_cluster):
+def test_a_queue_label_without_kueue_creates_a_plain_job(fake_cluster):
     plain = fake_cluster()
     plain.plan["metadata"]["labels"] = LABELS
     assert "suspend" not in plain.settle().job()["spec"]
 
 
 @pytest.fixture
-def overlooked(queued):
-    """overlooked(...): a queued run whose Workload is admitted, with one of its pods still held back."""
+def missed_pod(queued):
+    """missed_pod(...): a queued run whose Workload is admitted, with one pod still gated."""
 
     def make(*, admitted="True", age_s=30, gated=True):
         run = queued().settle()
@@ -141,11 +141,13 @@ def overlooked(queued):
 
 
 def nudges(run):
-    return [action.notes for action in run.decide() if isinstance(action, PatchJob) and action.notes]
+    return [
+        action.annotations for action in run.decide() if isinstance(action, PatchJob) and action.annotations
+    ]
 
 
-def test_a_job_whose_pod_kueue_overlooked_is_touched_once_in_a_while(overlooked):
-    run = overlooked()
+def test_a_job_with_a_pod_that_kueue_missed_is_nudged_periodically(missed_pod):
+    run = missed_pod()
     assert nudges(run) == [{"rightsizer.dev/nudged": "2026-11-21T12:00:00Z"}]
     run.settle()
     assert not nudges(run)
@@ -156,7 +158,7 @@ def test_a_job_whose_pod_kueue_overlooked_is_touched_once_in_a_while(overlooked)
 @pytest.mark.parametrize(
     "case",
     [{"admitted": "False"}, {"age_s": 3}, {"gated": False}],
-    ids=["not admitted", "just made", "only slow to start"],
+    ids=["not admitted", "just created", "only slow to start"],
 )
-def test_a_pod_that_rightly_waits_makes_nobody_touch_its_job(overlooked, case):
-    assert not nudges(overlooked(**case))
+def test_a_job_is_not_nudged_for_pods_that_kueue_has_not_missed(missed_pod, case):
+    assert not nudges(missed_pod(**case))

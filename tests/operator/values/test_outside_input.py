@@ -47,7 +47,7 @@ def test_no_job_that_a_tenant_writes_raises_or_claims_gpus(notes, labels, limit)
         "spec": {"parallelism": 10**6, "template": {"spec": {"containers": containers}}},
     }
     cache = Cache()
-    cache.saw_job(raw)
+    cache.set_job(raw)
     assert AttemptJob.of(raw).gpus_per_pod >= 0
     assert not any(cache.inventory(without=("team", "x")).claimed.values())
 

@@ -1,0 +1,139 @@
+"""Keep the sized attempt running: create, patch and delete its children. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rightsizer_operator.manifests import isolation, objects
+from rightsizer_operator.manifests.pod_spec import Launch
+from rightsizer_operator.reconcile.attempts import launch_of
+from rightsizer_operator.reconcile.queueing import reconcile_workloads
+from rightsizer_operator.reconcile.size import node_requirements
+from rightsizer_operator.reconcile.state import ReconcileState
+from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, Requeue
+from rightsizer_operator.values.conditions import no, unknown, yes
+from rightsizer_operator.values.snapshot import AttemptJob
+
+__all__ = ["clean_up", "run"]
+
+_DELETED_AT_END = ("NetworkPolicy", "ReplicaSet", "Service")
+"""Children that are deleted when training ends; a finished Job keeps its ConfigMap."""
+_DEAD_NODE_RECHECK_S = 5.0
+
+
+def run(state: ReconcileState) -> ReconcileState:
+    """Bring the children to what the plan is sized to."""
+    if state.persisted.report is None or state.persisted.attempt is None:
+        return state.then(Admitted=unknown("NotSized"), Running=no("NotSized"))
+    state = _delete_pods_on_dead_nodes(state)
+    if state.older_jobs:
+        return state.then(
+            *_delete_older_jobs(state),
+            Resizing=yes("Relayout", "the previous attempt is saving a checkpoint and stopping"),
+            Admitted=no("Relayout", "waiting for the previous attempt to stop"),
+            Running=no("Relayout"),
+        )
+    job = state.job
+    if job is None:
+        return _launch(state)
+    if job.finished or job.deleting:
+        return state
+    return _update(state, job)
+
+
+def clean_up(state: ReconcileState) -> ReconcileState:
+    """Delete all children but the finished Job, which keeps its logs until its TTL expires."""
+    children = sorted(child.partition("/")[::2] for child in state.snapshot.children)
+    ended = tuple(Delete(kind=kind, name=name) for kind, name in children if kind in _DELETED_AT_END)
+    return state.then(*ended, *_delete_older_jobs(state))
+
+
+def _launch(state: ReconcileState) -> ReconcileState:
+    """Create the Job once enough GPUs are free. A started attempt's Job is recreated without that check."""
+    attempt, queued = state.persisted.attempt, state.snapshot.queue is not None
+    if attempt is None:
+        return state
+    if state.plan.spec.suspend:
+        return state.then(Admitted=no("Suspended"), Running=no("Suspended"))
+    launch = launch_of(state, attempt=attempt.number)
+    if attempt.started is None and not queued:
+        requirements = node_requirements(state.plan)
+        free = state.snapshot.inventory.free(requirements, launch.gpu_type, launch.gpus_per_pod)
+        if free < launch.layout.gpus:
+            message = f"needs {launch.layout.gpus} x {launch.gpu_type}; {free} free"
+            return state.then(
+                Requeue(after_s=state.snapshot.settings.retry_s),
+                Admitted=no("WaitingForGPUs", message),
+                Running=no("NotAdmitted"),
+            )
+    started = attempt if attempt.started else replace(attempt, started=state.snapshot.now)
+    missing = _missing(state, launch)
+    state = replace(state, persisted=replace(state.persisted, attempt=started))
+    admitted = no("Queued", "waiting for its queue") if queued else yes("Admitted")
+    if state.snapshot.rejection:
+        admitted = no("Refused", state.snapshot.rejection)
+    return state.then(
+        *missing,
+        Apply(child=isolation.rendezvous_key(launch)),
+        Apply(child=objects.job(launch)),
+        Admitted=admitted,
+        Running=no("Starting", f"starting attempt {attempt.number}"),
+    )
+
+
+def _update(state: ReconcileState, job: AttemptJob) -> ReconcileState:
+    """Recreate missing children, resize an elastic Job, suspend or resume it."""
+    launch = launch_of(state, attempt=job.attempt)
+    queued, patch = state.snapshot.queue is not None, {}
+    if job.parallelism != launch.pods and job.elastic:
+        patch = {"parallelism": launch.pods, "completions": launch.pods}
+    if job.suspended != state.plan.spec.suspend and not queued:
+        patch["suspend"] = state.plan.spec.suspend
+    state = state.then(*_missing(state, launch))
+    if patch:
+        state = state.then(PatchJob(name=job.name, spec=patch))
+    return reconcile_workloads(state, job) if queued else state
+
+
+def _missing(state: ReconcileState, launch: Launch) -> list[Apply]:
+    """The plan's children, the Job and its key apart, that do not exist."""
+    children = (
+        *isolation.network_policies(launch),  # first: no pod is reachable before they hold
+        objects.settings_map(launch),
+        objects.service(launch),
+        objects.rendezvous(launch),
+    )
+    return [
+        Apply(child=child)
+        for child in children
+        if child and _kind_and_name(child) not in state.snapshot.children
+    ]
+
+
+def _kind_and_name(child: Mapping[str, Any]) -> str:
+    return f"{child['kind']}/{child['metadata']['name']}"
+
+
+def _delete_older_jobs(state: ReconcileState) -> tuple[Delete, ...]:
+    return tuple(Delete(kind="Job", name=job.name) for job in state.older_jobs if not job.deleting)
+
+
+def _delete_pods_on_dead_nodes(state: ReconcileState) -> ReconcileState:
+    """Force-delete terminating pods on dead nodes, so that the Job replaces them on other nodes.
+
+    The node has been silent for longer than the rendezvous waits for an agent, so the other workers have
+    re-formed the world or wait for one. A worker that still runs on the node can only rejoin as a new member.
+    """
+    snapshot = state.snapshot
+    for pod in snapshot.pods:
+        if pod.deletion_deadline is None or pod.phase in {"Succeeded", "Failed"} or not pod.node:
+            continue
+        if snapshot.inventory.is_dead(pod.node, now=snapshot.now, after_s=snapshot.settings.dead_node_s):
+            message = f"force-deleted pod {pod.name}: its node {pod.node} does not respond"
+            state = state.then(
+                Delete(kind="Pod", name=pod.name, uid=pod.uid, force=True),
+                EmitEvent(reason="DeadNode", message=message, warning=True),
+            )
+        else:
+            state = state.then(Requeue(after_s=_DEAD_NODE_RECHECK_S))
+    return state
