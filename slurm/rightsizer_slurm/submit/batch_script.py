@@ -196,6 +196,9 @@ mkdir -p "$run" && cd {home} || exit 1
 if [ -e "$run/done.json" ]; then echo "rightsizer: the training is complete already"; exit 0; fi
 
 {exports}
+# Workers sign what they write into the rendezvous store, which anybody on the network can reach
+export RIGHTSIZER_RENDEZVOUS_KEY_FILE="$run/rendezvous.key"
+(umask 077; rm -f "$run/rendezvous.key" && head -c 32 /dev/urandom > "$run/rendezvous.key") || exit 1
 restart=${{SLURM_RESTART_COUNT:-0}}
 # Records the size of each start. If a size trains no step, the job is requeued at the size that trained.
 falls_back() {{

