@@ -17,10 +17,10 @@ from rightsizer.errors import InputError
 from rightsizer_api import loads
 from rightsizer_slurm.cluster import accounting_limits, snapshot
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
-from rightsizer_slurm.cluster.config import Site, read
+from rightsizer_slurm.cluster.config import SiteConfig, read
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.monitor.service import Options, run_in_daemon
+from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon
 from rightsizer_slurm.monitor.settings import options_of
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.held_jobs import release_held_jobs
@@ -71,7 +71,9 @@ def become(name: str) -> int:
     return user.pw_uid
 
 
-async def _serve(site: Site, state: TicketStore, trusted: frozenset[int], watch: Options | None) -> None:
+async def _serve(
+    site: SiteConfig, state: TicketStore, trusted: frozenset[int], watch: MonitorOptions | None
+) -> None:
     server = Server(site=site, state=state, trusted=trusted)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -101,7 +103,7 @@ async def _serve(site: Site, state: TicketStore, trusted: frozenset[int], watch:
     _LOG.info("ended")
 
 
-async def _listen(server: Server, site: Site) -> asyncio.Server:
+async def _listen(server: Server, site: SiteConfig) -> asyncio.Server:
     """Listen on the socket, in place of one that an earlier daemon left. Its mode limits who may connect."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(site.socket.lstat().st_mode):
@@ -114,7 +116,7 @@ async def _listen(server: Server, site: Site) -> asyncio.Server:
         os.umask(before)
 
 
-async def _poll_cluster(server: Server, slurm: Slurm, site: Site) -> None:
+async def _poll_cluster(server: Server, slurm: Slurm, site: SiteConfig) -> None:
     """Poll the cluster; while slurmctld is unavailable, the last snapshot stays valid."""
     for number in itertools.count(1):
         await asyncio.sleep(site.refresh_s)
@@ -157,7 +159,7 @@ def _warm_up() -> None:
     answer(
         Question(comment=_WARM_UP_COMMENT),
         here=cluster,
-        site=Site(),
+        site=SiteConfig(),
         now=dt.datetime.now(dt.UTC),
         plan_of_file=loads,
     )

@@ -47,7 +47,7 @@ def check(
     slurm: Slurm | None = None,
     *,
     exists: Callable[[Path], bool] = Path.exists,
-    read_site: Callable[[Path], sites.Site] = sites.read,
+    read_site: Callable[[Path], sites.SiteConfig] = sites.read,
 ) -> tuple[Finding, ...]:
     """All checks, the required ones first. If Slurm does not answer, that is the only finding."""
     slurm = slurm or Slurm()
@@ -99,7 +99,7 @@ def _site_file(config: Mapping[str, str]) -> Path:
     return Path(config.get("SLURM_CONF") or "/etc/slurm/slurm.conf").with_name("rightsizer.conf")
 
 
-def _names(config: Mapping[str, str], read_site: Callable[[Path], sites.Site]) -> Mapping[str, str]:
+def _names(config: Mapping[str, str], read_site: Callable[[Path], sites.SiteConfig]) -> Mapping[str, str]:
     """The site's map of gres types; `_daemon` reports errors in its file."""
     try:
         return read_site(_site_file(config)).gpus
@@ -164,7 +164,7 @@ def _plugin(config: Mapping[str, str], exists: Callable[[Path], bool]) -> Iterab
 
 def _daemon(
     config: Mapping[str, str],
-    read_site: Callable[[Path], sites.Site],
+    read_site: Callable[[Path], sites.SiteConfig],
     exists: Callable[[Path], bool],
 ) -> Iterable[Finding]:
     path = _site_file(config)

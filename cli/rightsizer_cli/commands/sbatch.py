@@ -51,9 +51,9 @@ def sbatch(
     """Size a plan to this Slurm cluster, write its batch script, submit it, and say what and why."""
     import sys
 
-    from rightsizer_slurm.submit.sbatch import Options, submit
+    from rightsizer_slurm.submit.sbatch import SbatchOptions, submit
 
-    options = Options(
+    options = SbatchOptions(
         partition=partition,
         account=account,
         qos=qos,

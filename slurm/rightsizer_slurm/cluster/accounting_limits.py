@@ -16,7 +16,7 @@ from rightsizer_slurm.cluster.pools import Pool
 from rightsizer_slurm.cluster.slurm_cli import Slurm, settings
 from rightsizer_slurm.cluster.snapshot import Partition, clock_s
 
-__all__ = ["Association", "Bound", "Limits", "Qos", "allowed", "parse", "read", "within"]
+__all__ = ["AccountingLimits", "Association", "Bound", "Qos", "allowed", "parse", "read", "within"]
 
 _QOS = ("Name", "Flags", "GrpTRES", "MaxTRESPerJob", "MaxTRESPerUser", "MaxTRESPerAccount", "MaxWall")
 _ASSOCIATION = (
@@ -65,7 +65,7 @@ class Association:
 
 
 @immutable
-class Limits:
+class AccountingLimits:
     """All enforced limits. `accounts` has each user's default account."""
 
     qos: Mapping[str, Qos] = field(default_factory=dict)
@@ -85,12 +85,12 @@ class Bound:
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
-def read(slurm: Slurm) -> Limits:
+def read(slurm: Slurm) -> AccountingLimits:
     """The limits from `sacctmgr`; empty without slurmdbd or if they are not enforced. SlurmError."""
     config = settings(slurm)
     enforced = config.get("AccountingStorageEnforce", "").lower()
     if "slurmdbd" not in config.get("AccountingStorageType", "") or "limits" not in enforced:
-        return Limits()
+        return AccountingLimits()
     this_cluster = f"cluster={config.get('ClusterName', '')}"
     return parse(
         qos=_shown(slurm, "qos", _QOS),
@@ -104,10 +104,10 @@ def _shown(slurm: Slurm, what: str, columns: Iterable[str], *where: str) -> str:
     return slurm.run("sacctmgr", "--noheader", "--parsable2", "show", what, *where, chosen)
 
 
-def parse(*, qos: str, associations: str, users: str = "") -> Limits:
+def parse(*, qos: str, associations: str, users: str = "") -> AccountingLimits:
     """Parse sacctmgr's output: one row a line, columns separated by bars."""
     parsed = (_qos(row) for row in _rows(qos, _QOS))
-    return Limits(
+    return AccountingLimits(
         qos={one.name: one for one in parsed},
         associations=tuple(_association(row) for row in _rows(associations, _ASSOCIATION)),
         accounts={row["User"]: row["DefaultAccount"] for row in _rows(users, _USER) if row["DefaultAccount"]},
@@ -152,7 +152,7 @@ def _tres(text: str) -> Tres:
     return {name.lower(): int(count) for name, count in counts}
 
 
-def allowed(limits: Limits, *, user: str, account: str, qos: str, partition: Partition) -> Bound:
+def allowed(limits: AccountingLimits, *, user: str, account: str, qos: str, partition: Partition) -> Bound:
     """The most that a job of this user may have in this partition."""
     if not limits:
         return Bound()
@@ -170,7 +170,7 @@ def allowed(limits: Limits, *, user: str, account: str, qos: str, partition: Par
     return Bound(tres=counts, wall_s=wall_s, sources=sources | ({"wall": wall_source} if wall_source else {}))
 
 
-def _chain(limits: Limits, user: str, account: str, partition: str) -> list[Association]:
+def _chain(limits: AccountingLimits, user: str, account: str, partition: str) -> list[Association]:
     """The user's association (for this partition if there is one), the account's, and those above."""
     own = [a for a in limits.associations if a.user == user and user and a.account == account]
     fitting = [a for a in own if a.partition == partition] or [a for a in own if not a.partition]
@@ -216,7 +216,7 @@ def _wall(ranks: list[Qos], mine: list[Association]) -> tuple[float | None, str]
 
 def within(
     pools: Iterable[Pool],
-    limits: Limits,
+    limits: AccountingLimits,
     *,
     partitions: Iterable[Partition],
     user: str,

@@ -15,7 +15,7 @@ from rightsizer.errors import InputError, RightsizerError
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING
 
-__all__ = ["MODES", "Site", "beside", "parse", "read"]
+__all__ = ["MODES", "SiteConfig", "beside", "parse", "read"]
 
 MODES = ("off", "warn", "size", "enforce")
 _LONGEST = 65_536
@@ -30,7 +30,7 @@ _BOUNDS = {
 
 
 @immutable
-class Site:
+class SiteConfig:
     """The site's settings. `timeout_s` is the plugin's timeout, `cooldown_s` its pause after a failure.
 
     A job whose sizing takes longer than `hold_after_s` is held; `refresh_s` is the poll interval.
@@ -56,7 +56,7 @@ class Site:
         return self.partitions.get(partition, self.mode)
 
 
-def read(path: Path) -> Site:
+def read(path: Path) -> SiteConfig:
     """Read the site's file. InputError if it is missing, invalid, or writable by others than its owner."""
     try:
         status = path.stat()
@@ -72,15 +72,15 @@ def read(path: Path) -> Site:
     return parse(text, name=str(path))
 
 
-def beside(slurm_conf: str) -> Site:
+def beside(slurm_conf: str) -> SiteConfig:
     """The site's file beside slurm.conf if it is readable; else the defaults."""
     try:
-        return read(Path(slurm_conf).with_name("rightsizer.conf")) if slurm_conf else Site()
+        return read(Path(slurm_conf).with_name("rightsizer.conf")) if slurm_conf else SiteConfig()
     except InputError:
-        return Site()
+        return SiteConfig()
 
 
-def parse(text: str, *, name: str = "rightsizer.conf") -> Site:
+def parse(text: str, *, name: str = "rightsizer.conf") -> SiteConfig:
     """Parse the text of a site's file."""
     if len(text) > _LONGEST:
         raise InputError(name, value=f"{len(text)} characters", remedy=f"has more than {_LONGEST:,}")
@@ -104,7 +104,7 @@ def parse(text: str, *, name: str = "rightsizer.conf") -> Site:
     gpus = dict(reader[_GPUS]) if reader.has_section(_GPUS) else {}
     monitor = dict(reader[_MONITOR]) if reader.has_section(_MONITOR) else {}
     mapped = {gres: _engine_name(gres, name) for gres, name in gpus.items()}
-    return replace(Site(), partitions=partitions, gpus=mapped, monitor=monitor, **values)
+    return replace(SiteConfig(), partitions=partitions, gpus=mapped, monitor=monitor, **values)
 
 
 def _engine_name(gres: str, name: str) -> str:
@@ -139,7 +139,7 @@ def _mode(text: str) -> str:
 
 
 def _value(key: str, text: str) -> object:
-    known = {f.name for f in fields(Site)} - {"partitions", "gpus", "monitor"}
+    known = {f.name for f in fields(SiteConfig)} - {"partitions", "gpus", "monitor"}
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"

@@ -27,7 +27,7 @@ from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone
 from rightsizer_telemetry.client import Access
 
-__all__ = ["BACKENDS", "Options", "backend_of", "run", "run_in_daemon"]
+__all__ = ["BACKENDS", "MonitorOptions", "backend_of", "run", "run_in_daemon"]
 
 BACKENDS = ("auto", "commands", "pyslurm")
 
@@ -35,7 +35,7 @@ _LOG = logging.getLogger("rightsizer.slurm.monitor")
 
 
 @immutable
-class Options:
+class MonitorOptions:
     """`state` is the state file, `sweeps` the number of sweeps (None: no end).
 
     Metrics go to `textfile`, for the node exporter, and are served at `metrics`, (address, port).
@@ -58,7 +58,7 @@ def backend_of(wanted: str, slurm: Slurm) -> Backend:
     return choose(wanted, commands=commands, pyslurm=lambda: pyslurm(slurm))
 
 
-def run(options: Options, *, slurm: Slurm | None = None) -> int:
+def run(options: MonitorOptions, *, slurm: Slurm | None = None) -> int:
     """Sweep until SIGTERM or SIGINT, or `options.sweeps` times."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -69,7 +69,7 @@ def run(options: Options, *, slurm: Slurm | None = None) -> int:
     return 0
 
 
-def run_in_daemon(options: Options, slurm: Slurm, ended: threading.Event) -> None:
+def run_in_daemon(options: MonitorOptions, slurm: Slurm, ended: threading.Event) -> None:
     """The daemon's monitor; it waits while another monitor runs or Slurm is unavailable."""
     logged = ""
     while not ended.is_set():
@@ -87,7 +87,7 @@ def run_in_daemon(options: Options, slurm: Slurm, ended: threading.Event) -> Non
         ended.wait(options.settings.every_s)
 
 
-def _watch(options: Options, slurm: Slurm, ended: threading.Event) -> None:
+def _watch(options: MonitorOptions, slurm: Slurm, ended: threading.Event) -> None:
     with alone(options.state):
         log = IntentLog(options.state)
         try:
@@ -131,7 +131,9 @@ def cluster_name(slurm: Slurm) -> str:
         return ""
 
 
-def _sweeps(monitor: Monitor, options: Options, metrics: SweepMetrics, wait: Callable[[float], bool]) -> None:
+def _sweeps(
+    monitor: Monitor, options: MonitorOptions, metrics: SweepMetrics, wait: Callable[[float], bool]
+) -> None:
     done = 0
     while options.sweeps is None or done < options.sweeps:
         began_s = time.time()

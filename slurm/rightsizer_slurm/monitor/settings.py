@@ -8,7 +8,7 @@ from rightsizer.errors import InputError
 from rightsizer.units import parse_duration_s
 from rightsizer_slurm.monitor.decide import Tuning
 from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
-from rightsizer_slurm.monitor.service import BACKENDS, Options
+from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions
 from rightsizer_telemetry.client import Access
 
 __all__ = ["options_of"]
@@ -17,7 +17,7 @@ _DURATIONS = {"every": "30s", "cool_down": "1h", "warm_up": "10m", "window": "10
 _OTHERS = ("act", "annotate", "textfile", "metrics", "prometheus", "token_file", "backend")
 
 
-def options_of(values: Mapping[str, str], *, state: Path) -> Options:
+def options_of(values: Mapping[str, str], *, state: Path) -> MonitorOptions:
     """The options of a [monitor] section; InputError names the wrong line."""
     for key in values:
         _check(key, values[key])
@@ -35,7 +35,7 @@ def options_of(values: Mapping[str, str], *, state: Path) -> Options:
         tuning=tuning,
     )
     url, token = values.get("prometheus", ""), _path("token_file", values)
-    return Options(
+    return MonitorOptions(
         settings=settings,
         state=state,
         backend=_one_of("backend", values.get("backend", "auto"), BACKENDS),

@@ -12,9 +12,9 @@ from rightsizer.units import format_duration
 from rightsizer.values import immutable
 from rightsizer_api import TrainingPlan, sizing
 from rightsizer_api.resources import Deadline
-from rightsizer_slurm.cluster.accounting_limits import Limits, within
+from rightsizer_slurm.cluster.accounting_limits import AccountingLimits, within
 from rightsizer_slurm.cluster.comment import parse, plan_of
-from rightsizer_slurm.cluster.config import Site
+from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import gres_gpus
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.snapshot import Cluster
@@ -31,10 +31,10 @@ def answer(
     question: Question,
     *,
     here: Cluster,
-    site: Site,
+    site: SiteConfig,
     now: dt.datetime,
     plan_of_file: Callable[[str], TrainingPlan],
-    limits: Limits | None = None,
+    limits: AccountingLimits | None = None,
 ) -> Answer:
     """The size of a job, or a refusal with its reason in one line.
 
@@ -46,7 +46,7 @@ def answer(
         plan = _bounded(plan_of(comment, beneath=beneath), question)
     except RightsizerError as error:
         return Answer(verdict=Verdict.REFUSE, say=_message(error))
-    context = _Context(here=here, site=site, limits=limits or Limits(), now=now)
+    context = _Context(here=here, site=site, limits=limits or AccountingLimits(), now=now)
     result = _placed(plan, question, context)
     away = any(not node.up for node in here.nodes) or any(not each.up for each in here.partitions)
     if result.verdict is Verdict.REFUSE and away:
@@ -61,8 +61,8 @@ class _Context:
     """The inputs beside the question."""
 
     here: Cluster
-    site: Site
-    limits: Limits
+    site: SiteConfig
+    limits: AccountingLimits
     now: dt.datetime
 
 

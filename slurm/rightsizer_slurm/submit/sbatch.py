@@ -1,4 +1,4 @@
-"""`rightsizer sbatch`: a plan, or a script that speaks of one, sized to this cluster and submitted.
+"""`rightsizer sbatch`: sizes a plan, or a batch script with a rightsizer comment, and submits it.
 
 Exit codes: 0 submitted (or printed, or complete already), 2 bad input or Slurm refused, 3 no plan.
 """
@@ -28,7 +28,7 @@ from rightsizer_launch.worker_spec import WorkerSpec, target_of
 from rightsizer_slurm.cluster import accounting_limits, config, runfile
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.comment import is_ours
-from rightsizer_slurm.cluster.config import Site
+from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.pools import pools
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 from rightsizer_slurm.cluster.untrusted_text import one_line
@@ -44,7 +44,7 @@ from rightsizer_slurm.submit.directives import directives, overrides, question
 from rightsizer_slurm.submit.placement import Asked, Fitted
 from rightsizer_slurm.submit.protocol import Verdict
 
-__all__ = ["Options", "submit", "submit_plan", "submit_script"]
+__all__ = ["SbatchOptions", "submit", "submit_plan", "submit_script"]
 
 _NO_PLAN = 3
 _SCRIPT = "job.sbatch"
@@ -65,16 +65,16 @@ _OURS = tuple(
         *("OPEN_MODE", "COMMENT", "GPUS", "GPUS_PER_NODE", "GPUS_PER_TASK", "CPUS_PER_GPU", "EXCLUSIVE"),
     )
 )
-"""Variables that would change what the script says; the others (account, QOS ...) are the user's."""
+"""Variables that would override the script; the others (account, QOS ...) stay the user's."""
 
 
 @immutable
-class Options:
-    """What may be said beside the plan. What is said bounds the size, and is never exceeded.
+class SbatchOptions:
+    """Options beside the plan. They bound the size and are never exceeded.
 
-    `nodes` and `time` (a duration) are the most it may take; `directory` holds the run (default runs/NAME);
-    `python` is the interpreter on the nodes that has rightsizer; `rendezvous` is host:port of a store kept
-    elsewhere; `more` are options for sbatch as they are.
+    `nodes` and `time` (a duration) are upper bounds; `directory` holds the run (default runs/NAME); `python`
+    is the nodes' interpreter with rightsizer; `rendezvous` is host:port of an external store; `more` are passed
+    to sbatch unchanged.
     """
 
     partition: str = ""
@@ -89,8 +89,10 @@ class Options:
     more: tuple[str, ...] = ()
 
 
-def submit(file: Path, options: Options, *, say: Callable[[str], None], slurm: Slurm | None = None) -> int:
-    """Submit a plan, or a batch script of the user's own that speaks to rightsizer in its comment."""
+def submit(
+    file: Path, options: SbatchOptions, *, say: Callable[[str], None], slurm: Slurm | None = None
+) -> int:
+    """Submit a plan, or a batch script with a rightsizer comment."""
     try:
         is_script = file.read_bytes()[:2] == b"#!"
     except OSError as error:
@@ -102,43 +104,42 @@ def submit(file: Path, options: Options, *, say: Callable[[str], None], slurm: S
 
 def submit_script(
     file: Path,
-    options: Options,
+    options: SbatchOptions,
     *,
     say: Callable[[str], None],
     slurm: Slurm | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> int:
-    """Size the job of a user's own script by its comment, within its #SBATCH lines, and submit it."""
-    found = directives(file.read_text(errors="replace"))
-    if not is_ours(found.get("comment", "")):
-        remedy = 'has no line #SBATCH --comment="rightsizer: model=... tokens=..."; add one, or give a plan'
+    """Size a user's batch script by its comment, within its #SBATCH lines, and submit it."""
+    header = directives(file.read_text(errors="replace"))
+    if not is_ours(header.get("comment", "")):
+        remedy = 'has no line #SBATCH --comment="rightsizer: model=... tokens=..."; add one, or pass a plan'
         raise InputError("FILE", value=str(file), remedy=remedy)
-    asked = question(found, partition=options.partition, account=options.account, time=options.time)
+    request = question(header, partition=options.partition, account=options.account, time=options.time)
     if options.nodes is not None:
-        asked = replace(asked, max_nodes=min(options.nodes, asked.max_nodes or options.nodes))
-    door = SlurmCommands(slurm)
-    account = asked.account or environment.get("SBATCH_ACCOUNT", "")
-    qos = options.qos or found.get("qos", "") or environment.get("SBATCH_QOS", "")
+        request = replace(request, max_nodes=min(options.nodes, request.max_nodes or options.nodes))
+    backend = SlurmCommands(slurm)
+    account = request.account or environment.get("SBATCH_ACCOUNT", "")
+    qos = options.qos or header.get("qos", "") or environment.get("SBATCH_QOS", "")
     sized = answer(
-        replace(asked, user=_user(), account=account, qos=qos),
-        here=door.cluster(),
-        site=Site(gpus=_names(door)),
+        replace(request, user=_user(), account=account, qos=qos),
+        here=backend.cluster(),
+        site=SiteConfig(gpus=_names(backend)),
         now=dt.datetime.now(dt.UTC),
         plan_of_file=lambda path: load(Path(path)),
-        limits=_limits(door),
+        limits=_limits(backend),
     )
     if sized.verdict is not Verdict.OK:
         say(sized.say)
         return _NO_PLAN
     chosen = {"--account": options.account, "--qos": options.qos}
-    said = (f"{name}={value}" for name, value in chosen.items() if value)
-    words = (*overrides(sized.fields, found), *said)
-    command = ("--parsable", *words, *options.more, str(file))
+    flags = (f"{name}={value}" for name, value in chosen.items() if value)
+    command = ("--parsable", *overrides(sized.fields, header), *flags, *options.more, str(file))
     if options.dry_run:
         say(f"# {sized.say}\n{shlex.join(('sbatch', *command))}")
         return 0
     inherited = _inherited(environment) | dict(sized.variables)
-    job = _number(door.slurm.run("sbatch", *command, environment=inherited))
+    job = _number(backend.slurm.run("sbatch", *command, environment=inherited))
     say(f"job {job}: {sized.say}")
     say(f"next: squeue --jobs={job}; rightsizer slurm report")
     return 0
@@ -146,31 +147,31 @@ def submit_script(
 
 def submit_plan(
     file: Path,
-    options: Options,
+    options: SbatchOptions,
     *,
     say: Callable[[str], None],
     slurm: Slurm | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> int:
-    """Size the plan of a file, write its script, submit it; the exit code. `say` prints."""
+    """Size a plan file, write its batch script and submit it; returns the exit code. `say` prints."""
     plan = load(file)
     target_of(plan)  # refuses a command that cannot be launched, before anything is sized
-    door = SlurmCommands(slurm)
+    backend = SlurmCommands(slurm)
     directory = RunDirectory(path=(options.directory or Path("runs") / plan.metadata.name).resolve())
     if directory.done:
-        say(f"{plan.metadata.name} is complete already ({directory.path}); another --dir starts over")
+        say(f"{plan.metadata.name} is already complete ({directory.path}); use another --dir to start over")
         return 0
-    _check_directory(plan, directory, door)
-    fitted = _fit(plan, options, door, environment)
+    _check_directory(plan, directory, backend)
+    fitted = _fit(plan, options, backend, environment)
     if isinstance(fitted, NoPlan):
         say(verdict(fitted))
         return _NO_PLAN
-    place = _place(fitted, file, directory, options, door)
+    place = _place(fitted, file, directory, options, backend)
     text = script(fitted, place)
     if options.dry_run:
         say(text)
         return 0
-    job = _submit(fitted, place, text, directory=directory, door=door, environment=environment)
+    job = _submit(fitted, place, text, directory=directory, backend=backend, environment=environment)
     say(f"job {job}: {fitted.words}")
     say(f"next: squeue --jobs={job}; tail -f {directory.path}/slurm-{job}.out; rightsizer slurm report")
     return 0
@@ -180,27 +181,27 @@ def _user() -> str:
     return pwd.getpwuid(os.getuid()).pw_name
 
 
-def _names(door: SlurmCommands) -> Mapping[str, str]:
-    """The site's map of gres types, if there is one that we may read."""
-    return config.beside(settings(door.slurm).get("SLURM_CONF", "")).gpus
+def _names(backend: SlurmCommands) -> Mapping[str, str]:
+    """The site's map of gres types, if its file is readable."""
+    return config.beside(settings(backend.slurm).get("SLURM_CONF", "")).gpus
 
 
-def _limits(door: SlurmCommands) -> accounting_limits.Limits:
-    """What accounting allows; nothing where it does not answer: Slurm itself will then hold the job."""
+def _limits(backend: SlurmCommands) -> accounting_limits.AccountingLimits:
+    """The accounting limits; none if slurmdbd does not answer, then Slurm itself enforces them."""
     try:
-        return accounting_limits.read(door.slurm)
+        return accounting_limits.read(backend.slurm)
     except SlurmError:
-        return accounting_limits.Limits()
+        return accounting_limits.AccountingLimits()
 
 
 def _fit(
-    plan: TrainingPlan, options: Options, door: SlurmCommands, environment: Mapping[str, str]
+    plan: TrainingPlan, options: SbatchOptions, backend: SlurmCommands, environment: Mapping[str, str]
 ) -> Fitted | NoPlan:
-    here = door.cluster()
+    here = backend.cluster()
     account = options.account or environment.get("SBATCH_ACCOUNT", "")
     everywhere = pools(
         here,
-        names=_names(door),
+        names=_names(backend),
         wanted=sizing.gpu_types(plan),
         partition=options.partition or environment.get("SBATCH_PARTITION", ""),
         account=account,
@@ -208,7 +209,7 @@ def _fit(
     )
     found, _ = accounting_limits.within(
         everywhere,
-        _limits(door),
+        _limits(backend),
         partitions=here.partitions,
         user=_user(),
         account=account,
@@ -226,12 +227,12 @@ def _fit(
 
 
 def _place(
-    fitted: Fitted, file: Path, directory: RunDirectory, options: Options, door: SlurmCommands
+    fitted: Fitted, file: Path, directory: RunDirectory, options: SbatchOptions, backend: SlurmCommands
 ) -> Place:
     launch = fitted.plan.spec.launch
     home = file.resolve().parent
-    if launch.image and "--container-image" not in door.slurm.run("srun", "--help"):
-        remedy = "needs Pyxis, which this cluster's srun has not (no --container-image); leave the image out"
+    if launch.image and "--container-image" not in backend.slurm.run("srun", "--help"):
+        remedy = "needs Pyxis, which this cluster's srun lacks (no --container-image); remove the image"
         raise InputError("spec.launch.image", value=launch.image, remedy=remedy)
     checkpoint = launch.checkpoint.path if launch.checkpoint else ""
     chosen = {"--account": options.account, "--qos": options.qos}
@@ -247,21 +248,19 @@ def _place(
     )
 
 
-def _check_directory(plan: TrainingPlan, directory: RunDirectory, door: SlurmCommands) -> None:
-    """Refuse a directory in which another job runs, or that holds the checkpoints of another training."""
+def _check_directory(plan: TrainingPlan, directory: RunDirectory, backend: SlurmCommands) -> None:
+    """Refuse a directory with a live job, or with the checkpoints of another training."""
     before = runfile.read(directory.path)
-    job = door.job(before.job_id) if before and before.job_id else None
+    job = backend.job(before.job_id) if before and before.job_id else None
     if job is not None and job.live:
-        remedy = (
-            f"job {job.job_id} trains there ({job.state.lower()}); scancel it first, or give another --dir"
-        )
+        remedy = f"is used by job {job.job_id} ({job.state.lower()}); scancel it first, or use another --dir"
         raise InputError("run directory", value=str(directory.path), remedy=remedy)
     if not directory.plan.exists():
         return
     old = load(directory.plan)
     for name in ("model", "workload"):
         if getattr(old.spec, name) != getattr(plan.spec, name):
-            remedy = f"differs from the run in {directory.path}; give another --dir"
+            remedy = f"differs from the run in {directory.path}; use another --dir"
             raise InputError(f"spec.{name}", value="changed", remedy=remedy)
 
 
@@ -271,17 +270,17 @@ def _submit(
     text: str,
     *,
     directory: RunDirectory,
-    door: SlurmCommands,
+    backend: SlurmCommands,
     environment: Mapping[str, str],
 ) -> int:
-    """Write what the job reads, submit, and note the job's number."""
+    """Write the job's files, submit it, and store its number."""
     directory.path.mkdir(parents=True, exist_ok=True)
     worker = worker_of(fitted, place)
     for name, content in worker.files.items():
         (directory.path / name).write_text(content)
     batch = directory.path / _SCRIPT
     batch.write_text(text)
-    job = _number(door.slurm.run("sbatch", "--parsable", str(batch), environment=_inherited(environment)))
+    job = _number(backend.slurm.run("sbatch", "--parsable", str(batch), environment=_inherited(environment)))
     directory.plan.write_text(dump(fitted.plan))
     runfile.write(directory.path, _record(fitted, worker, job, str(place.plan)))
     return job
@@ -291,11 +290,11 @@ def _inherited(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name not in _OURS}
 
 
-def _number(said: str) -> int:
-    """The job that sbatch --parsable tells: NUMBER or NUMBER;CLUSTER, in its last line."""
-    number = said.strip().splitlines()[-1].split(";")[0] if said.strip() else ""
+def _number(output: str) -> int:
+    """The job's number in the last line of sbatch --parsable: NUMBER or NUMBER;CLUSTER."""
+    number = output.strip().splitlines()[-1].split(";")[0] if output.strip() else ""
     if not number.isdigit():
-        raise SlurmError("sbatch", f"told no job: {one_line(said)}")
+        raise SlurmError("sbatch", f"printed no job number: {one_line(output)}")
     return int(number)
 
 

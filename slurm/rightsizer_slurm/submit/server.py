@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rightsizer.errors import InputError, RightsizerError
-from rightsizer_slurm.cluster.accounting_limits import Limits
+from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
 from rightsizer_slurm.cluster.comment import parse, subject
-from rightsizer_slurm.cluster.config import Site
+from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import Cluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import plan_files
@@ -62,7 +62,7 @@ class _Snapshot:
     """The cluster and limits at the last read; `number` increases with each change."""
 
     cluster: Cluster | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: AccountingLimits = field(default_factory=AccountingLimits)
     number: int = 0
 
 
@@ -70,7 +70,7 @@ class Server:
     """Answers questions. `trusted` are the users that may name another submitter: slurmctld's and root."""
 
     def __init__(
-        self, *, site: Site, state: TicketStore, trusted: frozenset[int], sizer: Sizer | None = None
+        self, *, site: SiteConfig, state: TicketStore, trusted: frozenset[int], sizer: Sizer | None = None
     ) -> None:
         self._site = site
         self._state = state
@@ -83,7 +83,7 @@ class Server:
         self._sized: set[str] = set()
         self._connections = 0
 
-    def update(self, cluster: Cluster, limits: Limits | None = None) -> None:
+    def update(self, cluster: Cluster, limits: AccountingLimits | None = None) -> None:
         """Set the cluster and the limits of accounting; None keeps the limits."""
         limits = self._snapshot.limits if limits is None else limits
         if self._snapshot.cluster is None or cluster.words() != self._snapshot.cluster.words():

@@ -4,8 +4,8 @@ import datetime as dt
 import pytest
 
 from rightsizer_api import loads
-from rightsizer_slurm.cluster.accounting_limits import Limits, allowed, parse
-from rightsizer_slurm.cluster.config import Site
+from rightsizer_slurm.cluster.accounting_limits import AccountingLimits, allowed, parse
+from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import Partition
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.protocol import Question, Verdict
@@ -70,7 +70,7 @@ def test_the_wall_time_is_the_qoss_else_the_associations(words, seconds) -> None
 
 
 def test_without_slurmdbd_nothing_is_bound() -> None:
-    assert allowed(Limits(), user="ann", account="", qos="small", partition=BARE).tres == {}
+    assert allowed(AccountingLimits(), user="ann", account="", qos="small", partition=BARE).tres == {}
 
 
 def test_who_has_no_association_has_the_limits_of_their_qos_alone() -> None:
@@ -83,7 +83,7 @@ NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 def asked(here, comment: str, *, user: str = "ann", account: str = "nlp", **words):
     question = Question(comment=comment, user=user, account=account, **words)
-    return answer(question, here=here, site=Site(), now=NOW, plan_of_file=loads, limits=LIMITS)
+    return answer(question, here=here, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=LIMITS)
 
 
 def gpus_of(given) -> int:
@@ -111,5 +111,5 @@ def test_no_gpus_at_all_is_a_refusal_that_says_so(here) -> None:
         LIMITS, qos={"small": dataclasses.replace(LIMITS.qos["small"], job={"gres/gpu": 0})}
     )
     question = Question(comment=LORA.format("24h"), user="ann", account="nlp")
-    given = answer(question, here=here, site=Site(), now=NOW, plan_of_file=loads, limits=none)
+    given = answer(question, here=here, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=none)
     assert (given.verdict, "0 GPUs of QOS small" in given.say) == (Verdict.REFUSE, True)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rightsizer.errors import InputError
-from rightsizer_slurm.cluster.config import Site, parse, read
+from rightsizer_slurm.cluster.config import SiteConfig, parse, read
 from rightsizer_slurm.monitor.monitor import ActionLevel
 from rightsizer_slurm.monitor.settings import options_of
 
@@ -16,7 +16,7 @@ def test_a_site_is_read() -> None:
 
 
 def test_an_empty_file_is_the_defaults() -> None:
-    assert parse("# nothing yet\n") == Site()
+    assert parse("# nothing yet\n") == SiteConfig()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.monitor import Settings, alone
-from rightsizer_slurm.monitor.service import Options, run_in_daemon
+from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon
 
 SCONTROL = '#!/bin/sh\n[ "$2" = config ] && echo "ClusterName = lab"\nexit 0\n'
 
@@ -37,7 +37,7 @@ def served(port: int) -> str:
 
 def test_it_waits_while_another_monitor_acts_and_then_works_and_ends(slurm: Slurm, tmp_path: Path) -> None:
     port, ended, state = free_port(), threading.Event(), tmp_path / "state.db"
-    options = Options(
+    options = MonitorOptions(
         settings=Settings(every_s=0.05), state=state, backend="commands", metrics=("127.0.0.1", port)
     )
     thread = threading.Thread(target=run_in_daemon, args=(options, slurm, ended))

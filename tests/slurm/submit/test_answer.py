@@ -4,7 +4,7 @@ import datetime as dt
 import pytest
 
 from rightsizer_slurm.cluster.comment import parse, plan_of
-from rightsizer_slurm.cluster.config import Site
+from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.protocol import Question, Verdict
 
@@ -12,7 +12,7 @@ LORA = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 
-def asked(here, comment=LORA, site=Site(), **words):  # noqa: B008 (a frozen value)
+def asked(here, comment=LORA, site=SiteConfig(), **words):  # noqa: B008 (a frozen value)
     question = Question(comment=comment, **words)
     return answer(question, here=here, site=site, now=NOW, plan_of_file=lambda path: plan_of(parse(LORA)))
 
@@ -55,7 +55,7 @@ def test_nodes_that_are_away_are_waited_for(here) -> None:
 
 
 def test_a_partition_whose_mode_is_off_is_not_chosen(here) -> None:
-    assert asked(here, site=Site(partitions={"h100": "off"})).fields["partition"] == "a100"
+    assert asked(here, site=SiteConfig(partitions={"h100": "off"})).fields["partition"] == "a100"
 
 
 def test_a_plan_file_is_asked_for_by_its_path(here) -> None:
@@ -90,5 +90,5 @@ def test_a_refusal_says_what_is_wrong(here, comment, words, said) -> None:
 )
 def test_gres_types_are_gpus_by_the_sites_map(here, gres, names, partition) -> None:
     nodes = tuple(dataclasses.replace(node, gpu=gres) for node in here.nodes if node.gpu == "h100")
-    given = asked(dataclasses.replace(here, nodes=nodes), site=Site(gpus=names))
+    given = asked(dataclasses.replace(here, nodes=nodes), site=SiteConfig(gpus=names))
     assert given.fields.get("partition") == partition

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer_slurm.cluster.config import Site
+from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import Cluster
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 from rightsizer_slurm.submit.server import Server
@@ -30,7 +30,7 @@ def talk(
     what: Talk,
     *,
     sizer: Callable[[Question], Answer] = lambda _: OK,
-    site: Site = Site(hold_after_s=5.0),  # noqa: B008 (a frozen value)
+    site: SiteConfig = SiteConfig(hold_after_s=5.0),  # noqa: B008 (a frozen value)
     trusted: frozenset[int] = frozenset({os.getuid()}),
     here: Cluster | None = Cluster(),  # noqa: B008
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_answer(tmp_path: Path) ->
             await asyncio.sleep(0.05)
         assert state.tickets()[0].answer == OK
 
-    talk(tmp_path, run, sizer=slowly, site=Site(hold_after_s=0.0))
+    talk(tmp_path, run, sizer=slowly, site=SiteConfig(hold_after_s=0.0))
 
 
 def test_before_the_cluster_is_known_jobs_are_held_and_caught_up_later(tmp_path: Path, here: Cluster) -> None:
@@ -174,7 +174,7 @@ def test_who_submits_is_believed_of_slurmctld_only(tmp_path: Path) -> None:
 
     for trusted in (frozenset({os.getuid()}), frozenset({os.getuid() + 1})):
         (tmp_path / "s").unlink(missing_ok=True)
-        site = Site(hold_after_s=5.0, users=True)
+        site = SiteConfig(hold_after_s=5.0, users=True)
         talk(tmp_path, run, sizer=lambda q: asked.append(q) or OK, site=site, trusted=trusted)
     assert [q.uid for q in asked] == [12345, os.getuid()]
 

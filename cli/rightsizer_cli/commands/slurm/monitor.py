@@ -46,7 +46,7 @@ def monitor(
     from rightsizer.units import parse_duration_s
     from rightsizer_slurm.monitor.decide import Tuning
     from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
-    from rightsizer_slurm.monitor.service import BACKENDS, Options, run
+    from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions, run
     from rightsizer_telemetry.client import Access
 
     if act not in list(ActionLevel):
@@ -64,7 +64,7 @@ def monitor(
         annotate=annotate,
         tuning=tuning,
     )
-    options = Options(
+    options = MonitorOptions(
         settings=settings,
         state=state,
         backend=backend,
