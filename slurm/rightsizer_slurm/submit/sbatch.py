@@ -73,7 +73,7 @@ class SbatchOptions:
     """Options beside the plan. They bound the size and are never exceeded.
 
     `nodes` and `time` (a duration) are upper bounds; `directory` holds the run (default runs/NAME); `python`
-    is the nodes' interpreter with rightsizer; `rendezvous` is host:port of an external store; `more` are passed
+    is the nodes' interpreter with rightsizer; `rendezvous` is host:port of an external store; `more` go
     to sbatch unchanged.
     """
 
