@@ -46,6 +46,7 @@ TESTS_OF: Mapping[str, str] = {
     "slurm/rightsizer_slurm/monitor/rollback.py": "tests/slurm/monitor",
     "slurm/rightsizer_slurm/submit/answer.py": "tests/slurm/submit",
     "slurm/rightsizer_slurm/submit/placement.py": "tests/slurm/submit",
+    "launch/rightsizer_launch/resize_inputs.py": "tests/launch/test_resize_inputs.py",
     "launch/rightsizer_launch/local/resize.py": "tests/launch/local",
     "launch/rightsizer_launch/local/supervisor.py": "tests/launch/local",
 }

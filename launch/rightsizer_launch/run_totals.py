@@ -1,25 +1,29 @@
-"""What a run's records add up to: position, pace, what was lost, where the time went. Pure."""
+"""Totals over a run's records: position, pace, repeated steps, time by phase."""
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 
 from rightsizer.values import immutable
 from rightsizer_launch.worker.progress import Record
 
-__all__ = ["PHASES", "Pace", "Tally", "pace", "warm_steps"]
+__all__ = ["PHASES", "Pace", "RunTotals", "pace", "warm_steps"]
 
 PHASES = ("startup", "training", "checkpoint", "recovery")
-"""Where wall time goes: until an attempt's first step, in steps, in saves, from a failure to the restart."""
+"""Where wall time goes: launch to start, steps, saves, failure to restart."""
 
-_WARM_UP_STEPS = 2  # after every start the first steps pay for lazy initialisation
+_WARM_UP_STEPS = 2  # the first steps after a start include lazy initialisation
 _RECENT_STEPS = 50
 _CURVE_POINTS = 50
 
 
-@immutable
-class Tally:
-    """A fold over records. `best_step` is the furthest step ever reached; `lost_steps` were done again."""
+@dataclass(slots=True)
+class RunTotals:
+    """Totals over the records added so far. Adding takes time in proportion to the new records alone.
+
+    `best_step` is the furthest step ever reached; `lost_steps` were repeated. `launched_s` is the Unix time
+    of each attempt's launch.
+    """
 
     step: int = 0
     tokens: float = 0.0
@@ -38,49 +42,50 @@ class Tally:
     last_time: float = 0.0
     finished: bool = False
     phases_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
-    steps: tuple[Record, ...] = ()
+    steps: list[Record] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    launched_s: dict[int, float] = field(default_factory=dict)
 
-    def add(self, records: Iterable[Record], *, began: Mapping[int, float] | None = None) -> "Tally":
-        """The tally with more records; `began` says when (Unix time) each attempt was launched."""
-        tally = self
+    def add(self, records: Iterable[Record], *, launched_s: Mapping[int, float] | None = None) -> "RunTotals":
+        """Add records in place; self. `launched_s` holds launches by attempt."""
+        self.launched_s.update(launched_s or {})
         for record in records:
-            tally = tally._add(record, (began or {}).get(record.attempt, 0.0))
-        return tally
+            self._add(record)
+        return self
 
-    def _add(self, record: Record, attempt_began: float) -> "Tally":
-        common = replace(
-            self,
-            step=record.step,
-            tokens=record.tokens,
-            workers=record.world,
-            attempt=record.attempt,
-            last_time=record.time,
-        )
+    def _add(self, record: Record) -> None:
+        self.records.append(record)
         if record.event == "start":
-            return _started(self, common, record, attempt_began)
-        if record.event == "step":
-            return replace(
-                common,
-                loss=record.loss,
-                first_loss=record.loss if self.first_loss is None else self.first_loss,
-                best_step=max(self.best_step, record.step),
-                tokens_per_s=record.tokens_per_s,
-                phases_s=_more(self.phases_s, "training", record.step_s),
-                steps=(*self.steps, record),
-            )
-        if record.event == "checkpoint":
-            return replace(
-                common,
-                saved_step=record.step,
-                saved_time=record.time,
-                saved_path=record.path,
-                phases_s=_more(self.phases_s, "checkpoint", record.time - self.last_time),
-            )
-        return replace(common, finished=self.finished or record.event == "finish")
+            self._started(record)
+        elif record.event == "step":
+            self.loss = record.loss
+            self.first_loss = record.loss if self.first_loss is None else self.first_loss
+            self.best_step = max(self.best_step, record.step)
+            self.tokens_per_s = record.tokens_per_s
+            self._spend("training", record.step_s)
+            self.steps.append(record)
+        elif record.event == "checkpoint":
+            self.saved_step, self.saved_time, self.saved_path = record.step, record.time, record.path
+            self._spend("checkpoint", record.time - self.last_time)
+        self.finished = self.finished or record.event == "finish"
+        self.step, self.tokens, self.workers = record.step, record.tokens, record.world
+        self.attempt, self.last_time = record.attempt, record.time
+
+    def _started(self, record: Record) -> None:
+        same = record.attempt == self.attempt
+        since = self.last_time if same else self.launched_s.get(record.attempt) or record.time
+        self.pids = record.pids
+        self.starts += 1
+        self.lost_steps += max(0, self.best_step - record.step)
+        self.best_step = min(self.best_step, record.step)
+        self._spend("recovery" if same else "startup", record.time - since)
+
+    def _spend(self, phase: str, seconds: float) -> None:
+        self.phases_s[phase] += max(0.0, seconds)
 
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:
-        """The loss by step, thinned to some fifty points; of a repeated step the last."""
+        """The loss by step, thinned to about fifty points; the last value of a repeated step."""
         by_step = {record.step: record.loss for record in self.steps if record.loss is not None}
         points = sorted(by_step.items())
         stride = max(1, -(-len(points) // _CURVE_POINTS))
@@ -88,7 +93,7 @@ class Tally:
 
     @property
     def recent_tokens_per_s(self) -> float | None:
-        """The median pace of the latest steps past the warm-up; None while there is none."""
+        """The median pace of the latest warm steps; None before there are two."""
         warm = warm_steps(self.steps[-_RECENT_STEPS:], self.attempt)
         if len(warm) < 2 or warm[-1].step <= warm[0].step:
             return None
@@ -136,20 +141,3 @@ def pace(steps: Iterable[Record], attempt: int, *, tokens_per_step: float) -> Pa
         step_s=step_s,
         tokens_per_s=tokens_per_step / max(step_s, 1e-9),
     )
-
-
-def _started(before: Tally, common: Tally, record: Record, attempt_began: float) -> Tally:
-    same = record.attempt == before.attempt
-    since = before.last_time if same else attempt_began or record.time
-    return replace(
-        common,
-        pids=record.pids,
-        starts=before.starts + 1,
-        lost_steps=before.lost_steps + max(0, before.best_step - record.step),
-        best_step=record.step if record.step < before.best_step else before.best_step,
-        phases_s=_more(before.phases_s, "recovery" if same else "startup", record.time - since),
-    )
-
-
-def _more(phases_s: dict[str, float], phase: str, seconds: float) -> dict[str, float]:
-    return phases_s | {phase: phases_s[phase] + max(0.0, seconds)}

@@ -1,7 +1,7 @@
 import pytest
 
 from rightsizer_launch.local.live_view import Expectation, eta_s
-from rightsizer_launch.run_totals import Tally, pace
+from rightsizer_launch.run_totals import RunTotals, pace
 from rightsizer_launch.worker.progress import Record
 from rightsizer_launch.worker.restart_budget import RestartBudget
 
@@ -33,23 +33,31 @@ LOST = [start(10, 0), *steps(1, 8, began=10), start(30, 5, restart=1), *steps(6,
 
 
 def test_steps_after_the_checkpoint_are_lost_once():
-    assert Tally().add(LOST).lost_steps == 3
+    assert RunTotals().add(LOST).lost_steps == 3
+
+
+def test_adding_records_copies_none_of_those_before():
+    totals = RunTotals().add(LOST)
+    records, steps_before = totals.records, totals.steps
+    totals.add(steps(13, 20, began=40, restart=1))
+    assert totals.records is records
+    assert totals.steps is steps_before
 
 
 def test_time_is_split_by_what_it_was_spent_on():
-    phases = Tally().add(LOST, began={1: 4.0}).phases_s
+    phases = RunTotals().add(LOST, launched_s={1: 4.0}).phases_s
     assert phases == {"startup": 6.0, "training": 15.0, "checkpoint": 0.0, "recovery": 12.0}
 
 
 def test_a_stop_between_attempts_is_nobodys_time():
     resumed = [start(1000, 12, attempt=2, world=1), *steps(13, 14, began=1000, attempt=2, world=1)]
-    tally = Tally().add(LOST).add(resumed, began={2: 990.0})
-    assert (tally.phases_s["startup"], tally.phases_s["recovery"], tally.workers) == (10.0, 12.0, 1)
+    totals = RunTotals().add(LOST).add(resumed, launched_s={2: 990.0})
+    assert (totals.phases_s["startup"], totals.phases_s["recovery"], totals.workers) == (10.0, 12.0, 1)
 
 
 def test_the_curve_holds_the_last_loss_of_a_repeated_step():
     again = [start(30, 5, restart=1), *steps(6, 8, began=30, loss=9.0)]
-    curve = dict(Tally().add([*LOST[:9], *again]).curve)
+    curve = dict(RunTotals().add([*LOST[:9], *again]).curve)
     assert curve[7] == pytest.approx(9.0 - 0.7)
 
 
@@ -63,8 +71,8 @@ def test_the_pace_leaves_each_starts_warm_up_out():
 def test_the_eta_is_the_predicted_one_until_the_warm_up_has_passed():
     expected = Expectation(target_tokens=1000.0, tokens_per_s=10.0, deadline_s=None, began_s=0.0)
     warm_up, later = steps(1, 2, began=0, step_s=9.0), steps(3, 5, began=18, step_s=2.0)
-    assert eta_s(Tally().add(warm_up), expected) == pytest.approx(800 / 10)
-    assert eta_s(Tally().add([*warm_up, *later]), expected) == pytest.approx(500 / 50)
+    assert eta_s(RunTotals().add(warm_up), expected) == pytest.approx(800 / 10)
+    assert eta_s(RunTotals().add([*warm_up, *later]), expected) == pytest.approx(500 / 50)
 
 
 def test_there_is_no_pace_before_there_are_steps():

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rightsizer.units import format_count, format_duration, format_tokens
 from rightsizer.values import immutable
-from rightsizer_launch.run_totals import Tally
+from rightsizer_launch.run_totals import RunTotals
 
 __all__ = ["Expectation", "View", "eta_s", "facts"]
 
@@ -31,34 +31,34 @@ class Expectation:
     began_s: float
 
 
-def eta_s(tally: Tally, expected: Expectation) -> float:
+def eta_s(totals: RunTotals, expected: Expectation) -> float:
     """Seconds to the end: at the own median pace once past the warm-up, at the predicted one until then.
 
     The prediction is calibrated: it weighs earlier runs.
     """
-    measured = tally.recent_tokens_per_s
+    measured = totals.recent_tokens_per_s
     rate = expected.tokens_per_s if measured is None else measured
-    return max(0.0, expected.target_tokens - tally.tokens) / max(rate, 1e-9)
+    return max(0.0, expected.target_tokens - totals.tokens) / max(rate, 1e-9)
 
 
-def facts(tally: Tally, failures: int, expected: Expectation, *, now_s: float) -> list[tuple[str, str]]:
+def facts(totals: RunTotals, failures: int, expected: Expectation, *, now_s: float) -> list[tuple[str, str]]:
     """The view's lines, as (name, value)."""
-    left = eta_s(tally, expected)
+    left = eta_s(totals, expected)
     lines = [
         (
             "tokens",
-            f"{format_tokens(tally.tokens)} of {format_tokens(expected.target_tokens)}, step {tally.step}",
+            f"{format_tokens(totals.tokens)} of {format_tokens(expected.target_tokens)}, step {totals.step}",
         ),
         (
             "tokens/s",
-            f"{format_count(tally.tokens_per_s)} measured, {format_count(expected.tokens_per_s)} predicted",
+            f"{format_count(totals.tokens_per_s)} measured, {format_count(expected.tokens_per_s)} predicted",
         ),
-        ("loss", "-" if tally.loss is None else f"{tally.loss:.3f}"),
+        ("loss", "-" if totals.loss is None else f"{totals.loss:.3f}"),
         ("ETA", _against(left, expected, now_s)),
-        ("restarts", f"{failures}, {tally.lost_steps} step(s) done again"),
+        ("restarts", f"{failures}, {totals.lost_steps} step(s) done again"),
     ]
-    if tally.saved_step:
-        lines.append(("checkpoint", f"step {tally.saved_step}"))
+    if totals.saved_step:
+        lines.append(("checkpoint", f"step {totals.saved_step}"))
     return lines
 
 
@@ -98,22 +98,22 @@ class View:
         stamp = time.strftime("%H:%M:%S", time.localtime(self.clock()))
         self.console.print(Text(f"{stamp}  {text}"), soft_wrap=True)
 
-    def update(self, tally: Tally, failures: int) -> None:
+    def update(self, totals: RunTotals, failures: int) -> None:
         """Where training stands."""
         now_s = self.clock()
         if self._live is not None:
-            self._live.update(_panel(tally, failures, self.expected, now_s))
-        elif tally.step != self._last_step and now_s - self._last_line_s >= _LINE_EVERY_S:
+            self._live.update(_panel(totals, failures, self.expected, now_s))
+        elif totals.step != self._last_step and now_s - self._last_line_s >= _LINE_EVERY_S:
             self._last_line_s = now_s
-            named = dict(facts(tally, failures, self.expected, now_s=now_s))
+            named = dict(facts(totals, failures, self.expected, now_s=now_s))
             pace = f"{named['tokens/s']} tokens/s; ETA {named['ETA']}"
             self.note(f"tokens {named['tokens']}; loss {named['loss']}; {pace}")
-            self._last_step = tally.step
+            self._last_step = totals.step
 
 
-def _panel(tally: Tally, failures: int, expected: Expectation, now_s: float) -> Group:
+def _panel(totals: RunTotals, failures: int, expected: Expectation, now_s: float) -> Group:
     table = Table.grid(padding=(0, 2))
-    for name, value in facts(tally, failures, expected, now_s=now_s):
+    for name, value in facts(totals, failures, expected, now_s=now_s):
         table.add_row(Text(name, style="bold"), value)
-    share = tally.tokens / max(expected.target_tokens, 1.0)
+    share = totals.tokens / max(expected.target_tokens, 1.0)
     return Group(ProgressBar(total=100, completed=min(100.0, 100 * share), width=60), table)

@@ -27,7 +27,7 @@ from rightsizer_api.status import (
     Status,
 )
 from rightsizer_launch.local.supervisor import Ending
-from rightsizer_launch.run_totals import Tally, pace
+from rightsizer_launch.run_totals import RunTotals, pace
 from rightsizer_launch.worker.progress import write_json
 
 __all__ = ["Facts", "elsewhere", "report", "status", "write"]
@@ -47,7 +47,7 @@ class Facts:
     machine: str
     ending: Ending
     reason: str
-    tally: Tally
+    totals: RunTotals
     attempts: Sequence[Mapping[str, Any]]
     tokens_per_step: float
     target_tokens: float
@@ -65,27 +65,27 @@ class Facts:
 
 def report(facts: Facts) -> dict[str, Any]:
     """The JSON document: predicted and measured side by side, attempt by attempt."""
-    tally = facts.tally
-    losses = [loss for _, loss in tally.curve]
+    totals = facts.totals
+    losses = [loss for _, loss in totals.curve]
     return {
         "name": facts.plan.metadata.name,
         "state": str(facts.ending),
         "reason": facts.reason,
         "machine": facts.machine,
-        "step": tally.step,
-        "tokens": tally.tokens,
+        "step": totals.step,
+        "tokens": totals.tokens,
         "targetTokens": facts.target_tokens,
         "attempts": [_attempt(facts, attempt) for attempt in facts.attempts],
         "restarts": facts.failures,
-        "lostSteps": tally.lost_steps,
-        "secondsByPhase": {name: round(seconds, 3) for name, seconds in tally.phases_s.items()},
+        "lostSteps": totals.lost_steps,
+        "secondsByPhase": {name: round(seconds, 3) for name, seconds in totals.phases_s.items()},
         "loss": {
-            "first": tally.first_loss,
-            "last": tally.loss,
+            "first": totals.first_loss,
+            "last": totals.loss,
             "best": min(losses, default=None),
-            "curve": [[step, round(loss, 5)] for step, loss in tally.curve],
+            "curve": [[step, round(loss, 5)] for step, loss in totals.curve],
         },
-        "checkpoint": {"step": tally.saved_step, "path": tally.saved_path},
+        "checkpoint": {"step": totals.saved_step, "path": totals.saved_path},
         "resizes": [
             resize.model_dump(mode="json", by_alias=True, exclude_none=True)
             for resize in _resizes(facts.attempts)
@@ -112,7 +112,7 @@ def _free(plan: TrainingPlan) -> Any:
 
 
 def _attempt(facts: Facts, attempt: Mapping[str, Any]) -> dict[str, Any]:
-    measured = pace(facts.tally.steps, int(attempt["number"]), tokens_per_step=facts.tokens_per_step)
+    measured = pace(facts.totals.steps, int(attempt["number"]), tokens_per_step=facts.tokens_per_step)
     predicted = attempt["predicted"]
     found = dict(attempt) | {"measured": None, "measuredOverPredicted": None}
     if measured is not None:
@@ -129,14 +129,15 @@ def _attempt(facts: Facts, attempt: Mapping[str, Any]) -> dict[str, Any]:
 def status(facts: Facts) -> Status:
     """The plan's status, as the operator would write it."""
     last = facts.attempts[-1]
-    measured = pace(facts.tally.steps, int(last["number"]), tokens_per_step=facts.tokens_per_step)
-    tally = facts.tally
+    measured = pace(facts.totals.steps, int(last["number"]), tokens_per_step=facts.tokens_per_step)
+    totals = facts.totals
     state, true = _CONDITIONS[facts.ending]
     condition = Condition(
         type="Ready" if facts.ending is not Ending.FAILED else "Failed",
         status=ConditionStatus.TRUE if true else ConditionStatus.FALSE,
         reason=state,
-        message=facts.reason or f"step {tally.step}, {tally.tokens:.0f} of {facts.target_tokens:.0f} tokens",
+        message=facts.reason
+        or f"step {totals.step}, {totals.tokens:.0f} of {facts.target_tokens:.0f} tokens",
         last_transition_time=facts.now,
     )
     return Status(
@@ -150,18 +151,18 @@ def status(facts: Facts) -> Status:
             started_at=_moment(last["startedAt"]),
         ),
         observed=Observed(
-            gpus=tally.workers,
-            step=tally.step,
-            tokens=tally.tokens,
-            progress=min(1.0, tally.tokens / max(facts.target_tokens, 1.0)),
+            gpus=totals.workers,
+            step=totals.step,
+            tokens=totals.tokens,
+            progress=min(1.0, totals.tokens / max(facts.target_tokens, 1.0)),
             tokens_per_second=measured.tokens_per_s if measured else None,
             step_seconds=measured.step_s if measured else None,
             measured_over_predicted=measured.step_s / last["predicted"]["stepSeconds"] if measured else None,
-            loss=tally.loss,
+            loss=totals.loss,
             restarts=facts.failures,
-            lost_steps=tally.lost_steps,
-            last_checkpoint_time=_moment(tally.saved_time) if tally.saved_time else None,
-            last_checkpoint_step=tally.saved_step or None,
+            lost_steps=totals.lost_steps,
+            last_checkpoint_time=_moment(totals.saved_time) if totals.saved_time else None,
+            last_checkpoint_step=totals.saved_step or None,
             updated_at=facts.now,
         ),
         recommendation=_recommendation(facts),

@@ -26,11 +26,11 @@ from rightsizer_launch import calibration
 from rightsizer_launch.local import machine, report
 from rightsizer_launch.local.live_view import Expectation, View
 from rightsizer_launch.local.processes import Job, JobSpec
-from rightsizer_launch.local.resize import Resizer, limits_of, scaling_of
+from rightsizer_launch.local.resize import Resizer, history_of_attempts, scaling_of, tuning_of
 from rightsizer_launch.local.run_folder import RunDirectory, held, worker_error
 from rightsizer_launch.local.summary import summary
 from rightsizer_launch.local.supervisor import Ending, Finished, StopFlag, stop_on_signals, supervise
-from rightsizer_launch.run_totals import Tally
+from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_launch.worker_spec import Directories, Size, target_of, worker_spec
 
@@ -110,12 +110,11 @@ def _run(
         remedy = f"this machine has room for 1 to {here.workers}"
         raise InputError("--workers", value=options.workers, remedy=remedy)
     attempts = directory.attempts()
-    began = {int(attempt["number"]): float(attempt["startedAt"]) for attempt in attempts}
-    tally = Tally().add(directory.records(), began=began)
+    totals = directory.totals()
     console.print(f"this machine: {here.words}", soft_wrap=True)
     if plan.spec.resources.gpu_types and not here.cuda:
         console.print(f"(the plan's {', '.join(plan.spec.resources.gpu_types)} are not here)")
-    sized = _size(plan, here, options, attempts, tally)
+    sized = _size(plan, here, options, attempts, totals)
     console.print(_local_verdict(verdict(sized.answer), here), soft_wrap=True)
     if isinstance(sized.answer, NoPlan) and not options.anyway and not attempts:
         console.print("not started; --anyway runs the nearest all the same", soft_wrap=True)
@@ -123,16 +122,17 @@ def _run(
     directory.plan.write_text(dump(plan))
     spec = _spec(plan, here, sized.option, directory, home, attempt=len(attempts) + 1)
     resizer = Resizer(
+        plan=plan,
         option=sized.option,
-        limits=limits_of(plan, here, spec, settle_s=options.resize_after_s),
-        tokens=sized.workload.tokens,
+        tuning=tuning_of(settle_s=options.resize_after_s),
+        target_tokens=sized.workload.tokens,
         deadline_s=None if sized.deadline_s is None else time.time() + sized.deadline_s,
-        confidence=sized.answer.request.confidence,
+        history=history_of_attempts(attempts),
         scaling=lambda option: scaling_of(sized.answer.request, option, here.clusters),
         job=lambda option: _spec(plan, here, option, directory, home, attempt=1),
     )
     finished = _train(
-        plan, spec, sized, resizer, directory=directory, attempts=attempts, tally=tally, console=console
+        plan, spec, sized, resizer, directory=directory, attempts=attempts, totals=totals, console=console
     )
     document = _report(plan, sized, directory, finished, resizer, words=here.words)
     if finished.ending is Ending.FAILED:
@@ -176,7 +176,7 @@ def _size(
     here: machine.Machine,
     options: Options,
     attempts: list[dict[str, Any]],
-    tally: Tally,
+    totals: RunTotals,
 ) -> _Sized:
     """Size what is left of the training to this machine; the batch of earlier attempts stays."""
     now = time.time()
@@ -187,7 +187,7 @@ def _size(
     if attempts:
         workload = replace(workload, global_batch_sequences=int(attempts[0]["globalBatchSequences"]))
     left = None if asked.deadline_s is None else max(1.0, asked.deadline_s - (now - first))
-    tokens = max(1.0, workload.tokens - tally.tokens)
+    tokens = max(1.0, workload.tokens - totals.tokens)
     asked = replace(
         asked,
         calibration=calibration.load(),
@@ -272,11 +272,10 @@ def _train(
     *,
     directory: RunDirectory,
     attempts: list[dict[str, Any]],
-    tally: Tally,
+    totals: RunTotals,
     console: Console,
 ) -> Finished:
     """Supervise the job and keep run.json true while it runs."""
-    option = sized.option
 
     def started(job: Job) -> None:
         option = resizer.option
@@ -288,31 +287,33 @@ def _train(
                 "globalBatchSequences": sized.workload.global_batch_sequences,
                 "predicted": {"tokensPerSecond": option.tokens_per_s, "stepSeconds": option.step_s},
                 "startedAt": job.began,
-                "fromStep": tally.step,
+                "fromStep": totals.step,
                 "failures": 0,
-                "reason": resizer.because(job.spec.workers),
+                **resizer.last_change(job.spec.workers),
             }
         )
         directory.write_attempts(attempts)
 
     expected = Expectation(
         target_tokens=sized.workload.tokens,
-        tokens_per_s=option.tokens_per_s,
+        tokens_per_s=sized.option.tokens_per_s,
         deadline_s=sized.deadline_s,
         began_s=time.time(),
     )
     limits = plan.spec.launch.restarts
-    budget = RestartBudget(limit=limits.limit, within_s=parse_duration_s(limits.within), step=tally.best_step)
+    budget = RestartBudget(
+        limit=limits.limit, within_s=parse_duration_s(limits.within), step=totals.best_step
+    )
     stop = StopFlag()
     console.print(
-        f"starting {option.gpus} worker(s); logs in {spec.logs.parent}; "
+        f"starting {sized.option.gpus} worker(s); logs in {spec.logs.parent}; "
         f"Ctrl-C saves and stops (up to {format_duration(spec.grace_s)})",
         soft_wrap=True,
     )
     with stop_on_signals(stop), View(console, expected) as view:
         resizer.note = view.note
         finished = supervise(
-            spec, budget=budget, watcher=view, stop=stop, tally=tally, adviser=resizer, started=started
+            spec, budget=budget, watcher=view, stop=stop, totals=totals, adviser=resizer, started=started
         )
     attempts[-1] |= {"failures": finished.failures, "endedAt": time.time(), "ending": str(finished.ending)}
     directory.write_attempts(attempts)
@@ -328,9 +329,8 @@ def _report(
     *,
     words: str,
 ) -> dict[str, Any]:
-    attempts = directory.attempts()
-    began = {int(attempt["number"]): float(attempt["startedAt"]) for attempt in attempts}
-    first = dt.datetime.fromtimestamp(round(min(began.values())), dt.UTC)
+    attempts, totals = directory.attempts(), directory.totals()
+    first = dt.datetime.fromtimestamp(round(min(totals.launched_s.values())), dt.UTC)
     deadline_s = sizing.deadline_s(plan, now=first)
     facts = report.Facts(
         plan=plan,
@@ -338,7 +338,7 @@ def _report(
         machine=words,
         ending=finished.ending,
         reason=finished.reason,
-        tally=Tally().add(directory.records(), began=began),
+        totals=totals,
         attempts=attempts,
         tokens_per_step=float(sized.workload.global_batch_sequences * sized.workload.sequence_tokens),
         target_tokens=sized.workload.tokens,
@@ -350,7 +350,7 @@ def _report(
             sized.answer.request,
             resizer.option,
             run=f"{plan.metadata.name}/{attempts[-1]['startedAt']:.0f}/{attempts[-1]['number']}",
-            steps=finished.tally.steps,
+            steps=finished.totals.steps,
             attempt=int(attempts[-1]["number"]),
         ),
     )

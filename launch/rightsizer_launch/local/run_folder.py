@@ -11,6 +11,7 @@ from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
+from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.worker.progress import DONE, PROGRESS, ProgressReader, Record, write_json
 
 __all__ = ["RunDirectory", "held"]
@@ -49,6 +50,11 @@ class RunDirectory:
             remedy = f"cannot be read ({error}); move the directory away to start over"
             raise InputError("run.json", value=str(self.path / _RUN), remedy=remedy) from None
         return list(document["attempts"])
+
+    def totals(self) -> RunTotals:
+        """Totals over all records and attempts."""
+        launched_s = {int(attempt["number"]): float(attempt["startedAt"]) for attempt in self.attempts()}
+        return RunTotals().add(self.records(), launched_s=launched_s)
 
     def write_attempts(self, attempts: list[dict[str, Any]]) -> None:
         """Replace the list of attempts."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rightsizer.values import immutable
 from rightsizer_launch.local.processes import Job, JobSpec, next_attempt
-from rightsizer_launch.run_totals import Tally
+from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.worker.progress import DONE, EXIT_STOPPED, PROGRESS, ProgressReader
 from rightsizer_launch.worker.restart_budget import RestartBudget
 
@@ -36,24 +36,24 @@ class Watcher(Protocol):
     def note(self, text: str) -> None:
         """Something happened."""
 
-    def update(self, tally: Tally, failures: int) -> None:
+    def update(self, totals: RunTotals, failures: int) -> None:
         """Where training stands."""
 
 
 class Adviser(Protocol):
     """Who says that a job should go on with other workers."""
 
-    def look(self, tally: Tally, spec: JobSpec) -> JobSpec | None:
+    def look(self, totals: RunTotals, spec: JobSpec) -> JobSpec | None:
         """The job to change to, now; None to leave it as it is."""
 
     def failed(self, spec: JobSpec) -> None:
-        """A job that was changed to did not come to train."""
+        """A job that was changed to failed to start training."""
 
 
 class _Nobody:
     """Advises nothing."""
 
-    def look(self, _tally: Tally, _spec: JobSpec) -> JobSpec | None:
+    def look(self, _totals: RunTotals, _spec: JobSpec) -> JobSpec | None:
         return None
 
     def failed(self, _spec: JobSpec) -> None:
@@ -76,7 +76,7 @@ class Finished:
     """How it ended, what it added up to, failures in all, and why it was given up."""
 
     ending: Ending
-    tally: Tally
+    totals: RunTotals
     failures: int
     reason: str = ""
     last: JobSpec
@@ -102,7 +102,7 @@ class _Run:
     watcher: Watcher
     reader: ProgressReader
     budget: RestartBudget
-    tally: Tally
+    totals: RunTotals
     adviser: Adviser
     failures: int = 0
     seen: int = 0
@@ -113,7 +113,7 @@ class _Run:
     def read(self, job: Job) -> None:
         """Take in what the job wrote and how often its workers failed."""
         records = self.reader.read()
-        self.tally = self.tally.add(records, began={job.spec.attempt: job.began})
+        self.totals = self.totals.add(records, launched_s={job.spec.attempt: job.began})
         now_s = time.monotonic()
         if now_s - self.scanned_s >= _SCAN_S:
             self.scanned_s = now_s
@@ -128,7 +128,7 @@ class _Run:
                 self.watcher.note(f"{record.world} worker(s) train {where} (pids {_listed(record.pids)})")
             if record.event == "step" and record.attempt == self.spec.attempt:
                 self.good = None
-        self.watcher.update(self.tally, self.failures)
+        self.watcher.update(self.totals, self.failures)
 
     def follow(self) -> JobSpec:
         """What comes after an attempt: a changed job, what was before one that failed, or the same again."""
@@ -140,7 +140,9 @@ class _Run:
             return next_attempt(replace(wanted, attempt=before.attempt))
         if good is not None:
             self.adviser.failed(before)
-            self.watcher.note(f"{before.workers} worker(s) did not come to train; back to {good.workers}")
+            self.watcher.note(
+                f"{before.workers} worker(s) failed to start training; rolled back to {good.workers}"
+            )
             return next_attempt(replace(good, attempt=before.attempt))
         self.watcher.note(f"attempt {before.attempt + 1} starts from the last checkpoint")
         return next_attempt(before)
@@ -150,7 +152,7 @@ class _Run:
         if self.good is not None:
             return  # a resize that fails is taken back, and no fault of the training's
         self.failures += 1
-        self.budget = self.budget.failed(now_s=time.monotonic(), step=self.tally.best_step)
+        self.budget = self.budget.failed(now_s=time.monotonic(), step=self.totals.best_step)
         self.watcher.note(what)
 
 
@@ -160,14 +162,14 @@ def supervise(
     budget: RestartBudget,
     watcher: Watcher,
     stop: StopFlag,
-    tally: Tally | None = None,
+    totals: RunTotals | None = None,
     adviser: Adviser | None = None,
     started: Callable[[Job], None] = lambda _job: None,
 ) -> Finished:
     """Run attempts until the training is done, stopped, or given up; no process is left behind.
 
-    `tally` is what earlier runs of the same directory added up to; `started` is told of every attempt's job.
-    `adviser` may change the job: it saves and stops, and goes on as advised; if that does not come to train,
+    `totals` is what earlier runs of the same directory added up to; `started` is told of every attempt's job.
+    `adviser` may change the job: it saves and stops, and goes on as advised; if that fails to start training,
     as before.
     """
     path = spec.run_directory / PROGRESS
@@ -177,7 +179,7 @@ def supervise(
         watcher=watcher,
         reader=reader,
         budget=budget,
-        tally=tally or Tally(),
+        totals=totals or RunTotals(),
         adviser=adviser or _Nobody(),
     )
     while True:
@@ -193,7 +195,7 @@ def supervise(
             continue
         return Finished(
             ending=ending or Ending.FAILED,
-            tally=run.tally,
+            totals=run.totals,
             failures=run.failures,
             reason=run.budget.spent if ending is None else "",
             last=run.spec,
@@ -239,13 +241,13 @@ def _gone(run: _Run, job: Job) -> Ending | None:
 
 
 def _changes(run: _Run, job: Job, stop: StopFlag) -> bool:
-    """Whether this attempt ends for another: as advised, or because a changed job does not come to train."""
+    """Whether this attempt ends for another: as advised, or because a changed job fails to start training."""
     if run.good is not None:
         if not job.failures():
             return False
         job.stop(grace_s=5.0)
         return True
-    run.wanted = run.adviser.look(run.tally, run.spec)
+    run.wanted = run.adviser.look(run.totals, run.spec)
     if run.wanted is None:
         return False
     run.watcher.note("the workers save and stop, to go on as advised")
@@ -263,14 +265,14 @@ def _left(run: _Run, stop: StopFlag) -> Ending | None:
 
 def _stop(run: _Run, job: Job, stop: StopFlag) -> Ending:
     """Save and leave; a second signal, or the end of the grace time, ends it at once."""
-    before = run.tally.saved_step
+    before = run.totals.saved_step
     run.watcher.note("stopping: the workers save first (once more to leave without)")
     job.stop(grace_s=run.spec.grace_s, impatient=lambda: stop.asked > 1)
     run.read(job)
-    saved = run.tally.saved_step
-    fresh = saved > before or (saved == run.tally.step and saved > 0)
+    saved = run.totals.saved_step
+    fresh = saved > before or (saved == run.totals.step and saved > 0)
     word = f"checkpoint of step {saved}" if fresh else "nothing new was saved"
-    run.watcher.note(f"stopped at step {run.tally.step} ({word})")
+    run.watcher.note(f"stopped at step {run.totals.step} ({word})")
     return Ending.DONE if (run.spec.run_directory / DONE).exists() else Ending.STOPPED
 
 

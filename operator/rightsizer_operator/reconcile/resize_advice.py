@@ -99,7 +99,6 @@ def history_of(status: Mapping[str, Any]) -> History:
     last = parse_time(rows[-1]["at"]) if rows else None
     return History(
         last_resize_s=last.timestamp() if last else None,
-        last_good_gpus=rows[-1]["fromGPUs"] if rows else None,
         failed_gpus=tuple(row["fromGPUs"] for row in rows if row.get("cause") == "Failure"),
     )
 

@@ -160,7 +160,7 @@ class _Replay:
         self.decisions[found.action] = self.decisions.get(found.action, 0) + 1
         if found.act and found.action is not Action.FLAG:
             self.resizes += 1
-            live.history = replace(live.history, last_resize_s=now_s, last_good_gpus=live.gpus)
+            live.history = replace(live.history, last_resize_s=now_s)
             freed = found.gpus < live.gpus
             self.set_size(live, found.gpus, now_s, restart_s=self.rules.limits.restart_s)
             if freed:

@@ -89,12 +89,10 @@ class History:
     """Earlier resizes of the job. Times are seconds on the clock of `decide`'s `now_s`.
 
     `last_resize_s` is the start of the last resize, successful or not; None: never.
-    `last_good_gpus` is the last size at which it trained: where an executor returns to when a resize fails.
     `failed_gpus` are sizes that failed; they are not tried again.
     """
 
     last_resize_s: float | None = None
-    last_good_gpus: int | None = None
     failed_gpus: tuple[int, ...] = ()
 
 

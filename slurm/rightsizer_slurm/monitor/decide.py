@@ -1,50 +1,51 @@
-"""From a watched job and what the cluster has to the engine's decision. Pure."""
+"""From a watched job and the cluster's state to the engine's decision. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from rightsizer.catalog import lookup
 from rightsizer.domain.reading import Reading
-from rightsizer.resize.policy import decide
+from rightsizer.resize.policy import window_s
 from rightsizer.resize.scaling import PlanScaling, in_place_pins
-from rightsizer.resize.types import Decision, History, Limits, Mode, Running, Scaling, Size
+from rightsizer.resize.types import History, Limits, Running, Scaling, Size
 from rightsizer.search.options import price_layout
-from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_launch.resize_inputs import (
+    SizeChange,
+    Tuning,
+    history_of,
+    limits_of,
+    reading_of,
+    restart_s,
+    running_of,
+    seconds_left,
+    start_durations_s,
+    tokens_left,
+    trained_s,
+    with_gpu_counters,
+)
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.snapshot import Cluster
 from rightsizer_slurm.monitor.inspection import Watched
 from rightsizer_slurm.monitor.intent_log import Intent, Stage
-from rightsizer_slurm.monitor.readings import trained_s
 from rightsizer_slurm.monitor.size_history import Sized
 
 __all__ = [
     "NodeScaling",
-    "Tuning",
-    "decision",
     "free_gpus",
     "history",
     "margin_s",
     "others_wait",
+    "policy_inputs",
+    "reading_for",
     "scaling_of",
 ]
 
 
-@immutable
-class Tuning:
-    """What a site sets: the most that may be done, pauses, and how long a job is looked at first."""
-
-    cap: Mode = Mode.RECOMMEND
-    cool_down_s: float = 3600.0
-    restart_s: float = 600.0
-    warm_up_s: float = 600.0
-    least_window_s: float = 600.0
-
-
 class NodeScaling:
-    """Sizes that Slurm can give: whole nodes, within the job's own bounds, by the number of ranks alone."""
+    """The sizes that Slurm can allocate: whole nodes within the job's bounds, the same layout except dp."""
 
     def __init__(self, inner: Scaling, *, node_gpus: int, fewest: int, most: int) -> None:
         """`fewest` and `most` are nodes."""
@@ -53,11 +54,11 @@ class NodeScaling:
         self._allowed = range(fewest, most + 1)
 
     def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
-        """Those of the engine's sizes; the present one always."""
-        found = self._inner.sizes(gpus=gpus, tokens_per_s=tokens_per_s, steps=steps)
+        """The engine's sizes that Slurm can allocate, and the present one."""
+        sizes = self._inner.sizes(gpus=gpus, tokens_per_s=tokens_per_s, steps=steps)
         return tuple(
             size
-            for size in found
+            for size in sizes
             if size.gpus == gpus
             or (
                 size.in_place
@@ -68,7 +69,7 @@ class NodeScaling:
 
 
 def scaling_of(one: Watched) -> Scaling | None:
-    """How the job's rate depends on its size; None where it is not ours. Worth keeping: it searches."""
+    """How the job's rate depends on its size; None without a plan. The first use is a search: cache it."""
     if one.plan is None or one.run is None or not one.run.layout:
         return None
     run = one.run
@@ -80,11 +81,11 @@ def scaling_of(one: Watched) -> Scaling | None:
         workload=workload,
         spare_nodes=0,
         batch_tolerance=0.0,
-        min_gpus=run.fewest_nodes * run.node_gpus,  # the job's bounds; the plan's own say how it starts
+        min_gpus=run.fewest_nodes * run.node_gpus,  # the plan's bounds apply to its first size only
         max_gpus=run.most_nodes * run.node_gpus,
     )
     layout = layout_of(run.layout)
-    if run.elastic:  # only the number of ranks can change: nothing else is priced
+    if run.elastic:  # only the number of ranks can change
         request = replace(request, pinned=in_place_pins(layout))
     option, _ = price_layout(request, layout)
     inner = PlanScaling(request=request, option=option)
@@ -93,84 +94,90 @@ def scaling_of(one: Watched) -> Scaling | None:
     return NodeScaling(inner, node_gpus=run.node_gpus, fewest=run.fewest_nodes, most=run.most_nodes)
 
 
-def decision(
+def reading_for(one: Watched, gpu: Reading | None, *, unseen: str, tuning: Tuning, now_s: float) -> Reading:
+    """The job's window: its own records and its GPU metrics; those metrics alone if it has no records.
+
+    `unseen` says why GPU metrics that exist do not show the job: then nothing is measured.
+    """
+    run = one.run
+    window = Limits(
+        checkpoint_interval_s=run.checkpoint_interval_s if run else None, least_window_s=tuning.least_window_s
+    )
+    own = reading_of(one.marks, now_s=now_s, window_s=window_s(window), warm_up_s=tuning.warm_up_s)
+    if unseen:
+        return Reading(phase=own.phase)
+    return with_gpu_counters(own, gpu) if one.marks or gpu is None else gpu
+
+
+def policy_inputs(
     one: Watched,
     reading: Reading,
     *,
     scaling: Scaling | None,
-    past: History,
     tuning: Tuning,
     here: Cluster,
     waiting: bool,
     now_s: float,
-) -> Decision:
-    """What the engine says about one job."""
+) -> tuple[Running, Limits]:
+    """The job and its limits. A job without a plan is at most flagged."""
     job, run, plan = one.job, one.run, one.plan
     if run is None or plan is None:
-        limits = Limits(cap=tuning.cap, least_window_s=tuning.least_window_s)
-        return decide(reading, Running(gpus=job.gpus), limits, past, now_s=now_s)
+        return Running(gpus=job.gpus), Limits(cap=tuning.cap, least_window_s=tuning.least_window_s)
     layout = replace(layout_of(run.layout), dp=1)
     ranks = max(1, job.nodes * run.node_gpus // layout.gpus)
-    deadline = plan.spec.deadline
-    running = Running(
+    running = running_of(
+        plan,
+        reading,
         gpus=job.nodes * run.node_gpus,
         layout=replace(layout, dp=ranks),
         scaling=scaling,
-        tokens_left=_tokens_left(plan, reading),
-        deadline_left_s=None if run.deadline_at_s is None else run.deadline_at_s - now_s,
-        confidence=deadline.confidence if deadline else 0.9,
-        trained_s=trained_s(one.records, now_s=now_s),
+        target_tokens=sizing.resolve(plan).workload.tokens,
+        deadline_left_s=seconds_left(run.deadline_at_s, now_s=now_s),
+        trained_s=trained_s(one.marks, now_s=now_s),
     )
     fixed = plan.spec.resources.gpus is not None  # only a person changes such a size
-    limits = Limits(
-        mode=Mode(str(plan.spec.elasticity.mode)),
-        cap=tuning.cap,
-        min_gpus=running.gpus if fixed else run.fewest_nodes * run.node_gpus,
-        max_gpus=running.gpus if fixed else run.most_nodes * run.node_gpus,
-        free_gpus=free_gpus(here, job, run.gres, run.node_gpus),
-        cool_down_s=tuning.cool_down_s,
+    bounds = (run.fewest_nodes * run.node_gpus, run.most_nodes * run.node_gpus)
+    limits = limits_of(
+        plan,
+        tuning,
+        gpus=(running.gpus, running.gpus) if fixed else bounds,
         checkpoint_interval_s=run.checkpoint_interval_s,
-        restart_s=tuning.restart_s,
-        warm_up_s=tuning.warm_up_s,
-        least_window_s=tuning.least_window_s,
+        restart_s=restart_s(start_durations_s(one.marks, one.launches_s), prior_s=tuning.restart_s),
+        saves_first=False,  # scontrol takes nodes away at once
+        free_gpus=free_gpus(here, job, run.gres, run.node_gpus),
         others_waiting=waiting,
     )
-    return decide(reading, running, limits, past, now_s=now_s)
+    return running, limits
 
 
 def margin_s(one: Watched, reading: Reading, *, now_s: float) -> float | None:
-    """Deadline minus end of a running job, at its measured rate, else as predicted; None: not known."""
+    """Deadline minus expected end, at the measured or else the predicted rate; None: unknown."""
     run, plan = one.run, one.plan
-    if run is None or plan is None or run.deadline_at_s is None or not one.job.running:
+    if run is None or plan is None or not one.job.running:
         return None
     predicted = run.batch_tokens / run.step_s if run.step_s else None
-    left, rate = _tokens_left(plan, reading), reading.tokens_per_s or predicted
-    if left is None or not rate:
-        return None
-    return run.deadline_at_s - (now_s + left / rate)
-
-
-def _tokens_left(plan: TrainingPlan, reading: Reading) -> float | None:
-    if reading.tokens_done is None:
-        return None
-    return max(0.0, sizing.resolve(plan).workload.tokens - reading.tokens_done)
+    left_s = seconds_left(run.deadline_at_s, now_s=now_s)
+    left = tokens_left(sizing.resolve(plan).workload.tokens, reading.tokens_done)
+    rate = reading.tokens_per_s or predicted
+    return None if left_s is None or left is None or not rate else left_s - left / rate
 
 
 def history(intents: Sequence[Intent], node_gpus: int, given_up: Sequence[Sized] = ()) -> History:
-    """What was done to a job before, as the engine wants to know it; `given_up` is what its script says."""
-    begun = [intent.began_s for intent in intents if intent.attempts or intent.stage is Stage.DONE]
-    good = [intent.to_nodes for intent in intents if intent.stage is Stage.DONE]
-    failed = [intent.to_nodes for intent in intents if intent.stage is Stage.FAILED]
-    failed += [row.nodes for row in given_up]
-    return History(
-        last_resize_s=max((*begun, *(row.time for row in given_up)), default=None),
-        last_good_gpus=good[-1] * node_gpus if good else None,
-        failed_gpus=tuple(sorted({nodes * node_gpus for nodes in failed})),
-    )
+    """Earlier resizes of a job. `given_up` are the sizes that its own script left."""
+    resizes = [
+        SizeChange(
+            at_s=intent.began_s,
+            failed_gpus=intent.to_nodes * node_gpus if intent.stage is Stage.FAILED else None,
+        )
+        for intent in intents
+        if intent.attempts or intent.stage in {Stage.DONE, Stage.FAILED}
+    ]
+    rollbacks = [SizeChange(at_s=row.time, failed_gpus=row.nodes * node_gpus) for row in given_up]
+    return history_of((*resizes, *rollbacks))
 
 
 def free_gpus(here: Cluster, job: Job, gres: str, node_gpus: int) -> int:
-    """GPUs of the job's kind that are free in its partition, in nodes' worth."""
+    """Free GPUs of the job's type in its partition, as whole shares of a node."""
     partition = here.partition(job.partition)
     nodes = here.nodes_of(partition) if partition else ()
     return node_gpus * sum(
@@ -179,7 +186,7 @@ def free_gpus(here: Cluster, job: Job, gres: str, node_gpus: int) -> int:
 
 
 def others_wait(jobs: Sequence[Job], job: Job) -> bool:
-    """Whether other jobs wait for GPUs in a job's partition, and not because they are held or timed."""
+    """Whether other jobs wait for GPUs in a job's partition. Held jobs and jobs with a begin time do not."""
     return any(
         other.pending
         and not other.held
@@ -192,5 +199,5 @@ def others_wait(jobs: Sequence[Job], job: Job) -> bool:
 
 
 def _undated(plan: TrainingPlan) -> TrainingPlan:
-    """The plan without its deadline: a moment that is past must not hinder the reading of the rest."""
+    """The plan without its deadline: a deadline in the past would be refused."""
     return plan.model_copy(update={"spec": plan.spec.model_copy(update={"deadline": None})})

@@ -1,7 +1,7 @@
-"""What is known of each live GPU job: whose, which plan, what its records say. Reads, decides nothing.
+"""What is known about each live GPU job: its user, its plan, its records. Reads only.
 
-A job's comment names its run's directory. Everything in there is its user's: it is read as data, only where
-it is a file of theirs, and a mistake in it makes the job one without a plan.
+A job's comment names its run's directory. The user owns every file in it: only regular files of that user are
+read, as data, and a job with an invalid file is treated as a job without a plan.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from rightsizer.errors import RightsizerError
 from rightsizer.values import immutable
 from rightsizer_api import loads
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_launch.resize_inputs import Mark, marks_of
 from rightsizer_launch.worker.progress import DONE, PROGRESS, Record
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.comment import is_ours, parse
@@ -21,41 +22,43 @@ from rightsizer_slurm.monitor.size_history import Sized
 __all__ = ["Watched", "live_gpu_jobs", "watched"]
 
 _TAIL_BYTES = 2**20
-"""As much of a job's records as is read: some 5,000 steps."""
+"""How much of a job's records is read: the newest 5,000 steps or so."""
 
 _MOST_GIVEN_UP = 32
 
 
 @immutable
 class Watched:
-    """A job, and of one that `rightsizer sbatch` made: its plan, how it was sized, its newest records.
+    """A job; if `rightsizer sbatch` submitted it, also its plan, its sizing and its newest records.
 
-    `given_up` are the sizes at which it made no step, and that its script left for one that trained.
-    `note` says why a job that speaks to rightsizer is not watched as one of ours.
+    `marks` are the records in the form that the resize inputs take. `launches_s` are the starts of its script
+    whose records were read. `given_up` are the sizes that never completed a step and that its script left.
+    `note` says why a job with a rightsizer comment is not managed.
     """
 
     job: Job
     plan: TrainingPlan | None = None
     run: runfile.RunFile | None = None
     folder: str = ""
-    records: Sequence[Record] = ()
+    marks: Sequence[Mark] = ()
+    launches_s: Sequence[float] = ()
     done: bool = False
     given_up: Sequence[Sized] = ()
     note: str = ""
 
     @property
     def ours(self) -> bool:
-        """Whether it may be resized, as far as its making goes."""
+        """Whether rightsizer submitted it and may resize it."""
         return self.plan is not None and self.run is not None and not self.job.special
 
 
 def live_gpu_jobs(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """Jobs with GPUs that wait or run."""
+    """Pending and running jobs with GPUs."""
     return tuple(job for job in jobs if job.live and job.gpus)
 
 
 def watched(job: Job) -> Watched:
-    """The job with what its run's directory holds."""
+    """The job with the contents of its run's directory."""
     if not is_ours(job.comment):
         return Watched(job=job)
     try:
@@ -80,25 +83,37 @@ def _of_folder(job: Job, folder: Path) -> Watched:
         return Watched(job=job, note=f"{folder} is the directory of another job")
     tail = runfile.text_of(folder / PROGRESS, owner=job.user_id, tail_bytes=_TAIL_BYTES) or ""
     done = runfile.text_of(folder / DONE, owner=job.user_id) is not None
-    tried = size_history.of_job(
+    sizes = size_history.of_job(
         runfile.text_of(folder / size_history.NAME, owner=job.user_id) or "", job.job_id
     )
+    records = _records(tail)
     return Watched(
         job=job,
         plan=plan,
         run=run,
         folder=str(folder),
-        records=_records(tail),
+        marks=marks_of(records),
+        launches_s=_launches_s(sizes, records),
         done=done,
-        given_up=size_history.given_up(tried)[-_MOST_GIVEN_UP:],
+        given_up=size_history.given_up(sizes)[-_MOST_GIVEN_UP:],
     )
 
 
 def _records(text: str) -> tuple[Record, ...]:
-    found = []
+    records = []
     for line in text.splitlines():
         try:
-            found.append(Record.parse(line))
+            records.append(Record.parse(line))
         except (ValueError, TypeError):
             continue  # the first line of a tail, or one torn by a crash
-    return tuple(found)
+    return tuple(records)
+
+
+def _launches_s(sizes: Sequence[Sized], records: Sequence[Record]) -> tuple[float, ...]:
+    """The starts whose first step is among the records, which may be only the newest ones."""
+    whole = bool(records) and records[0].event == "start"
+    return tuple(
+        row.time
+        for row in sizes
+        if row.event == size_history.START and (whole or (records and row.time > records[0].time))
+    )

@@ -75,7 +75,7 @@ def _intent(job_id: int, nodes: int, *, requeue: bool, backend: Backend) -> Inte
     one = watched(job)
     check(one, nodes)
     kind = Kind.REQUEUE if requeue or nodes > job.nodes else Kind.SHRINK
-    saved = any(record.event == "checkpoint" for record in one.records)
+    saved = any(mark.saved_at_s is not None for mark in one.marks)
     if kind is Kind.REQUEUE and not (job.requeue and saved):
         remedy = "cannot be requeued: it has no checkpoint yet, or was submitted with --no-requeue"
         raise InputError("job", value=job_id, remedy=remedy)

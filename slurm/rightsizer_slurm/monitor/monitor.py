@@ -17,21 +17,28 @@ from pathlib import Path
 
 from rightsizer.domain.reading import Reading
 from rightsizer.errors import InputError, RightsizerError
-from rightsizer.resize.policy import window_s
-from rightsizer.resize.types import Action, Decision, Limits, Mode, Scaling
+from rightsizer.resize.policy import decide
+from rightsizer.resize.types import Action, Decision, Mode, Scaling
 from rightsizer.values import immutable
+from rightsizer_launch.resize_inputs import Tuning
 from rightsizer_launch.worker_spec import grace_s
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.snapshot import Cluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.monitor.decide import Tuning, decision, history, margin_s, others_wait, scaling_of
+from rightsizer_slurm.monitor.decide import (
+    history,
+    margin_s,
+    others_wait,
+    policy_inputs,
+    reading_for,
+    scaling_of,
+)
 from rightsizer_slurm.monitor.gpu_metrics import lack
 from rightsizer_slurm.monitor.inspection import Watched, live_gpu_jobs, watched
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.notify import mail, mail_program
-from rightsizer_slurm.monitor.readings import filled, reading_of
 from rightsizer_slurm.monitor.resize_steps import Resizer
 from rightsizer_slurm.monitor.size_history import Sized
 
@@ -141,25 +148,19 @@ class Monitor:
 
     def _line(self, job: Job, jobs: Sequence[Job], here: Cluster, gpu: Reading | None) -> Line:
         one, now_s = watched(job), self._clock()
-        tuning = self._tuning()
-        interval_s = one.run.checkpoint_interval_s if one.run else None
-        length_s = window_s(Limits(checkpoint_interval_s=interval_s, least_window_s=tuning.least_window_s))
-        reading = reading_of(one.records, now_s=now_s, window_s=length_s)
-        unseen = lack(gpu)
-        if gpu is not None:
-            reading = Reading(phase=reading.phase) if unseen else filled(reading, gpu)
-        node_gpus = one.run.node_gpus if one.run else 1
-        past = history(self._intents.of_job(job.job_id), node_gpus, one.given_up)
-        made = decision(
+        tuning, unseen = self._tuning(), lack(gpu)
+        reading = reading_for(one, gpu, unseen=unseen, tuning=tuning, now_s=now_s)
+        running, limits = policy_inputs(
             one,
             reading,
             scaling=self._scaling(one),
-            past=past,
             tuning=tuning,
             here=here,
             waiting=others_wait(jobs, job),
             now_s=now_s,
         )
+        past = history(self._intents.of_job(job.job_id), one.run.node_gpus if one.run else 1, one.given_up)
+        made = decide(reading, running, limits, past, now_s=now_s)
         if unseen:
             made = replace(made, reason=f"unknown: {unseen}")
         return Line(watched=one, reading=reading, decision=made, margin_s=margin_s(one, reading, now_s=now_s))

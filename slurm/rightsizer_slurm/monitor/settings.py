@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rightsizer.errors import InputError
 from rightsizer.units import parse_duration_s
-from rightsizer_slurm.monitor.decide import Tuning
+from rightsizer_launch.resize_inputs import Tuning
 from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
 from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions
 from rightsizer_telemetry.client import Access

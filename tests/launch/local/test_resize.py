@@ -7,16 +7,17 @@ import pytest
 
 from rightsizer.catalog import lookup
 from rightsizer.domain.workload import Precision, Workload
-from rightsizer.resize.types import Action, Limits, Mode, Pressure
+from rightsizer.resize.types import Action, Mode, Pressure
 from rightsizer.search.plan import plan
 from rightsizer.search.types import Plan, Request
+from rightsizer_api import validate
 from rightsizer_launch.local import machine
 from rightsizer_launch.local.processes import JobSpec
-from rightsizer_launch.local.resize import Resizer, reading_of, scaling_of
+from rightsizer_launch.local.resize import Resizer, history_of_attempts, scaling_of
 from rightsizer_launch.local.supervisor import Ending, StopFlag, supervise
-from rightsizer_launch.run_totals import Tally
+from rightsizer_launch.resize_inputs import Tuning
 from rightsizer_launch.torchrun import Program
-from rightsizer_launch.worker.progress import ProgressReader, Record
+from rightsizer_launch.worker.progress import ProgressReader
 from rightsizer_launch.worker.restart_budget import RestartBudget
 
 MEASURED = {
@@ -27,6 +28,18 @@ MEASURED = {
     "alone_step_s": 0.2,
 }
 """Two workers are no faster than one."""
+
+PLAN = {
+    "apiVersion": "rightsizer.dev/v1alpha1",
+    "kind": "TrainingPlan",
+    "metadata": {"name": "count"},
+    "spec": {
+        "model": {"dimensions": {"layers": 2, "hidden": 128, "heads": 4, "vocab": 256}},
+        "workload": {"tokens": "1M", "sequenceLength": 128, "globalBatchSequences": 16},
+        "launch": {"framework": "ddp", "command": ["worker.py"]},
+        "elasticity": {"mode": "Auto"},
+    },
+}
 
 COUNTER = """
 import json, os, sys, time
@@ -87,8 +100,8 @@ class Notes:
     def note(self, text):
         self.notes.append(text)
 
-    def update(self, tally, _failures):
-        if not self.stop.asked and self.enough(tally):
+    def update(self, totals, _failures):
+        if not self.stop.asked and self.enough(totals):
             self.stop.ask()
 
 
@@ -110,14 +123,11 @@ def resized(folder, *, broken=0, enough):
         )
 
     resizer = Resizer(
+        plan=validate(PLAN),
         option=answer.option,
-        limits=Limits(
-            mode=Mode.AUTO, checkpoint_interval_s=0.5, saves_first=True, least_window_s=2.0, warm_up_s=1.0,
-            cool_down_s=3600.0, pressure=Pressure.ALWAYS,
-        ),
-        tokens=1e6,
+        tuning=Tuning(cap=Mode.AUTO, least_window_s=2.0, warm_up_s=1.0, pressure=Pressure.ALWAYS),
+        target_tokens=1e6,
         deadline_s=None,
-        confidence=0.9,
         scaling=lambda option: scaling_of(answer.request, option, clusters),
         job=job,
     )  # fmt: skip
@@ -139,7 +149,7 @@ def resized(folder, *, broken=0, enough):
 @pytest.mark.torchrun
 def test_a_run_with_too_many_workers_shrinks_and_the_loss_goes_on(tmp_path):
     finished, resizer, notes, records = resized(
-        tmp_path, enough=lambda tally: tally.attempt == 2 and tally.workers == 1 and tally.step > 20
+        tmp_path, enough=lambda totals: totals.attempt == 2 and totals.workers == 1 and totals.step > 20
     )
     assert finished.ending is Ending.STOPPED
     assert finished.failures == 0
@@ -150,46 +160,31 @@ def test_a_run_with_too_many_workers_shrinks_and_the_loss_goes_on(tmp_path):
     assert any("shrink to 1 worker(s)" in note for note in notes)
     assert resizer.decision.action is Action.SHRINK
     assert resizer.decision.saves_gpu_hours > resizer.decision.price_gpu_hours
-    assert "which saves" in resizer.because(1)
+    assert "which saves" in resizer.last_change(1)["reason"]
 
 
 @pytest.mark.torchrun
-def test_a_size_that_does_not_come_to_train_is_left_for_the_last_good_one(tmp_path):
+def test_a_size_that_fails_to_start_training_is_rolled_back(tmp_path):
     finished, resizer, notes, records = resized(
-        tmp_path, broken=1, enough=lambda tally: tally.attempt == 3 and tally.step > 20
+        tmp_path, broken=1, enough=lambda totals: totals.attempt == 3 and totals.step > 20
     )
     assert finished.ending is Ending.STOPPED
     assert finished.failures == 0
     worlds = [(r.attempt, r.world) for r in records if r.event == "step"]
     assert set(worlds) == {(1, 2), (3, 2)}
-    assert any("did not come to train; back to 2" in note for note in notes)
+    assert any("failed to start training; rolled back to 2" in note for note in notes)
     assert resizer.history.failed_gpus == (1,)
 
 
-def steps(count, *, world=2, step_s=0.5):
-    return [
-        Record(event="step", time=100.0 + i * step_s, world=world, step=i, tokens=i * 2048.0, step_s=step_s)
-        for i in range(1, count + 1)
+def test_a_resumed_run_remembers_its_resizes_and_the_sizes_that_failed():
+    attempts = [
+        {"workers": 2, "startedAt": 10.0, "reason": "", "cause": ""},
+        {"workers": 1, "startedAt": 20.0, "reason": "saves", "cause": "Measured"},
+        {"workers": 2, "startedAt": 30.0, "reason": "1 worker(s) failed", "cause": "Failure"},
+        {"workers": 2, "startedAt": 99.0, "reason": "", "cause": ""},
     ]
-
-
-def test_records_become_a_reading():
-    found = reading_of(Tally().add(steps(100)), attempt=1, longest_s=20.0, now_s=151.0)
-    assert (found.gpus, found.tokens_per_s) == (2, 4096.0)
-    assert found.window_s == pytest.approx(18.5)
-    assert found.age_s == pytest.approx(1.0)
-    assert found.gpu_busy_max is None
-
-
-@pytest.mark.parametrize(("waits_s", "share"), [(None, None), (0.0, 0.0), (0.2, 0.4)])
-def test_waits_for_data_become_a_share_where_they_are_timed(waits_s, share):
-    timed = [replace(record, data_wait_s=waits_s) for record in steps(100)]
-    found = reading_of(Tally().add(timed), attempt=1, longest_s=20.0, now_s=151.0)
-    assert found.data_wait_fraction == (None if share is None else pytest.approx(share))
-
-
-def test_too_few_records_are_unknown():
-    assert reading_of(Tally().add(steps(2)), attempt=1, longest_s=20.0, now_s=101.0).window_s is None
+    history = history_of_attempts(attempts)
+    assert (history.last_resize_s, history.failed_gpus) == (30.0, (1,))
 
 
 def test_a_machine_s_sizes_move_with_what_was_measured():

@@ -51,10 +51,10 @@ class Script:
     def note(self, text):
         self.notes.append(text)
 
-    def update(self, tally, _failures):
-        if self.act is not None and tally.step >= self.step:
+    def update(self, totals, _failures):
+        if self.act is not None and totals.step >= self.step:
             act, self.act = self.act, None
-            act(tally, self.jobs[-1])
+            act(totals, self.jobs[-1])
 
 
 def spec(folder, *, workers=1, steps=60, code=COUNTER):
@@ -87,38 +87,38 @@ def starts(folder):
     return [(record.attempt, record.world, record.step) for record in records if record.event == "start"]
 
 
-def kill_a_worker(tally, _job):
-    os.kill(tally.pids[-1], signal.SIGKILL)
+def kill_a_worker(totals, _job):
+    os.kill(totals.pids[-1], signal.SIGKILL)
 
 
 def test_a_lost_worker_is_replaced_and_a_stop_is_saved_and_fewer_go_on(tmp_path):
     job, stop = spec(tmp_path, workers=2, steps=10_000), StopFlag()
 
-    def kill_then_stop(tally, running):
-        kill_a_worker(tally, running)
-        script.step, script.act = tally.step + 1, lambda _tally, _job: stop.ask()
+    def kill_then_stop(totals, running):
+        kill_a_worker(totals, running)
+        script.step, script.act = totals.step + 1, lambda _totals, _job: stop.ask()
 
     script = Script(20, kill_then_stop)
     budget = RestartBudget(limit=5, within_s=600.0)
     finished = supervise(job, budget=budget, watcher=script, stop=stop, started=script.jobs.append)
-    assert (finished.ending, finished.failures, finished.tally.workers) == (Ending.STOPPED, 1, 2)
-    assert finished.tally.saved_step == finished.tally.step
+    assert (finished.ending, finished.failures, finished.totals.workers) == (Ending.STOPPED, 1, 2)
+    assert finished.totals.saved_step == finished.totals.step
     assert script.jobs[-1].leftovers() == ()
 
     fewer = dataclasses.replace(
         job,
         attempt=2,
         workers=1,
-        program=Program(target="worker.py", arguments=(str(finished.tally.step + 20),)),
+        program=Program(target="worker.py", arguments=(str(finished.totals.step + 20),)),
     )
     done, _ = run(fewer)
     assert done.ending is Ending.DONE
-    assert starts(tmp_path)[-1] == (2, 1, finished.tally.saved_step)
+    assert starts(tmp_path)[-1] == (2, 1, finished.totals.saved_step)
 
 
 def test_a_lost_store_costs_an_attempt_not_the_run(tmp_path):
     finished, _ = run(
-        spec(tmp_path, steps=80), 20, lambda _tally, job: os.kill(job.store_pid, signal.SIGKILL)
+        spec(tmp_path, steps=80), 20, lambda _totals, job: os.kill(job.store_pid, signal.SIGKILL)
     )
     assert (finished.ending, finished.last.attempt, finished.failures) == (Ending.DONE, 2, 1)
     assert starts(tmp_path)[-1][2] >= 10

@@ -6,26 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.domain.reading import Phase, Reading
+from rightsizer.domain.reading import Reading
+from rightsizer.resize.policy import decide
 from rightsizer.resize.types import Action, Decision, Mode
+from rightsizer_launch.resize_inputs import Tuning, marks_of, reading_of
 from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_slurm.cluster.snapshot import Cluster, Node, Partition
 from rightsizer_slurm.monitor.decide import (
-    Tuning,
-    decision,
     free_gpus,
     history,
     margin_s,
     others_wait,
+    policy_inputs,
     scaling_of,
 )
 from rightsizer_slurm.monitor.inspection import watched
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
 from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import ActionLevel, Line, intent_for
-from rightsizer_slurm.monitor.readings import filled, reading_of, trained_s
 
 PLAN = """\
 apiVersion: rightsizer.dev/v1alpha1
@@ -86,7 +86,7 @@ def test_a_job_s_own_directory_says_what_it_trains(job):
     one = watched(job)
     assert one.ours
     assert one.plan.metadata.name == "small"
-    assert len(one.records) == len(RECORDS)
+    assert len(one.marks) == len(RECORDS)
 
 
 @pytest.mark.parametrize(
@@ -120,58 +120,30 @@ def test_a_pipe_or_a_link_to_another_s_file_is_not_read(tmp_path):
     assert runfile.text_of(tmp_path / "link", owner=os.getuid() + 1) is None
 
 
-def test_a_reading_is_of_the_present_world_alone():
-    mixed = [
-        *RECORDS,
-        record("start", 100, 199, world=2),
-        *(record("step", 100 - 10 * i, 199 + i, world=2) for i in range(1, 10)),
-    ]
-    reading = reading_of(mixed, now_s=NOW_S, window_s=600.0)
-    assert (reading.gpus, reading.window_steps, reading.phase) == (
-        2,
-        8,
-        Phase.TRAINING,
-    )  # the first step began before the window
-    assert reading.window_s == trained_s(mixed, now_s=NOW_S) == 90.0
-
-
-def test_a_reading_tells_the_rate_while_training():
-    reading = reading_of(RECORDS, now_s=NOW_S, window_s=600.0)
-    assert reading.tokens_per_s == pytest.approx(819.2)
-    assert reading.coverage == pytest.approx(1.0, abs=0.05)
-    assert reading.checkpoint_age_s == 5.0
-
-
-def test_nothing_said_is_nothing_known():
-    assert reading_of([], now_s=NOW_S, window_s=600.0) == Reading()
-
-
-def test_gpu_metrics_fill_only_what_is_unknown():
-    both = filled(Reading(tokens_per_s=5.0), Reading(tokens_per_s=9.0, gpu_busy_max=0.5, queries=("q",)))
-    assert (both.tokens_per_s, both.gpu_busy_max, both.queries) == (5.0, 0.5, ("q",))
-
-
 HERE = Cluster(
     partitions=(Partition(name="h100", nodes=("n1", "n2")),),
     nodes=(Node(name="n1", gpu="h100", gpus=8, gpus_used=7), Node(name="n2", gpu="h100", gpus=8, up=False)),
 )
 
 
+READING = reading_of(marks_of(RECORDS), now_s=NOW_S, window_s=1200.0, warm_up_s=1.0)
+
+
 def decided(job, *, cap=Mode.AUTO, waiting=True, reading=None):
     one = watched(job)
     one = replace(one, run=replace(one.run, deadline_at_s=NOW_S + 360_000.0)) if one.run else one
-    some = reading or reading_of(RECORDS, now_s=NOW_S, window_s=1200.0)
+    some = reading or READING
     tuning = Tuning(cap=cap, warm_up_s=1.0, least_window_s=600.0)
-    past = history((), 1)
-    return one, some, decision(
-        one, some, scaling=scaling_of(one) if one.ours else None, past=past, tuning=tuning, here=HERE,
+    running, limits = policy_inputs(
+        one, some, scaling=scaling_of(one) if one.ours else None, tuning=tuning, here=HERE,
         waiting=waiting, now_s=NOW_S,
     )  # fmt: skip
+    return one, some, decide(some, running, limits, history((), 1), now_s=NOW_S)
 
 
 def fast(job):
     """So fast that it would be done long before its deadline on half the GPUs."""
-    reading = replace(reading_of(RECORDS, now_s=NOW_S, window_s=1200.0), tokens_per_s=200_000.0)
+    reading = replace(READING, tokens_per_s=200_000.0)
     return decided(job, reading=reading)
 
 
@@ -264,7 +236,7 @@ def test_the_history_is_what_the_journal_says():
     done = history(
         (replace(base, stage=Stage.DONE), replace(base, stage=Stage.FAILED, to_nodes=8, began_s=9.0)), 8
     )
-    assert (done.last_resize_s, done.last_good_gpus, done.failed_gpus) == (9.0, 16, (64,))
+    assert (done.last_resize_s, done.failed_gpus) == (9.0, (64,))
 
 
 HOUR_S = 3600.0

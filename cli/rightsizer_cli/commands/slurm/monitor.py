@@ -44,7 +44,7 @@ def monitor(
     """Watch the GPU jobs of a Slurm cluster: flag, and as far as is allowed resize; never cancel."""
     from rightsizer.errors import InputError
     from rightsizer.units import parse_duration_s
-    from rightsizer_slurm.monitor.decide import Tuning
+    from rightsizer_launch.resize_inputs import Tuning
     from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
     from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions, run
     from rightsizer_telemetry.client import Access

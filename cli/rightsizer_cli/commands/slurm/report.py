@@ -30,11 +30,11 @@ def report(
 
     from rightsizer.units import parse_duration_s
     from rightsizer_cli.console import echo_json, show
+    from rightsizer_launch.resize_inputs import Tuning
     from rightsizer_slurm.cluster.backend_commands import SlurmCommands
     from rightsizer_slurm.cluster.slurm_cli import Slurm
     from rightsizer_slurm.cluster.untrusted_text import one_line
     from rightsizer_slurm.monitor import report as reports
-    from rightsizer_slurm.monitor.decide import Tuning
     from rightsizer_slurm.monitor.monitor import Settings
     from rightsizer_telemetry.client import Access
 

@@ -1,0 +1,171 @@
+"""The inputs of the resize policy from records: window, rate, coverage, restart price, history."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.domain.reading import Phase, Reading
+from rightsizer_launch.resize_inputs import (
+    PRIOR_RESTART_S,
+    SizeChange,
+    history_of,
+    marks_of,
+    reading_of,
+    restart_s,
+    seconds_left,
+    start_durations_s,
+    tokens_left,
+    trained_s,
+    with_gpu_counters,
+)
+from rightsizer_launch.worker.progress import Record
+
+
+def start(time_s, step=0, *, world=4, restart=0):
+    return Record(event="start", time=time_s, step=step, tokens=1000.0 * step, world=world, restart=restart)
+
+
+def steps(first, last, *, began_s, step_s=1.0, world=4, restart=0):
+    return [
+        Record(
+            event="step",
+            time=began_s + (n - first + 1) * step_s,
+            step=n,
+            tokens=1000.0 * n,
+            step_s=step_s,
+            world=world,
+            restart=restart,
+        )
+        for n in range(first, last + 1)
+    ]
+
+
+def read(records, *, now_s, window_s=60.0, warm_up_s=10.0):
+    return reading_of(marks_of(records), now_s=now_s, window_s=window_s, warm_up_s=warm_up_s)
+
+
+STEADY = [start(5.0), *steps(1, 200, began_s=10.0)]
+
+
+def test_a_steady_run_reads_its_rate_over_the_newest_window():
+    reading = read(STEADY, now_s=212.0)
+    assert (reading.window_s, reading.window_steps, reading.samples) == (60.0, 60, 61)
+    assert (reading.tokens_per_s, reading.coverage, reading.gpus) == (1000.0, 1.0, 4)
+    assert (reading.age_s, reading.tokens_done, reading.phase) == (2.0, 200_000.0, Phase.TRAINING)
+
+
+def test_a_slow_warm_up_is_not_in_the_rate():
+    slow = [start(0.0), *steps(1, 3, began_s=0.0, step_s=10.0), *steps(4, 43, began_s=30.0)]
+    assert read(slow, now_s=70.0, warm_up_s=30.0).tokens_per_s == 1000.0
+
+
+def test_the_first_two_steps_are_never_in_the_rate_of_a_warm_run():
+    slow = [start(0.0), *steps(1, 2, began_s=0.0, step_s=30.0), *steps(3, 12, began_s=60.0)]
+    assert read(slow, now_s=70.0, warm_up_s=1.0).tokens_per_s == 1000.0
+
+
+def test_a_run_that_is_warming_up_is_read_in_full():
+    assert read(STEADY[:8], now_s=18.0).window_steps == 6
+
+
+def test_saves_are_left_out_of_the_rate():
+    saved = Record(event="checkpoint", time=120.0, step=100, tokens=1e5, world=4)
+    reading = read([*STEADY[:101], saved, *steps(101, 130, began_s=120.0)], now_s=150.0)
+    assert (reading.tokens_per_s, reading.coverage) == (1000.0, 1.0)
+    assert reading.checkpoint_fraction == pytest.approx(10.0 / 60.0)
+    assert reading.checkpoint_age_s == 30.0
+
+
+def test_steps_whose_records_are_missing_lower_the_coverage_alone():
+    reading = read([record for record in STEADY if not 160 < record.step <= 190], now_s=210.0)
+    assert reading.coverage == 0.5
+    assert reading.tokens_per_s == 1000.0
+
+
+def test_time_between_consecutive_steps_is_covered_whatever_it_was_spent_on():
+    evaluated = [*STEADY, *steps(201, 220, began_s=230.0)]
+    assert read(evaluated, now_s=250.0).coverage == 1.0
+
+
+def test_a_window_never_reaches_over_a_change_of_world_size():
+    smaller = [*STEADY, start(215.0, 200, world=2), *steps(201, 210, began_s=220.0, world=2)]
+    reading = read(smaller, now_s=231.0, warm_up_s=1.0)
+    assert (reading.gpus, reading.window_steps) == (2, 8)
+    assert trained_s(marks_of(smaller), now_s=231.0) == 10.0
+
+
+def test_records_before_the_first_step_are_a_start():
+    reading = read(STEADY[:1], now_s=6.0)
+    assert (reading.phase, reading.window_s) == (Phase.STARTUP, None)
+    assert trained_s(marks_of(STEADY[:1]), now_s=6.0) is None
+
+
+def test_no_records_are_an_unknown_reading():
+    assert read([], now_s=0.0) == Reading()
+
+
+@pytest.mark.parametrize(("waits_s", "share"), [(None, None), (0.0, 0.0), (0.4, 0.4)])
+def test_waits_for_data_are_a_share_of_the_window_if_the_script_times_them(waits_s, share):
+    timed = [replace(record, data_wait_s=waits_s) for record in STEADY]
+    found = read(timed, now_s=210.0).data_wait_fraction
+    assert found == (None if share is None else pytest.approx(share))
+
+
+def test_marks_continue_after_earlier_ones():
+    first = marks_of(STEADY[:50])
+    assert [*first, *marks_of(STEADY[50:], after=first[-1])] == marks_of(STEADY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"time": math.nan}, {"tokens": math.inf}, {"step": "7"}, {"world": None}, {"event": []}],
+    ids=str,
+)
+def test_a_record_with_an_impossible_value_is_skipped(change):
+    assert marks_of([replace(STEADY[1], **change)]) == []
+
+
+def test_a_start_counts_from_its_launch_or_from_the_last_mark_before_it():
+    again = [*STEADY, start(240.0, 200, restart=1), *steps(201, 210, began_s=249.0, restart=1)]
+    marks = marks_of(again)
+    assert start_durations_s(marks) == (40.0,)
+    assert start_durations_s(marks, [1.0]) == (10.0, 40.0)
+    assert start_durations_s(marks, [1.0, 230.0]) == (10.0, 20.0)
+
+
+def test_a_start_that_failed_before_its_first_step_is_part_of_the_next_one():
+    broken = [*STEADY, start(220.0, 200, restart=1), start(240.0, 200, restart=2)]
+    marks = marks_of([*broken, *steps(201, 203, began_s=249.0, restart=2)])
+    assert start_durations_s(marks) == (40.0,)
+
+
+@pytest.mark.parametrize(
+    ("durations_s", "price_s"),
+    [((), PRIOR_RESTART_S), ((30.0,), 30.0), ((20.0, 30.0, 900.0), 30.0), ((0.1,), 5.0)],
+    ids=["prior", "one", "median", "least"],
+)
+def test_the_restart_price_is_measured_or_the_prior(durations_s, price_s):
+    assert restart_s(durations_s) == price_s
+
+
+def test_rollbacks_count_for_the_cool_down_and_exclude_the_size_that_failed():
+    history = history_of([SizeChange(at_s=9.0, failed_gpus=8), SizeChange(at_s=5.0)])
+    assert (history.last_resize_s, history.failed_gpus) == (9.0, (8,))
+
+
+@pytest.mark.parametrize("target", [math.inf, math.nan])
+def test_a_target_that_is_not_finite_leaves_the_work_unknown(target):
+    assert tokens_left(target, 5.0) is None
+    assert tokens_left(10.0, None) is None
+
+
+@pytest.mark.parametrize("deadline_s", [None, math.nan, math.inf])
+def test_a_deadline_that_is_not_finite_is_none(deadline_s):
+    assert seconds_left(deadline_s, now_s=1.0) is None
+
+
+def test_gpu_counters_fill_only_what_the_job_does_not_know():
+    counters = Reading(tokens_per_s=9.0, gpu_busy_max=0.5, window_s=60.0, queries=("q",))
+    both = with_gpu_counters(Reading(tokens_per_s=5.0), counters)
+    assert (both.tokens_per_s, both.gpu_busy_max, both.window_s, both.queries) == (5.0, 0.5, None, ("q",))
