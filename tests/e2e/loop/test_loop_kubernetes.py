@@ -89,7 +89,7 @@ def test_too_many_gpus_are_flagged_with_evidence_and_kept(runs):
     assert "samples" in said["evidence"][0]
     assert any("tokens/s on 2 GPUs" in line for line in said["evidence"])
     assert any(line.startswith("avg_over_time(rightsizer:gpu_busy:ratio{") for line in said["evidence"])
-    assert "only recommended" in said["reason"]
+    assert "mode is Recommend" in said["reason"]
     assert resized(run) == []
 
 
@@ -118,7 +118,7 @@ def test_growth_that_fails_is_taken_back_once(runs, name):
 def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, cluster):
     run = runs["early"]
     run.patch(elasticity={"mode": "Auto"})
-    wait(run, "nobody waits", lambda: "nobody waits" in told(run).get("reason", ""))
+    wait(run, "nobody waits", lambda: "no other job waits" in told(run).get("reason", ""))
     somebody_waits(cluster, run.namespace)
     before = [r for r, _ in run.records() if r["event"] == "step"]
     wait(run, "one GPU", lambda: resized(run) == [(2, 1, "Measured")])
@@ -137,9 +137,9 @@ def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, clu
 
 
 def somebody_waits(cluster, namespace):
-    """A pod that no node can take, as of a job in a queue."""
+    """A pod that waits for a whole node, while each node has GPUs in use."""
     image = "ghcr.io/acme/train:1.4"
-    container = {"name": "next", "image": image, "resources": {"limits": {"nvidia.com/gpu": 9}}}
+    container = {"name": "next", "image": image, "resources": {"limits": {"nvidia.com/gpu": 8}}}
     spec = json.dumps({"spec": {"containers": [container]}})
     name = f"--namespace={namespace}"
     cluster.kubectl("run", "next", f"--image={image}", "--restart=Never", name, f"--overrides={spec}")

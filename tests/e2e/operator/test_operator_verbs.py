@@ -58,8 +58,8 @@ def _used(cluster, operator):
 def _repaired(run, operator):
     """Take our label off every support; whoever acts next reads the cluster anew and puts it back."""
     ours = "app.kubernetes.io/managed-by"
-    kinds = ("service", "replicaset", "configmap")
-    named = [f"{kind}/{run.name}-{'a1' if kind == 'configmap' else 'rdzv'}" for kind in kinds]
+    names = {"service": "rdzv", "replicaset": "rdzv", "configmap": "a1", "networkpolicy": "worker"}
+    named = [f"{kind}/{run.name}-{name}" for kind, name in names.items()]
     run.kubectl("label", *named, f"{ours}-")
     run.cluster.kubectl("delete", "pods", "--all", f"--namespace={operator}", "--wait=false")
 

@@ -40,10 +40,10 @@ def parallelism(run, attempt=1):
 
 
 def test_a_recommendation_is_told_once_and_changes_nothing(running):
-    run = running(judged(Action.GROW, 3, withheld="mode is Recommend: it is only recommended")).settle()
+    run = running(judged(Action.GROW, 3, withheld="mode is Recommend")).settle()
     told = run.plan["status"]["recommendation"]
     assert (told["action"], told["gpus"], parallelism(run)) == ("Grow", 3, 1)
-    assert "only recommended" in told["reason"]
+    assert "mode is Recommend" in told["reason"]
     assert [e.reason for e in run.events].count("Grow") == 1
 
 
@@ -55,9 +55,9 @@ def test_what_becomes_known_is_told_without_an_event(running):
 
 
 def test_why_it_is_not_done_is_told_anew_when_that_changes(running):
-    run = running(judged(Action.SHRINK, 1, withheld="mode is Recommend: it is only recommended")).settle()
-    run.decision = judged(Action.SHRINK, 1, withheld="nobody waits for GPUs")
-    assert run.settle().plan["status"]["recommendation"]["reason"].endswith("nobody waits for GPUs")
+    run = running(judged(Action.SHRINK, 1, withheld="mode is Recommend")).settle()
+    run.decision = judged(Action.SHRINK, 1, withheld="no other job waits for GPUs")
+    assert run.settle().plan["status"]["recommendation"]["reason"].endswith("no other job waits for GPUs")
     assert [e.reason for e in run.events].count("Shrink") == 2
 
 
