@@ -1,6 +1,6 @@
-"""Reading a TrainingPlan from a file, a text or plain values, and writing it.
+"""Read a TrainingPlan from a file, text or plain values, and write it as YAML.
 
-PyYAML is imported by the functions that read or write text: a plan of flags needs none, and it is slow.
+The functions for text import PyYAML themselves: it is slow, and a plan made from flags needs none.
 """
 
 import functools
@@ -18,13 +18,13 @@ from rightsizer_api.plan import API_VERSION, KIND, TrainingPlan
 
 __all__ = ["dump", "load", "loads", "validate", "with_config"]
 
-_MOST_BYTES = 2_097_152  # of any file that is read: four for each character of the longest manifest
+_MAX_BYTES = 2_097_152  # per file: four bytes for each character of the longest manifest
 
 
 def load(source: Path | str, *, folder: Path | None = None) -> TrainingPlan:
     """The plan of a manifest: a Path is a file, a str the text itself.
 
-    A configPath is read in as `config`; it is relative to the file, or to `folder` (default: where we are).
+    `config` gets the content of a configPath. The path is relative to the file; in a text, to `folder`.
     """
     if isinstance(source, Path):
         document = _parsed(_read(source, field=str(source)), name=str(source))
@@ -33,12 +33,12 @@ def load(source: Path | str, *, folder: Path | None = None) -> TrainingPlan:
 
 
 def loads(text: str, *, name: str = "document") -> TrainingPlan:
-    """The plan of a manifest's text; no file is touched, so a configPath stays as it is."""
+    """The plan of a manifest's text. It opens no file: a configPath stays as it is."""
     return validate(_parsed(text, name=name))
 
 
 def dump(plan: TrainingPlan) -> str:
-    """The plan as YAML, to be read back to the same plan; what was left to defaults stays out."""
+    """The plan as YAML that reads back as the same plan. Defaults are left out."""
     from rightsizer_api.yaml_text import text_of  # noqa: PLC0415
 
     stated = plan.model_dump(mode="json", exclude_unset=True, exclude_none=True)
@@ -48,7 +48,7 @@ def dump(plan: TrainingPlan) -> str:
 def validate(document: object) -> TrainingPlan:
     """The plan of a parsed document, such as an object from the API server."""
     if not isinstance(document, Mapping):
-        remedy = f"is no mapping; start with apiVersion: {API_VERSION}"
+        remedy = f"is not a mapping; start with apiVersion: {API_VERSION}"
         raise InputError("document", value=type(document).__name__, remedy=remedy)
     for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(field) != wanted:
@@ -61,10 +61,9 @@ def validate(document: object) -> TrainingPlan:
 
 @functools.cache
 def _model() -> type[TrainingPlan]:
-    """TrainingPlan, built.
+    """TrainingPlan with its validator, built without pydantic's plugins.
 
-    Pydantic would first look for plugins in every installed distribution (40 ms). What a plan leaves out is
-    constructed, not validated: each such model would be built once more by itself.
+    Pydantic would search every installed distribution for plugins (40 ms).
     """
     setting = "PYDANTIC_DISABLE_PLUGINS"
     before = os.environ.get(setting)
@@ -79,7 +78,7 @@ def _model() -> type[TrainingPlan]:
 
 
 def _parsed(text: str, *, name: str) -> object:
-    """The one TrainingPlan among a YAML text's documents, as plain values."""
+    """The single TrainingPlan among the documents of a YAML text, as plain values."""
     from rightsizer_api import yaml_text  # noqa: PLC0415
 
     documents = yaml_text.documents(text, name=name)
@@ -97,7 +96,7 @@ def _parsed(text: str, *, name: str) -> object:
 def _read(path: Path, *, field: str) -> str:
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_BYTES + 1)
         return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(field, value=str(path), remedy="no such file") from None
@@ -125,5 +124,5 @@ def with_config(document: Any, folder: Path) -> object:
     except (ValueError, RecursionError):
         raise InputError(field, value=path, remedy="is not JSON; name a Hugging Face config.json") from None
     if not isinstance(config, dict):
-        raise InputError(field, value=path, remedy="is no JSON object; name a Hugging Face config.json")
+        raise InputError(field, value=path, remedy="is not a JSON object; name a Hugging Face config.json")
     return {**document, "spec": {**document["spec"], "model": {**model, "config": config}}}

@@ -9,7 +9,7 @@ __all__ = ["structural"]
 
 Node = dict[str, Any]
 
-_KEPT = (
+_COPIED = (
     "type",
     "description",
     "format",
@@ -25,11 +25,11 @@ _KEPT = (
     "maxProperties",
     "required",
 )
-"""What passes unchanged. All else is either translated below or has no place in a structural schema."""
+"""Keywords copied unchanged. All others are translated below, or a structural schema forbids them."""
 
 
 def structural(model: type[BaseModel]) -> Node:
-    """A model's schema by its wire names, as apiextensions.k8s.io/v1 wants it."""
+    """A model's schema with its wire names, as apiextensions.k8s.io/v1 requires."""
     root = model.model_json_schema(by_alias=True, mode="validation")
     return _node(root, root.get("$defs", {}))
 
@@ -39,7 +39,7 @@ def _node(raw: Mapping[str, Any], definitions: Mapping[str, Any]) -> Node:
     raw = _resolved(raw, definitions)
     if "const" in raw:
         raw = {**raw, "enum": [raw["const"]]}
-    node: Node = {key: raw[key] for key in _KEPT if key in raw}
+    node: Node = {key: raw[key] for key in _COPIED if key in raw}
     node |= {key: value for key, value in raw.items() if key.startswith("x-kubernetes-")}
     if node.get("default") is None or isinstance(node["default"], dict | list):
         node.pop("default", None)
@@ -53,7 +53,7 @@ def _node(raw: Mapping[str, Any], definitions: Mapping[str, Any]) -> Node:
 
 
 def _resolved(raw: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A node without references and without "or null"; what the field says wins over what its type says."""
+    """Resolve references and "or null". The field's own keywords override those of its type."""
     while "$ref" in raw or "anyOf" in raw:
         if "$ref" in raw:
             inner = definitions[raw["$ref"].rsplit("/", 1)[-1]]

@@ -1,4 +1,4 @@
-"""The recording rules: whatever reports GPUs and trainings becomes one family of series."""
+"""The recording rules: one family of series for all sources of GPU and training metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -14,7 +14,7 @@ from rightsizer_telemetry.sources import SOURCES, of_slurm, samples, workload_st
 __all__ = ["AMOUNTS", "INTERVAL_S", "SHARES", "Group", "Rule", "groups"]
 
 INTERVAL_S = 30
-"""How often the rules are evaluated, and so how often a recorded series has a sample. DCGM's default too."""
+"""How often the rules are evaluated: the interval of recorded samples. Also DCGM's default."""
 
 
 @immutable
@@ -26,27 +26,27 @@ class Rule:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, object]:
-        """As a rule file has it."""
+        """The entry in a rule file."""
         labels = {"labels": dict(self.labels)} if self.labels else {}
         return {"record": self.record, "expr": self.expr, **labels}
 
 
 @immutable
 class Group:
-    """Rules that are evaluated in this order, each seeing what those before it recorded."""
+    """Rules evaluated in this order. Each can read what the ones before it recorded."""
 
     name: str
     rules: tuple[Rule, ...]
 
     def document(self) -> dict[str, object]:
-        """As a rule file has it."""
+        """The entry in a rule file."""
         rules = [rule.document() for rule in self.rules]
         return {"name": self.name, "interval": f"{INTERVAL_S}s", "rules": rules}
 
 
 @immutable
-class Way:
-    """One way to read a family: signals (spellings of the same thing), the factor to our unit, a matcher."""
+class Reading:
+    """How to read a family from raw signals: alternative spellings, the factor to our unit, a matcher."""
 
     signals: tuple[str, ...]
     factor: float = 1.0
@@ -56,44 +56,44 @@ class Way:
 _MIB = 2.0**20
 _ROUNDING = 1.02
 """A share a little above 1 is rounding; one far above is DCGM's "blank" or a wrong unit, and is dropped."""
-_MOST_W = 3000.0
-"""No GPU draws as much."""
+_MAX_W = 3000.0
+"""Higher readings are errors: no GPU draws that much."""
 
-SHARES: Mapping[str, tuple[Way, ...]] = {
+SHARES: Mapping[str, tuple[Reading, ...]] = {
     "gpu_busy:ratio": (
-        Way(signals=("PROF_GR_ENGINE_ACTIVE", "PROF_GR_ENGINE_UTIL_RATIO")),
-        Way(signals=("DEV_GPU_UTIL",), factor=0.01, matcher='mig=""'),  # says nothing of MIG instances
-        Way(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO")),
-        Way(signals=("graphics_util_percent",)),
-        Way(signals=("duty_cycle", "utilization"), factor=0.01),
+        Reading(signals=("PROF_GR_ENGINE_ACTIVE", "PROF_GR_ENGINE_UTIL_RATIO")),
+        Reading(signals=("DEV_GPU_UTIL",), factor=0.01, matcher='mig=""'),  # not reported for MIG instances
+        Reading(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO")),
+        Reading(signals=("graphics_util_percent",)),
+        Reading(signals=("duty_cycle", "utilization"), factor=0.01),
     ),
-    "gpu_sm_active:ratio": (Way(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO", "sm_util_percent")),),
+    "gpu_sm_active:ratio": (Reading(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO", "sm_util_percent")),),
     "gpu_tensor_active:ratio": (
-        Way(signals=("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO", "any_tensor_util_percent")),
-        Way(signals=("tensor",), factor=0.01),
+        Reading(signals=("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO", "any_tensor_util_percent")),
+        Reading(signals=("tensor",), factor=0.01),
     ),
     "gpu_dram_active:ratio": (
-        Way(signals=("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO", "dram_bw_util_percent")),
+        Reading(signals=("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO", "dram_bw_util_percent")),
     ),
 }
-"""Recorded family of a share -> the ways to read it, best first."""
+"""Recorded family of a share -> its readings, best first."""
 
-AMOUNTS: Mapping[str, tuple[Way, ...]] = {
+AMOUNTS: Mapping[str, tuple[Reading, ...]] = {
     "gpu_memory_used:bytes": (
-        Way(signals=("DEV_FB_USED",), factor=_MIB),
-        Way(signals=("memory_used_bytes", "memory_usage")),
+        Reading(signals=("DEV_FB_USED",), factor=_MIB),
+        Reading(signals=("memory_used_bytes", "memory_usage")),
     ),
     "gpu_power:watts": (
-        Way(signals=("DEV_POWER_USAGE",)),
-        Way(signals=("power_usage_milliwatts", "power"), factor=0.001),
+        Reading(signals=("DEV_POWER_USAGE",)),
+        Reading(signals=("power_usage_milliwatts", "power"), factor=0.001),
     ),
 }
-"""Recorded family of an amount -> the ways to read it."""
+"""Recorded family of an amount -> its readings, best first."""
 
 BY_SOURCE = "rightsizer:gpu_by_source:raw"
-"""Every signal as each source has it, in its own unit; labels `source` and `signal`."""
+"""Every signal of every source, in the source's unit; labels `source` and `signal`."""
 RAW = "rightsizer:gpu:raw"
-"""The same from one source for each GPU."""
+"""The same, from one source per GPU."""
 
 
 def groups() -> tuple[Group, ...]:
@@ -108,18 +108,20 @@ def _gpus() -> Sequence[Rule]:
     sources = [
         Rule(record=BY_SOURCE, expr=samples(source), labels={"source": source.name}) for source in SOURCES
     ]
-    shares = [Rule(record=f"rightsizer:{name}", expr=_first(ways, 1.0)) for name, ways in SHARES.items()]
+    shares = [
+        Rule(record=f"rightsizer:{name}", expr=_first(readings, 1.0)) for name, readings in SHARES.items()
+    ]
     amounts = [
-        Rule(record=f"rightsizer:{name}", expr=_first(ways, _MOST_W if name.endswith("watts") else None))
-        for name, ways in AMOUNTS.items()
+        Rule(record=f"rightsizer:{name}", expr=_first(readings, _MAX_W if name.endswith("watts") else None))
+        for name, readings in AMOUNTS.items()
     ]
     return [*sources, Rule(record=RAW, expr=_one_source()), *shares, *amounts]
 
 
 def _one_source() -> str:
-    """One source for each GPU: a GPU with a holder before the same GPU without, then the order of SOURCES.
+    """One source per GPU: a series with a holder wins over one without, then the order of SOURCES decides.
 
-    slurm-job-exporter has no UUIDs: the job, or node and index, tell that it is the same GPU.
+    slurm-job-exporter has no UUIDs: its GPUs are matched by job, or by node and index.
     """
     dcgm, jobstats, exporter = (f'{BY_SOURCE}{{source="{source.name}"' for source in SOURCES)
     others = f'{BY_SOURCE}{{source!="{SOURCES[-1].name}",executor="slurm"}}'
@@ -135,19 +137,19 @@ def _one_source() -> str:
     )
 
 
-def _first(ways: Sequence[Way], most: float | None) -> str:
-    return "\nor ".join(_way(way, most) for way in ways)
+def _first(readings: Sequence[Reading], max_value: float | None) -> str:
+    return "\nor ".join(_scaled(reading, max_value) for reading in readings)
 
 
-def _way(way: Way, most: float | None) -> str:
-    """One way in our unit, without values above the most that can be true."""
-    matcher = f"signal=~{string('|'.join(way.signals))}{',' if way.matcher else ''}{way.matcher}"
-    found = f"{RAW}{{{matcher}}}"
-    if most is not None:
-        found = f"({found} <= {most * _ROUNDING / way.factor:g})"
-    single = f"max without (source, signal) ({found})"
-    scaled = single if way.factor == 1 else f"{single} * {way.factor:.12g}"
-    return scaled if most is None else f"clamp_max({scaled}, {most:g})"
+def _scaled(reading: Reading, max_value: float | None) -> str:
+    """One reading in our unit, without values above the possible maximum."""
+    matcher = f"signal=~{string('|'.join(reading.signals))}{',' if reading.matcher else ''}{reading.matcher}"
+    selected = f"{RAW}{{{matcher}}}"
+    if max_value is not None:
+        selected = f"({selected} <= {max_value * _ROUNDING / reading.factor:g})"
+    single = f"max without (source, signal) ({selected})"
+    scaled = single if reading.factor == 1 else f"{single} * {reading.factor:.12g}"
+    return scaled if max_value is None else f"clamp_max({scaled}, {max_value:g})"
 
 
 def _shares() -> Sequence[Rule]:
@@ -172,14 +174,14 @@ def _shares() -> Sequence[Rule]:
 
 
 def _models_by_tdp() -> dict[float, list[str]]:
-    """Names as nvidia-smi prints them, by TDP in watts; a name that two GPUs of unlike TDP have is none."""
+    """Names as nvidia-smi prints them, by TDP in watts. Names with several TDPs are left out."""
     tdps: dict[str, set[float]] = {}
     for gpu in lookup.gpus():
         for alias in _printed(gpu):
             tdps.setdefault(alias, set()).add(gpu.tdp_w)
     groups: dict[float, list[str]] = {}
-    for alias, found in tdps.items():
-        if len(found) == 1 and (tdp_w := next(iter(found))) > 0:
+    for alias, values in tdps.items():
+        if len(values) == 1 and (tdp_w := next(iter(values))) > 0:
             groups.setdefault(tdp_w, []).append(alias)
     return groups
 
@@ -213,7 +215,7 @@ def _workloads() -> Sequence[Rule]:
 
 
 def _owners() -> str:
-    """Who runs a Slurm job: our daemon's word, else slurm-job-exporter's, else the uid that jobstats has."""
+    """The owner of a Slurm job: from our daemon, else slurm-job-exporter, else the uid from jobstats."""
     who, job = f"by ({', '.join((*HOLDER, 'user', 'account'))})", f"on ({', '.join(HOLDER)})"
     uid = [("user", "uid $1", "userid", "(.+)")]
     by_name = of_slurm("slurm_job_utilization_gpu", "slurmjobid")
@@ -223,15 +225,15 @@ def _owners() -> str:
 
 
 def _requested() -> str:
-    """GPUs that running pods ask for and Slurm jobs hold, whether an exporter sees them or not."""
+    """GPUs that running pods request and Slurm jobs hold, with or without a GPU exporter."""
     by = f"sum by ({', '.join(HOLDER)})"
     resource = 'kube_pod_container_resource_requests{resource=~"nvidia_com_gpu|nvidia_com_mig_.+"}'
     running = 'kube_pod_status_phase{phase="Running"} == 1'
-    worlds = (("namespace", "$1", "exported_namespace", "(.+)"), ("pod", "$1", "exported_pod", "(.+)"))
-    asked = f"sum by (cluster, namespace, pod) ({relabel(resource, worlds)})"
-    live = f"max by (cluster, namespace, pod) ({relabel(running, worlds)})"
+    exported = (("namespace", "$1", "exported_namespace", "(.+)"), ("pod", "$1", "exported_pod", "(.+)"))
+    requested = f"sum by (cluster, namespace, pod) ({relabel(resource, exported)})"
+    live = f"max by (cluster, namespace, pod) ({relabel(running, exported)})"
     pods = relabel(
-        f"({asked} and on (cluster, namespace, pod) {live})",
+        f"({requested} and on (cluster, namespace, pod) {live})",
         (*constants({"executor": "kubernetes"}), *workload_steps()),
     )
     jobs = of_slurm("rightsizer_slurm_job_gpus", "jobid")
@@ -240,7 +242,7 @@ def _requested() -> str:
 
 _TRAINING = "executor, cluster, namespace, workload, plan"
 _RATE = "2m"
-"""Four samples: one may be missed, and a step of a minute still shows in every rate."""
+"""Four samples: a rate survives one missed sample and steps of a minute."""
 
 GAUGES = (
     "tokens_per_second",
@@ -250,7 +252,7 @@ GAUGES = (
     "workers",
     "checkpoint_timestamp_seconds",
 )
-"""The agent's gauges that are kept, one series for each training."""
+"""The agent's gauges that are recorded, one series per training."""
 
 RATES: Mapping[str, str] = {
     "tokens:rate2m": "tokens_total",
@@ -259,11 +261,11 @@ RATES: Mapping[str, str] = {
     "data_wait:ratio": "data_wait_seconds_total",
     "checkpoint:ratio": "checkpoint_seconds_total",
 }
-"""Recorded name -> the agent's counter whose rate it is; seconds in a second are a share."""
+"""Recorded name -> the agent's counter. The rate of a counter of seconds is a share of time."""
 
 
 def _trainings() -> Sequence[Rule]:
-    """The agent's word by holder and plan: a pod's label, else its Job's name without "-a<N>"."""
+    """The agent's series by holder and plan. The plan is the pod's label, else the Job's name without -aN."""
     templates = {
         **{f"{name}:max": ("max", f"rightsizer_train_{name}{{%s}}") for name in GAUGES},
         **{
@@ -280,12 +282,12 @@ def _trainings() -> Sequence[Rule]:
 
 
 def _training(template: str) -> str:
-    """The agent's series, in pods, in Slurm jobs and elsewhere; the template has a place for matchers."""
-    worlds = (("namespace", "$1", "exported_namespace", "(.+)"), ("pod", "$1", "exported_pod", "(.+)"))
+    """The agent's series in pods, Slurm jobs and local runs. `%s` in the template takes the matchers."""
+    exported = (("namespace", "$1", "exported_namespace", "(.+)"), ("pod", "$1", "exported_pod", "(.+)"))
     inside = ('jobid="",pod!=""', 'jobid="",pod="",exported_pod!=""')
     pods = relabel(
         f"({' or '.join(template % matcher for matcher in inside)})",
-        (*worlds, *constants({"executor": "kubernetes"}), *workload_steps(), *_PLAN_OF_WORKLOAD),
+        (*exported, *constants({"executor": "kubernetes"}), *workload_steps(), *_PLAN_OF_WORKLOAD),
     )
     jobs = of_slurm(template % 'jobid!=""', "jobid")
     local = relabel(
@@ -317,23 +319,22 @@ def _plans() -> Sequence[Rule]:
         Rule(record=f"rightsizer:plan_{name}", expr=_by_plan(f"rightsizer_plan_{operator}", slurm))
         for name, (operator, slurm) in PLAN.items()
     ]
-    words = ", layout, gpu_type"
-    told = _by_plan("rightsizer_plan_info", "layout", words)
-    # one only, so that it can be joined: a replica that acts no more may still tell an older layout
-    return [*figures, Rule(record="rightsizer:plan:info", expr=f"topk by ({_PLAN}) (1,\n{told}\n)")]
+    info = _by_plan("rightsizer_plan_info", "layout", ", layout, gpu_type")
+    # A join needs a single series, and a replica that no longer acts may still export an older layout
+    return [*figures, Rule(record="rightsizer:plan:info", expr=f"topk by ({_PLAN}) (1,\n{info}\n)")]
 
 
 _PLAN = "executor, cluster, namespace, plan"
 
 
 def _in_pods(metric: str) -> str:
-    """What the operator says, in the plan's namespace and not in its own."""
+    """A metric of the operator, with the plan's namespace instead of the operator's."""
     world = ("namespace", "$1", "exported_namespace", "(.+)")
     return relabel(metric, (world, *constants({"executor": "kubernetes"})))
 
 
-def _by_plan(operator: str, slurm: str, words: str = "") -> str:
-    """A plan's gauge from either executor; on Slurm a job without a plan's name is known by its id."""
+def _by_plan(operator: str, slurm: str, labels: str = "") -> str:
+    """A plan's gauge from either executor. A Slurm job without a plan gets its job id as plan."""
     pods = _in_pods(operator)
     info = "max by (cluster, jobid, plan) (rightsizer_slurm_job_info)"
     jobs = relabel(
@@ -345,4 +346,4 @@ def _by_plan(operator: str, slurm: str, words: str = "") -> str:
             ("plan", "$1", "known_plan", "(.+)"),
         ),
     )
-    return f"max by ({_PLAN}{words}) (\n{pods}\nor\n{jobs}\n)"
+    return f"max by ({_PLAN}{labels}) (\n{pods}\nor\n{jobs}\n)"

@@ -38,7 +38,7 @@ def test_json_is_yaml_too(document):
         ("[" * 500, "is too deep or too large"),
         ("x" * 600_000, "600000 characters.*has more than 524,288"),
         ("a: 1\n---\nb: 2", "0 of 2 documents.*must hold exactly one TrainingPlan"),
-        ("- 1", "is no mapping"),
+        ("- 1", "is not a mapping"),
     ],
     ids=lambda value: value[:20].strip() or "empty",
 )
@@ -124,7 +124,7 @@ def test_a_config_beside_the_manifest_is_read_in(document, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "no such file"), ("{", "is not JSON"), ("[]", "is no JSON object"), ("\xff", "is not JSON")],
+    [(None, "no such file"), ("{", "is not JSON"), ("[]", "is not a JSON object"), ("\xff", "is not JSON")],
     ids=["missing", "broken", "list", "letters"],
 )
 def test_a_bad_config_names_the_field(document, tmp_path, content, message):

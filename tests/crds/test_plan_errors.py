@@ -160,7 +160,7 @@ def test_what_kubernetes_adds_to_metadata_is_ignored(document):
 
 @pytest.mark.parametrize("document_", [None, [], "text", 5], ids=repr)
 def test_what_is_no_mapping_is_refused(document_):
-    with pytest.raises(InputError, match="is no mapping; start with apiVersion"):
+    with pytest.raises(InputError, match="is not a mapping; start with apiVersion"):
         validate(document_)
 
 

@@ -1,4 +1,4 @@
-"""Plans of a cluster as tables."""
+"""Tables of the plans in a cluster."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,49 +15,47 @@ __all__ = ["conditions_table", "detail_page", "plans_table"]
 
 Object = Mapping[str, Any]
 
-_GOOD = ("Running", "Complete", "Finishing")
-_BAD = ("Invalid", "NoPlan", "DeadlinePassed", "NoSuchGPUs", "InsufficientGPUs", "Refused", "Failed")
-
-
-_WHOLE = ("Name", "State", "GPUs", "ETA (UTC)", "On time", "Condition", "Status", "Reason")
+_GREEN = ("Running", "Complete", "Finishing")
+_RED = ("Invalid", "NoPlan", "DeadlinePassed", "NoSuchGPUs", "InsufficientGPUs", "Refused", "Failed")
+_UNWRAPPED = ("Name", "State", "GPUs", "ETA (UTC)", "On time", "Condition", "Status", "Reason")
 
 
 def _columns(*names: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in names:
-        table.add_column(name, overflow="fold", no_wrap=name in _WHOLE)
+        table.add_column(name, overflow="fold", no_wrap=name in _UNWRAPPED)
     return table
 
 
 def _state(plan: Object) -> Text:
     state = state_of(plan)
-    style = "green" if state in _GOOD else "red" if state in _BAD else "yellow"
+    style = "green" if state in _GREEN else "red" if state in _RED else "yellow"
     return Text(state or "New", style=style)
 
 
 def plans_table(plans: Sequence[Object], *, namespaces: bool) -> RenderableType:
-    """A line for each plan."""
+    """One row per plan."""
     names = ("Name", "State", "GPUs", "Layout", "Done", "Tokens/s", "ETA (UTC)", "On time")
     table = _columns(*(("Namespace", *names) if namespaces else names))
     for plan in plans:
         status = plan.get("status", {})
-        sizing, seen = status.get("sizing", {}), status.get("observed", {})
+        sizing, observed = status.get("sizing", {}), status.get("observed", {})
         cells: list[RenderableType] = [plan["metadata"]["namespace"]] if namespaces else []
         cells += [
             plan["metadata"]["name"],
             _state(plan),
             str(sizing.get("gpus", "")),
             sizing.get("layoutText", ""),
-            f"{seen['progress']:.0%}" if "progress" in seen else "",
-            format_count(seen["tokensPerSecond"]) if "tokensPerSecond" in seen else "",
+            f"{observed['progress']:.0%}" if "progress" in observed else "",
+            format_count(observed["tokensPerSecond"]) if "tokensPerSecond" in observed else "",
             status.get("eta", "").replace("T", " ").removesuffix("Z")[:16],  # UTC, to the minute
-            _judged(plan),
+            _deadline_cell(plan),
         ]
         table.add_row(*cells)
     return table
 
 
-def _judged(plan: Object) -> Text:
+def _deadline_cell(plan: Object) -> Text:
     risk = condition(plan, "DeadlineAtRisk").get("status")
     if not plan.get("status", {}).get("deadline") or risk not in {"True", "False"}:
         return Text("")
@@ -65,22 +63,22 @@ def _judged(plan: Object) -> Text:
 
 
 def detail_page(plan: Object) -> list[RenderableType]:
-    """One plan: its line, whether it is on time, its conditions, its changes of size."""
+    """One plan: its row, whether it is on time, its conditions and its resizes."""
     parts: list[RenderableType] = [plans_table([plan], namespaces=True), Text(on_time(plan))]
     parts.append(conditions_table(plan))
     resizes = plan.get("status", {}).get("resizes", ())
     if resizes:
-        table = _columns("At", "GPUs", "Layout", "Because")
-        for each in resizes:
-            gpus = f"{each.get('fromGPUs', '')} to {each.get('toGPUs', '')}"
-            table.add_row(each["at"], gpus, each.get("toLayout", ""), each.get("reason", ""))
-        parts.append(Group(Text("Changes of size", style="bold"), table))
+        table = _columns("At", "GPUs", "Layout", "Reason")
+        for resize in resizes:
+            gpus = f"{resize.get('fromGPUs', '')} to {resize.get('toGPUs', '')}"
+            table.add_row(resize["at"], gpus, resize.get("toLayout", ""), resize.get("reason", ""))
+        parts.append(Group(Text("Resizes", style="bold"), table))
     return parts
 
 
 def conditions_table(plan: Object) -> RenderableType:
     """Every condition with its reason."""
     table = _columns("Condition", "Status", "Reason", "Message")
-    for each in plan.get("status", {}).get("conditions", ()):
-        table.add_row(each["type"], each["status"], each["reason"], Text(each.get("message", "")))
+    for entry in plan.get("status", {}).get("conditions", ()):
+        table.add_row(entry["type"], entry["status"], entry["reason"], Text(entry.get("message", "")))
     return table

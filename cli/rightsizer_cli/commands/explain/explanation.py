@@ -1,4 +1,4 @@
-"""What `explain` prints: the decision's words, the figures by cause, and where the constants come from."""
+"""The output of `explain`: the decision, figures by cause, and the sources of the constants."""
 
 from collections.abc import Iterable
 
@@ -15,28 +15,30 @@ __all__ = ["print_explanation"]
 
 
 def print_explanation(answer: Plan | NoPlan, *, as_json: bool) -> None:
-    """Why this plan, or why none."""
-    said = explain(answer)
+    """Print why this plan was chosen, or why there is none."""
+    explanation = explain(answer)
     if as_json:
         echo_json(
             {
-                "verdict": said.verdict,
-                "why": said.why,
+                "verdict": explanation.verdict,
+                "why": explanation.why,
                 "binding": answer.binding,
-                "runnersUp": said.runners_up,
-                "caveats": said.caveats,
+                "runnersUp": explanation.runners_up,
+                "caveats": explanation.caveats,
                 "layoutsEvaluated": answer.layouts_evaluated,
                 "parameters": [_document(p) for p in _parameters()],
             }
         )
         return
-    parts: list[RenderableType] = [Text(said.verdict, style="bold"), asked(answer.request)]
-    parts += _list("Why", said.why)
+    parts: list[RenderableType] = [Text(explanation.verdict, style="bold"), asked(answer.request)]
+    parts += _list("Why", explanation.why)
     if isinstance(answer, Plan):
         parts += option_tables(answer.option)
-        parts.append(f"{answer.layouts_evaluated:,} layouts were priced; what binds: {answer.binding}.")
-    parts += _list("Not chosen" if isinstance(answer, Plan) else "Nearest", said.runners_up)
-    parts += _list("To be wary of", said.caveats)
+        parts.append(
+            f"{answer.layouts_evaluated:,} layouts were priced; the binding limit: {answer.binding}."
+        )
+    parts += _list("Not chosen" if isinstance(answer, Plan) else "Nearest", explanation.runners_up)
+    parts += _list("Caveats", explanation.caveats)
     parts += [
         _constants(),
         "Formulas: docs/engine.md. Every constant with its source: rightsizer explain ... --json.",
@@ -50,7 +52,7 @@ def _list(title: str, lines: Iterable[str]) -> list[RenderableType]:
 
 
 def _constants() -> RenderableType:
-    """The constants in three lines: how many there are, what they were fitted on, when."""
+    """One row per group of constants: their number, the data of the fit, its date."""
     grid = table("constants", ">number", "fitted on", "date")
     curves = load_curves()
     for name, parameters in (
