@@ -118,8 +118,8 @@ def step(cache: Allocator, tokens: int, hidden: int, ffn: int, vocabulary: int) 
     _loss(cache, tokens * vocabulary)
     gradient = take(2 * hidden * tokens)
     while kept:
-        saved = list(_layer(take, tokens, hidden, ffn))
-        for block in reversed(saved):
+        saved_activations = list(_layer(take, tokens, hidden, ffn))
+        for block in reversed(saved_activations):
             inner = take(2 * hidden * tokens)
             give(block)
             give(inner)

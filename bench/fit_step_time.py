@@ -18,7 +18,7 @@ from bench.step_rows import StepRows, full_rate_s, load, take, weights
 
 from rightsizer.domain.columns import Array
 from rightsizer.estimate import step_time
-from rightsizer.estimate.layer_time import Facts
+from rightsizer.estimate.layer_time import StepInputs
 from rightsizer.estimate.parameters import Parameters, load_curves, load_step_time
 
 SINGLE_SOURCE_ROWS = 300
@@ -48,7 +48,7 @@ def residuals_of(rows: StepRows, index: Array, parameters: Parameters) -> Callab
     cases, target = take(rows.cases, index), np.log(rows.measured_s[index])
     names = fitted_names(parameters)
     deep = [name for name in names if not name.startswith(PRICED)]
-    known: dict[tuple[float, ...], Facts] = {}
+    known: dict[tuple[float, ...], StepInputs] = {}
 
     def residuals(point: Array) -> Array:
         trial = parameters.replace(**dict(zip(names, np.exp(point).tolist(), strict=True)))

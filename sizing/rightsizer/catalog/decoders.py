@@ -8,7 +8,7 @@ from rightsizer.domain.architecture import Architecture
 from rightsizer.errors import InputError, UnsupportedError
 from rightsizer.values import immutable
 
-__all__ = ["ALL_BIASES", "HEADS", "STYLES", "Style", "decoder"]
+__all__ = ["ALL_BIASES", "HEADS", "STYLES", "DecoderStyle", "decoder"]
 
 _HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -22,7 +22,7 @@ _QKV = frozenset({"q", "kv"})
 
 
 @immutable
-class Style:
+class DecoderStyle:
     """What a model type fixes: everything that its config does not say.
 
     `norms` and `final_norms` are hidden-wide weight vectors in a layer and after the last. `qk_norm` is one
@@ -44,14 +44,14 @@ class Style:
     defaults: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-STYLES: Mapping[str, Style] = {
-    "cohere": Style(norms=1, tied=True, parallel=True),
-    "cohere2": Style(norms=1, tied=True, parallel=True, windowed="3 of 4"),
-    "deepseek_v2": Style(),
-    "deepseek_v3": Style(),
-    "gemma": Style(tied=True, head_dim=256),
-    "gemma2": Style(norms=4, tied=True, head_dim=256, windowed="1 of 2"),
-    "gemma3_text": Style(
+STYLES: Mapping[str, DecoderStyle] = {
+    "cohere": DecoderStyle(norms=1, tied=True, parallel=True),
+    "cohere2": DecoderStyle(norms=1, tied=True, parallel=True, windowed="3 of 4"),
+    "deepseek_v2": DecoderStyle(),
+    "deepseek_v3": DecoderStyle(),
+    "gemma": DecoderStyle(tied=True, head_dim=256),
+    "gemma2": DecoderStyle(norms=4, tied=True, head_dim=256, windowed="1 of 2"),
+    "gemma3_text": DecoderStyle(
         norms=4,
         qk_norm="head",
         tied=True,
@@ -59,39 +59,41 @@ STYLES: Mapping[str, Style] = {
         windowed="5 of 6",
         defaults={"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262_208},
     ),
-    "glm4_moe": Style(),
-    "gpt2": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
-    "gpt_bigcode": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
-    "gpt_neox": Style(norm_bias=True, biases=ALL_BIASES, gated=False, parallel=True),
-    "gpt_oss": Style(biases=ALL_BIASES - {"mlp"}, windowed="1 of 2", head_dim=64),
-    "gptj": Style(norms=1, norm_bias=True, biases=frozenset({"mlp", "head"}), gated=False, parallel=True),
-    "bloom": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, final_norms=2),
-    "falcon": Style(norm_bias=True, gated=False, tied=True, parallel=True),
-    "granite": Style(),
-    "granitemoe": Style(),
-    "kimi_k2": Style(),
-    "llama": Style(),
-    "llama4_text": Style(windowed="3 of 4"),
-    "mistral": Style(),
-    "mixtral": Style(),
-    "mpt": Style(gated=False, tied=True),
-    "nemotron": Style(norm_bias=True, gated=False),
-    "olmo": Style(norms=0, final_norms=0),
-    "olmo2": Style(qk_norm="full"),
-    "olmo3": Style(qk_norm="full", windowed="3 of 4"),
-    "olmoe": Style(qk_norm="full"),
-    "opt": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=2),
-    "phi": Style(norms=1, norm_bias=True, biases=ALL_BIASES | {"head"}, gated=False, parallel=True),
-    "phi3": Style(),
-    "qwen2": Style(biases=_QKV),
-    "qwen2_moe": Style(biases=_QKV),
-    "qwen3": Style(qk_norm="head", head_dim=128),
-    "qwen3_moe": Style(qk_norm="head", head_dim=128),
-    "starcoder2": Style(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True),
+    "glm4_moe": DecoderStyle(),
+    "gpt2": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
+    "gpt_bigcode": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
+    "gpt_neox": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, parallel=True),
+    "gpt_oss": DecoderStyle(biases=ALL_BIASES - {"mlp"}, windowed="1 of 2", head_dim=64),
+    "gptj": DecoderStyle(
+        norms=1, norm_bias=True, biases=frozenset({"mlp", "head"}), gated=False, parallel=True
+    ),
+    "bloom": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, final_norms=2),
+    "falcon": DecoderStyle(norm_bias=True, gated=False, tied=True, parallel=True),
+    "granite": DecoderStyle(),
+    "granitemoe": DecoderStyle(),
+    "kimi_k2": DecoderStyle(),
+    "llama": DecoderStyle(),
+    "llama4_text": DecoderStyle(windowed="3 of 4"),
+    "mistral": DecoderStyle(),
+    "mixtral": DecoderStyle(),
+    "mpt": DecoderStyle(gated=False, tied=True),
+    "nemotron": DecoderStyle(norm_bias=True, gated=False),
+    "olmo": DecoderStyle(norms=0, final_norms=0),
+    "olmo2": DecoderStyle(qk_norm="full"),
+    "olmo3": DecoderStyle(qk_norm="full", windowed="3 of 4"),
+    "olmoe": DecoderStyle(qk_norm="full"),
+    "opt": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=2),
+    "phi": DecoderStyle(norms=1, norm_bias=True, biases=ALL_BIASES | {"head"}, gated=False, parallel=True),
+    "phi3": DecoderStyle(),
+    "qwen2": DecoderStyle(biases=_QKV),
+    "qwen2_moe": DecoderStyle(biases=_QKV),
+    "qwen3": DecoderStyle(qk_norm="head", head_dim=128),
+    "qwen3_moe": DecoderStyle(qk_norm="head", head_dim=128),
+    "starcoder2": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True),
 }
 
 
-def decoder(read: Config, style: Style, name: str, source: str) -> Architecture:
+def decoder(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """A decoder-only network: dimensions by their many spellings, then what follows from the style."""
     hidden = read.count(*_HIDDEN)
     layers = read.layers(*_LAYERS)
@@ -123,13 +125,13 @@ def decoder(read: Config, style: Style, name: str, source: str) -> Architecture:
     return _with_small(read, style, _with_experts(read, base))
 
 
-def _head_dim(read: Config, style: Style, hidden: int, heads: int) -> int:
+def _head_dim(read: Config, style: DecoderStyle, hidden: int, heads: int) -> int:
     if read.has("head_dim") or style.head_dim:
         return read.count("head_dim", default=style.head_dim)
     return read.quotient("num_attention_heads", hidden, heads)
 
 
-def _window(read: Config, style: Style, layers: int) -> tuple[int, int]:
+def _window(read: Config, style: DecoderStyle, layers: int) -> tuple[int, int]:
     """The sliding window and how many layers use it."""
     window = read.count("sliding_window", "attention_chunk_size", default=0, least=0, most=2**40)
     if not window or not read.flag("use_sliding_window", default=True):
@@ -177,7 +179,7 @@ def _dense_layers(read: Config, layers: int) -> int:
     return min(layers, len(listed) or read.count("first_k_dense_replace", default=0, least=0))
 
 
-def _with_small(read: Config, style: Style, a: Architecture) -> Architecture:
+def _with_small(read: Config, style: DecoderStyle, a: Architecture) -> Architecture:
     """The same network with its norms, biases and position tables counted."""
     biases = set(style.biases)
     if read.flag("attention_bias", default=False):

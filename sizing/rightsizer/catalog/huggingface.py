@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from rightsizer.catalog.config_keys import Config
-from rightsizer.catalog.decoders import ALL_BIASES, HEADS, STYLES, Style, decoder
+from rightsizer.catalog.decoders import ALL_BIASES, HEADS, STYLES, DecoderStyle, decoder
 from rightsizer.catalog.encoders import TOWERS
 from rightsizer.domain.architecture import Architecture, AttentionKind
 from rightsizer.errors import InputError, UnsupportedError
@@ -75,7 +75,7 @@ def _decoder_of(read: Config, kind: str, name: str, source: str) -> Architecture
                 f"{read.path}.model_type: {kind!r} is not known, and not like Llama: it {what}; "
                 "give the dimensions instead"
             )
-        style = Style()
+        style = DecoderStyle()
         source += "; unknown type, read with Llama's keys: norms and biases are a guess"
     return _ADAPTERS.get(kind, decoder)(read, style, name, source)
 
@@ -83,7 +83,7 @@ def _decoder_of(read: Config, kind: str, name: str, source: str) -> Architecture
 # --- model types with keys of their own --------------------------------------------------
 
 
-def _mla(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _mla(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """DeepSeek-V2 and -V3, Kimi K2: latent attention; the head is as wide as queries and keys are."""
     query_rank, rank = read.count("q_lora_rank", default=0, least=0), read.count("kv_lora_rank")
     plain, rotary = read.count("qk_nope_head_dim"), read.count("qk_rope_head_dim")
@@ -102,7 +102,7 @@ def _mla(read: Config, style: Style, name: str, source: str) -> Architecture:
     )
 
 
-def _glm4_moe(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _glm4_moe(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """GLM-4.5: biases on q, k and v alone; norms on q and k by a flag."""
     qk_norm = "head" if read.flag("use_qk_norm", default=False) else ""
     a = decoder(read, dataclasses.replace(style, qk_norm=qk_norm), name, source)
@@ -110,7 +110,7 @@ def _glm4_moe(read: Config, style: Style, name: str, source: str) -> Architectur
     return dataclasses.replace(a, per_layer_parameters=a.per_layer_parameters - spare)
 
 
-def _gpt_oss(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _gpt_oss(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """gpt-oss: a sink per head, biases on the router and on every expert, a window on every second layer."""
     a = decoder(read, style, name, source)
     expert = 2 * a.expert_ffn_hidden + a.hidden
@@ -118,7 +118,7 @@ def _gpt_oss(read: Config, style: Style, name: str, source: str) -> Architecture
     return dataclasses.replace(a, per_layer_parameters=a.per_layer_parameters + small)
 
 
-def _llama4(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _llama4(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """Llama 4: `intermediate_size` is an expert's, `intermediate_size_mlp` a dense layer's; one is shared."""
     a = decoder(read, style, name, source)
     if not a.experts:
@@ -132,7 +132,7 @@ def _llama4(read: Config, style: Style, name: str, source: str) -> Architecture:
     )
 
 
-def _qwen2(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _qwen2(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """Qwen 2 and 3: the window is off unless the config turns it on; a gate for the shared expert."""
     a = decoder(read, style, name, source)
     if not read.flag("use_sliding_window", default=False):
@@ -141,7 +141,7 @@ def _qwen2(read: Config, style: Style, name: str, source: str) -> Architecture:
     return dataclasses.replace(a, per_layer_parameters=a.per_layer_parameters + gate)
 
 
-def _opt(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _opt(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """OPT: a narrower embedding with projections (350m), and then no final norm."""
     a = decoder(read, style, name, source)
     width = read.count("word_embed_proj_dim", default=a.hidden)
@@ -151,7 +151,7 @@ def _opt(read: Config, style: Style, name: str, source: str) -> Architecture:
     return dataclasses.replace(a, embedding_hidden=width, extra_parameters=extra)
 
 
-def _falcon(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _falcon(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """Falcon: one key head (7B) or groups (40B, 180B), where attention and MLP have a norm each."""
     new = read.flag("new_decoder_architecture", default=False) or read.has("n_head_kv")
     parallel = read.flag("parallel_attn", default=True)
@@ -163,13 +163,13 @@ def _falcon(read: Config, style: Style, name: str, source: str) -> Architecture:
     return dataclasses.replace(a, kv_heads=1 if read.flag("multi_query", default=True) else a.heads)
 
 
-def _gpt_bigcode(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _gpt_bigcode(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """StarCoder: GPT-2 with one key head."""
     own = {"num_key_value_heads": 1} if read.flag("multi_query", default=True) else {}
     return decoder(read, dataclasses.replace(style, defaults=own), name, source)
 
 
-def _mpt(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _mpt(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """MPT: widths by ratio, no biases unless asked for, grouped heads in `attn_config`."""
     attention = read.section("attn_config")
     heads = read.count(*HEADS)
@@ -186,25 +186,25 @@ def _mpt(read: Config, style: Style, name: str, source: str) -> Architecture:
     return dataclasses.replace(a, ffn_hidden=ratio * a.hidden)
 
 
-def _cohere(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _cohere(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """Command R: the plus variant normalises queries and keys over their full width."""
     qk_norm = "full" if read.flag("use_qk_norm", default=False) else ""
     return decoder(read, dataclasses.replace(style, qk_norm=qk_norm), name, source)
 
 
-def _neox(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _neox(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """GPT-NeoX: attention's biases by a flag that is on by default."""
     biases = ALL_BIASES if read.flag("attention_bias", default=True) else frozenset({"mlp"})
     return decoder(read, dataclasses.replace(style, biases=biases), name, source)
 
 
-def _starcoder2(read: Config, style: Style, name: str, source: str) -> Architecture:
+def _starcoder2(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
     """StarCoder 2: all biases by one flag."""
     biases = ALL_BIASES if read.flag("use_bias", default=True) else frozenset()
     return decoder(read, dataclasses.replace(style, biases=biases), name, source)
 
 
-_ADAPTERS: Mapping[str, Callable[[Config, Style, str, str], Architecture]] = {
+_ADAPTERS: Mapping[str, Callable[[Config, DecoderStyle, str, str], Architecture]] = {
     "cohere": _cohere,
     "cohere2": _cohere,
     "deepseek_v2": _mla,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from rightsizer import packaged
-from rightsizer.catalog.naming import Index, NameIndex, index, lookup, nearest
+from rightsizer.catalog.naming import Index, Spellings, build_index, lookup, nearest
 from rightsizer.domain.architecture import Architecture, AttentionKind, Family
 from rightsizer.domain.framework import framework, frameworks
 from rightsizer.domain.hardware import Cluster, Gpu, Link, Node
@@ -142,8 +142,8 @@ def links() -> tuple[Link, ...]:
 def link(name: str) -> Link:
     """The link of that name or alias ("hdr", "NVLink 4 + NVSwitch 3", "efa2")."""
     known = {item.name: item for item in links()}
-    spelt = (NameIndex(name=item.name, exact=(item.name, *item.aliases)) for item in links())
-    return known[_one("link", name, index(spelt))]
+    text_matches = (Spellings(name=item.name, exact=(item.name, *item.aliases)) for item in links())
+    return known[_one("link", name, build_index(text_matches))]
 
 
 @cache
@@ -167,7 +167,7 @@ def nodes() -> tuple[Node, ...]:
 def node(name: str) -> Node:
     """The node shape of that name ("p5.48xlarge", "DGX H100")."""
     known = {item.name: item for item in nodes()}
-    return known[_one("nodeShape", name, index(NameIndex(name=key, exact=(key,)) for key in known))]
+    return known[_one("nodeShape", name, build_index(Spellings(name=key, exact=(key,)) for key in known))]
 
 
 def _named(rows: Mapping[str, Row], cell: str) -> Mapping[str, Row]:
@@ -237,19 +237,19 @@ def _gpu_rows() -> dict[str, Row]:
 
 @cache
 def _gpu_index() -> Index:
-    return index(_gpu_names(row) for row in _gpu_rows().values())
+    return build_index(_gpu_names(row) for row in _gpu_rows().values())
 
 
-def _gpu_names(row: Row) -> NameIndex:
+def _gpu_names(row: Row) -> Spellings:
     """A part's names as written; derived ones lack their memory or carry the vendor's figure of it."""
     label = row["memory_label_gb"]
     exact = (row["name"], *_split(row["aliases"]))
     bare = {_MEMORY.sub("", name) for name in exact}
     defaults = _split(row["default_for"])
-    return NameIndex(
+    return Spellings(
         name=row["name"],
         exact=exact,
-        derived=(*bare, *(f"{name}-{label}GB" for name in bare)),
+        cached_by_columns=(*bare, *(f"{name}-{label}GB" for name in bare)),
         defaults=(*defaults, *(f"{name}-{label}GB" for name in defaults)),
     )
 
@@ -334,16 +334,16 @@ def _model_rows() -> dict[str, Row]:
 
 @cache
 def _model_index() -> Index:
-    return index(_model_names(row) for row in _model_rows().values())
+    return build_index(_model_names(row) for row in _model_rows().values())
 
 
-def _model_names(row: Row) -> NameIndex:
+def _model_names(row: Row) -> Spellings:
     exact = (row["name"], *_split(row["aliases"]))
     bare = [name.rpartition("/")[2] for name in exact if "/" in name]
-    return NameIndex(
+    return Spellings(
         name=row["name"],
         exact=exact,
-        derived=(*bare, *(name.removesuffix("-hf") for name in bare)),
+        cached_by_columns=(*bare, *(name.removesuffix("-hf") for name in bare)),
     )
 
 

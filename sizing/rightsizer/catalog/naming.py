@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from rightsizer.values import immutable
 
-__all__ = ["Index", "NameIndex", "index", "lookup", "nearest", "normal"]
+__all__ = ["Index", "Spellings", "build_index", "lookup", "nearest", "normal"]
 
 Index = Mapping[str, tuple[str, ...]]
 """Normal form -> the names of the rows that answer to it."""
@@ -22,27 +22,27 @@ _FEW = 3
 
 
 @immutable
-class NameIndex:
+class Spellings:
     """One row's names: `exact` ones win over `derived` ones of other rows, `defaults` over both."""
 
     name: str
     exact: tuple[str, ...]
-    derived: tuple[str, ...] = ()
+    cached_by_columns: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
 
 
-def index(rows: Iterable[NameIndex]) -> Index:
+def build_index(rows: Iterable[Spellings]) -> Index:
     """Every spelling of every row, in normal form."""
     exact: dict[str, tuple[str, ...]] = {}
-    derived: dict[str, tuple[str, ...]] = {}
+    cached_by_columns: dict[str, tuple[str, ...]] = {}
     defaults: dict[str, tuple[str, ...]] = {}
     for row in rows:
-        for keys, spellings in ((exact, row.exact), (derived, row.derived)):
+        for keys, spellings in ((exact, row.exact), (cached_by_columns, row.cached_by_columns)):
             for key in {normal(spelling) for spelling in spellings}:
                 keys[key] = (*keys.get(key, ()), row.name)
         defaults |= {normal(spelling): (row.name,) for spelling in row.defaults}
         defaults.setdefault(normal(row.name), (row.name,))
-    return derived | exact | defaults
+    return cached_by_columns | exact | defaults
 
 
 def lookup(known: Index, name: str) -> tuple[str, ...]:

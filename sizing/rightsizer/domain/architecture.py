@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rightsizer.domain.columns import Columns, derived
+from rightsizer.domain.columns import Columns, cached_by_columns
 from rightsizer.values import immutable
 
 __all__ = [
@@ -134,14 +134,14 @@ class Architecture:
         return float(parameters_matmul_active(self))
 
 
-@derived
+@cached_by_columns
 def attention_width(a: Architecture | Columns) -> Floats:
     """Width of all heads: heads * head_dim; for MLA the mean of the query-key and the value width."""
     latent = _f(a.heads) * (_f(a.qk_nope_head_dim) + _f(a.qk_rope_head_dim) + _f(a.v_head_dim)) / 2
     return _where(_is(a.attention, AttentionKind.LATENT), latent, _f(a.heads) * _f(a.head_dim))
 
 
-@derived
+@cached_by_columns
 def attention_parameters(a: Architecture | Columns) -> Floats:
     """One layer's self-attention weights: q, k, v and output projections (MLA: with the low-rank factors).
 
@@ -160,7 +160,7 @@ def attention_parameters(a: Architecture | Columns) -> Floats:
     return _where(_is(a.attention, AttentionKind.LATENT), latent, grouped)
 
 
-@derived
+@cached_by_columns
 def cross_attention_parameters(a: Architecture | Columns) -> Floats:
     """One decoder layer's cross-attention weights; 0 unless the network is an encoder-decoder."""
     own = _f(a.hidden) * _f(a.head_dim) * 2
@@ -169,38 +169,38 @@ def cross_attention_parameters(a: Architecture | Columns) -> Floats:
     return _where(_is(a.family, Family.ENCODER_DECODER), size, 0.0)
 
 
-@derived
+@cached_by_columns
 def dense_ffn_parameters(a: Architecture | Columns) -> Floats:
     """One dense layer's MLP weights: two matrices, three where the MLP is gated."""
     return _matrices(a) * _f(a.hidden) * _f(a.ffn_hidden)
 
 
-@derived
+@cached_by_columns
 def expert_parameters(a: Architecture | Columns) -> Floats:
     """One routed expert's weights; 0 for a dense network."""
     width = _where(_f(a.expert_ffn_hidden) > 0, _f(a.expert_ffn_hidden), _f(a.ffn_hidden))
     return _where(_f(a.experts) > 0, _matrices(a) * _f(a.hidden) * width, 0.0)
 
 
-@derived
+@cached_by_columns
 def shared_expert_parameters(a: Architecture | Columns) -> Floats:
     """All shared experts' weights in one MoE layer."""
     return _f(a.shared_experts) * expert_parameters(a)
 
 
-@derived
+@cached_by_columns
 def active_expert_parameters(a: Architecture | Columns) -> Floats:
     """The expert weights that one token multiplies with in one MoE layer: top_k routed, all shared."""
     return (_f(a.top_k) + _f(a.shared_experts)) * expert_parameters(a)
 
 
-@derived
+@cached_by_columns
 def router_parameters(a: Architecture | Columns) -> Floats:
     """One MoE layer's router weights."""
     return _f(a.hidden) * _f(a.experts)
 
 
-@derived
+@cached_by_columns
 def layers_moe(a: Architecture | Columns) -> Floats:
     """Layers with experts: every `moe_layer_step`-th after the first `dense_layers`; 0 if dense."""
     step = np.maximum(_f(a.moe_layer_step), 1.0)
@@ -208,32 +208,32 @@ def layers_moe(a: Architecture | Columns) -> Floats:
     return _where(_f(a.experts) > 0, np.maximum(count, 0.0), 0.0)
 
 
-@derived
+@cached_by_columns
 def layers_dense(a: Architecture | Columns) -> Floats:
     """Layers with a dense MLP."""
     return _f(a.layers) - layers_moe(a)
 
 
-@derived
+@cached_by_columns
 def embedding_parameters(a: Architecture | Columns) -> Floats:
     """The token embedding's weights."""
     return _f(a.vocab) * _where(_f(a.embedding_hidden) > 0, _f(a.embedding_hidden), _f(a.hidden))
 
 
-@derived
+@cached_by_columns
 def head_parameters(a: Architecture | Columns) -> Floats:
     """The output head's own weights: 0 where they are the embedding's, or in an encoder (no head)."""
     own = ~np.asarray(a.tied_embeddings, dtype=bool) & ~_is(a.family, Family.ENCODER)
     return _where(own, embedding_parameters(a), 0.0)
 
 
-@derived
+@cached_by_columns
 def head_matmul_parameters(a: Architecture | Columns) -> Floats:
     """The weights that a token multiplies with for its logits, tied or not; 0 for an encoder."""
     return _where(_is(a.family, Family.ENCODER), 0.0, embedding_parameters(a))
 
 
-@derived
+@cached_by_columns
 def encoder_layer_parameters(a: Architecture | Columns) -> Floats:
     """One encoder (or second tower) layer's matmul weights: full multi-head attention and a dense MLP."""
     hidden = _f(_encoder_hidden(a))
@@ -242,33 +242,33 @@ def encoder_layer_parameters(a: Architecture | Columns) -> Floats:
     return 4 * hidden * heads * _f(a.head_dim) + _matrices(a) * hidden * ffn
 
 
-@derived
+@cached_by_columns
 def encoder_parameters(a: Architecture | Columns) -> Floats:
     """The whole encoder's (or second tower's) matmul weights; 0 where there is none."""
     return _f(a.encoder_layers) * encoder_layer_parameters(a)
 
 
-@derived
+@cached_by_columns
 def parameters_total(a: Architecture | Columns) -> Floats:
     """All parameters of the network, with `mtp_layers` multi-token-prediction layers."""
     moe = _f(a.experts) * expert_parameters(a) + shared_expert_parameters(a) + router_parameters(a)
     return _common(a) + layers_moe(a) * moe + _mtp(a, moe)
 
 
-@derived
+@cached_by_columns
 def parameters_active(a: Architecture | Columns) -> Floats:
     """The parameters that one token touches: all but the experts it is not routed to."""
     moe = active_expert_parameters(a) + router_parameters(a)
     return _common(a) + layers_moe(a) * moe + _mtp(a, moe)
 
 
-@derived
+@cached_by_columns
 def parameters_non_embedding(a: Architecture | Columns) -> Floats:
     """All parameters but the token embedding and the head."""
     return parameters_total(a) - embedding_parameters(a) - head_parameters(a)
 
 
-@derived
+@cached_by_columns
 def parameters_matmul_active(a: Architecture | Columns) -> Floats:
     """The N of 6N: weights that one token multiplies with. The head counts (tied or not), the look-up not.
 
@@ -303,7 +303,7 @@ def flop_per_token(a: Architecture | Columns, sequence_tokens: Any, *, causal: b
     return own + _encoder_flop(a) / np.maximum(tokens, 1.0)
 
 
-@derived
+@cached_by_columns
 def _encoder_flop(a: Architecture | Columns) -> Floats:
     """Training FLOPs of one sequence in the encoder (cross-attention's are the decoder's)."""
     tokens = _f(a.encoder_tokens)
@@ -312,7 +312,7 @@ def _encoder_flop(a: Architecture | Columns) -> Floats:
     return tokens * (6 * encoder_parameters(a) + 12 * attended)
 
 
-@derived
+@cached_by_columns
 def _common(a: Architecture | Columns) -> Floats:
     """Everything but the MoE layers' feed-forward weights and the multi-token-prediction layers."""
     layer = attention_parameters(a) + cross_attention_parameters(a) + _f(a.per_layer_parameters)
@@ -330,12 +330,12 @@ def _mtp(a: Architecture | Columns, moe: Floats) -> Floats:
     return _f(a.mtp_layers) * (attention_parameters(a) + ffn + 2 * _f(a.hidden) ** 2)
 
 
-@derived
+@cached_by_columns
 def _encoder_hidden(a: Architecture | Columns) -> Floats:
     return _where(_f(a.encoder_hidden) > 0, _f(a.encoder_hidden), _f(a.hidden))
 
 
-@derived
+@cached_by_columns
 def _matrices(a: Architecture | Columns) -> Floats:
     return _where(np.asarray(a.gated_mlp, dtype=bool), 3.0, 2.0)
 

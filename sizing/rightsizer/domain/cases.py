@@ -14,7 +14,7 @@ from rightsizer.domain.layout import Layout
 from rightsizer.domain.workload import Workload
 from rightsizer.values import immutable
 
-__all__ = ["Case", "Cases", "gathered"]
+__all__ = ["Case", "Cases", "gather_rows"]
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -88,7 +88,7 @@ class Cases:
         return replace(self, layout=self.layout.take(first)), back
 
 
-def gathered(estimate: Estimate, back: Array | None) -> Estimate:
+def gather_rows(estimate: Estimate, back: Array | None) -> Estimate:
     """An estimate of distinct cases, spread over the rows they stand for (arrays by their last axis).
 
     What is nested deeper than tuples stays as it is.

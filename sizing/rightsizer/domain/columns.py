@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Columns", "derived", "distinct", "spelt"]
+__all__ = ["Array", "Columns", "cached_by_columns", "distinct", "text_matches"]
 
 Array = NDArray[Any]
 """A column: shape () or (n,)."""
@@ -80,7 +80,7 @@ def distinct(whole_numbers: Array) -> Array:
     return np.flatnonzero(np.bincount(whole_numbers))
 
 
-def spelt(texts: Array, test: Callable[[str], bool]) -> Array:
+def text_matches(texts: Array, test: Callable[[str], bool]) -> Array:
     """Whether each text passes a test.
 
     numpy's own comparisons of parts of texts are in a module that takes as long to import as a search does.
@@ -93,12 +93,12 @@ Noun = TypeVar("Noun")
 Made = TypeVar("Made")
 
 
-def derived(function: Callable[[Noun], Made]) -> Callable[[Noun], Made]:
+def cached_by_columns(function: Callable[[Noun], Made]) -> Callable[[Noun], Made]:
     """Let Columns keep what `function` makes of them: they never change, and a search asks again often."""
     name = f"{function.__module__}.{function.__qualname__}"
 
     @functools.wraps(function)
-    def remembered(noun: Noun) -> Made:
+    def cached(noun: Noun) -> Made:
         if not isinstance(noun, Columns):
             return function(noun)
         kept = noun._derived
@@ -107,7 +107,7 @@ def derived(function: Callable[[Noun], Made]) -> Callable[[Noun], Made]:
         made: Made = kept[name]
         return made
 
-    return remembered
+    return cached
 
 
 def _fields(noun: Any) -> list[dataclasses.Field[Any]]:

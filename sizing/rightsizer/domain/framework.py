@@ -24,8 +24,8 @@ __all__ = [
     "StageBalance",
     "assumed_framework",
     "framework",
+    "framework_from_text",
     "frameworks",
-    "recognise",
     "unknown_framework",
 ]
 
@@ -189,7 +189,7 @@ def frameworks() -> tuple[Framework, ...]:
     return tuple(sorted(map(_profile, _raw()), key=lambda f: (not f.known, f.name)))
 
 
-def recognise(text: str, *, year: float = 0.0) -> Framework | None:
+def framework_from_text(text: str, *, year: float = 0.0) -> Framework | None:
     """The profile that a publication's framework text names, or None; `year` picks the generation."""
     for pattern, profile, since, until in _patterns():
         if pattern.search(text) and (not year or since <= year < until):

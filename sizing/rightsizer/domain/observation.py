@@ -116,7 +116,7 @@ def from_document(document: object, *, name: str = "observation") -> Observation
     except RightsizerError as error:
         raise InputError(f"{name}: framework", value=document.get("framework"), remedy=str(error)) from None
     architecture, workload, cluster, layout = (
-        _revived(noun, _mapping(document, key, name), f"{name}: {key}")
+        _from_fields(noun, _mapping(document, key, name), f"{name}: {key}")
         for key, noun in (
             ("architecture", Architecture), ("workload", Workload), ("cluster", Cluster), ("layout", Layout),
         )
@@ -160,14 +160,14 @@ def _document(noun: Any) -> dict[str, Any]:
     return values
 
 
-def _revived(kind: type[Any], document: Mapping[str, Any], name: str) -> Any:
+def _from_fields(kind: type[Any], document: Mapping[str, Any], name: str) -> Any:
     """A noun from its document; a value of the wrong type, or a missing one, is an error that names it."""
     hints = get_type_hints(kind)
     values = {}
     for key in (f.name for f in fields(kind) if f.name in document):
         hint, where = hints[key], f"{name}.{key}"
         if is_dataclass(hint) and isinstance(hint, type):
-            values[key] = _revived(hint, _mapping(document, key, name), where)
+            values[key] = _from_fields(hint, _mapping(document, key, name), where)
         else:
             values[key] = _value(hint, document[key], where)
     try:

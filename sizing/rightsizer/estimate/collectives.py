@@ -19,7 +19,7 @@ speed.
 import numpy as np
 
 from rightsizer.domain.cases import Cases
-from rightsizer.domain.columns import Array, spelt
+from rightsizer.domain.columns import Array, text_matches
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.values import immutable
 
@@ -60,8 +60,8 @@ def links(cases: Cases, parameters: Parameters) -> Links:
     switched = cluster.nvlink_domain_gpus > 1
     fraction = np.where(switched, parameters.nvlink_fraction, parameters.pcie_fraction)
     between = np.where(cluster.inter_bytes_per_s > 0, cluster.inter_bytes_per_s, 2.5e10)
-    datagrams = spelt(cluster.inter_link, lambda name: "efa" in name.lower())
-    path = spelt(cluster.inter_link, lambda name: "omni-path" in name.lower())
+    datagrams = text_matches(cluster.inter_link, lambda name: "efa" in name.lower())
+    path = text_matches(cluster.inter_link, lambda name: "omni-path" in name.lower())
     between = between * np.where(path, _OMNI_PATH, np.where(datagrams, _DATAGRAMS, 1.0))
     return Links(
         inside_bytes_per_s=np.asarray(np.maximum(cluster.intra_bytes_per_s, 1e9) * fraction),

@@ -37,12 +37,12 @@ __all__ = [
     "LayoutFamily",
     "Quantity",
     "Residual",
+    "configuration_slack",
     "correct",
     "covariances",
     "layout_family",
     "measured_layouts",
     "noise_ln",
-    "slack",
 ]
 
 
@@ -151,18 +151,18 @@ def correct(
     parameters: Parameters | None = None,
 ) -> Correction:
     """The corrections of cases whose standard deviations of ln(true / predicted) are `sigma`."""
-    if not some or not _solved(some.evidence, quantity, parameters or load_calibration()).evidence:
+    if not some or not _regression(some.evidence, quantity, parameters or load_calibration()).evidence:
         return _NONE
-    solved = _solved(some.evidence, quantity, parameters or load_calibration())
-    family, nouns = layout_family(cases.layout), _nouns(cases)
+    regression = _regression(some.evidence, quantity, parameters or load_calibration())
+    family, nouns = layout_family(cases.layout), _job_columns(cases)
     if all(noun.ndim == 0 for noun in nouns):
-        mean, variance = _of_families(solved, family, tuple(noun.item() for noun in nouns), cases.layout)
+        mean, variance = _of_families(regression, family, tuple(noun.item() for noun in nouns), cases.layout)
     else:
-        mean, variance = _of_rows(solved, family, nouns, cases.layout)
+        mean, variance = _of_rows(regression, family, nouns, cases.layout)
     return Correction(factor=np.exp(mean * sigma), sigma_factor=np.sqrt(variance))
 
 
-def slack(some: Calibration | None, cases: Cases, sigma: float, z: float) -> float:
+def configuration_slack(some: Calibration | None, cases: Cases, sigma: float, z: float) -> float:
     """How far measured configurations may lie from the rest of their family: a factor of at least 1.
 
     A search that bounds all sizes of a family by one of them must allow for it. Compared are step times at z
@@ -170,12 +170,12 @@ def slack(some: Calibration | None, cases: Cases, sigma: float, z: float) -> flo
     """
     if not some:
         return 1.0
-    solved = _solved(some.evidence, Quantity.STEP, load_calibration())
-    nouns = tuple(noun.item() for noun in _nouns(cases))
+    regression = _regression(some.evidence, Quantity.STEP, load_calibration())
+    nouns = tuple(noun.item() for noun in _job_columns(cases))
     levels: dict[int, list[float]] = {}
-    for target in _configurations(solved, nouns):
+    for target in _configurations(regression, nouns):
         for one in (target, _target(nouns, target.family)):
-            mean, variance = solved.posterior(one)
+            mean, variance = regression.posterior(one)
             levels.setdefault(target.family, []).append(sigma * (mean + z * variance**0.5))
     return float(np.exp(max((max(v) - min(v) for v in levels.values()), default=0.0)))
 
@@ -184,29 +184,29 @@ def measured_layouts(some: Calibration | None, cases: Cases) -> tuple[Layout, ..
     """The layouts in which this very job was measured."""
     if not some:
         return ()
-    nouns = tuple(noun.item() for noun in _nouns(cases))
-    known = {e.layout for e in some.evidence if nouns == _nouns_of(e)}
+    nouns = tuple(noun.item() for noun in _job_columns(cases))
+    known = {e.layout for e in some.evidence if nouns == _job_of(e)}
     return tuple(sorted(known, key=_key))
 
 
-def _nouns_of(some: Evidence) -> tuple[Any, ...]:
+def _job_of(some: Evidence) -> tuple[Any, ...]:
     return (some.framework, some.gpu, some.model, some.sequence_tokens)
 
 
-def _nouns(cases: Cases) -> tuple[Array, Array, Array, Array]:
+def _job_columns(cases: Cases) -> tuple[Array, Array, Array, Array]:
     return (cases.framework.name, cases.gpu.name, cases.architecture.name, cases.workload.sequence_tokens)
 
 
 def _of_families(
-    solved: "_Solved", family: Array, nouns: tuple[Any, ...], layout: Columns
+    regression: "_Regression", family: Array, nouns: tuple[Any, ...], layout: Columns
 ) -> tuple[Array, Array]:
     """Mean and variance of many layouts of one job: by family, then of the measured configurations."""
-    table = np.asarray([solved.posterior(_target(nouns, code)) for code in LayoutFamily])
+    table = np.asarray([regression.posterior(_target(nouns, code)) for code in LayoutFamily])
     mean, variance = table[family, 0], table[family, 1]
-    for target in _configurations(solved, nouns):
+    for target in _configurations(regression, nouns):
         rows = _rows_like(target, layout, np.shape(mean))
         if rows.size:
-            one = solved.posterior(target)
+            one = regression.posterior(target)
             flat_mean, flat_variance = np.atleast_1d(mean), np.atleast_1d(variance)
             flat_mean[rows], flat_variance[rows] = one
             mean, variance = flat_mean.reshape(np.shape(mean)), flat_variance.reshape(np.shape(mean))
@@ -214,7 +214,7 @@ def _of_families(
 
 
 def _of_rows(
-    solved: "_Solved", family: Array, nouns: tuple[Array, ...], layout: Columns
+    regression: "_Regression", family: Array, nouns: tuple[Array, ...], layout: Columns
 ) -> tuple[Array, Array]:
     """Mean and variance of different jobs, row by row."""
     columns = np.broadcast_arrays(family, *nouns)
@@ -223,8 +223,8 @@ def _of_rows(
     for index in range(columns[0].size):
         key = tuple(column.reshape(-1)[index].item() for column in columns)
         like = tuple(int(column.reshape(-1)[index]) for column in same)
-        target = next((t for t in _configurations(solved, key[1:]) if _key(t.layout) == like), None)
-        found.append(solved.posterior(target or _target(key[1:], key[0])))
+        target = next((t for t in _configurations(regression, key[1:]) if _key(t.layout) == like), None)
+        found.append(regression.posterior(target or _target(key[1:], key[0])))
     table = np.asarray(found).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
@@ -234,11 +234,11 @@ def _target(nouns: tuple[Any, ...], code: int) -> _Target:
     return _Target(framework=framework, gpu=gpu, model=model, sequence_tokens=sequence, family=int(code))
 
 
-def _configurations(solved: "_Solved", nouns: tuple[Any, ...]) -> Iterator[_Target]:
+def _configurations(regression: "_Regression", nouns: tuple[Any, ...]) -> Iterator[_Target]:
     """The measured configurations of this very job."""
     seen = set()
-    for some, target in zip(solved.evidence, solved.targets, strict=True):
-        if _nouns_of(some) == nouns and some.layout not in seen:
+    for some, target in zip(regression.evidence, regression.targets, strict=True):
+        if _job_of(some) == nouns and some.layout not in seen:
             seen.add(some.layout)
             yield target
 
@@ -282,7 +282,7 @@ class _Hypothesis:
     log_weight: float
 
 
-class _Solved:
+class _Regression:
     """The evidence on one quantity, solved once under both hypotheses."""
 
     def __init__(self, evidence: Sequence[Evidence], quantity: Quantity, parameters: Parameters) -> None:
@@ -302,7 +302,7 @@ class _Solved:
         ]
         highest = max(one.log_weight for one in found)
         total = sum(np.exp(one.log_weight - highest) for one in found)
-        self._believed = [(float(np.exp(one.log_weight - highest) / total), one) for one in found]
+        self._weighted = [(float(np.exp(one.log_weight - highest) / total), one) for one in found]
 
     def posterior(self, target: _Target) -> tuple[float, float]:
         """Mean and variance of the residual of `target`, in units of the engine's sigma and its square.
@@ -312,12 +312,12 @@ class _Solved:
         wider interval, not a narrower one, and a toy run on a CPU tells nothing of an H100.
         """
         if target not in self._cache:
-            found = [(belief, *self._under(one, target)) for belief, one in self._believed]
+            found = [(belief, *self._conditional(one, target)) for belief, one in self._weighted]
             mean = sum(belief * m for belief, m, _ in found)
             self._cache[target] = mean, sum(belief * (v + (m - mean) ** 2) for belief, m, v in found)
         return self._cache[target]
 
-    def _under(self, some: _Hypothesis, target: _Target) -> tuple[float, float]:
+    def _conditional(self, some: _Hypothesis, target: _Target) -> tuple[float, float]:
         row = np.asarray([_covariance(target, other, some.shares) for other in self.targets])
         left = max(1.0 - float(row @ some.inverse @ row), 1e-6)
         return float(row @ some.weights), left * some.scales.get(target.gpu, 1.0)
@@ -358,7 +358,7 @@ SHARES = ("gpu", "framework", "stack", "family", "model", "configuration")
 """Shares of the variance by cause; what is left of 1 belongs to one run: settings that no field tells."""
 
 
-def _in_common(a: _Target, b: _Target) -> tuple[bool, ...]:
+def _shared(a: _Target, b: _Target) -> tuple[bool, ...]:
     """Which of the shares two runs have in common, the configuration last."""
     gpu, framework = a.gpu == b.gpu, a.framework == b.framework
     stack = gpu and framework
@@ -369,15 +369,15 @@ def _in_common(a: _Target, b: _Target) -> tuple[bool, ...]:
 
 
 def _covariance(a: _Target, b: _Target, shares: tuple[float, ...]) -> float:
-    return sum(share for share, shared in zip(shares, _in_common(a, b), strict=True) if shared)
+    return sum(share for share, shared in zip(shares, _shared(a, b), strict=True) if shared)
 
 
 def covariances(evidence: Sequence[Evidence]) -> Array:
     """For each of SHARES, which pairs of runs have it in common: shape (6, n, n)."""
     targets = [_evidence_target(e) for e in evidence]
-    return np.asarray([[_in_common(a, b) for b in targets] for a in targets], dtype=float).transpose(2, 0, 1)
+    return np.asarray([[_shared(a, b) for b in targets] for a in targets], dtype=float).transpose(2, 0, 1)
 
 
 @lru_cache(maxsize=8)
-def _solved(evidence: tuple[Evidence, ...], quantity: Quantity, parameters: Parameters) -> _Solved:
-    return _Solved(evidence, quantity, parameters)
+def _regression(evidence: tuple[Evidence, ...], quantity: Quantity, parameters: Parameters) -> _Regression:
+    return _Regression(evidence, quantity, parameters)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rightsizer.domain.cases import Cases
-from rightsizer.domain.columns import Array, Columns, derived, spelt
+from rightsizer.domain.columns import Array, Columns, cached_by_columns, text_matches
 from rightsizer.domain.layout import Sharding
 from rightsizer.estimate.parameters import Parameters
 
@@ -23,7 +23,7 @@ def host_class(cases: Cases) -> Array:
     return np.where(old, HOST_CLASSES.index("megatron"), code)
 
 
-@derived
+@cached_by_columns
 def _time_code(framework: Columns) -> Array:
     """Index into HOST_CLASSES of the framework's own class."""
     names, inverse = np.unique(np.atleast_1d(framework.time_class), return_inverse=True)
@@ -71,4 +71,4 @@ def _sparse_share(cases: Cases, dense_share: Array) -> Array:
 
 def superchip(cases: Cases) -> Array:
     """Whether the host is a Grace CPU on NVLink-C2C."""
-    return spelt(cases.gpu.name, lambda name: name.startswith(("GB", "GH")))
+    return text_matches(cases.gpu.name, lambda name: name.startswith(("GB", "GH")))

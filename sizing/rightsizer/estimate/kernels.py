@@ -15,7 +15,7 @@ Flash attention runs at u_a of the 16-bit peak, plus a chain over the keys that 
 import numpy as np
 
 from rightsizer.domain.cases import Cases
-from rightsizer.domain.columns import Array, Columns, derived
+from rightsizer.domain.columns import Array, Columns, cached_by_columns
 from rightsizer.domain.workload import AttentionKernel, Precision
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen, trained_ends
@@ -85,7 +85,7 @@ class Kernels:
     head_backward_s: Array
 
 
-@derived
+@cached_by_columns
 def generation(gpu: Columns) -> Array:
     """Index into GENERATIONS; an architecture without curves of its own gets the nearest one's."""
     names, inverse = np.unique(np.atleast_1d(gpu.architecture), return_inverse=True)
@@ -175,10 +175,10 @@ def matmul_s(
     wave = wave_efficiency(m, n, rates.multiprocessors, parameters) ** parameters.wave_exponent
     compute = 2.0 * m * n * k / (flop_per_s * wave) * (1.0 + half_k / k)
     moved = (BF16_BYTES * (m * k + k * n) + output_bytes * m * n) / rates.hbm_bytes_per_s
-    return _both(compute, moved)
+    return _smooth_maximum(compute, moved)
 
 
-def _both(one: Array, other: Array) -> Array:
+def _smooth_maximum(one: Array, other: Array) -> Array:
     """The fourth root of the sum of fourth powers: a smooth maximum, in a quarter of the time of `**`."""
     one, other = one * one, other * other
     return np.asarray(np.sqrt(np.sqrt(one * one + other * other)))
@@ -268,7 +268,7 @@ def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Paramete
     moved = BF16_BYTES * work.score_elements / rates.hbm_bytes_per_s
     each = work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
     product = each * (1.0 + rates.half_k16 / work.qk_dim), each * (1.0 + 32.0 / work.qk_dim)
-    slow = sum((_both(one, moved) for one in product), parameters.score_passes * moved)
+    slow = sum((_smooth_maximum(one, moved) for one in product), parameters.score_passes * moved)
     slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
     used, split = flash(cases), cases.layout.cp
     ring = 1.0 + parameters.context_attention * (split - 1) / split

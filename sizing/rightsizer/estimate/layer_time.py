@@ -37,8 +37,8 @@ from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen
 from rightsizer.values import immutable
 
 __all__ = [
-    "Facts",
     "LayerTime",
+    "StepInputs",
     "accumulated_s",
     "compiled",
     "expert_replicas",
@@ -54,7 +54,7 @@ _PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and
 
 
 @immutable
-class Facts:
+class StepInputs:
     """Everything a layer's or a step's time is made of."""
 
     cases: Cases
@@ -90,7 +90,7 @@ class LayerTime:
 
 
 @immutable
-class _Parts:
+class _GpuTime:
     """The GPU's own work in one direction."""
 
     matmul: Array
@@ -101,7 +101,7 @@ class _Parts:
     def total(self) -> Array:
         return np.asarray(self.matmul + self.attention + self.elementwise)
 
-    def share(self, other: "_Parts") -> Array:
+    def share(self, other: "_GpuTime") -> Array:
         """This times that, part by part, in seconds: what shares of a forward pass cost."""
         return np.asarray(
             self.matmul * other.matmul
@@ -116,30 +116,30 @@ def compiled(cases: Cases) -> Array:
     return np.asarray(asked | (cases.framework.kernels == KernelStyle.COMPILED))
 
 
-def layer_time(facts: Facts) -> LayerTime:
+def layer_time(inputs: StepInputs) -> LayerTime:
     """The seconds of an average layer for one micro-batch."""
-    forward = _forward(facts)
-    backward = _backward(facts, forward)
-    again = _recomputed(facts.cases)
-    recompute = again.share(forward)
-    tp, cp, ep = _collectives(facts, forward)
-    repeats = np.where(again.matmul > 0.99, 1.0, 0.0)
+    forward = _forward(inputs)
+    backward = _backward(inputs, forward)
+    recomputed = _recomputed_shares(inputs.cases)
+    recompute = recomputed.share(forward)
+    tp, cp, ep = _collectives(inputs, forward)
+    repeats = np.where(recomputed.matmul > 0.99, 1.0, 0.0)
     gpu_f = forward.total + tp + cp + ep
-    tp_b = tp * _backward_exposed(facts)
+    tp_b = tp * _backward_exposed(inputs)
     gpu_b = backward.total + recompute + tp_b + 2 * cp + ep + repeats * (tp + cp + ep)
-    host = facts.cases, facts.work.dense_share, facts.parameters
-    host_f, host_b = launches_s(*host, again.matmul)
-    stop_f, stop_b = blocked_s(facts.cases, facts.parameters, again.matmul)
-    wait_f = _beyond(gpu_f, host_f, 4) + stop_f + expert_wait_s(*host)  # short kernels wait before all do
-    wait_b = _beyond(gpu_b, host_b, 4) + stop_b
-    gather, scatter = _sharded(facts)
-    exposed = facts.parameters.sharding_exposed
+    host = inputs.cases, inputs.work.dense_share, inputs.parameters
+    host_f, host_b = launches_s(*host, recomputed.matmul)
+    stop_f, stop_b = blocked_s(inputs.cases, inputs.parameters, recomputed.matmul)
+    wait_f = _added_wait(gpu_f, host_f, 4) + stop_f + expert_wait_s(*host)  # short kernels wait before all do
+    wait_b = _added_wait(gpu_b, host_b, 4) + stop_b
+    gather, scatter = _sharded(inputs)
+    exposed = inputs.parameters.sharding_exposed
     shard_f = _exposed(gpu_f + wait_f, gather, exposed)
     shard_b = _exposed(gpu_b + wait_b, gather + scatter, exposed)
-    weights, activations = _offload(facts)
-    kept = facts.parameters.offload_exposed * activations
-    offload_f = _exposed(gpu_f + wait_f, weights, facts.parameters.offload_exposed) + kept
-    offload_b = _exposed(gpu_b + wait_b, weights, facts.parameters.offload_exposed) + kept
+    weights, activations = _offload(inputs)
+    exposed_activations = inputs.parameters.offload_exposed * activations
+    offload_f = _exposed(gpu_f + wait_f, weights, inputs.parameters.offload_exposed) + exposed_activations
+    offload_b = _exposed(gpu_b + wait_b, weights, inputs.parameters.offload_exposed) + exposed_activations
     return LayerTime(
         matmul_s=forward.matmul + backward.matmul,
         attention_s=forward.attention + backward.attention,
@@ -156,12 +156,12 @@ def layer_time(facts: Facts) -> LayerTime:
     )
 
 
-def _forward(facts: Facts) -> _Parts:
+def _forward(inputs: StepInputs) -> _GpuTime:
     """Matmuls with their casts and adapters, attention, and the element-wise kernels between them."""
-    cases, work, p = facts.cases, facts.work, facts.parameters
-    code, memory = host_class(cases), facts.rates.hbm_bytes_per_s
-    fused = fused_experts(cases, facts.rates)
-    dense, routed = facts.kernels.cast_bytes, facts.kernels.expert_cast_bytes
+    cases, work, p = inputs.cases, inputs.work, inputs.parameters
+    code, memory = host_class(cases), inputs.rates.hbm_bytes_per_s
+    fused = fused_experts(cases, inputs.rates)
+    dense, routed = inputs.kernels.cast_bytes, inputs.kernels.expert_cast_bytes
     dense = dense - np.where(_gathers_cast(cases), BF16_BYTES * work.dense_weights, 0.0)
     cast = dense + np.where(fused, 0.0, routed)
     finer = np.where(cases.workload.scaling == Scaling.ROW, p.cast_passes_by_row, 0.0)
@@ -169,10 +169,10 @@ def _forward(facts: Facts) -> _Parts:
     passes = _passes(cases, p, code)
     moved = passes * (work.narrow_bytes + p.wide_share * work.wide_bytes)
     moved = moved + p.permute_passes * np.where(fused, p.permute_fused, 1.0) * work.routed_bytes
-    extra = _dequantised_bytes(facts) + _adapter_bytes(facts)
-    return _Parts(
-        matmul=facts.kernels.matmul_forward_s + (cast + extra) / memory,
-        attention=facts.kernels.attention_forward_s,
+    extra = _dequantised_bytes(inputs) + _adapter_bytes(inputs)
+    return _GpuTime(
+        matmul=inputs.kernels.matmul_forward_s + (cast + extra) / memory,
+        attention=inputs.kernels.attention_forward_s,
         elementwise=moved / memory + passes / _PASSES_OF_A_KERNEL * p.launch_s,
     )
 
@@ -188,48 +188,48 @@ def _passes(cases: Cases, p: Parameters, code: Array) -> Array:
     return np.where(eager, np.maximum(passes, usual[HOST_CLASSES.index("fsdp1")]), passes)
 
 
-def _backward(facts: Facts, forward: _Parts) -> _Parts:
+def _backward(inputs: StepInputs, forward: _GpuTime) -> _GpuTime:
     """Both gradients of the matmuls, attention's backward, and twice the element-wise traffic."""
-    kernels = facts.kernels
-    extra = (_dequantised_bytes(facts) + _adapter_bytes(facts)) / facts.rates.hbm_bytes_per_s
-    weights = facts.work.dense_weights + facts.work.expert_weights
-    summed = accumulated_s(facts, np.where(frozen(facts.cases), 0.0, weights))
-    return _Parts(
+    kernels = inputs.kernels
+    extra = (_dequantised_bytes(inputs) + _adapter_bytes(inputs)) / inputs.rates.hbm_bytes_per_s
+    weights = inputs.work.dense_weights + inputs.work.expert_weights
+    summed = accumulated_s(inputs, np.where(frozen(inputs.cases), 0.0, weights))
+    return _GpuTime(
         matmul=kernels.matmul_input_gradient_s + kernels.matmul_weight_gradient_s + extra,
         attention=kernels.attention_backward_s,
         elementwise=2.0 * forward.elementwise + summed,
     )
 
 
-def accumulated_s(facts: Facts, weights: Array) -> Array:
+def accumulated_s(inputs: StepInputs, weights: Array) -> Array:
     """Seconds to add one micro-batch's gradients of `weights` trained elements to the step's."""
-    p = facts.parameters
-    framework, sixteen = facts.cases.framework, facts.cases.workload.precision == Precision.FP16
+    p = inputs.parameters
+    framework, sixteen = inputs.cases.framework, inputs.cases.workload.precision == Precision.FP16
     narrow = np.where(sixteen, framework.gradient_bytes_fp16, framework.gradient_bytes) <= BF16_BYTES
     each = np.where(narrow, _NARROW_SUMS, 1.0) * p.accumulate_bytes
-    each = np.where(fused_sums(facts.cases), 0.0, each)
-    return np.asarray(weights * each / facts.rates.hbm_bytes_per_s)
+    each = np.where(fused_sums(inputs.cases), 0.0, each)
+    return np.asarray(weights * each / inputs.rates.hbm_bytes_per_s)
 
 
-def _dequantised_bytes(facts: Facts) -> Array:
+def _dequantised_bytes(inputs: StepInputs) -> Array:
     """QLoRA expands its 4-bit weights to 16 bits before each use (arXiv:2305.14314)."""
-    weights = facts.work.dense_weights + facts.work.expert_weights
-    quantised = facts.cases.workload.method == Method.QLORA
-    p, gptq = facts.parameters, facts.cases.workload.quantiser == Quantiser.GPTQ
+    weights = inputs.work.dense_weights + inputs.work.expert_weights
+    quantised = inputs.cases.workload.method == Method.QLORA
+    p, gptq = inputs.parameters, inputs.cases.workload.quantiser == Quantiser.GPTQ
     each = np.where(gptq, p.dequantise_unfused_bytes, p.dequantise_bytes)
     return np.asarray(np.where(quantised, weights, 0.0) * each)
 
 
-def _adapter_bytes(facts: Facts) -> Array:
+def _adapter_bytes(inputs: StepInputs) -> Array:
     """Low-rank adapters beside frozen linear layers: little compute, but passes over inputs and outputs."""
-    mm, p = facts.work.matmuls, facts.parameters
-    eager = host_class(facts.cases) >= HOST_CLASSES.index("fsdp1")
+    mm, p = inputs.work.matmuls, inputs.parameters
+    eager = host_class(inputs.cases) >= HOST_CLASSES.index("fsdp1")
     passes = np.where(eager, p.adapter_passes_eager, p.adapter_passes_fused)
     touched = BF16_BYTES * (mm.count * mm.m * (mm.n + mm.k)).sum(axis=0)
-    return np.asarray(np.where(frozen(facts.cases), passes / 2 * touched, 0.0))
+    return np.asarray(np.where(frozen(inputs.cases), passes / 2 * touched, 0.0))
 
 
-def _recomputed(cases: Cases) -> _Parts:
+def _recomputed_shares(cases: Cases) -> _GpuTime:
     """The share of each forward part that backward repeats."""
     mode, layers = cases.layout.recompute, cases.layout.recompute_layers
     stage = cases.architecture.layers / cases.layout.pp
@@ -241,18 +241,18 @@ def _recomputed(cases: Cases) -> _Parts:
     ops = np.where(chosen & (style == SelectiveRecompute.OPS), 1.0, 0.0)
     modules = np.where(chosen & some, 1.0, 0.0)
     full = full + np.where(chosen & (style == SelectiveRecompute.BLOCKS), 0.5, 0.0)
-    return _Parts(
+    return _GpuTime(
         matmul=full + 0.5 * ops + 0.1 * modules,
         attention=full + core,
         elementwise=full + ops + 0.6 * modules,
     )
 
 
-def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
+def _collectives(inputs: StepInputs, forward: _GpuTime) -> tuple[Array, Array, Array]:
     """Exposed seconds of one direction: tensor-parallel all-reduces, context exchange, experts' dispatch."""
-    cases, work, links, p = facts.cases, facts.work, facts.links, facts.parameters
+    cases, work, links, p = inputs.cases, inputs.work, inputs.links, inputs.parameters
     layout, framework = cases.layout, cases.framework
-    exposed = _tensor_exposed(facts) * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
+    exposed = _tensor_exposed(inputs) * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
     tp = 2.0 * exposed * ring_s(work.hidden_bytes, group(links, layout.tp), links, p, passes=2.0)
     cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
     hidden = np.maximum(cp - forward.attention, p.context_exposed * cp)
@@ -260,57 +260,57 @@ def _collectives(facts: Facts, forward: _Parts) -> tuple[Array, Array, Array]:
     if not np.any(cases.architecture.experts > 0):
         return tp, cp, np.zeros(())
     experts = group(links, np.maximum(layout.ep, 1), np.maximum(layout.expert_tp, 1))
-    once = _once_per_domain(facts, experts.domains)
+    once = _once_per_domain(inputs, experts.domains)
     exposed = np.where(framework.overlaps_expert_exchange > 0, p.expert_overlapped, p.expert_exposed)
     ep = 2.0 * exposed * all_to_all_s(work.routed_bytes, once, experts, links, p)
     return tp, cp, np.where(cases.architecture.experts > 0, ep, 0.0)
 
 
-def _tensor_exposed(facts: Facts) -> Array:
+def _tensor_exposed(inputs: StepInputs) -> Array:
     """The share of tensor parallelism's exchanges that is not hidden behind matmuls.
 
     An unknown framework in 8 or 4 bits is TransformerEngine's, whose users overlap. Torch's compiler fuses
     reductions with the matmul before, but no gather with a matmul whose operands have a scale for each row
     (pytorch/pytorch#149990).
     """
-    cases, code, least = facts.cases, host_class(facts.cases), facts.parameters.tensor_exposed
-    engine = (cases.framework.known == 0) & (code == HOST_CLASSES.index("core")) & facts.rates.low_precision
+    cases, code, least = inputs.cases, host_class(inputs.cases), inputs.parameters.tensor_exposed
+    engine = (cases.framework.known == 0) & (code == HOST_CLASSES.index("core")) & inputs.rates.low_precision
     overlaps = (cases.framework.overlaps_tensor_parallel > 0) | engine
     by_row = (code >= HOST_CLASSES.index("fsdp1")) & (cases.workload.scaling == Scaling.ROW)
     return np.where(overlaps, np.where(by_row, 0.5 + 0.5 * least, least), 1.0)
 
 
-def _backward_exposed(facts: Facts) -> Array:
+def _backward_exposed(inputs: StepInputs) -> Array:
     """Megatron since 2022 reduces input gradients while it computes weight gradients.
 
     With sequence parallelism that hides less, whatever the generation, and a rank keeps its part of each
     input only, and gathers it again (a half of an all-reduce's traffic, arXiv:2205.05198 4.2.2). Torch's
     recompute by operators keeps what reductions return, not what gathers do.
     """
-    code, p = host_class(facts.cases), facts.parameters
-    split = facts.cases.layout.sequence_parallel
+    code, p = host_class(inputs.cases), inputs.parameters
+    split = inputs.cases.layout.sequence_parallel
     core = code == HOST_CLASSES.index("core")
-    year = facts.cases.workload.library_year
+    year = inputs.cases.workload.library_year
     overlaps = (code == HOST_CLASSES.index("megatron")) & ((year == 0) | (year >= 2022))
     overlaps = overlaps | ((code == HOST_CLASSES.index("deepspeed")) & ((year == 0) | (year >= 2023)))
     shares = [p.tensor_backward_exposed_sequence, p.tensor_backward_exposed]
     exposed = np.select([core | (overlaps & split), overlaps], shares, 1.0)
-    framework, mode = facts.cases.framework, facts.cases.layout.recompute
+    framework, mode = inputs.cases.framework, inputs.cases.layout.recompute
     ops = (mode == Recompute.SELECTIVE) & (framework.selective == SelectiveRecompute.OPS)
     kept = (framework.saves_gathered_inputs | framework.overlaps_tensor_parallel) & ~ops
     return np.asarray(exposed * np.where(split & ~kept, 1.5, 1.0))
 
 
-def _once_per_domain(facts: Facts, domains: Array) -> Array:
+def _once_per_domain(inputs: StepInputs, domains: Array) -> Array:
     """Bytes that leave a domain when a token goes to each other domain at most once, with uniform routing."""
-    top_k = np.maximum(facts.cases.architecture.top_k, 1)
-    tokens = facts.work.routed_bytes / top_k
+    top_k = np.maximum(inputs.cases.architecture.top_k, 1)
+    tokens = inputs.work.routed_bytes / top_k
     return np.asarray(tokens * (domains - 1) * (1 - (1 - 1 / np.maximum(domains, 1)) ** top_k))
 
 
-def _sharded(facts: Facts) -> tuple[Array, Array]:
+def _sharded(inputs: StepInputs) -> tuple[Array, Array]:
     """Seconds to gather a layer's weights and to scatter its gradients, when they are sharded."""
-    cases, links, p = facts.cases, facts.links, facts.parameters
+    cases, links, p = inputs.cases, inputs.links, inputs.parameters
     layout, framework = cases.layout, cases.framework
     ranks = shard_ranks(cases)
     on = (layout.sharding >= Sharding.ZERO3) & (ranks > 1)
@@ -328,8 +328,8 @@ def _sharded(facts: Facts) -> tuple[Array, Array]:
     messages = np.where(early, _ZERO3_MATRICES, 1.0)
 
     def move(bytes_: Array) -> Array:
-        both = ring_s(facts.work.dense_weights * bytes_, dense, links, p, messages=messages)
-        experts = facts.work.expert_weights
+        both = ring_s(inputs.work.dense_weights * bytes_, dense, links, p, messages=messages)
+        experts = inputs.work.expert_weights
         if np.any(experts > 0):
             expert = ring_s(experts * bytes_, sparse, links, p, messages=messages)
             both = both + np.where(experts > 0, expert, 0.0)
@@ -363,22 +363,22 @@ def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
     if not np.any(traffic_s):
         return np.zeros(())
     rest = (1 - share) * traffic_s
-    return np.asarray(share * traffic_s + _beyond(compute_s, rest, 3))
+    return np.asarray(share * traffic_s + _added_wait(compute_s, rest, 3))
 
 
-def _beyond(first_s: Array, second_s: Array, power: int) -> Array:
+def _added_wait(first_s: Array, second_s: Array, power: int) -> Array:
     """Seconds that a smooth maximum of both adds to the first."""
     top = np.maximum(np.maximum(first_s, second_s), 1e-12)
     low = np.minimum(first_s, second_s) / top
     return np.asarray(top * (1 + low**power) ** (1 / power) - first_s)
 
 
-def _offload(facts: Facts) -> tuple[Array, Array]:
+def _offload(inputs: StepInputs) -> tuple[Array, Array]:
     """Seconds to bring a layer's offloaded weights, and to take its activations, over the host link.
 
     Activations are offloaded by choice, as many as the link can hide: only a share of theirs is felt.
     """
-    cases, work, p = facts.cases, facts.work, facts.parameters
+    cases, work, p = inputs.cases, inputs.work, inputs.parameters
     flags = cases.layout.offload
     host_link = np.maximum(np.where(superchip(cases), _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
     host_link = host_link * p.host_link_fraction

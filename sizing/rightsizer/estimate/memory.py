@@ -15,7 +15,7 @@ import numpy as np
 
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
-from rightsizer.estimate.memory_per_stage import Held, stages
+from rightsizer.estimate.memory_per_stage import StageMemory, stages
 from rightsizer.estimate.memory_stage import ends_lighter, in_flight
 from rightsizer.estimate.memory_states import Adapters, Rates, States, rates, states
 from rightsizer.estimate.parameters import Parameters, load_memory
@@ -27,15 +27,15 @@ __all__ = [
     "Peak",
     "Verdict",
     "candidates",
+    "could_run_in",
     "estimate",
     "fits",
-    "in_floats",
+    "fullest_stage",
     "may_fit",
-    "of_stages",
     "peak",
-    "runs_in",
     "stage_memory",
     "verdict",
+    "with_float_counts",
 ]
 
 MEMORY_LIMIT = 0.96
@@ -113,8 +113,8 @@ Total = TypeVar("Total", Memory, Peak)
 def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
     """Peak bytes by cause on the fullest pipeline stage of every case."""
     p = parameters or load_memory()
-    cases = in_floats(cases)
-    return of_stages(cases, p, stages(cases, p, candidates(cases)))
+    cases = with_float_counts(cases)
+    return fullest_stage(cases, p, stages(cases, p, candidates(cases)))
 
 
 def candidates(cases: Cases) -> list[Array]:
@@ -123,24 +123,24 @@ def candidates(cases: Cases) -> list[Array]:
     The first, the last, and the second where the ends hold fewer layers or the first holds dense ones.
     """
     pipeline = np.asarray(cases.layout.pp)
-    found = [np.zeros_like(pipeline)]
+    indices = [np.zeros_like(pipeline)]
     if np.any(pipeline > 1):
-        found.append(pipeline - 1)
+        indices.append(pipeline - 1)
     if np.any((pipeline > 2) & ends_lighter(cases)):
-        found.append(np.minimum(1, pipeline - 1))
-    return found
+        indices.append(np.minimum(1, pipeline - 1))
+    return indices
 
 
-def of_stages(cases: Cases, p: Parameters, some: Sequence[Held]) -> Memory:
+def fullest_stage(cases: Cases, p: Parameters, stages_: Sequence[StageMemory]) -> Memory:
     """Peak bytes by cause on the fullest of some stages."""
     per, context = rates(cases, p.four_bit_bytes), _context(cases, p)
-    return _fullest(_stage_memory(cases, p, held, per, context) for held in some)
+    return _fullest(_stage_memory(cases, p, stage, per, context) for stage in stages_)
 
 
-def peak(cases: Cases, p: Parameters, some: Sequence[Held]) -> Peak:
+def peak(cases: Cases, p: Parameters, stages_: Sequence[StageMemory]) -> Peak:
     """The totals of `of_stages` alone (up to rounding), in a third of the time: for searches."""
     per, context = rates(cases, p.four_bit_bytes), _context(cases, p)
-    return _fullest(_stage_peak(cases, p, held, per, context) for held in some)
+    return _fullest(_stage_peak(cases, p, stage, per, context) for stage in stages_)
 
 
 def fits(memory: Memory | Peak, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
@@ -173,7 +173,7 @@ def verdict(memory: Memory, gpu_memory_bytes: float, sigma: float) -> Verdict:
     )
 
 
-def runs_in(memory: Memory, gpu_memory_bytes: float) -> bool:
+def could_run_in(memory: Memory, gpu_memory_bytes: float) -> bool:
     """Whether a run could exist at all: what it allocates and the context stay within the device."""
     return bool(np.all(memory.allocated_bytes + memory.context_bytes <= gpu_memory_bytes))
 
@@ -191,11 +191,11 @@ def _fullest(stages_: Iterable[Total]) -> Total:
 
 def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
     """Peak bytes by cause of one pipeline stage (0 is the first)."""
-    cases = in_floats(cases)
-    return of_stages(cases, p, stages(cases, p, [index]))
+    cases = with_float_counts(cases)
+    return fullest_stage(cases, p, stages(cases, p, [index]))
 
 
-def in_floats(cases: Cases) -> Cases:
+def with_float_counts(cases: Cases) -> Cases:
     """The same cases with the layout's counts as floats, so that no formula converts them again."""
     layout = cases.layout
     counts = {name: getattr(layout, name).astype(float) for name in layout.names() if name not in _NOT_COUNTS}
@@ -208,7 +208,7 @@ _NOT_COUNTS = {"offload", "sequence_parallel"}
 
 
 @immutable
-class _Moments:
+class _Phases:
     """A stage's bytes, and the sums of what comes and goes: until backward has left it, and after."""
 
     state: States
@@ -219,38 +219,38 @@ class _Moments:
     late: Array
 
 
-def _moments(cases: Cases, p: Parameters, here: Held, per: Rates) -> _Moments:
+def _phases(cases: Cases, p: Parameters, stage: StageMemory, per: Rates) -> _Phases:
     """`held`: whether gradients are there all the time."""
-    profile, unsharded = cases.framework, here.unsharded_bytes
-    adapters = Adapters(low_rank=here.low_rank, copied=here.copied, embeddings=here.embeddings)
-    state = states(here.plain, here.experts, adapters, per)
+    profile, unsharded = cases.framework, stage.unsharded_bytes
+    adapters = Adapters(low_rank=stage.low_rank, copied=stage.copied, embeddings=stage.embeddings)
+    state = states(stage.plain, stage.experts, adapters, per)
     temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
-    activations = in_flight(cases, here.index, here.lacking) * here.activations_bytes
+    activations = in_flight(cases, stage.index, stage.lacking) * stage.activations_bytes
     held = profile.persistent_gradients | (cases.layout.micro_batches > 1)
     during = np.where(held, state.gradients, 0.0) + activations + unsharded
-    return _Moments(
+    return _Phases(
         state=state,
         held=held,
         activations=activations,
         temporaries=temporaries,
-        early=during + np.maximum(here.loss_bytes, here.working_bytes),
-        late=state.gradients + np.maximum(here.working_bytes + unsharded, temporaries),
+        early=during + np.maximum(stage.loss_bytes, stage.working_bytes),
+        late=state.gradients + np.maximum(stage.working_bytes + unsharded, temporaries),
     )
 
 
-def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates, context: Array) -> Memory:
+def _stage_memory(cases: Cases, p: Parameters, stage: StageMemory, per: Rates, context: Array) -> Memory:
     """The causes at the fullest moment: the loss, a layer's backward; late: the last layer's, the step."""
-    loss, working, buckets = here.loss_bytes, here.working_bytes, here.buckets_bytes
-    at = _moments(cases, p, here, per)
+    loss, working, buckets = stage.loss_bytes, stage.working_bytes, stage.buckets_bytes
+    at = _phases(cases, p, stage, per)
     late, state = at.late > at.early, at.state
-    step = late & (at.temporaries >= working + here.unsharded_bytes)
+    step = late & (at.temporaries >= working + stage.unsharded_bytes)
     at_loss = ~late & (loss > working)
     gradients = np.where(at.held | late, state.gradients, 0.0)
     activations = np.where(late, 0.0, at.activations)
-    unsharded = np.where(step, 0.0, here.unsharded_bytes)
+    unsharded = np.where(step, 0.0, stage.unsharded_bytes)
     loss_then, working_then = np.where(at_loss, loss, 0.0), np.where(at_loss | step, 0.0, working)
     temporaries = np.where(step, at.temporaries, 0.0)
-    fixed = state.weights + state.optimizer + here.workspaces_bytes + gradients
+    fixed = state.weights + state.optimizer + stage.workspaces_bytes + gradients
     dynamic = activations + unsharded + loss_then + working_then + temporaries + buckets
     return Memory(
         weights_bytes=state.weights,
@@ -262,18 +262,18 @@ def _stage_memory(cases: Cases, p: Parameters, here: Held, per: Rates, context: 
         unsharded_bytes=unsharded,
         buckets_bytes=buckets,
         temporaries_bytes=temporaries,
-        workspaces_bytes=here.workspaces_bytes,
-        slack_bytes=_slack(cases, p, fixed + context, dynamic, here),
+        workspaces_bytes=stage.workspaces_bytes,
+        slack_bytes=_slack(cases, p, fixed + context, dynamic, stage),
         context_bytes=context,
     )
 
 
-def _stage_peak(cases: Cases, p: Parameters, here: Held, per: Rates, context: Array) -> Peak:
-    at = _moments(cases, p, here, per)
+def _stage_peak(cases: Cases, p: Parameters, stage: StageMemory, per: Rates, context: Array) -> Peak:
+    at = _phases(cases, p, stage, per)
     gradients = np.where(at.held | (at.late > at.early), at.state.gradients, 0.0)
-    fixed = at.state.weights + at.state.optimizer + here.workspaces_bytes + gradients
-    dynamic = np.maximum(at.early, at.late) - gradients + here.buckets_bytes
-    slack = _slack(cases, p, fixed + context, dynamic, here)
+    fixed = at.state.weights + at.state.optimizer + stage.workspaces_bytes + gradients
+    dynamic = np.maximum(at.early, at.late) - gradients + stage.buckets_bytes
+    slack = _slack(cases, p, fixed + context, dynamic, stage)
     return Peak(allocated_bytes=fixed + dynamic, slack_bytes=slack, context_bytes=context)
 
 
@@ -284,13 +284,13 @@ def _context(cases: Cases, p: Parameters) -> Array:
     return np.asarray(p.context_bytes + p.communicator_bytes * groups)
 
 
-def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, here: Held) -> Array:
+def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, stage: StageMemory) -> Array:
     """Blocks that the allocator keeps without use: it frees them before it fails.
 
     A share of all dynamic bytes, a share of the phase that is not the peak (its blocks do not fit the
     other's), and more of the peak where batches vary in length. `fixed` counts the context too.
     """
-    loss, working = here.loss_bytes, here.working_bytes
+    loss, working = stage.loss_bytes, stage.working_bytes
     wanted = p.reserved_slack * dynamic + p.phase_slack * np.minimum(loss, working)
     if np.any(cases.workload.variable_length):
         varied = np.where(cases.workload.variable_length, p.variable_slack, 0.0)

@@ -25,7 +25,7 @@ from rightsizer.estimate.memory_states import adapters_only
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.values import immutable
 
-__all__ = ["Saved", "loss_bytes", "saved", "tokens"]
+__all__ = ["SavedActivations", "loss_bytes", "saved_activations", "tokens"]
 
 
 BLOCKS_KEPT = 0.25
@@ -33,7 +33,7 @@ BLOCKS_KEPT = 0.25
 
 
 @immutable
-class Saved:
+class SavedActivations:
     """Bytes of one micro-batch.
 
     Kept by a dense and by an MoE layer, their boundary, and all of a layer's for backward.
@@ -73,15 +73,15 @@ def tokens(cases: Cases) -> Array:
     return np.asarray(sequence * cases.layout.micro_batch / cases.layout.cp, dtype=float)
 
 
-def saved(cases: Cases, p: Parameters) -> Saved:
+def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
     """What layers keep for backward, with the case's recomputation and without any."""
     layout, profile = cases.layout, cases.framework
     t = np.asarray(layout.tp, dtype=float)
     sequence = np.where(layout.sequence_parallel, t, 1.0)
     width = _widths(cases, p)
     hidden = np.asarray(cases.architecture.hidden, dtype=float)
-    gathered = np.where(profile.saves_gathered_inputs & (sequence > 1), 4.0 * hidden, 0.0)
-    replicated = np.maximum(width.replicated - gathered, 0.0) / sequence + gathered
+    gather_rows = np.where(profile.saves_gathered_inputs & (sequence > 1), 4.0 * hidden, 0.0)
+    replicated = np.maximum(width.replicated - gather_rows, 0.0) / sequence + gather_rows
     count = tokens(cases)
     scores = _score_bytes(cases)
     core = replicated + width.attention / t
@@ -104,7 +104,7 @@ def saved(cases: Cases, p: Parameters) -> Saved:
     dense, moe = (
         np.where(blocks, BLOCKS_KEPT * whole + (1 - BLOCKS_KEPT) * boundary, whole) for whole in (dense, moe)
     )
-    return Saved(
+    return SavedActivations(
         dense=np.where(full, boundary, dense),
         moe=np.where(full, boundary, np.maximum(moe, boundary)),
         boundary=boundary,
@@ -138,7 +138,7 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
     frozen = adapters_only(cases.workload)
     cast = np.where(cases.framework.casts_adapter_inputs, 4.0, 2.0)
     norms = np.where(frozen, norms / 2.0 + cast, norms)
-    per_f = np.where(frozen, per_f - 2.0 + np.where(_everywhere(cases), cast, 0.0), per_f)
+    per_f = np.where(frozen, per_f - 2.0 + np.where(_adapters_on_mlp(cases), cast, 0.0), per_f)
     factor = np.where(eager, p.eager_activations, 1.0)
     routed = a.top_k * p.expert_imbalance * factor
     latent_ups = np.where(a.attention == AttentionKind.LATENT, attention - kept - 4.0 * a.heads, 0.0)
@@ -217,7 +217,7 @@ def _kept_by_ops(cases: Cases) -> Array:
     return np.asarray(inside / t + 4.0 * a.hidden / sequence)
 
 
-def loss_bytes(cases: Cases, p: Parameters, kept: Saved) -> Array:
+def loss_bytes(cases: Cases, p: Parameters, kept: SavedActivations) -> Array:
     """Logits, what the cross-entropy keeps of them, and the last norm, for one micro-batch on the last stage.
 
     Every layer of multi-token prediction has a loss of its own, and is there with its activations until
@@ -260,7 +260,7 @@ def adapter_parameters(cases: Cases) -> Array:
     query, key, hidden = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.hidden
     attention = (hidden + query) * 2.0 + (hidden + key) * 2.0
     mlp = np.where(a.gated_mlp, 3.0, 2.0) * (hidden + a.ffn_hidden)
-    everywhere = _everywhere(cases)
+    everywhere = _adapters_on_mlp(cases)
     on = adapters_only(workload)
     return np.where(on, workload.lora_rank * (attention + np.where(everywhere, mlp, 0.0)), 0.0)
 
@@ -272,7 +272,7 @@ def trains_embeddings(cases: Cases) -> Array:
     return np.asarray(adapters_only(cases.workload) & whole)
 
 
-def _everywhere(cases: Cases) -> Array:
+def _adapters_on_mlp(cases: Cases) -> Array:
     """Whether adapters sit on the MLP too."""
     targets = cases.workload.lora_targets
     return np.asarray((targets == "all") | (targets == "all+embeddings"))

@@ -11,17 +11,17 @@ from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.domain.layout import Offload, Sharding
 from rightsizer.domain.workload import Method, Recompute
-from rightsizer.estimate.memory_activations import Saved, loss_bytes, saved
+from rightsizer.estimate.memory_activations import SavedActivations, loss_bytes, saved_activations
 from rightsizer.estimate.memory_stage import Stage, stage
 from rightsizer.estimate.memory_states import Adapters, LayerWeights, adapters_only, layer_weights
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.values import immutable
 
-__all__ = ["NO_ADAPTERS", "Held", "stages"]
+__all__ = ["NO_ADAPTERS", "StageMemory", "stages"]
 
 
 @immutable
-class Held:
+class StageMemory:
     """What a stage holds whatever the number of replicas and micro-batches.
 
     Parameters are those on one GPU before ZeRO, activations those of one micro-batch.
@@ -42,9 +42,9 @@ class Held:
     workspaces_bytes: Array
 
 
-def stages(cases: Cases, p: Parameters, indices: Sequence[Array]) -> tuple[Held, ...]:
+def stages(cases: Cases, p: Parameters, indices: Sequence[Array]) -> tuple[StageMemory, ...]:
     """What the stages of these indices hold."""
-    parts = _parts(cases, p)
+    parts = _shared_terms(cases, p)
     return tuple(_held(cases, p, index, parts) for index in indices)
 
 
@@ -52,51 +52,51 @@ NO_ADAPTERS = Adapters(low_rank=np.zeros(()), copied=np.zeros(()), embeddings=np
 
 
 @immutable
-class _Parts:
+class _SharedTerms:
     """What all stages share."""
 
     layer: LayerWeights
-    kept: Saved
+    kept: SavedActivations
     loss: Array
 
 
-def _parts(cases: Cases, p: Parameters) -> _Parts:
-    kept = saved(cases, p)
-    return _Parts(layer=layer_weights(cases), kept=kept, loss=loss_bytes(cases, p, kept))
+def _shared_terms(cases: Cases, p: Parameters) -> _SharedTerms:
+    kept = saved_activations(cases, p)
+    return _SharedTerms(layer=layer_weights(cases), kept=kept, loss=loss_bytes(cases, p, kept))
 
 
-def _held(cases: Cases, p: Parameters, index: Array, parts: _Parts) -> Held:
+def _held(cases: Cases, p: Parameters, index: Array, parts: _SharedTerms) -> StageMemory:
     """The stage of that index."""
-    profile, here = cases.framework, stage(cases, parts.layer, index)
-    adapters = here.adapters if np.any(adapters_only(cases.workload)) else NO_ADAPTERS
-    head_gradient = np.where(profile.fused_weight_gradients, 2.0 * here.head, 0.0)
-    return Held(
+    profile, stage_parts = cases.framework, stage(cases, parts.layer, index)
+    adapters = stage_parts.adapters if np.any(adapters_only(cases.workload)) else NO_ADAPTERS
+    head_gradient = np.where(profile.fused_weight_gradients, 2.0 * stage_parts.head, 0.0)
+    return StageMemory(
         index=index,
-        plain=here.plain,
-        experts=here.experts,
+        plain=stage_parts.plain,
+        experts=stage_parts.experts,
         low_rank=adapters.low_rank,
         copied=adapters.copied,
         embeddings=adapters.embeddings,
-        lacking=here.lacking,
-        activations_bytes=_activations(cases, parts.kept, here),
-        loss_bytes=np.where(here.last, parts.loss + head_gradient, 0.0),
-        working_bytes=_working(cases, parts.kept, here.dense_layers, p),
-        unsharded_bytes=_unsharded(cases, parts.layer, here, p),
+        lacking=stage_parts.lacking,
+        activations_bytes=_activations(cases, parts.kept, stage_parts),
+        loss_bytes=np.where(stage_parts.last, parts.loss + head_gradient, 0.0),
+        working_bytes=_working(cases, parts.kept, stage_parts.dense_layers, p),
+        unsharded_bytes=_unsharded(cases, parts.layer, stage_parts, p),
         buckets_bytes=np.asarray(profile.bucket_bytes * p.bucket_scale * _buckets_used(cases)),
-        workspaces_bytes=np.asarray(p.workspace_bytes + _dummy_gradients(cases, parts.layer, here)),
+        workspaces_bytes=np.asarray(p.workspace_bytes + _dummy_gradients(cases, parts.layer, stage_parts)),
     )
 
 
-def _activations(cases: Cases, kept: Saved, here: Stage) -> Array:
+def _activations(cases: Cases, kept: SavedActivations, stage_parts: Stage) -> Array:
     """One micro-batch on a stage, less what recomputation and offloading leave out."""
     layout = cases.layout
-    layers = here.dense_layers + here.moe_layers
+    layers = stage_parts.dense_layers + stage_parts.moe_layers
     partly = (layout.recompute == Recompute.FULL) & (layout.recompute_layers > 0)
     rest = np.maximum(layers - layout.recompute_layers, 0.0) / np.maximum(layers, 1.0)
     rest = np.where(partly, rest, 0.0)
-    one = here.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
-    one = one + here.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
-    one = one + kept.boundary * (cases.framework.keeps_stage_outputs & ~here.last)
+    one = stage_parts.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
+    one = one + stage_parts.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
+    one = one + kept.boundary * (cases.framework.keeps_stage_outputs & ~stage_parts.last)
     offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
     if not np.any(layout.offload_layers):
         return np.where(offloaded, 0.0, one)
@@ -104,7 +104,7 @@ def _activations(cases: Cases, kept: Saved, here: Stage) -> Array:
     return np.asarray(one * np.where(offloaded, np.where(layout.offload_layers > 0, stay, 0.0), 1.0))
 
 
-def _working(cases: Cases, kept: Saved, dense: Array, p: Parameters) -> Array:
+def _working(cases: Cases, kept: SavedActivations, dense: Array, p: Parameters) -> Array:
     """A layer's backward: what recomputation brings back, and the gradients inside the layer."""
     sparse = np.where(cases.architecture.experts > 0, kept.moe_full, 0.0)
     full = np.where(dense > 0, np.maximum(kept.dense_full, sparse), kept.moe_full)
@@ -113,21 +113,21 @@ def _working(cases: Cases, kept: Saved, dense: Array, p: Parameters) -> Array:
     return np.where(recomputes, np.maximum(full - stored, 0.0), 0.0) + p.backward_working * full
 
 
-def _unsharded(cases: Cases, layer: LayerWeights, here: Stage, p: Parameters) -> Array:
+def _unsharded(cases: Cases, layer: LayerWeights, stage_parts: Stage, p: Parameters) -> Array:
     """Layers whose weights (and gradients) are whole at once under ZeRO-3, and dequantised matrices."""
     profile, layout = cases.framework, cases.layout
-    biggest = np.where(here.moe_layers > 0, layer.moe_layer() + layer.experts, layer.dense_layer())
+    biggest = np.where(stage_parts.moe_layers > 0, layer.moe_layer() + layer.experts, layer.dense_layer())
     layers = profile.unsharded_layers * p.unsharded_layers * biggest
-    whole = 2.0 * (layers + here.embeddings * profile.gathers_embeddings)
+    whole = 2.0 * (layers + stage_parts.embeddings * profile.gathers_embeddings)
     sharded = np.asarray(layout.sharding >= Sharding.ZERO3)
     matrix = np.maximum(layer.dense / 3.0, layer.attention / 4.0)
     return np.where(sharded, whole, 0.0) + np.where(cases.workload.method == Method.QLORA, 2.0 * matrix, 0.0)
 
 
-def _dummy_gradients(cases: Cases, layer: LayerWeights, here: Stage) -> Array:
+def _dummy_gradients(cases: Cases, layer: LayerWeights, stage_parts: Stage) -> Array:
     """TransformerEngine keeps one bf16 gradient buffer per distinct matrix shape while the job lives."""
-    shapes = layer.attention + np.where(here.dense_layers > 0, layer.dense, 0.0)
-    shapes = shapes + np.where(here.moe_layers > 0, layer.shared + layer.one_expert, 0.0)
+    shapes = layer.attention + np.where(stage_parts.dense_layers > 0, layer.dense, 0.0)
+    shapes = shapes + np.where(stage_parts.moe_layers > 0, layer.shared + layer.one_expert, 0.0)
     return np.where(cases.framework.te_dummy_gradients & _trains_all(cases), 2.0 * shapes, 0.0)
 
 

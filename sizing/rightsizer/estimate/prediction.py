@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from rightsizer.domain.architecture import flop_per_token
-from rightsizer.domain.cases import Cases, gathered
+from rightsizer.domain.cases import Cases, gather_rows
 from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.layout import Sharding
 from rightsizer.domain.workload import Precision
 from rightsizer.estimate import memory as memory_module
 from rightsizer.estimate import step_time as step_time_module
 from rightsizer.estimate.correction import Calibration, Quantity, correct
-from rightsizer.estimate.layer_time import Facts, LayerTime, layer_time
+from rightsizer.estimate.layer_time import LayerTime, StepInputs, layer_time
 from rightsizer.estimate.memory import MEMORY_LIMIT, Memory
 from rightsizer.estimate.parameters import load_step_time
 from rightsizer.estimate.step_time import StepTime
@@ -34,7 +34,7 @@ __all__ = [
     "model_flop_per_token",
     "peak_flop_per_s",
     "predict",
-    "priced_layers",
+    "price_layers",
     "scaled",
     "throughput",
     "tokens_and_least_s",
@@ -169,18 +169,20 @@ def tokens_and_least_s(cases: Cases) -> tuple[Array, Array]:
 
 def _step_time(cases: Cases) -> StepTime:
     """`step_time.estimate`, with an average layer priced once for each distinct one there is."""
-    return step_time_module.price(*priced_layers(cases))
+    return step_time_module.price(*price_layers(cases))
 
 
-def priced_layers(cases: Cases) -> tuple[Facts, LayerTime]:
+def price_layers(cases: Cases) -> tuple[StepInputs, LayerTime]:
     """The facts of cases and the seconds of their average layers, each distinct layer priced once."""
     compact, back = cases.distinct(_layer_keys(cases.layout))
-    inputs = step_time_module.facts(compact, load_step_time())
+    inputs = step_time_module.step_inputs(compact, load_step_time())
     layer = layer_time(inputs)
     if back is None:
         return inputs, layer
-    spread = {name: gathered(getattr(inputs, name), back) for name in ("work", "kernels", "rates", "links")}
-    return replace(inputs, cases=cases, **spread), gathered(layer, back)
+    spread = {
+        name: gather_rows(getattr(inputs, name), back) for name in ("work", "kernels", "rates", "links")
+    }
+    return replace(inputs, cases=cases, **spread), gather_rows(layer, back)
 
 
 def _layer_keys(layout: Columns) -> tuple[Array, ...]:

@@ -16,18 +16,18 @@ from rightsizer.domain.columns import Array
 from rightsizer.domain.framework import StageBalance
 from rightsizer.values import immutable
 
-__all__ = ["Stages", "bubble_s", "stages"]
+__all__ = ["StageLayers", "bubble_s", "stage_layers"]
 
 
 @immutable
-class Stages:
+class StageLayers:
     """Layers of a middle stage and of the last one, which also holds the head."""
 
     middle_layers: Array
     last_layers: Array
 
 
-def stages(cases: Cases) -> Stages:
+def stage_layers(cases: Cases) -> StageLayers:
     """How the layers are dealt out; embedding and head count as a layer each where the framework says so."""
     layers = cases.architecture.layers + cases.architecture.mtp_layers
     p, v = cases.layout.pp, np.maximum(cases.layout.vpp, 1)
@@ -40,7 +40,7 @@ def stages(cases: Cases) -> Stages:
     rest = layers - middle * (p - 1)
     rest = np.where(rest >= 1, rest, np.maximum(np.floor(layers / p), 1.0))  # several stages are short
     last = np.where(ends, middle - 1, np.where(p > 1, np.minimum(rest, middle), layers))
-    return Stages(middle_layers=np.asarray(middle), last_layers=np.asarray(last))
+    return StageLayers(middle_layers=np.asarray(middle), last_layers=np.asarray(last))
 
 
 def bubble_s(cases: Cases, middle_s: Array, last_s: Array, everyone_s: Array | None = None) -> Array:

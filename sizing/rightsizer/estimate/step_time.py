@@ -21,8 +21,8 @@ from rightsizer.estimate.collectives import group, links, ring_s, send_s
 from rightsizer.estimate.host_time import HOST_CLASSES, host_class
 from rightsizer.estimate.kernels import kernels, rates
 from rightsizer.estimate.layer_time import (
-    Facts,
     LayerTime,
+    StepInputs,
     accumulated_s,
     compiled,
     expert_replicas,
@@ -30,11 +30,11 @@ from rightsizer.estimate.layer_time import (
     shard_ranks,
 )
 from rightsizer.estimate.parameters import Parameters, load_step_time
-from rightsizer.estimate.schedule import bubble_s, stages
+from rightsizer.estimate.schedule import bubble_s, stage_layers
 from rightsizer.estimate.work import frozen, layer_work, trained_ends
 from rightsizer.values import immutable
 
-__all__ = ["Passes", "StepTime", "estimate", "facts", "passes", "price", "total_s"]
+__all__ = ["StageTimes", "StepTime", "estimate", "price", "stage_times", "step_inputs", "total_s"]
 
 _FUSED_LOSS = tuple(HOST_CLASSES.index(name) for name in ("core", "fsdp1"))
 _EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron", "deepspeed", "torch3d"))
@@ -74,13 +74,13 @@ class StepTime:
 
 def estimate(cases: Cases, parameters: Parameters | None = None) -> StepTime:
     """The step time of each case; `parameters` default to the fitted ones in the package."""
-    return price(facts(cases, parameters if parameters is not None else load_step_time()))
+    return price(step_inputs(cases, parameters if parameters is not None else load_step_time()))
 
 
-def facts(cases: Cases, parameters: Parameters) -> Facts:
+def step_inputs(cases: Cases, parameters: Parameters) -> StepInputs:
     """Shapes, kernels, rates and links of the cases."""
     work, speed = layer_work(cases), rates(cases, parameters)
-    return Facts(
+    return StepInputs(
         cases=cases,
         work=work,
         kernels=kernels(cases, work, speed, parameters),
@@ -90,19 +90,19 @@ def facts(cases: Cases, parameters: Parameters) -> Facts:
     )
 
 
-def price(known: Facts, layer: LayerTime | None = None) -> StepTime:
+def price(inputs: StepInputs, layer: LayerTime | None = None) -> StepTime:
     """Stages, pipeline and the once-a-step terms around one average layer (priced here unless given)."""
-    layer = layer or layer_time(known)
-    one, m = passes(known, layer), known.cases.layout.micro_batches
-    parts = {name: m * one.binding_layers * seconds for name, seconds in layer.causes.items()}
-    parts["host_s"] = parts["host_s"] + one.fixed_s
-    parts |= {"loss_s": m * one.loss_s, "pipeline_bubble_s": one.bubble_s}
-    parts |= _exchanged(known, one)
-    return StepTime(**parts, jitter_s=_jitter(known) * np.asarray(sum(parts.values())))
+    layer = layer or layer_time(inputs)
+    stage, m = stage_times(inputs, layer), inputs.cases.layout.micro_batches
+    parts = {name: m * stage.binding_layers * seconds for name, seconds in layer.causes.items()}
+    parts["host_s"] = parts["host_s"] + stage.fixed_s
+    parts |= {"loss_s": m * stage.loss_s, "pipeline_bubble_s": stage.bubble_s}
+    parts |= _replica_causes(inputs, stage)
+    return StepTime(**parts, jitter_s=_jitter(inputs) * np.asarray(sum(parts.values())))
 
 
 @immutable
-class Passes:
+class StageTimes:
     """What a layout takes whatever its number of replicas and micro-batches (unless ZeRO-3 shards layers).
 
     Seconds of an average layer and, on the stage that binds, its layers and its loss for one micro-batch;
@@ -122,20 +122,20 @@ class Passes:
     embedding_weights: Array
 
 
-def passes(known: Facts, layer: LayerTime) -> Passes:
+def stage_times(inputs: StepInputs, layer: LayerTime) -> StageTimes:
     """The stages' seconds around an average layer's."""
-    cases, work = known.cases, known.work
-    dealt, one, loss = stages(cases), layer.forward_s + layer.backward_s, _loss(known)
-    middle, last = dealt.middle_layers * one, dealt.last_layers * one + loss
+    cases, work = inputs.cases, inputs.work
+    layers, stage, loss = stage_layers(cases), layer.forward_s + layer.backward_s, _loss(inputs)
+    middle, last = layers.middle_layers * stage, layers.last_layers * stage + loss
     last_binds = (last >= middle) | (cases.layout.pp == 1)
-    return Passes(
+    return StageTimes(
         forward_s=layer.forward_s,
         backward_s=layer.backward_s,
-        middle_layers=dealt.middle_layers,
-        binding_layers=np.where(last_binds, dealt.last_layers, dealt.middle_layers),
+        middle_layers=layers.middle_layers,
+        binding_layers=np.where(last_binds, layers.last_layers, layers.middle_layers),
         loss_s=np.where(last_binds, loss, 0.0),
-        fixed_s=_fixed(known),
-        bubble_s=bubble_s(cases, middle, last, _everyone(cases) * one + loss),
+        fixed_s=_fixed(inputs),
+        bubble_s=bubble_s(cases, middle, last, _total_layers(cases) * stage + loss),
         hidden_bytes=work.hidden_bytes,
         dense_weights=work.dense_weights,
         expert_weights=work.expert_weights,
@@ -143,31 +143,31 @@ def passes(known: Facts, layer: LayerTime) -> Passes:
     )
 
 
-def _everyone(cases: Cases) -> Array:
+def _total_layers(cases: Cases) -> Array:
     """Layers of the whole pipeline."""
     return np.asarray(cases.architecture.layers + cases.architecture.mtp_layers)
 
 
-def total_s(known: Facts, one: Passes) -> Array:
+def total_s(inputs: StepInputs, stage: StageTimes) -> Array:
     """`price(...).total_s` with passes from elsewhere: the work and the kernels of `known` are not read."""
-    a_pass = one.binding_layers * (one.forward_s + one.backward_s) + one.loss_s
-    total = known.cases.layout.micro_batches * a_pass + (one.fixed_s + one.bubble_s)
-    return np.asarray((total + sum(_exchanged(known, one).values())) * (1.0 + _jitter(known)))
+    micro_batch_s = stage.binding_layers * (stage.forward_s + stage.backward_s) + stage.loss_s
+    total = inputs.cases.layout.micro_batches * micro_batch_s + (stage.fixed_s + stage.bubble_s)
+    return np.asarray((total + sum(_replica_causes(inputs, stage).values())) * (1.0 + _jitter(inputs)))
 
 
-def _exchanged(known: Facts, one: Passes) -> dict[str, Array]:
+def _replica_causes(inputs: StepInputs, stage: StageTimes) -> dict[str, Array]:
     """The causes that change with the number of replicas and micro-batches in a way of their own."""
     return {
-        "data_parallel_s": _data_parallel(known, one),
-        "pipeline_transfer_s": _transfers(known, one),
-        "optimizer_s": _optimizer(known, one),
+        "data_parallel_s": _data_parallel(inputs, stage),
+        "pipeline_transfer_s": _transfers(inputs, stage),
+        "optimizer_s": _optimizer(inputs, stage),
     }
 
 
-def _jitter(known: Facts) -> Array:
+def _jitter(inputs: StepInputs) -> Array:
     """The share that the slowest of many nodes adds."""
-    domains = np.maximum(_gpus(known.cases) / known.links.reach_gpus, 1.0)
-    return np.asarray(known.parameters.node_jitter * np.log2(domains))
+    domains = np.maximum(_gpus(inputs.cases) / inputs.links.reach_gpus, 1.0)
+    return np.asarray(inputs.parameters.node_jitter * np.log2(domains))
 
 
 def _gpus(cases: Cases) -> Array:
@@ -175,9 +175,9 @@ def _gpus(cases: Cases) -> Array:
     return np.asarray(layout.dp * layout.tp * layout.pp * layout.cp)
 
 
-def _loss(known: Facts) -> Array:
+def _loss(inputs: StepInputs) -> Array:
     """Head, softmax and cross-entropy of one micro-batch; fused kernels touch the logits less often."""
-    cases, p, code = known.cases, known.parameters, host_class(known.cases)
+    cases, p, code = inputs.cases, inputs.parameters, host_class(inputs.cases)
     asked, default = cases.workload.loss, cases.framework.loss
     how = np.where(asked == LossKernel.AUTO, default, asked)
     eager = (how == LossKernel.EAGER) & ~compiled(cases)
@@ -185,33 +185,33 @@ def _loss(known: Facts) -> Array:
     usual = np.where(np.isin(code, _FUSED_LOSS), False, old | eager)
     share = np.where(np.where(asked == LossKernel.AUTO, usual, eager), 1.0, p.loss_compiled)
     unsure = (
-        (cases.framework.known == 0) & (asked == LossKernel.AUTO) & ~np.isin(code, _FUSED_LOSS + _EAGER_LOSS)
+        (cases.framework.inputs == 0) & (asked == LossKernel.AUTO) & ~np.isin(code, _FUSED_LOSS + _EAGER_LOSS)
     )
     share = np.where(unsure, p.loss_compiled**0.5, share)  # either may be: half way in logarithm
-    tokens, vocabulary, _ = known.work.head_shape
+    tokens, vocabulary, _ = inputs.work.head_shape
     moved = (
-        p.keyed("loss_bytes", HOST_CLASSES)[code] * share * tokens * vocabulary / known.rates.hbm_bytes_per_s
+        p.keyed("loss_bytes", HOST_CLASSES)[code] * share * tokens * vocabulary / inputs.rates.hbm_bytes_per_s
     )
     used = np.where(cases.architecture.vocab > 1, 1.0, 0.0)
-    _, columns, hidden = known.work.head_shape
-    moved = moved + accumulated_s(known, np.where(trained_ends(cases), columns * hidden, 0.0))
-    return np.asarray(used * (known.kernels.head_forward_s + known.kernels.head_backward_s + moved))
+    _, columns, hidden = inputs.work.head_shape
+    moved = moved + accumulated_s(inputs, np.where(trained_ends(cases), columns * hidden, 0.0))
+    return np.asarray(used * (inputs.kernels.head_forward_s + inputs.kernels.head_backward_s + moved))
 
 
-def _held_weights(known: Facts, one: Passes) -> tuple[Array, Array]:
+def _held_weights(inputs: StepInputs, stage: StageTimes) -> tuple[Array, Array]:
     """Trained elements on one GPU before sharding: dense ones (with its embedding), routed experts."""
-    cases, layers = known.cases, one.middle_layers
-    trained = np.where(frozen(cases), known.parameters.adapter_share, 1.0)
-    ends = one.embedding_weights / np.where(cases.layout.pp > 1, 2.0, 1.0)
+    cases, layers = inputs.cases, stage.middle_layers
+    trained = np.where(frozen(cases), inputs.parameters.adapter_share, 1.0)
+    ends = stage.embedding_weights / np.where(cases.layout.pp > 1, 2.0, 1.0)
     ends = ends * np.where(trained_ends(cases), 1.0, trained)
-    return one.dense_weights * layers * trained + ends, one.expert_weights * layers * trained
+    return stage.dense_weights * layers * trained + ends, stage.expert_weights * layers * trained
 
 
-def _data_parallel(known: Facts, one: Passes) -> Array:
+def _data_parallel(inputs: StepInputs, stage: StageTimes) -> Array:
     """Exposed seconds of the gradient exchange, beyond a window of the last backward passes."""
-    cases, wires, p = known.cases, known.links, known.parameters
+    cases, wires, p = inputs.cases, inputs.links, inputs.parameters
     layout, framework = cases.layout, cases.framework
-    dense, experts = _held_weights(known, one)
+    dense, experts = _held_weights(inputs, stage)
     zero = (layout.sharding == Sharding.ZERO1) | (layout.sharding == Sharding.ZERO2)
     scattered = zero & ((framework.scatters_gradients > 0) | (cases.workload.precision == Precision.FP16))
     moved = _gradient_bytes(cases) * np.where(scattered, 1.0, 2.0) + np.where(zero, 2.0, 0.0)
@@ -225,8 +225,8 @@ def _data_parallel(known: Facts, one: Passes) -> Array:
     traffic = np.where(layout.sharding >= Sharding.ZERO3, 0.0, traffic)
     v = np.maximum(layout.vpp, 1)
     drains = np.minimum(1 + (layout.pp - 1) * (v - 1) / v, np.maximum(layout.micro_batches, 1))
-    window = p.data_window * one.middle_layers * drains
-    window = window * (one.backward_s + np.where(zero, one.forward_s, 0.0))
+    window = p.data_window * stage.middle_layers * drains
+    window = window * (stage.backward_s + np.where(zero, stage.forward_s, 0.0))
     hidden = p.data_exposed * traffic + np.maximum((1 - p.data_exposed) * traffic - window, 0.0)
     return np.asarray(np.where(framework.overlaps_gradient_reduce > 0, hidden, traffic))
 
@@ -237,39 +237,39 @@ def _gradient_bytes(cases: Cases) -> Array:
     return np.where(sixteen, 2.0, cases.framework.gradient_reduce_bytes)
 
 
-def _transfers(known: Facts, one: Passes) -> Array:
+def _transfers(inputs: StepInputs, stage: StageTimes) -> Array:
     """Exposed seconds of sending activations forward and gradients back between stages.
 
     A micro-batch passes p - 1 boundaries twice while p of them are in flight: (p-1)/p messages of each
     direction for every one. Where the pipeline leaves a domain, its slow boundary sets the pace.
     """
-    cases, p = known.cases, known.parameters
+    cases, p = inputs.cases, inputs.parameters
     layout, v = cases.layout, np.maximum(cases.layout.vpp, 1)
-    crosses = _gpus(cases) > known.links.reach_gpus
-    message = one.hidden_bytes / layout.tp  # every tensor rank sends its part
-    sharing = np.minimum(layout.tp * layout.cp * layout.dp, known.links.reach_gpus)
-    once = send_s(message, crosses, sharing, known.links, p)
+    crosses = _gpus(cases) > inputs.links.reach_gpus
+    message = stage.hidden_bytes / layout.tp  # every tensor rank sends its part
+    sharing = np.minimum(layout.tp * layout.cp * layout.dp, inputs.links.reach_gpus)
+    once = send_s(message, crosses, sharing, inputs.links, p)
     count = layout.micro_batches * v * (layout.pp - 1) / layout.pp + layout.pp - 1
     overlapped = (v > 1) & (host_class(cases) == HOST_CLASSES.index("core"))
     exposed = np.where(overlapped, p.transfer_overlapped, p.transfer_exposed)
     return np.asarray(np.where(layout.pp > 1, 2.0 * count * once * exposed, 0.0))
 
 
-def _optimizer(known: Facts, one: Passes) -> Array:
+def _optimizer(inputs: StepInputs, stage: StageTimes) -> Array:
     """Reading and writing the states once, and summing a tied embedding's two gradients."""
-    cases, p, wires = known.cases, known.parameters, known.links
-    dense, experts = _held_weights(known, one)
+    cases, p, wires = inputs.cases, inputs.parameters, inputs.links
+    dense, experts = _held_weights(inputs, stage)
     shards = np.where(cases.layout.sharding >= Sharding.ZERO1, shard_ranks(cases), 1)
-    states = p.optimizer_bytes * (dense + experts) / shards / known.rates.hbm_bytes_per_s
+    states = p.optimizer_bytes * (dense + experts) / shards / inputs.rates.hbm_bytes_per_s
     tied = (cases.layout.pp > 1) & (cases.architecture.tied_embeddings > 0) & ~frozen(cases)
-    shared = np.where(tied, _gradient_bytes(cases) * one.embedding_weights, 0.0)
+    shared = np.where(tied, _gradient_bytes(cases) * stage.embedding_weights, 0.0)
     far = _gpus(cases) > wires.reach_gpus
     return np.asarray(states + shared / np.where(far, wires.between_bytes_per_s, wires.inside_bytes_per_s))
 
 
-def _fixed(known: Facts) -> Array:
+def _fixed(inputs: StepInputs) -> Array:
     """Host seconds once a step: data, clipping, the optimizer's launches; sharded tensors cost one by one."""
-    cases, p = known.cases, known.parameters
+    cases, p = inputs.cases, inputs.parameters
     code = host_class(cases)
     per_layer = p.keyed("step_layer_s", HOST_CLASSES)[code] * cases.architecture.layers / cases.layout.pp
     sharded = cases.layout.sharding >= Sharding.ZERO3

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rightsizer.fleet.trace_jobs import (
     HOUR_S,
-    Outcome,
-    Rules,
+    ReplayOutcome,
+    ReplayRules,
     TraceJob,
     counts,
     missed,
@@ -19,7 +19,7 @@ from rightsizer.fleet.trace_jobs import (
 __all__ = ["oracle", "static"]
 
 
-def static(jobs: Sequence[TraceJob], *, gpus: int) -> Outcome:
+def static(jobs: Sequence[TraceJob], *, gpus: int) -> ReplayOutcome:
     """What was asked for, first come, first served, until it is done; nobody is overtaken."""
     started, running, free, now_s = [], list[tuple[float, int]](), gpus, -math.inf
     for job in jobs:
@@ -33,7 +33,7 @@ def static(jobs: Sequence[TraceJob], *, gpus: int) -> Outcome:
     finished = [start + job.duration_s for start, job in zip(started, jobs, strict=True)]
     changes = [(s, j.gpus) for s, j in zip(started, jobs, strict=True)]
     changes += [(f, -j.gpus) for f, j in zip(finished, jobs, strict=True)]
-    return Outcome(
+    return ReplayOutcome(
         started_s=tuple(started),
         finished_s=tuple(finished),
         gpu_hours=tuple(j.gpus * j.duration_s / HOUR_S for j in jobs),
@@ -42,16 +42,16 @@ def static(jobs: Sequence[TraceJob], *, gpus: int) -> Outcome:
     )
 
 
-def oracle(jobs: Sequence[TraceJob], *, gpus: int, rules: Rules | None = None) -> Outcome:
+def oracle(jobs: Sequence[TraceJob], *, gpus: int, rules: ReplayRules | None = None) -> ReplayOutcome:
     """The fewest GPU-hours that each job could take by its true curve, with no queue and no restart cost.
 
     It changes between two sizes at the best moment (time is linear in the work done at each, so the cheapest
     mix lies on the lower hull). A job that no size brings in time takes the fewest GPU-hours at which it is
     hardly slower than as asked for (10 %). No real scheduler can beat this bound at as many deadlines met.
     """
-    found = [_best(job, min(gpus, most_gpus(job, rules or Rules()))) for job in jobs]
+    found = [_best(job, min(gpus, most_gpus(job, rules or ReplayRules()))) for job in jobs]
     finished = [job.submitted_s + taken_s for job, (taken_s, _) in zip(jobs, found, strict=True)]
-    return Outcome(
+    return ReplayOutcome(
         started_s=tuple(job.submitted_s for job in jobs),
         finished_s=tuple(finished),
         gpu_hours=tuple(hours for _, hours in found),

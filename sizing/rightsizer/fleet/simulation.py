@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rightsizer.domain.reading import Phase, Reading
-from rightsizer.fleet.allocate import Claim, allocate
+from rightsizer.fleet.allocate import GpuRequest, allocate
 from rightsizer.fleet.baselines import oracle, static
 from rightsizer.fleet.trace_jobs import (
     HOUR_S,
-    Outcome,
-    Rules,
+    ReplayOutcome,
+    ReplayRules,
     Timeline,
     TraceJob,
     TraceScaling,
@@ -25,7 +25,7 @@ from rightsizer.fleet.trace_jobs import (
 from rightsizer.resize.policy import decide, window_s
 from rightsizer.resize.types import Action, Decision, History, Running, Size
 
-__all__ = ["Outcome", "Rules", "Timeline", "TraceJob", "oracle", "replay", "static"]
+__all__ = ["ReplayOutcome", "ReplayRules", "Timeline", "TraceJob", "oracle", "replay", "static"]
 
 _STEP_S = 10.0
 """Seconds of an optimizer step, for counting steps in a window; a guess, hundreds fit any window."""
@@ -38,7 +38,7 @@ _MOST_CLAIMS = 48
 
 
 @dataclass(slots=True)
-class _Live:
+class _JobState:
     """One job on its way: what is left was left at `since_s`, from when on it trains at `rate`."""
 
     job: TraceJob
@@ -64,13 +64,13 @@ _ARRIVES, _ENDS, _LOOKS = 0, 1, 2
 class _Replay:
     """The event loop under the policy."""
 
-    def __init__(self, jobs: Sequence[TraceJob], gpus: int, rules: Rules) -> None:
+    def __init__(self, jobs: Sequence[TraceJob], gpus: int, rules: ReplayRules) -> None:
         self.rules, self.gpus, self.free = rules, gpus, gpus
-        self.live = [
-            _Live(job, i, counts(job.gpus, min(gpus, most_gpus(job, rules))), job.duration_s)
+        self.state = [
+            _JobState(job, i, counts(job.gpus, min(gpus, most_gpus(job, rules))), job.duration_s)
             for i, job in enumerate(jobs)
         ]
-        self.queue: dict[str, _Live] = {}
+        self.queue: dict[str, _JobState] = {}
         self.started, self.finished = [0.0] * len(jobs), [0.0] * len(jobs)
         self.hours = [0.0] * len(jobs)
         self.resizes, self.lost_hours = 0, 0.0
@@ -78,43 +78,43 @@ class _Replay:
         self.changes: list[tuple[float, int]] = []
         self.first_look_s = max(rules.limits.warm_up_s, rules.limits.least_window_s, 1800.0)
         self.whole_window_s = window_s(rules.limits)
-        self.events = [(live.job.submitted_s, _ARRIVES, live.index, 0) for live in self.live]
+        self.events = [(state.job.submitted_s, _ARRIVES, state.index, 0) for state in self.state]
         heapq.heapify(self.events)
 
     def run(self) -> None:
         """Until nothing is left to happen."""
         while self.events:
             now_s, kind, index, version = heapq.heappop(self.events)
-            live = self.live[index]
+            state = self.state[index]
             if kind == _ARRIVES:
-                self.queue[live.job.key] = live
+                self.queue[state.job.key] = state
                 self.admit(now_s)
-            elif version == live.version and kind == _ENDS:
-                self.end(live, now_s)
+            elif version == state.version and kind == _ENDS:
+                self.end(state, now_s)
                 self.admit(now_s)
-            elif version == live.version:
-                self.look(live, now_s)
+            elif version == state.version:
+                self.decide_resize(state, now_s)
 
     def admit(self, now_s: float) -> None:
         """Start those in the queue whom the fleet gives GPUs."""
         if not self.queue or self.free < 1:
             return
-        claims = [self.claim(live, now_s) for live in islice(self.queue.values(), _MOST_CLAIMS)]
-        found = allocate(claims, gpus=self.free)
-        for key, share in found.shares.items():
-            live = self.queue.pop(key)
-            self.started[live.index] = now_s
-            self.set_size(live, share.size.gpus, now_s, restart_s=0.0)
+        requests = [self.request(state, now_s) for state in islice(self.queue.values(), _MOST_CLAIMS)]
+        found = allocate(requests, gpus=self.free)
+        for key, grant in found.grants.items():
+            state = self.queue.pop(key)
+            self.started[state.index] = now_s
+            self.set_size(state, grant.size.gpus, now_s, restart_s=0.0)
 
-    def claim(self, live: _Live, now_s: float) -> Claim:
+    def request(self, state: _JobState, now_s: float) -> GpuRequest:
         """Before it has run nothing is known of its scaling: it is taken for even."""
-        job, rules = live.job, self.rules
+        job, rules = state.job, self.rules
         rate = math.exp(job.rate_error_ln) / job.gpus
-        return Claim(
+        return GpuRequest(
             key=job.key,
             sizes=tuple(
                 Size(gpus=n, tokens_per_s=rate * n, sigma=rules.start_sigma)
-                for n in live.sizes
+                for n in state.sizes
                 if n <= max(job.gpus, rules.start_growth * job.gpus)
             ),
             tokens_left=job.duration_s,
@@ -123,90 +123,90 @@ class _Replay:
             waited_s=now_s - job.submitted_s,
         )
 
-    def set_size(self, live: _Live, gpus: int, now_s: float, *, restart_s: float) -> None:
+    def set_size(self, state: _JobState, gpus: int, now_s: float, *, restart_s: float) -> None:
         """From now on it holds so many GPUs; it trains again after the restart."""
-        live.left = live.left_at(now_s)
-        self.charge(live, now_s)
-        self.free += live.gpus - gpus
-        self.changes.append((now_s, gpus - live.gpus))
-        live.gpus, live.since_s = gpus, now_s + restart_s
-        live.rate = 1.0 / relative_s(live.job.serial, live.job.gpus, gpus)
-        live.version += 1
+        state.left = state.left_at(now_s)
+        self.charge(state, now_s)
+        self.free += state.gpus - gpus
+        self.changes.append((now_s, gpus - state.gpus))
+        state.gpus, state.since_s = gpus, now_s + restart_s
+        state.rate = 1.0 / relative_s(state.job.serial, state.job.gpus, gpus)
+        state.version += 1
         self.lost_hours += gpus * restart_s / HOUR_S
-        end_s = live.since_s + live.left / live.rate
-        heapq.heappush(self.events, (end_s, _ENDS, live.index, live.version))
-        live.look_s = self.rules.look_s
-        self.look_again(live, live.since_s + self.first_look_s, end_s)
+        end_s = state.since_s + state.left / state.rate
+        heapq.heappush(self.events, (end_s, _ENDS, state.index, state.version))
+        state.look_s = self.rules.look_s
+        self.schedule_decision(state, state.since_s + self.first_look_s, end_s)
 
-    def look_again(self, live: _Live, when_s: float, end_s: float) -> None:
+    def schedule_decision(self, state: _JobState, when_s: float, end_s: float) -> None:
         """Decide about it again then, unless it is done by then."""
         if when_s < end_s:
-            heapq.heappush(self.events, (when_s, _LOOKS, live.index, live.version))
+            heapq.heappush(self.events, (when_s, _LOOKS, state.index, state.version))
 
-    def charge(self, live: _Live, now_s: float) -> None:
-        self.hours[live.index] += live.gpus * (now_s - live.held_since_s) / HOUR_S
-        live.held_since_s = now_s
+    def charge(self, state: _JobState, now_s: float) -> None:
+        self.hours[state.index] += state.gpus * (now_s - state.held_since_s) / HOUR_S
+        state.held_since_s = now_s
 
-    def end(self, live: _Live, now_s: float) -> None:
-        self.charge(live, now_s)
-        self.free += live.gpus
-        self.changes.append((now_s, -live.gpus))
-        self.finished[live.index] = now_s
-        live.version += 1
+    def end(self, state: _JobState, now_s: float) -> None:
+        self.charge(state, now_s)
+        self.free += state.gpus
+        self.changes.append((now_s, -state.gpus))
+        self.finished[state.index] = now_s
+        state.version += 1
 
-    def look(self, live: _Live, now_s: float) -> None:
+    def decide_resize(self, state: _JobState, now_s: float) -> None:
         """What an executor does: read, decide, carry out."""
-        found = self.decided(live, now_s)
+        found = self.decision(state, now_s)
         self.decisions[found.action] = self.decisions.get(found.action, 0) + 1
         if found.act and found.action is not Action.FLAG:
             self.resizes += 1
-            live.history = replace(live.history, last_resize_s=now_s)
-            freed = found.gpus < live.gpus
-            self.set_size(live, found.gpus, now_s, restart_s=self.rules.limits.restart_s)
+            state.history = replace(state.history, last_resize_s=now_s)
+            freed = found.gpus < state.gpus
+            self.set_size(state, found.gpus, now_s, restart_s=self.rules.limits.restart_s)
             if freed:
                 self.admit(now_s)
             return
-        trained_s = now_s - live.since_s
+        trained_s = now_s - state.since_s
         wait_s = self.whole_window_s - trained_s
         if wait_s < _SAMPLE_S:
-            wait_s, live.look_s = live.look_s, min(live.look_s * 1.5, self.rules.look_most_s)
-        self.look_again(live, now_s + wait_s, live.since_s + live.left / live.rate)
+            wait_s, state.look_s = state.look_s, min(state.look_s * 1.5, self.rules.look_most_s)
+        self.schedule_decision(state, now_s + wait_s, state.since_s + state.left / state.rate)
 
-    def decided(self, live: _Live, now_s: float) -> Decision:
+    def decision(self, state: _JobState, now_s: float) -> Decision:
         """The policy's word on it."""
-        job, rules, trained_s = live.job, self.rules, now_s - live.since_s
+        job, rules, trained_s = state.job, self.rules, now_s - state.since_s
         window = min(trained_s, self.whole_window_s)
         reading = Reading(
             window_s=window,
             age_s=0.0,
             coverage=1.0,
             samples=int(window / _SAMPLE_S),
-            gpus=live.gpus,
-            tokens_per_s=live.rate * math.exp(job.measured_error_ln),
+            gpus=state.gpus,
+            tokens_per_s=state.rate * math.exp(job.measured_error_ln),
             window_steps=int(window / _STEP_S),
             gpu_busy_mean=job.busy,
             phase=Phase.TRAINING,
             others_waiting=bool(self.queue),
         )
         running = Running(
-            gpus=live.gpus,
+            gpus=state.gpus,
             scaling=TraceScaling(
-                asked=job.gpus, serial=job.believed_serial, counts=live.sizes, sigma=rules.scaling_sigma
+                asked=job.gpus, serial=job.believed_serial, counts=state.sizes, sigma=rules.scaling_sigma
             ),
-            tokens_left=live.left_at(now_s),
+            tokens_left=state.left_at(now_s),
             deadline_left_s=None if job.deadline_s is None else job.deadline_s - now_s,
             confidence=rules.confidence,
             trained_s=trained_s,
         )
-        limits = replace(rules.limits, max_gpus=live.sizes[-1], free_gpus=self.free)
-        return decide(reading, running, limits, live.history, now_s=now_s)
+        limits = replace(rules.limits, max_gpus=state.sizes[-1], free_gpus=self.free)
+        return decide(reading, running, limits, state.history, now_s=now_s)
 
 
-def replay(jobs: Sequence[TraceJob], *, gpus: int, rules: Rules | None = None) -> Outcome:
+def replay(jobs: Sequence[TraceJob], *, gpus: int, rules: ReplayRules | None = None) -> ReplayOutcome:
     """The trace under the policy: `fleet.allocate` starts jobs, `resize.decide` resizes them."""
-    run = _Replay(jobs, gpus, rules or Rules())
+    run = _Replay(jobs, gpus, rules or ReplayRules())
     run.run()
-    return Outcome(
+    return ReplayOutcome(
         started_s=tuple(run.started),
         finished_s=tuple(run.finished),
         gpu_hours=tuple(run.hours),

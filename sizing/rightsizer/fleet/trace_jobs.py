@@ -12,8 +12,8 @@ from rightsizer.resize.types import Limits, Mode, Pressure, Size
 from rightsizer.values import immutable
 
 __all__ = [
-    "Outcome",
-    "Rules",
+    "ReplayOutcome",
+    "ReplayRules",
     "Timeline",
     "TraceJob",
     "TraceScaling",
@@ -49,7 +49,7 @@ class TraceJob:
 
 
 @immutable
-class Rules:
+class ReplayRules:
     """How the policy is run: its limits, how often it looks.
 
     A job may start with `start_growth` and grow to `most_growth` times what it asked for. `start_sigma` and
@@ -85,7 +85,7 @@ class Timeline:
 
 
 @immutable
-class Outcome:
+class ReplayOutcome:
     """What became of each job, in the trace's order, and what was done.
 
     `lost_gpu_hours` is the part of `gpu_hours` that restarts took; `decisions` counts the looks by action.
@@ -156,6 +156,6 @@ def timeline(changes: Sequence[tuple[float, int]]) -> Timeline:
     return Timeline(tuple(moments), tuple(levels))
 
 
-def most_gpus(job: TraceJob, rules: Rules) -> int:
+def most_gpus(job: TraceJob, rules: ReplayRules) -> int:
     """The most GPUs that a job may have."""
     return max(job.gpus, int(job.gpus * rules.most_growth))

@@ -14,7 +14,13 @@ from typing import Any
 from rightsizer.catalog import lookup
 from rightsizer.domain.architecture import Architecture, AttentionKind
 from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import COMPILED_SINCE, Framework, framework, recognise, unknown_framework
+from rightsizer.domain.framework import (
+    COMPILED_SINCE,
+    Framework,
+    framework,
+    framework_from_text,
+    unknown_framework,
+)
 from rightsizer.domain.hardware import Cluster, Gpu
 from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.domain.workload import LossKernel, Method, Precision, Recompute, Workload
@@ -101,7 +107,7 @@ def _losing_little(case: Case) -> Case:
 
 
 def _fits(case: Case) -> bool:
-    return memory.runs_in(memory.estimate(Cases.of(case)), case.cluster.gpu.memory_bytes)
+    return memory.could_run_in(memory.estimate(Cases.of(case)), case.cluster.gpu.memory_bytes)
 
 
 def _recomputing_enough(case: Case) -> Case:
@@ -258,7 +264,7 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
     words, shards = fields.text(row, "framework"), fields.text(row, "zero_stage_or_fsdp").lower()
     if "megatron-fsdp" in shards:
         return framework("megatron-fsdp")
-    found = recognise(words, year=fields.number(row, "year"))
+    found = framework_from_text(words, year=fields.number(row, "year"))
     if found is not None and found.family == "trainer" and shards.startswith("zero"):
         return framework("deepspeed-zero")  # a trainer's ZeRO stages are DeepSpeed's
     if found is not None:

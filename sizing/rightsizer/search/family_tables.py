@@ -19,13 +19,13 @@ from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.estimate import memory, memory_per_stage, step_time
 from rightsizer.estimate.correction import Calibration, Quantity, correct
-from rightsizer.estimate.layer_time import Facts
-from rightsizer.estimate.memory_per_stage import NO_ADAPTERS, Held
+from rightsizer.estimate.layer_time import StepInputs
+from rightsizer.estimate.memory_per_stage import NO_ADAPTERS, StageMemory
 from rightsizer.estimate.memory_stage import stage
 from rightsizer.estimate.memory_states import layer_weights, rates, states
 from rightsizer.estimate.parameters import load_memory
-from rightsizer.estimate.prediction import gpus, priced_layers, scaled, throughput, tokens_and_least_s
-from rightsizer.estimate.step_time import Passes
+from rightsizer.estimate.prediction import gpus, price_layers, scaled, throughput, tokens_and_least_s
+from rightsizer.estimate.step_time import StageTimes
 from rightsizer.estimate.uncertainty import memory_sigma, step_sigma
 
 __all__ = ["ClusterTables", "MemoryFits", "StageTables", "StepRates"]
@@ -107,12 +107,12 @@ class StageTables:
         columns: dict[str, Array] = once | dict(axes)
         self._nouns = nouns
         self.layout = Columns.of(Layout()).replace(**columns)
-        self.counts = memory.in_floats(self._cases(self.layout)).layout
+        self.counts = memory.with_float_counts(self._cases(self.layout)).layout
         self.layered = axes["sharding"] >= Sharding.ZERO3
         self._ends = memory.candidates(self._cases(self.counts))
         self._stage_memory = _LazyTable(axes["tp"].size, self._compute)
 
-    def stage_memory(self, family: Array) -> list[Held]:
+    def stage_memory(self, family: Array) -> list[StageMemory]:
         """Memory of the stages that may be the fullest, for these families. `fill` has computed it."""
         columns = self._stage_memory.rows(family)
         return [_stage_at(columns, position) for position in range(len(self._ends))]
@@ -152,7 +152,7 @@ class ClusterTables:
     def __init__(self, nouns: Cases, stages: StageTables, calibration: Calibration | None) -> None:
         size = stages.layered.size
         self._nouns, self._stages, self._calibration = nouns, stages, calibration
-        self._layer_inputs: Facts | None = None
+        self._layer_inputs: StepInputs | None = None
         self.fitting: dict[int, tuple[Array, float]] = {}
         self.step_rates_cache: Callable[[bytes, float], dict[str, Any]] = lru_cache(maxsize=_CACHED_RATES)(
             _new_cache
@@ -222,7 +222,7 @@ class ClusterTables:
         cases = self._rows(family, layout)
         sigma = self._sigma(self._step_sigma, family, cases)
         total_s = step_time.total_s(
-            replace(self._layer_inputs, cases=cases), Passes(**self._passes.rows(family))
+            replace(self._layer_inputs, cases=cases), StageTimes(**self._passes.rows(family))
         )
         correction = correct(self._calibration, self._cases(layout), sigma, Quantity.STEP)
         if self._calibration:
@@ -245,9 +245,9 @@ class ClusterTables:
         )
 
     def _compute_passes(self, index: Array) -> dict[str, Array]:
-        known, layer = priced_layers(self._cases(self._stages.layout.take(index)))
+        known, layer = price_layers(self._cases(self._stages.layout.take(index)))
         self._layer_inputs = known
-        return _field_columns(step_time.passes(known, layer))
+        return _field_columns(step_time.stage_times(known, layer))
 
     def _compute_sigma(self, sigma: Callable[[Cases], Array], index: Array) -> dict[str, Array]:
         layout = self._stages.counts.take(index)
@@ -268,9 +268,9 @@ def _chunks(rows: int) -> Iterator[slice]:
     return (slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS))
 
 
-def _field_columns(values: Passes | Held) -> dict[str, Array]:
+def _field_columns(values: StageTimes | StageMemory) -> dict[str, Array]:
     return {f.name: getattr(values, f.name) for f in fields(values)}
 
 
-def _stage_at(columns: Mapping[str, Array], position: int) -> Held:
-    return Held(**{f.name: columns[f"{f.name}{position}"] for f in fields(Held)})
+def _stage_at(columns: Mapping[str, Array], position: int) -> StageMemory:
+    return StageMemory(**{f.name: columns[f"{f.name}{position}"] for f in fields(StageMemory)})

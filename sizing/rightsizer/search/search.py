@@ -15,7 +15,7 @@ import numpy as np
 from rightsizer.domain.columns import Array, Columns, distinct
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.estimate.correction import measured_layouts, slack
+from rightsizer.estimate.correction import configuration_slack, measured_layouts
 from rightsizer.estimate.prediction import model_flop_per_token, peak_flop_per_s
 from rightsizer.estimate.uncertainty import step_sigma
 from rightsizer.search.layout_space import Families, complexity, layouts
@@ -264,7 +264,7 @@ def _configuration_spread(context: SearchContext, columns: Columns) -> float:
     calibration = context.request.calibration
     if not calibration:
         return 1.0
-    return slack(
+    return configuration_slack(
         calibration, context.nouns, float(step_sigma(context.cases(columns)).max()), context.confidence_z
     )
 

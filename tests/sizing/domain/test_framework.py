@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from rightsizer.domain.framework import framework, frameworks, recognise, unknown_framework
+from rightsizer.domain.framework import framework, framework_from_text, frameworks, unknown_framework
 from rightsizer.errors import UnknownNameError
 
 
@@ -29,13 +29,13 @@ def test_every_launch_name_has_a_profile(launch):
     ],
 )
 def test_a_publications_words_name_the_generation(text, year, profile):
-    found = recognise(text, year=year)
+    found = framework_from_text(text, year=year)
     assert found is not None
     assert found.name == profile
 
 
 def test_an_unheard_of_framework_is_not_recognised():
-    assert recognise("Acme secret stack 1.0") is None
+    assert framework_from_text("Acme secret stack 1.0") is None
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,9 @@ def test_totals_are_sums_of_causes():
     ids=["pipeline", "FSDP", "QLoRA on batches of any length"],
 )
 def test_totals_without_causes_are_those_with_them(changes):
-    cases, p = memory.in_floats(Cases.of(case(**changes))), load_memory()
+    cases, p = memory.with_float_counts(Cases.of(case(**changes))), load_memory()
     some = memory_per_stage.stages(cases, p, memory.candidates(cases))
-    whole, totals = memory.of_stages(cases, p, some), memory.peak(cases, p, some)
+    whole, totals = memory.fullest_stage(cases, p, some), memory.peak(cases, p, some)
     assert totals.allocated_bytes == pytest.approx(whole.allocated_bytes, rel=1e-12)
     assert totals.device_bytes == pytest.approx(whole.device_bytes, rel=1e-12)
 

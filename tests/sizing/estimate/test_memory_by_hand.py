@@ -47,7 +47,7 @@ def case(*, net=NET, profile="megatron-core", gpu="H100-SXM5-80GB", facts=None, 
 
 
 def cases(**changes):
-    return memory.in_floats(Cases.of(case(**changes)))
+    return memory.with_float_counts(Cases.of(case(**changes)))
 
 
 def states(**changes):
@@ -281,7 +281,7 @@ def test_offloaded_layers_are_a_matter_of_each_case():
         case(offload=Offload.ACTIVATIONS),
         case(offload_layers=3),
     ]
-    found = memory.estimate(memory.in_floats(Cases.stack(rows))).activations_bytes
+    found = memory.estimate(memory.with_float_counts(Cases.stack(rows))).activations_bytes
     assert list(found) == [x * T * (REPLICATED + ATTENTION + MLP) for x in (1, 0, 4)]
 
 

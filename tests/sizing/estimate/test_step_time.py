@@ -288,11 +288,11 @@ def test_attention_of_an_unknown_framework_lies_between_those_it_may_use() -> No
 
 
 def test_keys_gathered_before_attention_are_not_hidden() -> None:
-    ring, gathered = (
+    ring, gather_rows = (
         step_time.estimate(Cases.of(replace(case(cp=4, dp=2), framework=framework(name)))).context_parallel_s
         for name in ("megatron-core", "torchtitan")
     )
-    assert gathered > 2 * ring
+    assert gather_rows > 2 * ring
 
 
 def test_sums_of_gradients_weigh_on_small_micro_batches() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.fleet.simulation import Rules, TraceJob, oracle, replay, static
+from rightsizer.fleet.simulation import ReplayRules, TraceJob, oracle, replay, static
 from rightsizer.fleet.trace_jobs import TraceScaling, relative_s
 from rightsizer.resize.types import Pressure
 
@@ -23,7 +23,7 @@ def job(key="a", *, at=0.0, hours=10.0, gpus=8, slack=1.5, serial=0.9, **changes
 
 
 def always(**changes):
-    rules = Rules()
+    rules = ReplayRules()
     return replace(rules, limits=replace(rules.limits, **changes))
 
 

@@ -63,7 +63,7 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Replay a trace of jobs: what resizing saves against static requests, and against an oracle."""
-    from rightsizer.fleet.simulation import Rules
+    from rightsizer.fleet.simulation import ReplayRules
     from rightsizer.resize.types import Pressure
     from rightsizer.units import parse_duration_s
     from rightsizer_cli.commands.plan.plot import check_plot
@@ -81,7 +81,7 @@ def simulate(
         fixed_share=fixed_share,
     )
     rules = with_options(
-        Rules(most_growth=most_growth),
+        ReplayRules(most_growth=most_growth),
         restart_s=parse_duration_s(restart, field="--restart"),
         cool_down_s=parse_duration_s(cool_down, field="--cool-down"),
         pressure=Pressure.ON_PRESSURE if on_pressure else Pressure.ALWAYS,

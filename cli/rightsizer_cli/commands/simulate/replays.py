@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from rightsizer.fleet.simulation import Outcome, Rules, TraceJob, oracle, replay, static
+from rightsizer.fleet.simulation import ReplayOutcome, ReplayRules, TraceJob, oracle, replay, static
 from rightsizer.units import format_count, format_duration
 from rightsizer.values import immutable
 from rightsizer_cli.commands.simulate.attributes import UTILISATIONS, Draw, default_cluster_gpus, drawn
@@ -26,13 +26,13 @@ class Replayed:
 
     trace: Trace
     draw: Draw
-    rules: Rules
+    rules: ReplayRules
     jobs: tuple[TraceJob, ...]
     cluster_gpus: int
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, ReplayOutcome]
 
 
-def replayed(trace: Trace, draw: Draw, rules: Rules, cluster_gpus: int | None) -> Replayed:
+def replayed(trace: Trace, draw: Draw, rules: ReplayRules, cluster_gpus: int | None) -> Replayed:
     """Replay it under static requests, the policy and the oracle."""
     gpus = default_cluster_gpus(trace.rows) if cluster_gpus is None else cluster_gpus
     largest = max(row.gpus for row in trace.rows)
@@ -98,7 +98,7 @@ def assumptions(found: Replayed) -> dict[str, str]:
     }
 
 
-def _summary(jobs: Sequence[TraceJob], some: Outcome) -> dict[str, Any]:
+def _summary(jobs: Sequence[TraceJob], some: ReplayOutcome) -> dict[str, Any]:
     waits = np.asarray(some.started_s) - np.asarray([job.submitted_s for job in jobs])
     late = [
         end_s - job.deadline_s
@@ -183,6 +183,6 @@ def _table(document: Mapping[str, Any]) -> Table:
     return table
 
 
-def with_options(rules: Rules, **changes: Any) -> Rules:
+def with_options(rules: ReplayRules, **changes: Any) -> ReplayRules:
     """The rules with some of their limits changed."""
     return replace(rules, limits=replace(rules.limits, **changes))
