@@ -55,7 +55,7 @@ def residuals_of(rows: StepRows, index: Array, parameters: Parameters) -> Callab
         key = tuple(getattr(trial, name) for name in deep)
         if key not in known:
             known.clear()
-            known[key] = step_time.facts(cases, trial)
+            known[key] = step_time.step_inputs(cases, trial)
         facts = dataclasses.replace(known[key], parameters=trial)
         return np.asarray(np.log(step_time.price(facts).total_s) - target)
 

@@ -185,7 +185,7 @@ def _loss(inputs: StepInputs) -> Array:
     usual = np.where(np.isin(code, _FUSED_LOSS), False, old | eager)
     share = np.where(np.where(asked == LossKernel.AUTO, usual, eager), 1.0, p.loss_compiled)
     unsure = (
-        (cases.framework.inputs == 0) & (asked == LossKernel.AUTO) & ~np.isin(code, _FUSED_LOSS + _EAGER_LOSS)
+        (cases.framework.known == 0) & (asked == LossKernel.AUTO) & ~np.isin(code, _FUSED_LOSS + _EAGER_LOSS)
     )
     share = np.where(unsure, p.loss_compiled**0.5, share)  # either may be: half way in logarithm
     tokens, vocabulary, _ = inputs.work.head_shape

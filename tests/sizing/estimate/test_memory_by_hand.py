@@ -18,7 +18,7 @@ from rightsizer.domain.framework import SelectiveRecompute, framework
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import AttentionKernel, Method, Optimizer, Precision, Recompute, Workload
 from rightsizer.estimate import memory
-from rightsizer.estimate.memory_activations import loss_bytes, saved
+from rightsizer.estimate.memory_activations import loss_bytes, saved_activations
 from rightsizer.estimate.memory_stage import in_flight
 from rightsizer.estimate.parameters import load_memory
 
@@ -338,7 +338,7 @@ def test_a_shard_group_smaller_than_the_experts_ranks_divides_no_expert():
 
 def loss(**changes):
     some = cases(**changes)
-    return float(loss_bytes(some, load_memory(), saved(some, load_memory())))
+    return float(loss_bytes(some, load_memory(), saved_activations(some, load_memory())))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.framework import framework
 from rightsizer.domain.layout import Layout
 from rightsizer.domain.workload import Workload
-from rightsizer.estimate.schedule import bubble_s, stages
+from rightsizer.estimate.schedule import bubble_s, stage_layers
 
 
 def cases(pp: int, vpp: int = 1, micro_batches: int = 8, model: str = "meta-llama/Llama-3.1-8B") -> Cases:
@@ -22,18 +22,18 @@ def cases(pp: int, vpp: int = 1, micro_batches: int = 8, model: str = "meta-llam
 
 
 def test_without_a_pipeline_one_stage_holds_every_layer() -> None:
-    dealt = stages(cases(1))
+    dealt = stage_layers(cases(1))
     assert float(dealt.middle_layers) == float(dealt.last_layers) == 32
 
 
 @pytest.mark.parametrize(("pp", "layers"), [(2, 16), (4, 8), (8, 4)])
 def test_an_even_pipeline_deals_layers_evenly(pp: int, layers: int) -> None:
-    assert float(stages(cases(pp)).middle_layers) == layers
+    assert float(stage_layers(cases(pp)).middle_layers) == layers
 
 
 def test_126_layers_on_16_stages_leave_the_last_one_shorter() -> None:
     """Llama 3 (arXiv:2407.21783): first and last stage hold one layer fewer."""
-    dealt = stages(cases(16, model="meta-llama/Llama-3.1-405B"))
+    dealt = stage_layers(cases(16, model="meta-llama/Llama-3.1-405B"))
     assert float(dealt.middle_layers) == 8
     assert float(dealt.last_layers) == 7
 
@@ -59,7 +59,7 @@ def test_a_heavy_last_stage_waits_for_the_others_once() -> None:
     ids=["several short stages", "one short stage", "more stages than half the layers"],
 )
 def test_an_uneven_pipeline_is_as_slow_as_its_longest_stage(pp: int, middle: int, last: int) -> None:
-    dealt = stages(cases(pp))
+    dealt = stage_layers(cases(pp))
     assert (float(dealt.middle_layers), float(dealt.last_layers)) == (middle, last)
 
 

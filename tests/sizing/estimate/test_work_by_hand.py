@@ -17,7 +17,7 @@ from rightsizer.domain.workload import Method, Precision, Workload
 from rightsizer.estimate.kernels import generation, rates
 from rightsizer.estimate.parameters import load_step_time
 from rightsizer.estimate.prediction import tokens_and_least_s
-from rightsizer.estimate.schedule import stages
+from rightsizer.estimate.schedule import stage_layers
 from rightsizer.estimate.work import layer_work
 
 NET = Architecture(
@@ -170,5 +170,5 @@ def test_a_step_at_peak_takes_6_flop_a_weight_and_12_a_width_and_key(method, sha
     ("layers", "pp", "middle", "last"), [(5, 1, 5, 5), (5, 2, 3, 2), (4, 2, 2, 2), (6, 4, 2, 1), (1, 2, 1, 1)]
 )
 def test_layers_that_do_not_divide_leave_the_last_stage_shorter(layers, pp, middle, last):
-    dealt = stages(cases(net=dataclasses.replace(NET, layers=layers), pp=pp))
+    dealt = stage_layers(cases(net=dataclasses.replace(NET, layers=layers), pp=pp))
     assert (float(dealt.middle_layers), float(dealt.last_layers)) == (middle, last)

@@ -13,7 +13,14 @@ from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.domain.observation import dumps, loads, observe
 from rightsizer.domain.workload import Precision, Workload
 from rightsizer.errors import InputError
-from rightsizer.estimate.correction import Calibration, LayoutFamily, Quantity, correct, layout_family, slack
+from rightsizer.estimate.correction import (
+    Calibration,
+    LayoutFamily,
+    Quantity,
+    configuration_slack,
+    correct,
+    layout_family,
+)
 from rightsizer.estimate.prediction import predict
 from rightsizer.search.calibrate import MOST_OBSERVATIONS, calibration, correction_factors, merge_observations
 from rightsizer.search.explain import explain
@@ -226,7 +233,7 @@ def test_the_search_finds_a_measured_layout_that_its_bound_would_hide():
     learnt = calibration([measured(0.4, case=fast)])
     asked = request(calibration=learnt)
     nouns = Cases.of(fast)
-    assert slack(learnt, nouns, 0.12, 1.28) > 1.1
+    assert configuration_slack(learnt, nouns, 0.12, 1.28) > 1.1
     found = plan(asked)
     only = plan(replace(asked, gpu_counts=(16,)))
     assert found.option.gpus <= only.option.gpus
