@@ -138,7 +138,7 @@ def fullest_stage(cases: Cases, p: Parameters, stages_: Sequence[StageMemory]) -
 
 
 def peak(cases: Cases, p: Parameters, stages_: Sequence[StageMemory]) -> Peak:
-    """The totals of `of_stages` alone (up to rounding), in a third of the time: for searches."""
+    """The totals of `fullest_stage` (up to rounding) in a third of the time. The search uses it."""
     per, context = rates(cases, p.four_bit_bytes), _context(cases, p)
     return _fullest(_stage_peak(cases, p, stage, per, context) for stage in stages_)
 
