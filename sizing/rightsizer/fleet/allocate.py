@@ -1,9 +1,9 @@
-"""Several plans, one inventory: who gets how many GPUs, who waits and why. Pure.
+"""Divide one cluster's GPUs among several jobs: grants, waiting jobs and the reasons. Pure.
 
-Every claim first gets its minimum satisfactory share, the fewest GPUs with which its deadline holds (the
-term is ElasticFlow's, Gu et al., ASPLOS 2023): running claims before waiting ones, then whoever must start
-soonest. What is left goes where it helps most: to claims that are late or have no deadline, each step to the
-one whose time falls most for each GPU-hour added.
+Every request first gets its minimum satisfactory share: the fewest GPUs that meet its deadline (term from
+ElasticFlow, Gu et al., ASPLOS 2023). Running jobs come before waiting ones, then jobs by their latest start
+time. Remaining GPUs go to jobs that are late or have no deadline, step by step to the job with the largest
+speed-up per GPU-hour added.
 """
 
 import math
@@ -22,7 +22,7 @@ __all__ = ["Allocation", "GpuGrant", "GpuRequest", "WaitingRequest", "allocate",
 
 @immutable
 class GpuRequest:
-    """One plan's wish. `sizes` are what it could run as, ascending in GPUs, within its own limits.
+    """One job's request. `sizes` are its possible sizes, ascending in GPUs, within its own limits.
 
     `tokens_left` and `deadline_left_s` (None: no deadline) as a `Running` job's. `present_gpus` is 0 while it
     waits, since `waited_s`; a running claim is changed only if `movable`. `restart_s` is what a start, or a
@@ -42,7 +42,7 @@ class GpuRequest:
 
 @immutable
 class GpuGrant:
-    """What one claim gets: GPUs, the size they make, whether its deadline holds with them, and why."""
+    """What one request gets: its size, whether the deadline holds, and the reason."""
 
     key: str
     size: Size
@@ -52,7 +52,7 @@ class GpuGrant:
 
 @immutable
 class WaitingRequest:
-    """A claim that gets nothing now: the fewest GPUs it could use, and why it waits."""
+    """A request that gets nothing now: the fewest GPUs it needs, and the reason."""
 
     key: str
     needs_gpus: int
@@ -61,7 +61,7 @@ class WaitingRequest:
 
 @immutable
 class Allocation:
-    """The shares by key, those who wait by key, and the GPUs that nobody uses."""
+    """Grants and waiting requests by key, and the unused GPUs."""
 
     grants: Mapping[str, GpuGrant] = field(default_factory=dict)
     waiting: Mapping[str, WaitingRequest] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Allocation:
 
 @immutable
 class _RankedRequest:
-    """A claim with its minimum satisfactory share; `late` where no size is in time."""
+    """A request with its minimum satisfactory share; `late`: no size meets the deadline."""
 
     request: GpuRequest
     size: Size
@@ -81,9 +81,9 @@ class _RankedRequest:
 def minimum_satisfactory_share(
     request: GpuRequest, parameters: Parameters | None = None
 ) -> tuple[Size, bool]:
-    """The fewest GPUs with which the deadline holds, and whether there are such.
+    """The fewest GPUs that meet the deadline, and whether any size does.
 
-    Without a deadline, or where no size is in time: the fewest GPUs that are about as fast as the fastest.
+    Without a deadline, or if no size meets it: the fewest GPUs that are about as fast as the fastest size.
     """
     p = parameters or load_resize()
     if request.deadline_left_s is not None:
@@ -136,19 +136,19 @@ def _rank(request: GpuRequest, p: Parameters) -> _RankedRequest:
 
 
 def _urgency(ranked: _RankedRequest) -> tuple[bool, bool, float, float]:
-    """Running claims first; then those in time before the late, by the latest moment they can start."""
+    """Running jobs first, then jobs that can meet their deadline, by their latest start time."""
     request = ranked.request
     return not request.present_gpus, ranked.late, 0.0 if ranked.late else ranked.slack_s, -request.waited_s
 
 
 def _kept(ranked: _RankedRequest) -> Size:
-    """The size that a running claim has."""
+    """The present size of a running job."""
     request = ranked.request
     return next((s for s in request.sizes if s.gpus == request.present_gpus), ranked.size)
 
 
 def _seconds(request: GpuRequest, size: Size, *, sure: bool = False) -> float:
-    """To the claim's end with a size: the median, or the quantile at its confidence."""
+    """Seconds to the job's end with a size: the median, or the quantile at its confidence."""
     z = _quantile(request.confidence) if sure else 0.0
     start_s = 0.0 if size.gpus == request.present_gpus else request.restart_s
     return start_s + request.tokens_left / (size.tokens_per_s * size.goodput) * math.exp(z * size.sigma)
@@ -167,9 +167,9 @@ def _share(ranked: _RankedRequest, size: Size) -> GpuGrant:
         )
     spare_s = request.deadline_left_s - end_s
     if spare_s >= 0:
-        why = f"the fewest that are in time, with {format_duration(spare_s)} to spare"
+        why = f"the fewest GPUs that meet the deadline, {format_duration(spare_s)} to spare"
         return GpuGrant(key=request.key, size=size, in_time=True, reason=why)
-    why = f"late by {format_duration(-spare_s)} with these; no size it may have is in time"
+    why = f"late by {format_duration(-spare_s)}; no allowed size meets the deadline"
     return GpuGrant(key=request.key, size=size, in_time=False, reason=why)
 
 
@@ -184,7 +184,7 @@ def _waits(ranked: _RankedRequest, free: int, blocker: str) -> WaitingRequest:
 def _spread(
     ranked_requests: Sequence[_RankedRequest], grants: dict[str, GpuGrant], free: int, p: Parameters
 ) -> int:
-    """Give what is left to the late and those without a deadline; what then is free still."""
+    """Give the remaining GPUs to late jobs and jobs without a deadline; return those still free."""
     able = [w for w in ranked_requests if (w.late or w.request.deadline_left_s is None) and w.request.movable]
     while free > 0:
         steps = [s for s in (_step(w, grants[w.request.key], free) for w in able) if s is not None]
@@ -193,13 +193,13 @@ def _spread(
             return free
         grant = grants[ranked.request.key]
         free -= size.gpus - grant.size.gpus
-        why = f"{grant.reason}; GPUs that nobody needs speed it up"
+        why = f"{grant.reason}; otherwise unused GPUs speed it up"
         grants[ranked.request.key] = GpuGrant(key=grant.key, size=size, in_time=grant.in_time, reason=why)
     return free
 
 
 def _step(ranked: _RankedRequest, grant: GpuGrant, free: int) -> tuple[float, _RankedRequest, Size] | None:
-    """The next larger size that fits, and the share of the added GPU-hours that it turns into speed."""
+    """The next larger size that fits, and the speed-up per relative increase in GPUs."""
     now = grant.size
     larger = [s for s in ranked.request.sizes if now.gpus < s.gpus <= now.gpus + free]
     if not larger:

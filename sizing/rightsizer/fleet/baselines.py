@@ -1,4 +1,4 @@
-"""What the policy is held against: static requests, first come, first served, and an oracle. Pure."""
+"""Baselines for the policy: static requests in FIFO order, and an oracle. Pure."""
 
 import heapq
 import math
@@ -20,7 +20,7 @@ __all__ = ["oracle", "static"]
 
 
 def static(jobs: Sequence[TraceJob], *, gpus: int) -> ReplayOutcome:
-    """What was asked for, first come, first served, until it is done; nobody is overtaken."""
+    """FIFO: every job runs on the GPUs it requested until it is done."""
     started, running, free, now_s = [], list[tuple[float, int]](), gpus, -math.inf
     for job in jobs:
         now_s = max(now_s, job.submitted_s)
@@ -43,11 +43,11 @@ def static(jobs: Sequence[TraceJob], *, gpus: int) -> ReplayOutcome:
 
 
 def oracle(jobs: Sequence[TraceJob], *, gpus: int, rules: ReplayRules | None = None) -> ReplayOutcome:
-    """The fewest GPU-hours that each job could take by its true curve, with no queue and no restart cost.
+    """The fewest GPU-hours of each job by its true scaling curve, without queue and restart costs.
 
-    It changes between two sizes at the best moment (time is linear in the work done at each, so the cheapest
-    mix lies on the lower hull). A job that no size brings in time takes the fewest GPU-hours at which it is
-    hardly slower than as asked for (10 %). No real scheduler can beat this bound at as many deadlines met.
+    Each job may mix two sizes (time is linear in the work done at each, so the cheapest mix lies on the lower
+    hull). A job that no size finishes in time takes the fewest GPU-hours at which it is at most 10 % slower
+    than at its requested size. No real scheduler can beat this bound while meeting as many deadlines.
     """
     found = [_best(job, min(gpus, most_gpus(job, rules or ReplayRules()))) for job in jobs]
     finished = [job.submitted_s + taken_s for job, (taken_s, _) in zip(jobs, found, strict=True)]
@@ -63,7 +63,7 @@ _HARDLY_SLOWER = 1.1
 
 
 def _best(job: TraceJob, most: int) -> tuple[float, float]:
-    """Seconds and GPU-hours of the cheapest way to be in time; as fast as asked for where none is."""
+    """Seconds and GPU-hours of the cheapest way to meet the deadline, or about the requested speed."""
     points = [(job.duration_s * relative_s(job.serial, job.gpus, n), n) for n in counts(job.gpus, most)]
     limit_s = math.inf if job.deadline_s is None else job.deadline_s - job.submitted_s
     if min(seconds for seconds, _ in points) > limit_s:

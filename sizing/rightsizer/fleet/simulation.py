@@ -1,4 +1,4 @@
-"""A trace of jobs replayed under the policy: `allocate` starts them, `decide` resizes them. Pure."""
+"""Replay a job trace under the policy: `allocate` starts jobs, `decide` resizes them. Pure."""
 
 import heapq
 import math
@@ -28,18 +28,18 @@ from rightsizer.resize.types import Action, Decision, History, Running, Size
 __all__ = ["ReplayOutcome", "ReplayRules", "Timeline", "TraceJob", "oracle", "replay", "static"]
 
 _STEP_S = 10.0
-"""Seconds of an optimizer step, for counting steps in a window; a guess, hundreds fit any window."""
+"""Seconds of an optimizer step, to count steps in a window. A guess; any window has hundreds of steps."""
 
 _SAMPLE_S = 30.0
 """Seconds between samples, dcgm-exporter's default."""
 
 _MOST_CLAIMS = 48
-"""So many waiting jobs, the first in the queue, are looked at when GPUs get free."""
+"""The number of waiting jobs, from the head of the queue, considered when GPUs become free."""
 
 
 @dataclass(slots=True)
 class _JobState:
-    """One job on its way: what is left was left at `since_s`, from when on it trains at `rate`."""
+    """One job's state: `left` work remained at `since_s`; from then on it trains at `rate`."""
 
     job: TraceJob
     index: int
@@ -54,7 +54,7 @@ class _JobState:
     history: History = field(default_factory=History)
 
     def left_at(self, now_s: float) -> float:
-        """Work left at a moment."""
+        """Work left at `now_s`."""
         return max(0.0, self.left - self.rate * max(0.0, now_s - self.since_s))
 
 
@@ -82,7 +82,7 @@ class _Replay:
         heapq.heapify(self.events)
 
     def run(self) -> None:
-        """Until nothing is left to happen."""
+        """Process events until none is left."""
         while self.events:
             now_s, kind, index, version = heapq.heappop(self.events)
             state = self.state[index]
@@ -96,7 +96,7 @@ class _Replay:
                 self.decide_resize(state, now_s)
 
     def admit(self, now_s: float) -> None:
-        """Start those in the queue whom the fleet gives GPUs."""
+        """Start the queued jobs that get GPUs."""
         if not self.queue or self.free < 1:
             return
         requests = [self.request(state, now_s) for state in islice(self.queue.values(), _MOST_CLAIMS)]
@@ -107,7 +107,7 @@ class _Replay:
             self.set_size(state, grant.size.gpus, now_s, restart_s=0.0)
 
     def request(self, state: _JobState, now_s: float) -> GpuRequest:
-        """Before it has run nothing is known of its scaling: it is taken for even."""
+        """The request of a waiting job. Its scaling is unknown before it runs and assumed linear."""
         job, rules = state.job, self.rules
         rate = math.exp(job.rate_error_ln) / job.gpus
         return GpuRequest(
@@ -124,7 +124,7 @@ class _Replay:
         )
 
     def set_size(self, state: _JobState, gpus: int, now_s: float, *, restart_s: float) -> None:
-        """From now on it holds so many GPUs; it trains again after the restart."""
+        """Change the job's GPU count now; it trains again after the restart."""
         state.left = state.left_at(now_s)
         self.charge(state, now_s)
         self.free += state.gpus - gpus
@@ -139,7 +139,7 @@ class _Replay:
         self.schedule_decision(state, state.since_s + self.first_look_s, end_s)
 
     def schedule_decision(self, state: _JobState, when_s: float, end_s: float) -> None:
-        """Decide about it again then, unless it is done by then."""
+        """Schedule the next decision, unless the job ends before."""
         if when_s < end_s:
             heapq.heappush(self.events, (when_s, _LOOKS, state.index, state.version))
 
@@ -155,7 +155,7 @@ class _Replay:
         state.version += 1
 
     def decide_resize(self, state: _JobState, now_s: float) -> None:
-        """What an executor does: read, decide, carry out."""
+        """Act as an executor: read, decide, carry out."""
         found = self.decision(state, now_s)
         self.decisions[found.action] = self.decisions.get(found.action, 0) + 1
         if found.act and found.action is not Action.FLAG:
@@ -173,7 +173,7 @@ class _Replay:
         self.schedule_decision(state, now_s + wait_s, state.since_s + state.left / state.rate)
 
     def decision(self, state: _JobState, now_s: float) -> Decision:
-        """The policy's word on it."""
+        """The policy's decision about the job."""
         job, rules, trained_s = state.job, self.rules, now_s - state.since_s
         window = min(trained_s, self.whole_window_s)
         reading = Reading(

@@ -1,8 +1,8 @@
-"""A trace's jobs, the rules of a replay, and what becomes of the jobs.
+"""Jobs of a trace, the rules of a replay, and its outcome.
 
-How a job's rate depends on its GPUs is a model, since traces do not say it: on n GPUs a job that asked for
-g takes (1 - s) g/n + s of its duration, s being the part that GPUs do not shorten (Amdahl's law, anchored at
-the size that ran). What is drawn at random is drawn by the caller and is part of each job.
+Traces do not say how a job's rate depends on its GPUs, so it is modelled: on n GPUs a job that requested g
+takes (1 - s) g/n + s of its duration, where s is the serial part (Amdahl's law, anchored at the size that
+ran). Random draws are made by the caller and are part of each job.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,12 @@ HOUR_S = 3600.0
 
 @immutable
 class TraceJob:
-    """One job. Moments are seconds on the trace's clock; None: it has no deadline.
+    """One job. Times are seconds on the trace's clock; None: no deadline.
 
-    `serial` (0..1) is the part of its duration on `gpus` GPUs that more GPUs do not shorten,
-    `believed_serial` what the policy takes it for once it has run; `busy` the mean use of its GPUs.
-    `rate_error_ln` is ln(predicted / true rate) before it runs, `measured_error_ln` that of a measured rate.
+    `serial` (0..1) is the part of its duration on `gpus` GPUs that more GPUs do not shorten;
+    `believed_serial` is the policy's estimate of it once the job has run. `busy` is the mean GPU utilisation.
+    `rate_error_ln` is ln(predicted / true rate) before the job runs, `measured_error_ln` that of a measured
+    rate.
     """
 
     key: str
@@ -50,11 +51,10 @@ class TraceJob:
 
 @immutable
 class ReplayRules:
-    """How the policy is run: its limits, how often it looks.
+    """How the policy is run: its limits and how often it decides.
 
-    A job may start with `start_growth` and grow to `most_growth` times what it asked for. `start_sigma` and
-    `scaling_sigma` are what the policy takes the errors of its rates for, before a job
-    runs and at sizes that it does not have.
+    A job may start with `start_growth` and grow to `most_growth` times the GPUs it requested. `start_sigma`
+    and `scaling_sigma` are the assumed errors of rates before a job runs and at other sizes.
     """
 
     limits: Limits = field(
@@ -78,7 +78,7 @@ class ReplayRules:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """GPUs in use from each moment on."""
+    """GPUs in use from each time on."""
 
     moments_s: tuple[float, ...]
     gpus: tuple[int, ...]
@@ -86,9 +86,9 @@ class Timeline:
 
 @immutable
 class ReplayOutcome:
-    """What became of each job, in the trace's order, and what was done.
+    """The outcome of each job in the trace's order, and totals.
 
-    `lost_gpu_hours` is the part of `gpu_hours` that restarts took; `decisions` counts the looks by action.
+    `lost_gpu_hours` is the part of `gpu_hours` spent in restarts; `decisions` counts decisions by action.
     """
 
     started_s: tuple[float, ...]
@@ -102,18 +102,18 @@ class ReplayOutcome:
 
 
 def counts(asked: int, most: int) -> tuple[int, ...]:
-    """Sizes that a job could have: powers of two and what it asked for."""
+    """Possible sizes of a job: powers of two and the requested count."""
     return tuple(sorted({asked} | {1 << k for k in range(most.bit_length()) if 1 << k <= most}))
 
 
 def relative_s(serial: float, asked: int, gpus: int) -> float:
-    """Time on `gpus` GPUs over the time on those asked for."""
+    """Time on `gpus` GPUs over the time on the requested GPUs."""
     return (1.0 - serial) * asked / gpus + serial
 
 
 @immutable
 class TraceScaling:
-    """A job's sizes as the policy sees them; its unit of work is a second on the GPUs asked for."""
+    """A job's sizes as the policy sees them. One unit of work is a second on the requested GPUs."""
 
     asked: int
     serial: float
@@ -134,7 +134,7 @@ class TraceScaling:
 
 
 def missed(jobs: Sequence[TraceJob], finished_s: Sequence[float]) -> int:
-    """How many end after their deadlines."""
+    """The number of jobs that end after their deadlines."""
     return sum(
         job.deadline_s is not None and end_s > job.deadline_s + 1e-6
         for job, end_s in zip(jobs, finished_s, strict=True)
@@ -157,5 +157,5 @@ def timeline(changes: Sequence[tuple[float, int]]) -> Timeline:
 
 
 def most_gpus(job: TraceJob, rules: ReplayRules) -> int:
-    """The most GPUs that a job may have."""
+    """The largest size of a job."""
     return max(job.gpus, int(job.gpus * rules.most_growth))
