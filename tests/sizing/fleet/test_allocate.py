@@ -50,7 +50,7 @@ def test_each_gets_its_share_and_the_rest_is_free():
     found = allocate([request("a", deadline=24), request("b", deadline=6)], gpus=16)
     assert gpus_of(found) == {"a": 1, "b": 2}
     assert found.free_gpus == 13
-    assert "the fewest that are in time" in found.grants["b"].reason
+    assert "the fewest GPUs that meet the deadline" in found.grants["b"].reason
 
 
 def test_who_must_start_soonest_goes_first_and_the_other_hears_why_it_waits():
