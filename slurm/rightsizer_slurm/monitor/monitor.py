@@ -199,7 +199,7 @@ class Monitor:
 
     def _failed(self, line: Line, row: Sized) -> None:
         """Mark the resize as failed whose size made no step, and report it once."""
-        outcome = one_line(f"{row.why}; back to {row.to_nodes}")
+        outcome = one_line(row.outcome)
         for intent in failed_by(row, self._intents.of_job(line.job.job_id)):
             self._intents.write(replace(intent, stage=Stage.FAILED, outcome=outcome))
         text = f"{row.restart} {outcome}"

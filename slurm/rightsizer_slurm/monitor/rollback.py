@@ -1,12 +1,11 @@
-"""`python -m rightsizer_slurm.monitor.rollback start|failed`: a job gives up a size at which it made no step.
+"""`python -m rightsizer_slurm.monitor.rollback start|failed`: rolls a job back from a size without a step.
 
-A job's script asks when it starts and when its workers have failed; 0 means that the job is requeued, at the
-size that trained, and is about to be stopped. It needs no monitor: the job's owner may do all of it.
+The batch script runs it at its start and when its workers have failed. Exit code 0 means that the job is
+requeued at the size that trained, and is about to be stopped. It needs no monitor, only the owner's rights.
 
-A running job can only be made smaller, and its next requeue asks for what it had before; a waiting one can
-have any size. So it is requeued first, and sized while it still ends, before it can start again. Where that
-was cut off, it starts once more at the size that failed, finds the line that was written before, and does it
-again.
+Slurm can only shrink a running job, but can give a pending job any size. So the job is requeued first, and
+resized while it completes, before it can start again. If this is interrupted, the job starts once more at the
+failed size, finds the line in sizes.jsonl, and repeats the rollback.
 """
 
 import argparse
@@ -29,16 +28,16 @@ from rightsizer_slurm.monitor.size_history import BACK, START, Sized
 __all__ = ["Here", "failed", "main", "size_after_failure", "size_at_start", "started"]
 
 _ASKED_TO_STOP = (EXIT_STOPPED, 128 + signal.SIGTERM, 128 + signal.SIGINT)
-"""Exit codes of workers that somebody told to stop: no fault of the size."""
+"""Exit codes of workers that were told to stop: not a failure of the size."""
 _MOST_STARTS = 3
-"""Starts in a row at a size that was given up and that Slurm gave all the same: then the job fails there."""
-_PATIENCE_S = 600.0
+"""Starts in a row at a size that was already given up; after these the job fails."""
+_TIMEOUT_S = 600.0
 _POLL_S = 1.0
 
 
 @immutable
 class Here:
-    """The start that asks: of which job, the how manieth, at what size, where its files are."""
+    """The present start of the job: its restart count, size and run directory."""
 
     run: Path
     job_id: int
@@ -51,12 +50,12 @@ class Here:
 
     @property
     def rows(self) -> tuple[Sized, ...]:
-        """What this job wrote so far."""
+        """The lines of this job."""
         path = self.run / size_history.NAME
         return size_history.of_job(path.read_text(errors="replace"), self.job_id) if path.exists() else ()
 
     def noted(self, event: str, *, to_nodes: int = 0, why: str = "") -> Sized:
-        """Write a line down, on disk before anything is done for it."""
+        """Append a line, before the action that it announces."""
         progress = self.run / PROGRESS
         row = Sized(
             event=event,
@@ -73,19 +72,19 @@ class Here:
 
 
 def _say(text: str) -> None:
-    """A line of the job's own output."""
+    """Print a line to the job's output."""
     sys.stdout.write(f"rightsizer: {text}\n")
     sys.stdout.flush()
 
 
 def size_at_start(rows: Sequence[Sized], *, restart: int, nodes: int) -> Sized | None:
-    """The line that this start goes on from: the start before gave this very size up, and has it again."""
+    """The rollback that this start repeats: the start before gave up this size, and the job has it again."""
     before = _in_a_row(rows, restart=restart, nodes=nodes)
     return before[0] if 0 < len(before) < _MOST_STARTS else None
 
 
 def size_after_failure(here: Here, *, code: int) -> int | None:
-    """Nodes to go back to after the workers ended with this code; None: the job has failed."""
+    """Nodes to roll back to after this exit code; None if the job has failed."""
     if code in {0, *_ASKED_TO_STOP}:
         return None
     rows = here.rows
@@ -96,7 +95,7 @@ def size_after_failure(here: Here, *, code: int) -> int | None:
 
 
 def _in_a_row(rows: Sequence[Sized], *, restart: int, nodes: int) -> tuple[Sized, ...]:
-    """The starts just before this one that gave its size up, the newest first."""
+    """The starts just before this one that gave up its size, the newest first."""
     found: list[Sized] = []
     for row in reversed(size_history.given_up(rows)):
         if (row.restart, row.nodes) != (restart - 1 - len(found), nodes):
@@ -106,85 +105,84 @@ def _in_a_row(rows: Sequence[Sized], *, restart: int, nodes: int) -> tuple[Sized
 
 
 def started(here: Here) -> bool:
-    """Note a start, or go back where its size was given up and came all the same. Whether it goes back."""
+    """Record a start, or repeat an interrupted rollback. Returns whether the job rolls back."""
     before = size_at_start(here.rows, restart=here.restart, nodes=here.nodes)
     if before is None:
         here.noted(START)
         return False
-    return _back(here, before.to_nodes, why=before.why)
+    return _roll_back(here, before.to_nodes, why=before.why)
 
 
 def failed(here: Here, *, code: int) -> bool:
-    """Give the size up if that is what the workers' end means. Whether the job goes back."""
+    """Give up the size if it never trained. Returns whether the job rolls back."""
     to_nodes = size_after_failure(here, code=code)
     if to_nodes is None:
         return False
-    return _back(here, to_nodes, why=f"{here.nodes} nodes ended with exit code {code} before a step")
+    return _roll_back(here, to_nodes, why=f"{here.nodes} nodes failed to start training (exit code {code})")
 
 
-def _back(here: Here, to_nodes: int, *, why: str) -> bool:
-    """Requeue, then size: what is next follows from what Slurm says, and Slurm away is waited out.
+def _roll_back(here: Here, to_nodes: int, *, why: str) -> bool:
+    """Requeue, then resize, each step by the job's present state; wait while Slurm is unavailable.
 
-    Whether the job is requeued: then it ends here, whatever its size.
+    Returns whether the job is requeued: then this script ends, whatever its size.
     """
-    door, noted, requeued, until = SlurmCommands(here.slurm), False, False, time.monotonic() + _PATIENCE_S
+    backend, noted, requeued, until = SlurmCommands(here.slurm), False, False, time.monotonic() + _TIMEOUT_S
     while time.monotonic() < until:
         try:
             state, nodes, restarts = _seen(here)
             requeued = noted and restarts > here.restart
             if requeued:
-                door.resize(here.job_id, nodes=to_nodes, tasks=to_nodes, cpus=to_nodes * here.cores)
+                backend.resize(here.job_id, nodes=to_nodes, tasks=to_nodes, cpus=to_nodes * here.cores)
                 return True
             if (state, nodes) != ("RUNNING", here.nodes):
-                here.say(f"the job is {state.lower()} on {nodes} nodes; it ends as it is")
+                here.say(f"not rolled back: the job is {state.lower()} on {nodes} nodes")
                 return False
             if not noted:
-                here.noted(BACK, to_nodes=to_nodes, why=why)
-                here.say(f"{why}; back to {to_nodes}, which trained")
+                here.say(here.noted(BACK, to_nodes=to_nodes, why=why).outcome)
                 noted = True
-            door.requeue(here.job_id)
+            backend.requeue(here.job_id)
         except SlurmError as error:
             if not (requeued or unavailable(error)):
-                here.say(f"it cannot go back: {error}")
+                here.say(f"cannot roll back: {error}")
                 return False
             time.sleep(_POLL_S)
     return requeued
 
 
 def _seen(here: Here) -> tuple[str, int, int]:
-    """The job's state, nodes and requeues; a job that ends is COMPLETING."""
+    """The job's state (COMPLETING while it ends), nodes and restarts."""
     columns = "State:20,NumNodes:20,RestartCnt:20"
-    said = here.slurm.run(
+    output = here.slurm.run(
         "squeue", "--noheader", f"--jobs={here.job_id}", "--states=all", f"--Format={columns}"
     )
-    words = said.split()
-    if len(words) != 3 or not (words[1].isdigit() and words[2].isdigit()):
-        raise SlurmError("squeue", f"says {said.strip()!r} of job {here.job_id}", code=0)
-    return words[0], int(words[1]), int(words[2])
+    values = output.split()
+    if len(values) != 3 or not (values[1].isdigit() and values[2].isdigit()):
+        raise SlurmError("squeue", f"unexpected output {output.strip()!r} for job {here.job_id}", code=0)
+    return values[0], int(values[1]), int(values[2])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0: the job goes back, and ends here. 1: it goes on as it is."""
+    """Exit code 0: the job rolls back and this script ends. 1: it continues."""
     parser = argparse.ArgumentParser(prog="rightsizer_slurm.monitor.rollback", description=__doc__)
     parser.add_argument("when", choices=("start", "failed"))
     parser.add_argument("--run", type=Path, required=True, help="the run's directory")
     for name in ("job", "restart", "nodes", "node-gpus", "cores"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--code", type=int, default=0, help="the workers' exit code")
-    said = parser.parse_args(argv)
-    # a requeue ends the script and all that it started: what is begun here is done first
+    arguments = parser.parse_args(argv)
+    # a requeue ends the script and its children with SIGTERM: finish the rollback first
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     here = Here(
-        run=said.run,
-        job_id=said.job,
-        restart=said.restart,
-        nodes=said.nodes,
-        node_gpus=said.node_gpus,
-        cores=said.cores,
+        run=arguments.run,
+        job_id=arguments.job,
+        restart=arguments.restart,
+        nodes=arguments.nodes,
+        node_gpus=arguments.node_gpus,
+        cores=arguments.cores,
         say=_say,
     )
     try:
-        back = started(here) if said.when == "start" else failed(here, code=said.code)
+        back = started(here) if arguments.when == "start" else failed(here, code=arguments.code)
     except OSError as error:
         here.say(f"{here.run / size_history.NAME}: {error.strerror}")
         return 1

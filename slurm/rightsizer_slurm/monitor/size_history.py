@@ -1,7 +1,7 @@
-"""sizes.jsonl in a run's directory: the sizes that its job was started at, and those that it gave up.
+"""sizes.jsonl in a run's directory: the sizes of the job's starts, and the sizes that it gave up.
 
-The job's own script writes it, a line at each start and at each size that is given up
-(`rightsizer_slurm.monitor.rollback`). Whoever else reads it takes it as data of the job's user.
+Only the batch script writes it, a line for each start and for each size given up
+(`rightsizer_slurm.monitor.rollback`). The monitor reads it as untrusted data of the job's user.
 """
 
 import json
@@ -25,7 +25,7 @@ class Sized:
     """A start at `nodes` nodes (`event` start), or `nodes` given up for `to_nodes` (back).
 
     `restart` is Slurm's count of requeues, `offset` where the start's own records begin in progress.jsonl,
-    `time` a moment in seconds since the epoch, `why` what ended the size.
+    `time` is in seconds since the epoch, `why` is the reason for giving up the size.
     """
 
     event: str
@@ -37,11 +37,16 @@ class Sized:
     time: float = 0.0
     why: str = ""
 
+    @property
+    def outcome(self) -> str:
+        """The rollback in one line."""
+        return f"{self.why}; rolled back to {self.to_nodes} node{'s' if self.to_nodes != 1 else ''}"
+
 
 def of_job(text: str, job_id: int) -> tuple[Sized, ...]:
-    """One job's lines, in their order; what is no such line (a crash tore it) is skipped."""
-    found = (_parsed(line) for line in text.splitlines())
-    return tuple(each for each in found if each is not None and each.job_id == job_id)
+    """The lines of one job, in order; an invalid line (torn by a crash) is skipped."""
+    rows = (_parsed(line) for line in text.splitlines())
+    return tuple(row for row in rows if row is not None and row.job_id == job_id)
 
 
 def _parsed(line: str) -> Sized | None:
@@ -57,7 +62,7 @@ def _parsed(line: str) -> Sized | None:
 
 
 def append(folder: Path, row: Sized) -> None:
-    """One line at the end, in one write."""
+    """Append a line in one write."""
     with (folder / NAME).open("ab", buffering=0) as file:
         file.write(json.dumps(asdict(row)).encode() + b"\n")
 

@@ -1,4 +1,4 @@
-"""A real torchrun job that is grown to a size at which it cannot start goes back to the one that trained."""
+"""A real torchrun job that grows to a size at which it cannot start rolls back to the size that trained."""
 
 import json
 from typing import Any
@@ -19,18 +19,16 @@ def test_a_growth_that_never_makes_a_step_ends_no_run(training: Any, check: Any)
     training.wait("a checkpoint", training.saved)
     grown = training.rightsizer("slurm", "resize", job, "--nodes", "2")
     assert "runs on 2 nodes" in grown.stdout, grown.stdout + grown.stderr
-    back = "2 nodes ended with exit code 78 before a step; back to 1, which trained"
+    outcome = "2 nodes failed to start training (exit code 78); rolled back to 1 node"
     training.wait(
-        "that fails", lambda: back in training.output() or training.slurm.job(job)["JobState"] == "FAILED"
+        "that fails", lambda: outcome in training.output() or training.slurm.job(job)["JobState"] == "FAILED"
     )
-    assert back in training.output()
+    assert outcome in training.output()
     training.wait("one worker goes on", training.trains(world=1, since=len(training.records())))
     watching = ("--sweeps", "1", "--annotate", "--state", training.folder / "monitor.db")
     assert training.rightsizer("slurm", "monitor", *watching).returncode == 0
     shown = training.slurm.job(job)
-    assert (
-        shown["AdminComment"].strip() == f"rightsizer/1 resize failed: {back.removesuffix(', which trained')}"
-    )
+    assert shown["AdminComment"].strip() == f"rightsizer/1 resize failed: {outcome}"
     assert (shown["JobState"], shown["Restarts"]) == ("RUNNING", "2")
     assert check.continuous(training.records())
     assert check.losses_fall(training.records())

@@ -83,7 +83,7 @@ def test_it_is_requeued_and_then_sized_and_what_for_is_written_first(here):
     assert given(here) == ["requeue 7", UPDATE]
     (row,) = size_history.given_up(here.rows)
     assert (row.restart, row.nodes, row.to_nodes) == (1, 4, 2)
-    assert row.why == "4 nodes ended with exit code 78 before a step"
+    assert row.why == "4 nodes failed to start training (exit code 78)"
 
 
 @pytest.mark.parametrize("state", ["COMPLETING 4 1", "CANCELLED 4 1", "RUNNING 3 1", "PENDING 4 2"])
