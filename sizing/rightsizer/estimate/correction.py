@@ -1,19 +1,18 @@
-"""What measured runs say about other predictions: a correction in the logarithm, and a narrower interval.
+"""Correct predictions by measured runs: a shift of the logarithm, and a narrower interval.
 
 A residual is ln(measured / predicted) of one run. In units of the engine's own standard deviation its
 variance is 1, split into shares: what all runs on one GPU type have in common, all of one framework, both
 together (a stack), one family of layouts on that stack, one model on it, one configuration; the rest
-belongs to a single run (settings that no field tells). Two runs correlate by the shares that they have in
-common; the correction of a case is the conditional mean given all evidence, its variance the conditional
+belongs to a single run (settings that no field records). Two runs correlate by the shares that they have in
+common. The correction of a case is the conditional mean given all evidence, its variance the conditional
 variance (Gaussian process regression, also known as kriging). So a run of another family counts partly, a
-few noisy steps move little, and no evidence changes nothing.
+few noisy steps have little effect, and without evidence nothing changes.
 
-On some stacks errors have hardly anything in common but within a configuration: their runs scatter around a
-right mean, and one of them would mislead. So two hypotheses are averaged: the shares as they are, and all of
-them moved to the configuration. Their weights are their likelihoods (multivariate Student-t) times what is
-known before: the chance that runs of a stack have errors in common. A single run counts for less than
-half of what the shares alone would make of it, ten that agree for nearly all. Shares, chance and noise are
-data (data/calibration.json).
+On some stacks, errors correlate only within a configuration: runs scatter around a correct mean, and a
+single run would mislead. So two hypotheses are averaged: the shares as they are, and all shares moved to the
+configuration. Their weights are their likelihoods (multivariate Student-t) times their prior: the chance
+that runs of a stack have errors in common. A single run counts for less than half of what the shares alone
+imply, ten runs that agree for nearly all of it. Shares, chance and noise are data (data/calibration.json).
 """
 
 import enum
@@ -99,7 +98,7 @@ class Calibration:
 
 @immutable
 class Correction:
-    """By what to multiply predictions, and what is then left of sigma (a factor). Shape () or (n,)."""
+    """Factors for predictions and for sigma. Shape () or (n,)."""
 
     factor: Array
     sigma_factor: Array
@@ -163,10 +162,10 @@ def correct(
 
 
 def configuration_slack(some: Calibration | None, cases: Cases, sigma: float, z: float) -> float:
-    """How far measured configurations may lie from the rest of their family: a factor of at least 1.
+    """How far measured configurations may differ from the rest of their family: a factor of at least 1.
 
-    A search that bounds all sizes of a family by one of them must allow for it. Compared are step times at z
-    standard deviations, `sigma` being the engine's largest; the nouns of `cases` are of shape ().
+    A search that bounds all sizes of a family by one size must allow for it. Step times are compared at z
+    standard deviations; `sigma` is the engine's largest. The columns of `cases` have shape ().
     """
     if not some:
         return 1.0
@@ -181,7 +180,7 @@ def configuration_slack(some: Calibration | None, cases: Cases, sigma: float, z:
 
 
 def measured_layouts(some: Calibration | None, cases: Cases) -> tuple[Layout, ...]:
-    """The layouts in which this very job was measured."""
+    """The layouts in which this job was measured."""
     if not some:
         return ()
     nouns = tuple(noun.item() for noun in _job_columns(cases))
@@ -200,7 +199,7 @@ def _job_columns(cases: Cases) -> tuple[Array, Array, Array, Array]:
 def _of_families(
     regression: "_Regression", family: Array, nouns: tuple[Any, ...], layout: Columns
 ) -> tuple[Array, Array]:
-    """Mean and variance of many layouts of one job: by family, then of the measured configurations."""
+    """Mean and variance for many layouts of one job: by family, then for measured configurations."""
     table = np.asarray([regression.posterior(_target(nouns, code)) for code in LayoutFamily])
     mean, variance = table[family, 0], table[family, 1]
     for target in _configurations(regression, nouns):
@@ -235,7 +234,7 @@ def _target(nouns: tuple[Any, ...], code: int) -> _Target:
 
 
 def _configurations(regression: "_Regression", nouns: tuple[Any, ...]) -> Iterator[_Target]:
-    """The measured configurations of this very job."""
+    """The measured configurations of this job."""
     seen = set()
     for some, target in zip(regression.evidence, regression.targets, strict=True):
         if _job_of(some) == nouns and some.layout not in seen:
@@ -348,7 +347,7 @@ def _solve(
 
 
 def _scale(targets: Sequence[_Target], value: Array, covariance: Array, gpu: str, trust: float) -> float:
-    """By how much the residuals on one type of GPU exceed what sigma said of them."""
+    """The factor by which residuals on one GPU type exceed their sigma."""
     mine = np.flatnonzero([target.gpu == gpu for target in targets])
     distance = float(value[mine] @ np.linalg.solve(covariance[np.ix_(mine, mine)], value[mine]))
     return (trust + distance) / (trust + len(mine))
@@ -359,7 +358,7 @@ SHARES = ("gpu", "framework", "stack", "family", "model", "configuration")
 
 
 def _shared(a: _Target, b: _Target) -> tuple[bool, ...]:
-    """Which of the shares two runs have in common, the configuration last."""
+    """Which shares two runs have in common, the configuration last."""
     gpu, framework = a.gpu == b.gpu, a.framework == b.framework
     stack = gpu and framework
     model = stack and a.model == b.model

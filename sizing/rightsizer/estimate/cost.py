@@ -1,4 +1,4 @@
-"""What a run costs: money for GPUs held, and energy."""
+"""The cost of a run: GPU-hours in USD, and energy."""
 
 import math
 
@@ -8,7 +8,7 @@ from rightsizer.domain.hardware import Cluster
 __all__ = ["DRAW_FRACTION_OF_TDP", "NODE_WATTS_PER_GPU_WATT", "energy_kwh", "price_usd_per_gpu_h", "usd"]
 
 DRAW_FRACTION_OF_TDP = 0.85
-"""A GPU in training draws this much of its TDP. A guess: large runs report 80 to 95 %."""
+"""Power draw of a training GPU over its TDP. A guess: large runs report 80 to 95 %."""
 
 NODE_WATTS_PER_GPU_WATT = 1.35
 """CPUs, NICs, fans and switches beside the GPUs. A guess: a DGX H100 is rated 10.2 kW for 5.6 kW of GPUs."""

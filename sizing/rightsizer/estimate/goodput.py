@@ -1,4 +1,4 @@
-"""Goodput: which part of the wall time trains, and what takes the rest (failures, checkpoints, restarts).
+"""Goodput: the share of wall time that trains, and the losses to failures, checkpoints and restarts.
 
 Notation: M mean time to failure of the job, delta the time a checkpoint blocks, R restart, tau time between
 checkpoints. Failures are exponential; the rate is per node of 8 GPUs and scales with the GPUs used.
@@ -67,11 +67,10 @@ class Goodput:
 
 @immutable
 class WholeRun:
-    """What a pretraining run loses beyond failures and checkpoints, as shares of its wall time.
+    """Losses of a pretraining run beyond failures and checkpoints, as shares of its wall time.
 
-    `unplanned` is downtime, `stragglers` slower steps, `slower_stack` too; `sigma_ln` is the deviation of
-    ln(hours) that comes on top of the step time's, `weight` how much of a large run this one is (0 to 1).
-    Shapes broadcast.
+    `unplanned` is downtime; `stragglers` and `slower_stack` are slower steps. `sigma_ln` is the deviation of
+    ln(hours) on top of the step time's. `weight` (0 to 1) grows with the size of the run. Shapes broadcast.
     """
 
     unplanned: Array
@@ -110,7 +109,7 @@ def checkpoint_interval_s(blocking_s: Array, mean_time_to_failure_s: Array) -> A
 def estimate(gpus: Array, checkpoint_bytes: Array, some: Reliability) -> Goodput:
     """Goodput of jobs on `gpus` whose checkpoints have `checkpoint_bytes`, at Daly's interval.
 
-    Expected wall time per productive second: M e^(R/M) (e^((tau+delta)/M) - 1) / tau (Daly). What is lost is
+    Expected wall time per productive second: M e^(R/M) (e^((tau+delta)/M) - 1) / tau (Daly). The loss is
     split in the first-order proportions delta/tau : (tau+delta)/2M : R/M.
     """
     nodes = np.asarray(gpus, dtype=float) / _GPUS_PER_RATED_NODE
@@ -136,27 +135,27 @@ def estimate(gpus: Array, checkpoint_bytes: Array, some: Reliability) -> Goodput
 def whole_run(
     gpus: Array, planned_s: Array, productive: Array, *, assumed: bool = False, slower_stack: bool = False
 ) -> WholeRun:
-    """What a pretraining run loses that no formula prices, and how its hours scatter (data/whole_run.json).
+    """Losses of a pretraining run that no formula covers, and the scatter of its hours (data/whole_run.json).
 
-    Large runs report which share of their time was effective, failures counted: what `productive` does not
-    take of the rest is unplanned. It and the scatter grow with the node-days W of the run as W / (W +
-    settled). Stragglers are waited for by all other nodes, 1 - 1 / nodes of them. `assumed`: nobody said what
-    the job is trained with, so that sequence, batch and layout are guesses, of any run. `slower_stack`: any
-    may train it, and steps take exp(assumed_stack_ln) times those of the assumed one's best layout.
+    Large runs report the effective share of their time, failures included. The part of the loss that
+    `productive` does not explain is unplanned. It and the scatter grow with the node-days W of the run as
+    W / (W + settled). All other nodes, a share of 1 - 1 / nodes, wait for stragglers. `assumed`: the user
+    named no framework, so sequence, batch and layout are guesses. `slower_stack`: any framework may train
+    the job, and steps take exp(assumed_stack_ln) times those of the assumed framework's best layout.
     """
-    found = _whole_run()
+    constants = _whole_run()
     nodes = gpus / _GPUS_PER_RATED_NODE
     work = nodes * planned_s / _DAY_S
-    weight = work / (work + found["settled_node_days"])
-    guessed = found["sigma_ln_assumed"] if assumed else 0.0
-    unplanned = np.maximum(0.0, found["not_effective"] * weight - (1.0 - productive))
-    stragglers = np.asarray(found["stragglers"] * np.maximum(0.0, 1.0 - 1.0 / nodes))
-    slower = -math.expm1(-found["assumed_stack_ln"]) if slower_stack else 0.0
+    weight = work / (work + constants["settled_node_days"])
+    guessed = constants["sigma_ln_assumed"] if assumed else 0.0
+    unplanned = np.maximum(0.0, constants["not_effective"] * weight - (1.0 - productive))
+    stragglers = np.asarray(constants["stragglers"] * np.maximum(0.0, 1.0 - 1.0 / nodes))
+    slower = -math.expm1(-constants["assumed_stack_ln"]) if slower_stack else 0.0
     return WholeRun(
         unplanned=unplanned,
         stragglers=stragglers,
         slower_stack=np.asarray(slower * (1.0 - unplanned - stragglers)),
-        sigma_ln=np.hypot(found["sigma_ln"] * np.sqrt(weight), guessed),
+        sigma_ln=np.hypot(constants["sigma_ln"] * np.sqrt(weight), guessed),
         weight=np.asarray(weight),
     )
 
@@ -168,7 +167,7 @@ def _whole_run() -> Mapping[str, float]:
 
 
 def spare_nodes(nodes: int, gpus_per_node: int, some: Reliability, *, confidence: float = 0.9) -> int:
-    """The fewest spares so that, with `confidence`, no more nodes are in repair at once (Poisson)."""
+    """The fewest spares such that, with `confidence`, no more nodes are in repair at once (Poisson)."""
     rate = some.failures_per_1000_node_days / 1000.0 / _DAY_S * gpus_per_node / _GPUS_PER_RATED_NODE
     mean = nodes * rate * some.repair_s
     spares, term = 0, math.exp(-mean)

@@ -1,4 +1,4 @@
-"""What the host (Python, launches) needs for a layer, and where the GPU waits for it."""
+"""Host time of a layer (Python, kernel launches), and how long the GPU waits for it."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ _TRAINER = HOST_CLASSES.index("trainer")
 
 
 def host_class(cases: Cases) -> Array:
-    """Index into HOST_CLASSES; an unknown class is priced as its time's Megatron."""
+    """Index into HOST_CLASSES. An unknown framework counts as the Megatron of its year."""
     known, code = HOST_CLASSES.index("core"), _time_code(cases.framework)
     year = cases.workload.library_year
     old = (cases.framework.known == 0) & (year > 0) & (year < _CORE_YEAR) & (code == known)
@@ -33,7 +33,7 @@ def _time_code(framework: Columns) -> Array:
 
 
 def launches_s(cases: Cases, dense_share: Array, p: Parameters, recomputed: Array) -> tuple[Array, Array]:
-    """Seconds the CPU needs to launch a layer: forward, backward with the share that it recomputes."""
+    """CPU seconds to launch a layer: forward, and backward with its recomputed share."""
     code = host_class(cases)
     fused = np.where(cases.workload.compile == 1, p.host_compiled, 1.0)
     hooked = (code == _TRAINER) & (cases.layout.sharding >= Sharding.ZERO3)
@@ -50,13 +50,13 @@ def _directions(cases: Cases, p: Parameters, once: Array, recomputed: Array) -> 
 
 
 def blocked_s(cases: Cases, p: Parameters, recomputed: Array) -> tuple[Array, Array]:
-    """Seconds that stand between kernels when every launch waits for the one before: none runs ahead."""
+    """Seconds between kernels when every launch waits for the previous kernel (CUDA_LAUNCH_BLOCKING)."""
     once = np.where(cases.workload.launch_blocking, p.host_blocked_s, 0.0)
     return _directions(cases, p, once, recomputed)
 
 
 def expert_wait_s(cases: Cases, dense_share: Array, p: Parameters) -> Array:
-    """The host reads how many tokens each expert got before it launches their matmuls: the GPU runs dry.
+    """Seconds the GPU idles while the host reads each expert's token count, before it launches their matmuls.
 
     Grace hosts launch that part as CUDA graphs (Megatron-Bridge's recipes), or hardly wait.
     """

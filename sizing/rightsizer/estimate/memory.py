@@ -1,9 +1,9 @@
 """Peak bytes per GPU, by cause, on the fullest pipeline stage.
 
-A stage's peak is the largest of three moments: the loss (all activations in flight and the logits), the
-backward of a layer (activations and that layer's working set), the optimizer's step (its temporaries;
-activations are gone). States and buffers live through all three. Allocated, reserved and device bytes
-differ: the allocator keeps blocks without use, and never sees what context and communicators take.
+A stage's peak is the largest of three phases: the loss (all activations in flight and the logits), the
+backward of a layer (activations and that layer's working set), and the optimizer step (its temporaries;
+activations are freed). States and buffers live through all three. Allocated, reserved and device bytes
+differ: the allocator caches unused blocks, and the CUDA context and communicators are outside it.
 """
 
 import enum
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 MEMORY_LIMIT = 0.96
-"""No plan may take more than this share of a device: the driver and fragmentation need the rest."""
+"""The largest share of device memory that a plan may use. Driver and fragmentation need the rest."""
 
 
 _Z_80 = 1.2815515655446004
@@ -48,11 +48,11 @@ _Z_90 = 1.6448536269514722
 """Half width of the central 90 % of a normal distribution, in standard deviations."""
 
 ELASTIC_LIMIT = 0.95
-"""Share of a device up to which the allocator keeps unused blocks; nearer to the end it gives them back."""
+"""Share of device memory up to which the allocator caches unused blocks. Above it, it frees them."""
 
 
 class Verdict(enum.StrEnum):
-    """Whether a layout fits: surely enough to plan with, too near the limit to promise, or not at all."""
+    """Whether a layout fits: certain enough to plan with, too close to the limit, or not at all."""
 
     FITS = "fits"
     TIGHT = "may not fit"
@@ -78,13 +78,13 @@ class Memory:
 
     @property
     def allocated_bytes(self) -> Array:
-        """What the framework's allocator has handed out (torch max_memory_allocated)."""
+        """Bytes allocated by the framework's allocator (torch max_memory_allocated)."""
         names = [f.name for f in fields(self) if f.name not in {"slack_bytes", "context_bytes"}]
         return np.asarray(sum(getattr(self, name) for name in names))
 
     @property
     def reserved_bytes(self) -> Array:
-        """What the allocator has taken from the device (torch max_memory_reserved)."""
+        """Bytes that the allocator has reserved on the device (torch max_memory_reserved)."""
         return np.asarray(self.allocated_bytes + self.slack_bytes)
 
     @property
@@ -95,7 +95,7 @@ class Memory:
 
 @immutable
 class Peak:
-    """The totals of a Memory: what the framework has handed out, holds beside it, and never sees."""
+    """The totals of a Memory: allocated, cached by the allocator, and outside the allocator."""
 
     allocated_bytes: Array
     slack_bytes: Array
@@ -120,7 +120,7 @@ def estimate(cases: Cases, parameters: Parameters | None = None) -> Memory:
 def candidates(cases: Cases) -> list[Array]:
     """Indices of the stages that may be the fullest.
 
-    The first, the last, and the second where the ends hold fewer layers or the first holds dense ones.
+    The first, the last, and the second if the first holds fewer layers or dense ones.
     """
     pipeline = np.asarray(cases.layout.pp)
     indices = [np.zeros_like(pipeline)]
@@ -146,7 +146,7 @@ def peak(cases: Cases, p: Parameters, stages_: Sequence[StageMemory]) -> Peak:
 def fits(memory: Memory | Peak, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
     """Whether the peak stays within MEMORY_LIMIT even at the upper end of its 80 % interval.
 
-    Blocks that the allocator keeps without use do not count against the margin: it gives them back first.
+    Cached blocks do not count against the margin, since the allocator frees them first.
     """
     limit = MEMORY_LIMIT * gpu_memory_bytes
     needed = memory.allocated_bytes * np.exp(_Z_80 * sigma) + memory.context_bytes
@@ -154,16 +154,16 @@ def fits(memory: Memory | Peak, gpu_memory_bytes: Array, sigma: Array | float = 
 
 
 def may_fit(memory: Memory, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
-    """Whether the peak may stay within the device: it does at the lower end of the 90 % interval.
+    """Whether the lower end of the peak's 90 % interval stays within the device.
 
-    Only what fails this "does not fit"; between this and `fits` lies what is too tight to promise.
+    A layout that fails this "does not fit". A layout that passes this but not `fits` "may not fit".
     """
     least = memory.allocated_bytes * np.exp(-_Z_90 * sigma) + memory.context_bytes
     return np.asarray(least <= gpu_memory_bytes)
 
 
 def verdict(memory: Memory, gpu_memory_bytes: float, sigma: float) -> Verdict:
-    """What can be said of one case's memory."""
+    """Whether one case fits in memory, as a Verdict."""
     if np.all(fits(memory, np.asarray(gpu_memory_bytes), sigma)):
         return Verdict.FITS
     return (
@@ -179,7 +179,7 @@ def could_run_in(memory: Memory, gpu_memory_bytes: float) -> bool:
 
 
 def _fullest(stages_: Iterable[Total]) -> Total:
-    """Row by row the memory of the fullest stage."""
+    """The memory of the fullest stage, row by row."""
     best, *others = stages_
     for other in others:
         more = other.device_bytes > best.device_bytes
@@ -196,7 +196,7 @@ def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
 
 
 def with_float_counts(cases: Cases) -> Cases:
-    """The same cases with the layout's counts as floats, so that no formula converts them again."""
+    """The same cases with the layout's counts as floats, converted once for all formulas."""
     layout = cases.layout
     counts = {name: getattr(layout, name).astype(float) for name in layout.names() if name not in _NOT_COUNTS}
     return replace(cases, layout=layout.replace(**counts))
@@ -209,7 +209,7 @@ _NOT_COUNTS = {"offload", "sequence_parallel"}
 
 @immutable
 class _Phases:
-    """A stage's bytes, and the sums of what comes and goes: until backward has left it, and after."""
+    """A stage's bytes, and the totals of temporary memory early (until its backward ends) and late."""
 
     state: States
     held: Array
@@ -239,7 +239,7 @@ def _phases(cases: Cases, p: Parameters, stage: StageMemory, per: Rates) -> _Pha
 
 
 def _stage_memory(cases: Cases, p: Parameters, stage: StageMemory, per: Rates, context: Array) -> Memory:
-    """The causes at the fullest moment: the loss, a layer's backward; late: the last layer's, the step."""
+    """Bytes by cause at the fullest phase: loss or a layer's backward; late: last layer or optimizer step."""
     loss, working, buckets = stage.loss_bytes, stage.working_bytes, stage.buckets_bytes
     at = _phases(cases, p, stage, per)
     late, state = at.late > at.early, at.state
@@ -278,17 +278,17 @@ def _stage_peak(cases: Cases, p: Parameters, stage: StageMemory, per: Rates, con
 
 
 def _context(cases: Cases, p: Parameters) -> Array:
-    """The CUDA context, and the buffers of a communicator for every kind of group that the GPU is in."""
+    """The CUDA context, and a communicator's buffers for every kind of group of the GPU."""
     layout = cases.layout
     groups = sum((np.asarray(getattr(layout, axis) > 1, dtype=float) for axis in _AXES), np.zeros(()))
     return np.asarray(p.context_bytes + p.communicator_bytes * groups)
 
 
 def _slack(cases: Cases, p: Parameters, fixed: Array, dynamic: Array, stage: StageMemory) -> Array:
-    """Blocks that the allocator keeps without use: it frees them before it fails.
+    """Unused blocks cached by the allocator, which frees them before it runs out of memory.
 
-    A share of all dynamic bytes, a share of the phase that is not the peak (its blocks do not fit the
-    other's), and more of the peak where batches vary in length. `fixed` counts the context too.
+    A share of all dynamic bytes, a share of the phase that is not the peak (its blocks do not fit the other
+    phase), and more of the peak if batches vary in length. `fixed` includes the context.
     """
     loss, working = stage.loss_bytes, stage.working_bytes
     wanted = p.reserved_slack * dynamic + p.phase_slack * np.minimum(loss, working)
