@@ -4,7 +4,9 @@ cosmic-ray makes each change and runs the tests; this module draws a seeded samp
 maps each file to the tests that must notice. It works in copies of the tree under a temporary folder. Results
 go to results/mutants.json; `mutants_survivors.csv` gives the reason of each known survivor.
 
-    python -m bench.mutants [--sample 240] [--seed 15] [--only reconcile] [--workers 2]
+    python -m bench.mutants [--sample 240] [--seed 15] [--only reconcile] [--workers 2] [--survivors]
+
+`--survivors` runs those of the recorded results again, after a test was added; the source must be the same.
 """
 
 import argparse
@@ -158,12 +160,17 @@ def outcome(spec: MutationSpec, tests: str, seed: int) -> dict[str, object]:
     killed = result.is_killed and result.test_outcome is not None
     print("." if killed else f"\n{spec.module_path}:{spec.start_pos[0]}  {before} -> {after}", flush=True)
     return {
-        "file": str(spec.module_path),
+        "file": _key(spec)[0],
         "line": spec.start_pos[0],
+        "change": _key(spec)[1],
         "before": " ".join(before),
         "after": " ".join(after),
         "killed": killed,
     }
+
+
+def _key(spec: MutationSpec) -> tuple[str, str]:
+    return str(spec.module_path), f"{spec.operator_name} {spec.occurrence}"
 
 
 def summary(outcomes: list[dict[str, object]], seed: int) -> dict[str, object]:
@@ -183,7 +190,7 @@ def summary(outcomes: list[dict[str, object]], seed: int) -> dict[str, object]:
             for name in files
         },
         "survivors": [
-            {k: o[k] for k in ("file", "line", "before", "after")}
+            {k: o[k] for k in ("file", "line", "change", "before", "after")}
             | {"reason": reasons.get((str(o["file"]), str(o["before"]), str(o["after"])), "")}
             for o in survivors
         ],
@@ -197,13 +204,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=15)
     parser.add_argument("--only", default="", help="a pattern of paths; writes no results")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--survivors", action="store_true", help="run the recorded survivors again")
     args = parser.parse_args()
     drawn = sample(args.sample, args.seed, args.only)
+    killed = []
+    if args.survivors:
+        recorded = {(s["file"], s["change"]) for s in json.loads(RESULTS.read_text())["survivors"]}
+        again = [(s, t) for s, t in drawn if _key(s) in recorded]
+        killed = [{"file": _key(s)[0], "killed": True} for s, _ in drawn if _key(s) not in recorded]
+        drawn = again
     with tempfile.TemporaryDirectory() as folder:
         start = partial(copy_tree, Path(folder))
         with ProcessPoolExecutor(args.workers, initializer=start) as pool:
             runs = [pool.submit(outcome, spec, tests, args.seed) for spec, tests in drawn]
-            outcomes = [run.result() for run in runs]
+            outcomes = killed + [run.result() for run in runs]
     text = json.dumps(summary(outcomes, args.seed), indent=1) + "\n"
     print(text)
     if not args.only:
