@@ -4,7 +4,7 @@ cosmic-ray makes each change and runs the tests; this module draws a seeded samp
 maps each file to the tests that must notice. It works in copies of the tree under a temporary folder. Results
 go to results/mutants.json; `mutants_survivors.csv` gives the reason of each known survivor.
 
-    python -m bench.mutants [--sample 240] [--seed 15] [--only reconcile] [--workers 2] [--survivors]
+    python -m bench.mutants [--sample 240] [--seed 15] [--only reconcile] [--workers 2] [--minutes 120] [--survivors]
 
 `--survivors` runs those of the recorded results again, after a test was added; the source must be the same.
 """
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
@@ -33,26 +33,26 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results" / "mutants.json"
 REASONS = ROOT / "bench" / "mutants_survivors.csv"
 
-_BY_HAND = "".join(
-    f"tests/sizing/estimate/test_{name}_by_hand.py " for name in ("memory", "time", "primitives")
+_BY_HAND = " ".join(
+    f"tests/sizing/estimate/test_{name}_by_hand.py"
+    for name in ("memory", "time", "work", "primitives", "correction")
 )
-"""The quick tests first: most changes die there."""
-
-TESTS_OF: Mapping[str, str] = {
-    "sizing/rightsizer/estimate/*.py": _BY_HAND + "tests/sizing/estimate tests/sizing/search",
-    "sizing/rightsizer/search/pricing.py": "tests/sizing/search",
-    "sizing/rightsizer/search/reasons.py": "tests/sizing/search",
-    "sizing/rightsizer/resize/*.py": "tests/sizing/resize",
-    "operator/rightsizer_operator/reconcile/*.py": "tests/operator",
-    "slurm/rightsizer_slurm/monitor/decide.py": "tests/slurm/monitor",
-    "slurm/rightsizer_slurm/monitor/rollback.py": "tests/slurm/monitor",
-    "slurm/rightsizer_slurm/submit/answer.py": "tests/slurm/submit",
-    "slurm/rightsizer_slurm/submit/placement.py": "tests/slurm/submit",
-    "launch/rightsizer_launch/resize_inputs.py": "tests/launch/test_resize_inputs.py",
-    "launch/rightsizer_launch/local/resize.py": "tests/launch/local",
-    "launch/rightsizer_launch/local/supervisor.py": "tests/launch/local",
+_ENGINE = (_BY_HAND, "tests/sizing/estimate", "tests/sizing/search")
+TESTS_OF: Mapping[str, tuple[str, ...]] = {
+    "sizing/rightsizer/estimate/*.py": _ENGINE,
+    "sizing/rightsizer/search/pricing.py": ("tests/sizing/search/test_plan.py", "tests/sizing/search"),
+    "sizing/rightsizer/search/reasons.py": ("tests/sizing/search/test_reasons.py", "tests/sizing/search"),
+    "sizing/rightsizer/resize/*.py": ("tests/sizing/resize",),
+    "operator/rightsizer_operator/reconcile/*.py": ("tests/operator/reconcile", "tests/operator"),
+    "slurm/rightsizer_slurm/monitor/decide.py": ("tests/slurm/monitor",),
+    "slurm/rightsizer_slurm/monitor/rollback.py": ("tests/slurm/monitor",),
+    "slurm/rightsizer_slurm/submit/answer.py": ("tests/slurm/submit",),
+    "slurm/rightsizer_slurm/submit/placement.py": ("tests/slurm/submit",),
+    "launch/rightsizer_launch/resize_inputs.py": ("tests/launch/test_resize_inputs.py", "tests/launch"),
+    "launch/rightsizer_launch/local/resize.py": ("tests/launch/local",),
+    "launch/rightsizer_launch/local/supervisor.py": ("tests/launch/local",),
 }
-"""The engine's arithmetic and the three decision paths, and the tests that must notice a change in them."""
+"""The engine's arithmetic and the three decision paths, and the tests that must notice a change, quickest first."""
 
 _PAIRS = (
     "Binary:Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Div Mod_Mul Pow_Mul BitAnd_BitOr BitOr_BitAnd "
@@ -109,8 +109,8 @@ def _is_large(number: object) -> bool:
     return abs(complex(getattr(number, "value", "0"))) > _LARGE
 
 
-def sample(size: int, seed: int, only: str) -> list[tuple[MutationSpec, str]]:
-    """About `size` mutations with their tests: of each file in proportion, drawn by its own seed."""
+def sample(size: int, seed: int, only: str) -> list[tuple[MutationSpec, tuple[str, ...]]]:
+    """About `size` mutations with their tests: of each file in proportion, drawn by its own seed, shuffled."""
     found = {
         path: (mutations(path), tests)
         for pattern, tests in TESTS_OF.items()
@@ -123,7 +123,7 @@ def sample(size: int, seed: int, only: str) -> list[tuple[MutationSpec, str]]:
         count = min(len(every), max(_LEAST_PER_FILE, round(size * len(every) / total)))
         rng = np.random.default_rng([seed, *path.name.encode()])
         drawn += [(every[i], tests) for i in sorted(rng.choice(len(every), count, replace=False))]
-    return drawn
+    return [drawn[i] for i in np.random.default_rng(seed).permutation(len(drawn))]
 
 
 def _matching(pattern: str) -> list[Path]:
@@ -147,25 +147,28 @@ def copy_tree(folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "compileall", "-q", *map(str, roots)], check=True)
 
 
-def outcome(spec: MutationSpec, tests: str, seed: int) -> dict[str, object]:
+def outcome(spec: MutationSpec, tests: tuple[str, ...], seed: int) -> dict[str, object]:
     """Runs the tests with one change: where it is, the line before and after, and whether a test failed."""
-    command = (
-        f"{sys.executable} -m pytest -x -q -p no:cacheprovider -p no:xdist --hypothesis-seed={seed} "
-        f"-m 'not torchrun and not slow' {tests}"
-    )
-    result = mutate_and_test([spec], command, _TIMEOUT_S)
+    pytest = f"{sys.executable} -m pytest -x -q -p no:cacheprovider -p no:xdist --hypothesis-seed={seed}"
+    for part in tests:
+        command = f"{pytest} -m 'not torchrun and not slow' {part}"
+        result = mutate_and_test([spec], command, _TIMEOUT_S)
+        if result.is_killed:
+            break
     lines = (result.diff or "").splitlines()
     before = [line[1:].strip() for line in lines if line.startswith("-") and not line.startswith("---")]
     after = [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
-    killed = result.is_killed and result.test_outcome is not None
-    print("." if killed else f"\n{spec.module_path}:{spec.start_pos[0]}  {before} -> {after}", flush=True)
+    print(
+        "." if result.is_killed else f"\n{spec.module_path}:{spec.start_pos[0]}  {before} -> {after}",
+        flush=True,
+    )
     return {
         "file": _key(spec)[0],
         "line": spec.start_pos[0],
         "change": _key(spec)[1],
         "before": " ".join(before),
         "after": " ".join(after),
-        "killed": killed,
+        "killed": result.is_killed,
     }
 
 
@@ -204,6 +207,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=15)
     parser.add_argument("--only", default="", help="a pattern of paths; writes no results")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=120.0, help="begin none after so long")
     parser.add_argument("--survivors", action="store_true", help="run the recorded survivors again")
     args = parser.parse_args()
     drawn = sample(args.sample, args.seed, args.only)
@@ -217,7 +221,9 @@ def main() -> None:
         start = partial(copy_tree, Path(folder))
         with ProcessPoolExecutor(args.workers, initializer=start) as pool:
             runs = [pool.submit(outcome, spec, tests, args.seed) for spec, tests in drawn]
-            outcomes = killed + [run.result() for run in runs]
+            wait(runs, timeout=60 * args.minutes)
+            pool.shutdown(cancel_futures=True)
+            outcomes = killed + [run.result() for run in runs if not run.cancelled()]
     text = json.dumps(summary(outcomes, args.seed), indent=1) + "\n"
     print(text)
     if not args.only:
