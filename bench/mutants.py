@@ -4,7 +4,9 @@ cosmic-ray makes each change and runs the tests; this module draws a seeded samp
 maps each file to the tests that must notice. It works in copies of the tree under a temporary folder. Results
 go to results/mutants.json; `mutants_survivors.csv` gives the reason of each known survivor.
 
-    python -m bench.mutants [--sample 240] [--seed 15] [--only reconcile] [--workers 2] [--minutes 120] [--survivors]
+    python -m bench.mutants [--sample 240] [--seed 15] [--minutes 120] [--workers 2]
+    python -m bench.mutants --only reconcile
+    python -m bench.mutants --survivors
 
 `--survivors` runs those of the recorded results again, after a test was added; the source must be the same.
 """
@@ -52,7 +54,7 @@ TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "launch/rightsizer_launch/local/resize.py": ("tests/launch/local",),
     "launch/rightsizer_launch/local/supervisor.py": ("tests/launch/local",),
 }
-"""The engine's arithmetic and the three decision paths, and the tests that must notice a change, quickest first."""
+"""The engine's arithmetic and the three decision paths; the tests that must notice a change, quickest first."""
 
 _PAIRS = (
     "Binary:Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Div Mod_Mul Pow_Mul BitAnd_BitOr BitOr_BitAnd "
@@ -110,7 +112,7 @@ def _is_large(number: object) -> bool:
 
 
 def sample(size: int, seed: int, only: str) -> list[tuple[MutationSpec, tuple[str, ...]]]:
-    """About `size` mutations with their tests: of each file in proportion, drawn by its own seed, shuffled."""
+    """About `size` mutations with their tests, shuffled: of each file in proportion, by its own seed."""
     found = {
         path: (mutations(path), tests)
         for pattern, tests in TESTS_OF.items()

@@ -1,6 +1,7 @@
 import copy
 import dataclasses
 import datetime as dt
+import json
 
 import pytest
 
@@ -156,3 +157,106 @@ def fake_cluster():
         return FakeCluster(merged(SPEC, change or {}), **cluster)
 
     return make
+
+
+class FakeApi:
+    """A stand-in for kubernetes.aio's ApiClient: objects by path, as an API server keeps them.
+
+    `refuse` maps (method, end of path) to the refusals that come next: (status, body, headers), or an error.
+    """
+
+    def __init__(self):
+        self.objects, self.requests, self.refuse, self.version = {}, [], {}, 0
+        self.told = lambda _path, _thing: None
+
+    def put(self, path, thing):
+        self.version += 1
+        old = self.objects.get(path, {}).get("metadata", {})
+        made = {"uid": f"uid-{self.version}", "name": path.rpartition("/")[2]} | old | thing["metadata"]
+        self.objects[path] = {**thing, "metadata": made | {"resourceVersion": str(self.version)}}
+        self.told(path, self.objects[path])
+        return self.objects[path]
+
+    async def param_serialize(self, method, path, *, query_params, header_params, auth_settings):
+        assert auth_settings == ["BearerToken"]
+        return method, path, {**header_params, "query": dict(query_params)}, None, None
+
+    async def call_api(self, method, path, headers, body, *, _request_timeout):
+        query = headers["query"]
+        self.requests.append((method, path, query))
+        for (refused, end), answers in self.refuse.items():
+            if method == refused and path.endswith(end) and answers:
+                answer = answers.pop(0)
+                if isinstance(answer, Exception):
+                    raise answer
+                return FakeAnswer(*answer)
+        status, found = getattr(self, f"_{method.lower()}")(path, query, copy.deepcopy(body))
+        return FakeAnswer(status, json.dumps(found).encode())
+
+    def _get(self, path, query, _body):
+        if path in self.objects:
+            return 200, self.objects[path]
+        head, plural = path.rpartition("/")[::2]
+        if plural not in PLURALS:
+            return 404, {"message": "not found"}
+        below = [p for p in sorted(self.objects) if p.startswith(head) and p.split("/")[-2] == plural]
+        items = [self.objects[p] for p in below if selected(self.objects[p], query)]
+        at = int(query.get("continue", 0))
+        page, more = items[at : at + 2], at + 2 < len(items)  # small pages, so that lists have several
+        return 200, {"items": page or None, "metadata": {"continue": str(at + 2)} if more else {}}
+
+    def _post(self, path, query, body):
+        address = f"{path}/{body['metadata']['name']}"
+        if address in self.objects:
+            return 409, {"message": "already exists"}
+        return 201, body if query.get("dryRun") else self.put(address, body)
+
+    def _patch(self, path, query, body):
+        path = path.removesuffix("/status")
+        if path not in self.objects:
+            return 404, {"message": "not found"}
+        there = self.objects[path]
+        stale = body.get("metadata", {}).pop("resourceVersion", None)
+        if stale not in (None, there["metadata"]["resourceVersion"]):
+            return 409, {"message": "the object has been modified"}
+        return 200, there if query.get("dryRun") else self.put(path, merged(there, body))
+
+    def _delete(self, path, _query, _body):
+        return (200, self.objects.pop(path)) if path in self.objects else (404, {"message": "not found"})
+
+
+PLURALS = (
+    "nodes", "pods", "jobs", "services", "configmaps", "secrets", "networkpolicies", "replicasets",
+    "trainingplans", "resourcequotas", "events",
+)  # fmt: skip
+
+
+def selected(thing, query):
+    """Label selectors `a=b`, `a in (b,c)`, `a`, `!a`, and the field selector metadata.name."""
+    labels, name = thing["metadata"].get("labels", {}), query.get("fieldSelector", "")
+    if name.startswith("metadata.name=") and name != f"metadata.name={thing['metadata']['name']}":
+        return False
+    selector = query.get("labelSelector", "")
+    if not selector:
+        return True
+    if "=" in selector:
+        return dict(pair.split("=") for pair in selector.split(",")).items() <= labels.items()
+    return (selector.lstrip("!") in labels) is not selector.startswith("!")
+
+
+class FakeAnswer:
+    """An answer of that API server."""
+
+    def __init__(self, status, body, headers=None):
+        self.status, self._body, self._headers = status, body, headers or {}
+
+    async def read(self):
+        return self._body
+
+    def getheaders(self):
+        return self._headers
+
+
+@pytest.fixture
+def fake_api():
+    return FakeApi()

@@ -1,0 +1,252 @@
+"""The controller against a stand-in for the API server: a plan's life, refusals, and what it forgets."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+
+import pytest
+
+from rightsizer_operator.cluster.client import KubeClient
+from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.values.settings import Settings
+
+PLAN = "/apis/rightsizer.dev/v1alpha1/namespaces/team/trainingplans/demo"
+JOB = "/apis/batch/v1/namespaces/team/jobs/demo-a1"
+KEY = ("team", "demo")
+LONG_S = 30.0  # on a busy machine; nothing here waits for it
+
+
+class Running:
+    """A controller that leads in this event loop; a watch tells it of every change."""
+
+    def __init__(self, api, fake_cluster, **settings):
+        self.api, self.metrics = api, Metrics()
+        self.fake = fake_cluster
+        now = dt.datetime.now(dt.UTC)
+        fake_cluster.plan["metadata"]["creationTimestamp"] = now.isoformat(timespec="seconds")
+        settings = Settings(**{"refresh_s": 3600.0} | settings)
+        kube = KubeClient(api, self.metrics, dry_run=settings.dry_run)
+        self.controller = Controller(kube, self.metrics, settings, ())
+        api.told = self.tell
+        for node in fake_cluster.nodes:
+            self.node(node.name)
+
+    def node(self, name):
+        return self.api.put(
+            f"/api/v1/nodes/{name}",
+            {
+                "metadata": {"labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}},
+                "status": {
+                    "allocatable": {"nvidia.com/gpu": "8"},
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            },
+        )
+
+    def plan(self):
+        return self.api.put(PLAN, self.fake.plan)
+
+    def tell(self, path, thing):
+        saw = {"trainingplans": self.controller.saw_plan, "jobs": self.controller.saw_job}
+        plural = path.split("/")[-2]
+        if plural in saw and self.controller.leads:
+            asyncio.get_running_loop().call_soon(lambda: saw[plural](thing, gone=False))
+
+    def state(self):
+        conditions = self.api.objects[PLAN].get("status", {}).get("conditions", ())
+        return next((c["reason"] for c in conditions if c["type"] == "Ready"), None)
+
+    async def until(self, condition):
+        async with asyncio.timeout(LONG_S):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    async def reaches(self, state):
+        await self.until(lambda: self.state() == state)
+
+    def job(self, **status):
+        job = self.api.objects[JOB]
+        return self.api.put(JOB, job | {"status": job.get("status", {}) | status})
+
+    def sent(self, method, end):
+        return [path for sent, path, _ in self.api.requests if sent == method and path.endswith(end)]
+
+
+def run(scenario, world):
+    """Lead while the scenario lasts."""
+
+    async def both():
+        leading = asyncio.create_task(world.controller.lead())
+        try:
+            await scenario(world)
+        finally:
+            leading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await leading
+
+    asyncio.run(both())
+
+
+@pytest.fixture
+def world(fake_api, fake_cluster):
+    return Running(fake_api, fake_cluster())
+
+
+def test_a_plan_becomes_a_job_that_runs_and_completes(world):
+    world.plan()
+
+    async def scenario(world):
+        await world.until(lambda: JOB in world.api.objects)
+        workers = world.api.objects[JOB]["spec"]["parallelism"]
+        await world.reaches("Starting")
+        world.job(active=workers, ready=workers)
+        await world.reaches("Running")
+        ended = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-21T12:30:00Z"}
+        world.job(
+            active=0, ready=0, succeeded=workers, conditions=[ended], completionTime="2026-11-21T12:30:00Z"
+        )
+        await world.reaches("Complete")
+        await world.until(lambda: any("/events/" in path for path in world.api.objects))
+
+    run(scenario, world)
+    assert not world.controller.leads
+    text = world.metrics.text().decode()
+    assert 'rightsizer_plans{state="Complete"} 1.0' in text
+    assert "rightsizer_operator_launches_total 1.0" in text
+
+
+def test_a_plan_that_comes_later_is_seen_and_one_that_goes_is_forgotten(world):
+    async def scenario(world):
+        await world.until(lambda: world.controller.leads)
+        plan = world.plan()
+        await world.until(lambda: JOB in world.api.objects)
+        world.controller.saw_plan(plan, gone=True)
+        world.controller.saw_job(world.api.objects[JOB], gone=True)
+        assert world.controller.cache.plans == {}
+
+    run(scenario, world)
+    assert "demo" not in world.metrics.text().decode()
+
+
+def test_gpus_that_come_launch_what_waits_for_them(fake_api, fake_cluster):
+    world = Running(fake_api, fake_cluster(nodes=0))
+    world.plan()
+
+    async def scenario(world):
+        await world.until(lambda: world.state() in ("NoSuchGPUs", "InsufficientGPUs"))
+        for name in ("n0", "n1"):
+            world.controller.saw_node(world.node(name), gone=False)
+        await world.until(lambda: JOB in world.api.objects)
+        world.controller.saw_node(world.api.objects["/api/v1/nodes/n1"], gone=True)
+        assert set(world.controller.cache.nodes) == {"n0"}
+
+    run(scenario, world)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(500, b'{"message": "broken"}'), (409, b'{"message": "modified"}'), OSError("no route")],
+    ids=["a fault", "a conflict", "unreachable"],
+)
+def test_what_fails_is_tried_again(world, answer):
+    world.plan()
+    world.api.refuse["PATCH", "/status"] = [answer]
+
+    async def scenario(world):
+        await world.until(lambda: JOB in world.api.objects)
+
+    run(scenario, world)
+    assert "rightsizer_operator_reconcile_failures_total 1.0" in world.metrics.text().decode()
+
+
+def test_a_refused_job_is_told_in_the_status_until_it_is_accepted(world):
+    world.plan()
+    world.api.refuse["POST", "/jobs"] = [(403, b'{"message": "quota exceeded"}')] * 3
+
+    async def scenario(world):
+        await world.reaches("Refused")
+        (ready,) = [c for c in world.api.objects[PLAN]["status"]["conditions"] if c["type"] == "Ready"]
+        assert "Job demo-a1: quota exceeded" in ready["message"]
+        await world.until(lambda: JOB in world.api.objects)
+
+    run(scenario, world)
+
+
+def test_a_fault_of_ours_in_one_plan_stops_no_other(world):
+    other = json.loads(json.dumps(world.fake.plan).replace('"team"', '"other"'))
+    other["metadata"]["uid"] = "uid-other"
+    world.plan()
+    world.api.put(PLAN.replace("team", "other"), other)
+    world.api.refuse["GET", "/team/resourcequotas"] = [(200, b'{"items": [{}]}')]  # of no form that we know
+
+    async def scenario(world):
+        await world.until(lambda: JOB.replace("team", "other") in world.api.objects)
+
+    run(scenario, world)
+    assert "rightsizer_operator_reconcile_failures_total 1.0" in world.metrics.text().decode()
+
+
+def test_an_api_server_that_does_not_answer_at_first_is_waited_for(world):
+    world.plan()
+    world.api.refuse["GET", "/nodes"] = [OSError("no route")]
+
+    async def scenario(world):
+        await world.until(lambda: JOB in world.api.objects)
+
+    run(scenario, world)
+
+
+def test_everything_is_read_anew_now_and_then(fake_api, fake_cluster):
+    world = Running(fake_api, fake_cluster(), refresh_s=0.05)
+    world.plan()
+
+    async def scenario(world):
+        await world.until(lambda: JOB in world.api.objects)
+        fake_api.refuse["GET", "/nodes"] = [OSError("no route")]
+        del fake_api.objects[PLAN], fake_api.objects[JOB]  # and no watch tells
+        await world.until(lambda: not world.controller.cache.plans)
+
+    run(scenario, world)
+
+
+def test_a_dry_run_changes_nothing(fake_api, fake_cluster):
+    world = Running(fake_api, fake_cluster(), dry_run=True)
+    before = world.plan()
+
+    async def scenario(world):
+        await world.until(lambda: world.sent("PATCH", "/status"))
+
+    run(scenario, world)
+    assert fake_api.objects[PLAN] == before
+    assert JOB not in fake_api.objects
+
+
+def test_a_failed_worker_s_pods_are_looked_at_and_only_the_plan_s_count(world):
+    world.plan()
+
+    async def scenario(world):
+        await world.until(lambda: JOB in world.api.objects)
+        uid = world.api.objects[JOB]["metadata"]["uid"]
+        for name, owner in (("demo-a1-0", uid), ("fake", "somebody")):
+            labels = {"rightsizer.dev/plan": "demo", "rightsizer.dev/role": "worker"}
+            metadata = {"namespace": "team", "labels": labels, "ownerReferences": [{"uid": owner}]}
+            world.api.put(
+                f"/api/v1/namespaces/team/pods/{name}", {"metadata": metadata, "spec": {}, "status": {}}
+            )
+        await world.reaches("Starting")
+        world.job(active=2, ready=2)
+        await world.reaches("Running")
+        world.job(active=1, ready=1, failed=1)
+        await world.until(lambda: world.sent("GET", "/namespaces/team/pods"))
+
+    run(scenario, world)
+
+
+def test_a_plan_that_is_no_news_and_a_follower_push_nothing(world):
+    plan = world.plan()
+    world.controller.saw_plan(plan, gone=False)
+    world.controller.saw_plan(plan, gone=False)
+    world.controller.push(KEY)
+    assert "rightsizer_operator_queue 0.0" in world.metrics.text().decode()
