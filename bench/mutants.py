@@ -54,7 +54,7 @@ TESTS_OF: Mapping[str, tuple[str, ...]] = {
     "launch/rightsizer_launch/local/resize.py": ("tests/launch/local",),
     "launch/rightsizer_launch/local/supervisor.py": ("tests/launch/local",),
 }
-"""The engine's arithmetic and the three decision paths; the tests that must notice a change, quickest first."""
+"""The engine's arithmetic and the three decision paths; the tests that must notice, quickest first."""
 
 _PAIRS = (
     "Binary:Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Div Mod_Mul Pow_Mul BitAnd_BitOr BitOr_BitAnd "

@@ -41,7 +41,7 @@ def test_a_list_comes_in_pieces_without_managed_fields(fake_api, kube):
     assert [job["name"] for job in found] == list("abcde")
     assert not any("managedFields" in job for job in found)
     assert [query["limit"] for _, _, query in fake_api.requests] == [250] * 3
-    assert asyncio.run(kube.children("Job", "team", "k=other")) == []
+    assert asyncio.run(kube.list("Job", "team", "k=other")) == []
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_refusals_become_errors_and_are_counted(fake_api, answer, status, messag
     error = refused(KubeClient(fake_api, metrics).call("GET", JOBS))
     assert (error.status, error.retry_after_s) == (status, after)
     assert message in error.message
-    assert f'api_errors_total{{code="{status}"}} 1.0' in metrics.text().decode()
+    assert f'api_errors_total{{code="{status}"}} 1.0' in metrics.render().decode()
 
 
 def test_a_process_that_may_have_lost_its_lease_writes_nothing(fake_api, kube):
@@ -90,11 +90,11 @@ def test_a_child_is_created_and_one_of_ours_is_made_what_it_should_be(fake_api, 
 @pytest.mark.parametrize(
     ("there", "error", "text"),
     [
-        (child(owner="somebody"), NameTakenError, "is not this plan's"),
+        (child(owner="somebody"), NameTakenError, "is not owned by this plan"),
         (
             child() | {"metadata": child()["metadata"] | {"deletionTimestamp": "now"}},
             ApiError,
-            "on its way out",
+            "still terminating",
         ),
     ],
     ids=["somebody else's", "being deleted"],
@@ -169,5 +169,5 @@ def test_workloads_and_events_go_where_they_belong(fake_api, kube):
     fake_api.put(path, {"metadata": {}})
     asyncio.run(kube.patch_workload("v1beta1", "team", "w", active=False))
     assert json.dumps(fake_api.objects[path]["spec"]) == '{"active": false}'
-    asyncio.run(kube.emit({"metadata": {"namespace": "team", "name": "e"}}))
+    asyncio.run(kube.create_event({"metadata": {"namespace": "team", "name": "e"}}))
     assert "/api/v1/namespaces/team/events/e" in fake_api.objects

@@ -49,10 +49,10 @@ class Running:
         return self.api.put(PLAN, self.fake.plan)
 
     def tell(self, path, thing):
-        saw = {"trainingplans": self.controller.saw_plan, "jobs": self.controller.saw_job}
+        saw = {"trainingplans": self.controller.on_plan, "jobs": self.controller.on_job}
         plural = path.split("/")[-2]
-        if plural in saw and self.controller.leads:
-            asyncio.get_running_loop().call_soon(lambda: saw[plural](thing, gone=False))
+        if plural in saw and self.controller.is_leader:
+            asyncio.get_running_loop().call_soon(lambda: saw[plural](thing, deleted=False))
 
     def state(self):
         conditions = self.api.objects[PLAN].get("status", {}).get("conditions", ())
@@ -111,23 +111,23 @@ def test_a_plan_becomes_a_job_that_runs_and_completes(world):
         await world.until(lambda: any("/events/" in path for path in world.api.objects))
 
     run(scenario, world)
-    assert not world.controller.leads
-    text = world.metrics.text().decode()
+    assert not world.controller.is_leader
+    text = world.metrics.render().decode()
     assert 'rightsizer_plans{state="Complete"} 1.0' in text
     assert "rightsizer_operator_launches_total 1.0" in text
 
 
 def test_a_plan_that_comes_later_is_seen_and_one_that_goes_is_forgotten(world):
     async def scenario(world):
-        await world.until(lambda: world.controller.leads)
+        await world.until(lambda: world.controller.is_leader)
         plan = world.plan()
         await world.until(lambda: JOB in world.api.objects)
-        world.controller.saw_plan(plan, gone=True)
-        world.controller.saw_job(world.api.objects[JOB], gone=True)
+        world.controller.on_plan(plan, deleted=True)
+        world.controller.on_job(world.api.objects[JOB], deleted=True)
         assert world.controller.cache.plans == {}
 
     run(scenario, world)
-    assert "demo" not in world.metrics.text().decode()
+    assert "demo" not in world.metrics.render().decode()
 
 
 def test_gpus_that_come_launch_what_waits_for_them(fake_api, fake_cluster):
@@ -137,9 +137,9 @@ def test_gpus_that_come_launch_what_waits_for_them(fake_api, fake_cluster):
     async def scenario(world):
         await world.until(lambda: world.state() in ("NoSuchGPUs", "InsufficientGPUs"))
         for name in ("n0", "n1"):
-            world.controller.saw_node(world.node(name), gone=False)
+            world.controller.on_node(world.node(name), deleted=False)
         await world.until(lambda: JOB in world.api.objects)
-        world.controller.saw_node(world.api.objects["/api/v1/nodes/n1"], gone=True)
+        world.controller.on_node(world.api.objects["/api/v1/nodes/n1"], deleted=True)
         assert set(world.controller.cache.nodes) == {"n0"}
 
     run(scenario, world)
@@ -158,7 +158,7 @@ def test_what_fails_is_tried_again(world, answer):
         await world.until(lambda: JOB in world.api.objects)
 
     run(scenario, world)
-    assert "rightsizer_operator_reconcile_failures_total 1.0" in world.metrics.text().decode()
+    assert "rightsizer_operator_reconcile_failures_total 1.0" in world.metrics.render().decode()
 
 
 def test_a_refused_job_is_told_in_the_status_until_it_is_accepted(world):
@@ -185,7 +185,7 @@ def test_a_fault_of_ours_in_one_plan_stops_no_other(world):
         await world.until(lambda: JOB.replace("team", "other") in world.api.objects)
 
     run(scenario, world)
-    assert "rightsizer_operator_reconcile_failures_total 1.0" in world.metrics.text().decode()
+    assert "rightsizer_operator_reconcile_failures_total 1.0" in world.metrics.render().decode()
 
 
 def test_an_api_server_that_does_not_answer_at_first_is_waited_for(world):
@@ -246,7 +246,7 @@ def test_a_failed_worker_s_pods_are_looked_at_and_only_the_plan_s_count(world):
 
 def test_a_plan_that_is_no_news_and_a_follower_push_nothing(world):
     plan = world.plan()
-    world.controller.saw_plan(plan, gone=False)
-    world.controller.saw_plan(plan, gone=False)
-    world.controller.push(KEY)
-    assert "rightsizer_operator_queue 0.0" in world.metrics.text().decode()
+    world.controller.on_plan(plan, deleted=False)
+    world.controller.on_plan(plan, deleted=False)
+    world.controller.enqueue(KEY)
+    assert "rightsizer_operator_queue 0.0" in world.metrics.render().decode()
