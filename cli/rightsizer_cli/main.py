@@ -64,9 +64,9 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
 
         if not isinstance(error, RightsizerError):
             raise
-        from rightsizer_cli.usage_errors import told
+        from rightsizer_cli.usage_errors import format_error
 
-        return _fail(told(error))
+        return _fail(format_error(error))
     return code if isinstance(code, int) else OK
 
 

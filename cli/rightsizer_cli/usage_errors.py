@@ -2,14 +2,14 @@
 
 from rightsizer.errors import InputError
 
-__all__ = ["OptionError", "told"]
+__all__ = ["OptionError", "format_error"]
 
 
 class OptionError(InputError):
     """A wrong or missing option."""
 
 
-def told(error: ValueError) -> str:
+def format_error(error: ValueError) -> str:
     """An error in one line, whatever it holds; a value that was not given is left out."""
     words = str(error)
     if isinstance(error, InputError) and error.value in (None, ""):

@@ -184,7 +184,7 @@ def show(directory: Path, seconds: float) -> None:
             f"predicted {attempt['predicted']['tokensPerSecond']:.0f} tokens/s, "
             f"measured {measured['tokensPerSecond']:.0f} ({attempt['measuredOverPredicted']:.2f} of it)"
         )
-    print(f"   restarts: {report['restarts']}; steps done again: {report['lostSteps']}")
+    print(f"   restarts: {report['restarts']}; repeated steps: {report['lostSteps']}")
     print("   seconds:", ", ".join(f"{name} {s:.0f}" for name, s in report["secondsByPhase"].items()))
     print(f"   loss: {report['loss']['first']:.2f} -> {report['loss']['last']:.2f}")
     print(f"   on H100s: {report['elsewhere'].get('verdict')}")

@@ -1,4 +1,4 @@
-"""The user's measured runs on disk: read wherever a plan is sized, added to by `calibrate` and by runs."""
+"""The file of the user's measured runs: read at sizing, extended by `calibrate` and by local runs."""
 
 import contextlib
 import fcntl
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 ENV_FILE = "RIGHTSIZER_CALIBRATION"
-"""Where the calibration file is, if not in the user's data folder; empty: none is read or written."""
+"""Path of the calibration file instead of the default; empty: no calibration."""
 
 
 def default_path(environ: Mapping[str, str] | None = None) -> Path | None:
@@ -44,7 +44,7 @@ def default_path(environ: Mapping[str, str] | None = None) -> Path | None:
 
 
 def read(path: Path) -> tuple[Observation, ...]:
-    """The observations in a calibration file; none where there is no such file."""
+    """The observations in a calibration file; none if the file does not exist."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -55,13 +55,13 @@ def read(path: Path) -> tuple[Observation, ...]:
 
 
 def load(path: Path | None = None) -> Calibration:
-    """What the user's runs say (of the default file); nothing where there are none."""
+    """The calibration from the user's runs; empty if there are none."""
     where = path or default_path()
     return calibration(read(where)) if where is not None else Calibration()
 
 
 def add(new: Iterable[Observation], path: Path) -> tuple[Observation, ...]:
-    """Add observations to a calibration file, each run once; what it then holds."""
+    """Add observations to a calibration file, each run once; returns the file's new content."""
     with _alone(path):
         both = merge_observations(read(path), new)
         write(both, path)
@@ -69,7 +69,7 @@ def add(new: Iterable[Observation], path: Path) -> tuple[Observation, ...]:
 
 
 def write(observations: Iterable[Observation], path: Path) -> None:
-    """Replace a calibration file at once: readers see the old or the new, never half."""
+    """Replace a calibration file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def write(observations: Iterable[Observation], path: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold the file's lock, so that of two runs that end together none is lost."""
+    """Hold the file's lock: two runs that end together must both be recorded."""
     lock = path.with_name(f"{path.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def _alone(path: Path) -> Iterator[None]:
 def observed(
     request: Request, option: Option, *, run: str, steps: Iterable[Record], attempt: int
 ) -> tuple[Observation, ...]:
-    """What `attempt` measured of `option`; nothing where it had too few steps, or ran on other workers."""
+    """What `attempt` measured of `option`; empty if it had too few steps or another number of workers."""
     steps = tuple(steps)
     warm = warm_steps(steps, attempt)
     if not warm or warm[-1].world != option.gpus:
@@ -114,8 +114,10 @@ def observed(
         layout=option.layout,
     )
     peak_bytes = max((r.peak_bytes or 0.0 for r in steps if _same_world(r, warm[-1])), default=0.0)
-    found = observe(case, run=run, step_s=[record.step_s for record in warm], allocated_bytes=peak_bytes)
-    return () if found is None else (found,)
+    observation = observe(
+        case, run=run, step_s=[record.step_s for record in warm], allocated_bytes=peak_bytes
+    )
+    return () if observation is None else (observation,)
 
 
 def _same_world(one: Record, last: Record) -> bool:
@@ -123,18 +125,20 @@ def _same_world(one: Record, last: Record) -> bool:
 
 
 def record(report: Mapping[str, Any], path: Path | None = None) -> int:
-    """Feed a finished run's report back; how many observations are kept: none where that is switched off."""
-    where, found = path or default_path(), report_observations(report, name="report")
-    if where is None or not found:
+    """Add a finished run's report to the calibration; the number of observations, 0 if it is switched off."""
+    where, observations = path or default_path(), report_observations(report, name="report")
+    if where is None or not observations:
         return 0
-    add(found, where)
-    return len(found)
+    add(observations, where)
+    return len(observations)
 
 
 def report_observations(report: object, *, name: str) -> tuple[Observation, ...]:
     """The observations in a run's report.json (its key `observations`)."""
     if not isinstance(report, Mapping) or not isinstance(report.get("observations"), list):
-        raise InputError(name, value=_shown(report), remedy="is no run report: it has no list `observations`")
+        raise InputError(
+            name, value=_shown(report), remedy="is not a run report: it has no list `observations`"
+        )
     documents = report["observations"]
     return tuple(from_document(d, name=f"{name}: observations[{i}]") for i, d in enumerate(documents))
 

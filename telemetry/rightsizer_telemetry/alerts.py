@@ -8,12 +8,12 @@ __all__ = ["ALERTS", "RUNBOOKS", "Alert", "document"]
 
 RUNBOOKS = "docs/runbooks"
 _POLICY = load_resize()
-"""The thresholds of the resize policy: an alert and a decision about the same job agree."""
+"""The resize policy's thresholds, so that alerts and resize decisions agree."""
 
 
 @immutable
 class Alert:
-    """One alert: what it asks, for how long it must hold, and what people read."""
+    """One alert: its expression, how long it must hold, its texts."""
 
     name: str
     expr: str
@@ -23,7 +23,7 @@ class Alert:
     description: str
 
     def document(self) -> dict[str, object]:
-        """As a rule file has it."""
+        """The alert as a rule file holds it."""
         return {
             "alert": self.name,
             "expr": self.expr,
@@ -38,7 +38,7 @@ class Alert:
 
 
 def _samples(window_s: float) -> int:
-    """Samples of one GPU below which a window is not judged."""
+    """The fewest samples of one GPU for which a window is judged."""
     return int(_POLICY.least_coverage * window_s / INTERVAL_S)
 
 
@@ -59,10 +59,10 @@ ALERTS = (
         ),
         hold="5m",
         severity="warning",
-        summary=f"{_WORKLOAD} holds GPUs and uses none of them",
+        summary=f"{_WORKLOAD} holds idle GPUs",
         description=(
-            "For 30 minutes its busiest GPU was busy {{ $value | humanizePercentage }} of the time at most, "
-            "and no GPU drew the power of work."
+            "Over 30 minutes its busiest GPU was busy at most {{ $value | humanizePercentage }} of the time, "
+            "and no GPU drew more than idle power."
         ),
     ),
     Alert(
@@ -74,8 +74,8 @@ ALERTS = (
         ),
         hold="30m",
         severity="info",
-        summary=f"{_WORKLOAD} keeps its GPUs busy less than half of the time",
-        description="Over 2 hours the mean over its GPUs was {{ $value | humanizePercentage }}.",
+        summary=f"{_WORKLOAD} uses its GPUs less than half of the time",
+        description="Mean utilization over 2 hours: {{ $value | humanizePercentage }}.",
     ),
     Alert(
         name="RightsizerGPUsUnmetered",
@@ -84,10 +84,10 @@ ALERTS = (
         ),
         hold="15m",
         severity="info",
-        summary=f"nothing reports the GPUs of {_WORKLOAD}",
+        summary=f"no GPU metrics for {_WORKLOAD}",
         description=(
-            "It holds {{ $value }} GPUs, and no exporter says how busy they are. Nothing is decided about "
-            "it: what is not measured is unknown, not idle."
+            "It holds {{ $value }} GPUs and no exporter reports their utilization. "
+            "Missing data never triggers a resize."
         ),
     ),
     Alert(
@@ -98,10 +98,10 @@ ALERTS = (
         ),
         hold="15m",
         severity="info",
-        summary=f"{_WORKLOAD} has filled the memory of a GPU",
+        summary=f"{_WORKLOAD} has nearly filled a GPU's memory",
         description=(
-            "{{ $value | humanizePercentage }} of the fullest GPU's memory is taken, what the allocator "
-            "keeps included: an out-of-memory error may be near."
+            "{{ $value | humanizePercentage }} of the fullest GPU's memory is in use, including the "
+            "allocator's cache. An out-of-memory error is possible."
         ),
     ),
     Alert(
@@ -110,7 +110,7 @@ ALERTS = (
         hold="15m",
         severity="warning",
         summary=f"{_PLAN} will miss its deadline",
-        description="At the measured rate, deadline minus end is {{ $value | humanizeDuration }}.",
+        description="Deadline minus expected end, at the measured rate: {{ $value | humanizeDuration }}.",
     ),
     Alert(
         name="RightsizerPlanSlow",
@@ -121,7 +121,7 @@ ALERTS = (
         hold="30m",
         severity="warning",
         summary=f"{_PLAN} trains slower than predicted",
-        description="Measured tokens per second are {{ $value | humanizePercentage }} of the predicted.",
+        description="Measured throughput is {{ $value | humanizePercentage }} of the prediction.",
     ),
     Alert(
         name="RightsizerTrainingStalled",
@@ -134,24 +134,24 @@ ALERTS = (
         ),
         hold="5m",
         severity="critical",
-        summary="training {{ $labels.namespace }}/{{ $labels.workload }} does not move",
-        description="Its workers answer, and no token was added for 30 minutes.",
+        summary="training {{ $labels.namespace }}/{{ $labels.workload }} is stalled",
+        description="Its workers respond but have trained on no token for 30 minutes.",
     ),
     Alert(
         name="RightsizerTrainingRestarts",
         expr="max by (executor, cluster, namespace, plan) (delta(rightsizer:plan_restarts:count[30m])) > 3",
         hold="0m",
         severity="warning",
-        summary=f"{_PLAN} restarts again and again",
-        description="{{ $value | humanize }} restarts of its workers in 30 minutes.",
+        summary=f"{_PLAN} restarts repeatedly",
+        description="{{ $value | humanize }} worker restarts in 30 minutes.",
     ),
     Alert(
         name="RightsizerCheckpointOld",
         expr="time() - (rightsizer:train_checkpoint_timestamp_seconds:max > 0) > 4 * 3600",
         hold="5m",
         severity="warning",
-        summary="training {{ $labels.namespace }}/{{ $labels.workload }} has not saved for long",
-        description="Its last checkpoint is {{ $value | humanizeDuration }} old; a failure costs as much.",
+        summary="training {{ $labels.namespace }}/{{ $labels.workload }} has an old checkpoint",
+        description="The last checkpoint is {{ $value | humanizeDuration }} old. A failure loses that work.",
     ),
     Alert(
         name="RightsizerLossNotFinite",
@@ -161,8 +161,8 @@ ALERTS = (
         ),
         hold="5m",
         severity="critical",
-        summary="a training's loss is not a number",
-        description="{{ $labels.namespace }} {{ $labels.pod }}{{ $labels.jobid }} trains for nothing.",
+        summary="a training's loss is NaN or infinite",
+        description="{{ $labels.namespace }} {{ $labels.pod }}{{ $labels.jobid }} reports a non-finite loss.",
     ),
     Alert(
         name="RightsizerOperatorWithoutLeader",
@@ -172,32 +172,32 @@ ALERTS = (
         ),
         hold="5m",
         severity="critical",
-        summary="no rightsizer operator acts",
-        description="Plans are neither started nor resized; what runs goes on.",
+        summary="no rightsizer operator is active",
+        description="Plans are neither started nor resized. Running jobs continue.",
     ),
     Alert(
         name="RightsizerOperatorFailing",
         expr="60 * rate(rightsizer_operator_reconcile_failures_total[15m]) > 3",
         hold="15m",
         severity="warning",
-        summary="the rightsizer operator fails again and again",
-        description="{{ $value | humanize }} reconciliations a minute had to be tried again.",
+        summary="the rightsizer operator fails repeatedly",
+        description="{{ $value | humanize }} reconciliations per minute fail and are retried.",
     ),
     Alert(
         name="RightsizerSlurmMonitorSilent",
         expr="time() - rightsizer_slurm_sweep_timestamp_seconds > 600",
         hold="5m",
         severity="warning",
-        summary="the rightsizer monitor of a Slurm cluster does not look at its jobs",
-        description="Its last complete look is {{ $value | humanizeDuration }} old.",
+        summary="the Slurm monitor does not check its jobs",
+        description="Its last complete check is {{ $value | humanizeDuration }} old.",
     ),
     Alert(
         name="RightsizerSlurmCommandsFail",
         expr="sum by (instance, command) (increase(rightsizer_slurm_command_errors_total[30m])) > 5",
         hold="0m",
         severity="warning",
-        summary="Slurm does not answer the rightsizer monitor",
-        description="{{ $value | humanize }} calls of {{ $labels.command }} failed in 30 minutes.",
+        summary="Slurm does not answer the Slurm monitor",
+        description="{{ $value | humanize }} {{ $labels.command }} calls failed in 30 minutes.",
     ),
 )
 

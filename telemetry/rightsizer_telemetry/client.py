@@ -1,4 +1,4 @@
-"""The one Prometheus client: bounded questions over HTTP, and answers that are either sound or Unknown."""
+"""The Prometheus client: bounded queries over HTTP; each returns sound data or FailedQuery."""
 
 import ssl
 import time
@@ -12,16 +12,16 @@ import httpx
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
 
-__all__ = ["Access", "Answer", "Prometheus", "Row", "Series", "Unknown"]
+__all__ = ["Answer", "FailedQuery", "Prometheus", "PrometheusSettings", "Row", "Series"]
 
 _MOST_BYTES = 64 * 2**20
 
 
 @immutable
-class Access:
+class PrometheusSettings:
     """How to reach a Prometheus (or what speaks its API: Thanos, Mimir, VictoriaMetrics).
 
-    `timeout_s` bounds one question as a whole. `token_file` is read again for each question: tokens of pods
+    `timeout_s` bounds one query as a whole. `token_file` is read again for each query: tokens of pods
     are rotated. Certificates are files in PEM.
     """
 
@@ -37,8 +37,8 @@ class Access:
 
 
 @immutable
-class Unknown:
-    """No answer that could be used, and why, in words for people."""
+class FailedQuery:
+    """No usable answer, and why."""
 
     reason: str
 
@@ -60,13 +60,13 @@ class Series:
     points: tuple[tuple[float, float], ...]
 
 
-Answer = Sequence[Row] | Unknown
+Answer = Sequence[Row] | FailedQuery
 
 
 class Prometheus:
     """A connection that is kept open over questions; a context manager."""
 
-    def __init__(self, access: Access, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, access: PrometheusSettings, *, transport: httpx.BaseTransport | None = None) -> None:
         self._access = access
         self._http = httpx.Client(
             base_url=_checked(access.url),
@@ -94,36 +94,38 @@ class Prometheus:
 
     def instant(self, query: str, *, at_s: float | None = None) -> Answer:
         """Every series at one moment (default: the server's now)."""
-        found = self._ask("query", {"query": query, **({} if at_s is None else {"time": f"{at_s:.3f}"})})
-        if isinstance(found, Unknown):
-            return found
-        if found.get("resultType") != "vector":
-            return Unknown(reason=f"a vector was asked for, not a {str(found.get('resultType'))[:20]}")
+        document = self._ask("query", {"query": query, **({} if at_s is None else {"time": f"{at_s:.3f}"})})
+        if isinstance(document, FailedQuery):
+            return document
+        if document.get("resultType") != "vector":
+            return FailedQuery(reason=f"expected a vector, got a {str(document.get('resultType'))[:20]}")
         try:
-            return [_row(item) for item in found["result"]]
+            return [_row(item) for item in document["result"]]
         except (AttributeError, KeyError, TypeError, ValueError):
-            return Unknown(reason="the answer is not in Prometheus's form")
+            return FailedQuery(reason="the answer is not in Prometheus's form")
 
-    def range(self, query: str, *, start_s: float, end_s: float, step_s: float) -> Sequence[Series] | Unknown:
+    def range(
+        self, query: str, *, start_s: float, end_s: float, step_s: float
+    ) -> Sequence[Series] | FailedQuery:
         """Every series over a span."""
         span = {"start": f"{start_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:.3f}"}
-        found = self._ask("query_range", {"query": query, **span})
-        if isinstance(found, Unknown):
-            return found
-        if found.get("resultType") != "matrix":
-            return Unknown(reason=f"a matrix was asked for, not a {str(found.get('resultType'))[:20]}")
+        document = self._ask("query_range", {"query": query, **span})
+        if isinstance(document, FailedQuery):
+            return document
+        if document.get("resultType") != "matrix":
+            return FailedQuery(reason=f"expected a matrix, got a {str(document.get('resultType'))[:20]}")
         try:
             return [
                 Series(
                     labels=_labels(item["metric"]),
                     points=tuple((float(at_s), float(value)) for at_s, value in item["values"]),
                 )
-                for item in found["result"]
+                for item in document["result"]
             ]
         except (AttributeError, KeyError, TypeError, ValueError):
-            return Unknown(reason="the answer is not in Prometheus's form")
+            return FailedQuery(reason="the answer is not in Prometheus's form")
 
-    def _ask(self, path: str, form: dict[str, str]) -> dict[str, Any] | Unknown:
+    def _ask(self, path: str, form: dict[str, str]) -> dict[str, Any] | FailedQuery:
         """The data of an answer. A question goes by POST: many jobs make it longer than a URL may be."""
         began_s = time.monotonic()
         server_s = max(0.1, self._access.timeout_s * 0.9)
@@ -136,42 +138,42 @@ class Prometheus:
             ) as answer:
                 body = self._body(answer, began_s)
         except httpx.HTTPError as error:
-            return Unknown(reason=f"{type(error).__name__}: {str(error)[:200]}")
+            return FailedQuery(reason=f"{type(error).__name__}: {str(error)[:200]}")
         except OSError as error:
-            return Unknown(reason=f"{error.strerror or type(error).__name__}: {error.filename or ''}")
+            return FailedQuery(reason=f"{error.strerror or type(error).__name__}: {error.filename or ''}")
         except UnicodeError:
-            return Unknown(reason="the token or the password is not ASCII")
-        if isinstance(body, Unknown):
+            return FailedQuery(reason="the token or the password is not ASCII")
+        if isinstance(body, FailedQuery):
             return body
         return _data(answer, body)
 
-    def _body(self, answer: httpx.Response, began_s: float) -> bytes | Unknown:
+    def _body(self, answer: httpx.Response, began_s: float) -> bytes | FailedQuery:
         """The body, at most so long and so late: a server that trickles does not hold us."""
         parts, size = [], 0
         for part in answer.iter_bytes():
             size += len(part)
             if size > self._access.most_bytes:
-                return Unknown(reason=f"the answer is longer than {self._access.most_bytes:,} bytes")
+                return FailedQuery(reason=f"the answer is longer than {self._access.most_bytes:,} bytes")
             if time.monotonic() - began_s > self._access.timeout_s:
-                return Unknown(reason=f"no complete answer within {self._access.timeout_s:g} s")
+                return FailedQuery(reason=f"no complete answer within {self._access.timeout_s:g} s")
             parts.append(part)
         return b"".join(parts)
 
 
-def _data(answer: httpx.Response, body: bytes) -> dict[str, Any] | Unknown:
+def _data(answer: httpx.Response, body: bytes) -> dict[str, Any] | FailedQuery:
     """`data` of a sound answer. One with warnings may be partial (Thanos), so it is none."""
     try:
-        found = httpx.Response(200, content=body).json()
+        document = httpx.Response(200, content=body).json()
     except (ValueError, RecursionError):
-        return Unknown(reason=f"HTTP {answer.status_code}, and no JSON")
-    if not isinstance(found, dict) or found.get("status") != "success" or answer.status_code != 200:
-        told = found.get("error") if isinstance(found, dict) else None
-        return Unknown(reason=f"HTTP {answer.status_code}: {str(told)[:200]}")
-    if found.get("warnings"):
-        return Unknown(reason=f"a partial answer: {str(found['warnings'])[:200]}")
-    data = found.get("data")
+        return FailedQuery(reason=f"HTTP {answer.status_code}, and no JSON")
+    if not isinstance(document, dict) or document.get("status") != "success" or answer.status_code != 200:
+        reported = document.get("error") if isinstance(document, dict) else None
+        return FailedQuery(reason=f"HTTP {answer.status_code}: {str(reported)[:200]}")
+    if document.get("warnings"):
+        return FailedQuery(reason=f"a partial answer: {str(document['warnings'])[:200]}")
+    data = document.get("data")
     if not isinstance(data, dict) or not isinstance(data.get("result"), list):
-        return Unknown(reason="the answer is not in Prometheus's form")
+        return FailedQuery(reason="the answer is not in Prometheus's form")
     return data
 
 
@@ -200,7 +202,7 @@ def _checked(url: str) -> str:
     return url if url.endswith("/") else f"{url}/"
 
 
-def _tls(access: Access) -> ssl.SSLContext:
+def _tls(access: PrometheusSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=access.ca_file)
         if access.cert_file is not None:
@@ -212,7 +214,7 @@ def _tls(access: Access) -> ssl.SSLContext:
     return context
 
 
-def _auth(access: Access) -> httpx.Auth | None:
+def _auth(access: PrometheusSettings) -> httpx.Auth | None:
     if access.token_file is not None:
         return _Bearer(_secret(access.token_file))
     if access.user is not None:

@@ -1,4 +1,4 @@
-"""What a dashboard is made of, apart from how Grafana writes it down: questions, panels, choices."""
+"""Dashboards without Grafana's format: queries, panels, variables."""
 
 from rightsizer.values import immutable
 
@@ -7,7 +7,7 @@ __all__ = ["Dashboard", "Panel", "Query", "Variable", "bars", "line", "stat"]
 
 @immutable
 class Query:
-    """One question and how its series are called."""
+    """A PromQL expression and the legend of its series."""
 
     expr: str
     legend: str = ""
@@ -15,10 +15,10 @@ class Query:
 
 @immutable
 class Panel:
-    """One picture. `unit` is Grafana's word; `kind` is timeseries, stat, table or bargauge."""
+    """One panel. `unit` is a Grafana unit; `kind` is timeseries, stat, table or bargauge."""
 
     title: str
-    words: str
+    description: str
     queries: tuple[Query, ...]
     unit: str = "short"
     kind: str = "timeseries"
@@ -28,7 +28,7 @@ class Panel:
 
 @immutable
 class Variable:
-    """A choice above the panels: the values of a label of a metric."""
+    """A dashboard variable: the values of a metric's label."""
 
     name: str
     metric: str
@@ -40,26 +40,32 @@ class Dashboard:
 
     uid: str
     title: str
-    words: str
+    description: str
     panels: tuple[Panel, ...]
     variables: tuple[Variable, ...] = ()
 
 
-def stat(title: str, words: str, expr: str, unit: str = "short") -> Panel:
+def stat(title: str, description: str, expr: str, unit: str = "short") -> Panel:
     """One number, a third of a row."""
-    return Panel(title=title, words=words, queries=(Query(expr=expr),), unit=unit, kind="stat", columns=4)
+    return Panel(
+        title=title, description=description, queries=(Query(expr=expr),), unit=unit, kind="stat", columns=4
+    )
 
 
 def line(
-    title: str, words: str, *queries: tuple[str, str], unit: str = "short", most: float | None = None
+    title: str, description: str, *queries: tuple[str, str], unit: str = "short", most: float | None = None
 ) -> Panel:
-    """Curves over time; each query is (question, how its series are called)."""
-    asked = tuple(Query(expr=expr, legend=legend) for expr, legend in queries)
-    return Panel(title=title, words=words, queries=asked, unit=unit, most=most)
+    """Curves over time; each query is (expression, legend)."""
+    panel_queries = tuple(Query(expr=expr, legend=legend) for expr, legend in queries)
+    return Panel(title=title, description=description, queries=panel_queries, unit=unit, most=most)
 
 
-def bars(title: str, words: str, expr: str, legend: str, unit: str = "short") -> Panel:
-    """A bar for each series, as it is now."""
+def bars(title: str, description: str, expr: str, legend: str, unit: str = "short") -> Panel:
+    """The current value of each series as a bar."""
     return Panel(
-        title=title, words=words, queries=(Query(expr=expr, legend=legend),), unit=unit, kind="bargauge"
+        title=title,
+        description=description,
+        queries=(Query(expr=expr, legend=legend),),
+        unit=unit,
+        kind="bargauge",
     )

@@ -29,7 +29,7 @@ def _dashboard(one: Dashboard) -> Any:
     page = (
         dashboard.Dashboard(one.title)
         .uid(one.uid)
-        .description(one.words)
+        .description(one.description)
         .tags(["rightsizer"])
         .refresh("30s")
         .time("now-6h", "now")
@@ -59,18 +59,18 @@ _KINDS: Mapping[str, Callable[[], Any]] = {
 
 
 def _panel(panel: Panel) -> Any:
-    found = (
+    built = (
         _KINDS[panel.kind]()
         .title(panel.title)
-        .description(panel.words)
+        .description(panel.description)
         .unit(panel.unit)
         .datasource(_SOURCE)
         .span(panel.columns)
         .height(_SMALL if panel.kind == "stat" else _HEIGHT)
     )
     if panel.most is not None:
-        found = found.min(0).max(panel.most)
+        built = built.min(0).max(panel.most)
     for ref, query in zip("ABCDEFGH", panel.queries, strict=False):
-        asked = prometheus.Dataquery().expr(query.expr).legend_format(query.legend).ref_id(ref)
-        found = found.with_target(asked if panel.kind == "timeseries" else asked.instant())
-    return found
+        target = prometheus.Dataquery().expr(query.expr).legend_format(query.legend).ref_id(ref)
+        built = built.with_target(target if panel.kind == "timeseries" else target.instant())
+    return built

@@ -76,8 +76,8 @@ def _down(share: float) -> float:
 
 def _bars(report: Report) -> Sequence[Mapping[str, Any]]:
     """One bar for each owner: GPU-hours used, held but not busy, and idle."""
-    found = [owner for owner in owners(report) if owner.held_gpu_h > 0][:_BARS]
-    most = max((owner.held_gpu_h for owner in found), default=1.0)
+    largest = [owner for owner in owners(report) if owner.held_gpu_h > 0][:_BARS]
+    most = max((owner.held_gpu_h for owner in largest), default=1.0)
     room = _WIDTH - 220 - 90
     return [
         {
@@ -88,7 +88,7 @@ def _bars(report: Report) -> Sequence[Mapping[str, Any]]:
             "idle": room * owner.idle_gpu_h / most,
             "label": _hours(owner.idle_gpu_h),
         }
-        for i, owner in enumerate(found)
+        for i, owner in enumerate(largest)
     ]
 
 

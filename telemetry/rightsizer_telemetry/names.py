@@ -134,9 +134,9 @@ OURS: Mapping[str, str] = {**AGENT, **OPERATOR, **SLURM, **RECORDED}
 
 def series(name: str) -> tuple[str, ...]:
     """The series of a metric as queries name them: a histogram's or summary's parts instead of its name."""
-    words = OURS[name]
-    if "(histogram)" in words:
+    help_text = OURS[name]
+    if "(histogram)" in help_text:
         return (f"{name}_bucket", f"{name}_sum", f"{name}_count")
-    if "(sum and count)" in words:
+    if "(sum and count)" in help_text:
         return (f"{name}_sum", f"{name}_count")
     return (name,)

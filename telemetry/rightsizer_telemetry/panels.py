@@ -1,4 +1,4 @@
-"""What the dashboards show: panels and their questions."""
+"""The dashboards: panels and their queries."""
 
 from rightsizer_telemetry.dashboard_types import Dashboard, Variable, bars, line, stat
 
@@ -17,36 +17,42 @@ _PLAN = "{{namespace}} {{plan}}"
 _FLEET = Dashboard(
     uid="rightsizer-fleet",
     title="rightsizer / Fleet",
-    words="Who holds the GPUs, how busy they are, which plans are late.",
+    description="GPU allocation and utilization; plans that are late.",
     panels=(
-        stat("GPUs held", "By pods and Slurm jobs.", f"sum({_GPUS})"),
-        stat("GPUs busy", "GPUs times the share of time in which kernels ran.", f"sum({_BUSY_GPUS})"),
-        stat("GPUs idle", "Held, and doing nothing now.", "sum(rightsizer:workload_idle_gpus:count)"),
-        stat("GPUs free", "Nobody holds them.", 'count(rightsizer:gpu_busy:ratio{executor=""})'),
+        stat("GPUs held", "Allocated to pods and Slurm jobs.", f"sum({_GPUS})"),
+        stat("GPUs busy", "Allocated GPUs times their utilization.", f"sum({_BUSY_GPUS})"),
+        stat("GPUs idle", "Allocated and idle now.", "sum(rightsizer:workload_idle_gpus:count)"),
+        stat("GPUs free", "Allocated to nobody.", 'count(rightsizer:gpu_busy:ratio{executor=""})'),
         stat(
             "Plans late",
-            "They will miss their deadline.",
+            "Plans that will miss their deadline.",
             "count(rightsizer:plan_margin:seconds < 0) or vector(0)",
         ),
-        stat("GPUs saved", "Allowed by the plans and not taken.", "sum(rightsizer_plan_gpus_saved)"),
+        stat(
+            "GPUs saved", "maxGPUs minus the GPUs in use, over all plans.", "sum(rightsizer_plan_gpus_saved)"
+        ),
         line(
             "GPUs",
-            "Held, busy and free.",
+            "Allocated, busy and free.",
             (f"sum({_GPUS})", "held"),
             (f"sum({_BUSY_GPUS})", "busy"),
             ('count(rightsizer:gpu_busy:ratio{executor=""})', "free"),
         ),
         line(
             "Busy share",
-            "Mean over the GPUs of each namespace, and of each Slurm cluster.",
+            "Mean GPU utilization by namespace or Slurm cluster.",
             (f"sum by (executor, namespace) ({_BUSY_GPUS}) / sum by (executor, namespace) ({_GPUS})", _WHO),
             unit="percentunit",
             most=1,
         ),
-        line("GPUs by namespace", "Slurm has none.", (f"sum by (executor, namespace) ({_GPUS})", _WHO)),
+        line(
+            "GPUs by namespace",
+            "Slurm jobs have no namespace.",
+            (f"sum by (executor, namespace) ({_GPUS})", _WHO),
+        ),
         line(
             "Tensor activity",
-            "Share of cycles in which tensor cores worked: the nearest to MFU that GPUs report.",
+            "Share of cycles with active tensor cores: the closest GPU metric to MFU.",
             ("avg by (executor, namespace) (rightsizer:workload_tensor:ratio)", _WHO),
             unit="percentunit",
             most=1,
@@ -60,14 +66,19 @@ _FLEET = Dashboard(
         ),
         bars(
             "Plans by state",
-            "Reasons of their Ready condition.",
+            "Reason of the Ready condition.",
             "rightsizer_plans > 0",
             "{{state}}",
         ),
-        line("Power", "Of all metered GPUs.", ("sum(rightsizer:gpu_power:watts)", "watts"), unit="watt"),
         line(
-            "Not metered",
-            "GPUs that somebody holds and no exporter reports.",
+            "Power",
+            "Total of all GPUs with metrics.",
+            ("sum(rightsizer:gpu_power:watts)", "watts"),
+            unit="watt",
+        ),
+        line(
+            "Without metrics",
+            "Allocated GPUs that no exporter reports.",
             (f"sum({_UNMETERED}) or vector(0)", "GPUs"),
         ),
     ),
@@ -79,7 +90,7 @@ _OF_WORKLOAD = '{executor="kubernetes",namespace=~"$namespace",workload=~"($plan
 _PLANS = Dashboard(
     uid="rightsizer-plan",
     title="rightsizer / Plan",
-    words="One training: predicted against measured, the end against the deadline, size, restarts, memory.",
+    description="One training: throughput, deadline, size, restarts, memory.",
     variables=(
         Variable(name="namespace", metric="rightsizer:plan_gpus:count"),
         Variable(name="plan", metric="rightsizer:plan_gpus:count"),
@@ -87,14 +98,14 @@ _PLANS = Dashboard(
     panels=(
         line(
             "Tokens per second",
-            "Predicted when it was sized, and measured.",
+            "Predicted at sizing, and measured.",
             (f"rightsizer:plan_predicted:tokens_per_second{_OF_PLAN}", "predicted {{plan}}"),
             (f"rightsizer:plan_measured:tokens_per_second{_OF_PLAN}", "measured {{plan}}"),
             (f"rightsizer:train_tokens_per_second:max{_OF_PLAN}", "now {{plan}}"),
         ),
         line(
-            "Tokens per second of each layout",
-            "What the workers made of each way to split the work.",
+            "Tokens per second by layout",
+            "Measured throughput of each layout that has run.",
             (
                 f"rightsizer:plan_measured:tokens_per_second{_OF_PLAN} "
                 "* on (executor, cluster, namespace, plan) group_left (layout) rightsizer:plan:info",
@@ -103,20 +114,20 @@ _PLANS = Dashboard(
         ),
         line(
             "Deadline minus expected end",
-            "At the measured rate; negative: late.",
+            "At the measured throughput; negative: late.",
             (f"rightsizer:plan_margin:seconds{_OF_PLAN}", _PLAN),
             unit="s",
         ),
         line(
             "Progress",
-            "Tokens done, of all.",
+            "Tokens done as a share of all tokens.",
             (f"rightsizer:train_position_tokens:max{_OF_PLAN} / rightsizer:train_target_tokens:max", _PLAN),
             unit="percentunit",
             most=1,
         ),
         line(
             "Size",
-            "GPUs that it is sized to, workers that train, and the attempt: each layout is a new one.",
+            "GPUs of the plan, workers that train, and the attempt number. Each new layout is a new attempt.",
             (f"rightsizer:plan_gpus:count{_OF_PLAN}", "GPUs {{plan}}"),
             (f"rightsizer:train_workers:max{_OF_PLAN}", "workers {{plan}}"),
             ('max by (plan) (rightsizer_plan_recommended_gpus{plan=~"$plan"})', "recommended {{plan}}"),
@@ -124,30 +135,30 @@ _PLANS = Dashboard(
         ),
         line(
             "Restarts",
-            "Of workers, within the attempt.",
+            "Worker restarts within the attempt.",
             (f"rightsizer:plan_restarts:count{_OF_PLAN}", _PLAN),
         ),
         line(
             "Step",
-            "Seconds of an optimizer step.",
+            "Seconds per optimizer step.",
             (f"rightsizer:train_step_seconds:rate2m{_OF_PLAN} / rightsizer:train_steps:rate2m", _PLAN),
             unit="s",
         ),
         line(
             "Loss",
-            "Of the last step, as rank 0 says.",
+            "Training loss of the last step, reported by rank 0.",
             ('max by (namespace, pod) (rightsizer_train_loss{namespace=~"$namespace"})', "{{pod}}"),
         ),
         line(
             "Memory",
-            "Framebuffer in use on the fullest GPU, what the allocator keeps included.",
+            "GPU memory in use on the fullest GPU, including the allocator's cache.",
             (f"max by (workload) (rightsizer:gpu_memory_used:ratio{_OF_WORKLOAD})", "{{workload}}"),
             unit="percentunit",
             most=1,
         ),
         line(
-            "GPUs at work",
-            "Means over its GPUs.",
+            "GPU activity",
+            "Mean over the plan's GPUs.",
             (f"avg by (workload) (rightsizer:gpu_busy:ratio{_OF_WORKLOAD})", "busy {{workload}}"),
             (f"avg by (workload) (rightsizer:gpu_tensor_active:ratio{_OF_WORKLOAD})", "tensor {{workload}}"),
             (f"avg by (workload) (rightsizer:gpu_dram_active:ratio{_OF_WORKLOAD})", "memory {{workload}}"),
@@ -157,7 +168,7 @@ _PLANS = Dashboard(
         ),
         line(
             "Where time goes",
-            "Waits for data, as far as the script times them, and checkpoints.",
+            "Data loading, if the script measures it, and checkpoints.",
             (f"rightsizer:train_data_wait:ratio{_OF_PLAN}", "data {{plan}}"),
             (f"rightsizer:train_checkpoint:ratio{_OF_PLAN}", "checkpoint {{plan}}"),
             unit="percentunit",
@@ -165,13 +176,13 @@ _PLANS = Dashboard(
         ),
         line(
             "Age of the last checkpoint",
-            "What a failure costs now.",
+            "Work that a failure would lose now.",
             (f"time() - rightsizer:train_checkpoint_timestamp_seconds:max{_OF_PLAN}", _PLAN),
             unit="s",
         ),
         line(
             "Slowest against fastest GPU",
-            "Spread of SM activity inside the job: a straggler shows.",
+            "Range of SM activity within the job; shows stragglers.",
             (f"max by (workload) (rightsizer:gpu_sm_active:ratio{_OF_WORKLOAD})", "most {{workload}}"),
             (f"min by (workload) (rightsizer:gpu_sm_active:ratio{_OF_WORKLOAD})", "least {{workload}}"),
             unit="percentunit",
@@ -183,16 +194,16 @@ _PLANS = Dashboard(
 _WASTE = Dashboard(
     uid="rightsizer-waste",
     title="rightsizer / Waste",
-    words="GPUs that are held and not used, by whom. `rightsizer report` has it with prices.",
+    description="Allocated but unused GPUs by owner. `rightsizer report` adds prices.",
     panels=(
         line(
             "Idle GPUs",
-            "By namespace; Slurm has none.",
+            "By namespace; Slurm jobs have none.",
             ("sum by (executor, namespace) (rightsizer:workload_idle_gpus:count)", _WHO),
         ),
         line(
             "Idle share",
-            "Of the GPUs that each holds.",
+            "Share of each namespace's GPUs.",
             (
                 "sum by (executor, namespace) (rightsizer:workload_idle_gpus:count)"
                 f" / sum by (executor, namespace) ({_GPUS})",
@@ -203,27 +214,27 @@ _WASTE = Dashboard(
         ),
         bars(
             "Idle GPU-hours, worst 15",
-            "Over the range above: mean idle GPUs times its hours.",
+            "Mean idle GPUs times hours of the selected range.",
             "topk(15, avg_over_time(rightsizer:workload_idle_gpus:count[$__range]) * $__range_s / 3600 > 0)",
             _WORKLOAD,
         ),
         bars(
             "Least busy, 15",
-            "Mean busy share over the range above.",
+            "Mean utilization over the selected range.",
             "bottomk(15, avg_over_time(rightsizer:workload_busy:ratio[$__range]))",
             _WORKLOAD,
             "percentunit",
         ),
         bars(
-            "Whose (Slurm)",
-            "Idle GPUs by account and user, where an exporter or our daemon names them.",
+            "Slurm owners",
+            "Idle GPUs by account and user, if an exporter or the Slurm monitor names them.",
             "sum by (account, user) (rightsizer:workload_idle_gpus:count"
             f" * {_ON} group_left (user, account) rightsizer:workload_owner:info)",
             "{{account}} {{user}}",
         ),
         line(
             "Power of idle GPUs",
-            "What they draw all the same.",
+            "Power draw of GPUs that run no kernel.",
             (
                 'sum(rightsizer:gpu_power:watts{executor!=""} and rightsizer:gpu_busy:ratio < 0.01)'
                 " or vector(0)",
@@ -233,13 +244,18 @@ _WASTE = Dashboard(
         ),
         bars(
             "Memory never used",
-            "Share of the memory of the fullest GPU that stayed free over the range: a smaller GPU might do.",
+            "Share of the fullest GPU's memory never used in the range. A smaller GPU might suffice.",
             "1 - max by (executor, namespace, workload) (max_over_time(rightsizer:gpu_memory_used:ratio"
             '{executor!=""}[$__range]))',
             _WORKLOAD,
             "percentunit",
         ),
-        bars("Not metered", "Held, and reported by no exporter: unknown, not idle.", _UNMETERED, _WORKLOAD),
+        bars(
+            "Without metrics",
+            "Allocated GPUs that no exporter reports. Their utilization is unknown.",
+            _UNMETERED,
+            _WORKLOAD,
+        ),
     ),
 )
 
@@ -253,12 +269,12 @@ def _slurm(name: str) -> str:
 _SLURM = Dashboard(
     uid="rightsizer-slurm",
     title="rightsizer / Slurm",
-    words="Jobs by account, plans, what the monitor decides and whether Slurm answers it.",
+    description="Jobs by account, plans, resize decisions, and the health of the Slurm monitor.",
     variables=(Variable(name="cluster", metric=_slurm("job_info")),),
     panels=(
         line(
             "GPUs by account",
-            "Held by jobs, as far as somebody names the account.",
+            "Allocated GPUs of jobs whose account is known.",
             (
                 f'sum by (account) (rightsizer:workload_gpus:count{{executor="slurm",cluster=~"$cluster"}}'
                 f" * {_ON} group_left (account) max by (executor, cluster, namespace, workload, account)"
@@ -271,7 +287,7 @@ _SLURM = Dashboard(
         ),
         line(
             "GPUs of jobs",
-            "Held, and what the plan is sized to.",
+            "Allocated GPUs, and GPUs of the plan.",
             (f"{_slurm('job_gpus')}{_OF_CLUSTER}", "held {{jobid}}"),
             (f"{_slurm('job_sized_gpus')}{_OF_CLUSTER}", "sized {{jobid}}"),
         ),
@@ -284,31 +300,31 @@ _SLURM = Dashboard(
         ),
         line(
             "Busy share of jobs",
-            "Mean over each job's GPUs, by whatever exporter reports them.",
+            "Mean utilization of each job's GPUs.",
             ('rightsizer:workload_busy:ratio{executor="slurm",cluster=~"$cluster"}', "{{workload}}"),
             unit="percentunit",
             most=1,
         ),
         line(
             "Decisions",
-            "Of the monitor, by action.",
+            "Resize decisions by action.",
             (f"sum by (action) (increase({_slurm('decisions_total')}{_RATE}))", "{{action}}"),
         ),
         line(
-            "Slurm commands that failed",
+            "Failed Slurm commands",
             "",
             (f"sum by (command) (increase({_slurm('command_errors_total')}{_RATE}))", "{{command}}"),
         ),
         line(
-            "The monitor's round",
-            "How long a look at all jobs takes, and how old the last is.",
-            (_slurm("sweep_seconds"), "takes"),
+            "Monitor sweep",
+            "Duration of a check of all jobs, and the age of the last one.",
+            (_slurm("sweep_seconds"), "duration"),
             (f"time() - {_slurm('sweep_timestamp_seconds')}", "age"),
             unit="s",
         ),
         bars(
-            "Not metered",
-            "GPUs that jobs hold and no exporter reports.",
+            "Without metrics",
+            "Allocated GPUs that no exporter reports.",
             f'rightsizer:workload_requested_gpus:count{{executor="slurm"}} unless {_ON} {_GPUS} or vector(0)',
             "{{workload}}",
         ),
@@ -323,13 +339,13 @@ def _operator(name: str) -> str:
 _OPERATOR = Dashboard(
     uid="rightsizer-operator",
     title="rightsizer / Operator health",
-    words="Whether the operator acts, how fast, and what the API server answers.",
+    description="Leadership, reconcile latency, and API server requests.",
     panels=(
-        stat("Leaders", "Replicas that act: one.", f"sum({_operator('leads')})"),
-        stat("Waiting", "Plans that wait to be looked at.", f"sum({_operator('queue')})"),
-        stat("Plans", "All.", "sum(rightsizer_plans)"),
+        stat("Leaders", "Active replicas; must be 1.", f"sum({_operator('leads')})"),
+        stat("Waiting", "Plans waiting for reconciliation.", f"sum({_operator('queue')})"),
+        stat("Plans", "All TrainingPlans.", "sum(rightsizer_plans)"),
         line(
-            "Time to bring a plan up to date",
+            "Reconcile latency",
             "",
             (
                 f"histogram_quantile(0.99, sum by (le) ({_operator('reconcile_seconds_bucket')}))",
@@ -343,9 +359,9 @@ _OPERATOR = Dashboard(
         ),
         line(
             "Reconciliations",
-            "And those that had to be tried again.",
+            "All, and those that failed and are retried.",
             (f"sum(rate({_operator('reconcile_seconds_count')}{_RATE}))", "all"),
-            (f"sum(rate({_operator('reconcile_failures_total')}{_RATE}))", "again"),
+            (f"sum(rate({_operator('reconcile_failures_total')}{_RATE}))", "retried"),
             unit="reqps",
         ),
         line(
@@ -356,14 +372,14 @@ _OPERATOR = Dashboard(
         ),
         line(
             "Failed requests",
-            "By HTTP status; 0: not reached.",
+            "By HTTP status; 0: API server unreachable.",
             (f"sum by (code) (rate({_operator('api_errors_total')}{_RATE}))", "{{code}}"),
             unit="reqps",
         ),
         line("Jobs created", "", (f"sum({_operator('launches_total')})", "since the start")),
         line("Resizes", "By cause.", (f"sum by (cause) ({_operator('resizes_total')})", "{{cause}}")),
         line("Plans by state", "", ("rightsizer_plans > 0", "{{state}}")),
-        line("Queue", "Plans that wait to be looked at.", (f"sum({_operator('queue')})", "plans")),
+        line("Queue", "Plans waiting for reconciliation.", (f"sum({_operator('queue')})", "plans")),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""What GPU exporters serve, and whose GPU it is: each source as PromQL with one set of labels.
+"""GPU exporters as PromQL with one set of labels: signals, and the workload that holds each GPU.
 
 DCGM's exporter comes in two spellings of names (newer DCGM: `*_UTIL_RATIO`), two worlds of labels (`pod` with
 honorLabels, else `exported_pod` beside the exporter's own `pod`), `Hostname` or `hostname`, whole GPUs or MIG
@@ -35,7 +35,7 @@ _POD_HASH = "[bcdfghjklmnpqrstvwxz2456789]"
 
 @immutable
 class Source:
-    """One exporter: what comes before and after a signal's name in its metrics, and the signals we read."""
+    """One exporter: the prefix and suffix of its metric names, and the signals we read."""
 
     name: str
     prefix: str
@@ -89,7 +89,7 @@ SLURM_JOB_EXPORTER = Source(
     suffix="_gpu",
 )
 SOURCES = (DCGM, JOBSTATS, SLURM_JOB_EXPORTER)
-"""In the order in which they are believed where several report the same GPU."""
+"""In order of preference if several report the same GPU."""
 
 
 def samples(source: Source) -> str:

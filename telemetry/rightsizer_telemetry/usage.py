@@ -1,4 +1,4 @@
-"""Who held how many GPUs over a window, how busy they were, and what the idle ones cost; ours and not."""
+"""GPU usage over a window by workload and owner: allocated, busy and idle GPU-hours, and their cost."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from rightsizer.catalog import lookup
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.estimate.parameters import load_resize
 from rightsizer.values import immutable
-from rightsizer_telemetry.client import Prometheus, Row, Series, Unknown
+from rightsizer_telemetry.client import FailedQuery, Prometheus, Row, Series
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import duration
 from rightsizer_telemetry.rules import INTERVAL_S
@@ -24,11 +24,11 @@ _BY = ", ".join(HOLDER)
 
 @immutable
 class Usage:
-    """One workload over the window. None: nobody measured it, which is not 0.
+    """One workload over the window. None means not measured, which is not 0.
 
-    GPU-hours: `held`, `used` (integral of the share in which kernels ran), `idle` (of GPUs that did nothing
-    at the moment). `gpus` are held now, `peak_gpus` at most. `needs_gpus`: what would do the same work at
-    TARGET_BUSY, 0 for a workload that did none; a hint to look, not a promise: fewer GPUs may train slower.
+    GPU-hours: `held`, `used` (integral of the share in which kernels ran), `idle` (of idle GPUs).
+    `gpus` are held now, `peak_gpus` at most. `needs_gpus`: GPUs that would do the same work at TARGET_BUSY,
+    0 for an idle workload. It is a hint: fewer GPUs may train slower.
     """
 
     executor: str
@@ -63,7 +63,7 @@ class Usage:
 
     @property
     def needs_gpus(self) -> int | None:
-        """GPUs that would do as much at TARGET_BUSY."""
+        """GPUs that would do the same work at TARGET_BUSY."""
         if self.busy_mean is None or self.busy_max is None:
             return None
         if self.busy_max < load_resize().idle_busy:
@@ -72,7 +72,7 @@ class Usage:
 
     @property
     def owner(self) -> str:
-        """Whose it is: the namespace, or account and user, as far as somebody says."""
+        """The namespace, or account and user if known."""
         if self.executor == "kubernetes":
             return self.namespace
         return "/".join(part for part in (self.account, self.user) if part) or "unknown"
@@ -80,7 +80,7 @@ class Usage:
 
 @immutable
 class Owner:
-    """What all workloads of one namespace or account held. Sums leave out what nobody measured."""
+    """Sums over the workloads of one namespace or account, without unmeasured values."""
 
     executor: str
     name: str
@@ -105,31 +105,31 @@ class Report:
 
 
 def collect(client: Prometheus, *, window_s: float, price_usd_per_gpu_h: float | None = None) -> Report:
-    """Ask a Prometheus that evaluates our recording rules. InputError where it gives no usable answer."""
+    """Query a Prometheus that evaluates our recording rules. InputError if it returns no usable answer."""
     if not (math.isfinite(window_s) and window_s >= 60):
         raise InputError("window", value=window_s, remedy="at least a minute")
-    clock = _sound(client.instant("vector(time())"))
+    clock = _require(client.instant("vector(time())"))
     if len(clock) != 1 or not math.isfinite(clock[0].value):
-        raise InputError("prometheus", value="vector(time())", remedy="the server does not tell its time")
+        raise InputError("prometheus", value="vector(time())", remedy="the server returned no time")
     now_s = clock[0].value
     step_s = float(max(INTERVAL_S, math.ceil(window_s / _POINTS)))
-    ask = _Asker(client=client, now_s=now_s, window_s=window_s, step_s=step_s)
-    figures = ask.figures()
-    words = {label: ask.words(label, family) for label, family in _WORDS.items()}
+    queries = _Queries(client=client, now_s=now_s, window_s=window_s, step_s=step_s)
+    figures = queries.figures()
+    labels = {label: queries.label_values(label, family) for label, family in _LABEL_FAMILIES.items()}
     workloads = [
-        _usage(holder, some, step_s)
-        for holder, some in sorted(figures.items())
-        if some.get("held", 0.0) > 0 or some.get("asked", 0.0) > 0
+        _usage(holder, row, step_s)
+        for holder, row in sorted(figures.items())
+        if row.get("held", 0.0) > 0 or row.get("requested", 0.0) > 0
     ]
-    named = [_named(use, words, price_usd_per_gpu_h) for use in workloads]
+    named = [_named(use, labels, price_usd_per_gpu_h) for use in workloads]
     named.sort(key=lambda use: (-(use.idle_gpu_h or 0.0), -use.held_gpu_h, use.workload))
     return Report(
         at_s=now_s,
         window_s=window_s,
         step_s=step_s,
         workloads=tuple(named),
-        free_gpu_h=ask.total('count(rightsizer:gpu_busy:ratio{executor=""})'),
-        curves=ask.curves(),
+        free_gpu_h=queries.total('count(rightsizer:gpu_busy:ratio{executor=""})'),
+        curves=queries.curves(),
     )
 
 
@@ -138,7 +138,7 @@ def owners(report: Report) -> tuple[Owner, ...]:
     groups: dict[tuple[str, str], list[Usage]] = {}
     for use in report.workloads:
         groups.setdefault((use.executor, use.owner), []).append(use)
-    found = [
+    sums = [
         Owner(
             executor=executor,
             name=name,
@@ -151,7 +151,7 @@ def owners(report: Report) -> tuple[Owner, ...]:
         )
         for (executor, name), uses in groups.items()
     ]
-    return tuple(sorted(found, key=lambda owner: (-owner.idle_gpu_h, -owner.held_gpu_h, owner.name)))
+    return tuple(sorted(sums, key=lambda owner: (-owner.idle_gpu_h, -owner.held_gpu_h, owner.name)))
 
 
 _Holder = tuple[str, str, str, str]
@@ -160,14 +160,14 @@ _SUMS = {
     "held": _HELD,
     "used": f"rightsizer:workload_busy:ratio * {_HELD}",
     "idle": "rightsizer:workload_idle_gpus:count",
-    "asked": f"rightsizer:workload_requested_gpus:count unless on ({_BY}) {_HELD}",
+    "requested": f"rightsizer:workload_requested_gpus:count unless on ({_BY}) {_HELD}",
 }
-"""Figures that are integrated over the window: GPUs, moment by moment."""
+"""GPU counts to integrate over the window."""
 _LEVELS = {
     "peak": f"max by ({_BY}) (max_over_time({_HELD}[%r]))",
-    "peak_asked": f"max by ({_BY}) (max_over_time(rightsizer:workload_requested_gpus:count[%r]))",
+    "peak_requested": f"max by ({_BY}) (max_over_time(rightsizer:workload_requested_gpus:count[%r]))",
     "now": f"max by ({_BY}) ({_HELD})",
-    "now_asked": f"max by ({_BY}) (rightsizer:workload_requested_gpus:count)",
+    "now_requested": f"max by ({_BY}) (rightsizer:workload_requested_gpus:count)",
     "busy_max": f"max by ({_BY}) (max_over_time(rightsizer:workload_busy:max[%r]))",
     "tensor": f"max by ({_BY}) (avg_over_time(rightsizer:workload_tensor:ratio[%r]))",
     "memory": f'max by ({_BY}) (max_over_time(rightsizer:gpu_memory_used:ratio{{executor!=""}}[%r]))',
@@ -180,8 +180,8 @@ _CURVES = {
 
 
 @immutable
-class _Asker:
-    """The questions of one report."""
+class _Queries:
+    """The queries of one report."""
 
     client: Prometheus
     now_s: float
@@ -189,49 +189,49 @@ class _Asker:
     step_s: float
 
     def figures(self) -> dict[_Holder, dict[str, float]]:
-        """Every figure of every workload, by name; what was not measured is not there."""
-        found: dict[_Holder, dict[str, float]] = {}
+        """Every figure of every workload, by name; unmeasured ones are absent."""
+        figures: dict[_Holder, dict[str, float]] = {}
         spans = f"[{duration(self.window_s)}:{duration(self.step_s)}]"
         questions = {
             **{name: f"max by ({_BY}) (sum_over_time(({query}){spans}))" for name, query in _SUMS.items()},
             **{name: query.replace("%r", duration(self.window_s)) for name, query in _LEVELS.items()},
         }
         for name, query in questions.items():
-            for row in _sound(self.client.instant(query, at_s=self.now_s)):
+            for row in _require(self.client.instant(query, at_s=self.now_s)):
                 if math.isfinite(row.value) and row.value >= 0:
-                    found.setdefault(_holder(row), {})[name] = row.value
-        return found
+                    figures.setdefault(_holder(row), {})[name] = row.value
+        return figures
 
-    def words(self, label: str, family: str) -> dict[_Holder, tuple[str, ...]]:
+    def label_values(self, label: str, family: str) -> dict[_Holder, tuple[str, ...]]:
         """The values of one label for each workload."""
         query = f"group by ({_BY}, {label}) (last_over_time({family}[{duration(self.window_s)}]))"
-        found: dict[_Holder, set[str]] = {}
-        for row in _sound(self.client.instant(query, at_s=self.now_s)):
+        values: dict[_Holder, set[str]] = {}
+        for row in _require(self.client.instant(query, at_s=self.now_s)):
             if row.labels.get(label):
-                found.setdefault(_holder(row), set()).add(row.labels[label])
-        return {holder: tuple(sorted(words)) for holder, words in found.items()}
+                values.setdefault(_holder(row), set()).add(row.labels[label])
+        return {holder: tuple(sorted(names)) for holder, names in values.items()}
 
     def total(self, query: str) -> float | None:
         """GPU-hours of a count over the window."""
         spans = f"[{duration(self.window_s)}:{duration(self.step_s)}]"
-        rows = _sound(self.client.instant(f"sum_over_time(({query}){spans})", at_s=self.now_s))
+        rows = _require(self.client.instant(f"sum_over_time(({query}){spans})", at_s=self.now_s))
         return rows[0].value * self.step_s / 3600 if len(rows) == 1 and math.isfinite(rows[0].value) else None
 
     def curves(self) -> dict[str, tuple[tuple[float, float], ...]]:
         """GPUs held, busy and free over the window; empty where nothing was measured."""
         start_s = self.now_s - self.window_s
-        found = {}
+        curves = {}
         for name, query in _CURVES.items():
             answer = self.client.range(query, start_s=start_s, end_s=self.now_s, step_s=self.step_s)
-            series: Sequence[Series] = () if isinstance(answer, Unknown) else answer
-            found[name] = tuple(
+            series: Sequence[Series] = () if isinstance(answer, FailedQuery) else answer
+            curves[name] = tuple(
                 (at_s, value) for one in series for at_s, value in one.points if math.isfinite(value)
             )
-        return found
+        return curves
 
 
 def _price(models: Iterable[str], given: float | None) -> float | None:
-    """USD for a GPU-hour: as given, else list; of several models the cheapest."""
+    """USD per GPU-hour: the given price, else the list price of the cheapest model."""
     if given is not None:
         return given
     return min((price for model in models if (price := _list_price(model)) is not None), default=None)
@@ -244,45 +244,45 @@ def _list_price(model: str) -> float | None:
         return None
 
 
-def _usage(holder: _Holder, some: Mapping[str, float], step_s: float) -> Usage:
+def _usage(holder: _Holder, row: Mapping[str, float], step_s: float) -> Usage:
     hours = step_s / 3600
     executor, cluster, namespace, workload = holder
-    metered = "held" in some
+    metered = "held" in row
     return Usage(
         executor=executor,
         cluster=cluster,
         namespace=namespace,
         workload=workload,
-        gpus=round(some.get("now" if metered else "now_asked", 0.0)),
-        peak_gpus=round(some.get("peak" if metered else "peak_asked", 0.0)),
-        held_gpu_h=some.get("held", some.get("asked", 0.0)) * hours,
-        used_gpu_h=some["used"] * hours if "used" in some else None,
-        idle_gpu_h=some["idle"] * hours if "idle" in some else None,
-        busy_max=some.get("busy_max"),
-        tensor_active=some.get("tensor"),
-        memory_used_max=some.get("memory"),
+        gpus=round(row.get("now" if metered else "now_requested", 0.0)),
+        peak_gpus=round(row.get("peak" if metered else "peak_requested", 0.0)),
+        held_gpu_h=row.get("held", row.get("requested", 0.0)) * hours,
+        used_gpu_h=row["used"] * hours if "used" in row else None,
+        idle_gpu_h=row["idle"] * hours if "idle" in row else None,
+        busy_max=row.get("busy_max"),
+        tensor_active=row.get("tensor"),
+        memory_used_max=row.get("memory"),
     )
 
 
-_WORDS = {
+_LABEL_FAMILIES = {
     "model": "rightsizer:gpu_busy:ratio",
     "user": "rightsizer:workload_owner:info",
     "account": "rightsizer:workload_owner:info",
     "plan": "rightsizer:train_step:max",
 }
-"""Label -> the family that carries it."""
+"""The recorded family of each label."""
 
 
-def _named(use: Usage, words: Mapping[str, Mapping[_Holder, tuple[str, ...]]], price: float | None) -> Usage:
+def _named(use: Usage, labels: Mapping[str, Mapping[_Holder, tuple[str, ...]]], price: float | None) -> Usage:
     holder = (use.executor, use.cluster, use.namespace, use.workload)
-    said = {label: found.get(holder, ()) for label, found in words.items()}
+    values = {label: by_holder.get(holder, ()) for label, by_holder in labels.items()}
     return replace(
         use,
-        models=said["model"],
-        user=", ".join([user for user in said["user"] if not user.startswith("uid ")] or said["user"]),
-        account=", ".join(said["account"]),
-        plan=", ".join(said["plan"]),
-        price_usd_per_gpu_h=_price(said["model"], price),
+        models=values["model"],
+        user=", ".join([user for user in values["user"] if not user.startswith("uid ")] or values["user"]),
+        account=", ".join(values["account"]),
+        plan=", ".join(values["plan"]),
+        price_usd_per_gpu_h=_price(values["model"], price),
     )
 
 
@@ -291,13 +291,13 @@ def _holder(row: Row) -> _Holder:
     return (executor, cluster, namespace, workload)
 
 
-def _sound(answer: Sequence[Row] | Unknown) -> Sequence[Row]:
-    if isinstance(answer, Unknown):
+def _require(answer: Sequence[Row] | FailedQuery) -> Sequence[Row]:
+    if isinstance(answer, FailedQuery):
         raise InputError("prometheus", value=answer.reason, remedy="no usable answer: is the address right?")
     return answer
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None where nothing is."""
+    """The sum of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return math.fsum(known) if known else None

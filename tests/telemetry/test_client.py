@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from rightsizer.errors import InputError
-from rightsizer_telemetry.client import Access, Prometheus, Row, Unknown
+from rightsizer_telemetry.client import FailedQuery, Prometheus, PrometheusSettings, Row
 
-ACCESS = Access(url="http://prometheus.test:9090/prefix", timeout_s=2.0, most_bytes=2000)
+ACCESS = PrometheusSettings(url="http://prometheus.test:9090/prefix", timeout_s=2.0, most_bytes=2000)
 
 
 def client(answer, access=ACCESS):
@@ -75,7 +75,7 @@ GARBAGE = {
 def test_what_is_no_sound_answer_is_unknown_with_a_reason(answer):
     with client(lambda _: answer) as prometheus:
         found = prometheus.instant("up")
-    assert isinstance(found, Unknown)
+    assert isinstance(found, FailedQuery)
     assert found.reason
 
 
@@ -90,8 +90,8 @@ def stall(request):
 @pytest.mark.parametrize("answer", [refuse, stall], ids=["refused", "too late"])
 def test_a_server_that_is_not_there_is_unknown(answer):
     with client(answer) as prometheus:
-        assert isinstance(prometheus.instant("up"), Unknown)
-        assert isinstance(prometheus.range("up", start_s=0, end_s=1, step_s=1), Unknown)
+        assert isinstance(prometheus.instant("up"), FailedQuery)
+        assert isinstance(prometheus.range("up", start_s=0, end_s=1, step_s=1), FailedQuery)
 
 
 def authorization(access):
@@ -107,29 +107,29 @@ def authorization(access):
 
 def test_a_token_is_read_again_for_each_question(tmp_path):
     token = tmp_path / "token"
-    access = Access(url="http://prometheus.test", token_file=token)
+    access = PrometheusSettings(url="http://prometheus.test", token_file=token)
     for prometheus, seen in authorization(access):
         token.write_text("one\n")
         prometheus.instant("up")
         token.write_text("two\n")
         prometheus.instant("up")
         token.unlink()
-        assert isinstance(prometheus.instant("up"), Unknown)
+        assert isinstance(prometheus.instant("up"), FailedQuery)
         assert seen == ["Bearer one", "Bearer two"]
 
 
 def test_a_token_that_no_header_can_hold_is_unknown(tmp_path):
     token = tmp_path / "token"
     token.write_text("t\u00f6k\u00e9n")
-    for prometheus, seen in authorization(Access(url="http://prometheus.test", token_file=token)):
-        assert isinstance(prometheus.instant("up"), Unknown)
+    for prometheus, seen in authorization(PrometheusSettings(url="http://prometheus.test", token_file=token)):
+        assert isinstance(prometheus.instant("up"), FailedQuery)
         assert seen == []
 
 
 def test_basic_authentication(tmp_path):
     password = tmp_path / "password"
     password.write_text("open sesame\n")
-    access = Access(url="http://prometheus.test", user="ada", password_file=password)
+    access = PrometheusSettings(url="http://prometheus.test", user="ada", password_file=password)
     for prometheus, seen in authorization(access):
         prometheus.instant("up")
         assert seen == ["Basic YWRhOm9wZW4gc2VzYW1l"]
@@ -142,10 +142,10 @@ def test_basic_authentication(tmp_path):
 )
 def test_an_address_that_is_none_is_refused_without_showing_a_password(url):
     with pytest.raises(InputError) as error:
-        Prometheus(Access(url=url))
+        Prometheus(PrometheusSettings(url=url))
     assert "secret" not in str(error.value)
 
 
 def test_a_certificate_that_is_none_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"ca\.pem"):
-        Prometheus(Access(url="https://prometheus.test", ca_file=tmp_path / "ca.pem"))
+        Prometheus(PrometheusSettings(url="https://prometheus.test", ca_file=tmp_path / "ca.pem"))

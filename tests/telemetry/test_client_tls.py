@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from rightsizer.errors import InputError
-from rightsizer_telemetry.client import Access, Prometheus, Unknown
+from rightsizer_telemetry.client import FailedQuery, Prometheus, PrometheusSettings
 
 ANSWER = {
     "status": "success",
@@ -81,7 +81,7 @@ def file(tmp_path):
 
 
 def ask(port, host="localhost", **access):
-    with Prometheus(Access(url=f"https://{host}:{port}", timeout_s=5.0, **access)) as client:
+    with Prometheus(PrometheusSettings(url=f"https://{host}:{port}", timeout_s=5.0, **access)) as client:
         return client.instant("up")
 
 
@@ -103,7 +103,7 @@ def test_a_server_of_another_authority_is_told_nothing(serving, file, tmp_path):
     token = tmp_path / "token"
     token.write_text("secret")
     found = ask(port, ca_file=file(trustme.CA().cert_pem), token_file=token)
-    assert isinstance(found, Unknown)
+    assert isinstance(found, FailedQuery)
     assert "certificate verify failed" in found.reason
     assert told == []
 
@@ -117,7 +117,7 @@ def test_a_server_that_no_public_authority_knows_is_not_believed(serving):
 def test_a_certificate_for_another_name_is_not_believed(authority, serving, file):
     port, told = serving("elsewhere.test")
     found = ask(port, ca_file=file(authority.cert_pem))
-    assert isinstance(found, Unknown)
+    assert isinstance(found, FailedQuery)
     assert "not valid for 'localhost'" in found.reason
     assert told == []
 
@@ -132,7 +132,7 @@ def test_a_server_that_asks_who_we_are_is_shown_our_certificate(authority, servi
         cert_file=file(*ours.cert_chain_pems),
         key_file=file(ours.private_key_pem),
     )
-    assert isinstance(found, Unknown) is not known
+    assert isinstance(found, FailedQuery) is not known
     assert len(told) == known
 
 

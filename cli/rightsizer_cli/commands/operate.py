@@ -100,7 +100,7 @@ def operator(
     from rightsizer.resize.types import Pressure
     from rightsizer.units import parse_duration_s
     from rightsizer_operator.values.settings import Settings
-    from rightsizer_telemetry.client import Access
+    from rightsizer_telemetry.client import PrometheusSettings
 
     settings = Settings(
         inter_node_gbps=inter_node_gbps,
@@ -118,7 +118,9 @@ def operator(
         network_policy=network_policy,
         metrics_from=tuple(_peer(text) for text in metrics_from or ()),
     )
-    access = Access(url=prometheus_url, ca_file=prometheus_ca_file, token_file=prometheus_token_file)
+    access = PrometheusSettings(
+        url=prometheus_url, ca_file=prometheus_ca_file, token_file=prometheus_token_file
+    )
     options = OperatorOptions(
         namespaces=tuple(namespace or ()),
         port=port,

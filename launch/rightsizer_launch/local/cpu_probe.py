@@ -1,9 +1,9 @@
-"""Measures this machine's processors for a few seconds, in one process a worker.
+"""Measures this machine's CPU for a few seconds, in one process per worker.
 
-All workers measure at the same time, so that what they share (memory bandwidth, boost clocks) is shared here
-too. Rank 0 prints the result as JSON: matmul FLOP/s, copy bytes/s, the loopback all-reduce's bytes/s, and the
-seconds of a training step of a small reference model, together and alone, by which the engine's formulas are
-scaled (`machine.py`).
+All workers measure at the same time and therefore share memory bandwidth and boost clocks as in a real run.
+Rank 0 prints the result as JSON: matmul FLOP/s, copy bytes/s, loopback all-reduce bytes/s, and the step time
+of a small reference model, all workers together and one alone. `machine.py` scales the engine's formulas
+by it.
 """
 
 import argparse
@@ -33,7 +33,7 @@ REFERENCE_BATCH = 8
 
 
 def _seconds(work: Callable[[], Any], *, least_s: float = 0.3) -> float:
-    """A call's time without disturbance: the first quartile over `least_s` seconds, after one to warm up."""
+    """A call's time: the first quartile over `least_s` seconds, after one warm-up call."""
     work()
     times: list[float] = []
     while sum(times) < least_s or len(times) < 4:
@@ -143,19 +143,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     distributed.barrier()
     step = _reference_step(torch)
-    found = {
+    measured = {
         "matmul_flop_per_s": _matmul_flop_per_s(torch),
         "copy_bytes_per_s": _copy_bytes_per_s(torch),
         "together_step_s": _seconds(step, least_s=1.5),
     }
     distributed.barrier()
-    if options.rank == 0:  # the others wait without working
-        found["alone_step_s"] = _seconds(step, least_s=1.0)
+    if options.rank == 0:  # the others wait idle
+        measured["alone_step_s"] = _seconds(step, least_s=1.0)
     distributed.barrier()
-    found["all_reduce_bytes_per_s"] = _all_reduce_bytes_per_s(torch, options.world)
+    measured["all_reduce_bytes_per_s"] = _all_reduce_bytes_per_s(torch, options.world)
     distributed.destroy_process_group()
     if options.rank == 0:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(measured) + "\n")
     return 0
 
 

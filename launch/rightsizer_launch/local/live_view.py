@@ -1,4 +1,4 @@
-"""What a person sees while it trains: a live view at a terminal, plain lines elsewhere."""
+"""The progress display: a live view on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from rightsizer.units import format_count, format_duration, format_tokens
 from rightsizer.values import immutable
 from rightsizer_launch.run_totals import RunTotals
 
-__all__ = ["Expectation", "View", "eta_s", "facts"]
+__all__ = ["Expectation", "View", "eta_s", "status_rows"]
 
 _LINE_EVERY_S = 5.0
 
 
 @immutable
 class Expectation:
-    """What was promised: tokens in all, tokens/s, and the deadline's seconds from `began_s` (Unix time)."""
+    """The prediction: total tokens, tokens/s, and the deadline in seconds from `began_s` (Unix time)."""
 
     target_tokens: float
     tokens_per_s: float
@@ -32,16 +32,18 @@ class Expectation:
 
 
 def eta_s(totals: RunTotals, expected: Expectation) -> float:
-    """Seconds to the end: at the own median pace once past the warm-up, at the predicted one until then.
+    """Seconds to the end, at the median measured rate after the warm-up, before at the predicted rate.
 
-    The prediction is calibrated: it weighs earlier runs.
+    The prediction is calibrated with earlier runs.
     """
     measured = totals.recent_tokens_per_s
     rate = expected.tokens_per_s if measured is None else measured
     return max(0.0, expected.target_tokens - totals.tokens) / max(rate, 1e-9)
 
 
-def facts(totals: RunTotals, failures: int, expected: Expectation, *, now_s: float) -> list[tuple[str, str]]:
+def status_rows(
+    totals: RunTotals, failures: int, expected: Expectation, *, now_s: float
+) -> list[tuple[str, str]]:
     """The view's lines, as (name, value)."""
     left = eta_s(totals, expected)
     lines = [
@@ -55,7 +57,7 @@ def facts(totals: RunTotals, failures: int, expected: Expectation, *, now_s: flo
         ),
         ("loss", "-" if totals.loss is None else f"{totals.loss:.3f}"),
         ("ETA", _against(left, expected, now_s)),
-        ("restarts", f"{failures}, {totals.lost_steps} step(s) done again"),
+        ("restarts", f"{failures}, {totals.lost_steps} step(s) repeated"),
     ]
     if totals.saved_step:
         lines.append(("checkpoint", f"step {totals.saved_step}"))
@@ -94,18 +96,18 @@ class View:
             self._live.stop()
 
     def note(self, text: str) -> None:
-        """Something happened; it stays on the screen."""
-        stamp = time.strftime("%H:%M:%S", time.localtime(self.clock()))
-        self.console.print(Text(f"{stamp}  {text}"), soft_wrap=True)
+        """Print an event, which stays on the screen."""
+        now_text = time.strftime("%H:%M:%S", time.localtime(self.clock()))
+        self.console.print(Text(f"{now_text}  {text}"), soft_wrap=True)
 
     def update(self, totals: RunTotals, failures: int) -> None:
-        """Where training stands."""
+        """Show the progress."""
         now_s = self.clock()
         if self._live is not None:
             self._live.update(_panel(totals, failures, self.expected, now_s))
         elif totals.step != self._last_step and now_s - self._last_line_s >= _LINE_EVERY_S:
             self._last_line_s = now_s
-            named = dict(facts(totals, failures, self.expected, now_s=now_s))
+            named = dict(status_rows(totals, failures, self.expected, now_s=now_s))
             pace = f"{named['tokens/s']} tokens/s; ETA {named['ETA']}"
             self.note(f"tokens {named['tokens']}; loss {named['loss']}; {pace}")
             self._last_step = totals.step
@@ -113,7 +115,7 @@ class View:
 
 def _panel(totals: RunTotals, failures: int, expected: Expectation, now_s: float) -> Group:
     table = Table.grid(padding=(0, 2))
-    for name, value in facts(totals, failures, expected, now_s=now_s):
+    for name, value in status_rows(totals, failures, expected, now_s=now_s):
         table.add_row(Text(name, style="bold"), value)
     share = totals.tokens / max(expected.target_tokens, 1.0)
     return Group(ProgressBar(total=100, completed=min(100.0, 100 * share), width=60), table)

@@ -1,8 +1,8 @@
-"""This machine as a cluster that the engine can size for: GPUs by NVML, else its processors, measured once.
+"""This machine as a cluster for the engine: its GPUs from NVML, else its CPU cores, measured once.
 
-A CPU "device" is a worker's share of the cores. Its rates are measured (`probe`), then scaled so that the
-engine's prediction of the probe's reference model is what the probe measured: the engine's curves are of
-GPUs, and one honest measurement corrects their sum where there is no curve for a processor.
+A CPU "device" is a worker's share of the cores. Its rates are measured (`cpu_probe`), then scaled so that the
+engine's prediction for the probe's reference model equals the measured step time: the engine has efficiency
+curves for GPUs only.
 """
 
 import contextlib
@@ -35,32 +35,32 @@ from rightsizer_launch.worker.progress import write_json
 
 __all__ = ["Machine", "cpu", "cpu_cluster", "detect", "reference_s", "usable_cores"]
 
-_MOST_CPU_WORKERS = 8  # more gloo workers than this cost more in messages than their cores are worth
+_MOST_CPU_WORKERS = 8  # more gloo workers cost more communication than they gain
 _PROBE_VERSION = 2
 _WATTS_PER_THREAD = 8.0  # a guess; server parts spend 3 to 10 W a core
 
 
 @immutable
 class Machine:
-    """What there is: clusters of one node to choose from, and how a worker uses its device.
+    """The available one-node clusters, and how a worker uses its device.
 
-    Workers on processors slow each other down, so there is one cluster for each number of them.
+    CPU workers slow each other down, so there is one cluster for each number of workers.
     """
 
     clusters: tuple[Cluster, ...]
     cuda: bool
     threads_per_worker: int
-    words: str
+    description: str
     measured: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def workers(self) -> int:
-        """The most workers that fit, one for each device."""
+        """The largest number of workers, one per device."""
         return max(cluster.max_gpus for cluster in self.clusters)
 
 
 def detect(*, cache: Path | None = None, again: bool = False) -> Machine:
-    """The machine; `cache` is the folder for measurements (default: the user's), `again` measures anew."""
+    """The machine; `cache` is the folder of measurements (default: the user's), `again` repeats them."""
     names = _nvml_names()
     if names:
         return _gpus(names)
@@ -73,14 +73,18 @@ def detect(*, cache: Path | None = None, again: bool = False) -> Machine:
         for count in range(1, workers + 1)
     )
     rate = measured["matmul_flop_per_s"] / 1e9
-    words = f"{_cpu_name()}: {workers} x {threads} core(s), no GPU; {rate:.0f} GFLOP/s measured per worker"
-    return Machine(clusters=clusters, cuda=False, threads_per_worker=threads, words=words, measured=measured)
+    description = (
+        f"{_cpu_name()}: {workers} x {threads} core(s), no GPU; {rate:.0f} GFLOP/s measured per worker"
+    )
+    return Machine(
+        clusters=clusters, cuda=False, threads_per_worker=threads, description=description, measured=measured
+    )
 
 
 def cpu_cluster(measured: Mapping[str, float], *, workers: int, most: int, memory_bytes: float) -> Cluster:
-    """`workers` of `most` CPU devices, whose predictions agree with the measured reference step.
+    """`workers` of `most` CPU devices, scaled to the measured reference step.
 
-    Between one worker alone and all together the slow-down is taken as a power of their number.
+    The slow-down is interpolated as a power of the number of workers.
     """
     slow_down = measured["together_step_s"] / measured["alone_step_s"]
     wanted_s = measured["alone_step_s"] * slow_down ** (math.log(workers) / math.log(most) if most > 1 else 0)
@@ -128,7 +132,7 @@ def _scaled(measured: Mapping[str, float], scale: float, *, workers: int, memory
 
 
 def reference_s(cluster: Cluster) -> float:
-    """The engine's seconds for a step of the probe's reference model on one device."""
+    """The engine's step time for the probe's reference model on one device."""
     workload = Workload(
         tokens=1e6,
         sequence_tokens=REFERENCE_SEQUENCE,
@@ -146,7 +150,7 @@ def reference_s(cluster: Cluster) -> float:
 
 
 def _gpus(names: list[str]) -> Machine:
-    """The GPUs of this machine; of one type, since one job uses one type."""
+    """The GPUs of this machine, which must be of one type."""
     kinds = sorted(set(names))
     if len(kinds) > 1:
         raise InputError(
@@ -157,12 +161,15 @@ def _gpus(names: list[str]) -> Machine:
     except UnknownNameError as error:
         known = ", ".join(error.candidates)
         raise InputError(
-            "machine", value=kinds[0], remedy=f"is no GPU of the catalog; nearest: {known}"
+            "machine", value=kinds[0], remedy=f"is not in the GPU catalog; nearest: {known}"
         ) from None
     cluster = dataclasses.replace(cluster, max_gpus=len(names))
     threads = max(1, usable_cores() // len(names))
     return Machine(
-        clusters=(cluster,), cuda=True, threads_per_worker=threads, words=f"{len(names)} x {cluster.gpu.name}"
+        clusters=(cluster,),
+        cuda=True,
+        threads_per_worker=threads,
+        description=f"{len(names)} x {cluster.gpu.name}",
     )
 
 
@@ -197,7 +204,7 @@ def usable_cores() -> int:
 
 
 def _measured(workers: int, threads: int, cache: Path, *, again: bool) -> dict[str, float]:
-    """The probe's result, from the cache if this machine was measured before."""
+    """The probe's result, cached from an earlier run if possible."""
     key = "|".join([_cpu_name(), str(workers), str(threads), _torch_version(), str(_PROBE_VERSION)])
     path = cache / f"machine-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     if not again:
@@ -205,7 +212,7 @@ def _measured(workers: int, threads: int, cache: Path, *, again: bool) -> dict[s
             known = json.loads(path.read_text())
             return {name: float(value) for name, value in known["measured"].items()}
     measured = _probe(workers, threads)
-    with contextlib.suppress(OSError):  # a read-only home costs a measurement each time, nothing else
+    with contextlib.suppress(OSError):  # with a read-only home every run measures again
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {"machine": key, "measured": measured})
     return measured
@@ -237,8 +244,8 @@ def _probe(workers: int, threads: int) -> dict[str, float]:
     if failed:
         last = failed[0].strip().splitlines()[-1] if failed[0].strip() else "no message"
         raise InputError("machine", value=last, remedy="could not be measured; is torch installed here?")
-    found: dict[str, float] = json.loads(outputs[0][0].splitlines()[-1])
-    return found
+    measured: dict[str, float] = json.loads(outputs[0][0].splitlines()[-1])
+    return measured
 
 
 def _torch_version() -> str:
@@ -255,7 +262,7 @@ def _cpu_name() -> str:
 
 
 def cpu(field: str) -> str:
-    """What Linux tells of the first processor, e.g. "model name"; empty where it tells nothing."""
+    """A field of the first processor in /proc/cpuinfo, such as "model name"; empty if unknown."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             name, _, value = line.partition(":")

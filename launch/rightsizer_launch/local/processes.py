@@ -1,9 +1,8 @@
-"""The processes of one attempt: a rendezvous store and one torchrun agent a worker, all on loopback.
+"""The processes of one attempt: a rendezvous store and one torchrun agent per worker, all on loopback.
 
-One agent a worker, because that is what makes torchrun elastic on one machine: an agent can die and be
-replaced like a node. Every process has a session of its own, so that a Ctrl-C at the terminal reaches only
-the supervisor; every process also dies with the supervisor, and carries a token by which what is left over
-can be found.
+One agent per worker makes torchrun elastic on one machine: an agent can die and be replaced like a node.
+Every process has its own session, so a Ctrl-C at the terminal reaches only the supervisor. Every process
+also dies with the supervisor and carries a token by which leftovers are identified.
 """
 
 import contextlib
@@ -52,12 +51,12 @@ class JobSpec:
 
     @property
     def logs(self) -> Path:
-        """Where this attempt's output goes."""
+        """The folder of this attempt's logs."""
         return self.run_directory / "logs" / f"attempt-{self.attempt}"
 
 
 class Job:
-    """Starts, replaces and ends the processes; knows which live."""
+    """Starts, replaces and ends the processes."""
 
     def __init__(self, spec: JobSpec) -> None:
         self.spec = spec
@@ -95,7 +94,7 @@ class Job:
         return tuple(code for code in codes if code is not None)
 
     def replace_lost(self) -> int:
-        """Start a new agent for each that failed while others live; how many."""
+        """Replace each failed agent while others run; returns the number."""
         lost = [slot for slot, agent in self._agents.items() if agent.poll() not in {None, 0}]
         for slot in lost:
             self._start_agent(slot)
@@ -106,16 +105,16 @@ class Job:
         return max((self._slot_failures(slot) for slot in self._agents), default=0)
 
     def ask_to_stop(self) -> None:
-        """SIGTERM to the agents, which pass it on; workers save and leave."""
+        """Send SIGTERM to the agents, which forward it; the workers save and exit."""
         for agent in self._agents.values():
             if agent.poll() is None:
                 agent.send_signal(signal.SIGTERM)
 
-    def stop(self, *, grace_s: float, impatient: Callable[[], bool] = lambda: False) -> None:
-        """Ask, wait up to `grace_s` (or until `impatient`), then end whatever is left, the store last."""
+    def stop(self, *, grace_s: float, cut_short: Callable[[], bool] = lambda: False) -> None:
+        """Request a stop, wait `grace_s` or until `cut_short()`, then kill the rest, the store last."""
         self.ask_to_stop()
         until = time.monotonic() + grace_s
-        while self.living() and time.monotonic() < until and not impatient():
+        while self.living() and time.monotonic() < until and not cut_short():
             time.sleep(0.1)
         self.kill()
 
@@ -130,14 +129,14 @@ class Job:
                 os.kill(pid, signal.SIGKILL)
 
     def leftovers(self) -> tuple[int, ...]:
-        """Processes of this attempt that still run, wherever they hang in the process tree."""
+        """Processes of this attempt that still run, anywhere in the process tree."""
         mark = f"{_TOKEN}={self._token}".encode()
-        found = []
+        pids = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):
                 if mark in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
-        return tuple(found)
+                    pids.append(int(path.parent.name))
+        return tuple(pids)
 
     def _slot_failures(self, slot: int) -> int:
         folder = self.spec.logs / f"worker-{slot}"
@@ -206,7 +205,7 @@ class Job:
 
 
 def _visible(slot: int) -> str:
-    """The slot-th GPU of those that this process may use."""
+    """The slot-th of the visible GPUs."""
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     return str(slot) if allowed is None else allowed.split(",")[slot].strip()
 
@@ -221,5 +220,5 @@ def write_key(run_directory: Path) -> Path:
 
 
 def next_attempt(spec: JobSpec) -> JobSpec:
-    """The same job under a new attempt, so that nothing of the old one can join it."""
+    """The same job as a new attempt, which no process of the old one can join."""
     return replace(spec, attempt=spec.attempt + 1)

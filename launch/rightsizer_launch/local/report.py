@@ -1,4 +1,4 @@
-"""What a run leaves behind: report.json, and the plan's status beside it. Pure, but for the two writers."""
+"""A run's report.json and status.yaml. Pure except for `write`."""
 
 import datetime as dt
 import itertools
@@ -30,17 +30,17 @@ from rightsizer_launch.local.supervisor import Ending
 from rightsizer_launch.run_totals import RunTotals, pace
 from rightsizer_launch.worker.progress import write_json
 
-__all__ = ["Facts", "elsewhere", "report", "status", "write"]
+__all__ = ["RunOutcome", "elsewhere", "report", "status", "write"]
 
 _LONGEST, _MOST_EVIDENCE = 1024, 16  # what the status schema holds
 
 ELSEWHERE = "H100-SXM5-80GB"
-"""The GPU that a local run is compared with: what this plan would need there."""
+"""The GPU type that a local run is compared with."""
 
 
 @immutable
-class Facts:
-    """All that a report is made from; `attempts` as run.json has them, `decision` the last but keep."""
+class RunOutcome:
+    """The inputs of a report; `attempts` as in run.json, `decision` the last one that was not KEEP."""
 
     plan: TrainingPlan
     sizing: PlanReport
@@ -63,20 +63,20 @@ class Facts:
         return sum(int(attempt["failures"]) for attempt in self.attempts)
 
 
-def report(facts: Facts) -> dict[str, Any]:
+def report(outcome: RunOutcome) -> dict[str, Any]:
     """The JSON document: predicted and measured side by side, attempt by attempt."""
-    totals = facts.totals
+    totals = outcome.totals
     losses = [loss for _, loss in totals.curve]
     return {
-        "name": facts.plan.metadata.name,
-        "state": str(facts.ending),
-        "reason": facts.reason,
-        "machine": facts.machine,
+        "name": outcome.plan.metadata.name,
+        "state": str(outcome.ending),
+        "reason": outcome.reason,
+        "machine": outcome.machine,
         "step": totals.step,
         "tokens": totals.tokens,
-        "targetTokens": facts.target_tokens,
-        "attempts": [_attempt(facts, attempt) for attempt in facts.attempts],
-        "restarts": facts.failures,
+        "targetTokens": outcome.target_tokens,
+        "attempts": [_attempt(outcome, attempt) for attempt in outcome.attempts],
+        "restarts": outcome.failures,
         "lostSteps": totals.lost_steps,
         "secondsByPhase": {name: round(seconds, 3) for name, seconds in totals.phases_s.items()},
         "loss": {
@@ -88,19 +88,19 @@ def report(facts: Facts) -> dict[str, Any]:
         "checkpoint": {"step": totals.saved_step, "path": totals.saved_path},
         "resizes": [
             resize.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for resize in _resizes(facts.attempts)
+            for resize in _resizes(outcome.attempts)
         ],
-        "sizing": facts.sizing.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "elsewhere": elsewhere(facts.plan),
-        "observations": [to_document(one) for one in facts.observations],
+        "sizing": outcome.sizing.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "elsewhere": elsewhere(outcome.plan),
+        "observations": [to_document(one) for one in outcome.observations],
     }
 
 
 def elsewhere(plan: TrainingPlan, gpu: str = ELSEWHERE) -> dict[str, Any]:
-    """What the same plan would need on another GPU, as a PlanReport; or why that cannot be said."""
+    """The same plan sized for another GPU, as a PlanReport; or the error."""
     try:
-        asked = plan.model_copy(update={"spec": plan.spec.model_copy(update={"resources": _free(plan)})})
-        answer = size(sizing.resolve(asked).request(clusters=(lookup.cluster(gpu),)))
+        unbounded = plan.model_copy(update={"spec": plan.spec.model_copy(update={"resources": _free(plan)})})
+        answer = size(sizing.resolve(unbounded).request(clusters=(lookup.cluster(gpu),)))
     except RightsizerError as error:
         return {"gpuType": gpu, "error": str(error)}
     return sizing.report(answer).model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -111,78 +111,78 @@ def _free(plan: TrainingPlan) -> Any:
     return plan.spec.resources.model_copy(update={"gpus": None, "min_gpus": 1, "max_gpus": None})
 
 
-def _attempt(facts: Facts, attempt: Mapping[str, Any]) -> dict[str, Any]:
-    measured = pace(facts.totals.steps, int(attempt["number"]), tokens_per_step=facts.tokens_per_step)
+def _attempt(outcome: RunOutcome, attempt: Mapping[str, Any]) -> dict[str, Any]:
+    measured = pace(outcome.totals.steps, int(attempt["number"]), tokens_per_step=outcome.tokens_per_step)
     predicted = attempt["predicted"]
-    found = dict(attempt) | {"measured": None, "measuredOverPredicted": None}
+    row = dict(attempt) | {"measured": None, "measuredOverPredicted": None}
     if measured is not None:
-        found["measured"] = {
+        row["measured"] = {
             "tokensPerSecond": round(measured.tokens_per_s, 3),
             "stepSeconds": round(measured.step_s, 6),
             "workers": measured.workers,
             "steps": measured.steps,
         }
-        found["measuredOverPredicted"] = round(measured.tokens_per_s / predicted["tokensPerSecond"], 4)
-    return found
+        row["measuredOverPredicted"] = round(measured.tokens_per_s / predicted["tokensPerSecond"], 4)
+    return row
 
 
-def status(facts: Facts) -> Status:
+def status(outcome: RunOutcome) -> Status:
     """The plan's status, as the operator would write it."""
-    last = facts.attempts[-1]
-    measured = pace(facts.totals.steps, int(last["number"]), tokens_per_step=facts.tokens_per_step)
-    totals = facts.totals
-    state, true = _CONDITIONS[facts.ending]
+    last = outcome.attempts[-1]
+    measured = pace(outcome.totals.steps, int(last["number"]), tokens_per_step=outcome.tokens_per_step)
+    totals = outcome.totals
+    state, true = _CONDITIONS[outcome.ending]
     condition = Condition(
-        type="Ready" if facts.ending is not Ending.FAILED else "Failed",
+        type="Ready" if outcome.ending is not Ending.FAILED else "Failed",
         status=ConditionStatus.TRUE if true else ConditionStatus.FALSE,
         reason=state,
-        message=facts.reason
-        or f"step {totals.step}, {totals.tokens:.0f} of {facts.target_tokens:.0f} tokens",
-        last_transition_time=facts.now,
+        message=outcome.reason
+        or f"step {totals.step}, {totals.tokens:.0f} of {outcome.target_tokens:.0f} tokens",
+        last_transition_time=outcome.now,
     )
     return Status(
         conditions=(condition,),
-        deadline=facts.deadline,
-        sizing=facts.sizing,
+        deadline=outcome.deadline,
+        sizing=outcome.sizing,
         attempt=Attempt(
             number=int(last["number"]),
             gpus=int(last["workers"]),
-            layout=facts.sizing.layout,
+            layout=outcome.sizing.layout,
             started_at=_moment(last["startedAt"]),
         ),
         observed=Observed(
             gpus=totals.workers,
             step=totals.step,
             tokens=totals.tokens,
-            progress=min(1.0, totals.tokens / max(facts.target_tokens, 1.0)),
+            progress=min(1.0, totals.tokens / max(outcome.target_tokens, 1.0)),
             tokens_per_second=measured.tokens_per_s if measured else None,
             step_seconds=measured.step_s if measured else None,
             measured_over_predicted=measured.step_s / last["predicted"]["stepSeconds"] if measured else None,
             loss=totals.loss,
-            restarts=facts.failures,
+            restarts=outcome.failures,
             lost_steps=totals.lost_steps,
             last_checkpoint_time=_moment(totals.saved_time) if totals.saved_time else None,
             last_checkpoint_step=totals.saved_step or None,
-            updated_at=facts.now,
+            updated_at=outcome.now,
         ),
-        recommendation=_recommendation(facts),
-        resizes=_resizes(facts.attempts),
+        recommendation=_recommendation(outcome),
+        resizes=_resizes(outcome.attempts),
     )
 
 
-def _recommendation(facts: Facts) -> Recommendation | None:
-    """The last thing that the resize policy had to say."""
-    found = facts.decision
-    if found is None:
+def _recommendation(outcome: RunOutcome) -> Recommendation | None:
+    """The resize policy's last recommendation."""
+    decision = outcome.decision
+    if decision is None:
         return None
     return Recommendation(
-        action=found.action.capitalize(),
-        gpus=found.gpus,
-        reason=found.reason[:_LONGEST],
-        evidence=tuple(line[:_LONGEST] for line in found.evidence[:_MOST_EVIDENCE]),
-        price_gpu_hours=found.price_gpu_hours,
-        saves_gpu_hours=found.saves_gpu_hours,
-        at=_moment(facts.decided_s),
+        action=decision.action.capitalize(),
+        gpus=decision.gpus,
+        reason=decision.reason[:_LONGEST],
+        evidence=tuple(line[:_LONGEST] for line in decision.evidence[:_MOST_EVIDENCE]),
+        price_gpu_hours=decision.price_gpu_hours,
+        saves_gpu_hours=decision.saves_gpu_hours,
+        at=_moment(outcome.decided_s),
     )
 
 
@@ -204,7 +204,7 @@ def _resizes(attempts: Sequence[Mapping[str, Any]]) -> tuple[Resize, ...]:
                     to_gpus=after["workers"],
                     from_layout=before["layout"],
                     to_layout=after["layout"],
-                    reason=(after.get("reason") or "asked for at the command line")[:_LONGEST],
+                    reason=(after.get("reason") or "requested on the command line")[:_LONGEST],
                 )
             )
     return tuple(changes[-50:])
@@ -214,10 +214,10 @@ def _moment(seconds: float) -> dt.datetime:
     return dt.datetime.fromtimestamp(round(seconds), dt.UTC)
 
 
-def write(directory: Path, facts: Facts) -> dict[str, Any]:
+def write(directory: Path, outcome: RunOutcome) -> dict[str, Any]:
     """Write report.json and status.yaml; the report."""
-    document = report(facts)
+    document = report(outcome)
     write_json(directory / "report.json", document)
-    found = status(facts).model_dump(mode="json", by_alias=True, exclude_none=True)
-    (directory / "status.yaml").write_text(yaml.safe_dump({"status": found}, sort_keys=False))
+    status_document = status(outcome).model_dump(mode="json", by_alias=True, exclude_none=True)
+    (directory / "status.yaml").write_text(yaml.safe_dump({"status": status_document}, sort_keys=False))
     return document

@@ -111,7 +111,7 @@ def _run(
         raise InputError("--workers", value=options.workers, remedy=remedy)
     attempts = directory.attempts()
     totals = directory.totals()
-    console.print(f"this machine: {here.words}", soft_wrap=True)
+    console.print(f"this machine: {here.description}", soft_wrap=True)
     if plan.spec.resources.gpu_types and not here.cuda:
         console.print(f"(the plan's {', '.join(plan.spec.resources.gpu_types)} are not here)")
     sized = _size(plan, here, options, attempts, totals)
@@ -134,7 +134,7 @@ def _run(
     finished = _train(
         plan, spec, sized, resizer, directory=directory, attempts=attempts, totals=totals, console=console
     )
-    document = _report(plan, sized, directory, finished, resizer, words=here.words)
+    document = _report(plan, sized, directory, finished, resizer, words=here.description)
     if finished.ending is Ending.FAILED:
         console.print(f"gave up: {finished.reason}. The worker's last error:", style="bold", soft_wrap=True)
         console.print(worker_error(finished.last.logs), soft_wrap=True, markup=False)
@@ -332,7 +332,7 @@ def _report(
     attempts, totals = directory.attempts(), directory.totals()
     first = dt.datetime.fromtimestamp(round(min(totals.launched_s.values())), dt.UTC)
     deadline_s = sizing.deadline_s(plan, now=first)
-    facts = report.Facts(
+    outcome = report.RunOutcome(
         plan=plan,
         sizing=sizing.report(sized.answer),
         machine=words,
@@ -354,4 +354,4 @@ def _report(
             attempt=int(attempts[-1]["number"]),
         ),
     )
-    return report.write(directory.path, facts)
+    return report.write(directory.path, outcome)

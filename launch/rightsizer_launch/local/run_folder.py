@@ -1,4 +1,4 @@
-"""A run's directory: who holds it, what was asked, which attempts there were; and what its logs say."""
+"""A run's directory: its lock, plan, attempts and logs."""
 
 import contextlib
 import fcntl
@@ -22,7 +22,7 @@ _PLAN = "plan.yaml"
 
 @immutable
 class RunDirectory:
-    """The files of one run; survives stops, and is what a later run resumes from."""
+    """The files of one run; a later run resumes from them."""
 
     path: Path
 
@@ -37,7 +37,7 @@ class RunDirectory:
         return (self.path / DONE).exists()
 
     def records(self) -> list[Record]:
-        """Everything that the workers wrote so far."""
+        """All records of the workers so far."""
         return ProgressReader(self.path / PROGRESS).read()
 
     def attempts(self) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ class RunDirectory:
         write_json(self.path / _RUN, {"attempts": attempts})
 
     def set_aside(self) -> Path:
-        """Move an earlier run out of the way; where it is now."""
+        """Move an earlier run aside; returns its new path."""
         number = 1
         while (old := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
             number += 1
@@ -71,7 +71,7 @@ class RunDirectory:
 
 @contextmanager
 def held(path: Path) -> Iterator[RunDirectory]:
-    """The directory, made if need be, for this process alone."""
+    """The directory, locked by this process and created if needed."""
     path.mkdir(parents=True, exist_ok=True)
     with (path / "lock").open("a+") as lock:
         try:
@@ -88,25 +88,25 @@ def held(path: Path) -> Iterator[RunDirectory]:
 
 
 def tail(path: Path, *, lines: int = 20) -> str:
-    """The last lines of a log; empty when there is none."""
+    """The last lines of a log; empty if there is none."""
     with contextlib.suppress(OSError):
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
     return ""
 
 
 def worker_error(logs: Path, *, lines: int = 12) -> str:
-    """What the worker that failed first said, at the newest restart: its exception, else its last output."""
-    told = sorted(logs.glob("worker-*/*/attempt_*/*/error.json"), key=_written)
-    newest = max((_restart(path) for path in told), default=0)
-    for path in told:
+    """The first failed worker's error at the newest restart: its exception, else its last output."""
+    errors = sorted(logs.glob("worker-*/*/attempt_*/*/error.json"), key=_written)
+    newest = max((_restart(path) for path in errors), default=0)
+    for path in errors:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             if _restart(path) == newest:
                 message: Mapping[str, Any] = json.loads(path.read_text())["message"]
                 trace = str(message["extraInfo"]["py_callstack"]).strip().splitlines()
                 return "\n".join(trace[-lines:])
     outputs = sorted(logs.glob("worker-*/*/attempt_*/*/stderr.log"), key=_written)
-    spoken = [text for path in reversed(outputs) if (text := tail(path, lines=lines).strip())]
-    return spoken[0] if spoken else tail(logs / "agent-0.log", lines=lines)
+    texts = [text for path in reversed(outputs) if (text := tail(path, lines=lines).strip())]
+    return texts[0] if texts else tail(logs / "agent-0.log", lines=lines)
 
 
 def _written(path: Path) -> float:

@@ -1,4 +1,4 @@
-"""A report in a few lines for people."""
+"""The summary of a finished run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +10,11 @@ from rightsizer.units import format_count, format_duration, format_tokens
 
 __all__ = ["summary"]
 
-_FAIR = (0.7, 1.4)  # measured over predicted; outside, people should know why
+_FAIR = (0.7, 1.4)  # measured over predicted; outside of it the summary explains
 
 
 def summary(report: Mapping[str, Any], console: Console) -> None:
-    """Print what came of a run: predicted against measured, what was lost, what H100s would need."""
+    """Print a run's result: predicted and measured rates, losses, the same plan on H100s."""
     loss = report["loss"]
     console.print(
         f"{report['name']}: {report['state']} at step {report['step']}, "
@@ -25,18 +25,16 @@ def summary(report: Mapping[str, Any], console: Console) -> None:
     console.print(_attempts(report["attempts"]))
     ratios = [a["measuredOverPredicted"] for a in report["attempts"] if a["measuredOverPredicted"]]
     if any(not _FAIR[0] <= ratio <= _FAIR[1] for ratio in ratios):
-        words = (
-            "far from the prediction: was the machine as busy as when it was measured? --measure does it anew"
-        )
-        console.print(words, soft_wrap=True)
+        hint = "the rate differs from the prediction; --measure measures this machine again"
+        console.print(hint, soft_wrap=True)
     phases = ", ".join(f"{name} {format_duration(s)}" for name, s in report["secondsByPhase"].items() if s)
     console.print(
-        f"restarts {report['restarts']}, steps done again {report['lostSteps']}; time: {phases or 'none'}",
+        f"restarts {report['restarts']}, repeated steps {report['lostSteps']}; time: {phases or 'none'}",
         soft_wrap=True,
     )
     other = report["elsewhere"]
-    words = other.get("verdict") or other.get("error", "")
-    console.print(f"the same plan elsewhere: {words}", soft_wrap=True)
+    verdict = other.get("verdict") or other.get("error", "")
+    console.print(f"the same plan on H100s: {verdict}", soft_wrap=True)
 
 
 def _attempts(attempts: list[dict[str, Any]]) -> Table:

@@ -1,4 +1,4 @@
-"""Watches one run to its end: attempts, restarts within the budget, a stop that saves. The one loop."""
+"""Supervises one run: attempts, restarts within the budget, a stop that saves first."""
 
 import enum
 import signal
@@ -19,7 +19,7 @@ __all__ = ["Adviser", "Ending", "Finished", "StopFlag", "Watcher", "stop_on_sign
 
 _POLL_S = 0.2
 _SCAN_S = 1.0
-_LEAVE_S = 30.0  # after the training is done, agents still wait for each other
+_LEAVE_S = 30.0  # time for the agents' exit barrier after the training is complete
 
 
 class Ending(enum.StrEnum):
@@ -31,27 +31,27 @@ class Ending(enum.StrEnum):
 
 
 class Watcher(Protocol):
-    """Who is told; the view."""
+    """Receives notes and progress; the live view."""
 
     def note(self, text: str) -> None:
-        """Something happened."""
+        """Show an event."""
 
     def update(self, totals: RunTotals, failures: int) -> None:
-        """Where training stands."""
+        """Show the progress."""
 
 
 class Adviser(Protocol):
-    """Who says that a job should go on with other workers."""
+    """Decides whether a job continues with another number of workers."""
 
     def look(self, totals: RunTotals, spec: JobSpec) -> JobSpec | None:
-        """The job to change to, now; None to leave it as it is."""
+        """The job to change to now; None: no change."""
 
     def failed(self, spec: JobSpec) -> None:
-        """A job that was changed to failed to start training."""
+        """The changed job failed to start training."""
 
 
-class _Nobody:
-    """Advises nothing."""
+class _NoAdvice:
+    """Never changes the job."""
 
     def look(self, _totals: RunTotals, _spec: JobSpec) -> JobSpec | None:
         return None
@@ -62,18 +62,18 @@ class _Nobody:
 
 @dataclass(slots=True)
 class StopFlag:
-    """Set by a signal; the second one says that nobody wants to wait."""
+    """Counts stop signals; the second one stops without saving."""
 
-    asked: int = 0
+    requests: int = 0
 
     def ask(self, _number: int = 0, _frame: FrameType | None = None) -> None:
-        """Ask once more."""
-        self.asked += 1
+        """Count a request."""
+        self.requests += 1
 
 
 @immutable
 class Finished:
-    """How it ended, what it added up to, failures in all, and why it was given up."""
+    """The outcome: ending, totals, failures over all attempts, and the reason of a failure."""
 
     ending: Ending
     totals: RunTotals
@@ -107,11 +107,11 @@ class _Run:
     failures: int = 0
     seen: int = 0
     wanted: JobSpec | None = None
-    good: JobSpec | None = None  # what to return to, until a changed job has trained a step
+    good: JobSpec | None = None  # the job to roll back to, until the changed job has trained a step
     scanned_s: float = field(default=0.0)
 
     def read(self, job: Job) -> None:
-        """Take in what the job wrote and how often its workers failed."""
+        """Read the job's new records and count its worker failures."""
         records = self.reader.read()
         self.totals = self.totals.add(records, launched_s={job.spec.attempt: job.began})
         now_s = time.monotonic()
@@ -119,8 +119,8 @@ class _Run:
             self.scanned_s = now_s
             for _ in range(job.failures() - self.seen):
                 if self.budget.spent or self.good is not None:
-                    break  # given up: what fails until the last agent is gone says nothing more
-                self.failed("a worker died; torchrun restarts the others with it")
+                    break  # already given up: later failures carry no information
+                self.failed("a worker died; torchrun restarts all workers")
             self.seen = max(self.seen, job.failures())
         for record in records:
             if record.event == "start":
@@ -131,12 +131,12 @@ class _Run:
         self.watcher.update(self.totals, self.failures)
 
     def follow(self) -> JobSpec:
-        """What comes after an attempt: a changed job, what was before one that failed, or the same again."""
+        """The next attempt's job: the changed one, the one before a failed change, or the same."""
         before, wanted, good = self.spec, self.wanted, self.good
         self.wanted = self.good = None
         if wanted is not None:
             self.good = before
-            self.watcher.note(f"attempt {before.attempt + 1} goes on with {wanted.workers} worker(s)")
+            self.watcher.note(f"attempt {before.attempt + 1} continues with {wanted.workers} worker(s)")
             return next_attempt(replace(wanted, attempt=before.attempt))
         if good is not None:
             self.adviser.failed(before)
@@ -150,7 +150,7 @@ class _Run:
     def failed(self, what: str) -> None:
         """Count a failure."""
         if self.good is not None:
-            return  # a resize that fails is taken back, and no fault of the training's
+            return  # a failed resize is rolled back and does not count
         self.failures += 1
         self.budget = self.budget.failed(now_s=time.monotonic(), step=self.totals.best_step)
         self.watcher.note(what)
@@ -166,11 +166,11 @@ def supervise(
     adviser: Adviser | None = None,
     started: Callable[[Job], None] = lambda _job: None,
 ) -> Finished:
-    """Run attempts until the training is done, stopped, or given up; no process is left behind.
+    """Run attempts until the training is done, stopped or given up; no process is left behind.
 
-    `totals` is what earlier runs of the same directory added up to; `started` is told of every attempt's job.
-    `adviser` may change the job: it saves and stops, and goes on as advised; if that fails to start training,
-    as before.
+    `totals` holds the totals of earlier runs in the same directory; `started` is called with each attempt's
+    job. `adviser` may change the job, which then saves, stops and continues as advised. If the changed job
+    fails to start training, it is rolled back.
     """
     path = spec.run_directory / PROGRESS
     reader = ProgressReader(path, offset=path.stat().st_size if path.exists() else 0)
@@ -180,7 +180,7 @@ def supervise(
         reader=reader,
         budget=budget,
         totals=totals or RunTotals(),
-        adviser=adviser or _Nobody(),
+        adviser=adviser or _NoAdvice(),
     )
     while True:
         job = Job(run.spec)
@@ -203,11 +203,11 @@ def supervise(
 
 
 def _attempt(run: _Run, job: Job, stop: StopFlag) -> Ending | None:
-    """Watch one attempt; None when it broke."""
+    """Watch one attempt; None if it failed."""
     done_s: float | None = None
     while True:
         run.read(job)
-        if stop.asked:
+        if stop.requests:
             return _stop(run, job, stop)
         if run.budget.spent:
             job.stop(grace_s=5.0)
@@ -222,26 +222,26 @@ def _attempt(run: _Run, job: Job, stop: StopFlag) -> Ending | None:
         elif not job.living():
             return _gone(run, job)
         elif not job.store_lives:
-            run.failed("the rendezvous store died; a new one and a new attempt take over")
-            job.stop(grace_s=run.spec.grace_s, impatient=lambda: stop.asked > 1)
+            run.failed("the rendezvous store died; a new attempt starts with a new store")
+            job.stop(grace_s=run.spec.grace_s, cut_short=lambda: stop.requests > 1)
             break
         elif job.replace_lost():
-            run.watcher.note("an agent died; a new one joins the others")
+            run.watcher.note("an agent died; a new one replaces it")
         time.sleep(_POLL_S)
     return None
 
 
 def _gone(run: _Run, job: Job) -> Ending | None:
-    """How a run stands whose agents have all ended: a script without our agent says it by its exit code."""
+    """The ending after all agents have exited, from their exit codes; None: failed."""
     codes = job.exit_codes()
     if set(codes) <= {0, EXIT_STOPPED}:
         return Ending.STOPPED if EXIT_STOPPED in codes else Ending.DONE
-    run.failed(f"all workers are gone (exit codes {', '.join(str(code) for code in codes)})")
+    run.failed(f"all workers exited (exit codes {', '.join(str(code) for code in codes)})")
     return None
 
 
 def _changes(run: _Run, job: Job, stop: StopFlag) -> bool:
-    """Whether this attempt ends for another: as advised, or because a changed job fails to start training."""
+    """Whether the attempt ends for a change: as advised, or because a changed job fails to start training."""
     if run.good is not None:
         if not job.failures():
             return False
@@ -250,29 +250,29 @@ def _changes(run: _Run, job: Job, stop: StopFlag) -> bool:
     run.wanted = run.adviser.look(run.totals, run.spec)
     if run.wanted is None:
         return False
-    run.watcher.note("the workers save and stop, to go on as advised")
-    job.stop(grace_s=run.spec.grace_s, impatient=lambda: stop.asked > 1)
+    run.watcher.note("the workers save and stop for the resize")
+    job.stop(grace_s=run.spec.grace_s, cut_short=lambda: stop.requests > 1)
     run.read(job)
     return True
 
 
 def _left(run: _Run, stop: StopFlag) -> Ending | None:
-    """How a run stands that stopped for a change: done by now, asked to stop meanwhile, or to go on."""
+    """The ending after a stop for a change: done, stopped by a signal, or None to continue."""
     if (run.spec.run_directory / DONE).exists():
         return Ending.DONE
-    return Ending.STOPPED if stop.asked else None
+    return Ending.STOPPED if stop.requests else None
 
 
 def _stop(run: _Run, job: Job, stop: StopFlag) -> Ending:
-    """Save and leave; a second signal, or the end of the grace time, ends it at once."""
+    """Save and stop; a second signal or the end of the grace period kills the workers."""
     before = run.totals.saved_step
-    run.watcher.note("stopping: the workers save first (once more to leave without)")
-    job.stop(grace_s=run.spec.grace_s, impatient=lambda: stop.asked > 1)
+    run.watcher.note("stopping: the workers save first (repeat to stop without saving)")
+    job.stop(grace_s=run.spec.grace_s, cut_short=lambda: stop.requests > 1)
     run.read(job)
     saved = run.totals.saved_step
     fresh = saved > before or (saved == run.totals.step and saved > 0)
-    word = f"checkpoint of step {saved}" if fresh else "nothing new was saved"
-    run.watcher.note(f"stopped at step {run.totals.step} ({word})")
+    saved_text = f"checkpoint of step {saved}" if fresh else "nothing new was saved"
+    run.watcher.note(f"stopped at step {run.totals.step} ({saved_text})")
     return Ending.DONE if (run.spec.run_directory / DONE).exists() else Ending.STOPPED
 
 

@@ -1,8 +1,8 @@
-"""For training scripts: `import rightsizer_launch.agent as agent`. Harmless where rightsizer is not around.
+"""The agent for training scripts: `import rightsizer_launch.agent as agent`. A no-op without rightsizer.
 
     agent.start(step=step, tokens=tokens)       # after init_process_group and loading the checkpoint
     while tokens < agent.target_tokens(default):
-        with agent.waiting_for_data():          # optional: tells a slow loader from slow GPUs
+        with agent.waiting_for_data():          # optional: separates a slow loader from slow GPUs
             batch = next(batches)
         ...                                     # one optimizer step
         agent.step(tokens=batch_tokens, loss=loss)
@@ -14,9 +14,9 @@
     else:
         agent.finish()
 
-The checkpoint contract: SIGTERM or SIGUSR1 on any rank sets a flag; `step` all-reduces it, so all ranks see
-it at the same step boundary, `should_checkpoint` is true for all of them, then `should_stop`. A rank that
-left alone would leave the others waiting in a collective. The reduction is gloo's: it waits for no GPU.
+The checkpoint contract: SIGTERM or SIGUSR1 on any rank sets a flag. `step` all-reduces the flag, so all ranks
+see it at the same step boundary: `should_checkpoint` becomes true on all of them, then `should_stop`. A rank
+that exits alone would leave the others waiting in a collective. The reduction uses gloo and waits for no GPU.
 """
 
 import atexit
@@ -37,7 +37,7 @@ from typing import Any
 from rightsizer.values import immutable
 from rightsizer_launch.worker import progress
 from rightsizer_launch.worker.metrics import TrainMetrics, serve
-from rightsizer_launch.worker.peak_memory import fullest_bytes, worth_asking
+from rightsizer_launch.worker.peak_memory import max_peak_bytes, should_measure
 
 __all__ = [
     "JobLayout",
@@ -59,10 +59,9 @@ __all__ = [
 
 @immutable
 class JobLayout:
-    """The layout this world runs. `dp` follows the real world size, so that elastic jobs need no second look.
+    """The layout of the current world; `dp` follows from its actual size.
 
-    `micro_batch` is sequences per forward pass; `global_batch_sequences` of `sequence_tokens` make a step, 0
-    where nothing said so.
+    `micro_batch` counts sequences per forward pass; a batch size of 0 is not configured.
     """
 
     dp: int = 1
@@ -80,9 +79,9 @@ class JobLayout:
 
 @dataclass(slots=True)
 class _State:
-    """What the agent knows between calls; one per process."""
+    """The agent's state between calls; one per process."""
 
-    asked: bool = False
+    stop_requested: bool = False
     stop: bool = False
     due: bool = False
     started: bool = False
@@ -109,7 +108,7 @@ def active() -> bool:
 
 
 def layout() -> JobLayout:
-    """The layout to build, from the environment; plain data parallelism when nothing says otherwise."""
+    """The layout to build, from the environment; plain data parallelism by default."""
 
     def number(name: str, default: int = 1) -> int:
         return int(os.environ.get(f"RIGHTSIZER_{name}", default))
@@ -131,7 +130,7 @@ def layout() -> JobLayout:
 
 
 def model() -> dict[str, int]:
-    """The model's dimensions in the plan (layers, hidden, heads, ...); empty when nothing says so."""
+    """The model's dimensions in the plan (layers, hidden, heads, ...); empty without a plan."""
     prefix = "RIGHTSIZER_MODEL_"
     return {
         name[len(prefix) :].lower(): int(value)
@@ -146,7 +145,7 @@ def target_tokens(default: float) -> float:
 
 
 def checkpoint_directory(default: str | Path) -> Path:
-    """Where checkpoints go: where the plan says, else the run's own directory, else `default`."""
+    """The checkpoint directory: the plan's, else one in the run's directory, else `default`."""
     given = os.environ.get(progress.ENV_CHECKPOINT_PATH)
     if given:
         return Path(given)
@@ -154,7 +153,7 @@ def checkpoint_directory(default: str | Path) -> Path:
 
 
 def start(*, step: int = 0, tokens: float = 0.0) -> None:
-    """Say where the training begins. Every rank calls it, after the process group is up."""
+    """Report the first step. Every rank calls it after init_process_group."""
     if not active():
         return
     _state.started, _state.step, _state.tokens = True, step, tokens
@@ -163,7 +162,7 @@ def start(*, step: int = 0, tokens: float = 0.0) -> None:
         Path(outcome).unlink(missing_ok=True)
     _state.step_began_s = _state.checkpoint_s = time.monotonic()
     for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, _ask)
+        signal.signal(number, _request_stop)
     _state.group = _control_group()
     pids = _gather_pids()
     if _rank() == 0:
@@ -172,18 +171,17 @@ def start(*, step: int = 0, tokens: float = 0.0) -> None:
 
 
 def step(*, tokens: float, loss: float | None = None) -> None:
-    """Say that an optimizer step is done: `tokens` of the whole job, `loss` of this rank (its mean is kept).
+    """Report an optimizer step: `tokens` of the whole job, `loss` of this rank (the mean is recorded).
 
-    Every rank calls it at the same step boundary; this is where ranks agree to stop or to save.
+    Every rank calls it at the same step boundary. Here the ranks agree whether to stop or to save.
     """
     if not _state.started:
         return
     interval_s = float(os.environ.get(progress.ENV_CHECKPOINT_INTERVAL_S, "inf"))
     now_s = time.monotonic()
     due = _rank() == 0 and now_s - _state.checkpoint_s >= interval_s
-    stop, save, total, ranks = _reduce(
-        [float(_state.asked), float(due), 0.0 if loss is None else float(loss), float(loss is not None)]
-    )
+    requested, measured = float(_state.stop_requested), float(loss is not None)
+    stop, save, total, ranks = _reduce([requested, float(due), float(loss or 0.0), measured])
     now_s = time.monotonic()
     step_s, _state.step_began_s = now_s - _state.step_began_s, now_s
     _state.step += 1
@@ -191,7 +189,7 @@ def step(*, tokens: float, loss: float | None = None) -> None:
     _state.loss = total / ranks if ranks else None
     _state.stop, _state.due = stop > 0, save > 0 or stop > 0
     _state.since += 1
-    peak_bytes = fullest_bytes(_state.group) if worth_asking(_state.since) else None
+    peak_bytes = max_peak_bytes(_state.group) if should_measure(_state.since) else None
     rate = tokens / max(step_s, 1e-9)
     _state.rate = rate if not _state.rate else 0.8 * _state.rate + 0.2 * rate
     if _rank() == 0:
@@ -203,7 +201,7 @@ def step(*, tokens: float, loss: float | None = None) -> None:
 
 @contextlib.contextmanager
 def waiting_for_data() -> Iterator[None]:
-    """Time a wait for the data loader; `rightsizer` then tells slow input from slow GPUs. Rank 0's counts."""
+    """Measure the wait for data, which separates slow input from slow GPUs. Rank 0's value counts."""
     began_s = time.monotonic()
     try:
         yield
@@ -216,7 +214,7 @@ def waiting_for_data() -> Iterator[None]:
 
 @contextlib.contextmanager
 def evaluating() -> Iterator[None]:
-    """Say that what happens inside is evaluation: GPUs may idle, and no tokens are added."""
+    """Mark the block as evaluation: idle GPUs and no new tokens are expected."""
     _enter("evaluation")
     try:
         yield
@@ -226,19 +224,19 @@ def evaluating() -> Iterator[None]:
 
 
 def should_checkpoint() -> bool:
-    """Whether to save now: the interval has passed, or a stop was asked for. The same on every rank."""
+    """Whether to save now: the interval has passed or a stop was requested. The same on every rank."""
     return _state.due
 
 
 def should_stop() -> bool:
-    """Whether to leave the loop now. The same on every rank."""
-    if _state.stop and not _state.asked and progress.ENV_RESTART_LIMIT in os.environ:
-        atexit.register(_come_back)
+    """Whether to leave the training loop now. The same on every rank."""
+    if _state.stop and not _state.stop_requested and progress.ENV_RESTART_LIMIT in os.environ:
+        atexit.register(_exit_for_restart)
     return _state.stop
 
 
 def checkpointed(path: str | Path) -> None:
-    """Say that the checkpoint at `path` is complete. Every rank calls it, after the save's own barrier."""
+    """Report that the checkpoint at `path` is complete. Every rank calls it after the save's barrier."""
     if not _state.started:
         return
     now_s = time.monotonic()
@@ -258,7 +256,7 @@ def checkpointed(path: str | Path) -> None:
 
 
 def finish() -> None:
-    """Say that the training is complete."""
+    """Report that the training is complete."""
     if not _state.started or _rank() != 0:
         return
     _write("finish")
@@ -266,15 +264,14 @@ def finish() -> None:
     progress.write_json(_home() / progress.DONE, done)
 
 
-def _come_back() -> None:
-    """End as a failure, so that torchrun starts this worker again: it was another pod that had to go.
+def _exit_for_restart() -> None:
+    """Exit as a failure so that torchrun restarts this worker: another pod was asked to stop.
 
-    A world stops as a whole, to save; those that stay must not wait for the leaver in torchrun's exit
-    barrier. The supervisor-to-be reads from the file's size how many restarts were no failures.
+    It must not wait for that pod in torchrun's exit barrier. The restart monitor does not count this restart.
     """
     if os.environ.get("LOCAL_RANK", "0") == "0":
-        agent_s_own = Path(os.environ[progress.ENV_OUTCOME]).parent  # the run's directory may be every node's
-        with (agent_s_own / progress.COME_BACKS).open("ab", buffering=0) as file:
+        directory = Path(os.environ[progress.ENV_OUTCOME]).parent  # the run directory may be shared by nodes
+        with (directory / progress.VOLUNTARY_RESTARTS).open("ab", buffering=0) as file:
             file.write(b".")
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -293,8 +290,8 @@ def _world() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _ask(_number: int, _frame: FrameType | None) -> None:
-    _state.asked = True
+def _request_stop(_number: int, _frame: FrameType | None) -> None:
+    _state.stop_requested = True
 
 
 def _control_group() -> Any:
@@ -357,7 +354,7 @@ def _serve() -> None:
     address = os.environ.get(progress.ENV_METRICS_ADDRESS, "127.0.0.1")
     try:
         _state.server = serve(_state.metrics, port=int(port), address=address)
-    except OSError as error:  # someone took the port; training matters more than its metrics
+    except OSError as error:  # the port is taken; the training continues without metrics
         sys.stderr.write(f"rightsizer: no metrics on {address}:{port}: {error}\n")
 
 
@@ -376,7 +373,7 @@ def _observe(*, tokens: float, step_s: float) -> None:
 
 
 def _record_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None, /) -> None:
-    """Write torchrun's error file, so that the worker's own words reach the user; then print as usual."""
+    """Write torchrun's error file, so that the worker's error reaches the user; then print the traceback."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if path and not issubclass(kind, KeyboardInterrupt):
         details = {
@@ -389,12 +386,12 @@ def _record_crash(kind: type[BaseException], error: BaseException, trace: Traceb
 
 
 def die_with_parent(number: int) -> None:
-    """Ask Linux for a signal when the parent dies; elsewhere nothing."""
+    """Request a signal on the parent's death; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 if active() and "TORCHELASTIC_RUN_ID" in os.environ:
-    # A worker of ours: a lost agent is a lost node, and a crash is told in torchrun's own form.
+    # A worker of rightsizer: it dies with its torchrun agent and records a crash in torchrun's format.
     die_with_parent(signal.SIGKILL)
     sys.excepthook = _record_crash

@@ -1,10 +1,10 @@
-"""torchrun with an honest exit code: `python -m rightsizer_launch.worker.entrypoint [torchrun's arguments]`.
+"""torchrun with the worker's exit code: `python -m rightsizer_launch.worker.entrypoint [ARGUMENTS]`.
 
-torchrun exits 1 whatever happened. This runs it in the same process and exits with the worker's own code (128
-+ n for signal n), with 75 when the job was asked to stop and saved first, and with 0 only when the training
-is complete, which the others tell a worker that comes when all is done. In a pod, where nobody supervises it,
-it also gives up by the plan's restart budget (78), leaves the reason where Kubernetes looks for it, and
-starts over by itself when the rendezvous store went away.
+torchrun always exits with 1 on failure. The entrypoint runs it in the same process and exits with the
+worker's own code (128 + n for signal n), with 75 if the job saved and stopped on request, and with 0 only if
+the training is complete. A worker that joins after the end learns that from the rendezvous store. In a pod,
+which has no supervisor, the entrypoint also enforces the plan's restart budget (exit code 78), writes the
+reason to the termination log, and restarts itself if the rendezvous store was lost.
 """
 
 import os
@@ -36,39 +36,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         die_with_parent(signal.SIGTERM)
     arguments = list(sys.argv[1:] if argv is None else argv)
     if restart_monitor.unsupervised():
-        # a container's first process ignores what it does not handle; torchrun's own handler comes late
-        signal.signal(signal.SIGTERM, _obey)
+        # PID 1 ignores signals without a handler, and torchrun installs its handler late
+        signal.signal(signal.SIGTERM, _exit_on_signal)
     with tempfile.TemporaryDirectory(prefix="rightsizer-") as scratch:
         run = _pod if restart_monitor.unsupervised() else _run
         code, again = run(arguments, Path(scratch))
     if again and restart_monitor.unsupervised():
-        time.sleep(1)  # the store comes back, maybe elsewhere; the same pod joins it with a clean process
+        time.sleep(1)  # the store restarts, maybe on another node; this pod joins it with a new process
         command = [sys.executable, "-m", "rightsizer_launch.worker.entrypoint", *arguments]
         os.execv(sys.executable, command)  # noqa: S606 -- our own program
     return code
 
 
-def _obey(number: int, _frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
 def _pod(arguments: list[str], scratch: Path) -> tuple[int, bool]:
-    """The same where no supervisor counts failures."""
+    """Run with a restart monitor: a pod has no supervisor."""
     logs = scratch / "logs"
     os.environ["PET_LOG_DIR"] = str(logs)
-    with restart_monitor.Patience(logs) as watch:
+    with restart_monitor.RestartMonitor(logs) as monitor:
         code, again = _run(arguments, scratch)
-    words = restart_monitor.last_words(logs)
-    if watch.reason:
-        restart_monitor.leave_word(f"{watch.reason}: {words}" if words else watch.reason)
+    error = restart_monitor.last_error(logs)
+    if monitor.reason:
+        restart_monitor.write_termination_message(f"{monitor.reason}: {error}" if error else monitor.reason)
         return restart_monitor.EXIT_GIVEN_UP, False
     if code not in {0, EXIT_STOPPED}:
-        restart_monitor.leave_word(words)
+        restart_monitor.write_termination_message(error)
     return code, again
 
 
 def _run(arguments: list[str], scratch: Path) -> tuple[int, bool]:
-    """The exit code, and whether to try again because the rendezvous was lost."""
+    """The exit code, and whether to retry because the rendezvous was lost."""
     from torch.distributed import run  # noqa: PLC0415 -- seconds of import
     from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
@@ -93,13 +93,13 @@ def _run(arguments: list[str], scratch: Path) -> tuple[int, bool]:
     except RendezvousError as error:
         closed = isinstance(error, RendezvousClosedError)
         if closed and rendezvous.was_complete():
-            sys.stderr.write("rightsizer: the others have trained to the end without this worker\n")
+            sys.stderr.write("rightsizer: the training is already complete\n")
             return 0, False
-        sys.stderr.write(f"rightsizer: the rendezvous is gone: {error}\n")
+        sys.stderr.write(f"rightsizer: lost the rendezvous: {error}\n")
         worker, again = os.EX_UNAVAILABLE, not closed
     code = exit_code(worker=worker, stopped=outcome.exists())
     if code == 0:
-        rendezvous.leave_complete()
+        rendezvous.mark_complete()
     return code, again
 
 

@@ -1,4 +1,4 @@
-"""The in-job agent's metrics, as Prometheus text: every name in one place."""
+"""The in-job agent's Prometheus metrics and their names."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ DATA_WAIT_SECONDS = "rightsizer_train_data_wait_seconds"
 PHASE = "rightsizer_train_phase"
 
 PHASES = ("startup", "training", "checkpoint", "evaluation", "recovery")
-"""What a training may be doing, as label `phase`."""
+"""The phases of a training, the values of the label `phase`."""
 
 NAMES = {
     TOKENS + "_total": "Tokens processed by this process, those of steps that are later repeated included",
@@ -42,7 +42,7 @@ NAMES = {
 
 
 class TrainMetrics:
-    """The metrics in a registry of their own, so that a training script's own registry is left alone."""
+    """The metrics in a separate registry: the training script's registry is not touched."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Summary  # noqa: PLC0415 -- lazy by design
@@ -65,12 +65,12 @@ class TrainMetrics:
             self._gauges[f"rightsizer_train_{name}"].set(value)
 
     def spend(self, **seconds: float) -> None:
-        """Add to what something took, as in `spend(data_wait=0.3)`."""
+        """Add seconds to a counter, as in `spend(data_wait=0.3)`."""
         for name, value in seconds.items():
             self._counters[f"rightsizer_train_{name}_seconds"].inc(value)
 
     def enter(self, phase: str) -> None:
-        """Say what the training does from now on: one of PHASES."""
+        """Set the current phase, one of PHASES."""
         for name in PHASES:
             self._phase.labels(name).set(float(name == phase))
 
@@ -81,7 +81,7 @@ class TrainMetrics:
 
 
 def serve(metrics: TrainMetrics, *, port: int, address: str = "127.0.0.1") -> Any:
-    """Serve the text in a daemon thread; the server, to shut down. OSError when the port is taken."""
+    """Serve the metrics in a daemon thread; returns the server. OSError if the port is taken."""
     from prometheus_client import start_http_server  # noqa: PLC0415 -- lazy by design
 
     server, _thread = start_http_server(port, addr=address, registry=metrics.registry)

@@ -1,14 +1,14 @@
-"""The allocator's peak on the fullest GPU of a job: what a prediction of memory is held against."""
+"""The allocator's peak on the fullest GPU of a job, to compare with the predicted memory."""
 
 import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["allocated_peak_bytes", "fullest_bytes", "worth_asking"]
+__all__ = ["allocated_peak_bytes", "max_peak_bytes", "should_measure"]
 
 
-def worth_asking(steps: int) -> bool:
-    """Whether to ask after so many steps since a start: 2, 4, 8, ...; a peak settles early, asking costs."""
+def should_measure(steps: int) -> bool:
+    """Whether to measure after this many steps: 2, 4, 8, ...; a peak settles early."""
     return steps >= 2 and steps & (steps - 1) == 0
 
 
@@ -20,8 +20,8 @@ def allocated_peak_bytes() -> float:
     return float(torch.cuda.max_memory_allocated())
 
 
-def fullest_bytes(group: Any, peak_bytes: Callable[[], float] = allocated_peak_bytes) -> float | None:
-    """The largest peak over the ranks of a gloo group (None: one process); None where nothing is measured.
+def max_peak_bytes(group: Any, peak_bytes: Callable[[], float] = allocated_peak_bytes) -> float | None:
+    """The largest peak over the ranks of a gloo group (None: one process); None if nothing was measured.
 
     Every rank calls it.
     """

@@ -1,7 +1,7 @@
-"""What a running job writes and its supervisor reads: variables, files and records. Standard library only.
+"""Environment variables, files and records that a job writes and its supervisor reads. Standard library only.
 
-Rank 0 appends one JSON object a line to `progress.jsonl` in the run's directory. Readers may come at any
-time: a line is written in one call, and a torn last line is left for the next read.
+Rank 0 appends one JSON object per line to `progress.jsonl` in the run's directory. Each line is one write
+call, and a reader leaves an incomplete last line for its next read.
 """
 
 import json
@@ -15,7 +15,6 @@ from rightsizer.values import immutable
 
 __all__ = [
     "CHECKPOINTS",
-    "COME_BACKS",
     "DONE",
     "ENV_ATTEMPT",
     "ENV_CHECKPOINT_INTERVAL_S",
@@ -29,6 +28,7 @@ __all__ = [
     "ENV_RUN_DIRECTORY",
     "EXIT_STOPPED",
     "PROGRESS",
+    "VOLUNTARY_RESTARTS",
     "ProgressReader",
     "Record",
     "append",
@@ -37,33 +37,33 @@ __all__ = [
 ]
 
 ENV_DIE_WITH_PARENT = "RIGHTSIZER_DIE_WITH_PARENT"
-"""Set where a supervisor's death must stop a process (by SIGTERM: a job saves first)."""
+"""Set if the process must get SIGTERM when its supervisor dies; a job saves first."""
 ENV_RUN_DIRECTORY = "RIGHTSIZER_RUN_DIRECTORY"
-"""Where the job writes its files; its presence means that rightsizer is around."""
+"""The directory of the job's files; set if rightsizer started the process."""
 ENV_ATTEMPT = "RIGHTSIZER_ATTEMPT"
-"""Which attempt this is, from 1: a new layout or a new start of all agents."""
+"""The attempt's number, from 1. A new layout or a restart of all agents is a new attempt."""
 ENV_CHECKPOINT_INTERVAL_S = "RIGHTSIZER_CHECKPOINT_INTERVAL_S"
 """Seconds between periodic checkpoints."""
 ENV_CHECKPOINT_PATH = "RIGHTSIZER_CHECKPOINT_PATH"
 """Where checkpoints go."""
 ENV_METRICS_PORT = "RIGHTSIZER_METRICS_PORT"
-"""Port of rank 0's Prometheus text; unset means none."""
+"""Port of rank 0's Prometheus metrics; unset: no metrics."""
 ENV_METRICS_ADDRESS = "RIGHTSIZER_METRICS_ADDRESS"
 """Address it listens on; 127.0.0.1 unless set (a pod sets its own)."""
 ENV_OUTCOME = "RIGHTSIZER_OUTCOME_FILE"
-"""Where a worker tells the entrypoint that it stopped on request, its work saved."""
+"""File by which a worker reports to the entrypoint that it saved and stopped on request."""
 
 ENV_RENDEZVOUS_KEY_FILE = "RIGHTSIZER_RENDEZVOUS_KEY_FILE"
 """A file with the secret that signs the values of this attempt's rendezvous (`signed_rendezvous`)."""
 
 ENV_RESTART_LIMIT = "RIGHTSIZER_RESTART_LIMIT"
-"""Worker failures allowed within a window; its presence says that no supervisor counts them, as in a pod."""
+"""Worker failures allowed within a window; set if there is no supervisor, as in a pod."""
 
 PROGRESS = "progress.jsonl"
 DONE = "done.json"
 CHECKPOINTS = "checkpoints"
-COME_BACKS = "come-backs"
-"""One byte for each time that the workers stopped for another pod's sake and start again."""
+VOLUNTARY_RESTARTS = "come-backs"
+"""File with one byte for each restart caused by another pod's stop, which is not a failure."""
 
 EXIT_STOPPED = 75
 """The entrypoint's exit code for a job that stopped on request, saved (EX_TEMPFAIL: try again later)."""
@@ -74,9 +74,9 @@ class Record:
     """One line of progress: `event` is start, step, checkpoint, stop or finish.
 
     `step` and `tokens` count from the beginning of the training, `step_s` is the last step's duration,
-    `restart` what torchrun has restarted within the attempt; `peak_bytes` the allocator's peak so far on the
-    fullest GPU, where it was asked for; `data_wait_s` how long rank 0 waited for the step's data, where the
-    script times it; `pids` (start only) are the workers' by rank.
+    `restart` torchrun's restarts within the attempt; `peak_bytes` the allocator's peak so far on the
+    fullest GPU, if measured; `data_wait_s` how long rank 0 waited for the step's data, if the
+    script measures it; `pids` (start only) are the workers' by rank.
     """
 
     event: str
@@ -100,40 +100,40 @@ class Record:
         """The record of one line; fields of a later version are ignored."""
         document = json.loads(line)
         if not isinstance(document, dict):
-            raise TypeError(f"no record: {line[:40]!r}")
+            raise TypeError(f"not a record: {line[:40]!r}")
         known = {f.name: document[f.name] for f in fields(cls) if f.name in document}
         return cls(**known | {"pids": tuple(known.get("pids", ()))})
 
 
 def data_wait_fraction(steps: Sequence[Record], *, over_s: float) -> float | None:
-    """The share of a time in which these steps' data was waited for; None where no script timed it."""
+    """The share of `over_s` spent waiting for these steps' data; None if the script does not measure it."""
     waits = [record.data_wait_s for record in steps if record.data_wait_s is not None]
     return min(1.0, sum(waits) / over_s) if waits and over_s > 0 else None
 
 
 def append(path: Path, record: Record) -> None:
-    """One line at the end, in one write; what is empty is left out."""
+    """Append one line in one write, without empty fields."""
     line = {key: value for key, value in asdict(record).items() if value not in (None, "", (), {}, [])}
     with path.open("ab", buffering=0) as file:
         file.write(json.dumps(line).encode() + b"\n")
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Replace a JSON file at once: readers see the old or the new, never half."""
+    """Replace a JSON file atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(document, indent=2) + "\n")
     temporary.replace(path)
 
 
 class ProgressReader:
-    """Reads what was appended since the last call."""
+    """Reads the records appended since the last call."""
 
     def __init__(self, path: Path, *, offset: int = 0) -> None:
         self._path = path
         self.offset = offset
 
     def read(self) -> list[Record]:
-        """New whole lines as records; a line that is no record (a crash tore it) is skipped."""
+        """The new complete lines as records; a line torn by a crash is skipped."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:

@@ -1,6 +1,6 @@
-"""The rendezvous store: a process that holds no training state and outlives every worker.
+"""The rendezvous store: a process without training state that outlives every worker.
 
-`python -m rightsizer_launch.worker.rendezvous --host 127.0.0.1 --port 29400` serves until it is told to stop.
+`python -m rightsizer_launch.worker.rendezvous --host 127.0.0.1 --port 29400` serves until SIGTERM.
 """
 
 import argparse
@@ -18,13 +18,13 @@ from typing import Any
 from rightsizer_launch.worker.agent import die_with_parent
 from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT
 
-__all__ = ["free_port", "leave_complete", "main", "reachable", "was_complete"]
+__all__ = ["free_port", "main", "mark_complete", "reachable", "was_complete"]
 
 _SOON_S = 5.0
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port nobody listens on now. Someone may still take it first: the store then fails and says so."""
+    """A TCP port that is free now. If another process takes it first, the store fails with an error."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
@@ -38,11 +38,11 @@ def reachable(host: str, port: int, *, timeout_s: float = 0.5) -> bool:
     return False
 
 
-def leave_complete(environment: Mapping[str, str] = os.environ) -> None:
-    """Leave word in the store of PET_RDZV_ENDPOINT that the run PET_RDZV_ID is trained to its end.
+def mark_complete(environment: Mapping[str, str] = os.environ) -> None:
+    """Record in the store of PET_RDZV_ENDPOINT that the run PET_RDZV_ID is complete.
 
-    torchrun then closes the rendezvous, which tells a worker that comes later nothing: it is closed too where
-    workers failed for good. Without a store there is nobody to be told.
+    torchrun closes the rendezvous both after success and after a final failure, so a late worker needs this
+    record to tell them apart. A no-op without a store.
     """
     with contextlib.suppress(RuntimeError):  # torch's DistError: the store has just ended
         store = _store(environment)
@@ -51,7 +51,7 @@ def leave_complete(environment: Mapping[str, str] = os.environ) -> None:
 
 
 def was_complete(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether somebody left that word, or does so within seconds (the rendezvous is closed just before)."""
+    """Whether the run is recorded as complete; waits seconds, since the rendezvous closes first."""
     end_s = time.monotonic() + _SOON_S
     with contextlib.suppress(RuntimeError):
         store = _store(environment)
@@ -67,7 +67,7 @@ def _complete(environment: Mapping[str, str]) -> str:
 
 
 def _store(environment: Mapping[str, str]) -> Any:
-    """The store as its client; None where there is none, of which torch would tell at length."""
+    """A client of the store; None if there is none (torch would log at length)."""
     host, _, port = environment.get("PET_RDZV_ENDPOINT", "").rpartition(":")
     if not host or not port.isdigit() or not reachable(host.strip("[]"), int(port), timeout_s=_SOON_S):
         return None
@@ -81,11 +81,11 @@ def _store(environment: Mapping[str, str]) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve the store until SIGTERM or SIGINT, or until the process that it is for has ended."""
+    """Serve the store until SIGTERM or SIGINT, or until the process given by --until ends."""
     parser = argparse.ArgumentParser(prog="rightsizer_launch.worker.rendezvous", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, required=True, help="port to listen on")
-    parser.add_argument("--until", type=int, metavar="PID", help="end when that process has ended, too")
+    parser.add_argument("--until", type=int, metavar="PID", help="also end when this process ends")
     options = parser.parse_args(argv)
     if os.environ.get(ENV_DIE_WITH_PARENT):
         die_with_parent(signal.SIGTERM)
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             multi_tenant=True,
             use_libuv=True,
         )
-    except RuntimeError as error:  # torch's DistNetworkError: the port is taken or the host is not ours
+    except RuntimeError as error:  # torch's DistNetworkError: the port is taken or the host is not local
         sys.stderr.write(f"rendezvous store on {options.host}:{options.port}: {error}\n")
         return 1
     sys.stdout.write(f"rendezvous store on {options.host}:{store.port}\n")
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _lives(process: int) -> bool:
-    """Whether a process of ours still is one: a batch script that was killed traps nothing."""
+    """Whether the process exists: a killed batch script cannot stop the store itself."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""How often workers may fail before a run is given up: by rate, or soon when it gets nowhere. Pure."""
+"""How many worker failures a run may have: a rate limit, and a limit without progress. Pure."""
 
 from dataclasses import replace
 
@@ -7,12 +7,12 @@ from rightsizer.values import immutable
 __all__ = ["RestartBudget"]
 
 _FUTILE = 3
-"""Failures in a row without one new step: the same thing will happen again."""
+"""Consecutive failures without a new step after which a retry is pointless."""
 
 
 @immutable
 class RestartBudget:
-    """At most `limit` failures within `within_s` seconds; older ones are forgotten."""
+    """At most `limit` failures within `within_s` seconds; older ones do not count."""
 
     limit: int
     within_s: float
@@ -28,9 +28,9 @@ class RestartBudget:
 
     @property
     def spent(self) -> str:
-        """Why to give up, in words; empty while there is budget."""
+        """Why the budget is spent; empty while budget is left."""
         if len(self.times_s) > self.limit:
             return f"{len(self.times_s)} failures within {self.within_s:.0f} s; the plan allows {self.limit}"
         if self.futile >= _FUTILE:
-            return f"{self.futile} failures in a row without a single new step"
+            return f"{self.futile} consecutive failures without a new step"
         return ""

@@ -26,7 +26,7 @@ from rightsizer_operator.runtime.prometheus import collect
 from rightsizer_operator.runtime.scraper import scrape
 from rightsizer_operator.runtime.watches import registry_for, settings_for
 from rightsizer_operator.values.settings import Settings
-from rightsizer_telemetry.client import Access
+from rightsizer_telemetry.client import PrometheusSettings
 
 __all__ = ["OperatorOptions", "run"]
 
@@ -41,7 +41,7 @@ class OperatorOptions:
     lease_name: str = "rightsizer-operator"
     lease_namespace: str = ""
     port: int = 8080
-    prometheus: Access | None = None
+    prometheus: PrometheusSettings | None = None
     settings: Settings = field(default_factory=Settings)
 
 

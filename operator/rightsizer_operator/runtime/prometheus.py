@@ -6,13 +6,13 @@ import time
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.runtime.controller import Controller
-from rightsizer_telemetry.client import Access, Prometheus
-from rightsizer_telemetry.readings import Job, read, trouble
+from rightsizer_telemetry.client import Prometheus, PrometheusSettings
+from rightsizer_telemetry.readings import MonitoredJob, read, server_problem
 
 __all__ = ["collect", "jobs_of"]
 
 
-async def collect(controller: Controller, access: Access) -> None:
+async def collect(controller: Controller, access: PrometheusSettings) -> None:
     """Query Prometheus every `decide_s`. If it is unavailable, the metrics are unknown."""
     with Prometheus(access) as client:
         while True:
@@ -22,19 +22,19 @@ async def collect(controller: Controller, access: Access) -> None:
             await asyncio.sleep(controller.settings.decide_s)
 
 
-def _counters(client: Prometheus, jobs: tuple[Job, ...]) -> Counters:
+def _counters(client: Prometheus, jobs: tuple[MonitoredJob, ...]) -> Counters:
     """The GPU metrics of each plan, or why there are none."""
     began_s = time.monotonic()
-    silence = trouble(client)
+    silence = server_problem(client)
     answer = {} if silence or not jobs else read(client, jobs)
     readings = {key: reading for key, reading in answer.items() if isinstance(key, tuple)}
     return Counters(awaited=True, readings=readings, silence=silence, at_s=began_s)
 
 
-def jobs_of(cache: Cache, *, window_s: float) -> tuple[Job, ...]:
+def jobs_of(cache: Cache, *, window_s: float) -> tuple[MonitoredJob, ...]:
     """The running Jobs, as Prometheus labels them."""
     return tuple(
-        Job(
+        MonitoredJob(
             key=key,
             executor="kubernetes",
             workload=job.name,

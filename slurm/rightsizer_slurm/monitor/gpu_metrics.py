@@ -7,25 +7,25 @@ from rightsizer.estimate.parameters import load_resize
 from rightsizer.resize.preconditions import missing_data
 from rightsizer_slurm.cluster.jobs import Job
 from rightsizer_telemetry import readings
-from rightsizer_telemetry.client import Access, Prometheus
+from rightsizer_telemetry.client import Prometheus, PrometheusSettings
 
 __all__ = ["Metrics", "gpu_metrics", "lack", "reader"]
 
 Metrics = Callable[[Sequence[Job]], dict[int, Reading]]
 
 
-def gpu_metrics(access: Access | None, *, window_s: float) -> Metrics:
+def gpu_metrics(access: PrometheusSettings | None, *, window_s: float) -> Metrics:
     """The reader of GPU metrics; without Prometheus it returns nothing."""
     return (lambda _jobs: {}) if access is None else reader(access, window_s=window_s)
 
 
-def reader(access: Access, *, window_s: float) -> Metrics:
+def reader(access: PrometheusSettings, *, window_s: float) -> Metrics:
     """The reader for a sweep's jobs: a few queries for all of them."""
     client = Prometheus(access)
 
     def read(jobs: Sequence[Job]) -> dict[int, Reading]:
         queried = [
-            readings.Job(
+            readings.MonitoredJob(
                 key=job.job_id,
                 executor="slurm",
                 workload=str(job.job_id),
@@ -35,7 +35,7 @@ def reader(access: Access, *, window_s: float) -> Metrics:
             for job in jobs
             if job.running
         ]
-        failure = readings.trouble(client) if queried else ""
+        failure = readings.server_problem(client) if queried else ""
         if failure:
             why = (f"Prometheus does not answer: {failure}",)
             return {int(str(job.key)): Reading(queries=why) for job in queried}

@@ -13,7 +13,7 @@ from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog
 from rightsizer_slurm.monitor.monitor import Line, Monitor, Settings
-from rightsizer_telemetry.client import Access
+from rightsizer_telemetry.client import PrometheusSettings
 
 __all__ = ["HEADINGS", "Report", "document", "look", "resize_lines", "row"]
 
@@ -46,7 +46,7 @@ def look(
     *,
     slurm: Slurm,
     state: Path | None = None,
-    prometheus: Access | None = None,
+    prometheus: PrometheusSettings | None = None,
 ) -> Report:
     """Inspect all jobs that this user may see."""
     metrics = gpu_metrics(prometheus, window_s=settings.tuning.least_window_s)

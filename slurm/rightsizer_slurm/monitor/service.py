@@ -25,7 +25,7 @@ from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone
-from rightsizer_telemetry.client import Access
+from rightsizer_telemetry.client import PrometheusSettings
 
 __all__ = ["BACKENDS", "MonitorOptions", "backend_of", "run", "run_in_daemon"]
 
@@ -44,7 +44,7 @@ class MonitorOptions:
     settings: Settings
     state: Path
     backend: str = "auto"
-    prometheus: Access | None = None
+    prometheus: PrometheusSettings | None = None
     textfile: Path | None = None
     metrics: tuple[str, int] | None = None
     sweeps: int | None = None

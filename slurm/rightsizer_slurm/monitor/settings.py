@@ -9,7 +9,7 @@ from rightsizer.units import parse_duration_s
 from rightsizer_launch.resize_inputs import Tuning
 from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
 from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions
-from rightsizer_telemetry.client import Access
+from rightsizer_telemetry.client import PrometheusSettings
 
 __all__ = ["options_of"]
 
@@ -39,7 +39,7 @@ def options_of(values: Mapping[str, str], *, state: Path) -> MonitorOptions:
         settings=settings,
         state=state,
         backend=_one_of("backend", values.get("backend", "auto"), BACKENDS),
-        prometheus=Access(url=url, token_file=token) if url else None,
+        prometheus=PrometheusSettings(url=url, token_file=token) if url else None,
         textfile=_path("textfile", values),
         metrics=_address(values["metrics"]) if "metrics" in values else None,
     )

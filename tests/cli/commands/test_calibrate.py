@@ -120,7 +120,7 @@ def test_rows_that_cannot_be_used_are_counted_and_the_first_is_named(tmp_path, k
     [
         (None, "cannot be read"),
         ("{", "is not JSON"),
-        ("[]", "is no run report"),
+        ("[]", "is not a run report"),
         ('{"observations": []}', "no measured steps"),
         ('{"observations": [{"run": "a"}]}', "observations[0]"),
     ],

@@ -110,7 +110,7 @@ def asked(cluster, prometheus):
     argv = [sys.executable, E2E / "cluster" / "relay.py", f"{cluster.name}-cp", INSIDE, port_file, str(PORT)]
     relay = subprocess.Popen(argv)
     url = f"http://127.0.0.1:{until_there(port_file, relay)}"
-    with client.Prometheus(client.Access(url=url, timeout_s=60.0)) as made:
+    with client.Prometheus(client.PrometheusSettings(url=url, timeout_s=60.0)) as made:
         yield made
     end(relay)
 

@@ -8,7 +8,7 @@ import pytest
 from panels import questions
 
 from rightsizer_api.quantities import parse_time
-from rightsizer_telemetry.client import Unknown
+from rightsizer_telemetry.client import FailedQuery
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def test_every_panel_shows_something_of_it(runs, asked):
     end_s = time.monotonic() + 90
     while empty and time.monotonic() < end_s:
         answers = {panel: asked.instant(expr) for panel, expr in empty.items()}
-        wrong = {panel: answer.reason for panel, answer in answers.items() if isinstance(answer, Unknown)}
+        wrong = {panel: answer.reason for panel, answer in answers.items() if isinstance(answer, FailedQuery)}
         assert wrong == {}
         empty = {panel: expr for panel, expr in empty.items() if not answers[panel]}
         time.sleep(2)

@@ -200,13 +200,13 @@ def somebody_waits(slurm):
 
 def test_every_panel_shows_something_of_it(jobs, monitor, prometheus):
     empty = dict(questions("slurm"))
-    access = client.Access(url=f"http://{prometheus.address}", timeout_s=60.0)
+    access = client.PrometheusSettings(url=f"http://{prometheus.address}", timeout_s=60.0)
     end_s = time.monotonic() + 90
     with client.Prometheus(access) as asked:
         while empty and time.monotonic() < end_s:
             answers = {panel: asked.instant(expr) for panel, expr in empty.items()}
             wrong = {
-                panel: each.reason for panel, each in answers.items() if isinstance(each, client.Unknown)
+                panel: each.reason for panel, each in answers.items() if isinstance(each, client.FailedQuery)
             }
             assert wrong == {}
             empty = {panel: expr for panel, expr in empty.items() if not answers[panel]}

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from rightsizer_launch.worker.rendezvous import free_port
-from rightsizer_telemetry.client import Access, Prometheus, Unknown
+from rightsizer_telemetry.client import FailedQuery, Prometheus, PrometheusSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERVAL_S = 5
@@ -71,7 +71,7 @@ class Server:
             )
         end_s = time.monotonic() + 120
         with self.client() as client:
-            while isinstance(answer := client.instant("vector(1)"), Unknown):
+            while isinstance(answer := client.instant("vector(1)"), FailedQuery):
                 if self.process.poll() is not None or time.monotonic() > end_s:
                     pytest.fail(f"{answer.reason}\n{(self.folder / 'log').read_text()[-3000:]}")
                 time.sleep(0.2)
@@ -83,7 +83,7 @@ class Server:
             self.process = None
 
     def client(self, **changes: object) -> Prometheus:
-        access = Access(url=self.url, timeout_s=60.0)
+        access = PrometheusSettings(url=self.url, timeout_s=60.0)
         return Prometheus(dataclasses.replace(access, **changes))  # type: ignore[arg-type]
 
 
@@ -141,7 +141,7 @@ def _warm(server: Server) -> None:
     with server.client() as client:
         while time.monotonic() < end_s:
             answer = client.instant(query)
-            if not isinstance(answer, Unknown) and answer:
+            if not isinstance(answer, FailedQuery) and answer:
                 return
             time.sleep(2)
     pytest.fail(f"no recorded data:\n{(server.folder / 'log').read_text()[-3000:]}")

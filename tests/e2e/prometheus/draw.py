@@ -11,7 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from rightsizer_telemetry.client import Access, Prometheus, Unknown
+from rightsizer_telemetry.client import FailedQuery, Prometheus, PrometheusSettings
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -44,7 +44,7 @@ def bars(axes: Any, client: Prometheus, panel: dict[str, Any], span_s: float) ->
     rows = []
     for target in panel["targets"]:
         answer = client.instant(filled(target["expr"], span_s))
-        if not isinstance(answer, Unknown):
+        if not isinstance(answer, FailedQuery):
             rows += [(label(target["legendFormat"], dict(row.labels)), row.value) for row in answer]
     rows = rows[:12][::-1]
     axes.barh([name or "all" for name, _ in rows], [value for _, value in rows], color="#3274d9")
@@ -57,7 +57,7 @@ def lines(axes: Any, client: Prometheus, panel: dict[str, Any], span_s: float) -
         answer = client.range(
             filled(target["expr"], span_s), start_s=now_s - span_s, end_s=now_s, step_s=max(2.0, span_s / 120)
         )
-        for series in () if isinstance(answer, Unknown) else answer:
+        for series in () if isinstance(answer, FailedQuery) else answer:
             minutes = [(at_s - now_s) / 60 for at_s, _ in series.points]
             axes.plot(
                 minutes,
@@ -93,7 +93,7 @@ def main() -> None:
     url, folder = sys.argv[1], Path(sys.argv[2])
     span_s = 60 * float(sys.argv[3]) if len(sys.argv) > 3 else 300.0
     folder.mkdir(parents=True, exist_ok=True)
-    with Prometheus(Access(url=url, timeout_s=120.0)) as client:
+    with Prometheus(PrometheusSettings(url=url, timeout_s=120.0)) as client:
         for path in sorted((ROOT / "helm/rightsizer/monitoring").glob("*.json")):
             draw(path, client, folder, span_s)
 

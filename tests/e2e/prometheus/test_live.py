@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rightsizer.domain.reading import Phase, Reading
-from rightsizer_telemetry.client import Unknown
-from rightsizer_telemetry.readings import Job, read
+from rightsizer_telemetry.client import FailedQuery
+from rightsizer_telemetry.readings import MonitoredJob, read
 from rightsizer_telemetry.usage import collect, owners
 
 pytestmark = pytest.mark.prometheus
@@ -19,7 +19,7 @@ INTERVAL_S = 5
 
 
 def job(name, executor="kubernetes", namespace="team", **more):
-    return Job(key=name, executor=executor, namespace=namespace, workload=name, window_s=60, **more)
+    return MonitoredJob(key=name, executor=executor, namespace=namespace, workload=name, window_s=60, **more)
 
 
 def test_a_healthy_plan_reads_as_what_it_does(live):
@@ -92,7 +92,7 @@ def test_a_name_that_needs_escaping_is_found(live):
 def test_a_wrong_query_says_why(live):
     with live.client() as client:
         answer = client.instant("sum(")
-    assert isinstance(answer, Unknown)
+    assert isinstance(answer, FailedQuery)
     assert "parse error" in answer.reason
 
 

@@ -101,7 +101,7 @@ class Notes:
         self.notes.append(text)
 
     def update(self, totals, _failures):
-        if not self.stop.asked and self.enough(totals):
+        if not self.stop.requests and self.enough(totals):
             self.stop.ask()
 
 

@@ -21,7 +21,7 @@ MEASURED = {
 @functools.cache  # clusters are fitted to what was measured: half a second
 def two_workers() -> machine.Machine:
     clusters = tuple(machine.cpu_cluster(MEASURED, workers=n, most=2, memory_bytes=8e9) for n in (1, 2))
-    return machine.Machine(clusters=clusters, cuda=False, threads_per_worker=1, words="two cores")
+    return machine.Machine(clusters=clusters, cuda=False, threads_per_worker=1, description="two cores")
 
 
 def manifest(folder, **launch):

@@ -50,11 +50,11 @@ def test_a_worker_that_comes_when_all_is_trained_has_succeeded_too(agent):
     assert agent(0)[0] == 0
     code, words = agent(1)  # it never gets to fail
     assert code == 0
-    assert "trained to the end without this worker" in words
+    assert "the training is already complete" in words
 
 
 def test_a_worker_that_comes_when_others_have_failed_for_good_has_not(agent):
     assert agent(9)[0] == 9
     code, words = agent(0)
     assert code == os.EX_UNAVAILABLE
-    assert "the rendezvous is gone" in words
+    assert "lost the rendezvous" in words

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rightsizer_launch.worker.restart_monitor import Patience, last_words, leave_word
+from rightsizer_launch.worker.restart_monitor import RestartMonitor, last_error, write_termination_message
 
 
 @pytest.fixture
@@ -12,14 +12,14 @@ def pod(tmp_path, monkeypatch):
     monkeypatch.setenv("RIGHTSIZER_RESTART_WITHIN_S", "3600")
     monkeypatch.setenv("RIGHTSIZER_RUN_DIRECTORY", str(tmp_path))
     told = []
-    watch = Patience(tmp_path / "logs", give_up=lambda: told.append(True))
+    watch = RestartMonitor(tmp_path / "logs", give_up=lambda: told.append(True))
 
     def restarts(count, now_s, *, step=0):
         (tmp_path / "logs" / "run_x" / f"attempt_{count}").mkdir(parents=True)
         if step:
             with (tmp_path / "progress.jsonl").open("a") as file:
                 file.write(json.dumps({"event": "step", "time": 0, "step": step}) + "\n")
-        watch.look(now_s)
+        watch.poll(now_s)
         return watch.reason, len(told)
 
     return restarts
@@ -42,7 +42,7 @@ def test_old_failures_are_forgotten(pod):
 def test_failures_without_a_new_step_give_up_sooner(pod, monkeypatch):
     reasons = [pod(n, 4000.0 * n, step=5)[0] for n in range(4)]
     assert reasons[:3] == ["", "", ""]
-    assert "without a single new step" in reasons[3]
+    assert "without a new step" in reasons[3]
 
 
 def test_the_newest_error_that_can_be_read_is_the_last_word(tmp_path):
@@ -50,15 +50,15 @@ def test_the_newest_error_that_can_be_read_is_the_last_word(tmp_path):
         folder = tmp_path / "run" / f"attempt_{attempt}" / "0"
         folder.mkdir(parents=True)
         (folder / "error.json").write_text(text)
-    assert last_words(tmp_path) == "OSError: disk"
-    assert last_words(tmp_path / "nothing") == ""
+    assert last_error(tmp_path) == "OSError: disk"
+    assert last_error(tmp_path / "nothing") == ""
 
 
 def test_a_word_is_left_only_where_kubernetes_looks_for_it(tmp_path):
     log = tmp_path / "termination-log"
-    leave_word("gone", path=log)
+    write_termination_message("gone", path=log)
     assert not log.exists()
     log.touch()
-    leave_word("x" * 9000 + "end", path=log)
+    write_termination_message("x" * 9000 + "end", path=log)
     assert log.read_text().endswith("end\n")
     assert len(log.read_text()) <= 4096

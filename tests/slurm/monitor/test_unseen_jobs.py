@@ -9,7 +9,7 @@ from rightsizer_slurm.cluster.snapshot import Cluster
 from rightsizer_slurm.monitor.gpu_metrics import lack, reader
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.monitor import Monitor, Settings
-from rightsizer_telemetry.client import Access
+from rightsizer_telemetry.client import PrometheusSettings
 
 JOB = Job(job_id=7, user="ada", user_id=1, states=("RUNNING",), partition="h100", nodes=1, gpus=4, comment="")
 IDLE = Reading(window_s=600.0, age_s=5.0, coverage=1.0, samples=80, gpu_busy_max=0.0)
@@ -46,7 +46,7 @@ def test_an_idle_job_is_flagged_where_its_gpus_are_seen(tmp_path):
 
 
 def test_a_prometheus_that_is_down_leaves_everything_unknown(tmp_path):
-    ask = reader(Access(url="http://127.0.0.1:1", timeout_s=1.0), window_s=600.0)
+    ask = reader(PrometheusSettings(url="http://127.0.0.1:1", timeout_s=1.0), window_s=600.0)
     made = looked(tmp_path, ask).decision
     assert made.action is Action.KEEP
     assert made.reason.startswith("unknown: Prometheus does not answer: ConnectError")

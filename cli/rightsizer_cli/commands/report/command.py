@@ -36,9 +36,9 @@ def report(
     """Who holds how many GPUs, how busy they are, and what the idle ones cost: plans and everything else."""
     from rightsizer.units import parse_duration_s
     from rightsizer_cli.commands.report.usage import Asked, run
-    from rightsizer_telemetry.client import Access
+    from rightsizer_telemetry.client import PrometheusSettings
 
-    access = Access(
+    access = PrometheusSettings(
         url=prometheus,
         timeout_s=parse_duration_s(timeout),
         ca_file=ca_file,

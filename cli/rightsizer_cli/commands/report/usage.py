@@ -13,7 +13,7 @@ from rightsizer.units import format_duration, parse_duration_s, parse_usd
 from rightsizer.values import immutable
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.exits import OK
-from rightsizer_telemetry.client import Access, Prometheus
+from rightsizer_telemetry.client import Prometheus, PrometheusSettings
 from rightsizer_telemetry.html_report import page
 from rightsizer_telemetry.usage import Report, Usage, collect, owners
 
@@ -30,7 +30,7 @@ class Asked:
     as_json: bool
 
 
-def run(access: Access, asked: Asked) -> int:
+def run(access: PrometheusSettings, asked: Asked) -> int:
     """Collect and print; the exit code."""
     price = None if asked.price is None else parse_usd(asked.price)
     with Prometheus(access) as client:

@@ -47,7 +47,7 @@ def monitor(
     from rightsizer_launch.resize_inputs import Tuning
     from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
     from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions, run
-    from rightsizer_telemetry.client import Access
+    from rightsizer_telemetry.client import PrometheusSettings
 
     if act not in list(ActionLevel):
         raise InputError("--act", value=act, remedy=f"must be one of {', '.join(ActionLevel)}")
@@ -68,7 +68,7 @@ def monitor(
         settings=settings,
         state=state,
         backend=backend,
-        prometheus=Access(url=prometheus, token_file=token_file) if prometheus else None,
+        prometheus=PrometheusSettings(url=prometheus, token_file=token_file) if prometheus else None,
         textfile=textfile,
         sweeps=sweeps,
     )

@@ -36,14 +36,14 @@ def report(
     from rightsizer_slurm.cluster.untrusted_text import one_line
     from rightsizer_slurm.monitor import report as reports
     from rightsizer_slurm.monitor.monitor import Settings
-    from rightsizer_telemetry.client import Access
+    from rightsizer_telemetry.client import PrometheusSettings
 
     slurm = Slurm()
     tuning = Tuning(
         warm_up_s=parse_duration_s(warm_up, field="--warm-up"),
         least_window_s=parse_duration_s(window, field="--window"),
     )
-    access = Access(url=prometheus, token_file=token_file) if prometheus else None
+    access = PrometheusSettings(url=prometheus, token_file=token_file) if prometheus else None
     settings = Settings(tuning=tuning)
     found = reports.look(SlurmCommands(slurm), settings, slurm=slurm, state=state, prometheus=access)
     if json:
