@@ -50,7 +50,7 @@ def test_a_refusal_ends_sbatch(client: Any) -> None:
 @pytest.mark.parametrize("option", ["--gpus=4", "--gpus-per-task=1"])
 def test_what_it_cannot_change_is_left_as_written(client: Any, option: str) -> None:
     submitted = client.sbatch(COMMENT, "--ntasks=1", option)
-    assert "a job is left as written" in submitted.said
+    assert "are not sized" in submitted.said
     assert submitted.job is not None
 
 

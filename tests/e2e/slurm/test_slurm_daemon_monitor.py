@@ -46,4 +46,4 @@ def test_of_two_monitors_with_one_state_one_acts(site: Any) -> None:
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, env=dict(site.slurm.environment), timeout=120
     )
-    assert (done.returncode, "another monitor works with it" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "another monitor uses it" in done.stderr) == (2, True), done.stderr
