@@ -40,7 +40,7 @@ def test_the_same_run_is_not_submitted_twice(training: Any) -> None:
     training.submit("--", "--hold")
     again = training.rightsizer("sbatch", training.folder / "plan.yaml")
     assert again.returncode == 2
-    assert "scancel it first, or give another --dir" in again.stderr
+    assert "scancel it first, or use another --dir" in again.stderr
     assert len(again.stderr.splitlines()) == 1
 
 
@@ -50,7 +50,7 @@ def test_the_same_run_is_not_submitted_twice(training: Any) -> None:
         ({}, ["--partition", "gpu"], 2, "is not a partition of this cluster; there are a100, h100"),
         ({"gpus": 16, "deadline": "1s"}, [], 3, "no plan"),
         ({}, ["--time", "soon"], 2, "--time"),
-        ({}, ["--dir", "it's"], 2, "no comment of Slurm may hold"),
+        ({}, ["--dir", "it's"], 2, "has a character that a Slurm comment cannot hold"),
     ],
     ids=["partition", "deadline", "time", "path"],
 )
@@ -71,7 +71,7 @@ def test_an_image_is_refused_where_there_is_no_pyxis(training: Any) -> None:
     assert "needs Pyxis" in done.stderr
 
 
-@pytest.mark.parametrize(("job", "message"), [("99999", "is no job"), ("foreign", "was not submitted")])
+@pytest.mark.parametrize(("job", "message"), [("99999", "is not a pending or running job"), ("foreign", "was not submitted")])
 def test_only_jobs_of_ours_are_resized(training: Any, job: str, message: str) -> None:
     if job == "foreign":
         job = training.slurm.run(
