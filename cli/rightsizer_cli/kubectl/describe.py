@@ -20,15 +20,15 @@ _MEANS = {
     "InsufficientGPUs": "it needs more GPUs than it can ever get here",
     "WaitingForGPUs": "it waits for GPUs that others hold",
     "Queued": "it waits in its queue",
-    "Refused": "the API server does not take its workers",
+    "Refused": "the API server rejected one of its objects",
     "Starting": "its workers start",
     "Running": "it trains",
     "Recovering": "it lost workers and is getting them back",
     "Resizing": "its number of workers or its layout changes",
-    "Relayout": "the attempt before it saves and leaves",
+    "Relayout": "the previous attempt saves and stops",
     "Finishing": "its last workers stop",
     "Suspended": "it was stopped on request; its checkpoint is saved",
-    "Complete": "every token is trained on",
+    "Complete": "trained on all tokens",
     "Failed": "it gave up",
 }
 _PODS = "nothing; if it stays so: kubectl describe pods -n {namespace} -l rightsizer.dev/plan={name}"

@@ -1,8 +1,8 @@
-"""What a launch puts into the cluster, as plain objects. Pure.
+"""The manifests of a launch. Pure.
 
-A ReplicaSet of one rendezvous pod and its headless Service serve all attempts of a plan; each attempt is one
-Indexed Job. The rendezvous is a ReplicaSet and not a bare pod, so that it comes back with the operator down,
-and elsewhere when its node dies; its Service lists it only while it listens, so that a dead one is not found.
+A ReplicaSet of one rendezvous pod and its headless Service serve all attempts of a plan. Each attempt is one
+Indexed Job. A ReplicaSet, unlike a bare pod, replaces the rendezvous pod without the operator, and on another
+node if its node fails. Its Service resolves to the pod only while it listens.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ __all__ = ["job", "metadata", "rendezvous", "service", "settings_map"]
 
 Object = dict[str, Any]
 
-_BACKOFF_LIMIT = 2_147_483_647  # the entrypoint gives up by rate; a Job's own count never forgets
-_FINAL_CODES = (64, EXIT_GIVEN_UP)  # the script's own "do not retry" (EX_USAGE), and ours
+_BACKOFF_LIMIT = 2_147_483_647  # the entrypoint limits the restart rate; a Job's count never resets
+_FINAL_CODES = (64, EXIT_GIVEN_UP)  # the script's "do not retry" (EX_USAGE), and the entrypoint's
 _STRICT = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -35,7 +35,7 @@ _STRICT = {
 
 
 def service(launch: Launch) -> Object:
-    """The rendezvous' name in DNS."""
+    """The headless Service of the rendezvous store."""
     own = labels(launch, names.RENDEZVOUS)
     return {
         "apiVersion": "v1",
@@ -50,7 +50,7 @@ def service(launch: Launch) -> Object:
 
 
 def rendezvous(launch: Launch) -> Object:
-    """The store that holds no training state and outlives every worker."""
+    """The ReplicaSet of the rendezvous store, which holds no training state and outlives the workers."""
     own = labels(launch, names.RENDEZVOUS)
     store = {
         "name": "store",
@@ -84,7 +84,7 @@ def rendezvous(launch: Launch) -> Object:
 
 
 def settings_map(launch: Launch) -> Object | None:
-    """The files that a framework reads, such as DeepSpeed's; None where it needs none."""
+    """The ConfigMap of a framework's settings files, such as DeepSpeed's; None without files."""
     files = launch.worker.files
     if not files:
         return None
@@ -98,7 +98,7 @@ def settings_map(launch: Launch) -> Object | None:
 
 
 def job(launch: Launch) -> Object:
-    """The attempt: one Indexed Job of identical workers."""
+    """The attempt's Job: Indexed, with identical workers."""
     plan, name = launch.plan, names.job_name(launch.plan.metadata.name, launch.attempt)
     own = labels(launch, names.WORKER) | {names.LABEL_ATTEMPT: str(launch.attempt)}
     queued = {
@@ -115,10 +115,10 @@ def job(launch: Launch) -> Object:
     if queued and in_place:
         notes[names.QUEUE_ELASTIC] = "true"
     pods = template(launch, on=launch.products)
-    near = topology_annotations(launch.queue, pods=launch.pods)
-    if near:
-        theirs = pods["metadata"].get("annotations", {})
-        pods = pods | {"metadata": pods["metadata"] | {"annotations": near | theirs}}
+    preferred = topology_annotations(launch.queue, pods=launch.pods)
+    if preferred:
+        annotations = pods["metadata"].get("annotations", {})
+        pods = pods | {"metadata": pods["metadata"] | {"annotations": preferred | annotations}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -147,9 +147,9 @@ def _failure_rules() -> list[Object]:
 
 
 def _with_pull_secrets(launch: Launch, spec: Object) -> Object:
-    asked = launch.plan.spec.launch.pod_template
-    theirs: Mapping[str, Any] = (asked.spec if asked else None) or {}
-    kept = {key: theirs[key] for key in ("imagePullSecrets", "priorityClassName") if key in theirs}
+    template = launch.plan.spec.launch.pod_template
+    user_spec: Mapping[str, Any] = (template.spec if template else None) or {}
+    kept = {key: user_spec[key] for key in ("imagePullSecrets", "priorityClassName") if key in user_spec}
     return spec | kept
 
 

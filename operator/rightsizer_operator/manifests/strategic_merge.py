@@ -1,4 +1,4 @@
-"""The user's part of a pod, merged into ours: a small strategic merge. Pure."""
+"""A strategic merge of the user's pod template into the operator's. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,27 +20,27 @@ _KEYS = {
     "ports": "containerPort",
     "topologySpreadConstraints": "topologyKey",
 }
-"""Lists merged by a key of their items, as Kubernetes does; other lists of the user's replace ours."""
+"""Lists that are merged by a key of their items, as Kubernetes does; other user lists replace ours."""
 _APPENDED = ("tolerations",)
-_OURS = ("restartPolicy", "hostname", "subdomain", "terminationGracePeriodSeconds")
+_RESERVED = ("restartPolicy", "hostname", "subdomain", "terminationGracePeriodSeconds")
 _FIELD = "spec.launch.podTemplate"
 _REMEDY = "is set by rightsizer; remove it"
 
 
-def merged_template(ours: Mapping[str, Any], theirs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Our pod template with the user's laid over it; what torchrun and rightsizer set is refused."""
-    if not theirs:
-        return dict(ours)
-    _check(theirs)
-    spec = dict(theirs.get("spec") or {})
-    metadata = theirs.get("metadata") or {}
+def merged_template(base: Mapping[str, Any], template: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The base pod template with the user's merged in. InputError for fields that rightsizer sets."""
+    if not template:
+        return dict(base)
+    _check(template)
+    spec = dict(template.get("spec") or {})
+    metadata = template.get("metadata") or {}
     kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
-    result: dict[str, Any] = merge({"metadata": kept, "spec": spec}, {"metadata": ours.get("metadata", {})})
-    return dict(merge({"spec": ours["spec"]}, result))
+    result: dict[str, Any] = merge({"metadata": kept, "spec": spec}, {"metadata": base.get("metadata", {})})
+    return dict(merge({"spec": base["spec"]}, result))
 
 
 def merge(base: Any, over: Any, *, name: str = "") -> Any:
-    """`over` laid over `base`: mappings by key, lists by their merge key, all else replaced."""
+    """Merge `over` into `base`: mappings by key, lists by their merge key; other values are replaced."""
     if isinstance(base, Mapping) and isinstance(over, Mapping):
         merged = dict(base)
         for key, value in over.items():
@@ -55,16 +55,16 @@ def merge(base: Any, over: Any, *, name: str = "") -> Any:
 
 
 def _by_key(base: Sequence[Mapping[str, Any]], over: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
-    """Ours first and in our order, then theirs."""
-    given = {item.get(key): item for item in over}
-    merged = [merge(item, given.pop(item.get(key))) if item.get(key) in given else item for item in base]
-    return [*merged, *given.values()]
+    """The items of `base` in order, then the other items of `over`."""
+    by_key = {item.get(key): item for item in over}
+    merged = [merge(item, by_key.pop(item.get(key))) if item.get(key) in by_key else item for item in base]
+    return [*merged, *by_key.values()]
 
 
-def _check(theirs: Mapping[str, Any]) -> None:
-    """Refuses what would break the launch; the API server refuses the rest when the Job is made."""
-    spec = theirs.get("spec") or {}
-    for name in _OURS:
+def _check(template: Mapping[str, Any]) -> None:
+    """Reject fields that would break the launch. The API server validates the rest."""
+    spec = template.get("spec") or {}
+    for name in _RESERVED:
         if name in spec and not (name == "restartPolicy" and spec[name] == "Never"):
             raise InputError(f"{_FIELD}.spec.{name}", value=spec[name], remedy=_REMEDY)
     for index, container in enumerate(_items(spec, "containers")):
@@ -85,16 +85,16 @@ def _check_trainer(container: Mapping[str, Any], where: str) -> None:
 
 
 def _items(parent: Mapping[str, Any], name: str, where: str = "") -> Sequence[Mapping[str, Any]]:
-    found = parent.get(name) or []
-    if not isinstance(found, list) or not all(isinstance(item, Mapping) for item in found):
-        raise InputError(f"{_FIELD}.spec{where}.{name}", value=found, remedy="must be a list of mappings")
-    return found
+    items = parent.get(name) or []
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        raise InputError(f"{_FIELD}.spec{where}.{name}", value=items, remedy="must be a list of mappings")
+    return items
 
 
 def _check_variable(variable: Mapping[str, Any], where: str) -> None:
     name = str(variable.get("name", ""))
     rule = EnvVar.rules[0]
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise InputError(f"{where}.name", value=name, remedy="is no name of an environment variable")
+        raise InputError(f"{where}.name", value=name, remedy="is not a valid environment variable name")
     if not rule.holds(EnvVar.model_construct(name=name)):
         raise InputError(f"{where}.name", value=name, remedy=rule.remedy)
