@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).with_name("harness")))
-from outside import Api, Outside
+from outside import ApiClient, ExternalOperators
 from planrun import Run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -20,7 +20,7 @@ SYSTEM = "rightsizer-system"
 @pytest.fixture(scope="session")
 def api(cluster):
     """The administrator's requests to the API server."""
-    made = Api(cluster.kubeconfig)
+    made = ApiClient(cluster.kubeconfig)
     yield made
     made.close()
 
@@ -39,10 +39,10 @@ def helm(cluster):
     return run
 
 
-class Installed:
-    """The operator, installed as its documentation says, with a second replica that waits.
+class InstalledOperator:
+    """The operator, installed as documented, with a standby replica.
 
-    Where it acts changes with the tests that come next, and only then: a start costs seconds.
+    It is scaled to zero for tests of external operators, and back only when the next test needs it.
     """
 
     def __init__(self, cluster, helm):
@@ -55,7 +55,7 @@ class Installed:
         self._scale(2)  # a run that was killed may have left none, which Helm does not look at
 
     def act_inside(self):
-        """In its pods."""
+        """Run it in its pods."""
         if not self.inside:
             self._scale(2)
             self.inside = True
@@ -81,7 +81,7 @@ class Installed:
 @pytest.fixture(scope="session")
 def installed(cluster, helm):
     """The operator, wherever it acts."""
-    made = Installed(cluster, helm)
+    made = InstalledOperator(cluster, helm)
     yield made
     made.act_inside()
     helm("uninstall", "rightsizer", "--namespace", SYSTEM, "--wait")
@@ -118,22 +118,22 @@ def start(plan):
 
 
 @pytest.fixture(scope="module")
-def veteran(request, cluster, api, operator, common):
-    """A plan that outlives the tests of its module: a launch for each of them would cost them their time.
+def shared_run(request, cluster, api, operator, common):
+    """A plan that the tests of a module share, because a launch takes seconds.
 
-    VETERAN of the module is what its spec has beside the example's.
+    SHARED_RUN of the module is merged into the example's spec.
     """
-    run = Run(cluster, api, common, **getattr(request.module, "VETERAN", {})).start()
+    run = Run(cluster, api, common, **getattr(request.module, "SHARED_RUN", {})).start()
     run.steps_with(2)
     yield run
     run.kubectl("delete", "tp", run.name, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture(scope="session")
-def house(cluster, api, installed):
-    """Where operators are started outside the cluster, with the chart's account and no more rights.
+def operators(cluster, api, installed):
+    """Starts operators outside the cluster, with the chart's service account.
 
-    Their logs stay in the machine's folder for temporary files until the next time.
+    Their logs stay in the temporary folder until the next run.
     """
     folder = Path(tempfile.gettempdir()) / f"rightsizer-operators-{cluster.name}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -141,24 +141,24 @@ def house(cluster, api, installed):
     token = cluster.kubectl(
         *("create", "token", "rightsizer", "--namespace", SYSTEM, "--duration=2h")
     ).strip()
-    made = Outside(api, token, SYSTEM, folder)
+    made = ExternalOperators(api, token, SYSTEM, folder)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def alone(cluster, installed, house):
-    """The house, while no operator acts in the cluster and no pod is scheduled: tests are the kubelet."""
+def alone(cluster, installed, operators):
+    """External operators only: none runs in the cluster, and the tests act as scheduler and kubelet."""
     installed.stay_outside()
     cluster.control("kill", "scheduler")
-    yield house
-    house.end_all()
+    yield operators
+    operators.end_all()
     cluster.control("start", "scheduler")
 
 
 @pytest.fixture(scope="module")
-def villages(cluster, api):
-    """villages(name): a new namespace where operators outside the cluster may hold a Lease of their own."""
+def new_namespace(cluster, api):
+    """new_namespace(name): a namespace in which external operators may hold a Lease."""
     made = []
 
     def make(name):

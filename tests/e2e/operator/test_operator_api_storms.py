@@ -8,7 +8,7 @@ import uuid
 import pytest
 from aiohttp import web
 from apiproxy import CUT, storm
-from life import Life
+from life import SimulatedRun
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
@@ -18,13 +18,13 @@ QUICK = {"refresh_s": 4.0, "retry_s": 2.0}
 @pytest.fixture
 def life(alone, namespace):
     """A plan in a namespace of its own."""
-    yield Life(alone.api, namespace, f"p{uuid.uuid4().hex[:6]}")
+    yield SimulatedRun(alone.api, namespace, f"p{uuid.uuid4().hex[:6]}")
     alone.end_all()
 
 
-def _leading(house, **settings):
-    house.forget_lease()
-    return house.operator(**settings).start()
+def _leading(operators, **settings):
+    operators.delete_lease()
+    return operators.operator(**settings).start()
 
 
 def _told(operator, metric):
@@ -147,9 +147,9 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(alone, life):
 
 
 def test_an_operator_of_one_namespace_leaves_the_others_alone(alone, life, neighbour):
-    alone.forget_lease()
+    alone.delete_lease()
     operator = alone.operator(namespaces=(neighbour,)).start()
-    other = Life(alone.api, neighbour, "other")
+    other = SimulatedRun(alone.api, neighbour, "other")
     life.create()
     other.create()
     other.until("Running")

@@ -6,7 +6,7 @@ import time
 import uuid
 
 import pytest
-from life import Life
+from life import SimulatedRun
 
 from rightsizer_launch.worker.metrics import TrainMetrics, serve
 from rightsizer_operator.values.names import METRICS_PORT
@@ -69,7 +69,7 @@ def slow(alone, namespace, rank_0):
 
     Two GPUs make up for it: the deadline is 1.6 times what is predicted for one.
     """
-    life = Life(alone.api, namespace, f"p{uuid.uuid4().hex[:6]}")
+    life = SimulatedRun(alone.api, namespace, f"p{uuid.uuid4().hex[:6]}")
     life.address = "127.0.0.1"
     spec = life.plan["spec"]
     del spec["resources"]["gpus"]
@@ -77,7 +77,7 @@ def slow(alone, namespace, rank_0):
 
     def begin(mode):
         spec["elasticity"] = {"mode": mode}
-        alone.forget_lease()
+        alone.delete_lease()
         operator = alone.operator(**HASTE).start()
         life.create()
         life.until("Running")

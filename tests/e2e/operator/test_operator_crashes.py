@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from apiproxy import CUT
-from life import Life
+from life import SimulatedRun
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
@@ -17,8 +17,8 @@ STRIDE = (
     3  # of the arrivals of one write in a life, every third is met by the axe; each life begins with another
 )
 
-# Filled by the tests in their order: every write of lives without faults with its story; where others were
-# killed.
+# Filled by the tests in order: each write of runs without faults with its story; the writes at which
+# operators were killed.
 WRITES: dict[tuple[str, str], str] = {}
 KILLS: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
 
@@ -29,83 +29,84 @@ def every_third(first):
     return lambda write, seen: (order.get(write, 0) + seen) % STRIDE == first
 
 
-class Axe:
-    """Kills the operator at chosen writes, and starts another at once.
+class OperatorKiller:
+    """Kills the operator at chosen writes and starts another at once.
 
-    A write is known by the story's step and by what it does; an Event by that only, as it is told when there
-    is time. `choose(write, seen)`: whether the axe falls, when so many of the same were seen before.
+    A write is identified by the story's step and its description; an Event by its description only, because
+    Events are written asynchronously. `choose(write, seen)` decides whether to kill, after `seen` equal
+    writes.
     """
 
-    def __init__(self, house, village, side="none", choose=None):
-        self.house, self.village, self.side, self.choose = house, village, side, choose
+    def __init__(self, operators, namespace, side="none", choose=None):
+        self.operators, self.namespace, self.side, self.choose = operators, namespace, side, choose
         self.step, self.arrived, self.kills, self.writes = "", Counter(), [], []
         self.lock = threading.Lock()
-        self.operator = house.operator(namespaces=(village,), lease=village)
+        self.operator = operators.operator(namespaces=(namespace,), lease=namespace)
         self.operator.proxy.before, self.operator.proxy.after = self.before, self.after
-        self.again()
+        self.restart()
 
-    def again(self):
+    def restart(self):
         self.operator.kill()
         try:
-            self.house.forget_lease(self.village)
+            self.operators.delete_lease(self.namespace)
         finally:  # a server that has no time leaves the next one to wait for the Lease, not nobody
             self.operator.start()
 
     def before(self, request):
         with self.lock:
-            return self._fall(request) if request.writes and self.side == "before" else None
+            return self._maybe_kill(request) if request.writes and self.side == "before" else None
 
     def after(self, request):
         with self.lock:
             if request.writes and self.side != "before":
-                self.writes.append(self._known(request))
-                return self._fall(request)
+                self.writes.append(self._write_id(request))
+                return self._maybe_kill(request)
             return None
 
-    def _known(self, request):
+    def _write_id(self, request):
         return ("" if request.what == "POST events" else self.step, request.what)
 
-    def _fall(self, request):
-        write = self._known(request)
+    def _maybe_kill(self, request):
+        write = self._write_id(request)
         seen, self.arrived[write] = self.arrived[write], self.arrived[write] + 1
         if self.side == "none" or not self.choose(write, seen):
             return None
         self.kills.append(write)
-        self.again()
+        self.restart()
         return CUT
 
 
-def train(life, axe):
+def train(life, killer):
     """A data parallel plan: launched, resized in place both ways, stopped, continued, changed, completed."""
-    axe.step = "launch"
+    killer.step = "launch"
     life.create()
     life.until("Running")
-    axe.step = "grow"
+    killer.step = "grow"
     life.edit(resources={"gpus": 2})
     life.until("Running", gpus=2)
-    axe.step = "shrink"
+    killer.step = "shrink"
     life.edit(resources={"gpus": 1})
     life.until("Running")
-    axe.step = "suspend"
+    killer.step = "suspend"
     life.edit(suspend=True)
     life.until("Suspended")
-    axe.step = "resume"
+    killer.step = "resume"
     life.edit(suspend=False)
     life.until("Running")
-    axe.step = "new attempt"
+    killer.step = "new attempt"
     life.edit(workload={"tokens": "90M"})
     life.until("Running", attempt=2)
-    axe.step = "complete"
+    killer.step = "complete"
     life.end_pods()
     life.until("Complete", attempt=2)
 
 
-def relayout(life, axe):
+def relayout(life, killer):
     """A plan whose framework reads a file, launched and resized by a new attempt."""
-    axe.step = "launch with settings"
+    killer.step = "launch with settings"
     life.create()
     life.until("Running")
-    axe.step = "resize by a new attempt"
+    killer.step = "resize by a new attempt"
     life.edit(resources={"gpus": 2})
     life.until("Running", attempt=2, gpus=2)
 
@@ -114,7 +115,7 @@ STORIES = {"elastic": (train, {}), "deepspeed": (relayout, {"framework": "deepsp
 
 
 @pytest.fixture
-def lived(alone, villages):
+def lived(alone, new_namespace):
     """lived(*lives): each (story, side, choice) told side by side, and their plans gone without a rest.
 
     Each life has an operator and a namespace of its own; the API server and its controllers are everybody's.
@@ -124,17 +125,17 @@ def lived(alone, villages):
         began = time.monotonic()
         name = f"{story}-{side}-{number}"
         told, launch = STORIES[story]
-        axe = Axe(alone, villages(name), side, choose)
-        life = Life(alone.api, axe.village, name, **launch)
+        killer = OperatorKiller(alone, new_namespace(name), side, choose)
+        life = SimulatedRun(alone.api, killer.namespace, name, **launch)
         try:
-            told(life, axe)
-            axe.step = "delete"
+            told(life, killer)
+            killer.step = "delete"
             life.delete()
         except AssertionError as error:
-            error.add_note(f"{name}, {len(axe.kills)} kills; {axe.operator.state}")
+            error.add_note(f"{name}, {len(killer.kills)} kills; {killer.operator.state}")
             raise
-        LOG.info(f"{name}: {len(axe.kills)} kills, {time.monotonic() - began:.1f} s")
-        return axe
+        LOG.info(f"{name}: {len(killer.kills)} kills, {time.monotonic() - began:.1f} s")
+        return killer
 
     def all_of(*lives):
         with ThreadPoolExecutor(min(len(lives), SIDE_BY_SIDE)) as pool:
@@ -147,17 +148,17 @@ def lived(alone, villages):
 
 def test_lives_without_faults(lived):
     stories = [(story, "none") for story in STORIES]
-    for axe, (story, _) in zip(lived(*stories), stories, strict=True):
-        assert len(axe.writes) <= 60
-        WRITES.update(dict.fromkeys(axe.writes, story))
+    for killer, (story, _) in zip(lived(*stories), stories, strict=True):
+        assert len(killer.writes) <= 60
+        WRITES.update(dict.fromkeys(killer.writes, story))
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_the_operator_may_be_killed_at_any_write(lived, side):
     choices = [every_third(first) for first in range(STRIDE)]
-    for axe in lived(*((story, side, choice) for choice in choices for story in STORIES)):
-        assert axe.kills
-        KILLS[side] += axe.kills
+    for killer in lived(*((story, side, choice) for choice in choices for story in STORIES)):
+        assert killer.kills
+        KILLS[side] += killer.kills
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
@@ -165,8 +166,8 @@ def test_no_write_is_left_out(lived, side):
     """A write that the others missed, because a kill before it made it needless, gets a life of its own."""
     missed = {write: story for write, story in WRITES.items() if write not in KILLS[side]}
     lives = [(story, side, lambda w, seen, at=write: (w, seen) == (at, 0)) for write, story in missed.items()]
-    for axe in lived(*lives) if lives else ():
-        KILLS[side] += axe.kills
+    for killer in lived(*lives) if lives else ():
+        KILLS[side] += killer.kills
     LOG.info(f"{len(KILLS[side])} kills {side} a write, {len(lives)} of them alone: {KILLS[side]}")
     assert set(KILLS[side]) >= WRITES.keys()
     assert len(KILLS[side]) >= 30

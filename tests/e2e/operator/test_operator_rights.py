@@ -124,11 +124,11 @@ def test_a_job_that_loses_its_labels_gets_them_back_and_stays_the_plan_s(cluster
     for gone in (["rightsizer.dev/attempt", "rightsizer.dev/plan"], ["app.kubernetes.io/managed-by"]):
         run.kubectl("label", "job", name, *(f"{label}-" for label in gone))
 
-    def again():
+    def current_metadata():
         return cluster.get("job", name, namespace=run.namespace)["metadata"]
 
-    cluster.wait("its labels are back", lambda: again()["labels"] == job["metadata"]["labels"])
-    assert again()["uid"] == job["metadata"]["uid"]
+    cluster.wait("its labels are back", lambda: current_metadata()["labels"] == job["metadata"]["labels"])
+    assert current_metadata()["uid"] == job["metadata"]["uid"]
     run.kubectl("scale", "tp", run.name, "--replicas=1")  # the operator still sees the Job, and changes it
     cluster.wait(
         "one worker",

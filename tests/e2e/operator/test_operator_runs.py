@@ -51,45 +51,45 @@ def test_a_script_that_fails_for_good_fails_the_plan_in_its_own_words(start):
     assert "failures within" in run.condition("Failed")["message"]
 
 
-def test_suspend_saves_and_resume_goes_on(veteran):
-    step, *_ = veteran.steps_with(2)
-    veteran.patch(suspend=True)
-    veteran.until("Suspended")
-    veteran.cluster.wait("no worker is left", lambda: not veteran.pods())
+def test_suspend_saves_and_resume_goes_on(shared_run):
+    step, *_ = shared_run.steps_with(2)
+    shared_run.patch(suspend=True)
+    shared_run.until("Suspended")
+    shared_run.cluster.wait("no worker is left", lambda: not shared_run.pods())
     began = time.time()
-    veteran.patch(suspend=False)
-    veteran.steps_with(2, after=began)
-    assert veteran.started(after=began)["step"] >= step
+    shared_run.patch(suspend=False)
+    shared_run.steps_with(2, after=began)
+    assert shared_run.started(after=began)["step"] >= step
 
 
-def test_a_change_that_workers_must_be_told_is_a_new_attempt_that_goes_on(veteran):
-    step, *_ = veteran.steps_with(2)
+def test_a_change_that_workers_must_be_told_is_a_new_attempt_that_goes_on(shared_run):
+    step, *_ = shared_run.steps_with(2)
     began = time.time()
-    veteran.patch(workload={"tokens": "90M"})
-    veteran.cluster.wait("attempt 2", lambda: veteran.jobs == [f"{veteran.name}-a2"], within_s=120)
-    veteran.steps_with(2, after=began)
-    assert veteran.started()["step"] >= step
-    assert veteran.status["attempt"]["number"] == 2
+    shared_run.patch(workload={"tokens": "90M"})
+    shared_run.cluster.wait("attempt 2", lambda: shared_run.jobs == [f"{shared_run.name}-a2"], within_s=120)
+    shared_run.steps_with(2, after=began)
+    assert shared_run.started()["step"] >= step
+    assert shared_run.status["attempt"]["number"] == 2
 
 
-def test_scaling_changes_the_world_in_place(veteran):
-    veteran.steps_with(2)
-    jobs = veteran.jobs
+def test_scaling_changes_the_world_in_place(shared_run):
+    shared_run.steps_with(2)
+    jobs = shared_run.jobs
     for workers in (3, 1):
         began = time.time()
-        veteran.kubectl("scale", "tp", veteran.name, f"--replicas={workers}")
-        step, _, when = veteran.steps_with(workers, after=began)
+        shared_run.kubectl("scale", "tp", shared_run.name, f"--replicas={workers}")
+        step, _, when = shared_run.steps_with(workers, after=began)
         assert step > 1
         LOG.info(f"a step of {workers} workers after {when - began:.1f} s")
-    assert veteran.jobs == jobs
+    assert shared_run.jobs == jobs
 
 
-def test_a_deleted_plan_takes_everything_but_its_checkpoints(veteran):
-    assert veteran.last()[0] > 1
-    veteran.kubectl("delete", "tp", veteran.name, "--timeout=10s")
+def test_a_deleted_plan_takes_everything_but_its_checkpoints(shared_run):
+    assert shared_run.last()[0] > 1
+    shared_run.kubectl("delete", "tp", shared_run.name, "--timeout=10s")
 
     def left():
-        return veteran.kubectl("get", "jobs,pods,services,replicasets", "--output=name").split()
+        return shared_run.kubectl("get", "jobs,pods,services,replicasets", "--output=name").split()
 
-    veteran.cluster.wait("nothing is left", lambda: not left(), within_s=120)
-    assert veteran.kubectl("get", "pvc", "--output=name")
+    shared_run.cluster.wait("nothing is left", lambda: not left(), within_s=120)
+    assert shared_run.kubectl("get", "pvc", "--output=name")

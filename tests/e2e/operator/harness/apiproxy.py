@@ -1,4 +1,4 @@
-"""A front of the real API server for operators that tests run: it records, and misbehaves when told to."""
+"""A proxy of the real API server that records an operator's requests and injects faults."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ _HOP = {"host", "connection", "content-length", "transfer-encoding", "accept-enc
 
 
 @dataclass(kw_only=True)
-class Seen:
-    """A request, and what became of it; `status` 0: it was not answered (yet)."""
+class RecordedRequest:
+    """A request and its response; `status` 0: no response (yet)."""
 
     method: str
     path: str
@@ -29,30 +29,30 @@ class Seen:
 
     @property
     def writes(self) -> bool:
-        """Whether it changes anything but the Lease."""
+        """Whether it writes anything but the Lease."""
         return self.method != "GET" and "/leases" not in self.path
 
     @property
     def what(self) -> str:
-        """In words, without names: PATCH trainingplans/status."""
+        """A description without names: PATCH trainingplans/status."""
         parts = self.path.split("/")
         kind = parts.index("namespaces") + 2 if "namespaces" in parts else len(parts) - 1
         return " ".join((self.method, "/".join((parts[kind], *parts[kind + 2 :]))))
 
 
-class Proxy:
-    """Serves on a port of the loopback, in a thread of its own, for one operator.
+class FaultProxy:
+    """Serves one operator on a loopback port, in its own thread.
 
-    `before(seen)` may answer instead of the API server: a response, CUT (none, ever), or None to pass the
-    request on. `after(seen)` is called when the API server has answered; the operator hears of it unless it
-    says CUT. While `mute`, watches stay open and say nothing.
+    `before(request)` may answer in the API server's place: with a response, or with CUT (never). None
+    forwards the request. `after(request)` is called when the API server has answered; CUT drops the response.
+    While `mute` is set, watches stay open without events.
     """
 
     def __init__(self, server: str, trust: ssl.SSLContext, token: str) -> None:
-        self.before: Callable[[Seen], web.Response | str | None] = lambda _seen: None
-        self.after: Callable[[Seen], str | None] = lambda _seen: None
+        self.before: Callable[[RecordedRequest], web.Response | str | None] = lambda _seen: None
+        self.after: Callable[[RecordedRequest], str | None] = lambda _seen: None
         self.mute = False
-        self.log: list[Seen] = []
+        self.log: list[RecordedRequest] = []
         self._server, self._trust, self._token = server, trust, token
         self._ready, self._stop = threading.Event(), asyncio.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
@@ -65,7 +65,7 @@ class Proxy:
         return f"http://127.0.0.1:{self._port}"
 
     @property
-    def writes(self) -> list[Seen]:
+    def writes(self) -> list[RecordedRequest]:
         """What changed anything, in order of arrival."""
         return [seen for seen in self.log if seen.writes]
 
@@ -92,7 +92,7 @@ class Proxy:
         await asyncio.sleep(0.1)  # transports close in the loop's next rounds
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        seen = Seen(method=request.method, path=request.path, watch="watch" in request.query)
+        seen = RecordedRequest(method=request.method, path=request.path, watch="watch" in request.query)
         seen.dry = request.query.get("dryRun") == "All"
         self.log.append(seen)
         own = await asyncio.to_thread(self.before, seen)
@@ -146,7 +146,7 @@ def storm(share: float, status: int, *, writes_only: bool = False, retry_after_s
     dice = random.Random(seed)  # noqa: S311 -- no secret
     reasons = {409: "Conflict", 429: "TooManyRequests", 503: "ServiceUnavailable"}
 
-    def before(seen: Seen) -> web.Response | None:
+    def before(seen: RecordedRequest) -> web.Response | None:
         if (writes_only and not seen.writes) or "/leases" in seen.path or dice.random() >= share:
             return None
         headers = {"Retry-After": str(retry_after_s)} if retry_after_s else {}

@@ -1,4 +1,4 @@
-"""A plan's whole life against the real API server and controllers; the test is scheduler and kubelet."""
+"""A plan's life against the real API server and controllers; the test acts as scheduler and kubelet."""
 
 import time
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from outside import Api
+from outside import ApiClient
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "02-kubernetes" / "plan.yaml"
 MEASURED = {"MetricsAvailable", "DeadlineAtRisk", "OverProvisioned"}
-"""Conditions that follow from what workers say, where there are any to ask."""
+"""Conditions that depend on the workers' metrics."""
 OURS = "labelSelector=app.kubernetes.io/managed-by=rightsizer"
 PLANS = "/apis/rightsizer.dev/v1alpha1/namespaces/{}/trainingplans"
 KINDS = {
@@ -21,10 +21,10 @@ KINDS = {
 }
 
 
-class Life:
-    """A plan, and the hand that lets its pods run; every wait ends in the assertion that all is right."""
+class SimulatedRun:
+    """A plan whose pods the test reports as running. Every wait ends by asserting the invariants."""
 
-    def __init__(self, api: Api, namespace: str, name: str, **launch: Any) -> None:
+    def __init__(self, api: ApiClient, namespace: str, name: str, **launch: Any) -> None:
         self.api, self.namespace, self.name = api, namespace, name
         self.plan = next(yaml.safe_load_all(EXAMPLE.read_text()))
         self.plan["metadata"]["name"] = name
@@ -32,7 +32,7 @@ class Life:
         spec["workload"]["tokens"], spec["deadline"]["finishWithin"] = "100M", "100h"
         spec["resources"]["gpus"] = 1
         spec["launch"].update(launch)
-        self.address = ""  # of its pods, where anybody is to call them
+        self.address = ""  # of its pods, if they are to be scraped
         self.path = f"{PLANS.format(namespace)}/{name}"
 
     # --- what is seen ---

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from apiproxy import Proxy
+from apiproxy import FaultProxy
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 ZYGOTE = Path(__file__).with_name("zygote.py")
 _PORTS = itertools.count(20_000 + os.getpid() % 10_000)
 
 
-class Api:
+class ApiClient:
     """The administrator's own way to the API server: quicker than a kubectl for each word."""
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -81,21 +81,25 @@ class Api:
         return line
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         for line in self._open:
             line.close()
 
 
 class Operator:
-    """One operator process and its front."""
+    """One operator process and its proxy."""
 
     def __init__(
-        self, house: "Outside", namespaces: tuple[str, ...] = (), lease: str = "", **settings: Any
+        self,
+        operators: "ExternalOperators",
+        namespaces: tuple[str, ...] = (),
+        lease: str = "",
+        **settings: Any,
     ) -> None:
-        self._house, self._namespaces, self._settings = house, namespaces, settings
-        self._lease = lease or house.system
-        self.proxy = Proxy(house.api.server, house.api.trust, house.token)
-        self.log = house.folder / f"operator-{self.proxy.url.rpartition(':')[2]}.log"
+        self._operators, self._namespaces, self._settings = operators, namespaces, settings
+        self._lease = lease or operators.system
+        self.proxy = FaultProxy(operators.api.server, operators.api.trust, operators.token)
+        self.log = operators.folder / f"operator-{self.proxy.url.rpartition(':')[2]}.log"
         self._kubeconfig = self.log.with_suffix(".kubeconfig")
         self._kubeconfig.write_text(json.dumps(_kubeconfig(self.proxy.url)))
         self.port = _free_port()
@@ -114,7 +118,7 @@ class Operator:
         }
         with self._lock:
             if not self._closed:
-                self.pid = self._house.fork(order)
+                self.pid = self._operators.fork(order)
         return self
 
     @property
@@ -165,10 +169,10 @@ class Operator:
         self.proxy.close()
 
 
-class Outside:
-    """Where operators outside the cluster are started, with the rights of the chart's own account."""
+class ExternalOperators:
+    """Starts operators outside the cluster, with the rights of the chart's service account."""
 
-    def __init__(self, api: Api, token: str, system: str, folder: Path) -> None:
+    def __init__(self, api: ApiClient, token: str, system: str, folder: Path) -> None:
         self.api, self.token, self.system, self.folder = api, token, system, folder
         self._zygote = subprocess.Popen(
             [sys.executable, ZYGOTE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -188,7 +192,7 @@ class Outside:
             self._zygote.stdin.flush()
             return int(self._zygote.stdout.readline())
 
-    def forget_lease(self, namespace: str = "") -> None:
+    def delete_lease(self, namespace: str = "") -> None:
         """Who acts next need not wait for the dead one's Lease to run out; that is measured elsewhere."""
         path = f"{LEASES.format(namespace or self.system)}/rightsizer-operator"
         self.api("DELETE", path)
