@@ -232,7 +232,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, *, kind: str = "") -> str:
 
 def _weight(box: Box) -> float:
     """The share of a row's free width that a box takes."""
-    return 0.0 if box.kind == "gap" else max(25.0, min(60.0, len(box.text)))
+    return 0.0 if box.kind == "gap" else max(32.0, min(60.0, len(box.text)))
 
 
 def picture() -> str:

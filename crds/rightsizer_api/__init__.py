@@ -1,4 +1,4 @@
-"""The TrainingPlan API: one document that says what must be trained and by when, read, checked and answered.
+"""The TrainingPlan API: one document that states what to train and by when; its models, errors and schemas.
 
 Names are imported when they are first used: a command that prints its help must not pay for pydantic.
 """

@@ -1,1 +1,1 @@
-"""The Kubernetes operator: one pure decision, one door to the API, a thin shell of kopf around them."""
+"""The Kubernetes operator: one pure decision, one API client, and a thin shell of kopf around them."""

@@ -1,1 +1,1 @@
-"""Slurm: the daemon that the submit plugins ask, `rightsizer sbatch`, the monitor."""
+"""Slurm: the daemon behind the submit plugins, `rightsizer sbatch`, the monitor."""

@@ -1,3 +1,3 @@
-"""Sizing a job at submission: the daemon that the Lua plugins ask, and `rightsizer sbatch`."""
+"""Sizing a job at submission: the daemon behind the Lua plugins, and `rightsizer sbatch`."""
 
 __all__: list[str] = []

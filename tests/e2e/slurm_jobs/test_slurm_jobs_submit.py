@@ -71,7 +71,9 @@ def test_an_image_is_refused_where_there_is_no_pyxis(training: Any) -> None:
     assert "needs Pyxis" in done.stderr
 
 
-@pytest.mark.parametrize(("job", "message"), [("99999", "is not a pending or running job"), ("foreign", "was not submitted")])
+@pytest.mark.parametrize(
+    ("job", "message"), [("99999", "is not a pending or running job"), ("foreign", "was not submitted")]
+)
 def test_only_jobs_of_ours_are_resized(training: Any, job: str, message: str) -> None:
     if job == "foreign":
         job = training.slurm.run(
