@@ -11,6 +11,7 @@ import typer
 
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.values import immutable
+from rightsizer_api.untrusted_text import printable, printable_strings
 
 __all__ = ["Client", "ClusterError", "Where", "checked_name"]
 
@@ -62,13 +63,14 @@ class Client:
         done = self.run([*(f"--{name}={value}" for name, value in options.items() if value), *arguments])
         if done.returncode:
             said = (done.stderr.strip().splitlines() or [f"kubectl exits with {done.returncode}"])[-1]
+            said = printable(said)
             raise ClusterError(said.removeprefix("error: ").removeprefix("Error from server "))
         return done.stdout
 
     def get(self, *what: str) -> Object:
-        """An object, or a list of them."""
-        found: Object = json.loads(self.call("get", *what, "--output=json"))
-        return found
+        """An object, or a list of them; its texts are printable, for tenants and workers wrote them."""
+        document: Object = printable_strings(json.loads(self.call("get", *what, "--output=json")))
+        return document
 
     def plan(self, name: str) -> Object:
         """One TrainingPlan."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
+from rightsizer_api.untrusted_text import printable
 from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.worker.progress import DONE, PROGRESS, ProgressReader, Record, write_json
 
@@ -96,6 +97,10 @@ def tail(path: Path, *, lines: int = 20) -> str:
 
 def worker_error(logs: Path, *, lines: int = 12) -> str:
     """The first failed worker's error at the newest restart: its exception, else its last output."""
+    return printable(_worker_error(logs, lines))
+
+
+def _worker_error(logs: Path, lines: int) -> str:
     errors = sorted(logs.glob("worker-*/*/attempt_*/*/error.json"), key=_written)
     newest = max((_restart(path) for path in errors), default=0)
     for path in errors:

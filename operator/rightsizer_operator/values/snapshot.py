@@ -9,6 +9,7 @@ from rightsizer.resize.types import Decision
 from rightsizer.values import immutable
 from rightsizer_api.plan import KIND
 from rightsizer_api.quantities import parse_time
+from rightsizer_api.untrusted_text import printable
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue, Workload
 from rightsizer_operator.values.names import (
@@ -175,7 +176,7 @@ class Pod:
             address=status.get("podIP", ""),
             deletion_deadline=parse_time(metadata.get("deletionTimestamp")),
             exit_code=terminated.get("exitCode"),
-            message=terminated.get("message", "").strip(),
+            message=printable(terminated.get("message", "")).strip(),
             finished_at=parse_time(terminated.get("finishedAt")),
         )
 

@@ -25,6 +25,12 @@ def test_a_plan_that_is_not_there_is_kubectls_own_last_line():
         client(Server()).plan("demo")
 
 
+def test_no_escape_sequence_of_a_worker_reaches_the_terminal(plan):
+    hostile = says(plan, Ready=("False", "Failed", "exit code 1: \x1b]52;c;cm0gLXJm\x07"))
+    read = client(Server(hostile)).plan("demo")
+    assert "\x1b" not in json.dumps(read, ensure_ascii=False)
+
+
 @pytest.mark.parametrize("name", ["--all", "-A", "a b", "", "Name", "a;b"])
 def test_nothing_but_a_name_reaches_kubectl(name):
     server = Server()

@@ -20,7 +20,7 @@ from rightsizer_operator.values.names import (
 from rightsizer_operator.values.snapshot import AttemptJob, Pod
 
 TEXT = st.text(max_size=40) | st.sampled_from(
-    ["2026-13-01T00:00:00Z", "2026-01-01", "9" * 30, "NaN", "-1", "1e300"]
+    ["2026-13-01T00:00:00Z", "2026-01-01", "9" * 30, "NaN", "-1", "1e300", "\x1b[2J"]
 )
 NOTES = st.dictionaries(st.sampled_from([DIGEST, ELASTIC, GPU_TYPE, NUDGED]), TEXT)
 LABELS = st.dictionaries(st.sampled_from([LABEL_ATTEMPT, LABEL_PLAN]), TEXT)
@@ -57,3 +57,4 @@ def test_no_pod_that_a_tenant_writes_raises(labels, message, finished):
     ended = {"terminated": {"exitCode": 1, "message": message, "finishedAt": finished}}
     raw = {"metadata": METADATA | {"labels": labels}, "status": {"containerStatuses": [{"state": ended}]}}
     assert Pod.of(raw).exit_code == 1
+    assert "\x1b" not in Pod.of(raw).message
