@@ -1,4 +1,4 @@
-"""What is trained: the dimensions of a transformer, and what follows from them (parameters, FLOPs).
+"""The architecture: the dimensions of a transformer, and the parameters and FLOPs that follow from them.
 
 Every function takes one `Architecture` or `Columns` of many, so that memory and time share one formula; it
 returns a numpy array that broadcasts (shape () for one). Counts are float64, exact up to 9e15.

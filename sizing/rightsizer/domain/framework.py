@@ -1,6 +1,6 @@
-"""What runs it: framework profiles as data; facts about a framework's generation, never about a run.
+"""Framework profiles: facts about a framework's generation, never about a run.
 
-The facts live in data/frameworks.json, each with its source; a profile extending another says what differs.
+The facts are in data/frameworks.json, each with its source. A profile that extends another lists differences.
 """
 
 import enum
@@ -228,7 +228,7 @@ def unknown_framework(
 
 
 def assumed_framework(*, decoder: bool, adapters: bool) -> Framework:
-    """The usual stack of a job of which nobody said what it runs on: as uncertain as an unknown one."""
+    """The usual stack if the user names no framework, with the uncertainty of an unknown one."""
     return replace(framework("torchtitan" if decoder and not adapters else "peft"), known=False)
 
 

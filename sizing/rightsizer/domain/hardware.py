@@ -1,4 +1,4 @@
-"""What it runs on: GPUs, nodes, links. Rates are the vendor's dense peaks, not what a run achieves."""
+"""Hardware: GPUs, nodes, links. Rates are the vendor's dense peaks, not what a run achieves."""
 
 from dataclasses import field
 

@@ -1,4 +1,4 @@
-"""How it is split: every legal dp x tp x pp(vpp) x cp x ep x sharding x micro-batch x recompute."""
+"""The parallel layout of a job: dp x tp x pp(vpp) x cp x ep x sharding x micro-batch x recompute."""
 
 import enum
 
@@ -22,7 +22,7 @@ class Sharding(enum.IntEnum):
 
 
 class Offload(enum.IntFlag):
-    """What lives in host memory."""
+    """What is offloaded to host memory."""
 
     NONE = 0
     OPTIMIZER = 1

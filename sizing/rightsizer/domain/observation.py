@@ -1,7 +1,7 @@
-"""What a run measured, and how that is kept: an observation is its whole case and the measurements.
+"""Measurements of a run and their file format: an observation is the whole case and the measurements.
 
-What was predicted is not kept: predictions are made anew when an observation is used, so that measured runs
-outlive the version of the engine that first sized them.
+Predictions are not stored. They are recomputed when an observation is used, so that measured runs stay valid
+across versions of the engine.
 """
 
 import enum

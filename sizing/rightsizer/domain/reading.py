@@ -1,4 +1,4 @@
-"""What was read of one live job over one window: measured rates and shares, each of which may be unknown."""
+"""Measurements of one running job over one window: rates and shares, each of which may be unknown."""
 
 import enum
 import math
@@ -21,7 +21,7 @@ class Phase(enum.StrEnum):
 
     @property
     def may_idle(self) -> bool:
-        """Whether idle GPUs are to be expected: it starts, saves, evaluates or recovers."""
+        """Whether idle GPUs are expected: the job starts, saves, evaluates or recovers."""
         return self not in (Phase.TRAINING, Phase.UNKNOWN)
 
 
@@ -90,7 +90,7 @@ _MOST_POWER = 1.5
 
 
 def cleaned(some: Reading) -> Reading:
-    """The reading with what cannot be true made unknown: NaN, infinite, negative, shares that are percent."""
+    """The reading with impossible values set to None: NaN, infinite, negative, shares above 1."""
     found: dict[str, float | None] = {}
     for name in _NUMBERS:
         value = getattr(some, name)

@@ -1,4 +1,4 @@
-"""What must be done: method, tokens, batch, precision, and the knobs that move time or memory."""
+"""The workload: method, tokens, batch, precision, and the settings that change time or memory."""
 
 import enum
 

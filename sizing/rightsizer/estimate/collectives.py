@@ -1,4 +1,4 @@
-"""Seconds of collectives and transfers on the links that they really cross.
+"""Seconds of collectives and transfers on the links that they cross.
 
 Legend: n ranks of a group, r of them inside one fast domain (NVLink, xGMI, or a PCIe host), w = n / r
 domains, S bytes of the full payload, B_in and B_out achieved bytes/s of one GPU inside and between domains

@@ -131,7 +131,7 @@ def rates(cases: Cases, parameters: Parameters) -> Rates:
 
 
 def _sustained(gpu: Columns, code: Array, parameters: Parameters) -> Array:
-    """The share of a short benchmark's rate that a long job keeps.
+    """The sustained rate of a long job over that of a short benchmark.
 
     Since Hopper, dense matmuls run into the power limit: parts of one generation differ by a power of it.
     """

@@ -1,8 +1,8 @@
 """Seconds that one micro-batch spends in an average layer, forward and backward, by cause.
 
-Legend: F forward, B backward, H what the host needs for the same work (host_time.py). The GPU waits for
-launches, and for the part of a collective that the framework cannot hide. A recomputed part is paid again in
-B, as its own cause.
+Legend: F forward, B backward, H host time for the same work (host_time.py). The GPU waits for launches, and
+for the part of a collective that the framework cannot hide. Recomputed parts count again in B, as their own
+cause.
 
     waits = (F^4 + H^4)^(1/4) - F
 
@@ -55,7 +55,7 @@ _PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and
 
 @immutable
 class StepInputs:
-    """Everything a layer's or a step's time is made of."""
+    """The inputs of a layer's or a step's time."""
 
     cases: Cases
     work: LayerWork
@@ -67,7 +67,7 @@ class StepInputs:
 
 @immutable
 class LayerTime:
-    """Seconds by cause, forward and backward together, and the two sums that schedules need apart."""
+    """Seconds by cause, forward and backward together, and the two sums that schedules need separately."""
 
     matmul_s: Array
     attention_s: Array
@@ -102,7 +102,7 @@ class _GpuTime:
         return np.asarray(self.matmul + self.attention + self.elementwise)
 
     def share(self, other: "_GpuTime") -> Array:
-        """This times that, part by part, in seconds: what shares of a forward pass cost."""
+        """The sum of products part by part: seconds of these shares of a forward pass."""
         return np.asarray(
             self.matmul * other.matmul
             + self.attention * other.attention
@@ -178,7 +178,7 @@ def _forward(inputs: StepInputs) -> _GpuTime:
 
 
 def _passes(cases: Cases, p: Parameters, code: Array) -> Array:
-    """Element-wise passes over the hidden states: a class's usual ones, or as compiled or eager as asked.
+    """Element-wise passes over the hidden states: the class's usual ones, or as the workload sets `compile`.
 
     Torch's own trainers are usually compiled since FSDP2; without it they run the kernels of FSDP1's.
     """

@@ -22,7 +22,7 @@ __all__ = ["NO_ADAPTERS", "StageMemory", "stages"]
 
 @immutable
 class StageMemory:
-    """What a stage holds whatever the number of replicas and micro-batches.
+    """A stage's memory that does not depend on the number of replicas and micro-batches.
 
     Parameters are those on one GPU before ZeRO, activations those of one micro-batch.
     """

@@ -103,7 +103,7 @@ def price(inputs: StepInputs, layer: LayerTime | None = None) -> StepTime:
 
 @immutable
 class StageTimes:
-    """What a layout takes whatever its number of replicas and micro-batches (unless ZeRO-3 shards layers).
+    """Times that do not depend on replicas and micro-batches (unless ZeRO-3 shards layers).
 
     Seconds of an average layer and, on the stage that binds, its layers and its loss for one micro-batch;
     `fixed_s` and `bubble_s` are once a step. Bytes and elements are as in LayerWork.
@@ -156,7 +156,7 @@ def total_s(inputs: StepInputs, stage: StageTimes) -> Array:
 
 
 def _replica_causes(inputs: StepInputs, stage: StageTimes) -> dict[str, Array]:
-    """The causes that change with the number of replicas and micro-batches in a way of their own."""
+    """The causes that depend on the number of replicas and micro-batches."""
     return {
         "data_parallel_s": _data_parallel(inputs, stage),
         "pipeline_transfer_s": _transfers(inputs, stage),
@@ -165,7 +165,7 @@ def _replica_causes(inputs: StepInputs, stage: StageTimes) -> dict[str, Array]:
 
 
 def _jitter(inputs: StepInputs) -> Array:
-    """The share that the slowest of many nodes adds."""
+    """The relative slowdown from the slowest of many nodes."""
     domains = np.maximum(_gpus(inputs.cases) / inputs.links.reach_gpus, 1.0)
     return np.asarray(inputs.parameters.node_jitter * np.log2(domains))
 

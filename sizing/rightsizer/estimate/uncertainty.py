@@ -1,9 +1,9 @@
-"""How far predictions are from the truth: standard deviations of ln(true / predicted), by what is known.
+"""Uncertainty of predictions: standard deviations of ln(true / predicted), by features of the case.
 
 A standard deviation is exp(intercept + sum of coefficients of the features that hold), fitted so that the
 central 80 % interval of a normal distribution of that width holds 80 % of the published runs whose whole
-source was left out of the fit. Runs were also shown with their framework withheld: that is what
-`unknown_framework` costs.
+source was left out of the fit. Runs were also predicted with their framework withheld, which gives the
+coefficient of `unknown_framework`.
 """
 
 import json
@@ -50,7 +50,7 @@ def sigma(cases: Cases, terms: Mapping[str, float]) -> Array:
 
 
 def features(cases: Cases) -> dict[str, Array]:
-    """What makes a prediction more or less certain: each 1.0 where it holds."""
+    """Features that widen or narrow the interval: 1.0 if present."""
     layout, workload, gpu = cases.layout, cases.workload, cases.gpu
     gpus = layout.dp * layout.tp * layout.pp * layout.cp
     nodes = gpus > cases.cluster.gpus_per_node
