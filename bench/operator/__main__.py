@@ -3,9 +3,9 @@
     python -m bench.operator                        # needs root; takes the machine for a while
     python -m bench.operator --nodes 50 --plans 100
 
-The API server, its controllers, KWOK, the operator and this client share one machine: throughput is a ratio
-to a bare client that creates the same children, in the same run, before and between. Everything else is as
-measured under the load average beside it.
+The API server, its controllers, KWOK, the operator and this client share one machine. Throughput is
+therefore a ratio to a bare client that creates the same children in the same run. The other figures depend on the load
+average, which is reported with them.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.operator import lab, population
-from bench.operator.api import Api, connected
+from bench.operator.api import BenchClient, connected
 from bench.operator.lab import Operator
 
 LOG = logging.getLogger("bench")
@@ -28,30 +28,30 @@ RESULTS = Path(__file__).resolve().parents[1] / "results" / "operator.json"
 BARE, PLANS = "bench-bare", "bench-plans"
 HALVES = 2
 KINDS = 27  # of plans
-PATIENCE_S = 1800
+TIMEOUT_S = 1800
 GOALS = {
-    "launch throughput, of the bare client's": ("ratio", ">=", 0.6),
+    "launches per s / bare client's": ("ratio", ">=", 0.6),
     "create to Job, p99, at a tenth of that rate": ("latency_p99_s", "<=", 1.0),
-    "start-up with every plan there": ("startup_s", "<=", 20.0),
+    "start-up with all plans present": ("startup_s", "<=", 20.0),
     "resident memory": ("rss_mib", "<=", 200.0),
-    "API writes for a launch": ("writes_per_launch", "<=", 12.0),
-    "API writes for an idle plan and hour": ("writes_per_idle_hour", "<=", 0.0),
-    "events missed": ("missed", "<=", 0.0),
+    "API writes per launch": ("writes_per_launch", "<=", 12.0),
+    "API writes per idle plan and hour": ("writes_per_idle_hour", "<=", 0.0),
+    "missed events": ("missed", "<=", 0.0),
 }
 
 
 async def until(what: str, done, *, every_s: float = 0.2) -> float:
-    """Seconds until `done()` holds."""
+    """Seconds until `done()` is true."""
     began_s = time.monotonic()
     while not await done():
-        if time.monotonic() - began_s > PATIENCE_S:
-            sys.exit(f"{what}: not within {PATIENCE_S} s")
+        if time.monotonic() - began_s > TIMEOUT_S:
+            sys.exit(f"{what}: not within {TIMEOUT_S} s")
         await asyncio.sleep(every_s)
     return time.monotonic() - began_s
 
 
-async def bare(api: Api, first: int, count: int, nodes: int) -> float:
-    """Seconds in which a bare client creates the children of so many plans."""
+async def bare(api: BenchClient, first: int, count: int, nodes: int) -> float:
+    """Seconds that a bare client takes to create the children of `count` plans."""
     made = [population.children(population.plan(BARE, f"kind{k:02}x", k), nodes) for k in range(KINDS)]
     names = [(f"b{first + i:04}x", i % KINDS) for i in range(count)]
     sets = [[population.renamed(c, f"kind{k:02}x", name) for c in made[k]] for name, k in names]
@@ -63,42 +63,42 @@ async def bare(api: Api, first: int, count: int, nodes: int) -> float:
     return await api.each([lambda one=one: write(one) for one in sets])
 
 
-async def launched(api: Api, operator: Operator, there: int, count: int) -> float:
-    """Seconds from the first new Job to the last, of `count` plans that wait when the operator comes."""
+async def launched(api: BenchClient, operator: Operator, there: int, count: int) -> float:
+    """Seconds from the first new Job to the last, for `count` plans that exist when the operator starts."""
 
-    async def some():
+    async def first_job():
         return await api.count("Job", PLANS) > there
 
     async def every():
         return await api.count("Job", PLANS) >= there + count
 
-    await until("the first Job", some, every_s=0.25)
+    await until("the first Job", first_job, every_s=0.25)
     first_s, already = time.monotonic(), await api.count("Job", PLANS) - there
     await until("the last Job", every, every_s=0.25)
     LOG.info("operator: %.0f s of processor", operator.cpu_s())
     return (time.monotonic() - first_s) * count / max(1, count - already)
 
 
-async def finished(api: Api, count: int) -> float:
-    """Seconds in which so many plans were put there that have run to their end, Jobs and all gone."""
+async def finished(api: BenchClient, count: int) -> float:
+    """Seconds that it takes to create `count` finished plans without children."""
     kinds = [population.finished(PLANS, f"kind{k:02}x", k) for k in range(KINDS)]
     plans = [population.renamed(kinds[i % KINDS], f"kind{i % KINDS:02}x", f"f{i:04}") for i in range(count)]
     return await api.each([lambda one=one: api.create_finished(one) for one in plans])
 
 
 async def settled(operator: Operator, plans: int) -> float:
-    """Seconds until every plan was looked at and is Running."""
+    """Seconds until every plan is reconciled and Running."""
 
     async def done():
-        found = operator.metrics()
-        running = operator.states().get("Running", 0) if found else 0
-        return running >= plans and not found["rightsizer_operator_queue"]
+        metrics = operator.metrics()
+        running = operator.states().get("Running", 0) if metrics else 0
+        return running >= plans and not metrics["rightsizer_operator_queue"]
 
     return await until("every plan Running", done, every_s=0.5)
 
 
-async def latency(api: Api, first: int, count: int, per_s: float) -> list[float]:
-    """Seconds from `create` to the Job as a watch sees it, of plans that come at a rate."""
+async def latency(api: BenchClient, first: int, count: int, per_s: float) -> list[float]:
+    """Seconds from `create` to the Job's watch event, for plans created at a rate."""
     seen: dict[str, float] = {}
     watching = asyncio.create_task(api.jobs_seen(PLANS, seen))
     await asyncio.sleep(2)
@@ -117,8 +117,8 @@ async def latency(api: Api, first: int, count: int, per_s: float) -> list[float]
     return sorted(seen[name] - when for name, when in created.items())
 
 
-async def missed(api: Api, plans: int) -> int:
-    """Plans without exactly one Job, or whose suspension (of every 20th) was not carried out."""
+async def missed(api: BenchClient, plans: int) -> int:
+    """Plans without exactly one Job, or (every 20th) not suspended when asked to."""
     stopped = [f"p{index:04}" for index in range(0, plans, 20)]
     await api.each(
         [
@@ -149,22 +149,22 @@ async def missed(api: Api, plans: int) -> int:
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """The smallest value that so many are not above."""
+    """The q-quantile: the smallest value with at least that share at or below it."""
     return sorted(values)[max(0, math.ceil(q * len(values)) - 1)]
 
 
-async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
-    """The whole bench."""
+async def run(kubeconfig: Path, args: argparse.Namespace) -> dict[str, object]:
+    """Run the benchmark."""
     async with connected(kubeconfig) as api:
         for name in (BARE, PLANS):
             await api.create({"kind": "Namespace", "metadata": {"name": name}})
-        took_s = await api.create_all(population.node(index) for index in range(asked.nodes))
-        LOG.info("%d nodes in %.0f s", asked.nodes, took_s)
-        half = asked.plans // HALVES
+        took_s = await api.create_all(population.node(index) for index in range(args.nodes))
+        LOG.info("%d nodes in %.0f s", args.nodes, took_s)
+        half = args.plans // HALVES
         total = half * HALVES
         bare_s, ours_s, writes = [], [], []
         for turn in range(HALVES):
-            bare_s.append(await bare(api, turn * half, half, asked.nodes))
+            bare_s.append(await bare(api, turn * half, half, args.nodes))
             LOG.info("bare client: %.1f launches/s, load %.1f", half / bare_s[-1], lab.load()[0])
             for kind in ("Job", "ReplicaSet"):  # their pods hold GPUs
                 await api.clear(kind, BARE)
@@ -177,15 +177,15 @@ async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
                 writes.append(operator.writes() / half)
                 LOG.info("%.1f writes a launch, %.0f reads", writes[-1], operator.reads())
         ours_per_s, bare_per_s = total / sum(ours_s), total / sum(bare_s)
-        took_s = await finished(api, asked.finished)
-        LOG.info("%d finished plans in %.0f s", asked.finished, took_s)
-        there = total + asked.finished
+        took_s = await finished(api, args.finished)
+        LOG.info("%d finished plans in %.0f s", args.finished, took_s)
+        there = total + args.finished
         with lab.operator(kubeconfig, PLANS) as operator:
 
             async def looked():
-                found = operator.metrics()
-                seen = found.get("rightsizer_operator_reconcile_seconds_count", 0)
-                return seen >= there and not found["rightsizer_operator_queue"]
+                metrics = operator.metrics()
+                seen = metrics.get("rightsizer_operator_reconcile_seconds_count", 0)
+                return seen >= there and not metrics["rightsizer_operator_queue"]
 
             await until("every plan looked at", looked)
             startup_s, startup_load = time.monotonic() - operator.began_s, lab.load()[0]
@@ -193,15 +193,15 @@ async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
             LOG.info("start-up %.1f s (%.1f s of processor)", startup_s, startup_cpu_s)
             LOG.info("%.0f writes at start-up", startup_writes)
             before = operator.writes()
-            await asyncio.sleep(asked.idle_s)
+            await asyncio.sleep(args.idle_s)
             idle = operator.writes() - before
-            LOG.info("idle: %.0f writes in %.0f s", idle, asked.idle_s)
-            slow = await latency(api, total, asked.slow, ours_per_s / 10)
-            lost = await missed(api, total + asked.slow)
+            LOG.info("idle: %.0f writes in %.0f s", idle, args.idle_s)
+            slow = await latency(api, total, args.slow, ours_per_s / 10)
+            lost = await missed(api, total + args.slow)
             rss_mib = operator.rss_bytes() / 2**20
     return {
         "cores": os.cpu_count(),
-        "nodes": asked.nodes,
+        "nodes": args.nodes,
         "plans": total,
         "ratio": ours_per_s / bare_per_s,
         "operator_launches_per_s": ours_per_s,
@@ -216,46 +216,46 @@ async def run(kubeconfig: Path, asked: argparse.Namespace) -> dict[str, object]:
         "startup_load": startup_load,
         "rss_mib": rss_mib,
         "writes_per_launch": max(writes),
-        "writes_per_idle_hour": idle / there * 3600 / asked.idle_s,
+        "writes_per_idle_hour": idle / there * 3600 / args.idle_s,
         "missed": lost,
         "load": lab.load(),
     }
 
 
-def table(found: dict[str, object]) -> str:
-    """The goals and what was measured."""
-    first = f"{found['nodes']} nodes x 8 GPUs, {found['plans']} plans launched"
-    second = f"{found['startup_plans']} there at start-up"
-    lines = [f"{first}, {second}; {found['cores']} cores, load average {found['load'][1]:.1f}"]
-    for words, (key, sense, goal) in GOALS.items():
-        value = found[key]
+def table(results: dict[str, object]) -> str:
+    """A table of the goals and measurements."""
+    first = f"{results['nodes']} nodes x 8 GPUs, {results['plans']} plans launched"
+    second = f"{results['startup_plans']} there at start-up"
+    lines = [f"{first}, {second}; {results['cores']} cores, load average {results['load'][1]:.1f}"]
+    for label, (key, sense, goal) in GOALS.items():
+        value = results[key]
         met = value >= goal if sense == ">=" else value <= goal
-        lines.append(f"{words:46} {value:10.2f}   goal {sense} {goal:g}{'' if met else '   NOT MET'}")
+        lines.append(f"{label:46} {value:10.2f}   goal {sense} {goal:g}{'' if met else '   NOT MET'}")
     return "\n".join(lines)
 
 
 def main() -> int:
-    """Run, print, keep."""
+    """Run, print and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--plans", type=int, default=2000)
-    parser.add_argument("--finished", type=int, default=0, help="plans that are over, at start-up besides")
-    parser.add_argument("--slow", type=int, default=100, help="plans of the latency's measurement")
+    parser.add_argument("--finished", type=int, default=0, help="finished plans that exist at start-up")
+    parser.add_argument("--slow", type=int, default=100, help="plans of the latency measurement")
     parser.add_argument("--idle-s", type=float, default=300.0)
-    parser.add_argument("--cluster", default="bench", help="name of the cluster that is made for it")
-    parser.add_argument("--kubeconfig", type=Path, help="a running cluster instead")
+    parser.add_argument("--cluster", default="bench", help="name of the cluster that is created")
+    parser.add_argument("--kubeconfig", type=Path, help="use a running cluster instead")
     parser.add_argument("--json", type=Path, default=RESULTS)
-    asked = parser.parse_args()
+    args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    with lab.cluster(asked.cluster) as kubeconfig:
+    with lab.cluster(args.cluster) as kubeconfig:
         apply = ["kubectl", f"--kubeconfig={kubeconfig}", "apply", "--server-side", "-f"]
         crd = lab.ROOT / "helm" / "rightsizer" / "crds"
         subprocess.run([*apply, crd], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["kubectl", f"--kubeconfig={kubeconfig}", "cordon", "n1"], check=True)
-        with lab.kwok(asked.cluster, kubeconfig):
-            found = asyncio.run(run(kubeconfig, asked))
-    lab.dump(asked.json, found)
-    sys.stdout.write(table(found) + "\n")
+        with lab.kwok(args.cluster, kubeconfig):
+            results = asyncio.run(run(kubeconfig, args))
+    lab.dump(args.json, results)
+    sys.stdout.write(table(results) + "\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The bench's own client of the API server: the operator's, so that both pay the same for a request."""
+"""The benchmark's API client: the operator's, so that both have the same cost per request."""
 
 import asyncio
 import contextlib
@@ -25,14 +25,14 @@ PATHS = {
 }
 
 
-class Api:
+class BenchClient:
     """Create, count, delete, and watch Jobs appear."""
 
     def __init__(self, api: client.ApiClient) -> None:
         self._api, self._kube = api, KubeClient(api, Metrics())
 
     async def create(self, raw: Mapping[str, Any]) -> None:
-        """Create an object, however often it takes; one that is there already is no error."""
+        """Create an object, retrying timeouts; an existing one is no error."""
         path = PATHS[raw["kind"]].format(raw["metadata"].get("namespace"))
         while True:
             try:
@@ -106,8 +106,8 @@ class Api:
 
 
 @contextlib.asynccontextmanager
-async def connected(kubeconfig: Path) -> AsyncIterator[Api]:
+async def connected(kubeconfig: Path) -> AsyncIterator[BenchClient]:
     """The API of a cluster."""
     await config.load_kube_config(str(kubeconfig))
     async with api_client(client.Configuration.get_default_copy()) as api:
-        yield Api(api)
+        yield BenchClient(api)

@@ -1,4 +1,4 @@
-"""A real control plane with one real node and a thousand of KWOK's, and the operator as a process."""
+"""A real control plane with one real node and a thousand KWOK nodes, and the operator as a process."""
 
 import contextlib
 import json
@@ -89,7 +89,7 @@ class Operator:
     def metrics(self) -> dict[str, float]:
         """Its metrics, by name (and method, where they have one); empty before it listens."""
         try:
-            text = self._asked(*OWN)
+            text = self._fetch(*OWN)
         except OSError:
             return {}
         return {
@@ -102,7 +102,7 @@ class Operator:
 
     def states(self) -> dict[str, int]:
         """Plans by state."""
-        families = text_string_to_metric_families(self._asked("rightsizer_plans"))
+        families = text_string_to_metric_families(self._fetch("rightsizer_plans"))
         return {
             sample.labels["state"]: int(sample.value)
             for family in families
@@ -110,20 +110,20 @@ class Operator:
             if sample.value
         }
 
-    def _asked(self, *names: str) -> str:
-        """Some metrics: thousands of plans' gauges, asked for twice a second, would be measured too."""
-        words = urllib.parse.urlencode([("name[]", name) for name in names])
-        address = f"http://127.0.0.1:{self.port}/metrics?{words}"
+    def _fetch(self, *names: str) -> str:
+        """Metrics by name: rendering thousands of gauges twice a second would affect the measurement."""
+        query = urllib.parse.urlencode([("name[]", name) for name in names])
+        address = f"http://127.0.0.1:{self.port}/metrics?{query}"
         with urllib.request.urlopen(address, timeout=60) as answer:
             return answer.read().decode()
 
     def writes(self) -> float:
-        """Requests that changed something, since it began; its Lease, a PUT, is not counted."""
-        found = self.metrics()
-        return sum(found[f"rightsizer_operator_api_requests_total{{{method}}}"] for method in WRITES)
+        """Write requests since its start, without the Lease, which is a PUT."""
+        metrics = self.metrics()
+        return sum(metrics[f"rightsizer_operator_api_requests_total{{{method}}}"] for method in WRITES)
 
     def reads(self) -> float:
-        """Requests that read, watches not counted."""
+        """Read requests, without watches."""
         return self.metrics()["rightsizer_operator_api_requests_total{GET}"]
 
     def rss_bytes(self, which: str = "VmHWM") -> int:
