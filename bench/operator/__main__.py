@@ -4,8 +4,8 @@
     python -m bench.operator --nodes 50 --plans 100
 
 The API server, its controllers, KWOK, the operator and this client share one machine. Throughput is
-therefore a ratio to a bare client that creates the same children in the same run. The other figures depend on the load
-average, which is reported with them.
+therefore a ratio to a bare client that creates the same children in the same run. The other figures
+depend on the load average, which is reported with them.
 """
 
 import argparse

@@ -9,7 +9,7 @@ from rightsizer_api.plan import API_VERSION, KIND
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import Apply, PatchStatus
 from rightsizer_operator.values.inventory import Inventory, Node
-from rightsizer_operator.values.snapshot import Job, Snapshot
+from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
 GPUS = (1, 2, 4)
@@ -63,8 +63,8 @@ def children(raw: Mapping[str, Any], nodes: int) -> list[dict[str, Any]]:
     now = dt.datetime.now(dt.UTC)
     metadata["creationTimestamp"] = now.isoformat()
     known = tuple(Node.of(_ready(node(index))) for index in range(nodes))
-    world = Snapshot(plan={**raw, "metadata": metadata}, inventory=Inventory(nodes=known), now=now)
-    made = [dict(action.child) for action in reconcile(world) if isinstance(action, Apply)]
+    snapshot = Snapshot(plan={**raw, "metadata": metadata}, inventory=Inventory(nodes=known), now=now)
+    made = [dict(action.child) for action in reconcile(snapshot) if isinstance(action, Apply)]
     for child in made:
         child["metadata"] = {k: v for k, v in child["metadata"].items() if k != "ownerReferences"}
     return made
@@ -76,21 +76,23 @@ def finished(namespace: str, name: str, index: int) -> dict[str, Any]:
     raw["spec"]["deadline"] = {"finishBy": "2030-01-01T00:00:00Z"}
     now = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
     metadata = {**raw["metadata"], "uid": "uid", "generation": 1, "creationTimestamp": now.isoformat()}
-    world = Snapshot(
+    snapshot = Snapshot(
         plan={**raw, "metadata": metadata}, inventory=Inventory(nodes=(Node.of(_ready(node(0))),)), now=now
     )
     for _ in range(SETTLES):
-        actions = reconcile(world)
+        actions = reconcile(snapshot)
         for action in actions:
             if isinstance(action, PatchStatus):
-                world = replace(world, plan={**world.plan, "status": action.status})
+                snapshot = replace(snapshot, plan={**snapshot.plan, "status": action.status})
             elif isinstance(action, Apply) and action.child["kind"] == "Job":
                 ended = [{"type": "Complete", "status": "True", "lastTransitionTime": now.isoformat()}]
-                world = replace(world, jobs=(Job.of({**action.child, "status": {"conditions": ended}}),))
+                snapshot = replace(
+                    snapshot, jobs=(AttemptJob.of({**action.child, "status": {"conditions": ended}}),)
+                )
         if not actions:
-            return {**raw, "status": world.plan["status"]}
-        if "Complete" in {c["reason"] for c in world.status.get("conditions", ())}:
-            world = replace(world, jobs=())  # its time to live is over
+            return {**raw, "status": snapshot.plan["status"]}
+        if "Complete" in {c["reason"] for c in snapshot.status.get("conditions", ())}:
+            snapshot = replace(snapshot, jobs=())  # its time to live is over
     raise AssertionError(f"never settles: {actions}")
 
 
