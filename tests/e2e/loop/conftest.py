@@ -11,7 +11,7 @@ sys.path.append(str(Path(__file__).parent))
 sys.path += [
     str(Path(__file__).parents[1] / name) for name in ("operator/harness", "prometheus", "slurm_jobs")
 ]
-from outside import Api
+from outside import ApiClient
 from planrun import Run
 from prometheus import Prometheus, end, until_there
 
@@ -50,7 +50,7 @@ WORKLOAD = {
 @pytest.fixture(scope="module")
 def api(cluster):
     """The administrator's requests to the API server."""
-    made = Api(cluster.kubeconfig)
+    made = ApiClient(cluster.kubeconfig)
     yield made
     made.close()
 
