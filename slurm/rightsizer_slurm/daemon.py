@@ -155,7 +155,9 @@ async def _release_held_jobs(server: Server, slurm: Slurm, state: TicketStore) -
 def _warm_up() -> None:
     """Load the catalog and the fitted parameters, so that the first question does not wait for them."""
     node = snapshot.Node(name="warm", gpu="h100", gpus=8, cpus=8)
-    cluster = snapshot.Cluster(partitions=(snapshot.Partition(name="warm", nodes=("warm",)),), nodes=(node,))
+    cluster = snapshot.SlurmCluster(
+        partitions=(snapshot.Partition(name="warm", nodes=("warm",)),), nodes=(node,)
+    )
     answer(
         Question(comment=_WARM_UP_COMMENT),
         here=cluster,

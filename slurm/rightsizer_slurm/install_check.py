@@ -107,7 +107,7 @@ def _names(config: Mapping[str, str], read_site: Callable[[Path], sites.SiteConf
         return {}
 
 
-def _gpus(cluster: snapshot.Cluster, names: Mapping[str, str]) -> Iterable[Finding]:
+def _gpus(cluster: snapshot.SlurmCluster, names: Mapping[str, str]) -> Iterable[Finding]:
     kinds = sorted({node.gpu for node in cluster.nodes if node.gpus})
     if not kinds:
         line = "NodeName=... Gres=gpu:h100:8 (and GresTypes=gpu, and gres.conf)"

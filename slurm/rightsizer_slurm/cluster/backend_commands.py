@@ -3,7 +3,7 @@
 import json
 
 from rightsizer_slurm.cluster import snapshot
-from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.jobs_json import job_of_json
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
@@ -26,11 +26,11 @@ class SlurmCommands:
             raise SlurmError("sinfo --version", f"unexpected output {' '.join(output)!r}")
         return int(parts[0]), int(parts[1])
 
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[SlurmJob, ...]:
         """Every job that squeue shows, in any state."""
         return self._jobs("--states=all")
 
-    def job(self, job_id: int) -> Job | None:
+    def job(self, job_id: int) -> SlurmJob | None:
         """One job. On 22.05, whose JSON ignores the filter, it is picked from all jobs."""
         try:
             jobs = self._jobs(f"--jobs={job_id}", "--states=all")
@@ -40,7 +40,7 @@ class SlurmCommands:
             raise
         return next((job for job in jobs if job.job_id == job_id), None)
 
-    def cluster(self) -> snapshot.Cluster:
+    def cluster(self) -> snapshot.SlurmCluster:
         """Partitions and nodes, from scontrol: the format of sinfo's JSON changed twice."""
         return snapshot.read(self.slurm)
 
@@ -85,7 +85,7 @@ class SlurmCommands:
         """Write to the job's output."""
         self.slurm.run("scontrol", "notify", str(job_id), text)
 
-    def _jobs(self, *options: str) -> tuple[Job, ...]:
+    def _jobs(self, *options: str) -> tuple[SlurmJob, ...]:
         text = self.slurm.run("squeue", "--json", *options)
         try:
             return tuple(job_of_json(raw) for raw in json.loads(text)["jobs"])

@@ -10,7 +10,7 @@ from typing import Any
 
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend
-from rightsizer_slurm.cluster.jobs import PENDING, Job, gres_gpus
+from rightsizer_slurm.cluster.jobs import PENDING, SlurmJob, gres_gpus
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
 __all__ = ["Pyslurm", "backend", "job_of"]
@@ -36,12 +36,12 @@ class Pyslurm(SlurmCommands):
         major, minor = str(self._library.__version__).split(".")[:2]
         return int(major), int(minor)
 
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[SlurmJob, ...]:
         """Every job that slurmctld remembers."""
         jobs = self._call("load jobs", self._library.Jobs.load)
         return tuple(job_of(raw) for raw in jobs.values())
 
-    def job(self, job_id: int) -> Job | None:
+    def job(self, job_id: int) -> SlurmJob | None:
         """One job."""
         try:
             return job_of(self._call("load job", lambda: self._library.Job.load(job_id)))
@@ -74,13 +74,13 @@ class Pyslurm(SlurmCommands):
             raise SlurmError(f"pyslurm {what}", " ".join(str(error).split()), code=1) from None
 
 
-def job_of(raw: Any) -> Job:
+def job_of(raw: Any) -> SlurmJob:
     """A job from pyslurm's object."""
     state = str(raw.state or "")
     kind, each = _gres(raw.gres_per_node)
     nodes = int(raw.num_nodes or 0)
     limit = raw.time_limit
-    return Job(
+    return SlurmJob(
         job_id=int(raw.id),
         name=str(raw.name or ""),
         user=str(raw.user_name or ""),

@@ -9,9 +9,9 @@ import importlib.metadata
 from collections.abc import Callable
 from typing import Protocol
 
-from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
-from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 
 __all__ = ["Backend", "choose", "fits", "pyslurm_version", "unavailable"]
 
@@ -33,13 +33,13 @@ class Backend(Protocol):
     def version(self) -> tuple[int, int]:
         """The cluster's Slurm release, for example (22, 5)."""
 
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[SlurmJob, ...]:
         """Every job that this user may see, also ended ones that Slurm still remembers."""
 
-    def job(self, job_id: int) -> Job | None:
+    def job(self, job_id: int) -> SlurmJob | None:
         """One job; None if Slurm no longer knows it."""
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> SlurmCluster:
         """Partitions and nodes."""
 
     def requeue(self, job_id: int, *, hold: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from rightsizer.values import immutable
 
-__all__ = ["HELD", "PENDING", "RUNNING", "Job", "gres_gpus"]
+__all__ = ["HELD", "PENDING", "RUNNING", "SlurmJob", "gres_gpus"]
 
 PENDING = "PENDING"
 RUNNING = "RUNNING"
@@ -13,7 +13,7 @@ _LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEU
 
 
 @immutable
-class Job:
+class SlurmJob:
     """One job. `nodes` and `gpus` (of all nodes) are allocated, or requested while the job is pending.
 
     `states` is Slurm's base state and its flags (RUNNING, COMPLETING). Times are seconds since the epoch, 0

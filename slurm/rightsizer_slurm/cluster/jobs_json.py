@@ -7,12 +7,12 @@ states are lists. A missing field gets its default: every release leaves some ou
 from collections.abc import Mapping
 from typing import Any
 
-from rightsizer_slurm.cluster.jobs import PENDING, Job, gres_gpus
+from rightsizer_slurm.cluster.jobs import PENDING, SlurmJob, gres_gpus
 
 __all__ = ["job_of_json"]
 
 
-def job_of_json(raw: Mapping[str, Any]) -> Job:
+def job_of_json(raw: Mapping[str, Any]) -> SlurmJob:
     """One job of squeue --json."""
     states = _states(raw.get("job_state"))
     requested = _tres(raw.get("tres_req_str"))
@@ -22,7 +22,7 @@ def job_of_json(raw: Mapping[str, Any]) -> Job:
     nodes = nodes or _number(raw.get("node_count"))
     kind, gpus = _gpus(raw, nodes, requested if pending else _tres(raw.get("tres_alloc_str")))
     limit = _optional(raw.get("time_limit"))
-    return Job(
+    return SlurmJob(
         job_id=_number(raw.get("job_id")),
         name=_text(raw.get("name")),
         user=_text(raw.get("user_name")),

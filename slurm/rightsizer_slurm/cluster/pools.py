@@ -55,7 +55,7 @@ class Pool:
 
 
 def pools(
-    here: slurm.Cluster,
+    here: slurm.SlurmCluster,
     *,
     wanted: tuple[str, ...] = (),
     partition: str = "",

@@ -12,7 +12,7 @@ from hostlist import BadHostlist, expand_hostlist
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
-__all__ = ["Cluster", "Node", "Partition", "clock_s", "parse", "read", "records"]
+__all__ = ["Node", "Partition", "SlurmCluster", "clock_s", "parse", "read", "records"]
 
 _UP = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING"})
 _NOT_FOR_JOBS = frozenset(
@@ -67,7 +67,7 @@ class Partition:
 
 
 @immutable
-class Cluster:
+class SlurmCluster:
     """Partitions and nodes at one time."""
 
     partitions: tuple[Partition, ...] = ()
@@ -98,16 +98,16 @@ class Cluster:
         return ", ".join(parts) or "no GPU nodes"
 
 
-def read(slurm: Slurm) -> Cluster:
+def read(slurm: Slurm) -> SlurmCluster:
     """Read the cluster through `scontrol`. SlurmError if it fails."""
     partitions = slurm.run("scontrol", "--oneliner", "show", "partition")
     nodes = slurm.run("scontrol", "--oneliner", "--detail", "show", "node")
     return parse(partitions=partitions, nodes=nodes)
 
 
-def parse(*, partitions: str, nodes: str) -> Cluster:
+def parse(*, partitions: str, nodes: str) -> SlurmCluster:
     """Parse both outputs of scontrol."""
-    return Cluster(
+    return SlurmCluster(
         partitions=tuple(_partition(record) for record in records(partitions) if "PartitionName" in record),
         nodes=tuple(_node(record) for record in records(nodes) if "NodeName" in record),
     )

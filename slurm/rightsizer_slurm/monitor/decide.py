@@ -26,8 +26,8 @@ from rightsizer_launch.resize_inputs import (
     trained_s,
     with_gpu_counters,
 )
-from rightsizer_slurm.cluster.jobs import Job
-from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.inspection import Watched
 from rightsizer_slurm.monitor.intent_log import Intent, Stage
 from rightsizer_slurm.monitor.size_history import Sized
@@ -115,7 +115,7 @@ def policy_inputs(
     *,
     scaling: Scaling | None,
     tuning: Tuning,
-    here: Cluster,
+    here: SlurmCluster,
     waiting: bool,
     now_s: float,
 ) -> tuple[Running, Limits]:
@@ -176,7 +176,7 @@ def history(intents: Sequence[Intent], node_gpus: int, given_up: Sequence[Sized]
     return history_of((*resizes, *rollbacks))
 
 
-def free_gpus(here: Cluster, job: Job, gres: str, node_gpus: int) -> int:
+def free_gpus(here: SlurmCluster, job: SlurmJob, gres: str, node_gpus: int) -> int:
     """Free GPUs of the job's type in its partition, as whole shares of a node."""
     partition = here.partition(job.partition)
     nodes = here.nodes_of(partition) if partition else ()
@@ -185,7 +185,7 @@ def free_gpus(here: Cluster, job: Job, gres: str, node_gpus: int) -> int:
     )
 
 
-def others_wait(jobs: Sequence[Job], job: Job) -> bool:
+def others_wait(jobs: Sequence[SlurmJob], job: SlurmJob) -> bool:
     """Whether other jobs wait for GPUs in a job's partition. Held jobs and jobs with a begin time do not."""
     return any(
         other.pending

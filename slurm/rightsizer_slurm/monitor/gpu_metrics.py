@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from rightsizer.domain.reading import Reading
 from rightsizer.estimate.parameters import load_resize
 from rightsizer.resize.preconditions import missing_data
-from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_telemetry import readings
 from rightsizer_telemetry.client import Prometheus, PrometheusSettings
 
 __all__ = ["Metrics", "gpu_metrics", "lack", "reader"]
 
-Metrics = Callable[[Sequence[Job]], dict[int, Reading]]
+Metrics = Callable[[Sequence[SlurmJob]], dict[int, Reading]]
 
 
 def gpu_metrics(access: PrometheusSettings | None, *, window_s: float) -> Metrics:
@@ -23,7 +23,7 @@ def reader(access: PrometheusSettings, *, window_s: float) -> Metrics:
     """The reader for a sweep's jobs: a few queries for all of them."""
     client = Prometheus(access)
 
-    def read(jobs: Sequence[Job]) -> dict[int, Reading]:
+    def read(jobs: Sequence[SlurmJob]) -> dict[int, Reading]:
         queried = [
             readings.MonitoredJob(
                 key=job.job_id,

@@ -15,7 +15,7 @@ from rightsizer_launch.resize_inputs import Mark, marks_of
 from rightsizer_launch.worker.progress import DONE, PROGRESS, Record
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.comment import is_ours, parse
-from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.monitor import size_history
 from rightsizer_slurm.monitor.size_history import Sized
 
@@ -36,7 +36,7 @@ class Watched:
     `note` says why a job with a rightsizer comment is not managed.
     """
 
-    job: Job
+    job: SlurmJob
     plan: TrainingPlan | None = None
     run: runfile.RunFile | None = None
     folder: str = ""
@@ -52,12 +52,12 @@ class Watched:
         return self.plan is not None and self.run is not None and not self.job.special
 
 
-def live_gpu_jobs(jobs: Sequence[Job]) -> tuple[Job, ...]:
+def live_gpu_jobs(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
     """Pending and running jobs with GPUs."""
     return tuple(job for job in jobs if job.live and job.gpus)
 
 
-def watched(job: Job) -> Watched:
+def watched(job: SlurmJob) -> Watched:
     """The job with the contents of its run's directory."""
     if not is_ours(job.comment):
         return Watched(job=job)
@@ -70,7 +70,7 @@ def watched(job: Job) -> Watched:
     return _of_folder(job, Path(folder))
 
 
-def _of_folder(job: Job, folder: Path) -> Watched:
+def _of_folder(job: SlurmJob, folder: Path) -> Watched:
     text = runfile.text_of(folder / "plan.yaml", owner=job.user_id)
     if text is None:
         return Watched(job=job, note=f"no plan.yaml of user {job.user} in {folder}")

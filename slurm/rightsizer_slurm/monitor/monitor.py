@@ -23,9 +23,9 @@ from rightsizer.values import immutable
 from rightsizer_launch.resize_inputs import Tuning
 from rightsizer_launch.worker_spec import grace_s
 from rightsizer_slurm.cluster.backends import Backend
-from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.decide import (
     history,
@@ -98,7 +98,7 @@ class Line:
     margin_s: float | None = None
 
     @property
-    def job(self) -> Job:
+    def job(self) -> SlurmJob:
         """The job."""
         return self.watched.job
 
@@ -113,7 +113,7 @@ class Monitor:
         settings: Settings,
         *,
         slurm: Slurm | None = None,
-        metrics: Callable[[Sequence[Job]], dict[int, Reading]] = lambda _jobs: {},
+        metrics: Callable[[Sequence[SlurmJob]], dict[int, Reading]] = lambda _jobs: {},
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._backend = backend
@@ -146,7 +146,7 @@ class Monitor:
         measured = self._metrics(live)
         return tuple(self._line(job, jobs, here, measured.get(job.job_id)) for job in live)
 
-    def _line(self, job: Job, jobs: Sequence[Job], here: Cluster, gpu: Reading | None) -> Line:
+    def _line(self, job: SlurmJob, jobs: Sequence[SlurmJob], here: SlurmCluster, gpu: Reading | None) -> Line:
         one, now_s = watched(job), self._clock()
         tuning, unseen = self._tuning(), lack(gpu)
         reading = reading_for(one, gpu, unseen=unseen, tuning=tuning, now_s=now_s)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
-from rightsizer_slurm.cluster.jobs import RUNNING, Job
+from rightsizer_slurm.cluster.jobs import RUNNING, SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
 
@@ -45,7 +45,7 @@ class Next:
     outcome: str = ""
 
 
-def next_step(intent: Intent, job: Job | None, *, now_s: float) -> Next:
+def next_step(intent: Intent, job: SlurmJob | None, *, now_s: float) -> Next:
     """The next step of an intent, from the state of its job."""
     if job is None or not job.live:
         state = "no longer exists" if job is None else f"is {job.state}"
@@ -57,7 +57,7 @@ def next_step(intent: Intent, job: Job | None, *, now_s: float) -> Next:
     return _waiting(intent, job) if job.pending else Next(step=Step.WAIT)
 
 
-def _shrink(intent: Intent, job: Job, *, now_s: float) -> Next:
+def _shrink(intent: Intent, job: SlurmJob, *, now_s: float) -> Next:
     if not job.running:
         completing = job.state == RUNNING
         return Next(step=Step.WAIT) if completing else _closed(Stage.OVERTAKEN, f"the job is {job.state}")
@@ -68,7 +68,7 @@ def _shrink(intent: Intent, job: Job, *, now_s: float) -> Next:
     return _asked(intent, Step.SHRINK, "Slurm removed no node", now_s=now_s, timeout_s=_SHRINK_SEEN_S)
 
 
-def _running(intent: Intent, job: Job, *, now_s: float) -> Next:
+def _running(intent: Intent, job: SlurmJob, *, now_s: float) -> Next:
     again = job.restarts > intent.restarts
     if again and job.nodes == intent.to_nodes:
         return _closed(Stage.DONE, f"runs on {job.nodes} nodes")
@@ -88,7 +88,7 @@ def _asked(intent: Intent, step: Step, slow: str, *, now_s: float, timeout_s: fl
     return Next(step=step) if intent.attempts < _MOST_ATTEMPTS else _closed(Stage.FAILED, slow)
 
 
-def _waiting(intent: Intent, job: Job) -> Next:
+def _waiting(intent: Intent, job: SlurmJob) -> Next:
     if intent.stage is Stage.PLANNED:
         return _closed(Stage.OVERTAKEN, "the job is already pending: someone else requeued it")
     undoing = intent.stage is Stage.UNDOING
@@ -125,7 +125,7 @@ class Resizer:
         after = [self.advance(intent, jobs.get(intent.job_id)) for intent in pending]
         return tuple(intent for intent in after if intent.stage in CLOSED)
 
-    def advance(self, intent: Intent, job: Job | None) -> Intent:
+    def advance(self, intent: Intent, job: SlurmJob | None) -> Intent:
         """One step of one intent."""
         step = next_step(intent, job, now_s=self._clock())
         if step.step is Step.WAIT:

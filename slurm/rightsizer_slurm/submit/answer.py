@@ -17,7 +17,7 @@ from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import gres_gpus
 from rightsizer_slurm.cluster.pools import Pool, pools
-from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.submit.placement import Asked, Fitted, finish_limit_s, fit
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 
@@ -30,7 +30,7 @@ _NO_CHECKPOINT = "spec.launch.checkpoint"
 def answer(
     question: Question,
     *,
-    here: Cluster,
+    here: SlurmCluster,
     site: SiteConfig,
     now: dt.datetime,
     plan_of_file: Callable[[str], TrainingPlan],
@@ -60,7 +60,7 @@ def answer(
 class _Context:
     """The inputs beside the question."""
 
-    here: Cluster
+    here: SlurmCluster
     site: SiteConfig
     limits: AccountingLimits
     now: dt.datetime
@@ -88,7 +88,7 @@ def _placed(plan: TrainingPlan, question: Question, context: _Context) -> Answer
     return _sized(fitted, question)
 
 
-def _all_up(here: Cluster) -> Cluster:
+def _all_up(here: SlurmCluster) -> SlurmCluster:
     """The cluster with every node and partition up, and the returned nodes in use."""
     return replace(
         here,

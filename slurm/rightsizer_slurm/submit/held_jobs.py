@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
-from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
@@ -58,7 +58,7 @@ def release_held_jobs(
     return tuple(done)
 
 
-def _begun(ticket: Ticket, jobs: Mapping[int, Job]) -> Job | None:
+def _begun(ticket: Ticket, jobs: Mapping[int, SlurmJob]) -> SlurmJob | None:
     """The job that an earlier daemon process had sized before it ended; it may still be held."""
     job = jobs.get(ticket.job_id or 0)
     return job if job and ticket.answer and job.admin_comment == _comment_of(ticket.answer) else None
@@ -69,7 +69,7 @@ def _comment_of(answer: Answer) -> str:
     return str(answer.fields.get("admin_comment", "rightsizer/1 as written"))
 
 
-def _one(ticket: Ticket, job: Job, state: TicketStore, slurm: Slurm) -> str:
+def _one(ticket: Ticket, job: SlurmJob, state: TicketStore, slurm: Slurm) -> str:
     try:
         return _settled(ticket, job, state, slurm)
     except SlurmError as error:
@@ -79,7 +79,7 @@ def _one(ticket: Ticket, job: Job, state: TicketStore, slurm: Slurm) -> str:
         return f"released unchanged, Slurm refused the size: {error}"
 
 
-def _settled(ticket: Ticket, job: Job, state: TicketStore, slurm: Slurm) -> str:
+def _settled(ticket: Ticket, job: SlurmJob, state: TicketStore, slurm: Slurm) -> str:
     answer, target = ticket.answer, f"JobId={job.job_id}"
     if job.admin_comment == marked(ticket.name):
         if not job.held:

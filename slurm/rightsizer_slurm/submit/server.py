@@ -22,7 +22,7 @@ from rightsizer.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
 from rightsizer_slurm.cluster.comment import parse, subject
 from rightsizer_slurm.cluster.config import SiteConfig
-from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import plan_files
 from rightsizer_slurm.submit.answer import answer
@@ -61,7 +61,7 @@ Sizer = Callable[[Question], Answer]
 class _Snapshot:
     """The cluster and limits at the last read; `number` increases with each change."""
 
-    cluster: Cluster | None = None
+    cluster: SlurmCluster | None = None
     limits: AccountingLimits = field(default_factory=AccountingLimits)
     number: int = 0
 
@@ -83,7 +83,7 @@ class Server:
         self._sized: set[str] = set()
         self._connections = 0
 
-    def update(self, cluster: Cluster, limits: AccountingLimits | None = None) -> None:
+    def update(self, cluster: SlurmCluster, limits: AccountingLimits | None = None) -> None:
         """Set the cluster and the limits of accounting; None keeps the limits."""
         limits = self._snapshot.limits if limits is None else limits
         if self._snapshot.cluster is None or cluster.words() != self._snapshot.cluster.words():
@@ -178,7 +178,7 @@ class Server:
 
     def _size(self, question: Question) -> Answer:
         """The engine's answer; runs in a thread."""
-        cluster = self._snapshot.cluster or Cluster()
+        cluster = self._snapshot.cluster or SlurmCluster()
         read = partial(plan_files.read, uid=question.uid)
         now = dt.datetime.now(dt.UTC)
         try:

@@ -12,8 +12,8 @@ from rightsizer.resize.types import Action, Decision, Mode
 from rightsizer_launch.resize_inputs import Tuning, marks_of, reading_of
 from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import runfile
-from rightsizer_slurm.cluster.jobs import Job
-from rightsizer_slurm.cluster.snapshot import Cluster, Node, Partition
+from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 from rightsizer_slurm.monitor.decide import (
     free_gpus,
     history,
@@ -76,7 +76,7 @@ def job(tmp_path):
     names = ("event", "time", "world", "step", "tokens", "step_s")
     lines = [{name: getattr(each, name) for name in names} for each in RECORDS]
     (tmp_path / "progress.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return Job(
+    return SlurmJob(
         job_id=7, user="ada", user_id=os.getuid(), states=("RUNNING",), partition="h100", nodes=4, gpus=4,
         requeue=True, comment=f"rightsizer: plan=/p.yaml run={tmp_path}",
     )  # fmt: skip
@@ -120,7 +120,7 @@ def test_a_pipe_or_a_link_to_another_s_file_is_not_read(tmp_path):
     assert runfile.text_of(tmp_path / "link", owner=os.getuid() + 1) is None
 
 
-HERE = Cluster(
+HERE = SlurmCluster(
     partitions=(Partition(name="h100", nodes=("n1", "n2")),),
     nodes=(Node(name="n1", gpu="h100", gpus=8, gpus_used=7), Node(name="n2", gpu="h100", gpus=8, up=False)),
 )

@@ -8,9 +8,9 @@ import pytest
 
 from rightsizer.domain.reading import Reading
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
-from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
-from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.monitor import ActionLevel, Monitor, Settings
 
@@ -19,7 +19,7 @@ IDLE = Reading(
     window_s=1800.0, age_s=5.0, coverage=1.0, samples=60, gpu_busy_mean=0.0, gpu_busy_max=0.0,
     power_fraction=0.1,
 )  # fmt: skip
-JOB = Job(job_id=7, name=HOSTILE, user="ada", states=("RUNNING",), partition="h100", nodes=4, gpus=4)
+JOB = SlurmJob(job_id=7, name=HOSTILE, user="ada", states=("RUNNING",), partition="h100", nodes=4, gpus=4)
 
 
 class Idle(SlurmCommands):
@@ -27,11 +27,11 @@ class Idle(SlurmCommands):
 
     job_seen = JOB
 
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[SlurmJob, ...]:
         return (self.job_seen,)
 
-    def cluster(self) -> Cluster:
-        return Cluster()
+    def cluster(self) -> SlurmCluster:
+        return SlurmCluster()
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def slurm(tmp_path: Path) -> Slurm:
 def swept(
     slurm: Slurm,
     *,
-    job: Job = JOB,
+    job: SlurmJob = JOB,
     level: ActionLevel = ActionLevel.MAIL,
     annotate: bool = True,
     times: int = 1,

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from rightsizer.errors import InputError
-from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.resize_steps import Resizer, Step, next_step
 
-JOB = Job(job_id=7, states=("RUNNING",), nodes=4, gpus=4, requeue=True, priority=9)
+JOB = SlurmJob(job_id=7, states=("RUNNING",), nodes=4, gpus=4, requeue=True, priority=9)
 GROW = Intent(
     job_id=7, kind=Kind.REQUEUE, from_nodes=4, to_nodes=6, node_cores=8, restarts=0, stop_timeout_s=100.0
 )

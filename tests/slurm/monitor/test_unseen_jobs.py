@@ -4,14 +4,16 @@ import pytest
 
 from rightsizer.domain.reading import Reading
 from rightsizer.resize.types import Action
-from rightsizer_slurm.cluster.jobs import Job
-from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.gpu_metrics import lack, reader
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.monitor import Monitor, Settings
 from rightsizer_telemetry.client import PrometheusSettings
 
-JOB = Job(job_id=7, user="ada", user_id=1, states=("RUNNING",), partition="h100", nodes=1, gpus=4, comment="")
+JOB = SlurmJob(
+    job_id=7, user="ada", user_id=1, states=("RUNNING",), partition="h100", nodes=1, gpus=4, comment=""
+)
 IDLE = Reading(window_s=600.0, age_s=5.0, coverage=1.0, samples=80, gpu_busy_max=0.0)
 SPARSE = Reading(window_s=600.0, age_s=5.0, coverage=0.3, samples=24, gpu_busy_max=0.0, queries=("up = 1",))
 
@@ -23,7 +25,7 @@ class Still:
         return (JOB,)
 
     def cluster(self):
-        return Cluster(partitions=(), nodes=())
+        return SlurmCluster(partitions=(), nodes=())
 
 
 def looked(tmp_path, metrics):

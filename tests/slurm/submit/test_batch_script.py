@@ -9,7 +9,7 @@ from rightsizer.errors import InputError
 from rightsizer.search.types import NoPlan
 from rightsizer_api import loads, sizing
 from rightsizer_slurm.cluster.pools import pools
-from rightsizer_slurm.cluster.snapshot import Cluster, Node, Partition
+from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 from rightsizer_slurm.submit.batch_script import (
     Place,
     batch_options,
@@ -36,7 +36,7 @@ spec:
     checkpoint: {path: ckpt, interval: 5s, grace: 30s}
   elasticity: {mode: Auto, minGPUs: 1}
 """
-HERE = Cluster(
+HERE = SlurmCluster(
     partitions=(
         Partition(name="h100", nodes=("n1", "n2", "n3", "n4"), default=True, max_time_s=7 * 86_400.0),
         Partition(name="a100", nodes=("a1",), max_time_s=2 * 86_400.0, accounts=("nlp",)),

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
-from rightsizer_slurm.cluster.jobs import Job
+from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.submit.held_jobs import changes, marked, release_held_jobs
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
@@ -37,8 +37,8 @@ def test_tasks_and_cores_agree_with_what_the_user_wrote(
 class OneJob(SlurmCommands):
     """Slurm's commands, with one held job in the queue."""
 
-    def jobs(self) -> tuple[Job, ...]:
-        return (Job(job_id=7, states=("PENDING",), priority=0, admin_comment=marked("ab")),)
+    def jobs(self) -> tuple[SlurmJob, ...]:
+        return (SlurmJob(job_id=7, states=("PENDING",), priority=0, admin_comment=marked("ab")),)
 
 
 def carried(tmp_path: Path, complaint: str) -> tuple[TicketStore, Slurm]:
@@ -88,8 +88,8 @@ def test_whenever_a_daemon_ended_the_next_does_the_rest(tmp_path: Path, job, kno
     class Queue(SlurmCommands):
         """Slurm's commands, with this job in the queue."""
 
-        def jobs(self) -> tuple[Job, ...]:
-            return (Job(**({"job_id": 7, "states": ("PENDING",)} | job)),)
+        def jobs(self) -> tuple[SlurmJob, ...]:
+            return (SlurmJob(**({"job_id": 7, "states": ("PENDING",)} | job)),)
 
     state, slurm = carried(tmp_path, "")
     (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/log\n')

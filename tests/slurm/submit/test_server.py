@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rightsizer_slurm.cluster.config import SiteConfig
-from rightsizer_slurm.cluster.snapshot import Cluster
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.ticket_store import TicketStore
@@ -32,7 +32,7 @@ def talk(
     sizer: Callable[[Question], Answer] = lambda _: OK,
     site: SiteConfig = SiteConfig(hold_after_s=5.0),  # noqa: B008 (a frozen value)
     trusted: frozenset[int] = frozenset({os.getuid()}),
-    here: Cluster | None = Cluster(),  # noqa: B008
+    here: SlurmCluster | None = SlurmCluster(),  # noqa: B008
 ) -> None:
     """A server on a socket of its own, and a way to ask it."""
 
@@ -69,12 +69,12 @@ def test_an_answer_comes_from_the_memo_the_second_time(tmp_path: Path) -> None:
     assert len(asked) == 1
 
 
-def test_a_change_of_the_cluster_is_a_new_question(tmp_path: Path, here: Cluster) -> None:
+def test_a_change_of_the_cluster_is_a_new_question(tmp_path: Path, here: SlurmCluster) -> None:
     asked: list[Question] = []
 
     async def run(server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         await ask(question(GOOD))
-        server.update(Cluster())
+        server.update(SlurmCluster())
         await ask(question(GOOD))
         server.update(here)
         await ask(question(GOOD))
@@ -114,7 +114,7 @@ def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_answer(tmp_path: Path) ->
     talk(tmp_path, run, sizer=slowly, site=SiteConfig(hold_after_s=0.0))
 
 
-def test_before_the_cluster_is_known_jobs_are_held_and_caught_up_later(tmp_path: Path, here: Cluster) -> None:
+def test_before_the_cluster_is_known_jobs_are_held(tmp_path: Path, here: SlurmCluster) -> None:
     async def run(server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         assert (await ask(question(GOOD))).startswith("RIGHTSIZER 1 HOLD")
         await server.catch_up()
@@ -135,7 +135,7 @@ def test_a_job_that_cannot_be_held_goes_on_as_written(tmp_path: Path, line: byte
     talk(tmp_path, run, here=None)
 
 
-def test_a_fault_of_the_engine_is_no_fault_of_the_jobs(tmp_path: Path, here: Cluster) -> None:
+def test_a_fault_of_the_engine_is_no_fault_of_the_jobs(tmp_path: Path, here: SlurmCluster) -> None:
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(
             question(b"comment=rightsizer: model=llama-3.1-8b tokens=1B", b"gres=gpu:" + b"9" * 400)
