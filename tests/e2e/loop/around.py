@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "operator" / "harness"))
-from outside import Api
+from outside import ApiClient
 
 GPU = "nvidia.com/gpu"
 MODEL = "NVIDIA H100 80GB HBM3"
@@ -105,7 +105,7 @@ PAGES = {
 
 
 def main(kubeconfig: str, port: str) -> None:
-    api = Api(Path(kubeconfig))
+    api = ApiClient(Path(kubeconfig))
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
