@@ -351,6 +351,12 @@ def test_a_run_may_say_how_many_layers_its_ends_have():
     assert [float(h.activations_bytes) / boundary for h in held] == pytest.approx([2, 4, 3])
 
 
+@pytest.mark.parametrize(("pp", "stages"), [(1, [0]), (2, [0, 1]), (3, [0, 2, 1]), (4, [0, 3, 1])])
+def test_the_first_the_last_and_with_light_ends_the_second_stage_may_be_the_fullest(pp, stages):
+    found = memory.candidates(Cases.of(case(profile="torchtitan", pp=pp)))
+    assert [int(index) for index in found] == stages
+
+
 def test_a_peak_at_the_limit_fits():
     at = memory.Peak(
         allocated_bytes=np.asarray(90.0), slack_bytes=np.asarray(0.0), context_bytes=np.asarray(6.0)

@@ -35,16 +35,19 @@ PLAIN = load_step_time().replace(
 PEAKS = {f"{kind}_flop_per_s": 1e6 for kind in ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")}
 
 
-def cases(*, net=NET, gpu=None, precision=Precision.BF16, method=Method.PRETRAIN, **layout):
+def one_case(*, net=NET, gpu=None, precision=Precision.BF16, method=Method.PRETRAIN, **layout):
     work = Workload(
         tokens=1e9, sequence_tokens=T, global_batch_sequences=64, precision=precision, method=method
     )  # fmt: skip
     cluster = dataclasses.replace(H100, gpu=dataclasses.replace(H100.gpu, **PEAKS | (gpu or {})))
-    case = Case(
+    return Case(
         architecture=net, workload=work, cluster=cluster, framework=framework("megatron-core"),
         layout=Layout(**layout),
     )  # fmt: skip
-    return Cases.of(case)
+
+
+def cases(**changes):
+    return Cases.of(one_case(**changes))
 
 
 def test_a_matmul_takes_2mnk_flop():
@@ -58,6 +61,7 @@ def test_a_matmul_takes_2mnk_flop():
     [
         ({"tp": 2, "net": dataclasses.replace(NET, kv_heads=2)}, 2 * T * (256 + 384) / 2),
         ({"cp": 2}, 2 * T * N / 2),
+        ({"tp": 2, "net": dataclasses.replace(SPARSE, kv_heads=2)}, 2 * T * (256 + 2 * 96 + 64) / 2),
         ({"micro_batch": 3}, 3 * 2 * T * N),
         ({"net": SPARSE}, 2 * T * (192 + 2 * 96 + 8 * 8)),  # two of eight experts of 3hf', and the router
         ({"net": dataclasses.replace(SPARSE, shared_experts=1)}, 2 * T * (192 + 3 * 96 + 8 * 8)),
@@ -172,3 +176,8 @@ def test_a_step_at_peak_takes_6_flop_a_weight_and_12_a_width_and_key(method, sha
 def test_layers_that_do_not_divide_leave_the_last_stage_shorter(layers, pp, middle, last):
     dealt = stage_layers(cases(net=dataclasses.replace(NET, layers=layers), pp=pp))
     assert (float(dealt.middle_layers), float(dealt.last_layers)) == (middle, last)
+
+
+def test_networks_side_by_side_have_only_their_own_matmuls():
+    work = layer_work(Cases.stack([one_case(), one_case(net=SPARSE)]))
+    assert list(work.matmuls.flop.sum(axis=0)) == [2 * T * N, 2 * T * (192 + 2 * 96 + 64)]

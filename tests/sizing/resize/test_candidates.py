@@ -133,6 +133,11 @@ def test_another_layout_that_would_be_late_or_gains_nothing_is_not_taken():
     assert choose_size(sizes(other, restart_s=40 * HOUR), P).action is Action.KEEP  # pays 339 for 267
 
 
+def test_any_gain_is_worth_another_layout():
+    some = sizes(Size(gpus=8, tokens_per_s=1500.0), restart_s=31.9 * HOUR)  # 266.7 - 8 (31.9 + 1.33) = 0.8
+    assert choose_size(some, P).action is Action.RELAYOUT
+
+
 def test_a_late_job_takes_the_fewest_gpus_at_the_confidence_else_at_even_odds():
     sixteen, many = (
         Size(gpus=16, tokens_per_s=1500.0, sigma=0.1),
@@ -200,6 +205,10 @@ def test_alternatives_are_within_the_limits_and_have_not_failed(changes, gpus):
     some = found(*AT.values(), **changes)
     assert some.present is AT[8]
     assert [s.gpus for s in some.alternatives] == gpus
+
+
+def test_without_limits_any_size_is_an_alternative():
+    assert [s.gpus for s in found(Size(gpus=4096, tokens_per_s=1e5)).alternatives] == [4096]
 
 
 def test_a_present_size_that_no_curve_has_is_the_measured_one():

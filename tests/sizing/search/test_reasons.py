@@ -176,7 +176,7 @@ FAILURES = "expected; failures, and checkpoints every 2h, take 6.5% of the time"
 
 @pytest.mark.parametrize(
     ("per_1000_node_days", "start"),
-    [(250.0, None), (251.0, "about 1 failure"), (749.0, "about 1 failure"), (2000.0, "about 4 failures")],
+    [(250.0, None), (250.2, "about 1 failure"), (749.0, "about 1 failure"), (2000.0, "about 4 failures")],
 )
 def test_failures_are_told_where_more_than_half_a_one_is_expected(per_1000_node_days, start):
     """2 nodes for a day."""
