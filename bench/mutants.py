@@ -215,10 +215,11 @@ def main() -> None:
     drawn = sample(args.sample, args.seed, args.only)
     killed = []
     if args.survivors:
-        recorded = {(s["file"], s["change"]) for s in json.loads(RESULTS.read_text())["survivors"]}
-        again = [(s, t) for s, t in drawn if _key(s) in recorded]
-        killed = [{"file": _key(s)[0], "killed": True} for s, _ in drawn if _key(s) not in recorded]
-        drawn = again
+        recorded = json.loads(RESULTS.read_text())
+        alive = {(s["file"], s["change"]) for s in recorded["survivors"]}
+        drawn = [(spec, tests) for spec, tests in drawn if _key(spec) in alive]
+        counts = {name: int(share.split("/")[0]) for name, share in recorded["files"].items()}
+        killed = [{"file": name, "killed": True} for name, count in counts.items() for _ in range(count)]
     with tempfile.TemporaryDirectory() as folder:
         start = partial(copy_tree, Path(folder))
         with ProcessPoolExecutor(args.workers, initializer=start) as pool:

@@ -109,7 +109,8 @@ CASES = {
         {"last_resize_s": NOW - 600, "deadline_left_s": 80 * HOUR}, Action.KEEP, 8, "cooling down after",
     ),
     "the window is short for a shrink": (
-        {"window_s": 1.5 * HOUR, "deadline_left_s": 300 * HOUR}, Action.KEEP, 8, "waiting for a 2h window (1h30m so far)",
+        {"window_s": 1.5 * HOUR, "deadline_left_s": 300 * HOUR}, Action.KEEP, 8,
+        "waiting for a 2h window (1h30m so far)",
     ),
     "half an hour is enough to grow": (
         {"window_s": 0.5 * HOUR, "deadline_left_s": 80 * HOUR}, Action.GROW, 16, "16 GPUs",
