@@ -35,7 +35,7 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
     if plan.reasons:
         parts.append(Text(f"Why: {plan.reasons[0]}"))
     if plan.request.framework_assumed:
-        parts.append(Text("Nobody said what trains it: --framework narrows the interval, and may spare GPUs"))
+        parts.append(Text("No framework is named: --framework narrows the interval and may save GPUs"))
     return [*parts, *calibration_line(plan.request, option)]
 
 
