@@ -39,6 +39,7 @@ __all__ = [
     "limits_of",
     "marks_of",
     "present_run",
+    "pruned",
     "reading_of",
     "restart_s",
     "running_of",
@@ -170,6 +171,20 @@ def _training(run: Sequence[Mark]) -> Sequence[Mark]:
     """A run's marks from its first step on."""
     first = next((i for i, mark in enumerate(run) if mark.phase not in _BEFORE_FIRST_STEP), len(run))
     return run[first:]
+
+
+def pruned(marks: Sequence[Mark], *, keep_s: float) -> tuple[Mark, ...]:
+    """The marks of the last `keep_s`, and each run's first step and last mark, which start times need."""
+    oldest_s = marks[-1].time_s - keep_s if marks else 0.0
+    neighbours = zip((None, *marks), marks, (*marks[1:], None), strict=False)
+    return tuple(m for a, m, b in neighbours if m.time_s >= oldest_s or _is_boundary(a, m, b))
+
+
+def _is_boundary(before: Mark | None, mark: Mark, after: Mark | None) -> bool:
+    if after is not None and _restarted(mark, after):
+        return True
+    begins = before is None or before.phase in _BEFORE_FIRST_STEP or _restarted(before, mark)
+    return begins and mark.phase not in _BEFORE_FIRST_STEP
 
 
 def trained_s(marks: Sequence[Mark], *, now_s: float) -> float | None:

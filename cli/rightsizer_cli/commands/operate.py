@@ -83,8 +83,8 @@ def operator(
         str, typer.Option(metavar="DURATION", help="At most one resize of a plan in it.")
     ] = "1h",
     restart: Annotated[
-        str, typer.Option(metavar="DURATION", help="What a resize is expected to take.")
-    ] = "2m",
+        str, typer.Option(metavar="DURATION", help="Expected time of a restart until one is measured.")
+    ] = "10m",
     resize_within: Annotated[
         str, typer.Option(metavar="DURATION", help="A resize that takes longer has failed.")
     ] = "10m",

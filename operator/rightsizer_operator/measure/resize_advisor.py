@@ -1,12 +1,15 @@
-"""The operator's memory of what plans said of themselves, and the judgements that follow from it.
+"""What the operator remembers of running plans, and the resize decisions that follow.
 
-Nothing here need survive a restart: a new operator waits until it has seen a whole window.
+Nothing in it needs to survive a restart: a new operator waits until it has scraped a whole window. A memory
+belongs to one plan by UID, so a plan that is deleted and created again starts without one. A decision and a
+scaling curve belong to one generation of the plan's spec.
 """
 
 import datetime as dt
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rightsizer.domain.reading import Reading
@@ -19,10 +22,26 @@ from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
 from rightsizer_api.resources import ElasticityMode
+from rightsizer_launch.resize_inputs import (
+    Mark,
+    pruned,
+    reading_of,
+    restart_s,
+    start_durations_s,
+    trained_s,
+    with_gpu_counters,
+)
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
-from rightsizer_operator.measure.samples import Sample, extended, joined, reading_of
-from rightsizer_operator.reconcile.resize_advice import Around, advise, limits_of, unmeasured
+from rightsizer_operator.measure.samples import mark_of
+from rightsizer_operator.reconcile.resize_advice import (
+    ResizeContext,
+    advise,
+    launches_of,
+    limits_of_plan,
+    recorded_starts_s,
+    unmeasured,
+)
 from rightsizer_operator.reconcile.size import RunningAttempt, node_requirements, scaling_of
 from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.inventory import Inventory
@@ -35,159 +54,227 @@ _LOG = logging.getLogger("rightsizer.operator")
 _WAITING = ("WaitingForGPUs", "Queued")
 
 
-@immutable
-class _Curve:
-    """How a plan scales, for as long as its spec and layout stay."""
+@dataclass(slots=True)
+class _Memory:
+    """One plan, by UID. `decision` and `curve` are stored with what they hold for."""
 
-    of: tuple[Any, ...]
-    scaling: Scaling
+    uid: str
+    progress: Progress | None = None
+    marks: tuple[Mark, ...] = ()
+    window_s: float = 0.0
+    decided_at_s: float | None = None
+    decision: tuple[int, Decision] | None = None
+    curve: tuple[tuple[Any, ...], Scaling] | None = None
 
 
 class Advisor:
-    """Windows of samples, scaling curves and fresh judgements, by plan."""
+    """Marks, scaling curves and pending decisions, by plan.
 
-    def __init__(self, settings: Settings) -> None:
-        self.progress: dict[Key, Progress] = {}
+    `monotonic` and `unix` are clocks; `scaling` predicts other sizes; `advise` decides.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        unix: Callable[[], float] = time.time,
+        scaling: Callable[..., Scaling | None] = scaling_of,
+        advise: Callable[..., Decision] = advise,
+    ) -> None:
         self._settings = settings
-        self._samples: dict[Key, tuple[Sample, ...]] = {}
-        self._curves: dict[Key, _Curve] = {}
-        self._decisions: dict[Key, Decision] = {}
-        self._judged_at: dict[Key, float] = {}
+        self._monotonic, self._unix = monotonic, unix
+        self._scaling_of, self._advise = scaling, advise
+        self._began_s = unix()
+        self._memories: dict[Key, _Memory] = {}
         self._counters = Counters()
 
-    def heard(self, key: Key, said: Progress | None, *, at_s: float) -> None:
-        """What a plan's workers said; None: none of them answered."""
-        if said is None:
-            self.progress.pop(key, None)
-            return
-        self.progress[key] = said
-        keep_s = 2 * (self._settings.window_s + self._settings.warm_up_s)
-        before = self._samples.get(key, ())
-        self._samples[key] = extended(before, Sample(at_s=at_s, said=said), keep_s=keep_s)
+    @property
+    def plans(self) -> frozenset[Key]:
+        """Plans that anything is remembered of."""
+        return frozenset(self._memories)
 
-    def counted(self, counters: Counters) -> None:
-        """What the GPUs' counters show, of every plan that runs."""
+    def record(self, plan: Mapping[str, Any], progress: Progress | None, *, at_s: float) -> None:
+        """A scrape of a plan's workers; None: none of them answered."""
+        memory = self._known(plan)
+        if memory is None:
+            memory = self._memories[_key(plan)] = _Memory(
+                uid=plan["metadata"]["uid"], window_s=self._settings.window_s
+            )
+        memory.progress = progress
+        if progress is not None:
+            new = mark_of(progress, at_s=at_s, unix_s=self._unix(), every_s=self._settings.measure_s)
+            keep_s = 2 * (memory.window_s + self._settings.warm_up_s)
+            memory.marks = pruned((*memory.marks, new), keep_s=keep_s)
+
+    def progress(self, plan: Mapping[str, Any]) -> Progress | None:
+        """The newest scrape of a plan."""
+        memory = self._known(plan)
+        return memory.progress if memory else None
+
+    def set_counters(self, counters: Counters) -> None:
+        """Store the newest GPU counters of all running plans."""
         self._counters = counters
 
-    def uncounted(self, key: Key) -> str:
-        """Why a plan's counters are not known, though they should be; empty if they are."""
-        return self._counters.lack(key, now_s=time.monotonic(), every_s=self._settings.decide_s)
+    def missing_counters(self, key: Key) -> str:
+        """Why a plan's GPU counters are missing; empty if they are not, or none are expected."""
+        return self._counters.lack(key, now_s=self._monotonic(), every_s=self._settings.decide_s)
 
     def forget(self, key: Key) -> None:
-        """The plan is gone, or does not run."""
-        for memory in (self.progress, self._samples, self._curves, self._decisions, self._judged_at):
-            memory.pop(key, None)
+        """The plan was deleted, or does not run."""
+        self._memories.pop(key, None)
 
-    def take(self, key: Key) -> Decision | None:
-        """A judgement that nobody has acted on yet; it is given once."""
-        return self._decisions.pop(key, None)
+    def decision(self, plan: Mapping[str, Any]) -> Decision | None:
+        """The pending decision about this generation of a plan."""
+        memory = self._known(plan)
+        if memory is None or memory.decision is None:
+            return None
+        generation, decision = memory.decision
+        return decision if generation == plan["metadata"]["generation"] else None
+
+    def consume(self, key: Key, decision: Decision | None) -> None:
+        """Drop a decision once the status that follows from it is written. A newer one stays."""
+        memory = self._memories.get(key)
+        if memory is not None and memory.decision is not None and memory.decision[1] is decision:
+            memory.decision = None
 
     def question(self, key: Key, cache: Cache, *, now_s: float) -> Callable[[], None] | None:
-        """What is to be worked out about a plan now, elsewhere than in the loop; None: nothing yet."""
-        plan, samples = cache.plans.get(key), self._samples.get(key, ())
-        if (
-            plan is None
-            or not samples
-            or now_s - self._judged_at.get(key, samples[0].at_s) < self._settings.decide_s
-        ):
+        """The work of a decision that is due, for a thread; None: no decision is due."""
+        plan = cache.plans.get(key)
+        memory = self._known(plan) if plan is not None else None
+        if plan is None or memory is None or not memory.marks:
             return None
-        self._judged_at[key] = now_s
-        case = _Question(
+        last_s = memory.marks[0].time_s if memory.decided_at_s is None else memory.decided_at_s
+        if now_s - last_s < self._settings.decide_s:
+            return None
+        memory.decided_at_s = now_s
+        question = _Question(
             plan=plan,
             key=key,
             inventory=cache.inventory(without=key),
             pod_gpus=max((job.gpus_per_pod for job in cache.owned(key) if job.is_active), default=0) or 1,
-            samples=samples,
+            marks=memory.marks,
             counters=self._counters.readings.get(key),
-            uncounted=self.uncounted(key),
+            missing_counters=self.missing_counters(key),
             now_s=now_s,
-            others=_others(plan, key, cache),
+            unix_s=self._unix(),
+            others_waiting=_others_wait(plan, key, cache),
         )
-        return lambda: self._work_out(case)
+        return lambda: self._answer(question, memory)
 
-    def _work_out(self, asked: "_Question") -> None:
+    def _known(self, plan: Mapping[str, Any]) -> _Memory | None:
+        memory = self._memories.get(_key(plan))
+        return memory if memory is not None and memory.uid == plan["metadata"]["uid"] else None
+
+    def _answer(self, question: "_Question", memory: _Memory) -> None:
         try:
-            decision = self._judged(asked)
+            decision = self._decide(question, memory)
         except RightsizerError as error:
-            _LOG.warning("%s/%s: cannot be judged: %s", *asked.key, error)
+            _LOG.warning("%s/%s: no resize decision: %s", *question.key, error)
             return
         except Exception:  # a fault of ours in one plan must not stop all the others
-            _LOG.exception("%s/%s: a fault in judging", *asked.key)
+            _LOG.exception("%s/%s: a fault in a resize decision", *question.key)
             return
         if decision is not None:
-            self._decisions[asked.key] = decision
+            memory.decision = (question.plan["metadata"]["generation"], decision)
 
-    def _judged(self, asked: "_Question") -> Decision | None:
-        plan = validate({name: value for name, value in asked.plan.items() if name != "status"})
-        status: Mapping[str, Any] = asked.plan.get("status") or {}
+    def _decide(self, question: "_Question", memory: _Memory) -> Decision | None:
+        plan = validate({name: value for name, value in question.plan.items() if name != "status"})
+        status: Mapping[str, Any] = question.plan.get("status") or {}
         if plan.spec.elasticity.mode is ElasticityMode.OFF or not {"sizing", "attempt"} <= status.keys():
             return None
-        if asked.uncounted:
-            return unmeasured(status, asked.uncounted)
-        now, settings = dt.datetime.now(dt.UTC), self._settings
-        scaling = self._scaling(asked, plan, status)
+        if question.missing_counters:
+            return unmeasured(status, question.missing_counters)
+        scaling = self._scaling(question, memory, plan, status)
         if scaling is None:
             return None
-        around = Around(
-            free_gpus=asked.inventory.free(
-                node_requirements(plan), status["sizing"]["gpuType"], asked.pod_gpus
-            ),
-            others_waiting=asked.others,
-            trained_s=asked.now_s - asked.samples[0].at_s,
+        context = self._context(question, plan, status)
+        limits = limits_of_plan(plan, status, context=context, settings=self._settings)
+        memory.window_s = window_s(limits)
+        own = reading_of(
+            question.marks,
+            now_s=question.now_s,
+            window_s=memory.window_s,
+            warm_up_s=self._settings.warm_up_s,
+            source="its own metrics",
         )
-        wanted_s = window_s(limits_of(plan, status, around=around, settings=settings))
-        reading = asked.reading(wanted_s, settings.measure_s)
-        return advise(
-            plan, status, reading=reading, around=around, scaling=scaling, settings=settings, now=now
+        return self._advise(
+            plan,
+            status,
+            reading=with_gpu_counters(own, question.counters),
+            context=context,
+            scaling=scaling,
+            settings=self._settings,
+            now=dt.datetime.fromtimestamp(question.unix_s, dt.UTC),
         )
 
-    def _scaling(self, asked: "_Question", plan: TrainingPlan, status: Mapping[str, Any]) -> Scaling | None:
-        """The plan's curve, kept as long as its spec and its layout stay: it costs a search."""
-        sizing, layout = status["sizing"], layout_of(status["attempt"]["layout"])
-        metadata = asked.plan["metadata"]
-        of = (metadata["uid"], metadata["generation"], layout)
-        known = self._curves.get(asked.key)
-        if known is not None and known.of == of:
-            return known.scaling
-        scaling = scaling_of(
+    def _context(self, question: "_Question", plan: TrainingPlan, status: Mapping[str, Any]) -> ResizeContext:
+        """Free GPUs, demand, training time and restart price.
+
+        Launches before this operator began are left out: their first step may be missing from the marks.
+        """
+        ahead_s = question.unix_s - question.now_s
+        watched = [unix_s - ahead_s for unix_s in launches_of(status) if unix_s >= self._began_s]
+        starts = (
+            *recorded_starts_s(status, until_s=self._began_s),
+            *start_durations_s(question.marks, watched),
+        )
+        return ResizeContext(
+            free_gpus=question.inventory.free(
+                node_requirements(plan), status["sizing"]["gpuType"], question.pod_gpus
+            ),
+            others_waiting=question.others_waiting,
+            trained_s=trained_s(question.marks, now_s=question.now_s),
+            restart_s=restart_s(starts, prior_s=self._settings.restart_s),
+        )
+
+    def _scaling(
+        self, question: "_Question", memory: _Memory, plan: TrainingPlan, status: Mapping[str, Any]
+    ) -> Scaling | None:
+        """The plan's curve, cached while its spec and layout stay: it costs a search."""
+        layout, metadata = layout_of(status["attempt"]["layout"]), question.plan["metadata"]
+        holds_for = (metadata["generation"], layout)
+        if memory.curve is not None and memory.curve[0] == holds_for:
+            return memory.curve[1]
+        scaling = self._scaling_of(
             plan,
             RunningAttempt(
                 layout=layout,
-                batch=sizing["globalBatchSequences"],
+                batch=status["sizing"]["globalBatchSequences"],
                 elastic=True,
-                gpu_type=sizing["gpuType"],
+                gpu_type=status["sizing"]["gpuType"],
             ),
-            inventory=asked.inventory,
+            inventory=question.inventory,
             created=parse_time(metadata["creationTimestamp"]) or dt.datetime.now(dt.UTC),
             inter_gbps=self._settings.inter_node_gbps,
         )
         if scaling is not None:
-            self._curves[asked.key] = _Curve(of=of, scaling=scaling)
+            memory.curve = (holds_for, scaling)
         return scaling
 
 
 @immutable
 class _Question:
-    """One plan as it was when it was asked about."""
+    """One plan and its measurements at the time of a decision. `now_s` is monotonic."""
 
     plan: Mapping[str, Any]
     key: Key
     inventory: Inventory
     pod_gpus: int
-    samples: tuple[Sample, ...]
+    marks: tuple[Mark, ...]
     counters: Reading | None
-    uncounted: str
+    missing_counters: str
     now_s: float
-    others: bool
-
-    def reading(self, window_s: float, every_s: float) -> Reading:
-        """Its last window."""
-        own = reading_of(self.samples, now_s=self.now_s, window_s=window_s, every_s=every_s)
-        return joined(own, self.counters)
+    unix_s: float
+    others_waiting: bool
 
 
-def _others(plan: Mapping[str, Any], key: Key, cache: Cache) -> bool:
-    """Whether another plan waits for GPUs, or somebody else for such as this plan has."""
+def _key(plan: Mapping[str, Any]) -> Key:
+    return plan["metadata"]["namespace"], plan["metadata"]["name"]
+
+
+def _others_wait(plan: Mapping[str, Any], key: Key, cache: Cache) -> bool:
+    """Whether another plan waits for GPUs, or another workload for this plan's GPU type."""
     kind = ((plan.get("status") or {}).get("sizing") or {}).get("gpuType", "")
     return bool(kind in cache.wanted) or any(
         reason_of(other.get("status") or {}, "Ready") in _WAITING

@@ -1,4 +1,4 @@
-"""The engine's resize policy asked about one plan as it runs. Pure."""
+"""The engine's resize policy applied to one running plan. Pure."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -6,57 +6,97 @@ from typing import Any
 
 from rightsizer.domain.reading import Reading
 from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, Bottleneck, Decision, History, Limits, Mode, Running, Scaling
+from rightsizer.resize.types import Action, Bottleneck, Decision, History, Limits, Running, Scaling
 from rightsizer.units import parse_duration_s
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_launch.resize_inputs import (
+    SizeChange,
+    Tuning,
+    gpu_bounds,
+    history_of,
+    limits_of,
+    running_of,
+    seconds_left,
+)
 from rightsizer_operator.values.conditions import Condition, no, unknown, yes
 from rightsizer_operator.values.settings import Settings
 
-__all__ = ["Around", "advise", "document", "history_of", "limits_of", "over_provisioned", "unmeasured"]
+__all__ = [
+    "ResizeContext",
+    "advise",
+    "document",
+    "history_of_status",
+    "launches_of",
+    "limits_of_plan",
+    "over_provisioned",
+    "policy_inputs",
+    "recorded_starts_s",
+    "running_job",
+    "tuning_of",
+    "unmeasured",
+]
 
 
 @immutable
-class Around:
-    """What is around a plan when it is judged: GPUs it could have besides its own, and who waits for some."""
+class ResizeContext:
+    """What a decision needs besides the plan: GPUs free for it, demand, and what its marks say."""
 
     free_gpus: int | None
     others_waiting: bool | None
     trained_s: float | None
+    restart_s: float
 
 
-def advise(
+def policy_inputs(
     plan: TrainingPlan,
     status: Mapping[str, Any],
     *,
     reading: Reading,
-    around: Around,
+    context: ResizeContext,
     scaling: Scaling,
     settings: Settings,
     now: dt.datetime,
-) -> Decision:
-    """What to do about the size of a plan that runs."""
-    due = parse_time(status.get("deadline"))
-    left = sizing.resolve(plan).workload.tokens - (reading.tokens_done or 0.0)
-    attempt = status["attempt"]
-    running = Running(
+) -> tuple[Reading, Running, Limits, History]:
+    """The inputs of the policy for a running plan."""
+    running = running_job(plan, status, reading=reading, context=context, scaling=scaling, now=now)
+    limits = limits_of_plan(plan, status, context=context, settings=settings)
+    return reading, running, limits, history_of_status(status)
+
+
+def advise(plan: TrainingPlan, status: Mapping[str, Any], *, now: dt.datetime, **inputs: Any) -> Decision:
+    """Decide about the size of a running plan; `inputs` as for `policy_inputs`."""
+    return decide(*policy_inputs(plan, status, now=now, **inputs), now_s=now.timestamp())
+
+
+def running_job(
+    plan: TrainingPlan,
+    status: Mapping[str, Any],
+    *,
+    reading: Reading,
+    context: ResizeContext,
+    scaling: Scaling,
+    now: dt.datetime,
+) -> Running:
+    """The plan as it runs."""
+    deadline, attempt = parse_time(status.get("deadline")), status["attempt"]
+    return running_of(
+        plan,
+        reading,
         gpus=attempt["gpus"],
         layout=layout_of(attempt["layout"]),
         scaling=scaling,
-        tokens_left=left if reading.tokens_done is not None else None,
-        deadline_left_s=(due - now).total_seconds() if due else None,
-        confidence=plan.spec.deadline.confidence if plan.spec.deadline else 0.9,
-        trained_s=around.trained_s,
+        target_tokens=sizing.resolve(plan).workload.tokens,
+        deadline_left_s=seconds_left(deadline.timestamp() if deadline else None, now_s=now.timestamp()),
+        trained_s=context.trained_s,
     )
-    limits = limits_of(plan, status, around=around, settings=settings)
-    return decide(reading, running, limits, history_of(status), now_s=now.timestamp())
 
 
 def unmeasured(status: Mapping[str, Any], why: str) -> Decision:
-    """Nothing is done: what should have been measured was not, for this reason."""
+    """No resize, since measurements are missing for this reason."""
     attempt = status["attempt"]
     return Decision(
         action=Action.KEEP,
@@ -67,39 +107,68 @@ def unmeasured(status: Mapping[str, Any], why: str) -> Decision:
     )
 
 
-def limits_of(plan: TrainingPlan, status: Mapping[str, Any], *, around: Around, settings: Settings) -> Limits:
-    """What the plan and the cluster allow; a stated number of GPUs is not touched."""
-    wish, resources = plan.spec.elasticity, plan.spec.resources
-    checkpoint, interval_s = plan.spec.launch.checkpoint, None
-    if checkpoint is not None:
-        stated = checkpoint.interval != "auto"
-        interval_s = (
-            parse_duration_s(checkpoint.interval) if stated else status["sizing"]["checkpointIntervalSeconds"]
-        )
-    return Limits(
-        mode=Mode(wish.mode.value),
-        cap=settings.cap(plan.metadata.namespace or ""),
-        min_gpus=resources.gpus or wish.min_gpus or resources.min_gpus,
-        max_gpus=resources.gpus or wish.max_gpus or resources.max_gpus,
-        free_gpus=around.free_gpus,
-        cool_down_s=settings.cool_down_s,
-        checkpoint_interval_s=interval_s,
-        restart_s=settings.restart_s,
+def limits_of_plan(
+    plan: TrainingPlan, status: Mapping[str, Any], *, context: ResizeContext, settings: Settings
+) -> Limits:
+    """The limits that the plan, the administrator and the cluster set."""
+    return limits_of(
+        plan,
+        tuning_of(settings, plan.metadata.namespace or ""),
+        gpus=gpu_bounds(plan),
+        checkpoint_interval_s=_checkpoint_interval_s(plan, status),
+        restart_s=context.restart_s,
         saves_first=True,
-        warm_up_s=settings.warm_up_s,
-        least_window_s=settings.window_s,
-        pressure=settings.give_back,
-        others_waiting=around.others_waiting,
+        free_gpus=context.free_gpus,
+        others_waiting=context.others_waiting,
     )
 
 
-def history_of(status: Mapping[str, Any]) -> History:
-    """What was done to it before, as its status remembers."""
+def tuning_of(settings: Settings, namespace: str) -> Tuning:
+    """The administrator's settings for plans of a namespace."""
+    return Tuning(
+        cap=settings.cap(namespace),
+        cool_down_s=settings.cool_down_s,
+        restart_s=settings.restart_s,
+        warm_up_s=settings.warm_up_s,
+        least_window_s=settings.window_s,
+        pressure=settings.give_back,
+    )
+
+
+def _checkpoint_interval_s(plan: TrainingPlan, status: Mapping[str, Any]) -> float | None:
+    checkpoint = plan.spec.launch.checkpoint
+    if checkpoint is None:
+        return None
+    if checkpoint.interval == "auto":
+        return float(status["sizing"]["checkpointIntervalSeconds"])
+    return parse_duration_s(checkpoint.interval)
+
+
+def history_of_status(status: Mapping[str, Any]) -> History:
+    """Earlier resizes of a plan, from its status."""
+    return history_of(
+        SizeChange(
+            at_s=time.timestamp(), failed_gpus=row["fromGPUs"] if row.get("cause") == "Failure" else None
+        )
+        for row in status.get("resizes") or ()
+        if (time := parse_time(row["at"])) is not None
+    )
+
+
+def launches_of(status: Mapping[str, Any]) -> tuple[float, ...]:
+    """When the present attempt and the recorded resizes were launched, in Unix time."""
     rows = status.get("resizes") or ()
-    last = parse_time(rows[-1]["at"]) if rows else None
-    return History(
-        last_resize_s=last.timestamp() if last else None,
-        failed_gpus=tuple(row["fromGPUs"] for row in rows if row.get("cause") == "Failure"),
+    texts = (status.get("attempt", {}).get("startedAt"), *(row["at"] for row in rows))
+    return tuple(time.timestamp() for text in texts if (time := parse_time(text)) is not None)
+
+
+def recorded_starts_s(status: Mapping[str, Any], *, until_s: float) -> tuple[float, ...]:
+    """How long resizes before `until_s` took to their first step, from the status."""
+    rows = ((parse_time(row["at"]), parse_time(row.get("trainedAt"))) for row in status.get("resizes") or ())
+    return tuple(
+        max(0.0, (trained - at).total_seconds())
+        for at, trained in rows
+        if at is not None and trained is not None and at.timestamp() < until_s
     )
 
 
@@ -118,7 +187,7 @@ def document(decision: Decision, now: dt.datetime) -> dict[str, Any]:
 
 
 def over_provisioned(decision: Decision) -> Condition:
-    """Whether fewer GPUs would do, as far as anybody can say."""
+    """Whether the plan holds more GPUs than it needs."""
     if decision.action is Action.SHRINK:
         return yes("FewerWouldDo", f"{decision.gpus} GPUs would do: {decision.reason}")
     if decision.bottleneck in {Bottleneck.IDLE, Bottleneck.INPUT} and decision.action is Action.FLAG:

@@ -251,7 +251,8 @@ class Controller:
         if plan is None:
             return
         # No await from the snapshot to `reserve`, so that two plans never claim the same GPUs.
-        actions = reconcile(replace(self._snapshot(key, plan, pods, quota), queue=queue, workloads=workloads))
+        snapshot = replace(self._snapshot(key, plan, pods, quota), queue=queue, workloads=workloads)
+        actions = reconcile(snapshot)
         for action in actions:
             if isinstance(action, Apply) and action.child["kind"] == "Job":
                 self.cache.reserve(key, AttemptJob.of(action.child))
@@ -260,8 +261,10 @@ class Controller:
                 if key not in self.cache.plans:
                     return  # deleted meanwhile
                 await self._execute(key, action)
+                self.advisor.consume(key, snapshot.decision)  # the status, if it changed, is written first
         finally:
             self.cache.unreserve(key)
+        self.advisor.consume(key, snapshot.decision)
         if any(isinstance(action, Apply) for action in actions):
             self._rejections.pop(key, None)
 
@@ -277,9 +280,9 @@ class Controller:
             pods=pods,
             children=frozenset(self.cache.children[key]),
             quota_gpus=quota,
-            progress=self.advisor.progress.get(key),
-            decision=self.advisor.take(key),
-            missing_metrics=self.advisor.uncounted(key),
+            progress=self.advisor.progress(plan),
+            decision=self.advisor.decision(plan),
+            missing_metrics=self.advisor.missing_counters(key),
             rejection=self._rejections.get(key, ""),
         )
 

@@ -18,7 +18,7 @@ async def collect(controller: Controller, access: PrometheusSettings) -> None:
         while True:
             window_s = controller.settings.window_s
             jobs = jobs_of(controller.cache, window_s=window_s) if controller.is_leader else ()
-            controller.advisor.counted(await asyncio.to_thread(_counters, client, jobs))
+            controller.advisor.set_counters(await asyncio.to_thread(_counters, client, jobs))
             await asyncio.sleep(controller.settings.decide_s)
 
 

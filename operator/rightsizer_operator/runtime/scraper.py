@@ -101,7 +101,7 @@ async def _sweep(
         if reason_of(plan.get("status") or {}, "Ready") in {"Running", "Recovering"}
     }
     schedule.keep(running)
-    for key in controller.advisor.progress.keys() - running:
+    for key in controller.advisor.plans - running:
         controller.advisor.forget(key)
     if running:
         with contextlib.suppress(ApiError):  # keep the previous count
@@ -150,9 +150,12 @@ class _Sweep:
         return False
 
     def _record(self, key: Key, progress: Progress | None) -> None:
-        now_s, changed = time.monotonic(), progress is not None or key in self._loop.advisor.progress
+        plan, now_s, advisor = self._loop.cache.plans.get(key), time.monotonic(), self._loop.advisor
         self._schedule.record(key, answered=progress is not None, now_s=now_s)
-        self._loop.advisor.heard(key, progress, at_s=now_s)
+        if plan is None:
+            return
+        changed = progress is not None or advisor.progress(plan) is not None
+        advisor.record(plan, progress, at_s=now_s)
         self._advice.enqueue(key)
         if changed:
             self._loop.enqueue(key)

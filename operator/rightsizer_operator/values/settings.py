@@ -6,6 +6,7 @@ from typing import Any
 
 from rightsizer.resize.types import Mode, Pressure
 from rightsizer.values import immutable
+from rightsizer_launch.resize_inputs import PRIOR_RESTART_S
 
 __all__ = ["Settings"]
 
@@ -28,8 +29,8 @@ class Settings:
 
     Resizing: workers are scraped every `measure_s`. A resize is considered every `decide_s`, over a window of
     at least `window_s` that excludes the first `warm_up_s` of a size, and at most once in `cool_down_s`.
-    `restart_s` is the expected cost of a resize. A resize has failed if its workers are not all ready after
-    `resize_s`.
+    `restart_s` is the expected time of a restart until one is measured. A resize has failed if its workers
+    are not all ready after `resize_s`.
     """
 
     dead_node_s: float = 40.0
@@ -46,7 +47,7 @@ class Settings:
     window_s: float = 600.0
     warm_up_s: float = 300.0
     cool_down_s: float = 3600.0
-    restart_s: float = 120.0
+    restart_s: float = PRIOR_RESTART_S
     resize_s: float = 600.0
     give_back: Pressure = Pressure.ON_PRESSURE
     network_policy: bool = True

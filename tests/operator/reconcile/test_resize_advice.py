@@ -8,7 +8,7 @@ from rightsizer.domain.reading import Phase, Reading
 from rightsizer.resize.types import Action, Mode, Pressure, Size
 from rightsizer_api import validate
 from rightsizer_api.quantities import format_time
-from rightsizer_operator.reconcile.resize_advice import Around, advise
+from rightsizer_operator.reconcile.resize_advice import ResizeContext, advise
 from rightsizer_operator.values.settings import Settings
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -46,7 +46,7 @@ def judged(fake_cluster):
                 "deadline": format_time(NOW + dt.timedelta(hours=hours)),
             },
             reading=BUSY,
-            around=Around(free_gpus=8, others_waiting=waiting, trained_s=1200.0),
+            context=ResizeContext(free_gpus=8, others_waiting=waiting, trained_s=1200.0, restart_s=120.0),
             scaling=Sublinear(),
             settings=settings or Settings(),
             now=NOW,
