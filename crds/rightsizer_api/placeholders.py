@@ -13,7 +13,7 @@ from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import Recompute
 from rightsizer.errors import InputError
 
-__all__ = ["LAYOUT_NAMES", "PLACEHOLDERS", "check", "expand", "layout_of", "layout_values"]
+__all__ = ["LAYOUT_NAMES", "PLACEHOLDERS", "check", "expand", "layout_of", "layout_values", "placeholders_in"]
 
 LAYOUT_NAMES: Mapping[str, str] = {
     "gpus": "gpus",
@@ -82,6 +82,11 @@ def check(text: str, *, field: str) -> None:
             wanted = " or ".join("{" + n + "}" for n in near)
             remedy = f"unknown placeholder; did you mean {wanted}? (double the braces for the literal text)"
             raise InputError(field, value="{" + name + "}", remedy=remedy)
+
+
+def placeholders_in(texts: Iterable[str]) -> frozenset[str]:
+    """The names of the placeholders in the texts; doubled braces are literal text."""
+    return frozenset(name for text in texts for doubled, name in _PLACEHOLDER.findall(text) if not doubled)
 
 
 def expand(

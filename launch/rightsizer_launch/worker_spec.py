@@ -14,6 +14,7 @@ from rightsizer.search.types import Option
 from rightsizer.units import parse_duration_s
 from rightsizer.values import immutable
 from rightsizer_api import expand, sizing
+from rightsizer_api.placeholders import placeholders_in
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch import frameworks
@@ -39,7 +40,7 @@ __all__ = [
 _ELASTIC_FRAMEWORKS = ("ddp", "custom")
 """Frameworks whose flags do not contain the number of ranks."""
 
-_SIZE_PLACEHOLDERS = tuple(f"{{layout.{name}}}" for name in ("gpus", "dp", "microBatches", "shardGroup"))
+_SIZE_PLACEHOLDERS = {"layout.gpus", "layout.dp", "layout.microBatches", "layout.shardGroup"}
 """Placeholders whose value depends on the number of ranks."""
 
 _SHORTEST_INTERVAL_S = 10.0
@@ -144,18 +145,14 @@ def worker_spec(
     if path:
         environment[progress.ENV_CHECKPOINT_PATH] = path
         environment[progress.ENV_CHECKPOINT_INTERVAL_S] = f"{interval_s:g}"
-    stated = {variable.name: variable.value or "" for variable in launch.env if variable.value_from is None}
+    users = {variable.name: variable.value or "" for variable in launch.env if variable.value_from is None}
     placeholders = {
-        "plan.name": plan.metadata.name,
         "checkpoint.path": path,
         "checkpoint.intervalSteps": max(1, round(interval_s / size.step_s)),
-        "workload.sequenceLength": workload.sequence_tokens,
-        "workload.globalBatchSequences": workload.global_batch_sequences,
-        "workload.steps": int(workload.steps),
     }
     return WorkerSpec(
-        program=_program(plan, size.layout, placeholders, flags.arguments),
-        environment=environment | stated,
+        program=_program(plan, size.layout, workload, placeholders, flags.arguments),
+        environment=environment | users,
         files=flags.files,
         workload=workload,
         checkpoint_path=path,
@@ -190,7 +187,7 @@ def in_place_sizes(plan: TrainingPlan, *, room_gpus: int | None = None) -> range
     `resources.gpus` does not narrow it: a person may change that field of a running plan.
     """
     launch, elasticity, resources = plan.spec.launch, plan.spec.elasticity, plan.spec.resources
-    fixed = any(placeholder in word for word in _command(plan) for placeholder in _SIZE_PLACEHOLDERS)
+    fixed = _SIZE_PLACEHOLDERS & placeholders_in(_command(plan))
     if fixed or elasticity.mode is ElasticityMode.OFF or launch.framework not in _ELASTIC_FRAMEWORKS:
         return range(0)
     fewest = elasticity.min_gpus or resources.min_gpus
@@ -228,12 +225,23 @@ def _command(plan: TrainingPlan) -> tuple[str, ...]:
 
 
 def _program(
-    plan: TrainingPlan, layout: Layout, placeholders: Mapping[str, object], flags: tuple[str, ...]
+    plan: TrainingPlan,
+    layout: Layout,
+    workload: Workload,
+    placeholders: Mapping[str, object],
+    flags: tuple[str, ...],
 ) -> Program:
     """The expanded command, then the framework's flags; a command with layout placeholders gets none."""
     command = _command(plan)
-    states_layout = any("{layout." in word for word in command)
-    return program((*expand(command, layout, placeholders), *(() if states_layout else flags)))
+    values = {
+        **placeholders,
+        "plan.name": plan.metadata.name,
+        "workload.sequenceLength": workload.sequence_tokens,
+        "workload.globalBatchSequences": workload.global_batch_sequences,
+        "workload.steps": int(workload.steps),
+    }
+    states_layout = any(name.startswith("layout.") for name in placeholders_in(command))
+    return program((*expand(command, layout, values), *(() if states_layout else flags)))
 
 
 def _checkpoint_path(plan: TrainingPlan, directories: Directories) -> str:

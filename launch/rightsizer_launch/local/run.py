@@ -34,7 +34,7 @@ from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_launch.worker_spec import Directories, Size, target_of, worker_spec
 
-__all__ = ["EXIT_CODES", "Options", "run"]
+__all__ = ["EXIT_CODES", "Options", "job_spec", "run"]
 
 EXIT_CODES = {Ending.DONE: 0, Ending.FAILED: 1, Ending.STOPPED: 130}
 _NO_PLAN = 3
@@ -120,7 +120,7 @@ def _run(
         console.print("not started; --anyway runs the nearest all the same", soft_wrap=True)
         return _NO_PLAN
     directory.plan.write_text(dump(plan))
-    spec = _spec(plan, here, sized.option, directory, home, attempt=len(attempts) + 1)
+    spec = job_spec(plan, here, sized.option, directory, home, attempt=len(attempts) + 1)
     resizer = Resizer(
         plan=plan,
         option=sized.option,
@@ -129,7 +129,7 @@ def _run(
         deadline_s=None if sized.deadline_s is None else time.time() + sized.deadline_s,
         history=history_of_attempts(attempts),
         scaling=lambda option: scaling_of(sized.answer.request, option, here.clusters),
-        job=lambda option: _spec(plan, here, option, directory, home, attempt=1),
+        job=lambda option: job_spec(plan, here, option, directory, home, attempt=1),
     )
     finished = _train(
         plan, spec, sized, resizer, directory=directory, attempts=attempts, totals=totals, console=console
@@ -228,7 +228,7 @@ def _option(answer: Plan | NoPlan, asked: Request) -> Option:
     return fitting[0]
 
 
-def _spec(
+def job_spec(
     plan: TrainingPlan,
     here: machine.Machine,
     option: Option,
