@@ -139,20 +139,16 @@ def worker_spec(
     )
     path, interval_s = _checkpoint_path(plan, directories), _interval_s(plan, size)
     environment = {**flags.environment, "PYTHONUNBUFFERED": "1", progress.ENV_RUN_DIRECTORY: directories.run}
-    if not supervised:
-        environment[progress.ENV_RESTART_LIMIT] = str(launch.restarts.limit)
-        environment[ENV_RESTART_WITHIN_S] = f"{parse_duration_s(launch.restarts.within):g}"
     if path:
         environment[progress.ENV_CHECKPOINT_PATH] = path
         environment[progress.ENV_CHECKPOINT_INTERVAL_S] = f"{interval_s:g}"
-    users = {variable.name: variable.value or "" for variable in launch.env if variable.value_from is None}
     placeholders = {
         "checkpoint.path": path,
         "checkpoint.intervalSteps": max(1, round(interval_s / size.step_s)),
     }
     return WorkerSpec(
         program=_program(plan, size.layout, workload, placeholders, flags.arguments),
-        environment=environment | users,
+        environment=environment | ({} if supervised else _restart_budget(plan)) | _users_variables(plan),
         files=flags.files,
         workload=workload,
         checkpoint_path=path,
@@ -222,6 +218,21 @@ def grace_s(plan: TrainingPlan | None) -> float:
 
 def _command(plan: TrainingPlan) -> tuple[str, ...]:
     return (*plan.spec.launch.command, *plan.spec.launch.args)
+
+
+def _restart_budget(plan: TrainingPlan) -> dict[str, str]:
+    """Variables by which workers count their own failures."""
+    restarts = plan.spec.launch.restarts
+    return {
+        progress.ENV_RESTART_LIMIT: str(restarts.limit),
+        ENV_RESTART_WITHIN_S: f"{parse_duration_s(restarts.within):g}",
+    }
+
+
+def _users_variables(plan: TrainingPlan) -> dict[str, str]:
+    """The user's variables; the operator adds those with a `valueFrom`."""
+    variables = plan.spec.launch.env
+    return {variable.name: variable.value or "" for variable in variables if variable.value_from is None}
 
 
 def _program(
