@@ -1,7 +1,7 @@
-"""A layout in each framework's own words: arguments, environment and files. Pure.
+"""A layout as each framework's arguments, environment and files. Pure.
 
-Names were read in, and tests hold them to, torchtitan 0.3, Megatron-LM (megatron-core 0.16), DeepSpeed 0.19
-and Accelerate 1.15. A layout that a framework cannot run is refused, never bent.
+Tests check the names against torchtitan 0.3, Megatron-LM (megatron-core 0.16), DeepSpeed 0.19 and Accelerate
+1.15. A layout that a framework cannot run is refused, never changed.
 """
 
 import json
@@ -19,7 +19,7 @@ __all__ = ["FRAMEWORKS", "Flags", "flags", "layout_environment", "model_environm
 
 @immutable
 class Flags:
-    """What a framework needs to run a layout; `files` maps a name in the run's directory to its text."""
+    """A framework's settings for a layout; `files` maps a name in the run's directory to its text."""
 
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -36,17 +36,17 @@ def flags(
 ) -> Flags:
     """The flags of `framework` for one layout of one workload.
 
-    `architecture` is needed where a framework counts layers (interleaved pipelines); `directory` is where
-    `files` will lie. Every framework also gets `RIGHTSIZER_*`, which the in-job agent reads.
+    Interleaved pipelines need `architecture`, to count layers. `directory` will contain `files`. Every
+    framework also gets `RIGHTSIZER_*`, which the in-job agent reads.
     """
     if framework not in _EMITTERS:
         raise InputError("launch.framework", value=framework, remedy=f"use one of {', '.join(FRAMEWORKS)}")
     layers = 0 if architecture is None else architecture.layers
-    found = _EMITTERS[framework](layout, workload, layers, directory)
+    own = _EMITTERS[framework](layout, workload, layers, directory)
     shared = layout_environment(layout, workload)
     if architecture is not None:
         shared |= model_environment(architecture)
-    return Flags(arguments=found.arguments, environment={**shared, **found.environment}, files=found.files)
+    return Flags(arguments=own.arguments, environment={**shared, **own.environment}, files=own.files)
 
 
 def layout_environment(layout: Layout, workload: Workload) -> dict[str, str]:
@@ -71,26 +71,26 @@ def layout_environment(layout: Layout, workload: Workload) -> dict[str, str]:
 
 
 def model_environment(architecture: Architecture) -> dict[str, str]:
-    """The model's dimensions as `RIGHTSIZER_MODEL_*`, so that a script need not be told twice."""
+    """The model's dimensions as `RIGHTSIZER_MODEL_*`, so that a script need not repeat them."""
     names = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab")
     return {f"RIGHTSIZER_MODEL_{name.upper()}": str(getattr(architecture, name)) for name in names}
 
 
-def _words(options: Mapping[str, object]) -> tuple[str, ...]:
+def _arguments(options: Mapping[str, object]) -> tuple[str, ...]:
     """`--key value` pairs; True is a bare flag, None and False are left out."""
-    words: list[str] = []
+    arguments: list[str] = []
     for key, value in options.items():
         if value is True:
-            words.append(f"--{key}")
+            arguments.append(f"--{key}")
         elif value is not None and value is not False:
-            words += [f"--{key}", str(value)]
-    return tuple(words)
+            arguments += [f"--{key}", str(value)]
+    return tuple(arguments)
 
 
-def _refuse(framework: str, layout: Layout, **allowed: bool) -> None:
-    for what, fine in allowed.items():
+def _refuse(framework: str, layout: Layout, **supported: bool) -> None:
+    for setting, fine in supported.items():
         if not fine:
-            raise UnsupportedError(f"{framework} cannot run {what} of this layout: {layout}")
+            raise UnsupportedError(f"{framework} cannot run {setting} of this layout: {layout}")
 
 
 def _shards(layout: Layout) -> tuple[int, int]:
@@ -106,7 +106,7 @@ def _shards(layout: Layout) -> tuple[int, int]:
 def _torchtitan(layout: Layout, workload: Workload, layers: int, _directory: str) -> Flags:
     """torchtitan: fields of TrainingConfig and ParallelismConfig; recompute is a tyro subcommand at the end.
 
-    Its local batch is what one data-parallel rank sees in a step: with pipelines, all micro-batches of it.
+    Its local batch is a data-parallel rank's share of a step; with pipelines, of all micro-batches.
     """
     _refuse(
         "torchtitan", layout, expert_tp=layout.expert_tp in {1, layout.tp}, offload=layout.offload in {0, 3}
@@ -134,7 +134,7 @@ def _torchtitan(layout: Layout, workload: Workload, layers: int, _directory: str
         options["parallelism.pipeline_parallel_layers_per_stage"] = _layers_per_chunk(layout, layers)
     recompute = {Recompute.NONE: "none", Recompute.SELECTIVE: "selective", Recompute.FULL: "full"}
     return Flags(
-        arguments=(*_words(options), f"activation-checkpoint:{recompute[Recompute(layout.recompute)]}")
+        arguments=(*_arguments(options), f"activation-checkpoint:{recompute[Recompute(layout.recompute)]}")
     )
 
 
@@ -148,7 +148,7 @@ def _layers_per_chunk(layout: Layout, layers: int) -> int:
 
 
 def _megatron(layout: Layout, workload: Workload, _layers: int, _directory: str) -> Flags:
-    """Megatron-LM: pretrain_gpt.py's arguments (now generated from megatron-core's config classes)."""
+    """Megatron-LM: pretrain_gpt.py's arguments, which come from megatron-core's config classes."""
     _refuse("Megatron-LM", layout, offload=layout.offload in {Offload.NONE, Offload.OPTIMIZER})
     full = layout.recompute is Recompute.FULL
     sharding = {
@@ -183,7 +183,7 @@ def _megatron(layout: Layout, workload: Workload, _layers: int, _directory: str)
         "fp16": workload.precision is Precision.FP16,
         "fp8-format": "hybrid" if workload.precision is Precision.FP8 else None,
     }
-    return Flags(arguments=_words(options))
+    return Flags(arguments=_arguments(options))
 
 
 def _deepspeed(layout: Layout, workload: Workload, _layers: int, directory: str) -> Flags:
@@ -215,7 +215,7 @@ def _deepspeed(layout: Layout, workload: Workload, _layers: int, directory: str)
 
 
 def _accelerate(layout: Layout, workload: Workload, _layers: int, _directory: str) -> Flags:
-    """Accelerate under torchrun: what `accelerate launch --use_fsdp --fsdp_version 2` would export."""
+    """Accelerate under torchrun: the variables of `accelerate launch --use_fsdp --fsdp_version 2`."""
     _refuse("Accelerate", layout, pp=layout.pp == 1, ep=layout.ep == 1)
     precision = {Precision.FP32: "no"}.get(workload.precision, str(workload.precision))
     environment = {"ACCELERATE_MIXED_PRECISION": precision}

@@ -71,7 +71,7 @@ class Job:
 
     @property
     def store_lives(self) -> bool:
-        """Whether the rendezvous store still runs."""
+        """Whether the rendezvous store runs."""
         return self._store.poll() is None
 
     @property
@@ -89,7 +89,7 @@ class Job:
         return sum(agent.poll() is None for agent in self._agents.values())
 
     def exit_codes(self) -> tuple[int, ...]:
-        """Exit codes of the agents that have ended."""
+        """Exit codes of the ended agents."""
         codes = (agent.poll() for agent in self._agents.values())
         return tuple(code for code in codes if code is not None)
 
@@ -101,7 +101,7 @@ class Job:
         return len(lost)
 
     def failures(self) -> int:
-        """Worker failures so far: torchrun numbers each restart's log folder, on every agent alike."""
+        """Worker failures so far: every agent's torchrun numbers its log folders by restart."""
         return max((self._slot_failures(slot) for slot in self._agents), default=0)
 
     def ask_to_stop(self) -> None:

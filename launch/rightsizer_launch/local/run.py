@@ -90,7 +90,7 @@ def run(
         if old is not None:
             console.print(f"the earlier run is kept in {old}", soft_wrap=True)
     with held(path) as directory:
-        _same_training(plan, directory)
+        directory.refuse_other_training(plan, remedy="--fresh starts over, --dir names another place")
         if directory.done:
             console.print(f"{plan.metadata.name} is complete already ({path}); --fresh starts over")
             return 0
@@ -139,12 +139,12 @@ def _run(
         console.print(f"gave up: {finished.reason}. The worker's last error:", style="bold", soft_wrap=True)
         console.print(worker_error(finished.last.logs), soft_wrap=True, markup=False)
     summary(document, console)
-    _keep(document, console)
+    _record_steps(document, console)
     console.print(f"report: {directory.path / 'report.json'}", soft_wrap=True)
     return EXIT_CODES[finished.ending]
 
 
-def _keep(document: Mapping[str, Any], console: Console) -> None:
+def _record_steps(document: Mapping[str, Any], console: Console) -> None:
     """Record the measured steps for later plans; a file that cannot be written does not fail the run."""
     try:
         if calibration.record(document):
@@ -158,19 +158,6 @@ def _local_verdict(text: str, here: machine.Machine) -> str:
     return text if here.cuda else text.replace("one GPU", "one worker")
 
 
-def _same_training(plan: TrainingPlan, directory: RunDirectory) -> None:
-    """Refuse to resume a different training from this directory's checkpoints."""
-    if not directory.plan.exists():
-        return
-    before = load(directory.plan)
-    for field in ("model", "workload"):
-        if getattr(before.spec, field) != getattr(plan.spec, field):
-            remedy = (
-                f"differs from the run in {directory.path}; --fresh starts over, --dir names another place"
-            )
-            raise InputError(f"spec.{field}", value="changed", remedy=remedy)
-
-
 def _size(
     plan: TrainingPlan,
     here: machine.Machine,
@@ -178,7 +165,7 @@ def _size(
     attempts: list[dict[str, Any]],
     totals: RunTotals,
 ) -> _Sized:
-    """Size what is left of the training to this machine; the batch of earlier attempts stays."""
+    """Size the rest of the training to this machine; the batch of earlier attempts stays."""
     now = time.time()
     first = float(attempts[0]["startedAt"]) if attempts else now
     began = dt.datetime.fromtimestamp(first, dt.UTC)
@@ -207,7 +194,7 @@ def _size(
 
 
 def _eligible(asked: Request) -> tuple[Cluster, ...]:
-    """The clusters that may be used in full: a refusal must not speak of those that were never allowed."""
+    """The clusters that may be used in full, so that a refusal names no others."""
     if len(asked.clusters) == 1:
         return asked.clusters
     least, most = asked.min_gpus, asked.max_gpus or asked.clusters[-1].max_gpus
@@ -275,7 +262,7 @@ def _train(
     totals: RunTotals,
     console: Console,
 ) -> Finished:
-    """Supervise the job and keep run.json true while it runs."""
+    """Supervise the job and keep run.json up to date."""
 
     def started(job: Job) -> None:
         option = resizer.option

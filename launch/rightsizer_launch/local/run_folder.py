@@ -11,6 +11,8 @@ from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
+from rightsizer_api import load
+from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.untrusted_text import printable
 from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.worker.progress import DONE, PROGRESS, ProgressReader, Record, write_json
@@ -60,6 +62,16 @@ class RunDirectory:
     def write_attempts(self, attempts: list[dict[str, Any]]) -> None:
         """Replace the list of attempts."""
         write_json(self.path / _RUN, {"attempts": attempts})
+
+    def refuse_other_training(self, plan: TrainingPlan, *, remedy: str) -> None:
+        """InputError if the directory's checkpoints are of another model or workload."""
+        if not self.plan.exists():
+            return
+        before = load(self.plan)
+        for name in ("model", "workload"):
+            if getattr(before.spec, name) != getattr(plan.spec, name):
+                differs = f"differs from the run in {self.path}; {remedy}"
+                raise InputError(f"spec.{name}", value="changed", remedy=differs)
 
     def set_aside(self) -> Path:
         """Move an earlier run aside; returns its new path."""

@@ -255,13 +255,7 @@ def _check_directory(plan: TrainingPlan, directory: RunDirectory, backend: Slurm
     if job is not None and job.live:
         remedy = f"is used by job {job.job_id} ({job.state.lower()}); scancel it first, or use another --dir"
         raise InputError("run directory", value=str(directory.path), remedy=remedy)
-    if not directory.plan.exists():
-        return
-    old = load(directory.plan)
-    for name in ("model", "workload"):
-        if getattr(old.spec, name) != getattr(plan.spec, name):
-            remedy = f"differs from the run in {directory.path}; use another --dir"
-            raise InputError(f"spec.{name}", value="changed", remedy=remedy)
+    directory.refuse_other_training(plan, remedy="use another --dir")
 
 
 def _submit(
