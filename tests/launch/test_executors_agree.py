@@ -222,7 +222,7 @@ def by_slurm(plan, option, gpus_per_node, directory):
     text, worker = script(fitted, place), worker_of(fitted, place)
     exports = text[text.index("\nexport ") : text.index("\nrestart=")]
     command = text.partition(" -m rightsizer_launch.worker.entrypoint ")[2].partition(" &\n")[0]
-    environment = dict(w.split("=", 1) for w in shlex.split(exports) if w != "export")
+    environment = dict(w.split("=", 1) for w in shlex.split(exports) if re.match(r"[A-Z_]+=", w))
     fewest, most = (nodes * gpus_per_node for nodes in elastic_nodes(fitted, worker))
     assert f"\nfewest={fewest // gpus_per_node}\n" in text
     return SimpleNamespace(
