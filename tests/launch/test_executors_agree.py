@@ -168,7 +168,10 @@ def option_of(layout):
 
 def locally(plan, option, _gpus_per_node, directory):
     machine = Machine(
-        clusters=(lookup.cluster("H100-SXM5-80GB", max_gpus=ROOM),), cuda=True, threads_per_worker=1, words=""
+        clusters=(lookup.cluster("H100-SXM5-80GB", max_gpus=ROOM),),
+        cuda=True,
+        threads_per_worker=1,
+        description="",
     )
     spec = job_spec(plan, machine, option, RunDirectory(path=directory), Path("/home"), attempt=1)
     return SimpleNamespace(
