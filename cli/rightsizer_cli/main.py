@@ -31,7 +31,7 @@ COMMANDS = {
 }
 """Each command and its module in `rightsizer_cli.commands`, in the order of the help."""
 
-EPILOG = """Exit codes: 0 a plan or an answer, 2 bad input, 3 no plan meets the goal.
+EPILOG = """Exit codes: 0 success, 2 bad input, 3 no plan meets the goal.
 Completion for your shell: rightsizer --install-completion."""
 
 
@@ -42,8 +42,8 @@ def main() -> None:
 
 def execute(args: Sequence[str]) -> int:
     """Run one command line; the exit code. A user's mistake is one line on stderr."""
-    asked = next((arg for arg in args if not arg.startswith("-")), "")
-    names = [asked] if asked in COMMANDS and not _asks_for_completion(args) else list(COMMANDS)
+    command = next((arg for arg in args if not arg.startswith("-")), "")
+    names = [command] if command in COMMANDS and not _asks_for_completion(args) else list(COMMANDS)
     app = build(names, completion=_asks_for_completion(args))
     return outcome(app, args, program="rightsizer")
 
@@ -77,7 +77,7 @@ def build(names: Iterable[str] = tuple(COMMANDS), *, completion: bool = False) -
     """
     app = typer.Typer(
         name="rightsizer",
-        help="State what to train and by when; get the fewest GPUs and the layout that meet it.",
+        help="Size LLM training: the fewest GPUs and the layout that meet a deadline.",
         epilog=EPILOG,
         add_help_option=False,  # typer's would import pydantic on every command's way; _root's does not
         add_completion=completion,
@@ -131,6 +131,6 @@ def _asks_for_completion(args: Sequence[str]) -> bool:
 
 
 def _fail(message: str) -> int:
-    """One line on stderr: a traceback or a page helps nobody who mistyped a number."""
+    """Print one line on stderr; the exit code."""
     typer.echo(f"error: {message}", err=True)
     return BAD_INPUT

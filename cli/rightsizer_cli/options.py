@@ -26,12 +26,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 NoCalibration = Annotated[
     bool,
     typer.Option(
-        "--no-calibration", help="Leave out what your own runs measured (`rightsizer calibrate --show`)."
+        "--no-calibration", help="Ignore the calibration from your own runs (`rightsizer calibrate --show`)."
     ),
 ]
 
 PlanFile = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="TrainingPlan manifest; flags given beside it win.")
+    Path | None, typer.Argument(metavar="[FILE]", help="TrainingPlan manifest; options override its fields.")
 ]
 
 
@@ -63,7 +63,7 @@ class JobFlags:
         str | None,
         typer.Option(
             metavar="COUNT",
-            help="Tokens in a step over all GPUs (default: what suits the compute, or 64 sequences).",
+            help="Tokens in a step over all GPUs (default: from the compute budget, or 64 sequences).",
         ),
     ] = None
     precision: Annotated[
@@ -128,7 +128,7 @@ class GoalFlags:
     ] = None
     finish_by: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Finish by a moment instead: 2027-03-01T08:00:00Z."),
+        typer.Option(metavar="TIME", help="Finish by a date and time: 2027-03-01T08:00:00Z."),
     ] = None
     confidence: Annotated[
         float | None,
@@ -138,17 +138,15 @@ class GoalFlags:
         str | None,
         typer.Option(metavar="USD", help="Most the run may cost: 60000, $60k."),
     ] = None
-    max_gpus: Annotated[int | None, typer.Option(metavar="N", help="Most GPUs it may take.")] = None
-    min_gpus: Annotated[int | None, typer.Option(metavar="N", help="Fewest GPUs it may take.")] = None
+    max_gpus: Annotated[int | None, typer.Option(metavar="N", help="Most GPUs to use.")] = None
+    min_gpus: Annotated[int | None, typer.Option(metavar="N", help="Fewest GPUs to use.")] = None
     gpus: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Exactly so many GPUs, instead of the fewest that do."),
+        typer.Option(metavar="N", help="Exact number of GPUs, instead of the fewest."),
     ] = None
     spare_nodes: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help="Nodes that wait to replace failed ones; default: the engine chooses."
-        ),
+        typer.Option(metavar="N", help="Spare nodes that replace failed ones; default: the engine chooses."),
     ] = None
 
 
@@ -158,7 +156,7 @@ class HardwareFlags:
 
     gpu: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="GPU type (`rightsizer gpus`); repeat to let it choose."),
+        typer.Option(metavar="NAME", help="GPU type (`rightsizer gpus`); repeat to allow several."),
     ] = None
     gpus_per_node: Annotated[int | None, typer.Option(metavar="N", help="GPUs in a node.")] = None
     node_shape: Annotated[
@@ -171,7 +169,7 @@ class HardwareFlags:
     ] = None
     price: Annotated[
         str | None,
-        typer.Option(metavar="USD", help="What a GPU-hour costs you; default: the dated list price."),
+        typer.Option(metavar="USD", help="Price of a GPU-hour; default: the list price."),
     ] = None
 
 

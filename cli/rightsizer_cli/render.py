@@ -1,4 +1,4 @@
-"""Plans as tables: the verdict first, then what it is made of. Computes nothing but shares of a total."""
+"""Plans as tables: the verdict first, then its parts. Computes only shares of a total."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
 
 
 def calibration_line(request: "Request", option: "Option") -> list[RenderableType]:
-    """What the user's own runs changed, if there are any."""
+    """The effect of calibration, if there is any."""
     words = calibration_text(request, option)
     return [Text(f"Calibrated: {words}")] if words else []
 
@@ -57,7 +57,7 @@ def no_plan_page(answer: "NoPlan") -> list[RenderableType]:
 
 
 def asked(request: "Request", *, whole_run: bool = True) -> Text:
-    """One line that repeats the question, so that a misread flag shows."""
+    """One line that repeats the request, so that a wrong flag is visible."""
     work = request.workload
     batch = work.global_batch_sequences * work.sequence_tokens
     words = [
@@ -153,7 +153,7 @@ def _facts(option: "Option", *, whole_run: bool) -> Table:
         "Speed": f"{format_count(option.tokens_per_s)} tokens/s"
         f" ({format_count(option.tokens_per_s / option.gpus)} a GPU), MFU {option.mfu:.1%}",
         "Memory": f"{format_bytes(option.device_bytes)} on the fullest GPU;"
-        f" {format_bytes(option.memory_limit_bytes)} may be filled",
+        f" {format_bytes(option.memory_limit_bytes)} usable",
     }
     grid = table("", "")
     for name, value in (rows | (_run_facts(option) if whole_run else {})).items():
@@ -162,7 +162,7 @@ def _facts(option: "Option", *, whole_run: bool) -> Table:
 
 
 def _run_facts(option: "Option") -> dict[str, str]:
-    cost = "no price known" if option.cost_usd is None else format_usd(option.cost_usd)
+    cost = "unknown price" if option.cost_usd is None else format_usd(option.cost_usd)
     return {
         "Finish": f"{format_duration(option.finish_s)} (median), 80 % interval"
         f" {format_duration(option.finish_lo_s)} to {format_duration(option.finish_hi_s)}",

@@ -10,8 +10,8 @@ class OptionError(InputError):
 
 
 def format_error(error: ValueError) -> str:
-    """An error in one line, whatever it holds; a value that was not given is left out."""
-    words = str(error)
+    """An error in one line, without an empty value."""
+    text = str(error)
     if isinstance(error, InputError) and error.value in (None, ""):
-        words = f"{error.field}: {error.remedy}"
-    return " ".join(words.split())
+        text = f"{error.field}: {error.remedy}"
+    return " ".join(text.split())

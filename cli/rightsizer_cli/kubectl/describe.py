@@ -7,7 +7,7 @@ from typing import Any
 from rightsizer.units import format_count, format_duration
 from rightsizer_api.quantities import parse_time
 
-__all__ = ["condition", "next_step", "on_time", "state_of", "told", "why"]
+__all__ = ["condition", "format_event", "next_step", "on_time", "state_of", "why"]
 
 Object = Mapping[str, Any]
 
@@ -60,12 +60,12 @@ def condition(plan: Object, kind: str) -> Object:
 
 
 def state_of(plan: Object) -> str:
-    """The reason of Ready; empty before anybody has looked."""
+    """The reason of Ready; empty before the first reconciliation."""
     return str(condition(plan, "Ready").get("reason", ""))
 
 
 def why(plan: Object, events: Sequence[Object], now: dt.datetime) -> list[str]:
-    """The story, a sentence or two each: state, size, time, pace, what was told last, what to do."""
+    """The explanation: state, size, deadline, pace, last events, next step."""
     metadata, state = plan["metadata"], state_of(plan)
     message = condition(plan, "Ready").get("message", "")
     meaning = _MEANS.get(state, "")
@@ -73,20 +73,20 @@ def why(plan: Object, events: Sequence[Object], now: dt.datetime) -> list[str]:
         f"{metadata['name']} is {state or 'new'}: {meaning}" if meaning else f"{metadata['name']} is {state}"
     )
     lines = [f"{head}{_since(plan, now)}."]
-    lines += [f"Said: {message}."] if message else []
+    lines += [f"Message: {message}."] if message else []
     lines += [text for text in (_pending(plan), _size(plan), on_time(plan), _pace(plan)) if text]
     lines += [f"Changed: {_change(each)}" for each in plan.get("status", {}).get("resizes", ())[-3:]]
-    lines += [f"Told {told(event, now)}" for event in events[-5:]]
+    lines += [f"Event {format_event(event, now)}" for event in events[-5:]]
     return [*lines, f"Next: {next_step(plan)}."]
 
 
 def next_step(plan: Object) -> str:
-    """What a person can do now."""
+    """What the user can do now."""
     state, metadata = state_of(plan), plan["metadata"]
     late = condition(plan, "DeadlineAtRisk").get("status") == "True" and state in {"Running", "Resizing"}
-    words = _LATE if late else _NEXT.get(state, "nothing")
+    step = _LATE if late else _NEXT.get(state, "nothing")
     job = plan.get("status", {}).get("attempt", {}).get("jobName", "")
-    return words.format(name=metadata["name"], namespace=metadata["namespace"], job=job)
+    return step.format(name=metadata["name"], namespace=metadata["namespace"], job=job)
 
 
 def on_time(plan: Object) -> str:
@@ -96,16 +96,16 @@ def on_time(plan: Object) -> str:
     if due is None:
         return f"It has no deadline; expected end {status['eta']}." if eta else "It has no deadline."
     if eta is None:
-        return f"It is due {status['deadline']}; nobody can say yet when it ends."
+        return f"It is due {status['deadline']}; its end is not known yet."
     margin_s = (due - eta).total_seconds()
     over = state_of(plan) == "Complete"
-    words = f"{format_duration(abs(margin_s))} {'before' if margin_s >= 0 else 'after'} its deadline"
+    margin = f"{format_duration(abs(margin_s))} {'before' if margin_s >= 0 else 'after'} its deadline"
     verb = "ended" if over else "ends"
     judged = "On time" if margin_s >= 0 else "Late"
-    return f"{judged}: it {verb} {status['eta']}, {words}."
+    return f"{judged}: it {verb} {status['eta']}, {margin}."
 
 
-def told(event: Object, now: dt.datetime) -> str:
+def format_event(event: Object, now: dt.datetime) -> str:
     """An Event in one line."""
     when = parse_time(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp"))
     age = f"{format_duration(max(0.0, (now - when).total_seconds()))} ago" if when else "once"
@@ -118,10 +118,10 @@ def _since(plan: Object, now: dt.datetime) -> str:
 
 
 def _pending(plan: Object) -> str:
-    """What was last asked of it and cannot be done, while something else runs."""
+    """The latest spec, if it cannot be applied while an older one runs."""
     sized = condition(plan, "Sized")
     if sized.get("status") == "False" and sized.get("reason") != state_of(plan):
-        return f"Its newest spec cannot be carried out ({sized['reason']}): {sized.get('message', '')}."
+        return f"The latest spec cannot be applied ({sized['reason']}): {sized.get('message', '')}."
     return ""
 
 
@@ -130,12 +130,12 @@ def _size(plan: Object) -> str:
     if not sizing:
         return ""
     resources = plan["spec"].get("resources", {})
-    limits = [f"{word} {resources[key]}" for key, word in _LIMITS.items() if resources.get(key)]
-    asked = f" (asked: {', '.join(limits)})" if limits else ""
+    limits = [f"{bound} {resources[key]}" for key, bound in _LIMITS.items() if resources.get(key)]
+    requested = f" (requested: {', '.join(limits)})" if limits else ""
     gpus = f"{sizing['gpus']} x {sizing['gpuType']}, {sizing['layoutText']}"
-    words = condition(plan, "Sized").get("message", "")
-    detail = f" Sized as: {words}." if condition(plan, "Sized").get("status") == "True" and words else ""
-    return f"Size: {gpus}{asked}.{detail}"
+    message = condition(plan, "Sized").get("message", "")
+    detail = f" Sized as: {message}." if condition(plan, "Sized").get("status") == "True" and message else ""
+    return f"Size: {gpus}{requested}.{detail}"
 
 
 _LIMITS = {"gpus": "exactly", "minGPUs": "at least", "maxGPUs": "at most"}
@@ -148,10 +148,10 @@ def _pace(plan: Object) -> str:
     if not rate:
         return ""
     done = f"{seen.get('progress', 0.0):.0%} done at step {seen.get('step', 0)}"
-    words = f"Pace: {format_count(rate)} tokens/s, {done}"
+    text = f"Pace: {format_count(rate)} tokens/s, {done}"
     if expected:
-        words += f"; {rate / expected:.2f} x the prediction"
-    return words + (f"; {seen['restarts']} restarts." if seen.get("restarts") else ".")
+        text += f"; {rate / expected:.2f} x the prediction"
+    return text + (f"; {seen['restarts']} restarts." if seen.get("restarts") else ".")
 
 
 def _change(entry: Object) -> str:

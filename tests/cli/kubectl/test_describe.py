@@ -12,7 +12,7 @@ def told(plan, *events):
 def test_a_running_plan_tells_its_state_size_time_and_pace(plan):
     text = told(plan)
     assert text.startswith("demo is Running: it trains, for 1h.")
-    assert "Size: 2 x H100-SXM5-80GB, DP 2 (asked: at least 1, at most 8)." in text
+    assert "Size: 2 x H100-SXM5-80GB, DP 2 (requested: at least 1, at most 8)." in text
     assert "On time: it ends 2026-11-22T10:00:00Z, 2h before its deadline." in text
     assert "25% done at step 40; 0.90 x the prediction; 1 restarts." in text
 
@@ -27,12 +27,12 @@ def test_a_late_plan_says_by_how_much_and_what_may_help(plan):
 def test_a_queued_plan_repeats_the_queues_words(plan):
     text = told(says(plan, Ready=("False", "Queued", "insufficient unused quota")))
     assert "demo is Queued: it waits in its queue" in text
-    assert "Said: insufficient unused quota." in text
+    assert "Message: insufficient unused quota." in text
 
 
 def test_an_edit_that_cannot_be_carried_out_is_told_beside_what_runs(plan):
     text = told(says(plan, Ready="Running", Sized=("False", "InsufficientGPUs", "needs 16")))
-    assert "Its newest spec cannot be carried out (InsufficientGPUs): needs 16." in text
+    assert "The latest spec cannot be applied (InsufficientGPUs): needs 16." in text
 
 
 def test_a_plan_that_nobody_has_looked_at_points_to_the_operator(plan):
@@ -44,7 +44,7 @@ def test_a_plan_that_nobody_has_looked_at_points_to_the_operator(plan):
 
 def test_the_last_events_come_with_their_age(plan):
     event = {"reason": "Sized", "message": "2 GPUs", "lastTimestamp": "2026-11-21T11:30:00Z", "metadata": {}}
-    assert "Told 30m ago: Sized: 2 GPUs" in told(plan, event)
+    assert "Event 30m ago: Sized: 2 GPUs" in told(plan, event)
 
 
 def test_every_state_that_the_operator_knows_has_a_meaning():

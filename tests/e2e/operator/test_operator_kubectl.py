@@ -44,7 +44,7 @@ def test_the_whole_life_of_a_plan_through_kubectl_rightsizer(start, rightsizer):
     resized = rightsizer(run, "resize", run.name, "--gpus=3", "--timeout=10m")
     assert "3 of 3 workers" in resized
     assert "NoPlan" in rightsizer(run, "resize", run.name, "--gpus=25", "--max-gpus=25", code=3)
-    assert "cannot be carried out" in rightsizer(run, "why", run.name)
+    assert "cannot be applied" in rightsizer(run, "why", run.name)
     rightsizer(run, "resize", run.name, "--gpus=1", "--max-gpus=3", "--timeout=10m")
     assert "Suspended" in rightsizer(run, "suspend", run.name)
     assert f"Next: kubectl rightsizer resume {run.name}" in rightsizer(run, "why", run.name)
