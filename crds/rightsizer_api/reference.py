@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from rightsizer_api.crd import structural
 from rightsizer_api.errors import wire_fields
 from rightsizer_api.placeholders import PLACEHOLDERS
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import Duration, Interval, Moment, Tokens, Usd
-from rightsizer_api.schema import structural
 
 __all__ = ["reference"]
 

@@ -6,9 +6,8 @@ import yaml
 
 from rightsizer_api import generate
 from rightsizer_api.base import Model, camel
-from rightsizer_api.crd import crd, crd_yaml
+from rightsizer_api.crd import crd, crd_yaml, structural
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_api.schema import structural
 
 SCHEMA = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 FORBIDDEN = {
