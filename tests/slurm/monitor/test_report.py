@@ -1,0 +1,55 @@
+"""The report's summary, rows and document, of jobs that are stated."""
+
+from rightsizer.domain.reading import Reading
+from rightsizer.resize.types import Action, Decision
+from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.monitor.inspection import Watched
+from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
+from rightsizer_slurm.monitor.monitor import Line
+from rightsizer_slurm.monitor.report import HEADINGS, Report, document, resize_lines, row
+
+
+def line(action=Action.KEEP, gpus=8, *, state="RUNNING", note="", **reading):
+    job = SlurmJob(
+        job_id=7, user="ann", states=(state,), partition="gpu", nodes=1, node_list="n1", gpus=8
+    )  # fmt: skip
+    made = Decision(action=action, gpus=gpus, reason="well sized")
+    return Line(watched=Watched(job=job, note=note), reading=Reading(**reading), decision=made)
+
+
+INTENT = Intent(
+    job_id=7, kind=Kind.SHRINK, from_nodes=4, to_nodes=2, node_cores=8, restarts=0, stage=Stage.DONE,
+    began_s=100.0, changed_s=160.0, reason="saves", outcome="trains on 2 nodes",
+)  # fmt: skip
+
+
+def test_a_row_tells_a_job_in_the_table_s_columns():
+    found = row(line(steps=120, tokens_per_s=1500.0))
+    assert found == ("7", "ann", "running", "gpu n1", "8", "", "120", "1.5k", "", "well sized")
+    assert len(found) == len(HEADINGS)
+
+
+def test_unknown_cells_are_empty_and_a_recommendation_is_named_with_its_size():
+    assert row(line(Action.SHRINK, 4))[6:] == ("", "", "", "shrink to 4 GPUs: well sized")
+    assert row(line(Action.FLAG, note="not managed"))[-1] == "flag: not managed"
+
+
+def test_the_summary_counts_running_waiting_flagged_and_resizable_jobs():
+    lines = (line(), line(Action.FLAG), line(Action.GROW, 16), line(state="PENDING"))
+    assert Report(lines=lines, waiting=1).words == (
+        "3 GPU jobs run on 24 GPUs, 1 wait; 1 flagged, another size recommended for 1"
+    )
+
+
+def test_the_document_holds_every_job_and_resize():
+    found = document(Report(lines=(line(Action.SHRINK, 4, steps=120),), intents=(INTENT,)))
+    (job,), (resize,) = found["jobs"], found["resizes"]
+    assert (job["jobId"], job["action"], job["wantsGpus"], job["step"]) == (7, "shrink", 4, 120)
+    assert (job["plan"], job["note"], job["tokensPerSecond"]) == (None, None, None)
+    assert (resize["fromNodes"], resize["toNodes"], resize["stage"]) == (4, 2, "done")
+    assert resize["said"] == "trains on 2 nodes"
+
+
+def test_a_resize_is_one_line_with_its_age():
+    (text,) = resize_lines((INTENT,))
+    assert text == "job 7: shrink 4 -> 2 nodes, done 1m after its start: trains on 2 nodes"
