@@ -21,8 +21,8 @@ from rightsizer_operator.reconcile.resize_advice import advise, policy_inputs
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import Progress
 from rightsizer_slurm.cluster import runfile
-from rightsizer_slurm.cluster.jobs import Job
-from rightsizer_slurm.cluster.snapshot import Cluster, Node, Partition
+from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 from rightsizer_slurm.monitor import decide as slurm
 from rightsizer_slurm.monitor.inspection import Watched
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
@@ -54,7 +54,7 @@ TUNING = Tuning(cap=Mode.AUTO, pressure=Pressure.ALWAYS, warm_up_s=300.0, least_
 SETTINGS = Settings(give_back=Pressure.ALWAYS, measure_s=SCRAPE_S)
 
 
-FREE = Cluster(
+FREE = SlurmCluster(
     partitions=(Partition(name="h100", nodes=("n1", "n2")),),
     nodes=tuple(Node(name=name, gpu="h100", gpus=8) for name in ("n1", "n2")),
 )
@@ -199,7 +199,7 @@ def on_slurm(scenario):
         deadline_at_s=ZERO_S + scenario.deadline_s,
     )  # fmt: skip
     one = Watched(
-        job=Job(job_id=7, states=("RUNNING",), partition="h100", nodes=2, gpus=2),
+        job=SlurmJob(job_id=7, states=("RUNNING",), partition="h100", nodes=2, gpus=2),
         plan=validate(PLAN),
         run=run,
         marks=marks_of(seen(scenario)),
