@@ -91,8 +91,14 @@ def test_latent_attention_multiplies_with_its_low_rank_factors():
         ({"sliding_window": 4, "sliding_layers": 1}, (3 * 8 + 4 * (1 - 4 / 32)) / 4),
         ({"family": "encoder"}, 16),
         ({"sliding_window": 64, "sliding_layers": 4}, 8),
+        ({"family": "encoder-decoder", "encoder_layers": 4, "encoder_tokens": 8}, 8 * (1 + 2 / 4 + 2 / 2)),
     ],
-    ids=["a window in one of four layers", "an encoder sees all", "a window wider than the sequence"],
+    ids=[
+        "a window in one of four layers",
+        "an encoder sees all",
+        "a window wider than the sequence",
+        "half as many encoder tokens, and cross-attention",
+    ],
 )
 def test_attention_s_flop_counts_the_keys_that_are_seen(changes, keys):
     work = layer_work(cases(net=dataclasses.replace(NET, **changes)))
