@@ -1,4 +1,4 @@
-"""spec.launch: what is started, where it checkpoints, how often it may fail."""
+"""spec.launch: the command, its checkpoints and its restart budget."""
 
 import enum
 import re
@@ -26,7 +26,7 @@ _RESERVED = (
 
 
 class FrameworkName(enum.StrEnum):
-    """What the training script is built on; decides the flags we can write and the engine's assumptions."""
+    """The training framework; sets the available flags and the engine's assumptions."""
 
     TORCHTITAN = "torchtitan"
     MEGATRON = "megatron"
@@ -40,7 +40,7 @@ class EnvVar(Model):
     """An environment variable of every worker."""
 
     name: Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] = Field(
-        description="The variable's name. Those that torchrun and rightsizer set are refused.",
+        description="The variable's name. Names that torchrun or rightsizer set are rejected.",
         examples=["HF_HOME"],
     )
     value: Annotated[str, Field(max_length=32_768)] | None = Field(
@@ -48,7 +48,7 @@ class EnvVar(Model):
     )
     value_from: dict[str, Any] | None = Field(
         None,
-        description="Kubernetes only: where the value comes from (secretKeyRef and the like), as in a pod.",
+        description="Kubernetes only: the value's source (secretKeyRef and others), as in a pod.",
         examples=[{"secretKeyRef": {"name": "hub", "key": "token"}}],
         json_schema_extra=_FREE_FORM,
     )
@@ -70,7 +70,7 @@ class EnvVar(Model):
 
 
 class Checkpoint(Model):
-    """Where and how often training state is saved."""
+    """Checkpoint directory and interval."""
 
     path: Path = Field(
         description="A directory that every worker can read and write.",
@@ -79,25 +79,27 @@ class Checkpoint(Model):
     )
     interval: Interval = Field(
         "auto",
-        description="Time between checkpoints; auto: from failure rate and write time.",
+        description="Time between checkpoints; auto: computed from failure rate and write time.",
         examples=["30m"],
     )
     grace: Duration = Field(
-        "2m", description="How long a worker that is asked to stop may take to save.", examples=["5m"]
+        "2m", description="Time a worker has to save its state before it is killed.", examples=["5m"]
     )
 
 
 class Restarts(Model):
-    """How often workers may fail before we give up: a rate, since long runs see many honest failures."""
+    """The restart budget, as a rate: a long run has many hardware failures."""
 
     limit: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        10, description="Failures allowed within the window; 0: give up at the first.", examples=[10]
+        10,
+        description="Restarts allowed within the window; 0: the first failure ends the plan.",
+        examples=[10],
     )
-    within: Duration = Field("1h", description="The window; older failures are forgotten.", examples=["1h"])
+    within: Duration = Field("1h", description="The window; older failures do not count.", examples=["1h"])
 
 
 class PodTemplate(Model):
-    """Kubernetes only: what is merged into the workers' pods (volumes, nodeSelector, tolerations ...)."""
+    """Kubernetes only: fields merged into the workers' pods (volumes, nodeSelector, tolerations ...)."""
 
     metadata: dict[str, Any] | None = Field(
         None,
@@ -107,7 +109,7 @@ class PodTemplate(Model):
     )
     spec: dict[str, Any] | None = Field(
         None,
-        description="A pod spec, merged into ours; the trainer's container is named trainer.",
+        description="Pod spec fields to merge; the training container is named trainer.",
         examples=[{"nodeSelector": {"pool": "h100"}}],
         json_schema_extra=_FREE_FORM,
     )
@@ -123,18 +125,18 @@ class PodTemplate(Model):
 
 
 class Launch(Model):
-    """What is started on every GPU, under torchrun."""
+    """The command that torchrun starts on every GPU."""
 
     framework: Annotated[FrameworkName, Strict(False)] = Field(
         FrameworkName.CUSTOM,
-        description="What the script is built on. custom: any script; estimates get a wider interval. Without"
-        " framework and command, sizing assumes torchtitan (accelerate for adapters and other networks).",
+        description="The training framework. custom: any script; its estimates have a wider interval. Default"
+        " without a command: torchtitan (accelerate for adapters and for networks that are not decoders).",
         examples=["torchtitan"],
         json_schema_extra=fixed("the framework cannot change: another one cannot read the checkpoints"),
     )
     profile: Annotated[str, Field(min_length=1, max_length=63)] | None = Field(
         None,
-        description="The engine's profile, where it knows the stack better than by its launcher.",
+        description="The engine's stack profile, if more specific than framework.",
         examples=["nemo"],
     )
     image: Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\S+$")] | None = Field(
@@ -142,16 +144,16 @@ class Launch(Model):
     )
     command: Annotated[tuple[Text, ...], Field(max_length=64), Strict(False)] = Field(
         (),
-        description="The script and its first arguments, as torchrun takes them. Placeholders such as"
-        " {layout.tp} are filled in.",
+        description="The script and its first arguments, as passed to torchrun. Placeholders such as"
+        " {layout.tp} are replaced.",
         examples=[["train.py"]],
     )
     args: Annotated[tuple[Text, ...], Field(max_length=512), Strict(False)] = Field(
-        (), description="More arguments, with placeholders.", examples=[["--tp", "{layout.tp}"]]
+        (), description="More arguments; placeholders are replaced.", examples=[["--tp", "{layout.tp}"]]
     )
     working_dir: Path | None = Field(
         None,
-        description="Where it starts. Default: beside this file; the image's own on Kubernetes.",
+        description="Working directory. Default: this file's directory; on Kubernetes the image's.",
         examples=["/app"],
     )
     env: Annotated[tuple[EnvVar, ...], Field(max_length=128), Strict(False)] = Field(
@@ -160,12 +162,12 @@ class Launch(Model):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
     checkpoint: Checkpoint | None = Field(
-        None, description="Where state is saved. Without it a failure starts from the beginning."
+        None, description="Checkpoints. Without them training restarts from step 0 after a failure."
     )
-    restarts: Restarts = Field(
-        default_factory=Restarts.model_construct, description="How often workers may fail."
+    restarts: Restarts = Field(default_factory=Restarts.model_construct, description="The restart budget.")
+    pod_template: PodTemplate | None = Field(
+        None, description="Kubernetes: fields merged into the workers' pods."
     )
-    pod_template: PodTemplate | None = Field(None, description="Kubernetes: what is merged into the pods.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

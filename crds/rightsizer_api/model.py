@@ -1,4 +1,4 @@
-"""spec.model: what is trained, by catalog name, by Hugging Face config.json, or by its dimensions."""
+"""spec.model: the network, as a catalog name, a Hugging Face config.json or dimensions."""
 
 import json
 from typing import Annotated, Any, ClassVar, Self
@@ -19,76 +19,80 @@ Zero = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class Dimensions(Model):
-    """A transformer by its dimensions, for what no catalog and no config.json describes."""
+    """A transformer by its dimensions, for models without a catalog entry or a config.json."""
 
     family: Annotated[Family, Strict(False)] = Field(
-        Family.DECODER, description="The shape of the network.", examples=["decoder"]
+        Family.DECODER, description="Network family.", examples=["decoder"]
     )
     layers: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        description="Transformer layers (of an encoder-decoder: the decoder's).", examples=[32]
+        description="Transformer layers; for an encoder-decoder, the decoder layers.", examples=[32]
     )
     hidden: Width = Field(description="Width of the residual stream.", examples=[4096])
     ffn_hidden: Width | None = Field(
-        None, description="Width of the feed-forward part. Default: 4 x hidden.", examples=[14336]
+        None, description="Feed-forward width. Default: 4 x hidden.", examples=[14336]
     )
     heads: Annotated[int, Field(ge=1, le=100_000)] = Field(description="Attention heads.", examples=[32])
     kv_heads: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        None, description="Key and value heads (GQA, MQA). Default: as many as heads.", examples=[8]
+        None, description="Key and value heads (GQA, MQA). Default: heads.", examples=[8]
     )
     head_dim: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         None, description="Width of one head. Default: hidden / heads.", examples=[128]
     )
-    vocab: Width = Field(description="Tokens in the vocabulary (1 where there is none).", examples=[128256])
+    vocab: Width = Field(
+        description="Vocabulary size; 1 for a network without a vocabulary.", examples=[128256]
+    )
     gated_mlp: bool = Field(
-        True, description="Whether the feed-forward part is gated (SwiGLU): three matrices.", examples=[True]
+        True, description="Whether the MLP is gated (SwiGLU, three matrices).", examples=[True]
     )
     tied_embeddings: bool = Field(
-        False, description="Whether the head shares the token embedding's weights.", examples=[False]
+        False, description="Whether the output layer shares the token embedding weights.", examples=[False]
     )
     parallel_residual: bool = Field(
-        False, description="Whether attention and feed-forward run side by side.", examples=[False]
+        False, description="Whether attention and MLP run in parallel.", examples=[False]
     )
-    max_sequence: Zero = Field(0, description="Longest sequence the model takes; 0: any.", examples=[8192])
+    max_sequence: Zero = Field(0, description="Maximum sequence length; 0: no limit.", examples=[8192])
     attention: Annotated[AttentionKind, Strict(False)] = Field(
         AttentionKind.GROUPED,
-        description="gqa (also MHA and MQA) or mla (multi-head latent attention).",
+        description="gqa (includes MHA and MQA) or mla (multi-head latent attention).",
         examples=["gqa"],
     )
     q_lora_rank: Zero = Field(
         0, description="MLA: rank of the query projection; 0 for none.", examples=[1536]
     )
     kv_lora_rank: Zero = Field(0, description="MLA: rank of the key-value projection.", examples=[512])
-    qk_nope_head_dim: Zero = Field(0, description="MLA: width of a head without rotary.", examples=[128])
-    qk_rope_head_dim: Zero = Field(0, description="MLA: rotary width of a head.", examples=[64])
-    v_head_dim: Zero = Field(0, description="MLA: width of a value head.", examples=[128])
+    qk_nope_head_dim: Zero = Field(0, description="MLA: head width without rotary embedding.", examples=[128])
+    qk_rope_head_dim: Zero = Field(0, description="MLA: rotary head width.", examples=[64])
+    v_head_dim: Zero = Field(0, description="MLA: value head width.", examples=[128])
     sliding_window: Zero = Field(
-        0, description="Tokens a sliding-window layer looks back; 0 for none.", examples=[4096]
+        0, description="Window of a sliding-window layer, in tokens; 0 for none.", examples=[4096]
     )
-    sliding_layers: Zero = Field(0, description="Layers that use the sliding window.", examples=[16])
-    experts: Zero = Field(0, description="Experts of a layer; 0 for a dense model.", examples=[256])
-    top_k: Zero = Field(0, description="Experts that a token visits.", examples=[8])
-    expert_ffn_hidden: Zero = Field(0, description="Width of one expert; 0: ffnHidden.", examples=[2048])
-    shared_experts: Zero = Field(0, description="Experts that every token visits.", examples=[1])
+    sliding_layers: Zero = Field(0, description="Number of sliding-window layers.", examples=[16])
+    experts: Zero = Field(0, description="Experts per layer; 0 for a dense model.", examples=[256])
+    top_k: Zero = Field(0, description="Experts per token.", examples=[8])
+    expert_ffn_hidden: Zero = Field(
+        0, description="Feed-forward width of one expert; 0: ffnHidden.", examples=[2048]
+    )
+    shared_experts: Zero = Field(0, description="Shared experts, which process every token.", examples=[1])
     dense_layers: Zero = Field(
-        0, description="First layers that are dense in a mixture of experts.", examples=[3]
+        0, description="Dense layers at the start of a mixture of experts.", examples=[3]
     )
     moe_layer_step: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        1, description="Of the other layers, every such one has experts.", examples=[2]
+        1, description="Every n-th of the remaining layers has experts; 1: all of them.", examples=[2]
     )
     mtp_layers: Zero = Field(0, description="Multi-token-prediction layers.", examples=[1])
-    encoder_layers: Zero = Field(0, description="Layers of the encoder of an encoder-decoder.", examples=[32])
-    encoder_tokens: Zero = Field(0, description="Tokens the encoder reads for one sequence.", examples=[1500])
-    encoder_hidden: Zero = Field(0, description="Width of the encoder; 0: hidden.", examples=[1280])
-    encoder_ffn_hidden: Zero = Field(0, description="The encoder's ffnHidden; 0: the same.", examples=[5120])
-    encoder_heads: Zero = Field(0, description="The encoder's heads; 0: the same.", examples=[20])
-    fixed_tokens: Zero = Field(
-        0, description="Tokens of one image (vision, DiT); 0 otherwise.", examples=[577]
+    encoder_layers: Zero = Field(0, description="Encoder layers of an encoder-decoder.", examples=[32])
+    encoder_tokens: Zero = Field(0, description="Encoder tokens per sequence.", examples=[1500])
+    encoder_hidden: Zero = Field(0, description="Encoder width; 0: hidden.", examples=[1280])
+    encoder_ffn_hidden: Zero = Field(
+        0, description="Encoder feed-forward width; 0: ffnHidden.", examples=[5120]
     )
+    encoder_heads: Zero = Field(0, description="Encoder attention heads; 0: heads.", examples=[20])
+    fixed_tokens: Zero = Field(0, description="Tokens per image (vision, DiT); 0 for text.", examples=[577])
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="headDim",
-            remedy="hidden is no multiple of heads; set headDim",
+            remedy="hidden is not a multiple of heads; set headDim",
             cel="has(self.headDim) || self.hidden % self.heads == 0",
             holds=lambda d: d.head_dim is not None or d.hidden % d.heads == 0,
         ),
@@ -124,11 +128,11 @@ class Dimensions(Model):
 
 
 class ModelSpec(Model):
-    """What is trained: exactly one of name, config, configPath and dimensions. It cannot change later."""
+    """The model: exactly one of name, config, configPath and dimensions. Immutable."""
 
     name: Name | None = Field(
         None,
-        description="A model of the catalog (`rightsizer models` lists them).",
+        description="Catalog name (`rightsizer models` lists the names).",
         examples=["meta-llama/Llama-3.1-8B"],
     )
     config: dict[str, Any] | None = Field(
@@ -139,10 +143,10 @@ class ModelSpec(Model):
     )
     config_path: Annotated[str, Field(min_length=1, max_length=4096)] | None = Field(
         None,
-        description="A config.json on disk, relative to this file. `rightsizer` reads it; Kubernetes cannot.",
+        description="Path of a config.json, relative to this file; not for Kubernetes.",
         examples=["./config.json"],
     )
-    dimensions: Dimensions | None = Field(None, description="The dimensions, spelled out.")
+    dimensions: Dimensions | None = Field(None, description="The model's dimensions.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -154,7 +158,7 @@ class ModelSpec(Model):
         ),
     )
     transitions: ClassVar[tuple[Transition, ...]] = (
-        # Unknown fields are invisible to CEL, so a changed inline config is for the operator to notice.
+        # CEL cannot see unknown fields; the operator detects a changed inline config.
         Transition(
             remedy="the model cannot change: its checkpoints would not load; make a new TrainingPlan",
             cel="has(self.name) == has(oldSelf.name) && (!has(self.name) || self.name == oldSelf.name)"

@@ -1,4 +1,4 @@
-"""TrainingPlan, the one kind of document."""
+"""TrainingPlan, the only kind."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -24,7 +24,7 @@ LONGEST_NAME = 40
 
 
 class Metadata(Model):
-    """The part of Kubernetes' object metadata that matters here; the rest is ignored."""
+    """The object metadata that rightsizer reads; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -36,29 +36,31 @@ class Metadata(Model):
     namespace: Name | None = Field(None, description="Kubernetes: the namespace.", examples=["nlp"])
     labels: dict[str, str] | None = Field(None, description="Labels.", examples=[{"team": "nlp"}])
     annotations: dict[str, str] | None = Field(None, description="Annotations.", examples=[{"note": "trial"}])
-    uid: str | None = Field(None, description="Kubernetes: the object's identity.", examples=["5f0c..."])
-    generation: int | None = Field(None, description="Kubernetes: counts changes of the spec.", examples=[1])
+    uid: str | None = Field(None, description="Kubernetes: the object's UID.", examples=["5f0c..."])
+    generation: int | None = Field(None, description="Kubernetes: the spec's generation.", examples=[1])
 
 
 class Spec(Model):
-    """What must be trained, by when, on what."""
+    """Model, workload, deadline and hardware."""
 
-    model: ModelSpec = Field(description="What is trained.")
-    workload: WorkloadSpec = Field(description="How much, and how.")
-    deadline: Deadline | None = Field(None, description="By when. Without it: the cheapest reasonable plan.")
-    budget: Budget | None = Field(None, description="For how much.")
-    resources: Resources = Field(default_factory=Resources.model_construct, description="What may be used.")
-    layout: LayoutPins | None = Field(None, description="Degrees of parallelism that are given.")
+    model: ModelSpec = Field(description="The model to train.")
+    workload: WorkloadSpec = Field(description="Tokens and training settings.")
+    deadline: Deadline | None = Field(
+        None, description="The deadline. Default: the cheapest reasonable plan."
+    )
+    budget: Budget | None = Field(None, description="The cost limit.")
+    resources: Resources = Field(
+        default_factory=Resources.model_construct, description="The hardware that may be used."
+    )
+    layout: LayoutPins | None = Field(None, description="Fixed degrees of parallelism.")
     launch: Launch = Field(
         default_factory=Launch.model_construct,
-        description="What is started. Without a command a plan can be sized, not run.",
+        description="The command to start. Without one, the plan is sized but cannot run.",
     )
     elasticity: Elasticity = Field(
-        default_factory=Elasticity.model_construct, description="What may be done while it runs."
+        default_factory=Elasticity.model_construct, description="Resizing while the plan runs."
     )
-    suspend: bool = Field(
-        False, description="Kubernetes: a running job saves and stops, and goes on when this is false again."
-    )
+    suspend: bool = Field(False, description="Kubernetes: true saves and stops the job; false resumes it.")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -76,14 +78,12 @@ class Spec(Model):
 
 
 class TrainingPlan(Model):
-    """A training job: what must be trained and by when; rightsizer finds how few GPUs do it, and how."""
+    """A training job with a deadline; rightsizer finds the fewest GPUs and the layout that meet it."""
 
     api_version: Literal["rightsizer.dev/v1alpha1"] = Field(
-        "rightsizer.dev/v1alpha1", description="The version of this API.", examples=[API_VERSION]
+        "rightsizer.dev/v1alpha1", description="The API version.", examples=[API_VERSION]
     )
-    kind: Literal["TrainingPlan"] = Field(
-        "TrainingPlan", description="The kind of document.", examples=[KIND]
-    )
+    kind: Literal["TrainingPlan"] = Field("TrainingPlan", description="The object's kind.", examples=[KIND])
     metadata: Metadata = Field(description="The plan's name and labels.")
-    spec: Spec = Field(description="What must be trained, by when, on what.")
-    status: Status | None = Field(None, description="What rightsizer found, did and saw.")
+    spec: Spec = Field(description="Model, workload, deadline and hardware.")
+    status: Status | None = Field(None, description="Plan, attempt and measurements.")

@@ -1,4 +1,4 @@
-"""The answer as a document: what `rightsizer plan --json` prints and what status.sizing holds."""
+"""The plan as a document: the output of `rightsizer plan --json` and the value of status.sizing."""
 
 from typing import Annotated
 
@@ -16,115 +16,113 @@ Causes = Annotated[dict[Annotated[str, Field(max_length=64)], float], Field(max_
 
 
 class LayoutReport(Model):
-    """How the work is split; `gpus` = dp x tp x pp x cp."""
+    """The parallel layout; `gpus` = dp x tp x pp x cp."""
 
     dp: Degree = Field(description="Data parallel ranks.")
     tp: Degree = Field(1, description="Tensor parallel ranks.")
     pp: Degree = Field(1, description="Pipeline stages.")
-    vpp: Degree = Field(1, description="Model chunks of a stage.")
+    vpp: Degree = Field(1, description="Model chunks per stage.")
     cp: Degree = Field(1, description="Context parallel ranks.")
     ep: Degree = Field(1, description="Expert parallel ranks.")
-    expert_tp: Degree = Field(1, description="Tensor parallel ranks of an expert.")
-    sequence_parallel: bool = Field(False, description="Whether norms are split over the tensor ranks too.")
+    expert_tp: Degree = Field(1, description="Tensor parallel ranks per expert.")
+    sequence_parallel: bool = Field(False, description="Whether norms are also split over the tensor ranks.")
     sharding: Annotated[str, Field(max_length=32)] = Field(
-        "none", description="What data parallel ranks share: none, zero1, zero2, zero3 (FSDP) or hsdp."
+        "none", description="Sharding over data parallel ranks: none, zero1, zero2, zero3 (FSDP) or hsdp."
     )
     shard_group: Annotated[int, Field(ge=0, le=65_536)] = Field(
-        0, description="Ranks that share states; 0: all data and context ranks."
+        0, description="Ranks per sharding group; 0: all data and context ranks."
     )
-    micro_batch: Degree = Field(1, description="Sequences of a forward pass.")
+    micro_batch: Degree = Field(1, description="Sequences per forward pass.")
     micro_batches: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
-        1, description="Forward passes of a step on every pipeline."
+        1, description="Forward passes per step and pipeline."
     )
     recompute: Annotated[str, Field(max_length=32)] = Field(
-        "none", description="What is recomputed in backward: none, selective or full."
+        "none", description="Activation recompute in backward: none, selective or full."
     )
     recompute_layers: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        0, description="Layers recomputed; 0: all that the mode means."
+        0, description="Recomputed layers; 0: all layers that the mode covers."
     )
-    offload: Annotated[str, Field(max_length=64)] = Field("none", description="What lives in host memory.")
+    offload: Annotated[str, Field(max_length=64)] = Field("none", description="State kept in host memory.")
     offload_layers: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        0, description="Layers of a stage whose activations are offloaded; 0: all, where activations are."
+        0, description="Layers per stage with offloaded activations; 0: all, if activations are offloaded."
     )
 
 
 class Interval80(Model):
-    """The interval that holds the true finish time with probability `level`."""
+    """Prediction interval of the finish time, with probability `level`."""
 
-    level: Annotated[float, Field(ge=0, le=1)] = Field(0.8, description="The interval's probability.")
-    low_seconds: Seconds = Field(description="Its lower end, seconds from the start.")
-    high_seconds: Seconds = Field(description="Its upper end, seconds from the start.")
+    level: Annotated[float, Field(ge=0, le=1)] = Field(0.8, description="Probability of the interval.")
+    low_seconds: Seconds = Field(description="Lower bound, seconds from the start.")
+    high_seconds: Seconds = Field(description="Upper bound, seconds from the start.")
 
 
 class Runner(Model):
     """Another option, for comparison."""
 
-    gpus: Gpus = Field(description="GPUs that train.")
-    gpu_type: Annotated[str, Field(max_length=253)] = Field(description="Their type.")
-    nodes: Gpus = Field(description="Nodes they fill.")
-    layout: LayoutReport = Field(description="How the work is split.")
-    layout_text: Sentence = Field(description="The same in short.")
-    finish_seconds: Seconds = Field(description="Median time to the end, failures included.")
-    finish_at_confidence_seconds: Seconds = Field(description="The same at the asked confidence.")
-    cost_usd: Seconds | None = Field(None, description="Expected cost, where there is a price.")
+    gpus: Gpus = Field(description="GPUs used for training.")
+    gpu_type: Annotated[str, Field(max_length=253)] = Field(description="GPU type.")
+    nodes: Gpus = Field(description="Nodes used for training.")
+    layout: LayoutReport = Field(description="The parallel layout.")
+    layout_text: Sentence = Field(description="The layout, abbreviated.")
+    finish_seconds: Seconds = Field(description="Median time to finish, failures included.")
+    finish_at_confidence_seconds: Seconds = Field(description="Time to finish at the requested confidence.")
+    cost_usd: Seconds | None = Field(None, description="Expected cost, if a price is known.")
     memory_gib: Seconds = Field(description="Device memory of the fullest GPU, GiB.")
-    step_seconds: Seconds = Field(description="Time of an optimizer step.")
+    step_seconds: Seconds = Field(description="Time per optimizer step.")
 
 
 class Loss(Model):
-    """Wall time that does not train."""
+    """Goodput, and the wall time lost by cause."""
 
-    goodput: Annotated[float, Field(ge=0, le=1)] = Field(description="Fraction of wall time that trains.")
-    lost_by_cause: Causes = Field(description="What takes the rest, by cause, as fractions.")
+    goodput: Annotated[float, Field(ge=0, le=1)] = Field(description="Fraction of wall time spent training.")
+    lost_by_cause: Causes = Field(description="Lost fraction of wall time, by cause.")
 
 
 class PlanReport(Model):
-    """A sized plan, or why there is none (`feasible` false: the figures are then absent)."""
+    """A sized plan, or why none exists (`feasible` is false and the figures are absent)."""
 
     feasible: bool = Field(description="Whether a plan meets every constraint.")
-    verdict: Sentence = Field(description="The answer in one sentence.")
-    binding: Annotated[str, Field(max_length=64)] = Field(description="The constraint that decides.")
-    gpus: Gpus | None = Field(None, description="GPUs that train.")
-    gpu_type: Annotated[str, Field(max_length=253)] | None = Field(None, description="Their type.")
-    nodes: Gpus | None = Field(None, description="Nodes they fill.")
-    spare_nodes: Gpus | None = Field(None, description="Nodes that wait beside them, paid for.")
-    layout: LayoutReport | None = Field(None, description="How the work is split.")
-    layout_text: Sentence | None = Field(None, description="The same in short.")
-    finish_seconds: Seconds | None = Field(None, description="Median time to the end, failures included.")
-    interval: Interval80 | None = Field(None, description="What is known of that time.")
+    verdict: Sentence = Field(description="The result in one sentence.")
+    binding: Annotated[str, Field(max_length=64)] = Field(description="The binding constraint.")
+    gpus: Gpus | None = Field(None, description="GPUs used for training.")
+    gpu_type: Annotated[str, Field(max_length=253)] | None = Field(None, description="GPU type.")
+    nodes: Gpus | None = Field(None, description="Nodes used for training.")
+    spare_nodes: Gpus | None = Field(None, description="Idle spare nodes, included in the cost.")
+    layout: LayoutReport | None = Field(None, description="The parallel layout.")
+    layout_text: Sentence | None = Field(None, description="The layout, abbreviated.")
+    finish_seconds: Seconds | None = Field(None, description="Median time to finish, failures included.")
+    interval: Interval80 | None = Field(None, description="Prediction interval of the finish time.")
     confidence: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="The asked probability of meeting the deadline."
+        None, description="Requested probability of meeting the deadline."
     )
     finish_at_confidence_seconds: Seconds | None = Field(
-        None, description="Time to the end at that confidence."
+        None, description="Time to finish at that confidence."
     )
-    deadline_seconds: Seconds | None = Field(None, description="Time there is, where there is a deadline.")
-    cost_usd: Seconds | None = Field(None, description="Expected cost, where there is a price.")
-    energy_kwh: Seconds | None = Field(None, description="Expected energy of the GPUs and their nodes.")
+    deadline_seconds: Seconds | None = Field(None, description="Time until the deadline, if one is set.")
+    cost_usd: Seconds | None = Field(None, description="Expected cost, if a price is known.")
+    energy_kwh: Seconds | None = Field(None, description="Expected energy of the GPUs and their nodes, kWh.")
     memory_gib: Seconds | None = Field(None, description="Device memory of the fullest GPU, GiB.")
-    memory_limit_gib: Seconds | None = Field(None, description="What may be filled of it, GiB.")
-    allocated_gib: Seconds | None = Field(
-        None, description="What the framework's allocator holds of it, GiB."
-    )
-    memory_by_cause_gib: Causes | None = Field(None, description="The same by cause, GiB.")
-    step_seconds: Seconds | None = Field(None, description="Time of an optimizer step.")
-    step_by_cause_seconds: Causes | None = Field(None, description="The same by cause.")
-    steps: Seconds | None = Field(None, description="Optimizer steps, in all.")
+    memory_limit_gib: Seconds | None = Field(None, description="Usable device memory per GPU, GiB.")
+    allocated_gib: Seconds | None = Field(None, description="Part held by the framework's allocator, GiB.")
+    memory_by_cause_gib: Causes | None = Field(None, description="Device memory by cause, GiB.")
+    step_seconds: Seconds | None = Field(None, description="Time per optimizer step.")
+    step_by_cause_seconds: Causes | None = Field(None, description="Step time by cause.")
+    steps: Seconds | None = Field(None, description="Total optimizer steps.")
     global_batch_sequences: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Sequences of a step, as this layout really does."
+        None, description="Sequences per optimizer step with this layout."
     )
-    tokens_per_second: Seconds | None = Field(
-        None, description="Throughput of the whole job, while it trains."
-    )
+    tokens_per_second: Seconds | None = Field(None, description="Throughput of the whole job while training.")
     mfu: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="Model FLOPs per second over the GPUs' peak, while it trains."
+        None, description="Model FLOPs utilisation while training."
     )
-    goodput: Loss | None = Field(None, description="What failures and checkpoints leave.")
+    goodput: Loss | None = Field(None, description="Goodput and lost time by cause.")
     checkpoint_interval_seconds: Seconds | None = Field(None, description="Time between checkpoints.")
-    needs_gpus: Gpus | None = Field(None, description="Without a plan: the fewest GPUs that would do.")
+    needs_gpus: Gpus | None = Field(
+        None, description="Without a plan: the fewest GPUs that would meet the goal."
+    )
     reasons: Annotated[tuple[Sentence, ...], Field(max_length=32), Strict(False)] = Field(
-        (), description="Why this plan and not a smaller one."
+        (), description="Reasons why a smaller plan does not suffice."
     )
     runners_up: Annotated[tuple[Runner, ...], Field(max_length=16), Strict(False)] = Field(
-        (), description="The next options; without a plan, the nearest ones."
+        (), description="The next best options; without a plan, the nearest ones."
     )

@@ -1,4 +1,4 @@
-"""status: what rightsizer found, did and saw; written by the operator, or by `rightsizer run`."""
+"""status: plan, attempt and measurements; written by the operator or by `rightsizer run`."""
 
 import enum
 from typing import Annotated
@@ -19,11 +19,11 @@ Word = Annotated[
 Generation = Annotated[int, Field(ge=0)]
 Gpus = Annotated[int, Field(ge=0, le=65_536)]
 _WHOLE: JsonDict = {"x-kubernetes-map-type": "atomic"}
-"""One writer, as a whole: the API server then keeps no list of who wrote which field in it."""
+"""Written as a whole by one writer: the API server then tracks no per-field owners."""
 
 
 class ConditionStatus(enum.StrEnum):
-    """Whether a condition holds; Unknown is an honest answer."""
+    """Whether a condition holds."""
 
     TRUE = "True"
     FALSE = "False"
@@ -31,112 +31,119 @@ class ConditionStatus(enum.StrEnum):
 
 
 class Condition(Model):
-    """One condition, as Kubernetes writes them."""
+    """A Kubernetes condition."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)] = Field(
-        description="Ready (its reason is the state), Sized, Running, Complete, Failed and others."
+        description="Ready (its reason is the plan's state), Sized, Running, Complete, Failed and others."
     )
-    status: Annotated[ConditionStatus, Strict(False)] = Field(description="Whether it holds.")
-    reason: Word = Field(description="One word why.")
-    message: Annotated[str, Field(max_length=32_768)] = Field("", description="A sentence for people.")
+    status: Annotated[ConditionStatus, Strict(False)] = Field(description="True, False or Unknown.")
+    reason: Word = Field(description="Reason in CamelCase.")
+    message: Annotated[str, Field(max_length=32_768)] = Field("", description="Explanation for users.")
     last_transition_time: Moment = Field(description="When the status last changed.")
-    observed_generation: Generation = Field(0, description="The generation of the spec it is about.")
+    observed_generation: Generation = Field(
+        0, description="Generation of the spec that this condition describes."
+    )
 
 
 class Attempt(Model):
-    """One incarnation of the job; a changed layout is a new attempt."""
+    """One attempt of the job; a changed layout starts a new attempt."""
 
-    number: Annotated[int, Field(ge=0, le=1_000_000)] = Field(description="Counts from 1.")
-    gpus: Gpus = Field(description="GPUs it was started with.")
-    layout: LayoutReport | None = Field(None, description="Its layout.")
+    number: Annotated[int, Field(ge=0, le=1_000_000)] = Field(description="Number of the attempt, from 1.")
+    gpus: Gpus = Field(description="GPUs at the start.")
+    layout: LayoutReport | None = Field(None, description="Layout of the attempt.")
     job_name: Annotated[str, Field(max_length=253)] | None = Field(
-        None, description="The Job or process group."
+        None, description="Name of the Job or process group."
     )
-    started_at: Moment | None = Field(None, description="When it was started.")
+    started_at: Moment | None = Field(None, description="Start time.")
 
 
 class Observed(Model):
-    """What was measured."""
+    """Measurements of the current attempt."""
 
-    gpus: Gpus | None = Field(None, description="GPUs that train now.")
-    step: Annotated[int, Field(ge=0)] | None = Field(None, description="Optimizer steps done.")
-    tokens: Seconds | None = Field(None, description="Tokens trained on.")
+    gpus: Gpus | None = Field(None, description="GPUs training now.")
+    step: Annotated[int, Field(ge=0)] | None = Field(None, description="Completed optimizer steps.")
+    tokens: Seconds | None = Field(None, description="Tokens trained so far.")
     progress: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="Fraction of the tokens done."
+        None, description="Fraction of the tokens trained."
     )
     tokens_per_second: Seconds | None = Field(None, description="Measured throughput.")
-    step_seconds: Seconds | None = Field(None, description="Measured time of a step.")
-    measured_over_predicted: Seconds | None = Field(None, description="Measured over predicted step time.")
+    step_seconds: Seconds | None = Field(None, description="Measured step time.")
+    measured_over_predicted: Seconds | None = Field(None, description="Measured / predicted step time.")
     memory_gib: Seconds | None = Field(None, description="Measured peak memory of the fullest GPU, GiB.")
     loss: float | None = Field(None, description="The last training loss.")
-    restarts: Annotated[int, Field(ge=0)] = Field(0, description="Restarts of workers so far.")
-    lost_steps: Annotated[int, Field(ge=0)] = Field(0, description="Steps done again after failures.")
-    last_checkpoint_time: Moment | None = Field(None, description="When state was last saved.")
+    restarts: Annotated[int, Field(ge=0)] = Field(0, description="Worker restarts so far.")
+    lost_steps: Annotated[int, Field(ge=0)] = Field(0, description="Steps repeated after failures.")
+    last_checkpoint_time: Moment | None = Field(None, description="Time of the last checkpoint.")
     last_checkpoint_step: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="The step it was saved at."
+        None, description="Step of the last checkpoint."
     )
-    updated_at: Moment | None = Field(None, description="When this was measured.")
+    updated_at: Moment | None = Field(None, description="Time of the measurement.")
 
 
 class Recommendation(Model):
-    """What rightsizer would do, or is about to."""
+    """The recommended change."""
 
     action: Annotated[str, Field(pattern=r"^(Keep|Grow|Shrink|Relayout|Flag)$", max_length=16)] = Field(
         description="Keep, Grow, Shrink, Relayout or Flag."
     )
-    gpus: Gpus | None = Field(None, description="GPUs it would have then.")
-    layout: LayoutReport | None = Field(None, description="Its layout then.")
-    reason: Text = Field(description="Why.")
+    gpus: Gpus | None = Field(None, description="GPUs after the change.")
+    layout: LayoutReport | None = Field(None, description="Layout after the change.")
+    reason: Text = Field(description="Reason for the change.")
     evidence: Annotated[tuple[Text, ...], Field(max_length=16), Strict(False)] = Field(
-        (), description="The measurements it rests on."
+        (), description="Measurements behind the recommendation."
     )
-    price_gpu_hours: Seconds | None = Field(None, description="What the change costs, in GPU-hours.")
-    saves_gpu_hours: float | None = Field(None, description="What it saves to the end, in GPU-hours.")
-    at: Moment | None = Field(None, description="When it was made.")
+    price_gpu_hours: Seconds | None = Field(None, description="Cost of the change, in GPU-hours.")
+    saves_gpu_hours: float | None = Field(None, description="Savings until the end of the run, in GPU-hours.")
+    at: Moment | None = Field(None, description="Time of the recommendation.")
 
 
 class Resize(Model):
-    """A change of size or layout that was carried out."""
+    """An applied change of size or layout."""
 
-    at: Moment = Field(description="When.")
+    at: Moment = Field(description="Time of the change.")
     from_gpus: Gpus = Field(description="GPUs before.")
     to_gpus: Gpus = Field(description="GPUs after.")
-    from_layout: Text | None = Field(None, description="Layout before, in short.")
-    to_layout: Text | None = Field(None, description="Layout after, in short.")
-    reason: Text = Field(description="Why.")
+    from_layout: Text | None = Field(None, description="Layout before, abbreviated.")
+    to_layout: Text | None = Field(None, description="Layout after, abbreviated.")
+    reason: Text = Field(description="Reason for the change.")
     cause: Annotated[str, Field(pattern=r"^(Plan|Measured|Failure)$", max_length=16)] | None = Field(
-        None, description="Plan: it was changed; Measured: the pace asked for it; Failure: a resize failed."
+        None,
+        description="Plan: changed spec; Measured: throughput; Failure: rollback of a failed resize.",
     )
-    price_gpu_hours: Seconds | None = Field(None, description="What it cost, in GPU-hours.")
+    price_gpu_hours: Seconds | None = Field(None, description="Cost of the change, in GPU-hours.")
     trained_at: Moment | None = Field(
-        None, description="When it was first seen to train so; a failure before that takes it back."
+        None, description="First training step at this size; a failure before it rolls the resize back."
     )
 
 
 class Status(Model):
-    """What rightsizer found, did and saw."""
+    """Plan, attempt and measurements of a TrainingPlan."""
 
-    observed_generation: Generation = Field(0, description="The generation of the spec this is about.")
+    observed_generation: Generation = Field(
+        0, description="Generation of the spec that this status describes."
+    )
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32), Strict(False)] = Field(
         (),
-        description="The conditions, one of each type.",
+        description="Conditions, at most one of each type.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
-    deadline: Moment | None = Field(None, description="The deadline as a moment, whichever way it was given.")
+    deadline: Moment | None = Field(None, description="The deadline as a point in time.")
     eta: Moment | None = Field(
-        None, description="When it will finish, by the measured pace once there is one."
+        None, description="Expected end, from the measured throughput once there is one."
     )
     sizing: PlanReport | None = Field(
-        None, description="The plan, with its reasons.", json_schema_extra=_WHOLE
+        None, description="The sized plan and its reasons.", json_schema_extra=_WHOLE
     )
     attempt: Attempt | None = Field(None, description="The current attempt.", json_schema_extra=_WHOLE)
-    observed: Observed | None = Field(None, description="What was measured.", json_schema_extra=_WHOLE)
+    observed: Observed | None = Field(
+        None, description="Measurements of the current attempt.", json_schema_extra=_WHOLE
+    )
     recommendation: Recommendation | None = Field(
-        None, description="What rightsizer would do now.", json_schema_extra=_WHOLE
+        None, description="The recommended change.", json_schema_extra=_WHOLE
     )
     resizes: Annotated[tuple[Resize, ...], Field(max_length=50), Strict(False)] = Field(
-        (), description="The last changes of size or layout, oldest first."
+        (), description="The latest changes of size or layout, oldest first."
     )
     selector: Annotated[str, Field(max_length=1024)] | None = Field(
-        None, description="The workers' label selector, for the scale subresource."
+        None, description="Label selector of the workers, for the scale subresource."
     )

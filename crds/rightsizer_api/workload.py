@@ -1,4 +1,4 @@
-"""spec.workload: how much is trained, on what, and with which knobs that move time or memory."""
+"""spec.workload: tokens, data set, and the settings that affect time or memory."""
 
 import enum
 from typing import Annotated, ClassVar
@@ -20,11 +20,11 @@ from rightsizer_api.quantities import Tokens
 __all__ = ["RELEASE_PATTERN", "Dataset", "Lora", "LoraTargets", "RecomputeMode", "WorkloadSpec"]
 
 RELEASE_PATTERN = r"^(20[0-9]{2}-(0[1-9]|1[0-2])|[12][0-9]\.(0[1-9]|1[0-2]))$"
-"""A month: 2025-06, or as NVIDIA tags its containers, 25.06."""
+"""A month: 2025-06, or NVIDIA's container tag 25.06."""
 
 
 class RecomputeMode(enum.StrEnum):
-    """What is recomputed in backward; auto lets the search choose."""
+    """Activation recompute in backward; auto lets the search choose."""
 
     AUTO = "auto"
     NONE = "none"
@@ -33,18 +33,18 @@ class RecomputeMode(enum.StrEnum):
 
 
 class LoraTargets(enum.StrEnum):
-    """Which matrices get adapters."""
+    """Matrices with adapters."""
 
     ATTENTION = "attention"
     ALL = "all"
 
 
 class Dataset(Model):
-    """The tokens as a data set: examples x length x epochs."""
+    """A data set: examples x length x epochs = tokens."""
 
     examples: Tokens = Field(description="Examples in the data set.", examples=["52k"])
     length: Annotated[int, Field(ge=1, le=16_777_216)] = Field(
-        description="Tokens of an example, on average, as trained (padding included).", examples=[512]
+        description="Mean tokens per example, padding included.", examples=[512]
     )
     epochs: Annotated[float, Field(ge=0.001, le=10_000)] = Field(
         1.0, description="Passes over the data set.", examples=[3]
@@ -59,82 +59,84 @@ class Lora(Model):
     )
     targets: Annotated[LoraTargets, Strict(False)] | None = Field(
         None,
-        description="Which matrices get adapters: attention's, or all. Default: as the framework does.",
+        description="Matrices with adapters: attention, or all. Default: the framework's.",
         examples=["all"],
     )
 
 
 class WorkloadSpec(Model):
-    """How much is trained and how: exactly one of tokens and dataset."""
+    """The training work: exactly one of tokens and dataset."""
 
     method: Annotated[Method, Strict(False)] = Field(
         Method.PRETRAIN,
-        description="What is trained: everything (pretrain, finetune) or adapters (lora, qlora).",
+        description="pretrain or finetune (all weights), lora or qlora (adapters).",
         examples=["pretrain"],
-        json_schema_extra=fixed("the method cannot change: checkpoints hold other states"),
+        json_schema_extra=fixed("the method cannot change: its checkpoints would not load"),
     )
-    tokens: Tokens | None = Field(None, description="Tokens to train on, in all.", examples=["100B"])
-    dataset: Dataset | None = Field(None, description="The same as examples x length x epochs.")
+    tokens: Tokens | None = Field(None, description="Total training tokens.", examples=["100B"])
+    dataset: Dataset | None = Field(None, description="Total training tokens as examples x length x epochs.")
     sequence_length: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
         None,
-        description="Tokens of a training sequence. Default: the data set's length, else 8192 to pretrain and"
-        " 2048 otherwise; never past the model's own.",
+        description="Tokens per training sequence. Default: the data set's length, else 8192 for pretrain and"
+        " 2048 otherwise; at most the model's maximum.",
         examples=[8192],
     )
     global_batch_tokens: Tokens | None = Field(
         None,
-        description="Tokens of an optimizer step, over all GPUs. Default to pretrain: what suits the compute"
-        " (arXiv:2401.02954), at most 16M; 64 sequences otherwise. What divides over the ranks within 5 % is"
-        " taken (10 % of a default).",
+        description="Tokens per optimizer step, over all GPUs. Default for pretrain: compute-optimal"
+        " (arXiv:2401.02954), at most 16M; otherwise 64 sequences. rightsizer may change it by 5 % (a"
+        " default by 10 %) so that it divides evenly over the ranks.",
         examples=["4M"],
     )
     global_batch_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = Field(
-        None, description="The same in sequences.", examples=[512]
+        None, description="Sequences per optimizer step; replaces globalBatchTokens.", examples=[512]
     )
     precision: Annotated[Precision, Strict(False)] = Field(
-        Precision.BF16, description="Data type of the matmuls.", examples=["bf16"]
+        Precision.BF16, description="Matmul data type.", examples=["bf16"]
     )
     optimizer: Annotated[Optimizer, Strict(False)] = Field(
         Optimizer.ADAMW,
-        description="The optimizer, which decides the bytes kept for a parameter.",
+        description="The optimizer; sets the optimizer state bytes per parameter.",
         examples=["adamw"],
-        json_schema_extra=fixed("the optimizer cannot change: checkpoints hold its states"),
+        json_schema_extra=fixed("the optimizer cannot change: checkpoints hold its state"),
     )
     recompute: Annotated[RecomputeMode, Strict(False)] = Field(
         RecomputeMode.AUTO,
-        description="What is recomputed in backward; auto: the search chooses.",
+        description="Activation recompute in backward; auto: the search chooses.",
         examples=["auto"],
     )
-    lora: Lora | None = Field(None, description="Low-rank adapters; defaults apply if the method needs them.")
+    lora: Lora | None = Field(None, description="Low-rank adapters. Default for lora and qlora: rank 16.")
     quantised_bits: Annotated[int, Field(ge=2, le=8)] = Field(
-        4, description="Bits of a frozen weight, for the method qlora.", examples=[4]
+        4, description="qlora: bits per frozen weight.", examples=[4]
     )
     quantiser: Annotated[Quantiser, Strict(False)] = Field(
         Quantiser.BITSANDBYTES,
-        description="What unpacks frozen weights, for the method qlora.",
+        description="qlora: the dequantization kernel.",
         examples=["bitsandbytes"],
     )
     scaling: Annotated[Scaling, Strict(False)] = Field(
         Scaling.TENSOR,
-        description="What shares a scale in 8-bit matmuls: a tensor, or each row of it.",
+        description="8-bit matmuls: one scale per tensor or per row.",
         examples=["tensor"],
     )
     loss: Annotated[LossKernel, Strict(False)] = Field(
         LossKernel.AUTO,
-        description="How the cross-entropy is computed; auto: as the framework does.",
+        description="Cross-entropy kernel; auto: the framework's.",
         examples=["auto"],
     )
     compile: bool | None = Field(
-        None, description="Whether the model is compiled. Default: as the framework does.", examples=[True]
+        None,
+        description="Whether the model is compiled (torch.compile). Default: the framework's.",
+        examples=[True],
     )
     attention: Annotated[AttentionKernel, Strict(False)] = Field(
         AttentionKernel.AUTO,
-        description="How attention is computed; auto: as the framework does.",
+        description="Attention kernel; auto: the framework's.",
         examples=["flash"],
     )
     library_version: Annotated[str, Field(max_length=10, pattern=RELEASE_PATTERN)] | None = Field(
         None,
-        description="When the training library was released, as YEAR-MONTH (2025-06) or an NGC tag (25.06).",
+        description="Release of the training library, as YEAR-MONTH (2025-06) or an NGC tag (25.06).",
         examples=["2025-06"],
     )
 
