@@ -1,3 +1,3 @@
-"""Names to nouns: models, GPUs, links and node shapes from the packaged data, and Hugging Face configs."""
+"""Look up models, GPUs, links and node shapes by name; read Hugging Face configs."""
 
 __all__: list[str] = []

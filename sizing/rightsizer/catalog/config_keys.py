@@ -1,4 +1,4 @@
-"""A strict reader of a model's config: types and bounds checked, errors with key, value and remedy."""
+"""A strict reader of a model's config. It checks types and bounds; errors give key, value and remedy."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,12 +7,12 @@ from rightsizer.errors import InputError
 __all__ = ["Config"]
 
 _MOST = 2**24
-"""Bound of any dimension (a vocabulary has 2**18 entries, the widest layer 2**17): more is a mistake."""
+"""Upper bound of any dimension (a vocabulary has 2**18 entries, the widest layer 2**17)."""
 _MOST_LAYERS = 10_000
 
 
 class Config:
-    """Read-only access to one mapping; `path` is the field that errors name."""
+    """Read-only access to one mapping; `path` is the prefix of the field in errors."""
 
     __slots__ = ("_values", "path")
 
@@ -21,18 +21,18 @@ class Config:
         self.path = path
 
     def has(self, *keys: str) -> bool:
-        """Whether every key is there and not null."""
+        """True if every key is present and not null."""
         return all(self._values.get(key) is not None for key in keys)
 
     def count(self, *keys: str, default: int | None = None, least: int = 1, most: int = _MOST) -> int:
-        """The first of the keys that is there, an integer within bounds; else the default, else an error."""
+        """The first present key as an integer within bounds; else the default, else an error."""
         for key in keys:
             value = self._values.get(key)
             if value is not None:
                 return self._integer(key, value, least, most)
         if default is None:
-            others = f" (or {', '.join(keys[1:])})" if len(keys) > 1 else ""
-            raise InputError(f"{self.path}.{keys[0]}", value=None, remedy=f"missing; give {keys[0]}{others}")
+            names = " or ".join(keys)
+            raise InputError(f"{self.path}.{keys[0]}", value=None, remedy=f"missing; set {names}")
         return default
 
     def layers(self, *keys: str, default: int | None = None) -> int:
@@ -58,7 +58,7 @@ class Config:
         return value
 
     def items(self, key: str) -> Sequence[object]:
-        """A list; empty if there is none."""
+        """A list; empty if the key is absent."""
         value = self._values.get(key)
         if value is None:
             return ()
@@ -67,7 +67,7 @@ class Config:
         return value
 
     def size(self, key: str, *, default: int) -> int:
-        """How many entries a mapping or list has (a classifier's labels)."""
+        """The number of entries of a mapping or list (a classifier's labels)."""
         value = self._values.get(key)
         return len(value) if isinstance(value, Mapping | list | tuple) else default
 
@@ -81,9 +81,9 @@ class Config:
         return Config(value, f"{self.path}.{key}")
 
     def quotient(self, key: str, whole: int, parts: int) -> int:
-        """`whole` / `parts`, which must be exact; `key` names what is being split."""
+        """`whole` / `parts`, which must be exact; errors name `key`."""
         if whole % parts:
-            remedy = f"{whole} is not a multiple of {parts}; state the width itself"
+            remedy = f"must divide {whole}"
             raise InputError(f"{self.path}.{key}", value=parts, remedy=remedy)
         return whole // parts
 

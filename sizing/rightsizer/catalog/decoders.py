@@ -1,4 +1,4 @@
-"""Decoders from their Hugging Face config: what a model type fixes, dimensions by their many spellings."""
+"""Read decoders from their Hugging Face config: dimensions from its keys, the rest from the model type."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ _QKV = frozenset({"q", "kv"})
 
 @immutable
 class DecoderStyle:
-    """What a model type fixes: everything that its config does not say.
+    """Properties that follow from the model type and are not in its config.
 
-    `norms` and `final_norms` are hidden-wide weight vectors in a layer and after the last. `qk_norm` is one
-    vector a head ("head") or as wide as all heads ("full"). `windowed` says which layers use the sliding
-    window.
+    `norms` and `final_norms` count weight vectors of the hidden width: in a layer and after the last one.
+    `qk_norm` is as wide as one head ("head") or all heads ("full"). `windowed` is the share of layers with a
+    sliding window.
     """
 
     norms: int = 2
@@ -94,7 +94,7 @@ STYLES: Mapping[str, DecoderStyle] = {
 
 
 def decoder(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """A decoder-only network: dimensions by their many spellings, then what follows from the style."""
+    """A decoder-only network: dimensions from the config under any known key, the rest from the style."""
     hidden = read.count(*_HIDDEN)
     layers = read.layers(*_LAYERS)
     heads = read.count(*HEADS, default=style.defaults.get(HEADS[0]))
@@ -132,7 +132,7 @@ def _head_dim(read: Config, style: DecoderStyle, hidden: int, heads: int) -> int
 
 
 def _window(read: Config, style: DecoderStyle, layers: int) -> tuple[int, int]:
-    """The sliding window and how many layers use it."""
+    """The sliding window in tokens, and the number of layers with it."""
     window = read.count("sliding_window", "attention_chunk_size", default=0, least=0, most=2**40)
     if not window or not read.flag("use_sliding_window", default=True):
         return 0, 0
@@ -141,13 +141,12 @@ def _window(read: Config, style: DecoderStyle, layers: int) -> tuple[int, int]:
         return window, min(layers, sum(kind in ("sliding_attention", "chunked_attention") for kind in kinds))
     if style.windowed == "all":
         return window, max(0, layers - read.count("max_window_layers", default=0, least=0))
-    some, of = (int(part) for part in style.windowed.split(" of "))
-    of = read.count("sliding_window_pattern", default=of)
-    return window, layers - layers // of if of > 1 and some else layers
+    period = read.count("sliding_window_pattern", default=int(style.windowed.split(" of ")[1]))
+    return window, layers - layers // period if period > 1 else layers
 
 
 def _with_experts(read: Config, base: Architecture) -> Architecture:
-    """The same network with the config's experts, if it has any."""
+    """The same network with the config's experts, if any."""
     experts = read.count("num_local_experts", "num_experts", "n_routed_experts", default=0, least=0)
     if experts < 2:
         return base
@@ -172,15 +171,15 @@ def _with_experts(read: Config, base: Architecture) -> Architecture:
 
 
 def _dense_layers(read: Config, layers: int) -> int:
-    """The first layers without experts; networks with dense layers elsewhere have no place for them."""
+    """The number of dense layers before the experts; dense layers elsewhere are not supported."""
     listed = list(read.items("mlp_only_layers"))
     if listed != list(range(len(listed))):
-        raise UnsupportedError(f"{read.path}.mlp_only_layers: {listed!r}: only the first can be dense")
+        raise UnsupportedError(f"{read.path}.mlp_only_layers: {listed!r}: only the first layers can be dense")
     return min(layers, len(listed) or read.count("first_k_dense_replace", default=0, least=0))
 
 
 def _with_small(read: Config, style: DecoderStyle, a: Architecture) -> Architecture:
-    """The same network with its norms, biases and position tables counted."""
+    """The same network with the parameters of its norms, biases and position tables."""
     biases = set(style.biases)
     if read.flag("attention_bias", default=False):
         biases |= {"q", "kv", "o"}

@@ -1,4 +1,4 @@
-"""Networks other than decoders from their Hugging Face config: encoders, encoder-decoders, vision."""
+"""Read encoders, encoder-decoders and vision networks from their Hugging Face config."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ def _bert(read: Config, name: str) -> Architecture:
 
 
 def _t5(read: Config, name: str) -> Architecture:
-    """T5: no biases, one root-mean-square norm a sub-layer, one relative-position table a stack."""
+    """T5: no biases, one RMS norm per sub-layer, one relative-position table per stack."""
     hidden, heads = read.count("d_model", default=512), read.count("num_heads", default=8)
     encoder_layers = read.layers("num_layers", default=6)
     buckets = read.count("relative_attention_num_buckets", default=32)
@@ -118,7 +118,7 @@ def _bart(read: Config, name: str) -> Architecture:
 
 
 def _vision(read: Config, name: str) -> Architecture:
-    """An image tower without its outer parts: patches, a class token, positions, layers."""
+    """An image tower without head and outer norms: patches, a class token, positions, layers."""
     hidden, heads = read.count("hidden_size", default=768), read.count("num_attention_heads", default=12)
     ffn = read.count("intermediate_size", default=3072)
     patch = read.count("patch_size", default=16, most=_MOST_PIXELS)
@@ -202,4 +202,4 @@ TOWERS: Mapping[str, Callable[[Config, str], Architecture]] = {
     "whisper": _whisper,
     "xlm-roberta": _bert,
 }
-"""Model type -> how its config is read."""
+"""Model type -> reader of its config."""

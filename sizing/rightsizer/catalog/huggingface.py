@@ -1,7 +1,7 @@
-"""A Hugging Face `config.json` as an `Architecture`: dimensions by model type, norms and biases counted.
+"""Read a Hugging Face `config.json` into an `Architecture`, norms and biases included.
 
-Key names and defaults are those of the configuration classes of huggingface/transformers. A decoder of a type
-that is not known here is read with Llama's keys if it has them all, and its source says so.
+Key names and defaults are those of the configuration classes of huggingface/transformers. A decoder of an
+unknown type is read with Llama's keys if it has them all; its `source` then says so.
 """
 
 import dataclasses
@@ -38,13 +38,12 @@ _FOREIGN = ("ssm_state_size", "mamba_d_state", "state_size", "linear_num_key_hea
 
 
 def from_config(config: Mapping[str, object], *, name: str = "") -> Architecture:
-    """The architecture that a `config.json` describes; of a multimodal one the language model.
+    """The architecture in a `config.json`; for a multimodal model, its language model.
 
-    Raises InputError for a key that is missing or wrong, UnsupportedError for a network that has no cost
-    model here.
+    Raises InputError for a missing or wrong key, UnsupportedError for a network without a cost model.
     """
     if not isinstance(config, Mapping):
-        raise InputError("model.config", value=config, remedy="must be a config.json's content")
+        raise InputError("model.config", value=config, remedy="must be the JSON object of a config.json")
     read = Config(config)
     kind = read.text("model_type").lower()
     called = name or read.text("_name_or_path") or kind or "config.json"
@@ -59,7 +58,7 @@ def from_config(config: Mapping[str, object], *, name: str = "") -> Architecture
 
 
 def model_types() -> tuple[str, ...]:
-    """The model types that are read by name."""
+    """The known model types."""
     return tuple(sorted({*STYLES, *_SAME, *TOWERS}))
 
 
@@ -70,13 +69,13 @@ def _decoder_of(read: Config, kind: str, name: str, source: str) -> Architecture
         missing = [key for key in _LLAMA_KEYS if not read.has(key)]
         foreign = [key for key in _FOREIGN if read.has(key)]
         if missing or foreign:
-            what = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(foreign)}"
+            reason = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(foreign)}"
             raise UnsupportedError(
-                f"{read.path}.model_type: {kind!r} is not known, and not like Llama: it {what}; "
+                f"{read.path}.model_type: {kind!r} is unknown and the config is not Llama-like: it {reason}; "
                 "give the dimensions instead"
             )
         style = DecoderStyle()
-        source += "; unknown type, read with Llama's keys: norms and biases are a guess"
+        source += "; unknown type, read with Llama's keys: norms and biases are guesses"
     return _ADAPTERS.get(kind, decoder)(read, style, name, source)
 
 
@@ -84,7 +83,7 @@ def _decoder_of(read: Config, kind: str, name: str, source: str) -> Architecture
 
 
 def _mla(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """DeepSeek-V2 and -V3, Kimi K2: latent attention; the head is as wide as queries and keys are."""
+    """DeepSeek-V2 and -V3, Kimi K2: latent attention; `head_dim` is the width of queries and keys."""
     query_rank, rank = read.count("q_lora_rank", default=0, least=0), read.count("kv_lora_rank")
     plain, rotary = read.count("qk_nope_head_dim"), read.count("qk_rope_head_dim")
     wide = dataclasses.replace(style, head_dim=plain + rotary)
@@ -103,7 +102,7 @@ def _mla(read: Config, style: DecoderStyle, name: str, source: str) -> Architect
 
 
 def _glm4_moe(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """GLM-4.5: biases on q, k and v alone; norms on q and k by a flag."""
+    """GLM-4.5: biases on q, k and v only; a flag turns on norms on q and k."""
     qk_norm = "head" if read.flag("use_qk_norm", default=False) else ""
     a = decoder(read, dataclasses.replace(style, qk_norm=qk_norm), name, source)
     spare = a.hidden if read.flag("attention_bias", default=False) else 0
@@ -119,7 +118,7 @@ def _gpt_oss(read: Config, style: DecoderStyle, name: str, source: str) -> Archi
 
 
 def _llama4(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """Llama 4: `intermediate_size` is an expert's, `intermediate_size_mlp` a dense layer's; one is shared."""
+    """Llama 4: `intermediate_size` is an expert's width, `intermediate_size_mlp` a dense layer's."""
     a = decoder(read, style, name, source)
     if not a.experts:
         return a
@@ -142,7 +141,7 @@ def _qwen2(read: Config, style: DecoderStyle, name: str, source: str) -> Archite
 
 
 def _opt(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """OPT: a narrower embedding with projections (350m), and then no final norm."""
+    """OPT: the 350m has a narrower embedding with projections and no final norm."""
     a = decoder(read, style, name, source)
     width = read.count("word_embed_proj_dim", default=a.hidden)
     if width == a.hidden:
@@ -152,7 +151,7 @@ def _opt(read: Config, style: DecoderStyle, name: str, source: str) -> Architect
 
 
 def _falcon(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """Falcon: one key head (7B) or groups (40B, 180B), where attention and MLP have a norm each."""
+    """Falcon: 7B has one key head; 40B and 180B have grouped heads, and a norm each for attention and MLP."""
     new = read.flag("new_decoder_architecture", default=False) or read.has("n_head_kv")
     parallel = read.flag("parallel_attn", default=True)
     biases = ALL_BIASES if read.flag("bias", default=False) else frozenset()
@@ -170,7 +169,7 @@ def _gpt_bigcode(read: Config, style: DecoderStyle, name: str, source: str) -> A
 
 
 def _mpt(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """MPT: widths by ratio, no biases unless asked for, grouped heads in `attn_config`."""
+    """MPT: the MLP's width as a ratio, biases off by default, grouped heads in `attn_config`."""
     attention = read.section("attn_config")
     heads = read.count(*HEADS)
     kv_heads = attention.count("kv_n_heads", default=heads)
@@ -187,19 +186,19 @@ def _mpt(read: Config, style: DecoderStyle, name: str, source: str) -> Architect
 
 
 def _cohere(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """Command R: the plus variant normalises queries and keys over their full width."""
+    """Command R: the Plus variant normalises queries and keys over their full width."""
     qk_norm = "full" if read.flag("use_qk_norm", default=False) else ""
     return decoder(read, dataclasses.replace(style, qk_norm=qk_norm), name, source)
 
 
 def _neox(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """GPT-NeoX: attention's biases by a flag that is on by default."""
+    """GPT-NeoX: a flag, on by default, sets the attention's biases."""
     biases = ALL_BIASES if read.flag("attention_bias", default=True) else frozenset({"mlp"})
     return decoder(read, dataclasses.replace(style, biases=biases), name, source)
 
 
 def _starcoder2(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """StarCoder 2: all biases by one flag."""
+    """StarCoder 2: one flag sets all biases."""
     biases = ALL_BIASES if read.flag("use_bias", default=True) else frozenset()
     return decoder(read, dataclasses.replace(style, biases=biases), name, source)
 

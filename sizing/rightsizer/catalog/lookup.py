@@ -1,4 +1,4 @@
-"""Nouns from package data: models, GPUs, links, node shapes by any of their names, each with its source."""
+"""Look up models, GPUs, links and node shapes in the packaged data by any of their names."""
 
 import csv
 import re
@@ -30,13 +30,14 @@ __all__ = [
 PCIE_BYTES_PER_S = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
 """PCIe x16 by generation, per direction (links.csv; stas00/ml-engineering, network/README.md)."""
 
+_UNMEASURED = "not supported: the engine has no measurements of it"
 _NOT_GPUS = {
-    "tpu": "TPUs run JAX/XLA, which the engine has no measurements of",
-    "trainium": "Trainium runs the Neuron SDK, which the engine has no measurements of",
-    "gaudi2": "Gaudi runs Habana's stack, which the engine has no measurements of",
-    "gaudi3": "Gaudi runs Habana's stack, which the engine has no measurements of",
+    "tpu": f"a TPU runs JAX/XLA; {_UNMEASURED}",
+    "trainium": f"Trainium runs the Neuron SDK; {_UNMEASURED}",
+    "gaudi2": f"Gaudi runs Habana's stack; {_UNMEASURED}",
+    "gaudi3": f"Gaudi runs Habana's stack; {_UNMEASURED}",
 }
-_UNET = "a convolutional UNet is not a transformer; the engine has no cost model for convolutions"
+_UNET = "not supported: a convolutional UNet; the engine models transformers only"
 _MEMORY = re.compile(r"[-_ ]?\d+ ?GB\b", re.IGNORECASE)
 _LISTED = {"gpu": "gpus", "model": "models"}
 
@@ -44,16 +45,16 @@ Row = Mapping[str, str]
 
 
 def gpu(name: str) -> Gpu:
-    """The GPU of that name: ours, nvidia-smi's, GPU-Feature-Discovery's, Slurm's gres type, or a common one.
+    """The GPU by its catalog, nvidia-smi, GPU Feature Discovery, Slurm gres or common name.
 
-    A name may carry its memory ("A100-80GB"). A name that means several parts resolves where the data states
-    a default ("H100" is the SXM5 part); otherwise it is an error that lists them.
+    A name may include the memory ("A100-80GB"). An ambiguous name resolves to the data's default ("H100" is
+    the SXM5 part); without a default it is an error that lists the candidates.
     """
     _refuse_slices(name)
-    spoken = re.sub(r"^(?:gres/)?gpu:|\s*\([^)]*\)", "", name.strip())
+    stripped = re.sub(r"^(?:gres/)?gpu:|\s*\([^)]*\)", "", name.strip())
     rows = _gpu_rows()
-    written = rows.get(spoken) or _named(rows, "default_for").get(spoken)
-    row = written or rows[_one("gpu", spoken, _gpu_index())]
+    written = rows.get(stripped) or _named(rows, "default_for").get(stripped)
+    row = written or rows[_one("gpu", stripped, _gpu_index())]
     reason = _NOT_GPUS.get(row["architecture"])
     if reason:
         raise UnsupportedError(f"gpu {row['name']!r}: {reason}")
@@ -62,7 +63,7 @@ def gpu(name: str) -> Gpu:
 
 @cache
 def gpus() -> tuple[Gpu, ...]:
-    """Every GPU that the engine can size (accelerators of other kinds are known by name, and refused)."""
+    """Every supported GPU. Other accelerators are in the data only to refuse them by name."""
     return tuple(_gpu(row["name"]) for row in _gpu_rows().values() if row["architecture"] not in _NOT_GPUS)
 
 
@@ -75,15 +76,15 @@ def cluster(
     max_gpus: int = 16384,
     price: float | None = None,
 ) -> Cluster:
-    """GPUs in nodes: what is not said comes from the node shape, else from the typical node of that GPU.
+    """GPUs in nodes. Missing values come from the node shape, else from the GPU's typical node.
 
-    The price is the given one, else the shape's, else the median of the public list prices in gpus.csv (dated
-    there; on-demand and rental without commitment mixed).
+    The price defaults to the shape's, else to the median of the public list prices in gpus.csv (dated there;
+    a mix of on-demand and rental prices without commitment).
     """
     part = gpu(gpu_name)
     shape = node(nodes_shape) if nodes_shape else None
     if shape and shape.gpu != part.name:
-        raise InputError("nodeShape", value=nodes_shape, remedy=f"has {shape.gpu}; not {part.name}")
+        raise InputError("nodeShape", value=nodes_shape, remedy=f"has {shape.gpu}, not {part.name}")
     size = gpus_per_node or (shape.gpus if shape else part.gpus_per_node)
     domain = _domain(part, size)
     stated = inter_bytes_per_s or (shape.inter_bytes_per_s if shape else 0.0)
@@ -103,7 +104,7 @@ def cluster(
 
 
 def model(name: str) -> Architecture:
-    """The architecture of that name: ours, or the Hugging Face id; case and punctuation do not matter."""
+    """The architecture by its catalog name or Hugging Face id; case and punctuation do not matter."""
     rows = _model_rows()
     written = rows.get(name) or _named(rows, "aliases").get(name)
     row = written or rows[_one("model", name, _model_index())]
@@ -114,18 +115,18 @@ def model(name: str) -> Architecture:
 
 @cache
 def models() -> tuple[Architecture, ...]:
-    """Every architecture that the engine can size."""
+    """Every supported architecture."""
     return tuple(_model(row["name"]) for row in _model_rows().values() if row["family"] != "unet")
 
 
 def model_aliases(name: str) -> tuple[str, ...]:
-    """The other names of a catalog model, such as its Hugging Face ids."""
+    """The aliases of a catalog model, such as its Hugging Face ids."""
     return tuple(_split(_model_rows()[model(name).name]["aliases"]))
 
 
 @cache
 def links() -> tuple[Link, ...]:
-    """Every kind of link in the data."""
+    """Every kind of link in the catalog."""
     return tuple(
         Link(
             name=row["name"],
@@ -141,14 +142,14 @@ def links() -> tuple[Link, ...]:
 
 def link(name: str) -> Link:
     """The link of that name or alias ("hdr", "NVLink 4 + NVSwitch 3", "efa2")."""
-    known = {item.name: item for item in links()}
-    text_matches = (Spellings(name=item.name, exact=(item.name, *item.aliases)) for item in links())
-    return known[_one("link", name, build_index(text_matches))]
+    by_name = {item.name: item for item in links()}
+    spellings = (Spellings(name=item.name, exact=(item.name, *item.aliases)) for item in links())
+    return by_name[_one("link", name, build_index(spellings))]
 
 
 @cache
 def nodes() -> tuple[Node, ...]:
-    """Every node shape in the data, with list prices and their dates."""
+    """Every node shape in the catalog, with list prices and their dates."""
     return tuple(
         Node(
             provider=row["provider"],
@@ -166,24 +167,25 @@ def nodes() -> tuple[Node, ...]:
 
 def node(name: str) -> Node:
     """The node shape of that name ("p5.48xlarge", "DGX H100")."""
-    known = {item.name: item for item in nodes()}
-    return known[_one("nodeShape", name, build_index(Spellings(name=key, exact=(key,)) for key in known))]
+    by_name = {item.name: item for item in nodes()}
+    index = build_index(Spellings(name=key, exact=(key,)) for key in by_name)
+    return by_name[_one("nodeShape", name, index)]
 
 
 def _named(rows: Mapping[str, Row], cell: str) -> Mapping[str, Row]:
-    """Rows by the names in a cell, as they are written there: an index of all spellings is slow to make."""
+    """Rows by the exact names in a cell: much faster than an index of all spellings."""
     return {name: row for row in rows.values() for name in _split(row[cell])}
 
 
-def _one(field: str, name: str, known: Index) -> str:
-    """The one row of that name, or an error that lists what it may mean."""
-    found = lookup(known, name)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        remedy = f"ambiguous; say which: {', '.join(found)}"
-        raise UnknownNameError(field, value=name, candidates=found, remedy=remedy)
-    near = nearest(known, name)
+def _one(field: str, name: str, index: Index) -> str:
+    """The only row of that name; an unknown or ambiguous name is an error that lists candidates."""
+    matches = lookup(index, name)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        remedy = f"ambiguous; use one of: {', '.join(matches)}"
+        raise UnknownNameError(field, value=name, candidates=matches, remedy=remedy)
+    near = nearest(index, name)
     listed = f"all: `rightsizer {_LISTED.get(field, field)}`"
     remedy = f"unknown; did you mean {', '.join(near)}? ({listed})" if near else f"unknown ({listed})"
     raise UnknownNameError(field, value=name, candidates=near, remedy=remedy)
@@ -223,9 +225,9 @@ def _gpu(name: str) -> Gpu:
 
 
 def _refuse_slices(name: str) -> None:
-    """A slice or a share has neither the memory nor the rate of a GPU; TPUs are refused by any name."""
+    """Refuse MIG slices and shared GPUs, which lack a GPU's memory and rate, and TPUs under any name."""
     if re.search(r"\bMIG\b", name, re.IGNORECASE) or name.upper().endswith("-SHARED"):
-        raise UnsupportedError(f"gpu {name!r}: a slice or a share of a GPU; plans are sized for whole ones")
+        raise UnsupportedError(f"gpu {name!r}: MIG slices and shared GPUs are not supported; use whole GPUs")
     if re.search(r"\btpu", name, re.IGNORECASE):
         raise UnsupportedError(f"gpu {name!r}: {_NOT_GPUS['tpu']}")
 
@@ -241,7 +243,7 @@ def _gpu_index() -> Index:
 
 
 def _gpu_names(row: Row) -> Spellings:
-    """A part's names as written; derived ones lack their memory or carry the vendor's figure of it."""
+    """A part's names as written; derived ones drop the memory or use the vendor's figure of it."""
     label = row["memory_label_gb"]
     exact = (row["name"], *_split(row["aliases"]))
     bare = {_MEMORY.sub("", name) for name in exact}
@@ -249,13 +251,13 @@ def _gpu_names(row: Row) -> Spellings:
     return Spellings(
         name=row["name"],
         exact=exact,
-        cached_by_columns=(*bare, *(f"{name}-{label}GB" for name in bare)),
+        derived=(*bare, *(f"{name}-{label}GB" for name in bare)),
         defaults=(*defaults, *(f"{name}-{label}GB" for name in defaults)),
     )
 
 
 def _domain(part: Gpu, gpus_per_node: int) -> int:
-    """GPUs that the fast link joins: a rack, a switched node, a bridge that spans the node, or just one."""
+    """GPUs in one NVLink domain: a rack, a switched node, a bridge that spans the node, or one GPU."""
     if part.nvlink_domain_gpus < 8 < gpus_per_node or gpus_per_node == 1:
         return part.nvlink_domain_gpus if part.nvlink_domain_gpus > 8 else 1
     if part.nvlink_domain_gpus > 8:
@@ -265,8 +267,8 @@ def _domain(part: Gpu, gpus_per_node: int) -> int:
     return gpus_per_node if gpus_per_node <= part.nvlink_domain_gpus else 1
 
 
-def _inter_link(part: Gpu, shape: Node | None, given: float | None) -> str:
-    if given:
+def _inter_link(part: Gpu, shape: Node | None, inter_bytes_per_s: float | None) -> str:
+    if inter_bytes_per_s:
         return "as given"
     if shape and shape.inter_bytes_per_s:
         return f"{shape.provider} {shape.name}: {shape.source}"
@@ -343,7 +345,7 @@ def _model_names(row: Row) -> Spellings:
     return Spellings(
         name=row["name"],
         exact=exact,
-        cached_by_columns=(*bare, *(name.removesuffix("-hf") for name in bare)),
+        derived=(*bare, *(name.removesuffix("-hf") for name in bare)),
     )
 
 

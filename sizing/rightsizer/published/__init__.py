@@ -1,3 +1,3 @@
-"""Rows of published training runs, read into the engine's cases."""
+"""Read rows of published training runs into the engine's cases."""
 
 __all__: list[str] = []

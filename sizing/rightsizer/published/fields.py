@@ -1,6 +1,6 @@
-"""Words and numbers of published tables: free text a person wrote, read into the engine's values.
+"""Parse the cells of published tables (free text) into the engine's values.
 
-Nothing here is specific to a source; what cannot be read is None, the caller's default.
+No rule is specific to one source. An unreadable cell gives None or the default.
 """
 
 import math
@@ -70,7 +70,7 @@ _NICS = re.compile(r"(\d{1,3})\s*(?:x|\*)\s", re.I)
 
 
 def text(row: Mapping[str, str], name: str) -> str:
-    """A cell as stripped text; "" when absent or a word for missing."""
+    """A cell as stripped text; "" when it is absent or marked as missing ("n/a", "-")."""
     value = str(row.get(name, "") or "").strip()
     return "" if value.lower() in _MISSING else value
 
@@ -92,9 +92,9 @@ def number(row: Mapping[str, str], name: str, default: float = 0.0) -> float:
 
 
 def released(row: Mapping[str, str]) -> float:
-    """The framework's release as a year with fraction: a calendar version (26.04), else the year's column."""
-    year, found = number(row, "year"), _CALENDAR_VERSION.search(text(row, "framework"))
-    exact = 2000 + int(found.group(1)) + (int(found.group(2)) - 1) / 12 if found else year
+    """The framework's release as a fractional year: its calendar version (26.04), else the column `year`."""
+    year, version = number(row, "year"), _CALENDAR_VERSION.search(text(row, "framework"))
+    exact = 2000 + int(version.group(1)) + (int(version.group(2)) - 1) / 12 if version else year
     return exact if abs(exact - year) <= 1 or not year else year
 
 
@@ -104,7 +104,7 @@ def count(row: Mapping[str, str], name: str, default: int = 0) -> int:
 
 
 def flag(row: Mapping[str, str], name: str) -> bool | None:
-    """A cell as yes, no or not stated."""
+    """A cell as true, false or None (not stated)."""
     value = text(row, name).lower()
     if value in _TRUE:
         return True
@@ -112,85 +112,85 @@ def flag(row: Mapping[str, str], name: str) -> bool | None:
 
 
 def exchanges(row: Mapping[str, str]) -> dict[str, Any]:
-    """Facts of a framework that a row states of its exchanges: hidden behind compute, or in 8 bits."""
+    """Framework fields that the row states: which communication is overlapped, and whether it uses 8 bits."""
     stated = {fact: flag(row, column) for column, fact in _EXCHANGES.items()}
     return {fact: value for fact, value in stated.items() if value is not None}
 
 
-def recompute(words: str) -> tuple[Recompute, int] | None:
+def recompute(cell: str) -> tuple[Recompute, int] | None:
     """(mode, layers recomputed per stage; 0 = all), or None if not stated."""
-    words = words.lower()
-    if not words:
+    cell = cell.lower()
+    if not cell:
         return None
-    if words.startswith(("full", "all", "block", "uniform")):
-        found = _LAYERS.search(words)
-        return Recompute.FULL, int(found.group(1)) if found else 0
-    if words.startswith(("selective", "sel", "op")):
+    if cell.startswith(("full", "all", "block", "uniform")):
+        layers = _LAYERS.search(cell)
+        return Recompute.FULL, int(layers.group(1)) if layers else 0
+    if cell.startswith(("selective", "sel", "op")):
         return Recompute.SELECTIVE, 0
-    return (Recompute.NONE, 0) if words in _FALSE or words.startswith(("no", "none")) else (Recompute.FULL, 0)
+    return (Recompute.NONE, 0) if cell in _FALSE or cell.startswith(("no", "none")) else (Recompute.FULL, 0)
 
 
-def sharding(words: str) -> tuple[Sharding, int]:
-    """(what is sharded, ranks of a shard group; 0 = all data-parallel ranks, -1 = one node)."""
-    words = words.lower()
-    group = re.search(r"within (\d{1,6})", words)
+def sharding(cell: str) -> tuple[Sharding, int]:
+    """(sharding, ranks per shard group; 0 = all data-parallel ranks, -1 = one node)."""
+    cell = cell.lower()
+    group = re.search(r"within (\d{1,6})", cell)
     ranks = int(group.group(1)) if group else 0
-    if "no_shard" in words or not words:
+    if "no_shard" in cell or not cell:
         return Sharding.NONE, 0
-    if "hsdp" in words or "hybrid" in words:
+    if "hsdp" in cell or "hybrid" in cell:
         return Sharding.HSDP, ranks or -1
-    if "shard_grad_op" in words:
+    if "shard_grad_op" in cell:
         return Sharding.ZERO2, ranks
-    stage = re.search(r"zero[ -]?(?:stage[ -]?)?([0-3])", words)
+    stage = re.search(r"zero[ -]?(?:stage[ -]?)?([0-3])", cell)
     if stage:
         return Sharding(int(stage.group(1))), ranks
-    if "fsdp" in words or "full_shard" in words:
+    if "fsdp" in cell or "full_shard" in cell:
         return Sharding.ZERO3, ranks
-    return (Sharding.ZERO1, ranks) if "distributed" in words or "optimizer" in words else (Sharding.NONE, 0)
+    return (Sharding.ZERO1, ranks) if "distributed" in cell or "optimizer" in cell else (Sharding.NONE, 0)
 
 
-def offload(words: str) -> tuple[Offload, int]:
-    """(what is kept in host memory, layers per stage whose activations are; 0 = all)."""
-    words = words.lower()
-    found = Offload.NONE
+def offload(cell: str) -> tuple[Offload, int]:
+    """(what is offloaded to host memory, layers per stage with offloaded activations; 0 = all)."""
+    cell = cell.lower()
+    parts = Offload.NONE
     for sign, part in (
         ("opt", Offload.OPTIMIZER),
         ("param", Offload.PARAMETERS),
         ("activation", Offload.ACTIVATIONS),
     ):
-        if sign in words:
-            found |= part
-    if not found and "cpu" in words:
-        found = Offload.OPTIMIZER | Offload.PARAMETERS
-    layers = _LAYERS.search(words)
-    return found, int(layers.group(1)) if layers and found & Offload.ACTIVATIONS else 0
+        if sign in cell:
+            parts |= part
+    if not parts and "cpu" in cell:
+        parts = Offload.OPTIMIZER | Offload.PARAMETERS
+    layers = _LAYERS.search(cell)
+    return parts, int(layers.group(1)) if layers and parts & Offload.ACTIVATIONS else 0
 
 
-def optimizer(words: str) -> Optimizer:
-    """The optimizer by its bytes: 8-bit and 4-bit Adam, SGD, Adafactor, Lion, Muon, or Adam."""
-    words = words.lower()
-    if re.search(r"8-?bit|4-?bit", words):
+def optimizer(cell: str) -> Optimizer:
+    """The optimizer, which sets the bytes per parameter; AdamW by default. 4-bit Adam counts as 8-bit."""
+    cell = cell.lower()
+    if re.search(r"8-?bit|4-?bit", cell):
         return Optimizer.ADAMW_8BIT
     for sign in (Optimizer.MUON, Optimizer.ADAFACTOR, Optimizer.LION):
-        if sign.value in words:
+        if sign.value in cell:
             return sign
-    return Optimizer.SGD if words.startswith("sgd") or words == "momentum" else Optimizer.ADAMW
+    return Optimizer.SGD if cell.startswith("sgd") or cell == "momentum" else Optimizer.ADAMW
 
 
-def method(words: str) -> Method:
-    """Pre-training, full fine-tuning, adapters, or adapters on a quantised base."""
-    words = words.lower()
-    if "qlora" in words or "q-lora" in words:
+def method(cell: str) -> Method:
+    """Pre-training, full fine-tuning, LoRA or QLoRA."""
+    cell = cell.lower()
+    if "qlora" in cell or "q-lora" in cell:
         return Method.QLORA
-    if words in {"", "none"} or words.startswith(("pretrain", "pre-train", "train", "scratch", "continued")):
+    if cell in {"", "none"} or cell.startswith(("pretrain", "pre-train", "train", "scratch", "continued")):
         return Method.PRETRAIN
-    return Method.FINETUNE if words.startswith(("full", "fine", "sft")) else Method.LORA
+    return Method.FINETUNE if cell.startswith(("full", "fine", "sft")) else Method.LORA
 
 
-def precision(words: str) -> Precision:
+def precision(cell: str) -> Precision:
     """The matmuls' precision; bf16 when not stated."""
-    words = words.lower()
-    for sign, found in (
+    cell = cell.lower()
+    for sign, kind in (
         ("fp4", Precision.NVFP4),
         ("fp8", Precision.FP8),
         ("mxfp", Precision.FP8),
@@ -203,25 +203,25 @@ def precision(words: str) -> Precision:
         ("fp32", Precision.FP32),
         ("float32", Precision.FP32),
     ):
-        if sign in words:
-            return found
+        if sign in cell:
+            return kind
     return Precision.BF16
 
 
-def attention(words: str) -> AttentionKernel:
-    """Flash, SDPA or materialised scores."""
-    words = words.lower()
-    if words in _TRUE or "flash" in words or words.startswith("fa"):
-        return AttentionKernel.FLASH if words not in _FALSE else AttentionKernel.EAGER
-    if words in _FALSE or "eager" in words:
+def attention(cell: str) -> AttentionKernel:
+    """The attention kernel: flash, SDPA, or eager (materialised scores)."""
+    cell = cell.lower()
+    if cell in _TRUE or "flash" in cell or cell.startswith("fa"):
+        return AttentionKernel.FLASH if cell not in _FALSE else AttentionKernel.EAGER
+    if cell in _FALSE or "eager" in cell:
         return AttentionKernel.EAGER
-    return AttentionKernel.SDPA if "sdpa" in words else AttentionKernel.AUTO
+    return AttentionKernel.SDPA if "sdpa" in cell else AttentionKernel.AUTO
 
 
-def loss(words: str) -> LossKernel:
-    """The cross-entropy's kind."""
-    words = words.lower()
-    for sign, found in (
+def loss(cell: str) -> LossKernel:
+    """The kernel of the cross-entropy loss."""
+    cell = cell.lower()
+    for sign, kind in (
         ("chunk", LossKernel.CHUNKED),
         ("liger", LossKernel.FUSED),
         ("fused", LossKernel.FUSED),
@@ -229,58 +229,58 @@ def loss(words: str) -> LossKernel:
         ("jit", LossKernel.COMPILED),
         ("eager", LossKernel.EAGER),
     ):
-        if sign in words:
-            return found
+        if sign in cell:
+            return kind
     return LossKernel.AUTO
 
 
-def lora_targets(words: str) -> str:
-    """Where adapters sit: on the attention or on all matrices, with "+embeddings" where these train whole."""
-    words = words.lower()
-    if words in {"", "none"}:
+def lora_targets(cell: str) -> str:
+    """The adapted matrices: "attention" or "all"; "+embeddings" if the embeddings train in full."""
+    cell = cell.lower()
+    if cell in {"", "none"}:
         return ""
-    everywhere = re.search(r"all|mlp|gate|up_proj|down_proj|linear|w[123]|fc[12]", words)
-    whole = re.search(r"embed|lm_?head|wte", words)
+    everywhere = re.search(r"all|mlp|gate|up_proj|down_proj|linear|w[123]|fc[12]", cell)
+    whole = re.search(r"embed|lm_?head|wte", cell)
     return ("all" if everywhere else "attention") + ("+embeddings" if whole else "")
 
 
-def quantiser(words: str) -> Quantiser:
-    """Who unpacks quantised weights; bitsandbytes where it is not said."""
-    return Quantiser.GPTQ if "gptq" in words.lower() else Quantiser.BITSANDBYTES
+def quantiser(cell: str) -> Quantiser:
+    """The library that dequantises the weights; bitsandbytes when not stated."""
+    return Quantiser.GPTQ if "gptq" in cell.lower() else Quantiser.BITSANDBYTES
 
 
-def scaling(words: str) -> Scaling:
-    """What of an 8-bit matmul's operand shares a scale; all of it where it is not said."""
-    return Scaling.ROW if "row" in words.lower() else Scaling.TENSOR
+def scaling(cell: str) -> Scaling:
+    """The granularity of an 8-bit operand's scales: per row or, when not stated, per tensor."""
+    return Scaling.ROW if "row" in cell.lower() else Scaling.TENSOR
 
 
-def quantised_bits(words: str) -> int:
-    """Bits of a quantised base: 4 unless the words say 8 ("int8", "8") or another number."""
-    found = re.search(r"[2-8]", words)
-    return int(found.group(0)) if found else 4
+def quantised_bits(cell: str) -> int:
+    """Bits of a quantised base: the first digit from 2 to 8 ("int8", "8"), else 4."""
+    digit = re.search(r"[2-8]", cell)
+    return int(digit.group(0)) if digit else 4
 
 
-def is_pcie_only(words: str) -> bool:
-    """Whether GPUs of one node meet on PCIe alone."""
-    words = words.lower()
-    linked = re.search(r"nv-?link|nv-?switch|xgmi|infinity fabric", words) and "no nvlink" not in words
-    return bool(words) and not linked and ("pcie" in words or "none" in words)
+def is_pcie_only(cell: str) -> bool:
+    """True if PCIe is the only link between the GPUs of a node."""
+    cell = cell.lower()
+    linked = re.search(r"nv-?link|nv-?switch|xgmi|infinity fabric", cell) and "no nvlink" not in cell
+    return bool(cell) and not linked and ("pcie" in cell or "none" in cell)
 
 
-def link_bytes_per_s(words: str, gpus_per_node: int) -> float | None:
-    """Bytes per second and GPU between nodes from words such as "4x InfiniBand HDR per node (800 Gb/s)".
+def link_bytes_per_s(cell: str, gpus_per_node: int) -> float | None:
+    """Bytes per second between nodes, per GPU, from a cell such as "4x InfiniBand HDR per node (800 Gb/s)".
 
-    A total is per node when it says so, counts NICs, or is larger than any single NIC (1,000 Gb/s); otherwise
-    one such NIC serves each GPU. Storage, management and PCIe clauses are left out.
+    A rate is the node's total if the cell says so, counts NICs, or exceeds any single NIC (1,000 Gb/s);
+    otherwise each GPU has one such NIC. Clauses about storage, management and PCIe are ignored.
     """
-    clause = _compute_clause(words)
+    clause = _compute_clause(cell)
     gbps = _gbps_per_node(clause, gpus_per_node)
     return None if gbps is None else gbps / 8.0 * 1e9 / max(1, gpus_per_node)
 
 
-def _compute_clause(words: str) -> str:
+def _compute_clause(cell: str) -> str:
     """The clause about the compute network, without storage, management and the host's own bus."""
-    clauses = [c for c in re.split(r"[;,+]| and ", words) if c.strip()]
+    clauses = [c for c in re.split(r"[;,+]| and ", cell) if c.strip()]
     compute = [c for c in clauses if re.search(r"compute|\bew\b|gpu fabric", c, re.I)]
     rest = [c for c in clauses if not re.search(r"storage|management|pcie|\bns\b|nic:", c, re.I)]
     fast = [c for c in rest if re.search(r"infiniband|\bib\b|roce|rdma", c, re.I)]
@@ -288,25 +288,25 @@ def _compute_clause(words: str) -> str:
 
 
 def _gbps_per_node(clause: str, gpus_per_node: int) -> float | None:
-    """Gigabits per second that leave one node."""
+    """Gigabits per second out of one node."""
     per_gpu = re.search(r"per gpu|/gpu", clause, re.I)
-    found = _RATE.search(clause)
+    match = _RATE.search(clause)
     nics = _NICS.search(clause)
-    if not found:
-        each = next((rate for sign, rate in _NIC_GBPS if re.search(sign, clause, re.I)), None)
-        return None if each is None else each * (int(nics.group(1)) if nics else gpus_per_node)
-    rate = float(found.group(2)) * (8.0 if _is_bytes(found.group(3), clause) else 1.0)
+    if not match:
+        nic_gbps = next((rate for sign, rate in _NIC_GBPS if re.search(sign, clause, re.I)), None)
+        return None if nic_gbps is None else nic_gbps * (int(nics.group(1)) if nics else gpus_per_node)
+    rate = float(match.group(2)) * (8.0 if _is_bytes(match.group(3), clause) else 1.0)
     if per_gpu:
         return rate * gpus_per_node
     stated_total = re.search(r"per node|/node|\befa\b", clause, re.I) or rate >= 1000.0
-    before = clause[: found.start(2)]
-    if found.group(1) and not (stated_total and before.count("(") > before.count(")")):
-        return rate * int(found.group(1))
+    before = clause[: match.start(2)]
+    if match.group(1) and not (stated_total and before.count("(") > before.count(")")):
+        return rate * int(match.group(1))
     if stated_total or "ethernet" in clause.lower():
         return rate
     return rate * (int(nics.group(1)) if nics else gpus_per_node)
 
 
 def _is_bytes(unit: str, clause: str) -> bool:
-    """Network gear is sold in gigabits; "GB/s" with a capital B on InfiniBand means bytes."""
+    """True for "GB/s" (bytes), except on Ethernet, which is always sold in gigabits."""
     return unit == "GB/s" and not re.search(r"ethernet", clause, re.I)

@@ -1,7 +1,7 @@
-"""A row of a table of published runs becomes a case: what was run, on what, how it was split.
+"""Turn a row of a table of published runs into a case: model, workload, cluster, framework and layout.
 
-Only inputs are read: never a measured column, never the row's id, source or free-text note. Columns that a
-table lacks are filled from the catalog (a recognised model, the GPU's usual node) or the framework's profile.
+Only input columns are read, never a measurement, the row's id, its source or its note. Missing columns are
+filled from the catalog (a recognised model, the GPU's usual node) or the framework's profile.
 """
 
 import math
@@ -40,7 +40,7 @@ interconnect_inter dp tp pp vpp cp ep sp zero_stage_or_fsdp micro_batch global_b
 recompute flash_attention optimizer offload method
 """
 CROWDED = 1.0 / 3.0
-"""Share of a GPU's memory that nobody gives to logits: above it a loss in chunks is assumed. A guess."""
+"""Share of a GPU's memory above which one sequence's logits imply a fused loss. A guess."""
 
 COLUMNS = tuple(_COLUMNS.split())
 """The input columns of the schema."""
@@ -54,13 +54,13 @@ _LATENT = "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim
 """Widths of multi-head latent attention."""
 
 OPTIONAL_COLUMNS = (*_OPTIONAL.split(), *_LATENT.split(), "mtp_layers", "packed", "padded")
-"""Columns that are read when a table has them."""
+"""Optional input columns."""
 
 
 def case_from_row(row: Row) -> Case:
     """The case of one row (a mapping of column to text).
 
-    Raises `UnsupportedError`, with the reason, for what the engine cannot model (no dimensions, no such GPU).
+    Raises `UnsupportedError` with the reason if the engine cannot model the row (no dimensions, unknown GPU).
     """
     gpu = _gpu(fields.text(row, "gpu"))
     shape = _dimensions(row)
@@ -79,7 +79,7 @@ def case_from_row(row: Row) -> Case:
 
 
 def _scheduled(row: Row, profile: Framework) -> Framework:
-    """The profile with what the row says of the pipeline's schedule and its end stages."""
+    """The profile with the row's pipeline schedule and end stages."""
     return replace(
         profile,
         deferred_head_gradients=fields.count(row, "deferred_head_gradients"),
@@ -90,10 +90,10 @@ def _scheduled(row: Row, profile: Framework) -> Framework:
 
 
 def _losing_little(case: Case) -> Case:
-    """An unknown framework, its loss not stated: fused where one sequence's logits would crowd the GPU.
+    """Assume a fused loss if one sequence's logits would crowd the GPU (unknown framework, loss not stated).
 
-    Before fused losses were usual: only where they would not fit at all. Who splits the context has split the
-    logits with it, and needs no such kernel.
+    Before `COMPILED_SINCE` only if the run would not fit otherwise. Context parallelism already splits the
+    logits, so the loss then stays as it is.
     """
     if case.framework.known or case.workload.loss is not LossKernel.AUTO or case.layout.cp > 1:
         return case
@@ -111,7 +111,7 @@ def _fits(case: Case) -> bool:
 
 
 def _recomputing_enough(case: Case) -> Case:
-    """A run whose recomputation is not stated, but which ran: the least recomputation with which it fits."""
+    """The least recomputation that fits: the published run trained, but its recomputation is not stated."""
     for mode in (case.layout.recompute, Recompute.SELECTIVE, Recompute.FULL):
         if mode is Recompute.SELECTIVE and not case.framework.can_selective_recompute:
             continue
@@ -126,7 +126,7 @@ def _recomputing_enough(case: Case) -> Case:
 
 
 def _gpu(name: str) -> Gpu:
-    """The catalog's GPU of that name; an incomplete name ("A100-80GB") means the part most clusters have."""
+    """The catalog's GPU of that name; an incomplete name ("A100-80GB") means the SXM part if there is one."""
     if not name:
         raise UnsupportedError("gpu: not stated; name the GPU, such as H100-SXM5-80GB")
     try:
@@ -140,24 +140,24 @@ def _gpu(name: str) -> Gpu:
 
 
 def _tokens(name: str) -> frozenset[str]:
-    """A part name's words, without the maker's."""
-    words = name.lower().replace("-", " ").replace("_", " ").split()
-    return frozenset(words) - {"nvidia", "amd", "tesla", "geforce", "sxm", "gpu"}
+    """The words of a part's name without the vendor's."""
+    tokens = name.lower().replace("-", " ").replace("_", " ").split()
+    return frozenset(tokens) - {"nvidia", "amd", "tesla", "geforce", "sxm", "gpu"}
 
 
 def _known_model(row: Row, hidden: int) -> Architecture | None:
     """The catalog's model of that name, if its width agrees with the row's."""
     name = fields.text(row, "model_name")
     for candidate in (name, name.split("(")[0].strip()):
-        found = _model(candidate) if candidate else None
-        if found is not None and hidden in {0, found.hidden}:
-            return found
+        model = _model(candidate) if candidate else None
+        if model is not None and hidden in {0, model.hidden}:
+            return model
     return None
 
 
 @lru_cache(maxsize=4096)
 def _model(name: str) -> Architecture | None:
-    """The catalog's model, or None: a published table names one model in many rows."""
+    """The catalog's model or None, cached because tables name one model in many rows."""
     try:
         return lookup.model(name)
     except RightsizerError:
@@ -165,7 +165,7 @@ def _model(name: str) -> Architecture | None:
 
 
 def _dimensions(row: Row) -> Architecture:
-    """The architecture: the row's dimensions first, then the recognised model's, then what follows."""
+    """The architecture: dimensions from the row, else from the recognised model, else derived."""
     hidden, layers = fields.count(row, "hidden"), fields.count(row, "layers")
     known = _known_model(row, hidden)
     heads = fields.count(row, "heads", known.heads if known else 0)
@@ -199,7 +199,7 @@ def _dimensions(row: Row) -> Architecture:
 
 
 def _latent(row: Row, shape: Architecture) -> Architecture:
-    """With the widths of latent attention, where the row states them."""
+    """The shape with latent attention if the row states its widths."""
     names = _LATENT.split()
     stated: dict[str, Any] = {name: fields.count(row, name, getattr(shape, name)) for name in names}
     if not fields.count(row, "kv_lora_rank"):
@@ -212,14 +212,14 @@ def _or(stated: bool | None, otherwise: bool) -> bool:
 
 
 def _kv_heads(row: Row, base: Architecture, heads: int) -> int:
-    """Key/value heads; latent attention has as many as heads."""
+    """Key/value heads; latent attention has one for each head."""
     if base.attention == AttentionKind.LATENT:
         return heads
     return min(heads, max(1, fields.count(row, "kv_heads", base.kv_heads)))
 
 
 def _truncated(row: Row, shape: Architecture, base: Architecture) -> Architecture:
-    """A model with layers left out keeps its mix of layers, and loses what belongs to the whole."""
+    """A model with fewer layers keeps its mix of layer types and drops multi-token prediction."""
     dense = fields.count(row, "dense_layers", math.ceil(base.dense_layers * shape.layers / base.layers))
     if shape.layers == base.layers:
         return replace(shape, dense_layers=min(dense, shape.layers))
@@ -228,7 +228,7 @@ def _truncated(row: Row, shape: Architecture, base: Architecture) -> Architectur
 
 
 def _feed_forward(row: Row, shape: Architecture) -> Architecture:
-    """Dense and expert widths; a row that names experts but no dense width has no dense layers to size."""
+    """Dense and expert widths; without a dense width the experts' width is used."""
     experts = fields.count(row, "moe_experts", shape.experts)
     ffn = fields.count(row, "ffn_hidden", shape.ffn_hidden)
     expert_ffn = fields.count(row, "moe_ffn_hidden", shape.expert_ffn_hidden) or ffn
@@ -246,7 +246,7 @@ def _feed_forward(row: Row, shape: Architecture) -> Architecture:
 
 
 def _parallel_sizes(row: Row) -> dict[str, int]:
-    """dp, tp, pp, vpp, cp, ep and gpus; the missing ones follow from the others."""
+    """dp, tp, pp, vpp, cp, ep and gpus; missing sizes follow from the others."""
     size = {name: max(1, fields.count(row, name, 1)) for name in ("tp", "pp", "vpp", "cp", "ep")}
     gpus = fields.count(row, "gpus")
     naive = "naive" in fields.text(row, "zero_stage_or_fsdp").lower()
@@ -260,25 +260,25 @@ def _parallel_sizes(row: Row) -> dict[str, int]:
 
 
 def _framework(row: Row, split: Mapping[str, int]) -> Framework:
-    """The profile that the row's framework text and year name, or the unknown one that fits the layout."""
-    words, shards = fields.text(row, "framework"), fields.text(row, "zero_stage_or_fsdp").lower()
+    """The profile of the row's framework and year, or an unknown framework's profile that fits the layout."""
+    name, shards = fields.text(row, "framework"), fields.text(row, "zero_stage_or_fsdp").lower()
     if "megatron-fsdp" in shards:
         return framework("megatron-fsdp")
-    found = framework_from_text(words, year=fields.number(row, "year"))
-    if found is not None and found.family == "trainer" and shards.startswith("zero"):
+    profile = framework_from_text(name, year=fields.number(row, "year"))
+    if profile is not None and profile.family == "trainer" and shards.startswith("zero"):
         return framework("deepspeed-zero")  # a trainer's ZeRO stages are DeepSpeed's
-    if found is not None:
-        return found
-    how = fields.method(fields.text(row, "method"))
+    if profile is not None:
+        return profile
+    method = fields.method(fields.text(row, "method"))
     parallel = split["tp"] * split["pp"] * split["cp"] * split["ep"] > 1
     sharded = fields.sharding(shards)[0] >= Sharding.ZERO2
     eight = fields.precision(fields.text(row, "precision")) is Precision.FP8
-    adapters = how in {Method.LORA, Method.QLORA} and not eight  # adapters in fp8 need a Megatron-like stack
+    adapters = method in {Method.LORA, Method.QLORA} and not eight  # fp8 adapters need a Megatron-like stack
     return unknown_framework(
-        model_parallel=parallel or (eight and how is Method.LORA),
+        model_parallel=parallel or (eight and method is Method.LORA),
         sharded=sharded,
         adapters=adapters,
-        finetune=how is Method.FINETUNE,
+        finetune=method is Method.FINETUNE,
         intricate=max(split["cp"], fields.count(row, "vpp")) > 1,
         zero=bool(re.match(r"zero[-_ ]?[123]", shards)) and "distributed" not in shards,
         year=fields.number(row, "year"),
@@ -286,7 +286,7 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
 
 
 def _batch(row: Row, dp: int) -> tuple[int, int, int]:
-    """(micro-batch, micro-batches, global batch) in sequences, each from the others when missing."""
+    """(micro-batch in sequences, micro-batches, global batch in sequences); a missing one is derived."""
     columns = ("micro_batch", "grad_accum", "global_batch")
     micro, accumulation, total = (fields.count(row, column) for column in columns)
     if not micro:
@@ -299,15 +299,14 @@ def _batch(row: Row, dp: int) -> tuple[int, int, int]:
 def _workload(row: Row, profile: Framework, split: Mapping[str, int]) -> Workload:
     sequence = fields.count(row, "seq_len")
     if sequence < 1:
-        raise UnsupportedError("seq_len: not stated; tokens of a sequence decide time and memory")
+        raise UnsupportedError("seq_len: not stated; state the tokens per sequence")
     batch = _batch(row, split["dp"])[2]
-    method_words = fields.text(row, "method")
     defaults: Any = Workload(tokens=1.0, sequence_tokens=1, global_batch_sequences=1)
-    how = fields.method(method_words)
+    method = fields.method(fields.text(row, "method"))
     targets = fields.lora_targets(fields.text(row, "lora_targets")) or profile.lora_targets
     compiled = fields.flag(row, "compile")
     return Workload(
-        method=how,
+        method=method,
         tokens=float(sequence) * batch,
         sequence_tokens=sequence,
         global_batch_sequences=batch,
@@ -322,19 +321,19 @@ def _workload(row: Row, profile: Framework, split: Mapping[str, int]) -> Workloa
         compile=compiled,
         attention=fields.attention(fields.text(row, "flash_attention") or fields.text(row, "attention")),
         library_year=fields.released(row),
-        variable_length=_variable_length(row, profile, how),
+        variable_length=_variable_length(row, profile, method),
         scaling=fields.scaling(fields.text(row, "scaling")),
         launch_blocking=bool(fields.flag(row, "launch_blocking")),
     )
 
 
-def _variable_length(row: Row, profile: Framework, how: Method) -> bool:
-    """Whether batches vary in length: as stated, or as the framework's collator does it when fine-tuning."""
+def _variable_length(row: Row, profile: Framework, method: Method) -> bool:
+    """True if batches vary in length: as stated, else as the framework's collator pads when fine-tuning."""
     for column, sign in (("variable_length", True), ("packed", False), ("padded", False)):
         stated = fields.flag(row, column)
         if stated is not None:
             return stated if sign else not stated
-    return profile.pads_to_longest and how != Method.PRETRAIN
+    return profile.pads_to_longest and method != Method.PRETRAIN
 
 
 def _recompute(row: Row, profile: Framework) -> tuple[Recompute, int]:
@@ -342,8 +341,7 @@ def _recompute(row: Row, profile: Framework) -> tuple[Recompute, int]:
 
 
 def _layout(row: Row, profile: Framework, split: Mapping[str, int], gpu: Gpu) -> Layout:
-    words = fields.text(row, "zero_stage_or_fsdp") or profile.default_sharding
-    shard, group = fields.sharding(words)
+    shard, group = fields.sharding(fields.text(row, "zero_stage_or_fsdp") or profile.default_sharding)
     if group < 0:
         group = max(1, fields.count(row, "gpus_per_node", gpu.gpus_per_node) // (split["tp"] * split["pp"]))
     sequence = fields.flag(row, "sp")
@@ -372,7 +370,7 @@ def _layout(row: Row, profile: Framework, split: Mapping[str, int], gpu: Gpu) ->
 
 
 def _expert_tp(row: Row, profile: Framework, split: Mapping[str, int]) -> int:
-    """Tensor ranks of an expert: as stated, else as the profile does it where the ranks suffice."""
+    """Tensor-parallel ranks per expert: as stated, else the profile's if there are enough ranks."""
     stated = fields.count(row, "expert_tp")
     if stated:
         return stated
@@ -381,12 +379,12 @@ def _expert_tp(row: Row, profile: Framework, split: Mapping[str, int]) -> int:
 
 
 def _cluster(row: Row, gpu: Gpu, gpus: int) -> Cluster:
-    """Nodes as the row says, links as its words say; the catalog's for that GPU otherwise."""
+    """The row's nodes and links, else the catalog's for that GPU."""
     per_node = fields.count(row, "gpus_per_node") or min(gpu.gpus_per_node, gpus)
-    words = fields.text(row, "interconnect_inter")
-    rate = fields.link_bytes_per_s(words, per_node) if words else None
+    network = fields.text(row, "interconnect_inter")
+    rate = fields.link_bytes_per_s(network, per_node) if network else None
     base = lookup.cluster(gpu.name, gpus_per_node=per_node, inter_bytes_per_s=rate, max_gpus=gpus)
-    base = replace(base, inter_link=words[:60], inter_known=rate is not None)
+    base = replace(base, inter_link=network[:60], inter_known=rate is not None)
     intra = str(row.get("interconnect_intra", "") or "").strip()
     if fields.is_pcie_only(intra):
         return replace(base, nvlink_domain_gpus=1, intra_bytes_per_s=gpu.pcie_bytes_per_s)
