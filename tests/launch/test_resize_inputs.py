@@ -60,9 +60,14 @@ def test_a_slow_warm_up_is_not_in_the_rate():
     assert read(slow, now_s=70.0, warm_up_s=30.0).tokens_per_s == 1000.0
 
 
-def test_the_first_two_steps_are_never_in_the_rate_of_a_warm_run():
+@pytest.mark.parametrize("warm_up_s", [0.0, 1.0])
+def test_the_first_two_steps_are_never_in_the_rate_of_a_warm_run(warm_up_s):
     slow = [start(0.0), *steps(1, 2, began_s=0.0, step_s=30.0), *steps(3, 12, began_s=60.0)]
-    assert read(slow, now_s=70.0, warm_up_s=1.0).tokens_per_s == 1000.0
+    assert read(slow, now_s=70.0, warm_up_s=warm_up_s).tokens_per_s == 1000.0
+
+
+def test_a_run_without_a_step_since_its_warm_up_has_no_rate():
+    assert read(STEADY[:3], now_s=100.0).tokens_per_s is None
 
 
 def test_a_run_that_is_warming_up_is_read_in_full():
@@ -169,3 +174,8 @@ def test_gpu_counters_fill_only_what_the_job_does_not_know():
     counters = Reading(tokens_per_s=9.0, gpu_busy_max=0.5, window_s=60.0, queries=("q",))
     both = with_gpu_counters(Reading(tokens_per_s=5.0), counters)
     assert (both.tokens_per_s, both.gpu_busy_max, both.window_s, both.queries) == (5.0, 0.5, None, ("q",))
+
+
+@pytest.mark.parametrize(("done", "left"), [(4.0, 6.0), (12.0, 0.0)], ids=["part", "more"])
+def test_tokens_left_are_those_not_trained(done, left):
+    assert tokens_left(10.0, done) == left

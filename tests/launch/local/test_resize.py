@@ -16,8 +16,9 @@ from rightsizer_launch.local.processes import JobSpec
 from rightsizer_launch.local.resize import Resizer, history_of_attempts, scaling_of
 from rightsizer_launch.local.supervisor import Ending, StopFlag, supervise
 from rightsizer_launch.resize_inputs import Tuning
+from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.torchrun import Program
-from rightsizer_launch.worker.progress import ProgressReader
+from rightsizer_launch.worker.progress import ProgressReader, Record
 from rightsizer_launch.worker.restart_budget import RestartBudget
 
 MEASURED = {
@@ -196,3 +197,68 @@ def test_a_machine_s_sizes_move_with_what_was_measured():
     assert two.tokens_per_s == pytest.approx(rate / 2)
     assert one.tokens_per_s == pytest.approx(two.tokens_per_s, rel=0.3)
     assert one.option.global_batch_sequences == two.option.global_batch_sequences
+
+
+def recorded(folder, cap, *, now_s=305.0):
+    """A resizer, its job and the totals of 300 steady steps on two workers where one is enough."""
+    answer, clusters = planned()
+
+    def job(option):
+        return JobSpec(
+            name="count",
+            attempt=1,
+            workers=option.gpus,
+            min_workers=option.gpus,
+            program=Program(target="worker.py"),
+            run_directory=folder,
+            working_directory=folder,
+            environment={"RIGHTSIZER_CHECKPOINT_INTERVAL_S": "60"},
+        )
+
+    resizer = Resizer(
+        plan=validate(PLAN),
+        option=answer.option,
+        tuning=Tuning(cap=cap, least_window_s=60.0, warm_up_s=10.0, pressure=Pressure.ALWAYS),
+        target_tokens=1e6,
+        deadline_s=1e8,
+        scaling=lambda option: scaling_of(answer.request, option, clusters),
+        job=job,
+        clock=lambda: now_s,
+    )
+    rows = [
+        Record(event="step", time=4.0 + n, step=n, tokens=n, step_s=1.0, world=2, attempt=1)
+        for n in range(1, 301)
+    ]
+    totals = RunTotals(attempt=1).add(rows)
+    return resizer, job(answer.option), totals
+
+
+def test_a_resize_and_its_rollback_are_recorded_with_their_causes(tmp_path):
+    resizer, job, totals = recorded(tmp_path, Mode.AUTO)
+    assert resizer.last_change(2) == {"cause": "", "reason": ""}
+    assert resizer.look(totals, job).workers == 1
+    assert resizer.last_change(1) == {"cause": "Measured", "reason": resizer.decision.reason}
+    resizer.failed(resizer.job(resizer.option))
+    assert resizer.option.gpus == 2
+    assert resizer.last_change(2)["cause"] == "Failure"
+
+
+def test_a_recommended_resize_is_noted_and_not_carried_out(tmp_path):
+    resizer, job, totals = recorded(tmp_path, Mode.RECOMMEND)
+    notes = []
+    resizer.note = notes.append
+    assert resizer.look(totals, job) is None
+    assert (resizer.decision.action, resizer.decision.option.gpus) == (Action.SHRINK, 1)
+    assert (resizer.option.gpus, resizer.last_change(2)["cause"]) == (2, "")
+    assert "not done" in notes[0]
+
+
+@pytest.mark.parametrize("change", ["too-soon", "older-attempt"])
+def test_a_run_is_judged_every_two_seconds_by_the_records_of_its_own_attempt(tmp_path, change):
+    resizer, job, totals = recorded(tmp_path, Mode.AUTO)
+    if change == "too-soon":
+        resizer.look(RunTotals(attempt=1), job)
+    else:
+        job = replace(job, attempt=2)
+    assert resizer.look(totals, job) is None
+    assert resizer.decision is None

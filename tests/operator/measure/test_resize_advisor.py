@@ -99,6 +99,12 @@ def test_a_judgement_to_act_on_resizes_in_place(running):
     assert run.settle().state == "Running"
 
 
+def test_a_decision_during_a_resize_waits_for_its_end(running):
+    run = running(judged(Action.GROW, 3, act=True)).settle()
+    run.decision = judged(Action.SHRINK, 2, act=True)
+    assert (parallelism(run.settle()), run.state) == (3, "Resizing")
+
+
 def test_another_layout_is_a_new_attempt(running):
     layout = Layout(tp=2, dp=1, micro_batch=4)
     framework = {**FREE, "launch": {"framework": "custom"}}

@@ -201,3 +201,11 @@ def test_a_plan_may_say_how_long_its_pods_stay_on_a_silent_node(fake_cluster):
     patience_s = [("not-ready", 90), ("unreachable", 5)]
     plan = fake_cluster({"launch": {"podTemplate": {"spec": {"tolerations": [shorter]}}}})
     assert _patience_s(plan) == {"Job": patience_s, "ReplicaSet": patience_s}
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_never_force_deleted(fake_cluster, phase):
+    run = fake_cluster().settle()
+    run.pods = (Pod(name="w0", node="n0", phase=phase, deletion_deadline=run.now),)
+    run.change_node(0, ready=False, not_ready_since=run.now - dt.timedelta(hours=1))
+    assert not [action for action in run.decide() if isinstance(action, Delete)]

@@ -139,3 +139,11 @@ def test_a_micro_batch_of_a_plan_that_comes_and_goes_divides_at_its_other_sizes_
     assert run.plan["status"]["sizing"]["layout"]["microBatch"] == micro_batch
     run.edit(resources={"gpus": 4}).settle()
     assert list(run.jobs) == attempts
+
+
+def test_a_plan_without_elasticity_whose_job_was_deleted_takes_an_edit(fake_cluster):
+    run = live(fake_cluster, {"elasticity": {"mode": "Off"}})
+    run.jobs.clear()
+    run.edit(resources={"gpus": 3}).settle()
+    assert run.plan["status"]["attempt"]["gpus"] == 3
+    assert run.pending[0]["spec"]["parallelism"] == 3

@@ -1,5 +1,11 @@
+import datetime as dt
+
 import pytest
 
+from rightsizer.domain.layout import Layout
+from rightsizer.errors import InputError
+from rightsizer_api import validate
+from rightsizer_operator.reconcile.size import RunningAttempt, cluster_request, decide
 from rightsizer_operator.values.inventory import Inventory, Node
 from rightsizer_operator.values.kueue import Queue
 
@@ -103,3 +109,41 @@ def test_a_pod_is_a_node_or_the_part_of_it_that_the_job_needs(fake_cluster, gpus
     spec = big.job()["spec"]
     limits = spec["template"]["spec"]["containers"][0]["resources"]["limits"]
     assert (spec["parallelism"], limits) == (pods, {"nvidia.com/gpu": each})
+
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+H100 = "H100-SXM5-80GB"
+LARGE = {
+    "model": {"dimensions": None, "name": "Llama 3.1 8B"},
+    "workload": {"tokens": "1B", "sequenceLength": 2048, "globalBatchSequences": 32, "precision": "bf16"},
+    "deadline": None,
+    "resources": {"gpus": None, "maxGPUs": 8, "gpusPerNode": None},
+    "layout": None,
+    "launch": {"framework": "torchtitan"},
+}
+
+
+@pytest.mark.parametrize(("claimed", "gpus"), [(0, 8), (4, 4)], ids=["all-free", "only-its-own"])
+def test_a_running_plan_is_sized_on_the_free_gpus_and_its_own(fake_cluster, claimed, gpus):
+    cluster = fake_cluster(LARGE, nodes=1)
+    result = decide(
+        validate(cluster.plan),
+        inventory=Inventory(nodes=tuple(cluster.nodes), claimed={H100: claimed}),
+        now=NOW,
+        created=NOW,
+        running=RunningAttempt(layout=Layout(dp=4), batch=32, elastic=False, gpu_type=H100, gpus=4),
+    )
+    assert result.report["gpus"] == gpus
+
+
+def test_the_request_for_a_cluster_offers_all_its_gpus_free_or_not(fake_cluster):
+    cluster = fake_cluster(LARGE, nodes=2)
+    inventory = Inventory(nodes=tuple(cluster.nodes), claimed={H100: 15})
+    (offered,) = cluster_request(validate(cluster.plan), inventory=inventory, created=NOW).clusters
+    assert (offered.gpu.name, offered.max_gpus, offered.gpus_per_node) == (H100, 16, 8)
+
+
+def test_a_request_for_a_cluster_without_the_plan_s_gpus_is_an_input_error(fake_cluster):
+    plan = validate(fake_cluster(LARGE | {"resources": {"gpuTypes": ["A100"]}}).plan)
+    with pytest.raises(InputError, match="none of them is usable here"):
+        cluster_request(plan, inventory=Inventory(nodes=tuple(fake_cluster().nodes)), created=NOW)

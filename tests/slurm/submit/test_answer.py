@@ -92,3 +92,9 @@ def test_gres_types_are_gpus_by_the_sites_map(here, gres, names, partition) -> N
     nodes = tuple(dataclasses.replace(node, gpu=gres) for node in here.nodes if node.gpu == "h100")
     given = asked(dataclasses.replace(here, nodes=nodes), site=SiteConfig(gpus=names))
     assert given.fields.get("partition") == partition
+
+
+def test_a_refusal_names_the_partition_with_the_longest_time_limit(here) -> None:
+    given = asked(here, comment="rightsizer: model=llama-3.1-8b tokens=500B")
+    assert given.verdict is Verdict.REFUSE
+    assert "32 H100-SXM5-80GB (4 nodes)" in given.say
