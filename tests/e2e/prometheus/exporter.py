@@ -38,7 +38,7 @@ class Exporter:
             "/slurm-job-exporter": lambda: _text(slurm_job_exporter()),
             "/kube-state-metrics": lambda: _text(kube_state_metrics()),
             "/agent": self._agent,
-            "/operator": self._operator.text,
+            "/operator": self._operator.render,
             "/slurm": _slurm,
         }
 
