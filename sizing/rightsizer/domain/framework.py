@@ -19,7 +19,7 @@ from rightsizer.values import immutable
 __all__ = [
     "COMPILED_SINCE",
     "Framework",
-    "Kernels",
+    "KernelStyle",
     "SelectiveRecompute",
     "StageBalance",
     "assumed_framework",
@@ -37,7 +37,7 @@ OTHERS_SINCE = 2023.0
 """Year before which tensor and pipeline parallelism beside ZeRO's stages meant Megatron on DeepSpeed."""
 
 
-class Kernels(enum.IntEnum):
+class KernelStyle(enum.IntEnum):
     """How the element-wise work between matmuls runs: one kernel per torch op, hand-fused, or compiled."""
 
     EAGER = 0
@@ -78,7 +78,7 @@ class Framework:
     family: str = ""
 
     # How it computes
-    kernels: Kernels = Kernels.EAGER
+    kernels: KernelStyle = KernelStyle.EAGER
     loss: LossKernel = LossKernel.EAGER
     time_class: str = "trainer"
     attention_library: str = "sdpa"
@@ -166,7 +166,7 @@ class Framework:
 
 
 _ENUMS: Mapping[str, Any] = {
-    "kernels": Kernels,
+    "kernels": KernelStyle,
     "loss": LossKernel,
     "attention": AttentionKernel,
     "selective": SelectiveRecompute,

@@ -1,17 +1,17 @@
-"""Seconds of collectives and transfers on the links that they cross.
+"""Seconds of collectives and transfers on the links between their ranks.
 
 Legend: n ranks of a group, r of them inside one fast domain (NVLink, xGMI, or a PCIe host), w = n / r
 domains, S bytes of the full payload, B_in and B_out achieved bytes/s of one GPU inside and between domains
 (one direction).
 
 Ring gather or scatter (one pass; an all-reduce is two): every rank moves S (n-1)/n. Between domains the
-group's r GPUs of a node drive r NICs in parallel, so that the outer rate is r B_out, and the slower of the
-two binds:
+group's r GPUs of a node drive r NICs in parallel, so the outer rate is r B_out; the slower of the
+two limits:
 
     t = S (n-1)/n / min(B_in, r B_out) + latency
 
 Latency per pass: one constant inside a domain, plus one per doubling of domains, plus one per rank for
-rings over many nodes; NCCL leaves its low-latency protocol for large messages, which costs a step (seen in
+rings over many nodes. Large messages leave NCCL's low-latency protocol, which adds a step (seen in
 nccl-tests and in vTrain's tables near 12 MB) that grows with the ring's length and shrinks with the link's
 speed.
 """
@@ -34,7 +34,7 @@ _DATAGRAMS = 0.92  # EFA: 0.74 of the line rate (nccl-tests, 4 nodes of p6-b200)
 
 @immutable
 class Links:
-    """Achieved rates of one GPU, one direction, and how far the fast link reaches."""
+    """Achieved rates of one GPU in one direction, and the GPUs in reach of the fast link."""
 
     inside_bytes_per_s: Array
     between_bytes_per_s: Array
@@ -47,7 +47,7 @@ class Links:
 
 @immutable
 class Group:
-    """A group of ranks: how many, how many of them in one domain, over how many domains."""
+    """A group of ranks: their number, those in one domain, and the number of domains."""
 
     ranks: Array
     inside: Array
@@ -91,7 +91,7 @@ def ring_s(
 ) -> Array:
     """Seconds of a gather or scatter (`passes` = 1) or an all-reduce (2) of `payload_bytes` in full.
 
-    It goes in `messages`, else in buckets: each fills the ring once.
+    It is sent in `messages` pieces, else in buckets; each fills the ring once.
     """
     n, many = group.ranks, group.domains > 1
     outer = links.between_bytes_per_s * group.inside
@@ -111,7 +111,7 @@ def ring_s(
 def all_to_all_s(
     payload_bytes: Array, once_per_domain_bytes: Array, group: Group, links: Links, parameters: Parameters
 ) -> Array:
-    """Seconds of an all-to-all of `payload_bytes` a rank; `once_per_domain_bytes` leave the domain."""
+    """Seconds of an all-to-all of `payload_bytes` per rank; `once_per_domain_bytes` leave the domain."""
     share = np.where(group.inside > 1, (group.inside - 1) / np.maximum(group.inside, 1), 0.0)
     inside = payload_bytes * share / (links.inside_bytes_per_s * parameters.all_to_all_fraction)
     outside = np.where(group.domains > 1, once_per_domain_bytes, 0.0) / (
@@ -126,9 +126,8 @@ def send_s(
 ) -> Array:
     """Seconds of one point-to-point message, inside a domain or (`crosses`) between domains.
 
-    `sharing` ranks of a node send at the same time.
-
-    One message uses few channels: on a network of unordered datagrams a node's messages share a low rate.
+    `sharing` ranks of a node send at the same time. One message uses few channels: on a network of unordered
+    datagrams (EFA) a node's messages share a low rate.
     """
     rate = np.minimum(links.between_bytes_per_s, links.network_bytes_per_s * parameters.p2p_fraction)
     datagrams = parameters.p2p_srd_bytes_per_s / np.maximum(sharing, 1.0)

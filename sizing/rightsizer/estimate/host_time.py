@@ -1,4 +1,4 @@
-"""Host time of a layer (Python, kernel launches), and how long the GPU waits for it."""
+"""Host time of a layer (Python, kernel launches), and the GPU's wait for it."""
 
 import numpy as np
 
@@ -17,9 +17,9 @@ _TRAINER = HOST_CLASSES.index("trainer")
 
 def host_class(cases: Cases) -> Array:
     """Index into HOST_CLASSES. An unknown framework counts as the Megatron of its year."""
-    known, code = HOST_CLASSES.index("core"), _time_code(cases.framework)
+    core, code = HOST_CLASSES.index("core"), _time_code(cases.framework)
     year = cases.workload.library_year
-    old = (cases.framework.known == 0) & (year > 0) & (year < _CORE_YEAR) & (code == known)
+    old = (cases.framework.known == 0) & (year > 0) & (year < _CORE_YEAR) & (code == core)
     return np.where(old, HOST_CLASSES.index("megatron"), code)
 
 
@@ -27,8 +27,8 @@ def host_class(cases: Cases) -> Array:
 def _time_code(framework: Columns) -> Array:
     """Index into HOST_CLASSES of the framework's own class."""
     names, inverse = np.unique(np.atleast_1d(framework.time_class), return_inverse=True)
-    known = HOST_CLASSES.index("core")
-    table = np.asarray([HOST_CLASSES.index(n) if n in HOST_CLASSES else known for n in names.tolist()])
+    core = HOST_CLASSES.index("core")
+    table = np.asarray([HOST_CLASSES.index(n) if n in HOST_CLASSES else core for n in names.tolist()])
     return np.asarray(table[inverse.reshape(np.shape(framework.time_class))])
 
 
@@ -44,7 +44,7 @@ def launches_s(cases: Cases, dense_share: Array, p: Parameters, recomputed: Arra
 
 
 def _directions(cases: Cases, p: Parameters, once: Array, recomputed: Array) -> tuple[Array, Array]:
-    """Host seconds of a layer's forward and backward, from those of a forward pass on one tensor rank."""
+    """Host seconds of a layer's forward and backward, from the forward time on one tensor rank."""
     forward = once * (1 + p.host_tensor_growth * np.log2(cases.layout.tp))
     return forward, forward * (p.host_backward + recomputed)
 
@@ -56,19 +56,19 @@ def blocked_s(cases: Cases, p: Parameters, recomputed: Array) -> tuple[Array, Ar
 
 
 def expert_wait_s(cases: Cases, dense_share: Array, p: Parameters) -> Array:
-    """Seconds the GPU idles while the host reads each expert's token count, before it launches their matmuls.
+    """Seconds that the GPU idles while the host reads each expert's token count before its matmuls.
 
-    Grace hosts launch that part as CUDA graphs (Megatron-Bridge's recipes), or hardly wait.
+    Grace hosts launch this part as CUDA graphs (Megatron-Bridge's recipes), or hardly wait.
     """
     waits = np.where(superchip(cases), 0.0, p.expert_wait_s)
     return np.asarray(_sparse_share(cases, dense_share) * waits)
 
 
 def _sparse_share(cases: Cases, dense_share: Array) -> Array:
-    """The share of layers that have experts."""
+    """The share of layers with experts."""
     return np.where(cases.architecture.experts > 0, 1.0 - dense_share, 0.0)
 
 
 def superchip(cases: Cases) -> Array:
-    """Whether the host is a Grace CPU on NVLink-C2C."""
+    """True if the host is a Grace CPU on NVLink-C2C."""
     return text_matches(cases.gpu.name, lambda name: name.startswith(("GB", "GH")))

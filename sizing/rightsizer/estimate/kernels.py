@@ -4,12 +4,12 @@ A matmul (m, n, k) on P FLOP/s and B bytes/s (smooth maximum of the two roofline
 
     t = [ (2mnk / (P u w^x) (1 + k0/k))^4 + (bytes/(B r))^4 ]^(1/4) + t0
 
-u is the generation's plateau, w the wave efficiency (the share of the last wave of output tiles that is
-useful, best of four tile shapes; x <= 1 because split-k and stream-k kernels hide part of it), k0 the inner
+u is the generation's plateau, w the wave efficiency (the useful share of the last wave of output tiles,
+best of six tile shapes; x <= 1 because split-k and stream-k kernels hide part of the loss), k0 the inner
 dimension at which half of the rate is lost to prologue and epilogue. All of u, x, k0, r, t0 are fitted to
 measured matmuls (bench/fit_curves.py).
 
-Flash attention runs at u_a of the 16-bit peak, plus a chain over the keys that one block must see.
+Flash attention runs at u_a of the 16-bit peak, plus a chain over the keys that one block reads in sequence.
 """
 
 import numpy as np
@@ -23,8 +23,8 @@ from rightsizer.values import immutable
 
 __all__ = [
     "GENERATIONS",
-    "Kernels",
-    "Rates",
+    "GpuRates",
+    "KernelTimes",
     "flash_s",
     "fused_experts",
     "fused_sums",
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna", "gddr")
-"""Classes of GPUs that share curves; `gddr` are the cards without HBM, of any year."""
+"""GPU generations that share curves; `gddr` are the cards without HBM, of any year."""
 
 _NEAREST = {
     "volta": 0, "turing": 0, "ampere": 1, "ada-lovelace": 1, "ada": 1, "hopper": 2, "blackwell": 3,
@@ -56,8 +56,8 @@ _SIDES = (64, 128, 256)
 
 
 @immutable
-class Rates:
-    """What a GPU reaches: FLOP/s of large matmuls in the job's precision and in 16 bits; bytes/s."""
+class GpuRates:
+    """Achieved rates of a GPU: FLOP/s of large matmuls in the job's precision and in 16 bits; bytes/s."""
 
     generation: Array
     matmul_flop_per_s: Array
@@ -71,7 +71,7 @@ class Rates:
 
 
 @immutable
-class Kernels:
+class KernelTimes:
     """Seconds on one GPU for one micro-batch through an average layer, and through the head."""
 
     matmul_forward_s: Array
@@ -87,7 +87,7 @@ class Kernels:
 
 @cached_by_columns
 def generation(gpu: Columns) -> Array:
-    """Index into GENERATIONS; an architecture without curves of its own gets the nearest one's."""
+    """Index into GENERATIONS; an architecture without its own curves uses the nearest one's."""
     names, inverse = np.unique(np.atleast_1d(gpu.architecture), return_inverse=True)
     nearest = np.asarray([_NEAREST.get(str(name), 2) for name in names])
     code = nearest[inverse.reshape(np.shape(gpu.architecture))]
@@ -96,7 +96,7 @@ def generation(gpu: Columns) -> Array:
     return np.asarray(np.where(slow, 5, code))
 
 
-def rates(cases: Cases, parameters: Parameters) -> Rates:
+def rates(cases: Cases, parameters: Parameters) -> GpuRates:
     """The rates of each case's GPU in its precision."""
     gpu, precision = cases.gpu, cases.workload.precision
     code = generation(gpu)
@@ -115,7 +115,7 @@ def rates(cases: Cases, parameters: Parameters) -> Rates:
     half_k = parameters.keyed("matmul_half_k", GENERATIONS)[code]
     speed_up = np.where(eight | four, full / np.maximum(limited, 1.0), 1.0)
     sms = np.where(gpu.streaming_multiprocessors > 0, gpu.streaming_multiprocessors, 128)
-    return Rates(
+    return GpuRates(
         generation=code,
         matmul_flop_per_s=np.minimum(
             full * plateau, np.where(eight, gpu.fp8_flop_per_s, np.where(four, gpu.fp4_flop_per_s, sixteen))
@@ -131,9 +131,9 @@ def rates(cases: Cases, parameters: Parameters) -> Rates:
 
 
 def _sustained(gpu: Columns, code: Array, parameters: Parameters) -> Array:
-    """The sustained rate of a long job over that of a short benchmark.
+    """The sustained rate of a long job relative to a short benchmark.
 
-    Since Hopper, dense matmuls run into the power limit: parts of one generation differ by a power of it.
+    Since Hopper the power limit caps dense matmuls, so the rate follows a power of a part's TDP.
     """
     usual = np.asarray(_USUAL_POWER_W)[code]
     power = np.where((usual > 0) & (gpu.tdp_w > 0), np.maximum(gpu.tdp_w, 1.0) / np.maximum(usual, 1.0), 1.0)
@@ -164,13 +164,13 @@ def matmul_s(
     *,
     flop_per_s: Array,
     half_k: Array,
-    rates: Rates,
+    rates: GpuRates,
     parameters: Parameters,
     output_bytes: Array | float = BF16_BYTES,
 ) -> Array:
     """Seconds of one (m, k) x (k, n) matmul without its launch; the module's formula.
 
-    `output_bytes` are moved for each element of the result: more where it is added to 32-bit sums.
+    `output_bytes` are moved for each element of the result: more if it is added to 32-bit sums.
     """
     wave = wave_efficiency(m, n, rates.multiprocessors, parameters) ** parameters.wave_exponent
     compute = 2.0 * m * n * k / (flop_per_s * wave) * (1.0 + half_k / k)
@@ -178,13 +178,13 @@ def matmul_s(
     return _smooth_maximum(compute, moved)
 
 
-def _smooth_maximum(one: Array, other: Array) -> Array:
-    """The fourth root of the sum of fourth powers: a smooth maximum, in a quarter of the time of `**`."""
-    one, other = one * one, other * other
-    return np.asarray(np.sqrt(np.sqrt(one * one + other * other)))
+def _smooth_maximum(first: Array, second: Array) -> Array:
+    """The fourth root of the sum of fourth powers: a smooth maximum, four times as fast as with `**`."""
+    first, second = first * first, second * second
+    return np.asarray(np.sqrt(np.sqrt(first * first + second * second)))
 
 
-def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> Kernels:
+def kernels(cases: Cases, work: LayerWork, rates: GpuRates, parameters: Parameters) -> KernelTimes:
     """The seconds of every kernel class for one micro-batch."""
     mm, trained = work.matmuls, np.where(frozen(cases), 0.0, 1.0)
     eight = parameters.keyed("grouped_low_precision", GENERATIONS)[rates.generation]
@@ -195,7 +195,7 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
     fused = np.where(fused_sums(cases), _SUM_BYTES, BF16_BYTES)
 
     def total(m: Array, n: Array, k: Array, output_bytes: Array | float = BF16_BYTES) -> Array:
-        one = matmul_s(
+        matmul = matmul_s(
             m,
             n,
             k,
@@ -205,14 +205,14 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
             parameters=parameters,
             output_bytes=output_bytes,
         )
-        return np.asarray((mm.count * (one + launches * parameters.launch_s)).sum(axis=0))
+        return np.asarray((mm.count * (matmul + launches * parameters.launch_s)).sum(axis=0))
 
     ends = np.where(trained_ends(cases), 1.0, 0.0)
     head_forward, head_backward = _head(work, rates, parameters, ends)
     attention_forward, attention_backward = _attention(cases, work, rates, parameters)
     operands = BF16_BYTES * mm.count * (mm.m * mm.k + mm.k * mm.n + mm.m * mm.n)
     expert = np.where(mm.grouped, operands, 0.0).sum(axis=0)
-    return Kernels(
+    return KernelTimes(
         matmul_forward_s=total(mm.m, mm.n, mm.k),
         matmul_input_gradient_s=total(mm.m, mm.k, mm.n),
         matmul_weight_gradient_s=total(mm.k, mm.n, mm.m, fused) * trained,
@@ -225,8 +225,8 @@ def kernels(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters)
     )
 
 
-def _head(work: LayerWork, rates: Rates, parameters: Parameters, trained: Array) -> tuple[Array, Array]:
-    """The output projection, always in 16 bits: forward; both gradients."""
+def _head(work: LayerWork, rates: GpuRates, parameters: Parameters, trained: Array) -> tuple[Array, Array]:
+    """Seconds of the output projection, always in 16 bits: (forward, both gradients)."""
     m, n, k = work.head_shape
     options = {
         "flop_per_s": rates.matmul16_flop_per_s,
@@ -241,16 +241,16 @@ def _head(work: LayerWork, rates: Rates, parameters: Parameters, trained: Array)
 
 
 def flash_s(flop: Array, keys: Array, flop_per_s: Array, parameters: Parameters) -> Array:
-    """Seconds of flash attention: its FLOPs at the plateau, and one block's chain over the keys it sees.
+    """Seconds of flash attention: its FLOPs at the plateau, and one block's chain over its keys.
 
-    The chain is what remains when few heads leave multiprocessors idle: in the measured tables a constant of
-    the sequence, the same on A100 and B200.
+    The chain remains when few heads leave multiprocessors idle. In the measured tables it is a constant per
+    token, the same on A100 and B200.
     """
     return np.asarray(flop / flop_per_s + parameters.flash_chain_s_per_token * keys)
 
 
-def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Parameters) -> tuple[Array, Array]:
-    """Attention's core, forward and backward; eager kernels compute the whole s x s and move the scores."""
+def _attention(cases: Cases, work: LayerWork, rates: GpuRates, parameters: Parameters) -> tuple[Array, Array]:
+    """Attention's core, forward and backward; eager kernels compute the whole s x s and write the scores."""
     library, code = cases.framework.attention_library, rates.generation
     te = parameters.keyed("flash_te", GENERATIONS)[code]
     sdpa = parameters.keyed("flash_sdpa", GENERATIONS)[code]
@@ -266,9 +266,9 @@ def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Paramete
     fast = flash_s(work.attention_flop, keys, forward, parameters)
     fast_back = flash_s(2.5 * work.attention_flop, keys, backward, parameters)
     moved = BF16_BYTES * work.score_elements / rates.hbm_bytes_per_s
-    each = work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
-    product = each * (1.0 + rates.half_k16 / work.qk_dim), each * (1.0 + 32.0 / work.qk_dim)
-    slow = sum((_smooth_maximum(one, moved) for one in product), parameters.score_passes * moved)
+    product_s = work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
+    products = product_s * (1.0 + rates.half_k16 / work.qk_dim), product_s * (1.0 + 32.0 / work.qk_dim)
+    slow = sum((_smooth_maximum(product, moved) for product in products), parameters.score_passes * moved)
     slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
     used, split = flash(cases), cases.layout.cp
     ring = 1.0 + parameters.context_attention * (split - 1) / split
@@ -278,8 +278,8 @@ def _attention(cases: Cases, work: LayerWork, rates: Rates, parameters: Paramete
     )
 
 
-def _merged_s(cases: Cases, work: LayerWork, rates: Rates) -> tuple[Array, Array]:
-    """Seconds to merge the results of each further part of a split context, and to sum their gradients."""
+def _merged_s(cases: Cases, work: LayerWork, rates: GpuRates) -> tuple[Array, Array]:
+    """Seconds to merge the partial results of a split context, and to sum their gradients."""
     parts = np.where(cases.framework.merges_context_parts, cases.layout.cp - 1.0, 0.0)
     elements = parts * work.score_elements / work.attention_tokens * work.qk_dim
     once = elements / rates.hbm_bytes_per_s
@@ -287,13 +287,13 @@ def _merged_s(cases: Cases, work: LayerWork, rates: Rates) -> tuple[Array, Array
 
 
 def fused_sums(cases: Cases) -> Array:
-    """True where matmuls add weight gradients to the step's: Megatron and its kin, since 2022."""
+    """True where matmuls add weight gradients to the step's sums: Megatron-like stacks since 2022."""
     year = cases.workload.library_year
     early = (year > 0) & (year < _FUSED_SUMS_YEAR)
     return np.asarray((cases.framework.fused_weight_gradients > 0) & ~early)
 
 
-def fused_experts(cases: Cases, rates: Rates) -> Array:
+def fused_experts(cases: Cases, rates: GpuRates) -> Array:
     """Megatron-Core since mid-2026 casts, permutes and multiplies experts in fused kernels on Blackwell."""
     year = cases.workload.library_year
     new = ((year == 0) | (year >= _FUSED_EXPERTS_YEAR)) & (cases.framework.time_class == "core")
@@ -302,7 +302,7 @@ def fused_experts(cases: Cases, rates: Rates) -> Array:
 
 
 def flash(cases: Cases) -> Array:
-    """True where attention never materialises the scores: as asked, else as the framework does by default."""
-    asked = cases.workload.attention
-    kernel = np.where(asked == AttentionKernel.AUTO, cases.framework.attention, asked)
+    """True where attention never materialises the scores: as stated, else the framework's default."""
+    stated = cases.workload.attention
+    kernel = np.where(stated == AttentionKernel.AUTO, cases.framework.attention, stated)
     return np.asarray(kernel != AttentionKernel.EAGER)

@@ -1,12 +1,12 @@
-"""Seconds that one micro-batch spends in an average layer, forward and backward, by cause.
+"""Seconds of one micro-batch in an average layer, forward and backward, by cause.
 
 Legend: F forward, B backward, H host time for the same work (host_time.py). The GPU waits for launches, and
-for the part of a collective that the framework cannot hide. Recomputed parts count again in B, as their own
-cause.
+for the part of a collective that the framework cannot overlap. Recomputed parts count again in B, as a
+separate cause.
 
     waits = (F^4 + H^4)^(1/4) - F
 
-Sharded weights (ZeRO-3, FSDP) are gathered a layer ahead: a share x of the traffic S is never hidden
+Sharded weights (ZeRO-3, FSDP) are gathered one layer ahead. A share x of the traffic S is never hidden
 (copies and the collective's own kernels), the rest competes with the layer's T as a smooth maximum:
 
     exposed = x S + [ T^3 + ((1-x) S)^3 ]^(1/3) - T
@@ -18,8 +18,7 @@ import numpy as np
 
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
-from rightsizer.domain.framework import Kernels as KernelStyle
-from rightsizer.domain.framework import SelectiveRecompute
+from rightsizer.domain.framework import KernelStyle, SelectiveRecompute
 from rightsizer.domain.layout import Offload, Sharding
 from rightsizer.domain.workload import Method, Precision, Quantiser, Recompute, Scaling
 from rightsizer.estimate.collectives import Links, all_to_all_s, group, ring_s
@@ -31,7 +30,7 @@ from rightsizer.estimate.host_time import (
     launches_s,
     superchip,
 )
-from rightsizer.estimate.kernels import Kernels, Rates, fused_experts, fused_sums
+from rightsizer.estimate.kernels import GpuRates, KernelTimes, fused_experts, fused_sums
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen
 from rightsizer.values import immutable
@@ -59,15 +58,15 @@ class StepInputs:
 
     cases: Cases
     work: LayerWork
-    kernels: Kernels
-    rates: Rates
+    kernels: KernelTimes
+    rates: GpuRates
     links: Links
     parameters: Parameters
 
 
 @immutable
 class LayerTime:
-    """Seconds by cause, forward and backward together, and the two sums that schedules need separately."""
+    """Seconds by cause, forward and backward together, and separate totals of both for the schedules."""
 
     matmul_s: Array
     attention_s: Array
@@ -101,19 +100,19 @@ class _GpuTime:
     def total(self) -> Array:
         return np.asarray(self.matmul + self.attention + self.elementwise)
 
-    def share(self, other: "_GpuTime") -> Array:
-        """The sum of products part by part: seconds of these shares of a forward pass."""
+    def share(self, shares: "_GpuTime") -> Array:
+        """Seconds of the given shares of each part."""
         return np.asarray(
-            self.matmul * other.matmul
-            + self.attention * other.attention
-            + self.elementwise * other.elementwise
+            self.matmul * shares.matmul
+            + self.attention * shares.attention
+            + self.elementwise * shares.elementwise
         )
 
 
 def compiled(cases: Cases) -> Array:
     """True where element-wise work is fused by a compiler."""
-    asked = cases.workload.compile == 1
-    return np.asarray(asked | (cases.framework.kernels == KernelStyle.COMPILED))
+    stated = cases.workload.compile == 1
+    return np.asarray(stated | (cases.framework.kernels == KernelStyle.COMPILED))
 
 
 def layer_time(inputs: StepInputs) -> LayerTime:
@@ -130,7 +129,7 @@ def layer_time(inputs: StepInputs) -> LayerTime:
     host = inputs.cases, inputs.work.dense_share, inputs.parameters
     host_f, host_b = launches_s(*host, recomputed.matmul)
     stop_f, stop_b = blocked_s(inputs.cases, inputs.parameters, recomputed.matmul)
-    wait_f = _added_wait(gpu_f, host_f, 4) + stop_f + expert_wait_s(*host)  # short kernels wait before all do
+    wait_f = _added_wait(gpu_f, host_f, 4) + stop_f + expert_wait_s(*host)  # short kernels wait first
     wait_b = _added_wait(gpu_b, host_b, 4) + stop_b
     gather, scatter = _sharded(inputs)
     exposed = inputs.parameters.sharding_exposed
@@ -157,7 +156,7 @@ def layer_time(inputs: StepInputs) -> LayerTime:
 
 
 def _forward(inputs: StepInputs) -> _GpuTime:
-    """Matmuls with their casts and adapters, attention, and the element-wise kernels between them."""
+    """Matmuls with their casts and adapters, attention, and element-wise kernels."""
     cases, work, p = inputs.cases, inputs.work, inputs.parameters
     code, memory = host_class(cases), inputs.rates.hbm_bytes_per_s
     fused = fused_experts(cases, inputs.rates)
@@ -178,9 +177,9 @@ def _forward(inputs: StepInputs) -> _GpuTime:
 
 
 def _passes(cases: Cases, p: Parameters, code: Array) -> Array:
-    """Element-wise passes over the hidden states: the class's usual ones, or as the workload sets `compile`.
+    """Element-wise passes over the hidden states: the class's usual number, or as `compile` sets it.
 
-    Torch's own trainers are usually compiled since FSDP2; without it they run the kernels of FSDP1's.
+    Torch's own trainers usually compile since FSDP2; without compilation they run FSDP1's kernels.
     """
     usual = p.keyed("elementwise_passes", HOST_CLASSES)
     passes = np.where(compiled(cases), np.minimum(p.elementwise_fused, usual[code]), usual[code])
@@ -202,26 +201,26 @@ def _backward(inputs: StepInputs, forward: _GpuTime) -> _GpuTime:
 
 
 def accumulated_s(inputs: StepInputs, weights: Array) -> Array:
-    """Seconds to add one micro-batch's gradients of `weights` trained elements to the step's."""
+    """Seconds to add one micro-batch's gradients of `weights` elements to the step's sums."""
     p = inputs.parameters
     framework, sixteen = inputs.cases.framework, inputs.cases.workload.precision == Precision.FP16
     narrow = np.where(sixteen, framework.gradient_bytes_fp16, framework.gradient_bytes) <= BF16_BYTES
-    each = np.where(narrow, _NARROW_SUMS, 1.0) * p.accumulate_bytes
-    each = np.where(fused_sums(inputs.cases), 0.0, each)
-    return np.asarray(weights * each / inputs.rates.hbm_bytes_per_s)
+    element_bytes = np.where(narrow, _NARROW_SUMS, 1.0) * p.accumulate_bytes
+    element_bytes = np.where(fused_sums(inputs.cases), 0.0, element_bytes)
+    return np.asarray(weights * element_bytes / inputs.rates.hbm_bytes_per_s)
 
 
 def _dequantised_bytes(inputs: StepInputs) -> Array:
-    """QLoRA expands its 4-bit weights to 16 bits before each use (arXiv:2305.14314)."""
+    """Bytes of QLoRA's expansion of 4-bit weights to 16 bits before each use (arXiv:2305.14314)."""
     weights = inputs.work.dense_weights + inputs.work.expert_weights
     quantised = inputs.cases.workload.method == Method.QLORA
     p, gptq = inputs.parameters, inputs.cases.workload.quantiser == Quantiser.GPTQ
-    each = np.where(gptq, p.dequantise_unfused_bytes, p.dequantise_bytes)
-    return np.asarray(np.where(quantised, weights, 0.0) * each)
+    element_bytes = np.where(gptq, p.dequantise_unfused_bytes, p.dequantise_bytes)
+    return np.asarray(np.where(quantised, weights, 0.0) * element_bytes)
 
 
 def _adapter_bytes(inputs: StepInputs) -> Array:
-    """Low-rank adapters beside frozen linear layers: little compute, but passes over inputs and outputs."""
+    """Bytes of low-rank adapters beside frozen layers: little compute, but passes over inputs and outputs."""
     mm, p = inputs.work.matmuls, inputs.parameters
     eager = host_class(inputs.cases) >= HOST_CLASSES.index("fsdp1")
     passes = np.where(eager, p.adapter_passes_eager, p.adapter_passes_fused)
@@ -233,13 +232,13 @@ def _recomputed_shares(cases: Cases) -> _GpuTime:
     """The share of each forward part that backward repeats."""
     mode, layers = cases.layout.recompute, cases.layout.recompute_layers
     stage = cases.architecture.layers / cases.layout.pp
-    some = np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
-    full = np.where(mode == Recompute.FULL, some, 0.0)
+    share = np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
+    full = np.where(mode == Recompute.FULL, share, 0.0)
     style, chosen = cases.framework.selective, mode == Recompute.SELECTIVE
-    some = (style == SelectiveRecompute.MODULES) | (cases.framework.recomputes_expert_modules > 0)
-    core = np.where(chosen & (style == SelectiveRecompute.ATTENTION_CORE) & ~some, 1.0, 0.0)
+    by_module = (style == SelectiveRecompute.MODULES) | (cases.framework.recomputes_expert_modules > 0)
+    core = np.where(chosen & (style == SelectiveRecompute.ATTENTION_CORE) & ~by_module, 1.0, 0.0)
     ops = np.where(chosen & (style == SelectiveRecompute.OPS), 1.0, 0.0)
-    modules = np.where(chosen & some, 1.0, 0.0)
+    modules = np.where(chosen & by_module, 1.0, 0.0)
     full = full + np.where(chosen & (style == SelectiveRecompute.BLOCKS), 0.5, 0.0)
     return _GpuTime(
         matmul=full + 0.5 * ops + 0.1 * modules,
@@ -249,7 +248,7 @@ def _recomputed_shares(cases: Cases) -> _GpuTime:
 
 
 def _collectives(inputs: StepInputs, forward: _GpuTime) -> tuple[Array, Array, Array]:
-    """Exposed seconds of one direction: tensor-parallel all-reduces, context exchange, experts' dispatch."""
+    """Exposed seconds of one direction: tensor-parallel all-reduce, context exchange, expert dispatch."""
     cases, work, links, p = inputs.cases, inputs.work, inputs.links, inputs.parameters
     layout, framework = cases.layout, cases.framework
     exposed = _tensor_exposed(inputs) * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
@@ -267,10 +266,10 @@ def _collectives(inputs: StepInputs, forward: _GpuTime) -> tuple[Array, Array, A
 
 
 def _tensor_exposed(inputs: StepInputs) -> Array:
-    """The share of tensor parallelism's exchanges that is not hidden behind matmuls.
+    """The share of tensor-parallel communication that is not overlapped with matmuls.
 
-    An unknown framework in 8 or 4 bits is TransformerEngine's, whose users overlap. Torch's compiler fuses
-    reductions with the matmul before, but no gather with a matmul whose operands have a scale for each row
+    An unknown framework in 8 or 4 bits is assumed to be TransformerEngine with overlap on. Torch's compiler
+    fuses reductions with the preceding matmul, but no gather with a matmul that has a scale per row
     (pytorch/pytorch#149990).
     """
     cases, code, least = inputs.cases, host_class(inputs.cases), inputs.parameters.tensor_exposed
@@ -281,11 +280,11 @@ def _tensor_exposed(inputs: StepInputs) -> Array:
 
 
 def _backward_exposed(inputs: StepInputs) -> Array:
-    """Megatron since 2022 reduces input gradients while it computes weight gradients.
+    """The exposed share of tensor-parallel communication in backward, relative to forward.
 
-    With sequence parallelism that hides less, whatever the generation, and a rank keeps its part of each
-    input only, and gathers it again (a half of an all-reduce's traffic, arXiv:2205.05198 4.2.2). Torch's
-    recompute by operators keeps what reductions return, not what gathers do.
+    Megatron since 2022 reduces input gradients while it computes weight gradients. Sequence parallelism hides
+    less, and each rank keeps only its part of an input and gathers it again (half of an all-reduce's traffic,
+    arXiv:2205.05198 4.2.2). Torch's recompute by operators keeps the results of reductions, not of gathers.
     """
     code, p = host_class(inputs.cases), inputs.parameters
     split = inputs.cases.layout.sequence_parallel
@@ -302,14 +301,14 @@ def _backward_exposed(inputs: StepInputs) -> Array:
 
 
 def _once_per_domain(inputs: StepInputs, domains: Array) -> Array:
-    """Bytes that leave a domain when a token goes to each other domain at most once, with uniform routing."""
+    """Bytes that leave a domain if a token goes to each other domain at most once, with uniform routing."""
     top_k = np.maximum(inputs.cases.architecture.top_k, 1)
     tokens = inputs.work.routed_bytes / top_k
     return np.asarray(tokens * (domains - 1) * (1 - (1 - 1 / np.maximum(domains, 1)) ** top_k))
 
 
 def _sharded(inputs: StepInputs) -> tuple[Array, Array]:
-    """Seconds to gather a layer's weights and to scatter its gradients, when they are sharded."""
+    """Seconds to gather a layer's sharded weights and to scatter its gradients."""
     cases, links, p = inputs.cases, inputs.links, inputs.parameters
     layout, framework = cases.layout, cases.framework
     ranks = shard_ranks(cases)
@@ -339,7 +338,7 @@ def _sharded(inputs: StepInputs) -> tuple[Array, Array]:
 
 
 def _gathers_cast(cases: Cases) -> Array:
-    """Whether each rank casts its shard to 8 bits before a gather: with a scale for a tensor only."""
+    """True if each rank casts its shard to 8 bits before a gather; only possible with a scale per tensor."""
     workload, sharded = cases.workload, cases.layout.sharding >= Sharding.ZERO3
     eight = (workload.precision == Precision.FP8) & (workload.scaling == Scaling.TENSOR)
     return np.asarray((cases.framework.gathers_fp8_weights > 0) & sharded & eight)
@@ -374,9 +373,9 @@ def _added_wait(first_s: Array, second_s: Array, power: int) -> Array:
 
 
 def _offload(inputs: StepInputs) -> tuple[Array, Array]:
-    """Seconds to bring a layer's offloaded weights, and to take its activations, over the host link.
+    """Seconds to load a layer's offloaded weights and to move its activations over the host link.
 
-    Activations are offloaded by choice, as many as the link can hide: only a share of theirs is felt.
+    Activations are offloaded by choice, as many as the link can hide: only a share of their time is exposed.
     """
     cases, work, p = inputs.cases, inputs.work, inputs.parameters
     flags = cases.layout.offload

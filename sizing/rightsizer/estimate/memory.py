@@ -17,7 +17,7 @@ from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.estimate.memory_per_stage import StageMemory, stages
 from rightsizer.estimate.memory_stage import ends_lighter, in_flight
-from rightsizer.estimate.memory_states import Adapters, Rates, States, rates, states
+from rightsizer.estimate.memory_states import Adapters, StateRates, States, state_rates, states
 from rightsizer.estimate.parameters import Parameters, load_memory
 from rightsizer.values import immutable
 
@@ -133,13 +133,13 @@ def candidates(cases: Cases) -> list[Array]:
 
 def fullest_stage(cases: Cases, p: Parameters, stages_: Sequence[StageMemory]) -> Memory:
     """Peak bytes by cause on the fullest of some stages."""
-    per, context = rates(cases, p.four_bit_bytes), _context(cases, p)
+    per, context = state_rates(cases, p.four_bit_bytes), _context(cases, p)
     return _fullest(_stage_memory(cases, p, stage, per, context) for stage in stages_)
 
 
 def peak(cases: Cases, p: Parameters, stages_: Sequence[StageMemory]) -> Peak:
     """The totals of `fullest_stage` (up to rounding) in a third of the time. The search uses it."""
-    per, context = rates(cases, p.four_bit_bytes), _context(cases, p)
+    per, context = state_rates(cases, p.four_bit_bytes), _context(cases, p)
     return _fullest(_stage_peak(cases, p, stage, per, context) for stage in stages_)
 
 
@@ -219,7 +219,7 @@ class _Phases:
     late: Array
 
 
-def _phases(cases: Cases, p: Parameters, stage: StageMemory, per: Rates) -> _Phases:
+def _phases(cases: Cases, p: Parameters, stage: StageMemory, per: StateRates) -> _Phases:
     """`held`: whether gradients are there all the time."""
     profile, unsharded = cases.framework, stage.unsharded_bytes
     adapters = Adapters(low_rank=stage.low_rank, copied=stage.copied, embeddings=stage.embeddings)
@@ -238,7 +238,7 @@ def _phases(cases: Cases, p: Parameters, stage: StageMemory, per: Rates) -> _Pha
     )
 
 
-def _stage_memory(cases: Cases, p: Parameters, stage: StageMemory, per: Rates, context: Array) -> Memory:
+def _stage_memory(cases: Cases, p: Parameters, stage: StageMemory, per: StateRates, context: Array) -> Memory:
     """Bytes by cause at the fullest phase: loss or a layer's backward; late: last layer or optimizer step."""
     loss, working, buckets = stage.loss_bytes, stage.working_bytes, stage.buckets_bytes
     at = _phases(cases, p, stage, per)
@@ -268,7 +268,7 @@ def _stage_memory(cases: Cases, p: Parameters, stage: StageMemory, per: Rates, c
     )
 
 
-def _stage_peak(cases: Cases, p: Parameters, stage: StageMemory, per: Rates, context: Array) -> Peak:
+def _stage_peak(cases: Cases, p: Parameters, stage: StageMemory, per: StateRates, context: Array) -> Peak:
     at = _phases(cases, p, stage, per)
     gradients = np.where(at.held | (at.late > at.early), at.state.gradients, 0.0)
     fixed = at.state.weights + at.state.optimizer + stage.workspaces_bytes + gradients

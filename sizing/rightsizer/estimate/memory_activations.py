@@ -1,12 +1,12 @@
-"""Bytes saved for backward: what each kind of layer keeps, per micro-batch, on one GPU.
+"""Bytes saved for backward by each kind of layer, per micro-batch, on one GPU.
 
 Legend: T tokens of a micro-batch on this rank (b s / c), t tensor-parallel ranks, h hidden, a heads, q
 and k widths of queries and of keys (heads x head_dim), f feed-forward width, K experts of a token, V
 vocabulary. bf16 is 2 bytes.
 
-In 8-bit runs a matmul's input is kept as the matmul reads it, in 1 byte, where a framework does so. Some
-keep the activation's input and the tokens sent to experts so too, and the attention's output in 12 bits
-(DeepSeek-V3, arXiv:2412.19437, section 3.3.3).
+In 8-bit runs some frameworks keep a matmul's input in 1 byte. Some also keep the activation's input and the
+tokens sent to experts in 1 byte, and the attention's output in 12 bits (DeepSeek-V3, arXiv:2412.19437,
+section 3.3.3).
 
 A fused layer keeps: the input and the output of both norms (8h), queries, keys, values and the
 attention's output (4q + 4k), its log-sum-exp (4 bytes per head), the MLP's first output (4f gated, 2f
@@ -19,7 +19,7 @@ import numpy as np
 from rightsizer.domain.architecture import AttentionKind
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
-from rightsizer.domain.framework import Kernels, SelectiveRecompute
+from rightsizer.domain.framework import KernelStyle, SelectiveRecompute
 from rightsizer.domain.workload import AttentionKernel, LossKernel, Precision, Recompute
 from rightsizer.estimate.memory_states import adapters_only
 from rightsizer.estimate.parameters import Parameters
@@ -29,15 +29,12 @@ __all__ = ["SavedActivations", "loss_bytes", "saved_activations", "tokens"]
 
 
 BLOCKS_KEPT = 0.25
-"""Share of blocks whose activations stay where a framework recomputes whole blocks selectively; a guess."""
+"""Share of blocks that keep their activations under selective recomputation of whole blocks; a guess."""
 
 
 @immutable
 class SavedActivations:
-    """Bytes of one micro-batch.
-
-    Kept by a dense and by an MoE layer, their boundary, and all of a layer's for backward.
-    """
+    """Bytes of one micro-batch: kept by a dense and an MoE layer, at their boundary, without recompute."""
 
     dense: Array
     moe: Array
@@ -74,7 +71,7 @@ def tokens(cases: Cases) -> Array:
 
 
 def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
-    """What layers keep for backward, with the case's recomputation and without any."""
+    """Bytes that layers keep for backward, with the case's recomputation and without any."""
     layout, profile = cases.layout, cases.framework
     t = np.asarray(layout.tp, dtype=float)
     sequence = np.where(layout.sequence_parallel, t, 1.0)
@@ -91,12 +88,12 @@ def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
     moe_full = count * (core + experts) + scores
     boundary = 2.0 * hidden * count / sequence
     mode = layout.recompute
-    full, some = mode == Recompute.FULL, mode == Recompute.SELECTIVE
-    ops = some & (profile.selective == SelectiveRecompute.OPS)
-    blocks = some & (profile.selective == SelectiveRecompute.BLOCKS)
-    modules = np.where(some & profile.recomputes_expert_modules, 1.0, 0.0)
+    full, selective = mode == Recompute.FULL, mode == Recompute.SELECTIVE
+    ops = selective & (profile.selective == SelectiveRecompute.OPS)
+    blocks = selective & (profile.selective == SelectiveRecompute.BLOCKS)
+    modules = np.where(selective & profile.recomputes_expert_modules, 1.0, 0.0)
     kept = count * _kept_by_ops(cases) * p.selective_ops
-    dense, moe = dense_full - scores * some, moe_full - scores * some
+    dense, moe = dense_full - scores * selective, moe_full - scores * selective
     again = modules * count * (width.outputs / sequence + width.latent_ups / t)
     dense = dense - again * (cases.architecture.experts > 0)
     moe = moe - again - modules * count * width.activated / t
@@ -114,18 +111,16 @@ def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
 
 
 def _kernels(cases: Cases) -> Array:
-    """The kernels in use: torch.compile replaces a profile's eager ones."""
-    asked = cases.workload.compile == 1.0
-    return np.where(
-        asked & (cases.framework.kernels == Kernels.EAGER), Kernels.COMPILED, cases.framework.kernels
-    )
+    """The kernel style in use: torch.compile replaces a profile's eager kernels."""
+    replaced = (cases.workload.compile == 1.0) & (cases.framework.kernels == KernelStyle.EAGER)
+    return np.where(replaced, KernelStyle.COMPILED, cases.framework.kernels)
 
 
 def _widths(cases: Cases, p: Parameters) -> _Widths:
-    """Bytes per token of one layer, by how they are divided."""
+    """Bytes per token of one layer, by how ranks divide them."""
     a = cases.architecture
     kernels = _kernels(cases)
-    eager, compiled = kernels == Kernels.EAGER, kernels == Kernels.COMPILED
+    eager, compiled = kernels == KernelStyle.EAGER, kernels == KernelStyle.COMPILED
     hidden = np.asarray(a.hidden, dtype=float)
     gated = np.asarray(a.gated_mlp, dtype=bool)
     eight = _saves_in_fp8(cases)
@@ -155,7 +150,7 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
 
 
 def _attention_widths(cases: Cases, eager: Array) -> tuple[Array, Array, Array]:
-    """(latent vectors, per-head tensors, of these the output) of the attention in bytes per token."""
+    """Bytes per token of attention: (latent vectors, per-head tensors, the output's part of these)."""
     a = cases.architecture
     heads = np.asarray(a.heads, dtype=float)
     query, key = heads * a.head_dim, a.kv_heads * a.head_dim * 1.0
@@ -173,12 +168,12 @@ def _attention_widths(cases: Cases, eager: Array) -> tuple[Array, Array, Array]:
 
 def _attention(cases: Cases) -> Array:
     """The attention kernel: the workload's, else the profile's."""
-    asked = cases.workload.attention
-    return np.where(asked == AttentionKernel.AUTO, cases.framework.attention, asked)
+    kernel = cases.workload.attention
+    return np.where(kernel == AttentionKernel.AUTO, cases.framework.attention, kernel)
 
 
 def _dropout(cases: Cases) -> Array:
-    """Dropout is a matter of the GPT generation: plain-MLP models on Megatron-like stacks train with it."""
+    """True with dropout: a matter of the GPT generation, so of plain-MLP models on Megatron-like stacks."""
     plain = ~np.asarray(cases.architecture.gated_mlp, dtype=bool)
     return np.asarray(cases.framework.dropout | (plain & cases.framework.dropout_with_plain_mlp))
 
@@ -201,7 +196,7 @@ def _saves_in_fp8(cases: Cases) -> Array:
 
 
 def _kept_by_ops(cases: Cases) -> Array:
-    """Bytes per token that a per-op policy keeps: every second matmul output, the attention's, the input.
+    """Bytes per token that a per-op policy keeps: every second matmul output, attention's output, the input.
 
     Of q, k, v, o, gate, up, down it keeps q, v, gate, down (torchtitan's policy counts matmuls).
     """
@@ -218,12 +213,11 @@ def _kept_by_ops(cases: Cases) -> Array:
 
 
 def loss_bytes(cases: Cases, p: Parameters, kept: SavedActivations) -> Array:
-    """Logits, what the cross-entropy keeps of them, and the last norm, for one micro-batch on the last stage.
+    """Logits, their copies in the cross-entropy, and the last norm, for one micro-batch on the last stage.
 
-    Every layer of multi-token prediction has a loss of its own, and is there with its activations until
-    backward leaves it (DeepSeek-V3, arXiv:2412.19437, section 2.2). Gradients of logits that wait for the
-    end of the pipeline, and what the head multiplies them with, stay (Megatron's
-    defer_embedding_wgrad_compute).
+    Each layer of multi-token prediction has its own loss and keeps its activations until backward leaves it
+    (DeepSeek-V3, arXiv:2412.19437, section 2.2). Deferred gradients of logits and the head's inputs for them
+    stay until the end of the pipeline (Megatron's defer_embedding_wgrad_compute).
     """
     profile, a, layout = cases.framework, cases.architecture, cases.layout
     split = np.where(profile.vocabulary_parallel_loss | profile.can_tensor_parallel, layout.tp, 1.0)
@@ -231,23 +225,23 @@ def loss_bytes(cases: Cases, p: Parameters, kept: SavedActivations) -> Array:
     sequence = np.where(layout.sequence_parallel, layout.tp, 1.0)
     norm = (4.0 / sequence + np.where(sequence > 1, 2.0, 0.0)) * a.hidden
     waiting = profile.deferred_head_gradients * 2.0 * (logits + a.hidden)
-    one = _bytes_per_logit(cases, p) * logits + norm
+    per_loss = _bytes_per_logit(cases, p) * logits + norm
     ahead = np.where(a.experts > 0, kept.moe, kept.dense)
-    return np.asarray(tokens(cases) * (one * (1.0 + a.mtp_layers) + waiting) + a.mtp_layers * ahead)
+    return np.asarray(tokens(cases) * (per_loss * (1.0 + a.mtp_layers) + waiting) + a.mtp_layers * ahead)
 
 
 def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:
     """Bytes of a logit at the peak of the loss."""
-    profile, asked = cases.framework, cases.workload.loss
-    kernel = np.where(asked == LossKernel.AUTO, profile.loss, asked)
-    compiled = (cases.workload.compile == 1.0) & (kernel == LossKernel.EAGER) & (asked == LossKernel.AUTO)
+    profile, stated = cases.framework, cases.workload.loss
+    kernel = np.where(stated == LossKernel.AUTO, profile.loss, stated)
+    compiled = (cases.workload.compile == 1.0) & (kernel == LossKernel.EAGER) & (stated == LossKernel.AUTO)
     kernel = np.where(compiled & profile.compiles_loss, str(LossKernel.COMPILED), kernel)
     parallel = np.asarray(profile.vocabulary_parallel_loss, dtype=bool)
     per_logit = np.where(parallel, p.logit_bytes_parallel, p.logit_bytes_eager)
     per_logit = np.where(~parallel & (kernel == LossKernel.COMPILED), p.logit_bytes_compiled, per_logit)
     half = (cases.workload.precision == Precision.FP16) & adapters_only(cases.workload)
     per_logit = np.where(~parallel & half, p.logit_bytes_half, per_logit)
-    jit = parallel & (asked == LossKernel.COMPILED)
+    jit = parallel & (stated == LossKernel.COMPILED)
     per_logit = np.where(jit, p.logit_bytes_parallel_jit, per_logit)
     fused = np.where(parallel, p.logit_bytes_parallel_fused, p.logit_bytes_fused)
     per_logit = np.where(kernel == LossKernel.FUSED, fused, per_logit)
@@ -255,7 +249,7 @@ def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:
 
 
 def adapter_parameters(cases: Cases) -> Array:
-    """Parameters of one layer's low-rank adapters: rank x (inputs + outputs) of every matrix they sit on."""
+    """Parameters of one layer's adapters: rank x (inputs + outputs) of every adapted matrix."""
     a, workload = cases.architecture, cases.workload
     query, key, hidden = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.hidden
     attention = (hidden + query) * 2.0 + (hidden + key) * 2.0
@@ -266,13 +260,13 @@ def adapter_parameters(cases: Cases) -> Array:
 
 
 def trains_embeddings(cases: Cases) -> Array:
-    """Whether the embedding and the head are trained whole beside the adapters."""
+    """True if embedding and head train in full beside the adapters."""
     targets = cases.workload.lora_targets
     whole = (targets == "attention+embeddings") | (targets == "all+embeddings")
     return np.asarray(adapters_only(cases.workload) & whole)
 
 
 def _adapters_on_mlp(cases: Cases) -> Array:
-    """Whether adapters sit on the MLP too."""
+    """True if the MLP has adapters too."""
     targets = cases.workload.lora_targets
     return np.asarray((targets == "all") | (targets == "all+embeddings"))

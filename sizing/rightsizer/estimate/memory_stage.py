@@ -1,4 +1,4 @@
-"""What one pipeline stage holds: its layers, its parameters, and how many micro-batches are in flight on it.
+"""One pipeline stage: its layers, its parameters, and its micro-batches in flight.
 
 Legend: p stages, i a stage (0 first), v chunks of an interleaved stage, m micro-batches, L layers.
 """
@@ -18,9 +18,9 @@ __all__ = ["Stage", "ends_lighter", "in_flight", "stage"]
 
 @immutable
 class Stage:
-    """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` say where it is.
+    """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` mark the end stages.
 
-    `lacking` is the share of a layer, of those it has, whose place an embedding or a head takes.
+    `lacking` is the relative lack of layers because an embedding or a head takes a layer's place.
     """
 
     first: Array
@@ -67,25 +67,22 @@ def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
 def in_flight(cases: Cases, index: Array, lacking: Array | float = 0.0) -> Array:
     """Micro-batches whose activations a stage holds: 1F1B min(p - i, m).
 
-    Interleaved in groups of g micro-batches (p, unless said otherwise) it holds 2(p - i - 1) + (v - 1)g + 1
+    Interleaved in groups of g micro-batches (p by default) it holds 2(p - i - 1) + (v - 1)g + 1
     chunks: with v = 3, p = 4 the last stage has 9 (measured 8.8), and 11 where g = 5 (measured 10.7). An
     embedding or a head that counts as a layer (`lacking`: over the layers of the stage) takes a layer's place
     in the first stage's first chunk or in the last stage's last one: that chunk has all slots beyond the
-    (v - 1)g of the others, more than the mean on the first stage, one on the last.
+    (v - 1)g of the other chunks, more than the mean on the first stage, one on the last.
     """
     p, v, m = cases.layout.pp, cases.layout.vpp, cases.layout.micro_batches
     group = cases.framework.interleaved_group
-    others = (v - 1) * np.minimum(np.where(group > 0, group, p), m)
-    slots = np.minimum((p - index - 1) * 2 + others + 1, m * v)
-    chunks = (1.0 + lacking) * slots / v - lacking * np.clip(slots - others, 0.0, m)
+    other_chunks = (v - 1) * np.minimum(np.where(group > 0, group, p), m)
+    slots = np.minimum((p - index - 1) * 2 + other_chunks + 1, m * v)
+    chunks = (1.0 + lacking) * slots / v - lacking * np.clip(slots - other_chunks, 0.0, m)
     return np.asarray(np.where(v > 1, chunks, np.minimum(p - index, m)))
 
 
 def _own_head(a: Columns, layout: Columns) -> Array:
-    """1 where the last stage holds a head of its own.
-
-    Always, unless it shares the embedding of the only stage.
-    """
+    """1 where the last stage holds its own head: always, unless a single stage ties it to the embedding."""
     return np.where(np.asarray(a.tied_embeddings, dtype=bool) & (layout.pp == 1), 0.0, 1.0)
 
 
@@ -97,8 +94,8 @@ def _layers(cases: Cases, layer: LayerWeights, first: Array, last: Array) -> tup
     sparse, dense = layers_moe(a), layers_dense(a) + a.encoder_layers
     leading = np.where(cases.layout.pp == 1, dense, np.where(first, np.minimum(dense, share), 0.0))
     mixed = np.where(a.moe_layer_step > 1, share * dense / layers, leading)
-    dense_here = np.where(sparse > 0, mixed, share)
-    return dense_here, share - dense_here
+    dense_layers = np.where(sparse > 0, mixed, share)
+    return dense_layers, share - dense_layers
 
 
 def _share(cases: Cases, layer: LayerWeights, layers: Array, first: Array, last: Array) -> Array:
@@ -117,7 +114,7 @@ def _share(cases: Cases, layer: LayerWeights, layers: Array, first: Array, last:
 
 
 def _stated(cases: Cases, layers: Array, share: Array, first: Array, last: Array) -> Array:
-    """The share of a stage where a run says how many layers the first or the last one has."""
+    """The layers of a stage if the run states those of the first or the last one."""
     at_first, at_last = cases.framework.first_stage_layers, cases.framework.last_stage_layers
     middle = np.maximum(cases.layout.pp - (at_first > 0) - (at_last > 0), 1)
     rest = np.ceil(np.maximum(layers - at_first - at_last, 0.0) / middle)
@@ -126,7 +123,7 @@ def _stated(cases: Cases, layers: Array, share: Array, first: Array, last: Array
 
 
 def _counts_ends(cases: Cases) -> Array:
-    """Whether embedding and head count as layers: by the profile's rule, or as only then chunks are equal."""
+    """True if embedding and head count as layers: by the profile's rule, or if only then chunks are equal."""
     layers = cases.architecture.layers + cases.architecture.encoder_layers * 1.0
     chunks = np.asarray(cases.layout.pp, dtype=float) * cases.layout.vpp
     fit = ~_divides(chunks, layers) & _divides(chunks, layers + 2)
@@ -134,7 +131,7 @@ def _counts_ends(cases: Cases) -> Array:
 
 
 def ends_lighter(cases: Cases) -> Array:
-    """Whether the first stage may hold less than the second: fewer layers, or dense ones before experts."""
+    """True if the first stage may hold less than the second: fewer layers, or dense ones before experts."""
     a = cases.architecture
     profile = cases.framework
     uneven = (profile.stage_balance != StageBalance.EVEN) | _counts_ends(cases)
@@ -143,6 +140,6 @@ def ends_lighter(cases: Cases) -> Array:
 
 
 def _divides(chunks: Array, layers: Array) -> Array:
-    """Whether the layers fill the chunks evenly."""
+    """True if the layers fill the chunks evenly."""
     share = layers / chunks
     return np.asarray(share == np.floor(share))

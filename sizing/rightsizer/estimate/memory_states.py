@@ -1,4 +1,4 @@
-"""Bytes that live through the whole step: weights, gradients, optimizer states, and copies of them.
+"""Bytes held for the whole step: weights, gradients, optimizer states, and copies of them.
 
 Legend: t tensor-parallel ranks, e expert-parallel ranks (times the tensor ranks inside an expert), d
 ranks that share sharded states, L layers, h hidden, V vocabulary. Everything is per GPU of one pipeline
@@ -29,26 +29,23 @@ __all__ = [
     "Adapters",
     "LayerWeights",
     "Ranks",
-    "Rates",
+    "StateRates",
     "States",
     "adapters_only",
     "embeddings",
     "layer_weights",
     "ranks",
-    "rates",
+    "state_rates",
     "states",
 ]
 
 BLACKWELL = 10.0
-"""Compute capability from which fp8 matmuls take weights in either layout.
-
-So that no transposed copy is kept.
-"""
+"""Compute capability from which fp8 matmuls read weights in either layout, without a transposed copy."""
 
 
 @immutable
 class LayerWeights:
-    """Parameters of one layer on one GPU before ZeRO: what tensor and expert ranks leave of it."""
+    """Parameters of one layer on one GPU after tensor and expert parallelism, before ZeRO."""
 
     attention: Array
     dense: Array
@@ -68,7 +65,7 @@ class LayerWeights:
 
 @immutable
 class Ranks:
-    """Over how many ranks each kind of state is divided by ZeRO, for the ordinary weights and for experts."""
+    """Ranks over which ZeRO divides each kind of state, for the ordinary weights and for experts."""
 
     weights: Array
     gradients: Array
@@ -79,8 +76,8 @@ class Ranks:
 
 
 @immutable
-class Rates:
-    """Bytes of a parameter by state, over how many ranks each is divided, and what the GPU holds at all."""
+class StateRates:
+    """Bytes per parameter of each state, the ranks that divide it, and the states kept on the GPU."""
 
     ranks: Ranks
     weight: Array
@@ -93,10 +90,7 @@ class Rates:
 
 @immutable
 class States:
-    """Bytes of one stage's states on one GPU.
-
-    `trained` is the number of parameters whose optimizer state it holds.
-    """
+    """Bytes of one stage's states on one GPU; `trained` counts the parameters of its optimizer states."""
 
     weights: Array
     gradients: Array
@@ -106,10 +100,10 @@ class States:
 
 @immutable
 class Adapters:
-    """A stage's trained parameters where the base is frozen, beside its (frozen) embeddings.
+    """A stage's trained parameters beside a frozen base, and its (frozen) embeddings.
 
-    `low_rank` are kept in fp32 (PEFT casts them); `copied` are whole modules trained beside (embeddings
-    and head) in 16 bits, whose frozen originals stay.
+    `low_rank` factors are in fp32 (PEFT casts them). `copied` modules (embeddings and head) train in full in
+    16 bits; their frozen originals stay.
     """
 
     low_rank: Array
@@ -118,7 +112,7 @@ class Adapters:
 
 
 def adapters_only(workload: Columns) -> Array:
-    """Whether only low-rank adapters are trained."""
+    """True if only low-rank adapters are trained."""
     return np.asarray((workload.method == Method.LORA) | (workload.method == Method.QLORA))
 
 
@@ -137,30 +131,32 @@ def layer_weights(cases: Cases) -> LayerWeights:
 
 
 def ranks(layout: Columns) -> Ranks:
-    """The divisors of ZeRO; HSDP shards all three inside its group, which has a copy of all experts."""
+    """ZeRO's divisors. HSDP shards all three states inside its group, which holds a copy of all experts."""
     data = np.asarray(layout.dp * layout.cp, dtype=float)
     group = np.where(layout.shard_group > 0, np.minimum(layout.shard_group, data), data)
     expert_data = np.maximum(1.0, data * layout.tp / (layout.ep * layout.expert_tp))
     expert_group = np.maximum(1.0, expert_data * group / data)
-    one, two, three = (layout.sharding >= float(s) for s in (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3))
+    zero1, zero2, zero3 = (
+        layout.sharding >= float(s) for s in (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
+    )
     return Ranks(
-        weights=np.where(three, group, 1.0),
-        gradients=np.where(two, group, 1.0),
-        optimizer=np.where(one, group, 1.0),
-        expert_weights=np.where(three, expert_group, 1.0),
-        expert_gradients=np.where(two, expert_group, 1.0),
-        expert_optimizer=np.where(one, expert_group, 1.0),
+        weights=np.where(zero3, group, 1.0),
+        gradients=np.where(zero2, group, 1.0),
+        optimizer=np.where(zero1, group, 1.0),
+        expert_weights=np.where(zero3, expert_group, 1.0),
+        expert_gradients=np.where(zero2, expert_group, 1.0),
+        expert_optimizer=np.where(zero1, expert_group, 1.0),
     )
 
 
-def rates(cases: Cases, four_bit_bytes: float) -> Rates:
+def state_rates(cases: Cases, four_bit_bytes: float) -> StateRates:
     """Bytes per parameter and divisors, by the profile, the precision, the optimizer and the sharding.
 
     With adapters the base is frozen: 2 bytes for 16 bits, `four_bit_bytes` for 4 (scales included).
     """
     frozen = adapters_only(cases.workload)
     weight, gradient, optimizer = _bytes_per_parameter(cases)
-    return Rates(
+    return StateRates(
         ranks=ranks(cases.layout),
         weight=np.where(frozen, _frozen_bytes(cases.workload, four_bit_bytes), weight),
         gradient=gradient,
@@ -171,8 +167,8 @@ def rates(cases: Cases, four_bit_bytes: float) -> Rates:
     )
 
 
-def states(plain: Array, experts: Array, adapters: Adapters, per: Rates) -> States:
-    """Weights, gradients and optimizer states of a stage; its parameters are those on one GPU before ZeRO."""
+def states(plain: Array, experts: Array, adapters: Adapters, per: StateRates) -> States:
+    """Weights, gradients and optimizer states of a stage. Its parameters are those on one GPU before ZeRO."""
     divide = per.ranks
     weights = per.weight * (plain / divide.weights + experts / divide.expert_weights)
     trained = plain / divide.optimizer + experts / divide.expert_optimizer
@@ -184,17 +180,17 @@ def states(plain: Array, experts: Array, adapters: Adapters, per: Rates) -> Stat
     )
     if not np.any(per.frozen):
         return every
-    some = _adapter_states(every, adapters, per)
+    adapted = _adapter_states(every, adapters, per)
     return States(
         **{
-            f.name: np.where(per.frozen, getattr(some, f.name), getattr(every, f.name))
+            f.name: np.where(per.frozen, getattr(adapted, f.name), getattr(every, f.name))
             for f in fields(States)
         }
     )
 
 
-def _adapter_states(base: States, adapters: Adapters, per: Rates) -> States:
-    """States where only adapters train: fp32 low-rank factors, 16-bit copies of modules."""
+def _adapter_states(base: States, adapters: Adapters, per: StateRates) -> States:
+    """States if only adapters train: fp32 low-rank factors, 16-bit copies of modules."""
     divide, low, copied = per.ranks, adapters.low_rank, adapters.copied
     ends = adapters.embeddings * (2.0 - per.weight) * per.weights_held
     trained = (low + copied) / divide.optimizer * per.optimizer_held
@@ -228,21 +224,21 @@ def _bytes_per_parameter(cases: Cases) -> tuple[Array, Array, Array]:
 
 
 def _moments(optimizer: Array, moment_bytes: Array) -> tuple[Array, Array]:
-    """(how many moments, bytes of each): Adam two, 8-bit Adam two of one byte, SGD, Lion and Muon one."""
-    one = (optimizer == Optimizer.SGD) | (optimizer == Optimizer.LION) | (optimizer == Optimizer.MUON)
-    count = np.where(optimizer == Optimizer.ADAFACTOR, 0.0, np.where(one, 1.0, 2.0))
+    """(number of moments, bytes each): Adam two, 8-bit Adam two of one byte, SGD, Lion and Muon one."""
+    single = (optimizer == Optimizer.SGD) | (optimizer == Optimizer.LION) | (optimizer == Optimizer.MUON)
+    count = np.where(optimizer == Optimizer.ADAFACTOR, 0.0, np.where(single, 1.0, 2.0))
     return count, np.where(optimizer == Optimizer.ADAMW_8BIT, 1.0, moment_bytes)
 
 
 def _frozen_bytes(workload: Columns, four_bit_bytes: float) -> Array:
-    """Bytes of a frozen weight: 16 bits, fp8 where it is computed in fp8, or quantised with its scales."""
+    """Bytes of a frozen weight: 16 bits, fp8 in fp8 runs, or quantised with its scales."""
     quantised = np.where(workload.quantised_bits > 4, workload.quantised_bits / 8.0 * 1.05, four_bit_bytes)
     plain = np.where(workload.precision == Precision.FP8, 1.0, 2.0)
     return np.where(workload.method == Method.QLORA, quantised, plain)
 
 
 def embeddings(a: Columns) -> tuple[Array, Array]:
-    """(embedding, head) parameters; the head is a copy on the last stage where the embedding is tied."""
+    """(embedding, head) parameters; a tied head is a copy of the embedding on the last stage."""
     return embedding_parameters(a), np.maximum(
         head_parameters(a), embedding_parameters(a) * a.tied_embeddings
     )

@@ -5,8 +5,8 @@ head and loss), G seconds of the data-parallel gradient exchange, w nodes.
 
     step = [ M max_i T_i + bubble + transfers + exposed(G) + optimizer + fixed ] (1 + j log2 w)
 
-What depends on the micro-batch and the layer alone is priced once for each distinct (micro-batch, tp, cp,
-ep, ...) and gathered, so that a search over a million layouts prices a few hundred layers.
+Terms that depend only on the micro-batch and the layer are priced once per distinct (micro-batch, tp, cp,
+ep, ...) and gathered, so a search over a million layouts prices a few hundred layers.
 """
 
 from dataclasses import fields
@@ -42,7 +42,7 @@ _EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron", "deepspeed
 
 @immutable
 class StepTime:
-    """Seconds of one optimizer step by cause, on the pipeline stage that binds; `total_s` is their sum."""
+    """Seconds of one optimizer step by cause, on the slowest pipeline stage; `total_s` is their sum."""
 
     matmul_s: Array
     attention_s: Array
@@ -91,7 +91,7 @@ def step_inputs(cases: Cases, parameters: Parameters) -> StepInputs:
 
 
 def price(inputs: StepInputs, layer: LayerTime | None = None) -> StepTime:
-    """Stages, pipeline and the once-a-step terms around one average layer (priced here unless given)."""
+    """Stages, pipeline and the terms once per step, around one average layer (priced here unless given)."""
     layer = layer or layer_time(inputs)
     stage, m = stage_times(inputs, layer), inputs.cases.layout.micro_batches
     parts = {name: m * stage.binding_layers * seconds for name, seconds in layer.causes.items()}
@@ -105,8 +105,8 @@ def price(inputs: StepInputs, layer: LayerTime | None = None) -> StepTime:
 class StageTimes:
     """Times that do not depend on replicas and micro-batches (unless ZeRO-3 shards layers).
 
-    Seconds of an average layer and, on the stage that binds, its layers and its loss for one micro-batch;
-    `fixed_s` and `bubble_s` are once a step. Bytes and elements are as in LayerWork.
+    Seconds of an average layer; layers and loss of the slowest stage for one micro-batch; `fixed_s` and
+    `bubble_s` once per step. Bytes and elements are as in LayerWork.
     """
 
     forward_s: Array
@@ -123,7 +123,7 @@ class StageTimes:
 
 
 def stage_times(inputs: StepInputs, layer: LayerTime) -> StageTimes:
-    """The stages' seconds around an average layer's."""
+    """The stages' seconds from an average layer's."""
     cases, work = inputs.cases, inputs.work
     layers, stage, loss = stage_layers(cases), layer.forward_s + layer.backward_s, _loss(inputs)
     middle, last = layers.middle_layers * stage, layers.last_layers * stage + loss
@@ -149,7 +149,7 @@ def _total_layers(cases: Cases) -> Array:
 
 
 def total_s(inputs: StepInputs, stage: StageTimes) -> Array:
-    """`price(...).total_s` with passes from elsewhere: the work and the kernels of `known` are not read."""
+    """`price(...).total_s` from precomputed stage times; the inputs' work and kernels are not read."""
     micro_batch_s = stage.binding_layers * (stage.forward_s + stage.backward_s) + stage.loss_s
     total = inputs.cases.layout.micro_batches * micro_batch_s + (stage.fixed_s + stage.bubble_s)
     return np.asarray((total + sum(_replica_causes(inputs, stage).values())) * (1.0 + _jitter(inputs)))
@@ -176,16 +176,16 @@ def _gpus(cases: Cases) -> Array:
 
 
 def _loss(inputs: StepInputs) -> Array:
-    """Head, softmax and cross-entropy of one micro-batch; fused kernels touch the logits less often."""
+    """Head, softmax and cross-entropy of one micro-batch; fused kernels pass over the logits less often."""
     cases, p, code = inputs.cases, inputs.parameters, host_class(inputs.cases)
-    asked, default = cases.workload.loss, cases.framework.loss
-    how = np.where(asked == LossKernel.AUTO, default, asked)
-    eager = (how == LossKernel.EAGER) & ~compiled(cases)
+    stated, default = cases.workload.loss, cases.framework.loss
+    kernel = np.where(stated == LossKernel.AUTO, default, stated)
+    eager = (kernel == LossKernel.EAGER) & ~compiled(cases)
     old = np.isin(code, _EAGER_LOSS) & (default != LossKernel.FUSED)
     usual = np.where(np.isin(code, _FUSED_LOSS), False, old | eager)
-    share = np.where(np.where(asked == LossKernel.AUTO, usual, eager), 1.0, p.loss_compiled)
+    share = np.where(np.where(stated == LossKernel.AUTO, usual, eager), 1.0, p.loss_compiled)
     unsure = (
-        (cases.framework.known == 0) & (asked == LossKernel.AUTO) & ~np.isin(code, _FUSED_LOSS + _EAGER_LOSS)
+        (cases.framework.known == 0) & (stated == LossKernel.AUTO) & ~np.isin(code, _FUSED_LOSS + _EAGER_LOSS)
     )
     share = np.where(unsure, p.loss_compiled**0.5, share)  # either may be: half way in logarithm
     tokens, vocabulary, _ = inputs.work.head_shape
@@ -199,7 +199,7 @@ def _loss(inputs: StepInputs) -> Array:
 
 
 def _held_weights(inputs: StepInputs, stage: StageTimes) -> tuple[Array, Array]:
-    """Trained elements on one GPU before sharding: dense ones (with its embedding), routed experts."""
+    """Trained elements on one GPU before sharding: (dense with the embedding, routed experts)."""
     cases, layers = inputs.cases, stage.middle_layers
     trained = np.where(frozen(cases), inputs.parameters.adapter_share, 1.0)
     ends = stage.embedding_weights / np.where(cases.layout.pp > 1, 2.0, 1.0)
@@ -208,7 +208,7 @@ def _held_weights(inputs: StepInputs, stage: StageTimes) -> tuple[Array, Array]:
 
 
 def _data_parallel(inputs: StepInputs, stage: StageTimes) -> Array:
-    """Exposed seconds of the gradient exchange, beyond a window of the last backward passes."""
+    """Exposed seconds of the gradient exchange, beyond what the last backward passes hide."""
     cases, wires, p = inputs.cases, inputs.links, inputs.parameters
     layout, framework = cases.layout, cases.framework
     dense, experts = _held_weights(inputs, stage)
@@ -220,8 +220,8 @@ def _data_parallel(inputs: StepInputs, stage: StageTimes) -> Array:
     if np.any(experts > 0):
         spread = group(wires, expert_replicas(cases), np.maximum(layout.ep, 1))
         traffic = traffic + np.where(experts > 0, ring_s(experts * moved, spread, wires, p), 0.0)
-    each = (layout.sharding == Sharding.ZERO2) & (framework.reduces_every_micro_batch > 0)
-    traffic = traffic * np.where(each, layout.micro_batches, 1)
+    repeated = (layout.sharding == Sharding.ZERO2) & (framework.reduces_every_micro_batch > 0)
+    traffic = traffic * np.where(repeated, layout.micro_batches, 1)
     traffic = np.where(layout.sharding >= Sharding.ZERO3, 0.0, traffic)
     v = np.maximum(layout.vpp, 1)
     drains = np.minimum(1 + (layout.pp - 1) * (v - 1) / v, np.maximum(layout.micro_batches, 1))
@@ -240,8 +240,8 @@ def _gradient_bytes(cases: Cases) -> Array:
 def _transfers(inputs: StepInputs, stage: StageTimes) -> Array:
     """Exposed seconds of sending activations forward and gradients back between stages.
 
-    A micro-batch passes p - 1 boundaries twice while p of them are in flight: (p-1)/p messages of each
-    direction for every one. Where the pipeline leaves a domain, its slow boundary sets the pace.
+    A micro-batch crosses p - 1 boundaries twice while p of them are in flight: (p-1)/p messages in each
+    direction per micro-batch. If the pipeline leaves a domain, its slow boundary sets the pace.
     """
     cases, p = inputs.cases, inputs.parameters
     layout, v = cases.layout, np.maximum(cases.layout.vpp, 1)
@@ -256,7 +256,7 @@ def _transfers(inputs: StepInputs, stage: StageTimes) -> Array:
 
 
 def _optimizer(inputs: StepInputs, stage: StageTimes) -> Array:
-    """Reading and writing the states once, and summing a tied embedding's two gradients."""
+    """Seconds to read and write the states once, and to sum a tied embedding's two gradients."""
     cases, p, wires = inputs.cases, inputs.parameters, inputs.links
     dense, experts = _held_weights(inputs, stage)
     shards = np.where(cases.layout.sharding >= Sharding.ZERO1, shard_ranks(cases), 1)
@@ -268,7 +268,7 @@ def _optimizer(inputs: StepInputs, stage: StageTimes) -> Array:
 
 
 def _fixed(inputs: StepInputs) -> Array:
-    """Host seconds once a step: data, clipping, the optimizer's launches; sharded tensors cost one by one."""
+    """Host seconds per step: data, clipping, the optimizer's launches; plus a cost per sharded layer."""
     cases, p = inputs.cases, inputs.parameters
     code = host_class(cases)
     per_layer = p.keyed("step_layer_s", HOST_CLASSES)[code] * cases.architecture.layers / cases.layout.pp

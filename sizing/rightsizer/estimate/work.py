@@ -1,12 +1,12 @@
-"""What one GPU computes for one micro-batch in an average layer: matmul shapes, attention, traffic.
+"""Work of one GPU for one micro-batch in an average layer: matmul shapes, attention, memory traffic.
 
 Legend: s tokens of a sequence, b sequences of a micro-batch, t tensor-parallel, c context-parallel, e
 expert-parallel ranks, T = b s / c tokens in a tensor-parallel region, h hidden, f feed-forward width, a
 heads, k key/value heads, d head dimension, E experts, K experts of a token, L layers. A matmul is (m, n,
 k): an (m, k) by (k, n) product, 2 m n k FLOP.
 
-Everything here follows from dimensions alone; no constant is fitted. Layers that differ (dense and sparse,
-windowed and full, encoder and decoder) are averaged: a matmul's `count` is how often it occurs in an
+All of this follows from dimensions; no constant is fitted. Layers that differ (dense and sparse,
+windowed and full, encoder and decoder) are averaged: a matmul's `count` is its number of occurrences in an
 average decoder layer.
 """
 
@@ -29,9 +29,9 @@ GROUPED = np.asarray([name.startswith("expert") for name in MATMUL_NAMES])
 
 @immutable
 class Matmuls:
-    """The matmuls of an average layer, forward: those of MATMUL_NAMES that there are, along the first axis.
+    """Forward matmuls of an average layer: the rows of MATMUL_NAMES in use, along the first axis.
 
-    `grouped` are the experts', many of a kind in one launch.
+    `grouped` marks the experts' matmuls, which run many in one launch.
     """
 
     m: Array
@@ -82,7 +82,7 @@ def layer_work(cases: Cases) -> LayerWork:
     context = np.maximum(workload.sequence_tokens, 1.0)
     qk, v = _head_dims(cases)
     heads = arch.heads / layout.tp
-    seen = _mean_keys(cases)
+    keys = _mean_keys(cases)
     shard = np.where(layout.sequence_parallel, layout.tp, 1)
     wide = (1 + gate(cases)) * _mlp_width(cases, dense) + heads * (qk + v) * 1.0
     expert_tokens = tokens / layout.tp * arch.top_k
@@ -90,7 +90,7 @@ def layer_work(cases: Cases) -> LayerWork:
         matmuls=matmuls,
         tokens=tokens,
         dense_share=dense,
-        attention_flop=2.0 * tokens * seen * heads * (qk + v) * (1 + _encoder_attention(cases)),
+        attention_flop=2.0 * tokens * keys * heads * (qk + v) * (1 + _encoder_attention(cases)),
         score_elements=tokens * context * heads,
         attention_tokens=context,
         qk_dim=qk,
@@ -107,7 +107,7 @@ def layer_work(cases: Cases) -> LayerWork:
 
 
 def dense_share(cases: Cases) -> Array:
-    """The share of layers whose feed-forward is dense: the first ones, and those a MoE step skips."""
+    """The share of layers with a dense feed-forward: the first ones, and those that the MoE step skips."""
     arch = cases.architecture
     sparse = np.floor(np.maximum(arch.layers - arch.dense_layers, 0) / np.maximum(arch.moe_layer_step, 1))
     return np.asarray(np.where(arch.experts > 0, 1.0 - sparse / arch.layers, 1.0))
@@ -125,7 +125,7 @@ def frozen(cases: Cases) -> Array:
 
 
 def trained_ends(cases: Cases) -> Array:
-    """True where embedding and head are trained: with everything, or whole beside adapters."""
+    """True where embedding and head are trained: with all weights, or in full beside adapters."""
     targets = cases.workload.lora_targets
     return np.asarray(~frozen(cases) | (targets == "attention+embeddings") | (targets == "all+embeddings"))
 
@@ -138,7 +138,7 @@ def _head_dims(cases: Cases) -> tuple[Array, Array]:
 
 
 def _mean_keys(cases: Cases) -> Array:
-    """Keys that a query sees on average: s/2 when causal, s in an encoder, a window where layers have one."""
+    """Mean keys per query: s/2 if causal, s in an encoder, fewer in layers with a window."""
     arch = cases.architecture
     s = np.maximum(cases.workload.sequence_tokens, 1.0)
     causal = (arch.family == "decoder") | (arch.family == "encoder-decoder")
@@ -150,7 +150,7 @@ def _mean_keys(cases: Cases) -> Array:
 
 
 def _encoder_attention(cases: Cases) -> Array:
-    """Encoder and cross attention over decoder self-attention (full s^2 against the causal half)."""
+    """Encoder and cross attention relative to decoder self-attention (full s^2 against the causal half)."""
     arch = cases.architecture
     ratio = arch.encoder_tokens / np.maximum(cases.workload.sequence_tokens, 1)
     encoder = arch.encoder_layers / arch.layers * 2.0 * ratio**2
@@ -164,7 +164,7 @@ def _mlp_width(cases: Cases, dense: Array) -> Array:
 
 
 def _kv_width(cases: Cases) -> Array:
-    """Elements of keys and values of a token on one GPU, as context parallelism exchanges them."""
+    """Elements of a token's keys and values on one GPU, as exchanged by context parallelism."""
     arch, layout = cases.architecture, cases.layout
     qk, v = _head_dims(cases)
     every = (arch.attention == "mla") | (cases.framework.merges_context_parts > 0)
@@ -178,13 +178,13 @@ def _matmuls(cases: Cases, tokens: Array, dense: Array) -> Matmuls:
     columns = [np.stack(np.broadcast_arrays(*part)) for part in zip(*shapes, strict=True)]
     m, n, k, count = np.broadcast_arrays(*columns)
     count = np.where((m > 0) & (n > 0) & (k > 0), count, 0.0)
-    some = np.flatnonzero((count > 0).any(axis=tuple(range(1, count.ndim))))
+    used = np.flatnonzero((count > 0).any(axis=tuple(range(1, count.ndim))))
     return Matmuls(
-        m=np.maximum(m[some], 1e-3),
-        n=np.maximum(n[some], 1.0),
-        k=np.maximum(k[some], 1.0),
-        count=count[some],
-        grouped=GROUPED[some].reshape((-1,) + (1,) * (count.ndim - 1)),
+        m=np.maximum(m[used], 1e-3),
+        n=np.maximum(n[used], 1.0),
+        k=np.maximum(k[used], 1.0),
+        count=count[used],
+        grouped=GROUPED[used].reshape((-1,) + (1,) * (count.ndim - 1)),
     )
 
 
@@ -192,7 +192,7 @@ _Shape = tuple[Array, Array, Array, Array]
 
 
 def _attention_matmuls(cases: Cases, tokens: Array) -> list[_Shape]:
-    """Projections. Latent attention (arXiv:2405.04434) makes q, k and v from low ranks not split by t."""
+    """Projections. Latent attention (arXiv:2405.04434) derives q, k and v from low ranks not split by t."""
     arch, t = cases.architecture, cases.layout.tp
     h = arch.hidden
     latent = np.where(arch.attention == "mla", 1.0, 0.0)

@@ -22,7 +22,7 @@ from rightsizer.estimate.correction import Calibration, Quantity, correct
 from rightsizer.estimate.layer_time import StepInputs
 from rightsizer.estimate.memory_per_stage import NO_ADAPTERS, StageMemory
 from rightsizer.estimate.memory_stage import stage
-from rightsizer.estimate.memory_states import layer_weights, rates, states
+from rightsizer.estimate.memory_states import layer_weights, state_rates, states
 from rightsizer.estimate.parameters import load_memory
 from rightsizer.estimate.prediction import gpus, price_layers, scaled, throughput, tokens_and_least_s
 from rightsizer.estimate.step_time import StageTimes
@@ -184,7 +184,7 @@ class ClusterTables:
     def states_bytes(self) -> Array:
         """Bytes of states of one stage of each family, sharded over many replicas: the minimum per GPU."""
         cases = self._cases(self._stages.counts.replace(dp=np.asarray(_MANY_REPLICAS)))
-        per = rates(cases, load_memory().four_bit_bytes)
+        per = state_rates(cases, load_memory().four_bit_bytes)
         state_bytes = states(*self._stages.parameters, NO_ADAPTERS, per)
         return np.asarray(state_bytes.weights + state_bytes.gradients + state_bytes.optimizer)
 
