@@ -17,8 +17,8 @@ from bench.results import RESULTS, write_json
 
 from rightsizer.fleet.simulation import ReplayRules
 from rightsizer_cli.commands.simulate.attributes import Draw
+from rightsizer_cli.commands.simulate.comparison import compare, report
 from rightsizer_cli.commands.simulate.plot import draw_replay
-from rightsizer_cli.commands.simulate.replays import replayed, report
 from rightsizer_cli.commands.simulate.traces import read_trace
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +57,7 @@ def main(names: Sequence[str]) -> None:
     for name in names or CASES:
         draw, stride = CASES[name]
         began = time.process_time()
-        one = replayed(replace(whole, rows=whole.rows[::stride]), draw, ReplayRules(), None)
+        one = compare(replace(whole, rows=whole.rows[::stride]), draw, ReplayRules(), None)
         document = report(one)
         found["cases"][name] = {key: document[key] for key in KEPT}
         found["cases"][name]["cpuSeconds"] = round(time.process_time() - began, 1)

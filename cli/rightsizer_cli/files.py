@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and errors a person can act on."""
+"""Atomic file writes, and file errors with a remedy."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def read_text(path: Path, *, field: str) -> str:
 def write_whole(path: Path, write: Callable[[Path], None], *, field: str) -> None:
     """Let `write` fill a draft beside `path`, then put it in place at once; on failure leave nothing.
 
-    What is there and no regular file (/dev/stdout, a pipe) is written to directly: it cannot be replaced.
+    Other files than regular ones (/dev/stdout, a pipe) cannot be replaced; they are written directly.
     """
     if path.exists() and not path.is_file():
         draft = path

@@ -18,7 +18,7 @@ __all__ = ["calibrated", "document_of", "read"]
 
 
 def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
-    """The plan of a manifest (`-` is stdin) with flags over it, or of flags alone; and what it asks."""
+    """The plan of a manifest (`-` is stdin) with flags over it, or of flags alone; and its request."""
     options = list(_options(groups))
     given = {spec: value for spec, _, value in options if value not in (None, [])}
     if file is None and not given:
@@ -36,13 +36,13 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
 
 
 def calibrated(request: Request, *, ignore: bool) -> Request:
-    """The request with what the user's own runs measured, if anything, unless that is to be ignored."""
-    learnt = None if ignore else load_calibration()
-    return dataclasses.replace(request, calibration=learnt) if learnt else request
+    """The request with the calibration from the user's own runs, unless `ignore`."""
+    calibration = None if ignore else load_calibration()
+    return dataclasses.replace(request, calibration=calibration) if calibration else request
 
 
 def document_of(beneath: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest with values put at dotted paths under `spec`; fields that rival a given one are dropped."""
+    """A manifest with values set at dotted paths under `spec`, without the fields that they replace."""
     head = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "plan"}}
     return head | dict(beneath) | {"spec": overlaid(beneath.get("spec", {}), given)}
 

@@ -23,11 +23,11 @@ SMALLEST_SHARE = 0.005
 
 
 def plan_page(plan: "Plan") -> list[RenderableType]:
-    """Everything `rightsizer plan` says about a plan."""
+    """The output of `rightsizer plan` for a plan."""
     option = plan.option
     parts: list[RenderableType] = [
         Text(verdict(plan), style="bold green"),
-        asked(plan.request),
+        request_line(plan.request),
         *option_tables(option),
     ]
     if plan.runners_up:
@@ -41,26 +41,26 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
 
 def calibration_line(request: "Request", option: "Option") -> list[RenderableType]:
     """The effect of calibration, if there is any."""
-    words = calibration_text(request, option)
-    return [Text(f"Calibrated: {words}")] if words else []
+    effect = calibration_text(request, option)
+    return [Text(f"Calibrated: {effect}")] if effect else []
 
 
 def no_plan_page(answer: "NoPlan") -> list[RenderableType]:
-    """Why there is no plan, and what comes nearest."""
+    """Why there is no plan, and the nearest options."""
     parts: list[RenderableType] = [
         Text(verdict(answer), style="bold red"),
-        asked(answer.request),
+        request_line(answer.request),
     ]
     if answer.nearest:
         parts.append(Group(Text("Nearest", style="bold"), options_table(answer.nearest)))
     return parts
 
 
-def asked(request: "Request", *, whole_run: bool = True) -> Text:
+def request_line(request: "Request", *, whole_run: bool = True) -> Text:
     """One line that repeats the request, so that a wrong flag is visible."""
     work = request.workload
     batch = work.global_batch_sequences * work.sequence_tokens
-    words = [
+    parts = [
         f"{request.architecture.name}: {work.method.value}"
         + (f" on {format_tokens(work.tokens)} tokens" if whole_run else ""),
         f"{format_tokens(batch)} tokens a step ({work.global_batch_sequences} x {work.sequence_tokens})",
@@ -68,10 +68,10 @@ def asked(request: "Request", *, whole_run: bool = True) -> Text:
         _framework(request),
     ]
     if request.deadline_s is not None:
-        words.append(f"within {format_duration(request.deadline_s)} at {request.confidence:.0%}")
+        parts.append(f"within {format_duration(request.deadline_s)} at {request.confidence:.0%}")
     if request.max_usd is not None:
-        words.append(f"at most {format_usd(request.max_usd)}")
-    return Text(", ".join(words), style="dim")
+        parts.append(f"at most {format_usd(request.max_usd)}")
+    return Text(", ".join(parts), style="dim")
 
 
 def _framework(request: "Request") -> str:
@@ -81,7 +81,7 @@ def _framework(request: "Request") -> str:
 
 
 def option_tables(option: "Option", *, whole_run: bool = True) -> list[RenderableType]:
-    """One option in full: facts (of the whole run too), then seconds and bytes by cause side by side."""
+    """One option in full: key figures, then step time and memory by cause."""
     return [
         _facts(option, whole_run=whole_run),
         Columns(
@@ -130,7 +130,7 @@ def options_table(options: Iterable["Option"]) -> Table:
 
 
 def table(*headings: str) -> Table:
-    """A table without frames; a heading that starts with > is of a right-aligned column."""
+    """A table without frames; a heading that starts with > makes a right-aligned column."""
     named = any(heading.strip(">") for heading in headings)
     grid = Table(
         box=box.SIMPLE_HEAD if named else None,

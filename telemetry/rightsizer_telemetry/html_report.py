@@ -1,4 +1,4 @@
-"""The over-provision report as one HTML page that needs nothing else: tables, and plots as inline SVG."""
+"""The GPU usage report as one self-contained HTML page: tables, and plots as inline SVG."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ __all__ = ["page"]
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 220, 48, 24
 _BARS = 20
-"""Owners in the bar plot: the rest is in the table."""
+"""Owners in the bar plot; the table lists all."""
 
 
 def page(report: Report) -> str:
-    """The page. Every word from outside is escaped by the template engine."""
+    """The HTML page; the template engine escapes all external text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  (only the page needs it)
 
     environment = Environment(
@@ -70,12 +70,12 @@ def _curves(report: Report) -> Mapping[str, Any]:
 
 
 def _down(share: float) -> float:
-    """The height of a share of the plot, counted from its top as SVG does."""
+    """The y coordinate of a share, from the top as in SVG."""
     return _HEIGHT - _BOTTOM - share * (_HEIGHT - _BOTTOM - 12)
 
 
 def _bars(report: Report) -> Sequence[Mapping[str, Any]]:
-    """One bar for each owner: GPU-hours used, held but not busy, and idle."""
+    """One bar per owner: busy, held and idle GPU-hours."""
     largest = [owner for owner in owners(report) if owner.held_gpu_h > 0][:_BARS]
     most = max((owner.held_gpu_h for owner in largest), default=1.0)
     room = _WIDTH - 220 - 90
@@ -93,7 +93,7 @@ def _bars(report: Report) -> Sequence[Mapping[str, Any]]:
 
 
 def _dots(workloads: Sequence[Usage]) -> Sequence[Mapping[str, Any]]:
-    """Mean busy share against GPU-hours (a square root, so that small jobs show), one dot each."""
+    """One dot per workload: mean busy share against the square root of GPU-hours."""
     known = [use for use in workloads if use.busy_mean is not None and use.held_gpu_h > 0]
     most = max((use.held_gpu_h for use in known), default=1.0)
     return [

@@ -13,7 +13,7 @@ def run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="TrainingPlan manifest.")],
     workers: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Workers to start, instead of what the plan comes to here."),
+        typer.Option(metavar="N", help="Workers to start; default: the plan's size on this machine."),
     ] = None,
     directory: Annotated[
         Path | None,

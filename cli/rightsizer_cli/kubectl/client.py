@@ -23,7 +23,7 @@ PLANS = "trainingplans.rightsizer.dev"
 
 
 class ClusterError(RightsizerError):
-    """What kubectl or the API server refused, in its own words."""
+    """A kubectl or API server error, with its message."""
 
 
 @immutable
@@ -39,7 +39,7 @@ class Where:
 
 @immutable
 class Client:
-    """kubectl, told where; `run` starts it (a function, so that tests need no cluster)."""
+    """kubectl with its cluster and namespace; tests replace `run`, which starts it."""
 
     where: Where
     run: Runner
@@ -62,13 +62,13 @@ class Client:
         options["kubeconfig"] = self.where.kubeconfig
         done = self.run([*(f"--{name}={value}" for name, value in options.items() if value), *arguments])
         if done.returncode:
-            said = (done.stderr.strip().splitlines() or [f"kubectl exits with {done.returncode}"])[-1]
-            said = printable(said)
-            raise ClusterError(said.removeprefix("error: ").removeprefix("Error from server "))
+            message = (done.stderr.strip().splitlines() or [f"kubectl exits with {done.returncode}"])[-1]
+            message = printable(message)
+            raise ClusterError(message.removeprefix("error: ").removeprefix("Error from server "))
         return done.stdout
 
     def get(self, *what: str) -> Object:
-        """An object, or a list of them; its texts are printable, for tenants and workers wrote them."""
+        """An object or a list; control characters in its text are escaped, since tenants wrote it."""
         document: Object = printable_strings(json.loads(self.call("get", *what, "--output=json")))
         return document
 
@@ -77,18 +77,18 @@ class Client:
         return self.get(PLANS, checked_name(name))
 
     def plans(self, *, everywhere: bool) -> tuple[Object, ...]:
-        """The namespace's TrainingPlans, or everybody's."""
+        """The TrainingPlans of the namespace, or of all namespaces."""
         return tuple(self.get(PLANS, *(("--all-namespaces",) if everywhere else ()))["items"])
 
     def events(self, plan: Object) -> tuple[Object, ...]:
-        """What was told of a plan, oldest first; none where that may not be read."""
+        """A plan's Events, oldest first; empty without permission to read them."""
         metadata = plan["metadata"]
         selector = f"--field-selector=involvedObject.uid={metadata['uid']}"
         try:
-            found = self.get("events", selector, f"--namespace={metadata['namespace']}")["items"]
+            events = self.get("events", selector, f"--namespace={metadata['namespace']}")["items"]
         except ClusterError:
             return ()
-        return tuple(sorted(found, key=lambda event: event.get("lastTimestamp") or ""))
+        return tuple(sorted(events, key=lambda event: event.get("lastTimestamp") or ""))
 
     def patch(self, name: str, spec: Object) -> None:
         """Change fields of a plan's spec."""
@@ -96,12 +96,12 @@ class Client:
         self.call("patch", PLANS, checked_name(name), "--type=merge", f"--patch={body}")
 
     def scale(self, name: str, gpus: int) -> None:
-        """Ask for so many GPUs, as `kubectl scale` does."""
+        """Set the number of GPUs, as `kubectl scale` does."""
         self.call("scale", PLANS, checked_name(name), f"--replicas={gpus}")
 
 
 def checked_name(name: str) -> str:
-    """A name that the API server could know; nothing else reaches kubectl's command line."""
+    """A valid object name; no other text reaches kubectl's command line."""
     if not _NAME.fullmatch(name):
-        raise InputError("NAME", value=name, remedy="is no name of a TrainingPlan")
+        raise InputError("NAME", value=name, remedy="is not a valid TrainingPlan name")
     return name

@@ -1,4 +1,4 @@
-"""The commands of `kubectl rightsizer`. What is slow to import is imported where it is used."""
+"""The commands of `kubectl rightsizer`. Slow imports are local."""
 
 import datetime as dt
 import time
@@ -16,9 +16,9 @@ __all__ = ["COMMANDS"]
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Everybody's plans.")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Ask for it and return.")]
-Timeout = Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for it.")]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Plans of all namespaces.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return without waiting for the change.")]
+Timeout = Annotated[str, typer.Option(metavar="DURATION", help="Maximum time to wait for the change.")]
 File = Annotated[
     Path | None,
     typer.Option("--file", "-f", metavar="FILE", help="A manifest that is not applied yet, instead of NAME."),
@@ -27,36 +27,36 @@ File = Annotated[
 
 @grouped
 def plan(*, name: Name = "", file: File = None, json: Json = False, where: Where) -> int:
-    """Size a live plan, or a manifest, on what this cluster has; changes nothing."""
+    """Size a live plan or a manifest on this cluster's GPUs, without changing anything."""
     from rightsizer.search.types import Plan
-    from rightsizer_cli.kubectl.size_on_cluster import answer
+    from rightsizer_cli.kubectl.size_on_cluster import size_on_cluster
     from rightsizer_cli.plan_output import print_answer
 
-    found = answer(Client.of(where), name=name, file=file)
-    print_answer(found, as_json=json)
-    return OK if isinstance(found, Plan) else NO_PLAN
+    answer = size_on_cluster(Client.of(where), name=name, file=file)
+    print_answer(answer, as_json=json)
+    return OK if isinstance(answer, Plan) else NO_PLAN
 
 
 @grouped
 def explain(*, name: Name = "", file: File = None, json: Json = False, where: Where) -> int:
-    """Say why a plan gets this size here: what binds, what was rejected, where every figure comes from."""
+    """Explain a plan's size on this cluster: binding limit, rejected options, source of every figure."""
     from rightsizer.search.types import Plan
     from rightsizer_cli.commands.explain.explanation import print_explanation
-    from rightsizer_cli.kubectl.size_on_cluster import answer
+    from rightsizer_cli.kubectl.size_on_cluster import size_on_cluster
 
-    found = answer(Client.of(where), name=name, file=file)
-    print_explanation(found, as_json=json)
-    return OK if isinstance(found, Plan) else NO_PLAN
+    answer = size_on_cluster(Client.of(where), name=name, file=file)
+    print_explanation(answer, as_json=json)
+    return OK if isinstance(answer, Plan) else NO_PLAN
 
 
 @grouped
 def why(*, name: Name, where: Where) -> int:
-    """Say in words what a plan does, why, whether it is on time, and what to do next."""
-    from rightsizer_cli.kubectl.describe import why as story
+    """Explain a plan's state: the cause, the deadline, the pace and the next step."""
+    from rightsizer_cli.kubectl.describe import why as explain_state
 
     client = Client.of(where)
-    found = client.plan(name)
-    for line in story(found, client.events(found), dt.datetime.now(dt.UTC)):
+    plan = client.plan(name)
+    for line in explain_state(plan, client.events(plan), dt.datetime.now(dt.UTC)):
         typer.echo(line)
     return OK
 
@@ -66,27 +66,27 @@ def status(
     *,
     name: Name = "",
     all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Everybody's plans.")
+        bool, typer.Option("--all-namespaces", "-A", help="Plans of all namespaces.")
     ] = False,
     json: Json = False,
     where: Where,
 ) -> int:
-    """Show plans and whether they are on time; of one plan its conditions and changes of size too."""
+    """Show plans and whether they are on time; for one plan also its conditions and resizes."""
     from rightsizer_cli.console import echo_json, show
 
     client = Client.of(where)
-    found = [client.plan(name)] if name else list(client.plans(everywhere=all_namespaces))
+    plans = [client.plan(name)] if name else list(client.plans(everywhere=all_namespaces))
     if json:
-        echo_json([{"metadata": _names(each), "status": each.get("status", {})} for each in found])
+        echo_json([{"metadata": _names(plan), "status": plan.get("status", {})} for plan in plans])
         return OK
     from rightsizer_cli.kubectl.tables import detail_page, plans_table
 
-    if not found:
+    if not plans:
         typer.echo("no TrainingPlans", err=True)
     elif name:
-        show(*detail_page(found[0]))
+        show(*detail_page(plans[0]))
     else:
-        show(plans_table(found, namespaces=all_namespaces))
+        show(plans_table(plans, namespaces=all_namespaces))
     return OK
 
 
@@ -101,12 +101,12 @@ def resize(
     timeout: Timeout = "10m",
     where: Where,
 ) -> int:
-    """Change how many GPUs a live plan has, or may have, and wait until it trains on them."""
+    """Change a live plan's GPUs or its limits, and wait until it trains on them."""
     from rightsizer.errors import InputError
     from rightsizer_cli.kubectl.wait import resized
 
-    asked = {"gpus": gpus, "minGPUs": min_gpus, "maxGPUs": max_gpus}
-    given = {key: value for key, value in asked.items() if value is not None}
+    options = {"gpus": gpus, "minGPUs": min_gpus, "maxGPUs": max_gpus}
+    given = {key: value for key, value in options.items() if value is not None}
     if not given:
         raise InputError("--gpus", value="", remedy="give --gpus, or the limits --min-gpus and --max-gpus")
     client = Client.of(where)
@@ -119,7 +119,7 @@ def resize(
 
 @grouped
 def suspend(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", where: Where) -> int:
-    """Let a plan save and stop; it keeps its checkpoint and gives its GPUs back."""
+    """Checkpoint and stop a plan; this frees its GPUs."""
     from rightsizer_cli.kubectl.wait import suspended
 
     client = Client.of(where)
@@ -129,7 +129,7 @@ def suspend(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", wh
 
 @grouped
 def resume(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", where: Where) -> int:
-    """Let a suspended plan go on from its checkpoint."""
+    """Resume a suspended plan from its checkpoint."""
     from rightsizer_cli.kubectl.wait import resumed
 
     client = Client.of(where)
@@ -143,7 +143,7 @@ COMMANDS: tuple[Callable[..., Any], ...] = (plan, explain, why, status, resize, 
 def _waited(
     client: Client, name: str, done: Callable[..., int | None], *, timeout: str, no_wait: bool
 ) -> int:
-    """Wait, with a line on stderr for each change."""
+    """Wait for the change; each new state prints a line to stderr."""
     from rightsizer.units import parse_duration_s
     from rightsizer_cli.kubectl.wait import Wait
 
@@ -151,12 +151,12 @@ def _waited(
         return OK
     began_s = time.monotonic()
 
-    def tell(words: str) -> None:
-        typer.echo(f"{time.monotonic() - began_s:5.0f} s  {words}", err=True)
+    def report(line: str) -> None:
+        typer.echo(f"{time.monotonic() - began_s:5.0f} s  {line}", err=True)
 
-    within_s = parse_duration_s(timeout)
-    return Wait(look=lambda: client.plan(name), tell=tell, within_s=within_s).until(done)
+    timeout_s = parse_duration_s(timeout)
+    return Wait(read_plan=lambda: client.plan(name), report=report, timeout_s=timeout_s).until(done)
 
 
-def _names(found: Any) -> dict[str, str]:
-    return {key: found["metadata"][key] for key in ("namespace", "name")}
+def _names(plan: Any) -> dict[str, str]:
+    return {key: plan["metadata"][key] for key in ("namespace", "name")}

@@ -1,4 +1,4 @@
-"""A plan's state in words: what it does, why, whether it is on time, what to do next. Pure."""
+"""A plan's state for users: cause, deadline, pace and next step. Pure."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -12,28 +12,28 @@ __all__ = ["condition", "format_event", "next_step", "on_time", "state_of", "why
 Object = Mapping[str, Any]
 
 _MEANS = {
-    "": "nothing has looked at it yet",
+    "": "the operator has not observed it yet",
     "Invalid": "its spec is wrong",
     "NoPlan": "no layout meets its goal",
     "DeadlinePassed": "its deadline has passed before it could start",
     "NoSuchGPUs": "the cluster has none of the GPUs that it may use",
-    "InsufficientGPUs": "it needs more GPUs than it can ever get here",
-    "WaitingForGPUs": "it waits for GPUs that others hold",
+    "InsufficientGPUs": "it needs more GPUs than the cluster can ever give it",
+    "WaitingForGPUs": "it waits for GPUs that other jobs hold",
     "Queued": "it waits in its queue",
     "Refused": "the API server rejected one of its objects",
     "Starting": "its workers start",
     "Running": "it trains",
     "Recovering": "it lost workers and is getting them back",
-    "Resizing": "its number of workers or its layout changes",
-    "Relayout": "the previous attempt saves and stops",
+    "Resizing": "its size or layout is changing",
+    "Relayout": "the previous attempt is saving and stopping",
     "Finishing": "its last workers stop",
     "Suspended": "it was stopped on request; its checkpoint is saved",
     "Complete": "trained on all tokens",
-    "Failed": "it gave up",
+    "Failed": "it used up its restarts or cannot start",
 }
-_PODS = "nothing; if it stays so: kubectl describe pods -n {namespace} -l rightsizer.dev/plan={name}"
+_PODS = "nothing; if it persists: kubectl describe pods -n {namespace} -l rightsizer.dev/plan={name}"
 _NEXT = {
-    "": "see that the operator runs: kubectl get pods --all-namespaces -l app.kubernetes.io/name=rightsizer",
+    "": "check the operator: kubectl get pods --all-namespaces -l app.kubernetes.io/name=rightsizer",
     "Invalid": "correct that field and apply the plan again",
     "NoPlan": "give it a later deadline, more GPUs or a smaller task; kubectl rightsizer explain {name}",
     "DeadlinePassed": "give it a later deadline",
@@ -41,7 +41,7 @@ _NEXT = {
     "InsufficientGPUs": "give it a later deadline, or add nodes or quota: it starts by itself then",
     "WaitingForGPUs": "nothing: it starts by itself when they are free",
     "Queued": "nothing: it starts when its queue admits it; kubectl get workloads -n {namespace}",
-    "Refused": "remove what the message names; it tries again by itself",
+    "Refused": "fix what the message names; the operator retries",
     "Starting": _PODS,
     "Recovering": _PODS,
     "Suspended": "kubectl rightsizer resume {name} -n {namespace}",
@@ -56,7 +56,7 @@ _LATE = (
 def condition(plan: Object, kind: str) -> Object:
     """A condition; empty if the plan has none of that type."""
     conditions = plan.get("status", {}).get("conditions", ())
-    return next((each for each in conditions if each["type"] == kind), {})
+    return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
 def state_of(plan: Object) -> str:
@@ -75,7 +75,7 @@ def why(plan: Object, events: Sequence[Object], now: dt.datetime) -> list[str]:
     lines = [f"{head}{_since(plan, now)}."]
     lines += [f"Message: {message}."] if message else []
     lines += [text for text in (_pending(plan), _size(plan), on_time(plan), _pace(plan)) if text]
-    lines += [f"Changed: {_change(each)}" for each in plan.get("status", {}).get("resizes", ())[-3:]]
+    lines += [f"Changed: {_change(entry)}" for entry in plan.get("status", {}).get("resizes", ())[-3:]]
     lines += [f"Event {format_event(event, now)}" for event in events[-5:]]
     return [*lines, f"Next: {next_step(plan)}."]
 

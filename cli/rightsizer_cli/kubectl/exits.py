@@ -5,4 +5,4 @@ __all__ = ["FAILED", "TIMED_OUT"]
 FAILED = 1
 """The plan is over: it failed, or was complete before the change."""
 TIMED_OUT = 4
-"""It was asked for; it had not happened yet when the wait was over."""
+"""The change was requested but had not taken effect at the timeout."""

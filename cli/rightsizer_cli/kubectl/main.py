@@ -12,7 +12,7 @@ from rightsizer_cli.main import outcome
 __all__ = ["build", "execute", "main"]
 
 EPILOG = """Exit codes: 0 done, 1 the plan is over, 2 bad input or refused, 3 no plan meets the goal here,
-4 asked for, but not there when the wait was over."""
+4 change requested, but not in effect at the timeout."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A plan sized on what a cluster has, as the operator would, with all the reasons."""
+"""Size a plan on a cluster's GPUs, as the operator does."""
 
 import datetime as dt
 import json
@@ -16,11 +16,11 @@ from rightsizer_cli.kubectl.client import Client
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory, Node
 
-__all__ = ["answer", "live_plan"]
+__all__ = ["live_plan", "size_on_cluster"]
 
 
 def live_plan(raw: Mapping[str, Any]) -> TrainingPlan:
-    """The plan of an object in the cluster; what the operator wrote beneath it is left out."""
+    """The plan of an object in the cluster, without its status."""
     kept = {key: raw[key] for key in ("apiVersion", "kind", "spec")}
     return loads(json.dumps(kept | {"metadata": _head(raw["metadata"])}), name=raw["metadata"]["name"])
 
@@ -29,8 +29,8 @@ def _head(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
 
 
-def answer(client: Client, *, name: str, file: Path | None) -> Plan | NoPlan:
-    """The engine's answer about a live plan, or a manifest, on all GPUs of the cluster's usable nodes."""
+def size_on_cluster(client: Client, *, name: str, file: Path | None) -> Plan | NoPlan:
+    """Size a live plan or a manifest on all GPUs of the cluster's usable nodes."""
     created = dt.datetime.now(dt.UTC)
     if file is not None:
         plan = load(file)

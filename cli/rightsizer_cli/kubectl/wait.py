@@ -1,4 +1,4 @@
-"""Waiting until a live plan has become what was asked, with a line for each change on the way."""
+"""Wait until a live plan has reached the requested state, and report each change."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,40 +14,40 @@ __all__ = ["Wait", "resized", "resumed", "suspended"]
 Object = Mapping[str, Any]
 Verdict = Callable[[Object], int | None]
 
-_OVER = {"Failed": FAILED, "Complete": FAILED}
+_ENDED = {"Failed": FAILED, "Complete": FAILED}
 
 
 @immutable
 class Wait:
-    """How to look, to tell, to sleep and to know the time; functions, so that a test can be quick."""
+    """Polling of a plan; tests replace the functions."""
 
-    look: Callable[[], Object]
-    tell: Callable[[str], None]
-    within_s: float
+    read_plan: Callable[[], Object]
+    report: Callable[[str], None]
+    timeout_s: float
     every_s: float = 1.0
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
     def until(self, done: Verdict) -> int:
-        """The exit code once `done` gives one; TIMED_OUT where it takes too long."""
-        end, last = self.clock() + self.within_s, ""
+        """The exit code of `done`, or TIMED_OUT."""
+        end, last = self.clock() + self.timeout_s, ""
         while True:
-            plan = self.look()
-            words = _words(plan)
-            if words != last:
-                self.tell(words)
-                last = words
-            code = done(plan) if _seen(plan) else None
+            plan = self.read_plan()
+            line = _state_line(plan)
+            if line != last:
+                self.report(line)
+                last = line
+            code = done(plan) if _is_observed(plan) else None
             if code is not None:
                 return code
             if self.clock() >= end:
-                self.tell("it takes longer; the operator goes on with it")
+                self.report("timed out; the operator continues the change")
                 return TIMED_OUT
             self.sleep(self.every_s)
 
 
 def resized(gpus: int | None) -> Verdict:
-    """Done when it runs at the size: at `gpus` of them, where a number was asked for."""
+    """Done when the plan trains on all its workers; on `gpus` GPUs, if given."""
 
     def done(plan: Object) -> int | None:
         if condition(plan, "Sized").get("status") == "False":
@@ -57,38 +57,38 @@ def resized(gpus: int | None) -> Verdict:
             return None
         if state in {"Suspended"}:
             return OK
-        return OK if state == "Running" and _all_there(plan) else _OVER.get(state)
+        return OK if state == "Running" and _has_all_workers(plan) else _ENDED.get(state)
 
     return done
 
 
 def suspended(plan: Object) -> int | None:
-    """Done when its workers have saved and stopped."""
+    """Done when the plan's workers have saved and stopped."""
     state = state_of(plan)
-    return OK if state == "Suspended" else _OVER.get(state)
+    return OK if state == "Suspended" else _ENDED.get(state)
 
 
 def resumed(plan: Object) -> int | None:
-    """Done when it trains again, or waits in a queue for that."""
+    """Done when the plan trains again or waits in a queue."""
     state = state_of(plan)
     if condition(plan, "Sized").get("status") == "False":
         return NO_PLAN
-    return OK if state in {"Running", "Queued", "WaitingForGPUs"} else _OVER.get(state)
+    return OK if state in {"Running", "Queued", "WaitingForGPUs"} else _ENDED.get(state)
 
 
-def _seen(plan: Object) -> bool:
-    """Whether the operator has looked at the newest spec."""
+def _is_observed(plan: Object) -> bool:
+    """Whether the operator has observed the latest spec."""
     observed = plan.get("status", {}).get("observedGeneration", 0)
     return bool(observed >= plan["metadata"].get("generation", 1))
 
 
-def _all_there(plan: Object) -> bool:
+def _has_all_workers(plan: Object) -> bool:
     return bool(condition(plan, "Running").get("reason") == "AllWorkers")
 
 
-def _words(plan: Object) -> str:
-    if not _seen(plan):
-        return "asked"
+def _state_line(plan: Object) -> str:
+    if not _is_observed(plan):
+        return "waiting for the operator"
     sized = condition(plan, "Sized")
     if sized.get("status") == "False":
         return f"{sized.get('reason', '')}: {sized.get('message', '')}"

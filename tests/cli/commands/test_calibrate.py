@@ -111,7 +111,7 @@ def test_rows_that_cannot_be_used_are_counted_and_the_first_is_named(tmp_path, k
     rows = (ROW, ROW | {"id": "B", "gpu": "abacus"}, ROW | {"id": "C", "step_time_s": ""})
     assert execute(["calibrate", "--runs", table(tmp_path, *rows)]) == 0
     said = capsys.readouterr().out
-    assert "2 rows left out" in said
+    assert "2 rows skipped" in said
     assert "abacus" in said
 
 

@@ -49,27 +49,34 @@ def changed(plan, **change):
     return {**plan, "metadata": {**plan["metadata"], **change.pop("metadata", {})}, **change}
 
 
-def waited(done, *plans, within_s=60.0):
-    """The exit code, and what was told, when these plans are seen one after the other."""
-    seen, words, now = iter(plans), [], [0.0]
+def waited(done, *plans, timeout_s=60.0):
+    """The exit code and the reported lines for a sequence of observed plans."""
+    observed, lines, now = iter(plans), [], [0.0]
     last = [plans[0]]
 
-    def look():
-        last[0] = next(seen, last[0])
+    def read_plan():
+        last[0] = next(observed, last[0])
         return last[0]
 
     def sleep(seconds):
         now[0] += seconds
 
-    wait = Wait(look=look, tell=words.append, within_s=within_s, sleep=sleep, clock=lambda: now[0])
-    return wait.until(done), words
+    wait = Wait(
+        read_plan=read_plan,
+        report=lines.append,
+        timeout_s=timeout_s,
+        sleep=sleep,
+        clock=lambda: now[0],
+    )
+    return wait.until(done), lines
 
 
 def test_a_resize_is_done_when_every_worker_of_the_new_size_is_there(plan):
-    asked = changed(plan, metadata={"generation": 3})
+    unobserved = changed(plan, metadata={"generation": 3})
     changing = changed(plan, status={**plan["status"], "conditions": []})
     says(changing, Ready=("False", "Resizing", "1 of 2 workers"))
-    assert waited(resized(2), asked, changing, plan) == (0, ["asked", "Resizing: 1 of 2 workers", "Running"])
+    lines = ["waiting for the operator", "Resizing: 1 of 2 workers", "Running"]
+    assert waited(resized(2), unobserved, changing, plan) == (0, lines)
 
 
 def test_a_size_that_cannot_be_exits_with_3_and_says_why(plan):
@@ -78,8 +85,8 @@ def test_a_size_that_cannot_be_exits_with_3_and_says_why(plan):
 
 
 def test_a_wait_that_takes_too_long_exits_with_4(plan):
-    code, words = waited(resized(4), plan, within_s=3)
-    assert (code, words[-1]) == (4, "it takes longer; the operator goes on with it")
+    code, lines = waited(resized(4), plan, timeout_s=3)
+    assert (code, lines[-1]) == (4, "timed out; the operator continues the change")
 
 
 @pytest.mark.parametrize(

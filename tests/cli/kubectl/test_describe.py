@@ -35,11 +35,11 @@ def test_an_edit_that_cannot_be_carried_out_is_told_beside_what_runs(plan):
     assert "The latest spec cannot be applied (InsufficientGPUs): needs 16." in text
 
 
-def test_a_plan_that_nobody_has_looked_at_points_to_the_operator(plan):
+def test_an_unobserved_plan_points_to_the_operator(plan):
     del plan["status"]
     text = told(plan)
-    assert text.startswith("demo is new: nothing has looked at it yet")
-    assert "see that the operator runs" in text
+    assert text.startswith("demo is new: the operator has not observed it yet")
+    assert "check the operator: kubectl get pods" in text
 
 
 def test_the_last_events_come_with_their_age(plan):

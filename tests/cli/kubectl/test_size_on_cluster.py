@@ -4,7 +4,7 @@ from tests.cli.kubectl.conftest import Server
 from rightsizer.search.types import Plan
 from rightsizer_cli.console import show
 from rightsizer_cli.kubectl.client import Client, Where
-from rightsizer_cli.kubectl.size_on_cluster import answer
+from rightsizer_cli.kubectl.size_on_cluster import size_on_cluster
 from rightsizer_cli.kubectl.tables import detail_page, plans_table
 
 NODE = {
@@ -20,7 +20,7 @@ LAUNCH = {"framework": "ddp", "image": "train:1", "command": ["train.py"]}
 def asked(plan, nodes):
     plan["spec"]["launch"] = LAUNCH
     server = Server(plan, nodes=nodes)
-    return answer(Client(where=Where(), run=server), name="demo", file=None)
+    return size_on_cluster(Client(where=Where(), run=server), name="demo", file=None)
 
 
 def test_a_live_plan_is_sized_on_the_clusters_own_gpus(plan):

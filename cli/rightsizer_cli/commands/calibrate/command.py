@@ -19,22 +19,26 @@ def calibrate(
         Path | None,
         typer.Option(metavar="CSV", help="A table of runs with step_time_s or peak_memory_gib measured."),
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Only show what is kept.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget everything that is kept.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only show the calibration.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Delete the calibration.")] = False,
     file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Keep it here; default: $RIGHTSIZER_CALIBRATION, else your data folder."
+            metavar="FILE", help="Calibration file; default: $RIGHTSIZER_CALIBRATION, else your data folder."
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Learn from your own measured runs: later plans are corrected by them, and surer."""
-    from rightsizer_cli.commands.calibrate.measured_runs import learn, print_learnt, where
+    """Calibrate later plans with your own measured runs: corrected estimates, narrower intervals."""
+    from rightsizer_cli.commands.calibrate.measured_runs import (
+        calibration_file,
+        print_update,
+        update_calibration,
+    )
     from rightsizer_cli.usage_errors import OptionError
 
     if sum([bool(reports) or runs is not None, show, reset]) != 1:
-        remedy = "name reports (or --runs), or --show, or --reset: one of them"
+        remedy = "give exactly one of reports (or --runs), --show and --reset"
         raise OptionError("REPORT.json", value="", remedy=remedy)
-    found = learn(where(file), reports or (), runs, reset=reset)
-    print_learnt(found, as_json=json)
+    update = update_calibration(calibration_file(file), reports or (), runs, reset=reset)
+    print_update(update, as_json=json)

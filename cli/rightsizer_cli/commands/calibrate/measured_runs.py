@@ -1,4 +1,4 @@
-"""What `calibrate` does: measured runs in, what they change out."""
+"""`calibrate`: add measured runs to the calibration file, and show the new factors."""
 
 import json
 import math
@@ -21,11 +21,11 @@ from rightsizer_cli.render import table
 from rightsizer_cli.usage_errors import OptionError
 from rightsizer_launch.calibration import add, default_path, read, report_observations, write
 
-__all__ = ["Learnt", "learn", "print_learnt", "row_observations", "where"]
+__all__ = ["CalibrationUpdate", "calibration_file", "print_update", "row_observations", "update_calibration"]
 
 GIB = 2.0**30
 ASSUMED_STEPS = 20
-"""Steps behind a row's step_time_s where the table has no column `steps`: some, not many."""
+"""Steps behind a row's step_time_s where the table has no column `steps`: a guess."""
 
 FAMILIES = {
     LayoutFamily.DATA: "data",
@@ -37,8 +37,8 @@ FAMILIES = {
 
 
 @immutable
-class Learnt:
-    """What is kept in `file` now; `before` is what it said earlier, `added` how many runs are new."""
+class CalibrationUpdate:
+    """The calibration in `file` before and after; `added` counts the new runs."""
 
     file: Path
     before: Calibration
@@ -47,31 +47,33 @@ class Learnt:
     skipped: tuple[str, ...] = ()
 
 
-def where(file: Path | None) -> Path:
-    """The calibration file that a command means."""
-    found = file or default_path()
-    if found is None:
+def calibration_file(file: Path | None) -> Path:
+    """The calibration file: the option's, else the default."""
+    path = file or default_path()
+    if path is None:
         raise OptionError("--file", value="", remedy="RIGHTSIZER_CALIBRATION is empty; name a file")
-    return found
+    return path
 
 
-def learn(path: Path, reports: Sequence[Path], runs: Path | None, *, reset: bool) -> Learnt:
-    """Add what reports and a table measured, or forget everything. Wrong input changes nothing."""
+def update_calibration(
+    path: Path, reports: Sequence[Path], runs: Path | None, *, reset: bool
+) -> CalibrationUpdate:
+    """Add the runs of reports and of a table, or reset. Invalid input changes nothing."""
     before = () if reset else read(path)
     new = [one for report in reports for one in _reported(report)]
     skipped: tuple[str, ...] = ()
     if runs is not None:
         rows = read_rows(read_text(runs, field="--runs"), path=str(runs))
-        found, skipped = row_observations(rows, name=runs.name)
-        new += found
-        if not found:
+        measured, skipped = row_observations(rows, name=runs.name)
+        new += measured
+        if not measured:
             raise OptionError("--runs", value=str(runs), remedy=f"has no measured run: {skipped[0]}")
     if reset:
         write((), path)
-        return Learnt(file=path, before=Calibration(), after=Calibration(), added=0)
+        return CalibrationUpdate(file=path, before=Calibration(), after=Calibration(), added=0)
     kept = add(new, path) if new else before
     known = {one.run for one in before}
-    return Learnt(
+    return CalibrationUpdate(
         file=path,
         before=calibration(before),
         after=calibration(kept),
@@ -86,17 +88,17 @@ def _reported(path: Path) -> tuple[Observation, ...]:
         document = json.loads(text)
     except ValueError as error:
         raise OptionError("REPORT.json", value=str(path), remedy=f"is not JSON: {error}") from None
-    found = report_observations(document, name=str(path))
-    if not found:
+    observations = report_observations(document, name=str(path))
+    if not observations:
         raise OptionError("REPORT.json", value=str(path), remedy="has no measured steps; too short a run")
-    return found
+    return observations
 
 
 def row_observations(
     rows: Iterable[dict[str, str]], *, name: str
 ) -> tuple[list[Observation], tuple[str, ...]]:
-    """The measured rows of a table, and why the others are left out."""
-    found, skipped = [], []
+    """The measured rows of a table, and why the others are skipped."""
+    observations, skipped = [], []
     for row in rows:
         step_s, peak_gib = _positive(row.get("step_time_s")), _positive(row.get("peak_memory_gib"))
         if not step_s and not peak_gib:
@@ -108,7 +110,7 @@ def row_observations(
             skipped.append(f"{row['id']}: {error}")
             continue
         steps = int(_positive(row.get("steps"))) or ASSUMED_STEPS
-        found.append(
+        observations.append(
             Observation(
                 run=f"{name}:{row['id']}",
                 case=case,
@@ -117,7 +119,7 @@ def row_observations(
                 allocated_bytes=peak_gib * GIB,
             )
         )
-    return found, tuple(skipped)
+    return observations, tuple(skipped)
 
 
 def _positive(text: str | None) -> float:
@@ -129,27 +131,25 @@ def _positive(text: str | None) -> float:
     return value if math.isfinite(value) and value > 0 else 0.0
 
 
-def print_learnt(found: Learnt, *, as_json: bool) -> None:
-    """What was measured, and what that changes: the correction of a run of that kind, before and after."""
-    after = correction_factors(found.after)
+def print_update(update: CalibrationUpdate, *, as_json: bool) -> None:
+    """Print the measured ratios and the correction factors before and after."""
+    after = correction_factors(update.after)
     if as_json:
         stacks = [asdict(one) | {"family": FAMILIES[one.family]} for one in after]
-        kept = len(found.after.evidence)
-        echo_json({"file": str(found.file), "runs": kept, "added": found.added, "stacks": stacks})
+        kept = len(update.after.evidence)
+        echo_json({"file": str(update.file), "runs": kept, "added": update.added, "stacks": stacks})
         return
-    kept = len(found.after.evidence)
-    show(f"{kept} measured run{'' if kept == 1 else 's'} in {found.file}, {found.added} new")
-    if found.skipped:
-        show(f"{len(found.skipped)} rows left out; the first: {found.skipped[0]}")
+    kept = len(update.after.evidence)
+    show(f"{kept} measured run{'' if kept == 1 else 's'} in {update.file}, {update.added} new")
+    if update.skipped:
+        show(f"{len(update.skipped)} rows skipped; the first: {update.skipped[0]}")
     if kept:
-        show(_table(after, correction_factors(found.before, found.after.evidence)))
-        show(
-            "step, memory: measured over predicted; taken: the correction of a like run; the same gets more."
-        )
+        show(_table(after, correction_factors(update.before, update.after.evidence)))
+        show("step, memory: measured / predicted; applied: the correction of similar runs.")
 
 
 def _table(after: Sequence[CorrectionFactors], before: Sequence[CorrectionFactors]) -> Table:
-    grid = table("framework", "GPU", "layouts", ">runs", ">steps", ">step", ">taken", ">memory", ">taken")
+    grid = table("framework", "GPU", "layouts", ">runs", ">steps", ">step", ">applied", ">memory", ">applied")
     for now, then in zip(after, before, strict=True):
         grid.add_row(
             now.framework,

@@ -1,4 +1,4 @@
-"""`estimate` of one layout: what the search would say of it, whether it fits or not."""
+"""`estimate` of one layout, whether it fits or not."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +17,13 @@ from rightsizer_api import sizing
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.inputs import calibrated, read
 from rightsizer_cli.options import HardwareFlags, JobFlags, LayoutFlags
-from rightsizer_cli.render import asked, calibration_line, option_tables
+from rightsizer_cli.render import calibration_line, option_tables, request_line
 from rightsizer_cli.usage_errors import OptionError
 
 __all__ = ["layout_from", "print_estimate"]
 
 ANY_TOKENS = "1T"
-"""Stands in for --tokens where none is given; nothing that depends on it is then printed."""
+"""Placeholder for a missing --tokens; figures that depend on it are not printed."""
 
 RUN_FIELDS = ("steps", "finish_seconds", "finish_at_confidence_seconds", "interval", "cost_usd", "energy_kwh")
 
@@ -39,45 +39,45 @@ def print_estimate(
     as_json: bool,
     ignore: bool = False,
 ) -> None:
-    """Predict one layout and print it; without a number of tokens, only what a step takes."""
+    """Predict one layout and print it; without --tokens, only the figures of a step."""
     whole_run = file is not None or job.tokens is not None
     _, request = read(file, job if whole_run else replace(job, tokens=ANY_TOKENS), hardware)
     request = calibrated(request, ignore=ignore)
     if len(request.clusters) != 1:
         names = ", ".join(cluster.gpu.name for cluster in request.clusters)
         raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
-    found, fits = price_layout(request, layout_from(flags, request=request))
-    words = (
-        f"{gpus_text(found)}, {layout_text(found.layout)}: {format_duration(found.step_s)} a step,"
-        f" {format_count(found.tokens_per_s / found.gpus)} tokens/s a GPU,"
-        f" {'' if fits is Verdict.FITS else f'{fits}: '}{format_bytes(found.device_bytes)} a GPU"
+    option, fits = price_layout(request, layout_from(flags, request=request))
+    verdict = (
+        f"{gpus_text(option)}, {layout_text(option.layout)}: {format_duration(option.step_s)} a step,"
+        f" {format_count(option.tokens_per_s / option.gpus)} tokens/s a GPU,"
+        f" {'' if fits is Verdict.FITS else f'{fits}: '}{format_bytes(option.device_bytes)} a GPU"
     )
     if as_json:
-        answer = Plan(request=request, option=found, runners_up=(), reasons=(), binding="layout", curve=(),
+        answer = Plan(request=request, option=option, runners_up=(), reasons=(), binding="layout", curve=(),
                       layouts_evaluated=1)  # fmt: skip
         unknown = {} if whole_run else dict.fromkeys(RUN_FIELDS)
         report = sizing.report(answer).model_copy(
-            update={"feasible": fits is not Verdict.DOES_NOT_FIT, "verdict": words} | unknown
+            update={"feasible": fits is not Verdict.DOES_NOT_FIT, "verdict": verdict} | unknown
         )
         echo_json(report.model_dump(mode="json", by_alias=True))
         return
     style = {Verdict.FITS: "bold green", Verdict.TIGHT: "bold yellow"}.get(fits, "bold red")
     show(
-        Text(words, style=style),
-        asked(request, whole_run=whole_run),
-        *option_tables(found, whole_run=whole_run),
-        *calibration_line(request, found),
+        Text(verdict, style=style),
+        request_line(request, whole_run=whole_run),
+        *option_tables(option, whole_run=whole_run),
+        *calibration_line(request, option),
     )
 
 
 def layout_from(flags: LayoutFlags, *, request: Request) -> Layout:
-    """The layout of the flags; what is left out follows from the GPUs, the batch and the framework."""
+    """The layout of the flags; missing values follow from the GPUs, the batch and the framework."""
     network = request.architecture
     if network.heads % flags.tp:
         raise OptionError("--tp", value=flags.tp, remedy=f"must divide the model's {network.heads} heads")
     if flags.pp * flags.vpp > network.layers:
         raise OptionError(
-            "--pp", value=flags.pp, remedy=f"leaves no layer of {network.layers} for some stage"
+            "--pp", value=flags.pp, remedy=f"has more stages than the model's {network.layers} layers"
         )
     model_ranks = flags.tp * flags.pp * flags.cp
     dp = _data_parallel(flags, model_ranks)
@@ -124,7 +124,7 @@ def _expert_parallel(flags: LayoutFlags, dp: int, request: Request) -> int:
 
 
 def _sharding(flags: LayoutFlags, framework: Framework) -> Sharding:
-    """As asked; else fully sharded where the framework can and the model is not split, else its optimizer."""
+    """The flag's sharding; default: the most that the framework supports."""
     if flags.sharding is not None:
         if flags.sharding not in SHARDINGS:
             raise OptionError(

@@ -35,12 +35,12 @@ COLUMNS = (
 """The columns written; `pred_lo_s` to `pred_hi_s` is the 80 % interval of the step time."""
 
 REQUIRED = ("id", "seq_len", "gpu")
-"""Columns without which no row could be predicted. A missing other one counts as empty."""
+"""Required columns. Other missing columns count as empty."""
 
 COVERAGE = 0.8
 GIB = 2.0**30
 CHUNK_ROWS = 4096
-"""Rows predicted at once: bounds memory on large files at no loss of speed."""
+"""Rows per batch; bounds memory on large files."""
 
 
 def estimate_runs(runs: Path, out: Path, *, framework_unknown: bool = False) -> tuple[int, int]:
@@ -59,7 +59,7 @@ def estimate_runs(runs: Path, out: Path, *, framework_unknown: bool = False) -> 
 
 
 def read_rows(text: str, *, path: str) -> list[dict[str, str]]:
-    """The rows of a CSV with a header; an error that says what is missing rather than an empty result."""
+    """The rows of a CSV with a header; an error if a required column or every row is missing."""
     reader = csv.DictReader(io.StringIO(text, newline=""), restkey="", restval="")
     try:
         header = [name.strip() for name in reader.fieldnames or ()]
@@ -77,7 +77,7 @@ def read_rows(text: str, *, path: str) -> list[dict[str, str]]:
 
 
 def predict_rows(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """One prediction a row, in order; rows that the engine cannot model say why."""
+    """One prediction per row, in order; an unsupported row has its reason."""
     cases: list[Case | str] = [_case(row) for row in rows]
     supported = [i for i, case in enumerate(cases) if isinstance(case, Case)]
     predicted: dict[int, dict[str, str]] = {}
@@ -92,7 +92,7 @@ def predict_rows(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def _case(row: Row) -> Case | str:
-    """The row's case, or why there is none."""
+    """The row's case, or the reason why it is unsupported."""
     try:
         return case_from_row(row)
     except RightsizerError as error:

@@ -9,7 +9,7 @@ from rightsizer.estimate.parameters import Parameter, load_curves, load_memory, 
 from rightsizer.search.explain import explain
 from rightsizer.search.types import NoPlan, Plan
 from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.render import asked, option_tables, table
+from rightsizer_cli.render import option_tables, request_line, table
 
 __all__ = ["print_explanation"]
 
@@ -30,7 +30,7 @@ def print_explanation(answer: Plan | NoPlan, *, as_json: bool) -> None:
             }
         )
         return
-    parts: list[RenderableType] = [Text(explanation.verdict, style="bold"), asked(answer.request)]
+    parts: list[RenderableType] = [Text(explanation.verdict, style="bold"), request_line(answer.request)]
     parts += _list("Why", explanation.why)
     if isinstance(answer, Plan):
         parts += option_tables(answer.option)

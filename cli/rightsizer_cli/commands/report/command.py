@@ -14,28 +14,34 @@ def report(
     *,
     prometheus: Annotated[
         str,
-        typer.Option(metavar="URL", envvar="RIGHTSIZER_PROMETHEUS", help="Prometheus with our rules."),
+        typer.Option(
+            metavar="URL", envvar="RIGHTSIZER_PROMETHEUS", help="Prometheus server with rightsizer's rules."
+        ),
     ],
-    window: Annotated[str, typer.Option(metavar="DURATION", help="How far to look back: 24h, 7d.")] = "24h",
+    window: Annotated[str, typer.Option(metavar="DURATION", help="Length of the period: 24h, 7d.")] = "24h",
     price: Annotated[
         str | None,
-        typer.Option(metavar="USD", help="Of a GPU-hour; default: the dated list price."),
+        typer.Option(metavar="USD", help="Price of a GPU-hour; default: the dated list price."),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write one HTML page with plots; - for stdout.")
     ] = None,
-    timeout: Annotated[str, typer.Option(metavar="DURATION", help="For each question.")] = "30s",
-    ca_file: Annotated[Path | None, typer.Option(metavar="PEM", help="The server's authority.")] = None,
-    cert_file: Annotated[Path | None, typer.Option(metavar="PEM", help="Your certificate.")] = None,
-    key_file: Annotated[Path | None, typer.Option(metavar="PEM", help="Its key, if elsewhere.")] = None,
-    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="A bearer token.")] = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="For basic authentication.")] = None,
-    password_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Its password.")] = None,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="Timeout of each query.")] = "30s",
+    ca_file: Annotated[Path | None, typer.Option(metavar="PEM", help="CA certificate of the server.")] = None,
+    cert_file: Annotated[Path | None, typer.Option(metavar="PEM", help="Client certificate.")] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="Client key, if in another file.")
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with a bearer token.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="User for basic authentication.")] = None,
+    password_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with the password.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
-    """Who holds how many GPUs, how busy they are, and what the idle ones cost: plans and everything else."""
+    """Show the GPUs that each owner holds, how busy they are, and the cost of idle ones."""
     from rightsizer.units import parse_duration_s
-    from rightsizer_cli.commands.report.usage import Asked, run
+    from rightsizer_cli.commands.report.usage import ReportOptions, run
     from rightsizer_telemetry.client import PrometheusSettings
 
     access = PrometheusSettings(
@@ -48,4 +54,4 @@ def report(
         user=user,
         password_file=password_file,
     )
-    return run(access, Asked(window=window, price=price, html=html, as_json=as_json))
+    return run(access, ReportOptions(window=window, price=price, html=html, as_json=as_json))

@@ -1,4 +1,4 @@
-"""The over-provision report on a terminal, as JSON, as a page."""
+"""The GPU usage report as tables, JSON or an HTML page."""
 
 import datetime as dt
 import sys
@@ -17,12 +17,12 @@ from rightsizer_telemetry.client import Prometheus, PrometheusSettings
 from rightsizer_telemetry.html_report import page
 from rightsizer_telemetry.usage import Report, Usage, collect, owners
 
-__all__ = ["Asked", "as_dict", "run"]
+__all__ = ["ReportOptions", "as_dict", "run"]
 
 
 @immutable
-class Asked:
-    """What the user wants to see."""
+class ReportOptions:
+    """The command's options."""
 
     window: str
     price: str | None
@@ -30,19 +30,19 @@ class Asked:
     as_json: bool
 
 
-def run(access: PrometheusSettings, asked: Asked) -> int:
+def run(access: PrometheusSettings, options: ReportOptions) -> int:
     """Collect and print; the exit code."""
-    price = None if asked.price is None else parse_usd(asked.price)
+    price = None if options.price is None else parse_usd(options.price)
     with Prometheus(access) as client:
-        found = collect(client, window_s=parse_duration_s(asked.window), price_usd_per_gpu_h=price)
-    if asked.html is not None:
-        _write(asked.html, page(found))
-        if str(asked.html) == "-":
+        usage = collect(client, window_s=parse_duration_s(options.window), price_usd_per_gpu_h=price)
+    if options.html is not None:
+        _write(options.html, page(usage))
+        if str(options.html) == "-":
             return OK
-    if asked.as_json:
-        echo_json(as_dict(found))
+    if options.as_json:
+        echo_json(as_dict(usage))
     else:
-        show(_headline(found), "In GPU-hours:", _owners(found), _workloads(found))
+        show(_headline(usage), "In GPU-hours:", _owners(usage), _workloads(usage))
     return OK
 
 
@@ -69,13 +69,13 @@ def as_dict(report: Report) -> dict[str, object]:
 
 
 def _camel(values: dict[str, object]) -> dict[str, object]:
-    """Names as our other JSON has them: held_gpu_h -> heldGPUHours."""
+    """Keys in camel case: held_gpu_h -> heldGPUHours."""
     spelt = {"gpu": "GPU", "usd": "USD", "gpus": "GPUs"}
-    found = {}
+    renamed = {}
     for name, value in values.items():
         first, *rest = name.replace("gpu_h", "gpu_hours").split("_")
-        found[first + "".join(spelt.get(word, word.title()) for word in rest)] = value
-    return found
+        renamed[first + "".join(spelt.get(word, word.title()) for word in rest)] = value
+    return renamed
 
 
 def _write(path: Path, text: str) -> None:
@@ -114,7 +114,7 @@ def _owners(report: Report) -> Table:
 
 
 def _workloads(report: Report) -> Table:
-    table = _table("workload", "owner", "GPUs", "held", "busy", "idle", "idle USD", "would do")
+    table = _table("workload", "owner", "GPUs", "held", "busy", "idle", "idle USD", "needed")
     for use in report.workloads:
         table.add_row(
             Text(_name(use)),
@@ -136,8 +136,8 @@ def _name(use: Usage) -> str:
 def _table(*names: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
-        words = {"owner", "on", "workload"}
-        table.add_column(name, justify="left" if name in words else "right", overflow="fold")
+        text_columns = {"owner", "on", "workload"}
+        table.add_column(name, justify="left" if name in text_columns else "right", overflow="fold")
     return table
 
 

@@ -1,4 +1,4 @@
-"""What a trace does not say, drawn at random by stated rules: deadlines, utilisation, scaling, errors."""
+"""Values that a trace lacks, drawn at random: deadlines, utilisation, scaling, errors."""
 
 import math
 from collections.abc import Sequence
@@ -10,28 +10,28 @@ from rightsizer.values import immutable
 from rightsizer_cli.commands.simulate.traces import TraceRow
 from rightsizer_cli.usage_errors import OptionError
 
-__all__ = ["Draw", "default_cluster_gpus", "drawn", "parse_deadlines", "parse_utilisation"]
+__all__ = ["Draw", "default_cluster_gpus", "draw_jobs", "parse_deadlines", "parse_utilisation"]
 
 _PAI_SHARES = (0.0, 0.345, 0.5, 0.754, 0.95, 1.0)
 _PAI_VALUES = (0.0, 0.0, 0.015, 0.1, 0.5, 1.0)
 _WEEK_S = 7 * 86_400.0
 _NODE_GPUS = 8
 _HEADROOM = 1.5
-_NEVER_QUITE = 1e-3  # nothing scales perfectly, nothing not at all
+_MIN_SHARE = 1e-3  # no job scales perfectly, every job scales a little
 
 UTILISATIONS = {
     "pai": "Alibaba PAI 2020 (3.0 million instances): mean 10 %, median 1.5 %, 34.5 % of them at 0",
-    "philly": "Philly 2017: mean 52 %; its shape is a guess, nearly even from 0 to 1",
+    "philly": "Philly 2017: mean 52 %; its shape is a guess, nearly uniform from 0 to 1",
 }
 
 
 @immutable
 class Draw:
-    """The rules. `deadlines`: the least and the most of lambda in submitted + lambda * duration; None: none.
+    """The distributions. `deadlines`: the range of lambda in submitted + lambda * duration; None: none.
 
-    `utilisation` is "pai", "philly", or a share for all. `fixed_share` is the part of the time in which its
-    GPUs are not busy that more GPUs do not shorten. The sigmas are of ln(predicted / true) before a job runs,
-    of ln(measured / true), and of the logit of the fixed part as the policy believes it.
+    `utilisation` is "pai", "philly", or one share for all jobs. `fixed_share` is the part of the GPUs' idle
+    time that more GPUs do not shorten. The sigmas are of ln(predicted / true) before a job runs,
+    of ln(measured / true), and of the logit of the policy's estimate of the fixed part.
     """
 
     seed: int = 0
@@ -43,8 +43,8 @@ class Draw:
     scaling_sigma: float = 0.3
 
 
-def drawn(rows: Sequence[TraceRow], rules: Draw) -> tuple[TraceJob, ...]:
-    """The trace's jobs with everything that a replay needs; what the trace says is kept."""
+def draw_jobs(rows: Sequence[TraceRow], rules: Draw) -> tuple[TraceJob, ...]:
+    """The trace's jobs; values that the trace lacks are drawn."""
     source, n = np.random.default_rng(rules.seed), len(rows)
     uses = _utilisation(source, n, rules.utilisation)
     low, high = rules.deadlines or (1.0, 1.0)
@@ -56,7 +56,7 @@ def drawn(rows: Sequence[TraceRow], rules: Draw) -> tuple[TraceJob, ...]:
     jobs = []
     for i, row in enumerate(rows):
         use = float(uses[i]) if row.utilisation is None else row.utilisation
-        fixed = min(max(rules.fixed_share * (1.0 - use), _NEVER_QUITE), 1.0 - _NEVER_QUITE)
+        fixed = min(max(rules.fixed_share * (1.0 - use), _MIN_SHARE), 1.0 - _MIN_SHARE)
         deadline_s = row.deadline_s
         if deadline_s is None and rules.deadlines is not None:
             deadline_s = row.submitted_s + float(slack[i]) * row.duration_s
@@ -78,7 +78,7 @@ def drawn(rows: Sequence[TraceRow], rules: Draw) -> tuple[TraceJob, ...]:
 
 
 def _utilisation(source: np.random.Generator, n: int, kind: str | float) -> np.ndarray:
-    """Shares; PAI's from its published quantiles, even between them."""
+    """Shares; PAI's are interpolated between its published quantiles."""
     if kind == "pai":
         return np.interp(source.uniform(0.0, 1.0, n), _PAI_SHARES, _PAI_VALUES)
     if kind == "philly":
@@ -92,7 +92,7 @@ def _shifted(share: float, by: float) -> float:
 
 
 def default_cluster_gpus(rows: Sequence[TraceRow]) -> int:
-    """Half as much again as the busiest week asks for on average, in whole nodes; the largest job fits."""
+    """1.5 x the busiest week's mean demand, at least the largest job, in whole nodes."""
     start_s = min(row.submitted_s for row in rows)
     weeks: dict[int, float] = {}
     for row in rows:
@@ -109,13 +109,13 @@ def parse_deadlines(text: str) -> tuple[float, float] | None:
         return None
     low, colon, high = text.partition(":")
     try:
-        found = float(low), float(high)
+        bounds = float(low), float(high)
     except ValueError:
-        found = math.nan, math.nan
-    if not colon or not 0 < found[0] <= found[1] <= 1000:
+        bounds = math.nan, math.nan
+    if not colon or not 0 < bounds[0] <= bounds[1] <= 1000:
         remedy = "must be LOW:HIGH, such as 0.5:1.5: deadline = submitted + (LOW to HIGH) x duration; or none"
         raise OptionError("--deadlines", value=text, remedy=remedy)
-    return found
+    return bounds
 
 
 def parse_utilisation(text: str) -> str | float:

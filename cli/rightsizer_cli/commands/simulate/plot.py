@@ -9,7 +9,7 @@ from rightsizer_cli.commands.plan.plot import save_figure
 
 if TYPE_CHECKING:
     from rightsizer.fleet.simulation import Timeline
-    from rightsizer_cli.commands.simulate.replays import Replayed
+    from rightsizer_cli.commands.simulate.comparison import Comparison
 
 __all__ = ["draw_replay"]
 
@@ -18,44 +18,46 @@ _BINS = 240
 _DAY_S = 86_400.0
 
 
-def draw_replay(found: "Replayed", path: Path) -> None:
+def draw_replay(comparison: "Comparison", path: Path) -> None:
     """Write the figure; whole or not at all."""
-    save_figure(lambda: _figure(found), path)
+    save_figure(lambda: _figure(comparison), path)
 
 
-def _figure(found: "Replayed") -> Any:
+def _figure(comparison: "Comparison") -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     over_time, hours = figure.subplots(1, 2, width_ratios=(3, 1))
-    lines = {name: found.outcomes[name].timeline for name in ("static", "rightsizer")}
+    lines = {name: comparison.outcomes[name].timeline for name in ("static", "rightsizer")}
     start_s = min(line.moments_s[0] for line in lines.values())
     end_s = max(line.moments_s[-1] for line in lines.values())
     edges = np.linspace(start_s, max(end_s, start_s + 1.0), _BINS + 1)
     for name, line in lines.items():
         days = (edges[:-1] - start_s) / _DAY_S
         over_time.plot(days, _mean_level(line, edges), color=_COLOURS[name], label=name, linewidth=1.2)
-    over_time.axhline(found.cluster_gpus, color="black", linestyle=":", linewidth=1, label="cluster")
-    over_time.set(xlabel="days", ylabel="GPUs in use", title=f"{found.trace.name}: {len(found.jobs):,} jobs")
+    over_time.axhline(comparison.cluster_gpus, color="black", linestyle=":", linewidth=1, label="cluster")
+    over_time.set(
+        xlabel="days", ylabel="GPUs in use", title=f"{comparison.trace.name}: {len(comparison.jobs):,} jobs"
+    )
     over_time.grid(visible=True, alpha=0.25)
     over_time.legend(loc="upper right")
-    _bars(hours, found)
+    _bars(hours, comparison)
     return figure
 
 
-def _bars(axes: Any, found: "Replayed") -> None:
-    """GPU-hours each way, the missed deadlines written on the bars."""
-    for position, (name, some) in enumerate(found.outcomes.items()):
-        total = sum(some.gpu_hours)
+def _bars(axes: Any, comparison: "Comparison") -> None:
+    """GPU-hours under each policy, labelled with the missed deadlines."""
+    for position, (name, outcome) in enumerate(comparison.outcomes.items()):
+        total = sum(outcome.gpu_hours)
         axes.bar(position, total, color=_COLOURS[name])
-        axes.annotate(f"{some.missed:,}\nmissed", (position, total), ha="center", va="bottom", fontsize=8)
-    axes.set_xticks(range(len(found.outcomes)), list(found.outcomes), rotation=20)
+        axes.annotate(f"{outcome.missed:,}\nmissed", (position, total), ha="center", va="bottom", fontsize=8)
+    axes.set_xticks(range(len(comparison.outcomes)), list(comparison.outcomes), rotation=20)
     axes.set(ylabel="GPU-hours", title="GPU-hours, deadlines missed")
     axes.margins(y=0.15)
 
 
 def _mean_level(line: "Timeline", edges: np.ndarray) -> np.ndarray:
-    """The mean level between each two edges."""
+    """The mean level between neighbouring edges."""
     moments, levels = np.asarray(line.moments_s), np.asarray(line.gpus, dtype=float)
     area = np.concatenate([[0.0], np.cumsum(levels[:-1] * np.diff(moments))])
     total = np.interp(edges, moments, area)

@@ -76,10 +76,10 @@ def _rows(text: str, name: str) -> tuple[TraceRow, ...]:
     lines = _lines(text, name)
     number, header = next(lines, (1, []))
     columns = _columns(header, f"{name}: line {number}")
-    found = [_row(columns, cells, f"{name}: line {line}") for line, cells in lines]
-    if not found:
+    rows = [_row(columns, cells, f"{name}: line {line}") for line, cells in lines]
+    if not rows:
         raise OptionError(name, value="", remedy="holds no jobs")
-    return tuple(sorted(found, key=lambda row: row.submitted_s))
+    return tuple(sorted(rows, key=lambda row: row.submitted_s))
 
 
 def _lines(text: str, name: str) -> Iterator[tuple[int, list[str]]]:

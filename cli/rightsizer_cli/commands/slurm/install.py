@@ -24,9 +24,9 @@ def install(
 
     if not check:
         raise InputError("--check", value=None, remedy="rightsizer edits no file of Slurm's; add --check")
-    found = look()
-    for finding in found:
+    findings = look()
+    for finding in findings:
         typer.echo(finding.words)
-    missing = sum(finding.status is Status.MISSING for finding in found)
+    missing = sum(finding.status is Status.MISSING for finding in findings)
     typer.echo(f"{missing} things are missing" if missing else "nothing is missing")
     return 1 if missing else 0

@@ -45,13 +45,13 @@ def report(
     )
     access = PrometheusSettings(url=prometheus, token_file=token_file) if prometheus else None
     settings = Settings(tuning=tuning)
-    found = reports.look(SlurmCommands(slurm), settings, slurm=slurm, state=state, prometheus=access)
+    usage = reports.look(SlurmCommands(slurm), settings, slurm=slurm, state=state, prometheus=access)
     if json:
-        echo_json(reports.document(found))
+        echo_json(reports.document(usage))
         return 0
     table = Table(*reports.HEADINGS, box=None, pad_edge=False)
-    for line in found.lines:
+    for line in usage.lines:
         table.add_row(*(Text(one_line(cell)) for cell in reports.row(line)))  # users' text: no markup
-    told = (Text(one_line(words)) for words in reports.resize_lines(found.intents))
-    show(found.words, *([table] if found.lines else []), *told)
+    resizes = (Text(one_line(line)) for line in reports.resize_lines(usage.intents))
+    show(usage.words, *([table] if usage.lines else []), *resizes)
     return 0
