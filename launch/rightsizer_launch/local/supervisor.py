@@ -165,12 +165,13 @@ def supervise(
     totals: RunTotals | None = None,
     adviser: Adviser | None = None,
     started: Callable[[Job], None] = lambda _job: None,
+    launch: Callable[[JobSpec], Job] = Job,
 ) -> Finished:
     """Run attempts until the training is done, stopped or given up; no process is left behind.
 
-    `totals` holds the totals of earlier runs in the same directory; `started` is called with each attempt's
-    job. `adviser` may change the job, which then saves, stops and continues as advised. If the changed job
-    fails to start training, it is rolled back.
+    `totals` holds the totals of earlier runs in the same directory. `launch` starts an attempt's processes;
+    `started` is called with each attempt's job. `adviser` may change the job, which then saves, stops and
+    continues as advised. If the changed job fails to start training, it is rolled back.
     """
     path = spec.run_directory / PROGRESS
     reader = ProgressReader(path, offset=path.stat().st_size if path.exists() else 0)
@@ -183,7 +184,7 @@ def supervise(
         adviser=adviser or _NoAdvice(),
     )
     while True:
-        job = Job(run.spec)
+        job = launch(run.spec)
         try:
             started(job)
             ending = _attempt(run, job, stop)
