@@ -1,12 +1,12 @@
-"""What one's own runs are worth: calibrate on k random runs of a source, predict its others.
+"""The value of a user's own runs: calibrate on k random runs of a source, predict its other runs.
 
     python -m bench.calibration [REFERENCE] [--fit] [--json FILE]
 
-The residuals are those of bench/results/{step_time,memory}.csv, from fits without the row's source, so that
-every source stands for a user whose runs no fit has seen. The shares of the variance (data/calibration.json)
-are fitted by maximum likelihood to the other sources each time, and with them the chance that runs of a stack
-have errors in common at all (a moment: what two runs of one family agree on, every source with one vote,
-against what the shares say); with --fit those of all are written.
+The residuals in bench/results/{step_time,memory}.csv come from fits without the row's source, so every
+source stands for a user whose runs no fit has seen. For each source, maximum likelihood on the other sources
+fits the shares of the variance (data/calibration.json). A moment fits the chance that runs of a stack have
+errors in common: the agreement of two runs of one family (every source with one vote) over what the shares
+predict. With --fit the values from all sources are written.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,8 +82,8 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--fit", action="store_true", help="write data/calibration.json")
     parser.add_argument("--json", type=Path, default=RESULTS / "calibration.json", metavar="FILE")
-    given = parser.parse_args()
-    rows = {row["id"]: row for row in read(reference(given.reference), "published_runs.csv")}
+    options = parser.parse_args()
+    rows = {row["id"]: row for row in read(reference(options.reference), "published_runs.csv")}
     document: dict[str, Any] = {}
     shares: dict[str, Mapping[str, float]] = {}
     for quantity in Quantity:
@@ -91,33 +91,31 @@ def main() -> None:
         shares[quantity] = fitted(sources, quantity)
         document[quantity] = judged(sources, quantity) | {"fitted": shares[quantity]}
         show(quantity, document[quantity])
-    write_json(given.json, document)
-    if given.fit:
-        write(shares, {quantity: between_runs(rows.values(), quantity) for quantity in shares}, given.date)
+    write_json(options.json, document)
+    if options.fit:
+        write(shares, {quantity: between_runs(rows.values(), quantity) for quantity in shares}, options.date)
 
 
 def load(rows: Mapping[str, Mapping[str, str]], quantity: Quantity) -> list[Source]:
-    """The sources with enough rows, told what only their notes say, as a plan is."""
+    """The sources with enough rows, with the inputs from their notes, because a plan states all inputs."""
     file, column = _RESIDUALS[quantity]
     by_source: dict[str, list[tuple[Case, float, str]]] = {}
     for residual in read_rows(file):
         if residual["id"] in rows:
             case, run = case_from_row(promoted(rows[residual["id"]])), residual["id"]
             by_source.setdefault(run.split("-")[0], []).append((case, -residual[column], run))
-    return [_source(name, found, quantity) for name, found in by_source.items() if len(found) >= FEWEST_ROWS]
+    return [_source(name, runs, quantity) for name, runs in by_source.items() if len(runs) >= FEWEST_ROWS]
 
 
-def _source(name: str, found: list[tuple[Case, float, str]], quantity: Quantity) -> Source:
-    if len(found) > MOST_ROWS:
-        chosen = np.random.default_rng(0).choice(len(found), MOST_ROWS, replace=False)
-        found = [found[i] for i in sorted(chosen)]
-    cases = Cases.stack(case for case, _, _ in found)
-    ln = np.asarray([value for _, value, _ in found])
+def _source(name: str, runs: list[tuple[Case, float, str]], quantity: Quantity) -> Source:
+    if len(runs) > MOST_ROWS:
+        chosen = np.random.default_rng(0).choice(len(runs), MOST_ROWS, replace=False)
+        runs = [runs[i] for i in sorted(chosen)]
+    cases = Cases.stack(case for case, _, _ in runs)
+    ln = np.asarray([value for _, value, _ in runs])
     sigmas = step_sigma(cases) if quantity is Quantity.STEP else memory_sigma(cases)
     sigma = np.broadcast_to(sigmas, ln.shape)
-    evidence = tuple(
-        _evidence(case, run, quantity, ln[i], sigma[i]) for i, (case, _, run) in enumerate(found)
-    )
+    evidence = tuple(_evidence(case, run, quantity, ln[i], sigma[i]) for i, (case, _, run) in enumerate(runs))
     return Source(name=name, cases=cases, evidence=evidence, ln=ln, sigma=sigma)
 
 
@@ -161,28 +159,30 @@ def likeliest(sources: Sequence[Source], quantity: Quantity) -> list[float]:
             total += likelihood / np.sqrt(len(source))
         return float(total + 0.02 * (point[:-1] ** 2).sum())
 
-    found = minimize(cost, np.zeros(len(SHARES) + 1), method="L-BFGS-B", bounds=[(-6, 6)] * (len(SHARES) + 1))
-    share = np.exp(np.append(found.x[:-1], 0.0))
+    solution = minimize(
+        cost, np.zeros(len(SHARES) + 1), method="L-BFGS-B", bounds=[(-6, 6)] * (len(SHARES) + 1)
+    )
+    share = np.exp(np.append(solution.x[:-1], 0.0))
     return [round(float(value), 3) for value in (share / share.sum())[:-1]]
 
 
 def in_common(sources: Sequence[Source], shares: Sequence[float]) -> float:
-    """How far runs of one family agree, over what the shares say: variance between families over the whole.
+    """The chance that runs of one family have errors in common: their agreement over what the shares predict.
 
-    The likelihood is ruled by large sources that err in one direction. Here every source has one vote: the
-    mean product of two of its runs that share a family and not a configuration, as James and Stein shrink.
+    Large sources that err in one direction dominate the likelihood. Here every source has one vote: the mean
+    product of two of its runs that share a family and not a configuration, as James and Stein shrink.
     """
     family, configuration = SHARES.index("family"), SHARES.index("configuration")
-    agreed, said, spread = [], [], []
+    agreed, predicted, spread = [], [], []
     for source in sources:
         block = covariances(source.evidence)
         value = np.clip(source.ln / source.sigma, -OUTLIER, OUTLIER)
         related = np.triu((block[family] > 0) & (block[configuration] == 0), 1)
         if related.any():
             agreed.append(np.outer(value, value)[related].mean())
-            said.append(np.tensordot(np.asarray(shares), block, 1)[related].mean())
+            predicted.append(np.tensordot(np.asarray(shares), block, 1)[related].mean())
             spread.append(np.mean(value**2))
-    chance = np.sum(agreed) / np.sum(spread) / np.mean(said)
+    chance = np.sum(agreed) / np.sum(spread) / np.mean(predicted)
     return round(float(np.clip(chance, *CHANCES)), 3)
 
 
@@ -202,11 +202,11 @@ def between_runs(rows: Iterable[Mapping[str, str]], quantity: str) -> float:
 
 
 def judged(sources: Sequence[Source], quantity: Quantity) -> dict[str, Any]:
-    """Per source and in the mean: median |error| and interval coverage, by how many runs were known."""
+    """Per source and on average: median |error| and interval coverage, by the number of known runs."""
     table = {}
     for source in sources:
-        others = [other for other in sources if other is not source]
-        constants = load_calibration().replace(**fitted(others, quantity))
+        rest = [s for s in sources if s is not source]
+        constants = load_calibration().replace(**fitted(rest, quantity))
         table[source.name] = {"n": len(source)} | {
             str(k): _judge(source, k, quantity, constants) for k in KNOWN if k < len(source)
         }
@@ -232,24 +232,24 @@ def _means(table: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def _judge(source: Source, known: int, quantity: Quantity, constants: Parameters) -> dict[str, float]:
-    """Medians over the rows not known, averaged over draws of the known ones; all from one seed."""
+    """Medians over the unknown rows, averaged over draws of the known rows; all from one seed."""
     random = np.random.default_rng(1)
     figures = []
     for _ in range(DRAWS if known else 1):
         order = random.permutation(len(source))
-        some = Calibration(evidence=tuple(source.evidence[i] for i in order[:known]))
+        calibration = Calibration(evidence=tuple(source.evidence[i] for i in order[:known]))
         rest = order[known:]
         sigma = source.sigma[rest]
-        found = correct(some, source.take(rest), sigma, quantity, constants)
-        before, after = source.ln[rest], source.ln[rest] - np.log(found.factor)
-        left = sigma * found.sigma_factor
+        correction = correct(calibration, source.take(rest), sigma, quantity, constants)
+        before, after = source.ln[rest], source.ln[rest] - np.log(correction.factor)
+        corrected_sigma = sigma * correction.sigma_factor
         figures.append(
             (
                 np.median(np.abs(np.expm1(-before))),
                 np.median(np.abs(np.expm1(-after))),
                 np.mean(np.abs(before) <= EIGHTY * sigma),
-                np.mean(np.abs(after) <= EIGHTY * left),
-                np.mean(found.sigma_factor),
+                np.mean(np.abs(after) <= EIGHTY * corrected_sigma),
+                np.mean(correction.sigma_factor),
             )
         )
     names = ("before", "after", "inside_before", "inside_after", "width")

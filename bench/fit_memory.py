@@ -1,9 +1,9 @@
-"""Fit the memory terms to published peaks, and say how far off they are on sources they have not seen.
+"""Fit the memory terms to published peaks, and report errors on sources left out of the fit.
 
     python bench/fit_memory.py [REFERENCE] [--date 2026-11-21] [--dry]
 
-Sources weigh by the square root of their rows. Writes data/memory.json and bench/results/memory.csv: errors
-with all sources seen; with the own source left out; with that and the framework withheld.
+A source's weight is the square root of its rows. Writes data/memory.json and bench/results/memory.csv: errors
+with all sources seen; with the row's own source left out; with the framework withheld as well.
 """
 
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ from rightsizer.domain.columns import Array
 from rightsizer.estimate.parameters import Parameters, load_memory
 
 
-def weights(some: MemoryRows) -> Array:
-    """Every source counts as the square root of its rows."""
-    names, index, counts = np.unique(some.source, return_inverse=True, return_counts=True)
+def weights(peaks: MemoryRows) -> Array:
+    """Weights such that every source counts as the square root of its rows."""
+    names, index, counts = np.unique(peaks.source, return_inverse=True, return_counts=True)
     del names
     return 1.0 / np.sqrt(counts[index])
 
 
 def fitted(
-    some: MemoryRows, parameters: Parameters, keep: Array, *, start: Array | None = None
+    peaks: MemoryRows, parameters: Parameters, keep: Array, *, start: Array | None = None
 ) -> tuple[dict[str, float], Array]:
-    """Values of all terms, fitted on the rows in `keep`; their logarithms, where another fit may start."""
+    """Values of all terms, fitted on the rows in `keep`; their logarithms, as a start for another fit."""
     names = [name for name in parameters if parameters.entry(name).sigma_ln > 0]
     entries = [parameters.entry(name) for name in names]
     prior = Prior(
@@ -39,28 +39,30 @@ def fitted(
 
     def residuals(point: Array) -> Array:
         trial = parameters.replace(**dict(zip(names, np.exp(point).tolist(), strict=True)))
-        return errors(some, trial)
+        return errors(peaks, trial)
 
     first = prior.mean if start is None else start
-    found: Linear = solve(residuals, first, weights(some) * keep, prior)
-    return dict(zip(names, np.exp(found.point).tolist(), strict=True)), found.point
+    solution: Linear = solve(residuals, first, weights(peaks) * keep, prior)
+    return dict(zip(names, np.exp(solution.point).tolist(), strict=True)), solution.point
 
 
-def errors(some: MemoryRows, parameters: Parameters) -> Array:
+def errors(peaks: MemoryRows, parameters: Parameters) -> Array:
     """ln(predicted / measured)."""
-    return np.asarray(np.log(predicted_bytes(some, parameters) / some.measured_bytes))
+    return np.asarray(np.log(predicted_bytes(peaks, parameters) / peaks.measured_bytes))
 
 
-def left_out(told: MemoryRows, shown: Mapping[str, MemoryRows], parameters: Parameters) -> dict[str, Array]:
-    """Errors on every source from a fit without it, for each way of showing the rows."""
-    result = {name: np.zeros(len(some.rows)) for name, some in shown.items()}
-    _, near = fitted(told, parameters, np.ones(len(told.rows)))
-    for source in np.unique(told.source):
-        mine = told.source == source
-        values, _ = fitted(told, parameters, (~mine).astype(float), start=near)
+def left_out(
+    with_notes: MemoryRows, shown: Mapping[str, MemoryRows], parameters: Parameters
+) -> dict[str, Array]:
+    """Errors on every source from a fit without it, for each variant of the rows."""
+    result = {name: np.zeros(len(peaks.rows)) for name, peaks in shown.items()}
+    _, near = fitted(with_notes, parameters, np.ones(len(with_notes.rows)))
+    for source in np.unique(with_notes.source):
+        mine = with_notes.source == source
+        values, _ = fitted(with_notes, parameters, (~mine).astype(float), start=near)
         trial = parameters.replace(**values)
-        for name, some in shown.items():
-            result[name][mine] = errors(some, trial)[mine]
+        for name, peaks in shown.items():
+            result[name][mine] = errors(peaks, trial)[mine]
     return result
 
 
@@ -89,38 +91,38 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="no cross-validation")
     options = parser.parse_args()
     folder = reference(options.reference)
-    told, plain, blind = load(folder, notes=True), load(folder), load(folder, blind=True)
-    blind_told = load(folder, notes=True, blind=True)
+    noted, plain, blind = load(folder, notes=True), load(folder), load(folder, blind=True)
+    blind_noted = load(folder, notes=True, blind=True)
     start = load_memory()
-    values, _ = fitted(told, start, np.ones(len(told.rows)))
+    values, _ = fitted(noted, start, np.ones(len(noted.rows)))
     best = start.replace(**values)
-    columns = {"seen": errors(plain, best), "seen, notes": errors(told, best)}
+    columns = {"seen": errors(plain, best), "seen, notes": errors(noted, best)}
     if not options.quick:
-        shown = {"left out": plain, "left out, notes": told, "blind": blind}
-        shown["blind, notes"] = blind_told
-        columns |= left_out(told, shown, start)
+        shown = {"left out": plain, "left out, notes": noted, "blind": blind}
+        shown["blind, notes"] = blind_noted
+        columns |= left_out(noted, shown, start)
     print({name: float(f"{getattr(best, name):.4g}") for name in best})
     print(table(plain.source, columns))
     if not options.dry:
         write(best, plain, columns, options.date)
 
 
-def write(best: Parameters, some: MemoryRows, columns: Mapping[str, Array], date: str) -> None:
+def write(best: Parameters, peaks: MemoryRows, columns: Mapping[str, Array], date: str) -> None:
     """The fitted terms for the engine, the residuals for the intervals and the documents."""
     residual = summary(columns["seen"])["median_pct"]
     entries = [replace(best.entry(name), value=getattr(best, name), date="", fitted_on="") for name in best]
-    sources = ", ".join(np.unique(some.source))
+    sources = ", ".join(np.unique(peaks.source))
     save(
         DATA / "memory.json",
         entries,
-        fitted_on=f"{len(some.rows)} published peaks: {sources}",
+        fitted_on=f"{len(peaks.rows)} published peaks: {sources}",
         date=date,
         residual=residual / 100,
     )
     rows: list[dict[str, Any]] = [
         {"id": r["id"], "measured_gib": round(float(r["peak_memory_gib"]), 3)}
         | {name.replace(", ", "_").replace(" ", "_"): round(float(e[i]), 4) for name, e in columns.items()}
-        for i, r in enumerate(some.rows)
+        for i, r in enumerate(peaks.rows)
     ]
     write_rows("memory", rows)
 

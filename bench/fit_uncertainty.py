@@ -1,4 +1,4 @@
-"""Fit the width of the intervals to residuals on sources that no fit has seen, and report their coverage.
+"""Fit the width of the intervals to residuals on sources left out of the fit, and report their coverage.
 
 python bench/fit_uncertainty.py [REFERENCE] [--date 2026-11-21] [--dry]
 
@@ -29,7 +29,7 @@ HALF_WIDTH = z_quantile(0.5 + COVERAGE / 2)
 RIDGE = 0.06
 """Pull of each coefficient to 0: a feature must earn its place."""
 IGNORANCE = ("unknown_framework", "link_not_stated", "other_hardware")
-"""Features that say less is known: they never narrow an interval."""
+"""Features that mark missing knowledge: they never narrow an interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +43,14 @@ class Residuals:
     known: Array
 
 
-def residuals(folder: Path, what: str) -> Residuals:
+def residuals(folder: Path, quantity: str) -> Residuals:
     """Rows with the framework known, then the same rows with it withheld.
 
-    Both are taken with what a table states only in its notes: a plan states all of it.
+    Both include inputs that a table states only in its notes, because a plan states all of its inputs.
     """
-    told = "_notes" if what == "memory" else ""
-    found = {row["id"]: row for row in read_rows(what)}
-    rows = [r for r in read(folder, "published_runs.csv") if r["id"] in found]
+    suffix = "_notes" if quantity == "memory" else ""
+    by_id = {row["id"]: row for row in read_rows(quantity)}
+    rows = [r for r in read(folder, "published_runs.csv") if r["id"] in by_id]
     parts: list[tuple[Array, Array]] = []
     names: Sequence[str] = ()
     for column in ("left_out", "blind"):
@@ -60,7 +60,7 @@ def residuals(folder: Path, what: str) -> Residuals:
         columns = features(cases)
         names = tuple(columns)
         holds = np.stack([np.broadcast_to(columns[n], (len(rows),)) for n in names], axis=1)
-        parts.append((np.abs([found[r["id"]][column + told] for r in rows]), holds))
+        parts.append((np.abs([by_id[r["id"]][column + suffix] for r in rows]), holds))
     source = np.asarray([r["id"].split("-")[0] for r in rows])
     return Residuals(
         size=np.concatenate([p[0] for p in parts]),
@@ -71,49 +71,51 @@ def residuals(folder: Path, what: str) -> Residuals:
     )
 
 
-def fit(some: Residuals, weight: Array) -> Array:
+def fit(errors: Residuals, weight: Array) -> Array:
     """Intercept and coefficients: intervals of HALF_WIDTH * sigma each way cover COVERAGE of the weight."""
-    ignorant = np.asarray([False, *(name in IGNORANCE for name in some.names)])
+    ignorant = np.asarray([False, *(name in IGNORANCE for name in errors.names)])
 
     def cost(free: Array) -> float:
         point = np.where(ignorant, np.abs(free), free)
-        miss = some.size - HALF_WIDTH * np.exp(point[0] + some.holds @ point[1:])
+        miss = errors.size - HALF_WIDTH * np.exp(point[0] + errors.holds @ point[1:])
         pinball = np.where(miss > 0, COVERAGE * miss, (COVERAGE - 1) * miss)
         return float(np.average(pinball, weights=weight) + RIDGE * 0.01 * np.sum(point[1:] ** 2))
 
-    start = np.concatenate([[np.log(np.average(some.size, weights=weight))], np.zeros(some.holds.shape[1])])
-    found = minimize(cost, start, method="Powell", options={"maxiter": 20000}).x
-    return np.where(ignorant, np.abs(found), found)
+    start = np.concatenate(
+        [[np.log(np.average(errors.size, weights=weight))], np.zeros(errors.holds.shape[1])]
+    )
+    best = minimize(cost, start, method="Powell", options={"maxiter": 20000}).x
+    return np.where(ignorant, np.abs(best), best)
 
 
-def relative(some: Residuals, point: Array) -> Array:
+def relative(errors: Residuals, point: Array) -> Array:
     """Each row's error over the half width of its interval."""
-    return np.asarray(some.size / (HALF_WIDTH * np.exp(point[0] + some.holds @ point[1:])))
+    return np.asarray(errors.size / (HALF_WIDTH * np.exp(point[0] + errors.holds @ point[1:])))
 
 
-def report(some: Residuals) -> tuple[Array, dict[str, Any]]:
+def report(errors: Residuals) -> tuple[Array, dict[str, Any]]:
     """The coefficients, and the coverage of rows whose source did not shape the width.
 
     Widths fitted without a source are too narrow for it on average; one factor for known and one for withheld
     frameworks make their weighted coverage COVERAGE.
     """
-    _, index, counts = np.unique(some.source, return_inverse=True, return_counts=True)
+    _, index, counts = np.unique(errors.source, return_inverse=True, return_counts=True)
     weight = 1.0 / np.sqrt(counts[index])
-    point = fit(some, weight)
-    ratio = np.zeros(some.size.shape)
-    for source in np.unique(some.source):
-        mine = some.source == source
-        ratio[mine] = relative(some, fit(some, weight * ~mine))[mine]
-    known = some.known
+    point = fit(errors, weight)
+    ratio = np.zeros(errors.size.shape)
+    for source in np.unique(errors.source):
+        mine = errors.source == source
+        ratio[mine] = relative(errors, fit(errors, weight * ~mine))[mine]
+    known = errors.known
     wider = [np.log(_quantile(ratio[rows], weight[rows])) for rows in (known, ~known)]
     point[0] += wider[0]
-    point[1 + list(some.names).index("unknown_framework")] += wider[1] - wider[0]
+    point[1 + list(errors.names).index("unknown_framework")] += wider[1] - wider[0]
     inside = ratio <= np.exp(np.where(known, wider[0], wider[1]))
     return point, {
         "known_framework_rows_pct": round(100 * float(np.mean(inside[known])), 1),
-        "known_framework_sources_pct": round(100 * float(np.mean(_by_source(inside, some, known))), 1),
+        "known_framework_sources_pct": round(100 * float(np.mean(_by_source(inside, errors, known))), 1),
         "withheld_framework_rows_pct": round(100 * float(np.mean(inside[~known])), 1),
-        "withheld_framework_sources_pct": round(100 * float(np.mean(_by_source(inside, some, ~known))), 1),
+        "withheld_framework_sources_pct": round(100 * float(np.mean(_by_source(inside, errors, ~known))), 1),
     }
 
 
@@ -124,8 +126,8 @@ def _quantile(values: Array, weight: Array) -> float:
     return float(values[order][np.searchsorted(share, COVERAGE)])
 
 
-def _by_source(inside: Array, some: Residuals, rows: Array) -> list[float]:
-    return [float(np.mean(inside[rows & (some.source == s)])) for s in np.unique(some.source)]
+def _by_source(inside: Array, errors: Residuals, rows: Array) -> list[float]:
+    return [float(np.mean(inside[rows & (errors.source == s)])) for s in np.unique(errors.source)]
 
 
 def main() -> None:
@@ -135,17 +137,17 @@ def main() -> None:
     options = parser.parse_args()
     path = DATA / "uncertainty.json"
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for what in ("memory", "step_time"):
-        if not read_rows(what):
-            print(f"{what}: no residuals in {RESULTS}; kept as it was")
+    for quantity in ("memory", "step_time"):
+        if not read_rows(quantity):
+            print(f"{quantity}: no residuals in {RESULTS}; kept as it was")
             continue
-        some = residuals(reference(options.reference), what)
-        point, coverage = report(some)
+        errors = residuals(reference(options.reference), quantity)
+        point, coverage = report(errors)
         terms: Mapping[str, float] = dict(
-            zip(("intercept", *some.names), np.round(point, 3).tolist(), strict=True)
+            zip(("intercept", *errors.names), np.round(point, 3).tolist(), strict=True)
         )
-        document[what] = {"coefficients": terms, "coverage_of_80_pct": coverage, "date": options.date}
-        print(what, json.dumps(document[what], indent=1))
+        document[quantity] = {"coefficients": terms, "coverage_of_80_pct": coverage, "date": options.date}
+        print(quantity, json.dumps(document[quantity], indent=1))
     if not options.dry:
         path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

@@ -22,12 +22,14 @@ CORRECTIONS = Path(__file__).resolve().with_name("corrections.csv")
 SCALE = 0.12
 """ln error at which soft-L1 turns from square to linear."""
 SPREAD = 0.10
-"""ln error that one observation is trusted to."""
+"""Standard deviation of one observation's ln error."""
 
 
-def arguments(what: str | None, *, dated: bool = True) -> argparse.ArgumentParser:
-    """What a bench on the reference tables asks for: their folder and, where it may write a fit, its date."""
-    parser = argparse.ArgumentParser(description=what, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description: str | None, *, dated: bool = True) -> argparse.ArgumentParser:
+    """The command line of a bench on the reference tables: their folder and, for a fit, its date."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("reference", nargs="?", help="folder of the reference tables")
     if dated:
         today = dt.datetime.now(dt.UTC).date().isoformat()
@@ -41,7 +43,7 @@ def reference(argument: str | None = None) -> Path:
 
 
 def read(folder: Path, name: str) -> list[dict[str, str]]:
-    """The rows of one reference table; of published runs, with what their sources' own files correct."""
+    """The rows of one reference table; published runs are corrected from their sources' own files."""
     with (folder / name).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     if name == "published_runs.csv":
@@ -50,7 +52,7 @@ def read(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def _correct(rows: Mapping[str, dict[str, str]]) -> None:
-    """What the table misreads, each with its reason; a measurement only where it contradicts itself."""
+    """Correct misread cells, each with its reason; measurements only if they contradict themselves."""
     with CORRECTIONS.open(encoding="utf-8", newline="") as file:
         for fix in csv.DictReader(file):
             row = rows.get(fix["id"])
@@ -94,8 +96,8 @@ def fit(
         error = np.log(predict(trial)) - target
         return np.concatenate([root * robust(error) / SPREAD, 0.5 * (point - prior) / sigma])
 
-    found = least_squares(residuals, first, method="trf", max_nfev=rounds, x_scale=sigma)
-    return Fit(values=dict(zip(names, np.exp(found.x).tolist(), strict=True)), cost=float(found.cost))
+    solution = least_squares(residuals, first, method="trf", max_nfev=rounds, x_scale=sigma)
+    return Fit(values=dict(zip(names, np.exp(solution.x).tolist(), strict=True)), cost=float(solution.cost))
 
 
 def summary(error: Any) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""Published peak-memory rows: which memory a source read, on which rank, and what its notes add.
+"""Published peak-memory rows: which memory and which rank a source measured, and inputs from its notes.
 
-What a source read (README of the reference tables) is the judge's knowledge, not the engine's: that always
-estimates allocated, reserved and device bytes of the fullest stage.
+Which memory a source measured (README of the reference tables) is known to this judge, not to the engine: the
+engine always estimates allocated, reserved and device bytes of the fullest stage.
 """
 
 import csv
@@ -35,7 +35,7 @@ RANK = {"MLPERF": "first", "MLMTEST": "last"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRows:
-    """n published peaks and the cases that they belong to."""
+    """n published peaks and their cases."""
 
     rows: Sequence[Mapping[str, str]]
     cases: Cases
@@ -46,12 +46,12 @@ class MemoryRows:
     parts: Mapping[str, Cases]
 
     def part(self, rank: str) -> Cases:
-        """The cases of the rows that were read on that rank."""
+        """The cases of the rows measured on that rank."""
         return self.parts[rank]
 
 
 def load(folder: Path, *, notes: bool = False, blind: bool = False) -> MemoryRows:
-    """The usable rows; with `notes`, inputs that a table keeps only in free text become columns first."""
+    """The usable rows; with `notes`, inputs stated only in free text become columns."""
     rows = [r for r in read(folder, "published_runs.csv") if r["usable_memory"] == "1"]
     shown: list[Mapping[str, str]] = [promoted(r) if notes else r for r in rows]
     shown = [{**r, "framework": ""} for r in shown] if blind else shown
@@ -76,27 +76,27 @@ def build(rows: Sequence[Mapping[str, str]], cases: Sequence[Case]) -> MemoryRow
     )
 
 
-def predicted_bytes(some: MemoryRows, parameters: Parameters | None = None) -> Array:
-    """The engine's figure of the kind and on the rank that each source read."""
+def predicted_bytes(peaks: MemoryRows, parameters: Parameters | None = None) -> Array:
+    """The engine's prediction of the kind of memory, and on the rank, that each source measured."""
     p = parameters or memory.load_memory()
-    result = np.zeros(len(some.rows))
+    result = np.zeros(len(peaks.rows))
     for rank in ("fullest", "first", "last"):
-        mine = np.flatnonzero(some.rank == rank)
+        mine = np.flatnonzero(peaks.rank == rank)
         if not mine.size:
             continue
-        cases, pp = some.part(rank), np.asarray(some.part(rank).layout.pp)
+        cases, pp = peaks.part(rank), np.asarray(peaks.part(rank).layout.pp)
         index = {"fullest": None, "first": np.zeros_like(pp), "last": pp - 1}[rank]
-        found = memory.estimate(cases, p) if index is None else memory.stage_memory(cases, p, index)
+        predicted = memory.estimate(cases, p) if index is None else memory.stage_memory(cases, p, index)
         for kind in ("allocated", "reserved", "device"):
-            values = np.broadcast_to(getattr(found, f"{kind}_bytes"), mine.shape)
-            result[mine] = np.where(some.kind[mine] == kind, values, result[mine])
+            values = np.broadcast_to(getattr(predicted, f"{kind}_bytes"), mine.shape)
+            result[mine] = np.where(peaks.kind[mine] == kind, values, result[mine])
     return result
 
 
 _CUMULATED = (
     r"\+chunked CE|\+activation (?:ckpt|offload)|\+optimizer in bwd|\+8bit AdamW|activation offload kept"
 )
-"""Techniques that were added, one by one, to a compiled run with a loss in chunks."""
+"""Techniques added one by one to a compiled run with a chunked loss."""
 _SIGNS = (
     ("compile", r"; eager;", "0"),
     ("scaling", r"float8 rowwise", "row"),
@@ -123,7 +123,7 @@ _SIGNS = (
 
 _HANGING = re.compile(r"tr11-176B-ml/chronicles-prequel")
 _HANGING_GPUS = 160
-"""The chronicle's own words: larger runs always hung without CUDA_LAUNCH_BLOCKING=1."""
+"""The chronicle: larger runs always hung without CUDA_LAUNCH_BLOCKING=1."""
 
 
 def promoted(row: Mapping[str, str]) -> dict[str, str]:
@@ -135,9 +135,9 @@ def promoted(row: Mapping[str, str]) -> dict[str, str]:
     rank = re.search(r"rank(?: default)? (\d+)|\br=(\d+)", note, re.I)
     dense = re.search(r"dense_layers=(\d+)", note)
     expert = re.search(r"etp(\d)", row["model_name"])
-    for column, found in (("lora_rank", rank), ("dense_layers", dense), ("expert_tp", expert)):
-        if found:
-            result[column] = next(g for g in found.groups() if g)
+    for column, match in (("lora_rank", rank), ("dense_layers", dense), ("expert_tp", expert)):
+        if match:
+            result[column] = next(g for g in match.groups() if g)
     if _HANGING.search(row.get("source", "")) and int(row["gpus"]) > _HANGING_GPUS:
         result["launch_blocking"] = "1"
     if "multi_dist_optimizer" in row["model_name"]:  # the test configures two instances
@@ -149,9 +149,9 @@ def promoted(row: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _configured() -> Mapping[str, dict[str, str]]:
-    """What the configuration files of Megatron-LM's functional tests say and the tables have no column for.
+    """Inputs from the configuration files of Megatron-LM's functional tests, for which no column exists.
 
-    They lie beside the golden values that a row was read from: model_config.yaml at the same commit.
+    Each is from the model_config.yaml beside the row's golden values, at the same commit.
     """
     with Path(__file__).with_name("memory_inputs.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -134,8 +134,8 @@ def layout_family(layout: Columns) -> Array:
 def noise_ln(steps: int, scatter: float, parameters: Parameters | None = None) -> float:
     """Standard deviation of ln(mean step time) measured over `steps` whose ln scatters by `scatter`.
 
-    Three independent parts: the scatter over root n, what a start-up adds (worth `step_startup` steps in
-    all), and what differs between two runs of one configuration.
+    Three independent parts: the scatter over root n, the start-up (worth `step_startup` steps in
+    all), and the difference between two runs of one configuration.
     """
     p = parameters or load_calibration()
     n = max(1, steps)
@@ -143,16 +143,19 @@ def noise_ln(steps: int, scatter: float, parameters: Parameters | None = None) -
 
 
 def correct(
-    some: Calibration | None,
+    calibration: Calibration | None,
     cases: Cases,
     sigma: Array,
     quantity: Quantity,
     parameters: Parameters | None = None,
 ) -> Correction:
     """The corrections of cases whose standard deviations of ln(true / predicted) are `sigma`."""
-    if not some or not _regression(some.evidence, quantity, parameters or load_calibration()).evidence:
+    if (
+        not calibration
+        or not _regression(calibration.evidence, quantity, parameters or load_calibration()).evidence
+    ):
         return _NONE
-    regression = _regression(some.evidence, quantity, parameters or load_calibration())
+    regression = _regression(calibration.evidence, quantity, parameters or load_calibration())
     family, nouns = layout_family(cases.layout), _job_columns(cases)
     if all(noun.ndim == 0 for noun in nouns):
         mean, variance = _of_families(regression, family, tuple(noun.item() for noun in nouns), cases.layout)
@@ -161,35 +164,35 @@ def correct(
     return Correction(factor=np.exp(mean * sigma), sigma_factor=np.sqrt(variance))
 
 
-def configuration_slack(some: Calibration | None, cases: Cases, sigma: float, z: float) -> float:
-    """How far measured configurations may differ from the rest of their family: a factor of at least 1.
+def configuration_slack(calibration: Calibration | None, cases: Cases, sigma: float, z: float) -> float:
+    """The largest ratio between a measured configuration and the rest of its family, at least 1.
 
     A search that bounds all sizes of a family by one size must allow for it. Step times are compared at z
     standard deviations; `sigma` is the engine's largest. The columns of `cases` have shape ().
     """
-    if not some:
+    if not calibration:
         return 1.0
-    regression = _regression(some.evidence, Quantity.STEP, load_calibration())
+    regression = _regression(calibration.evidence, Quantity.STEP, load_calibration())
     nouns = tuple(noun.item() for noun in _job_columns(cases))
     levels: dict[int, list[float]] = {}
     for target in _configurations(regression, nouns):
-        for one in (target, _target(nouns, target.family)):
-            mean, variance = regression.posterior(one)
+        for compared in (target, _target(nouns, target.family)):
+            mean, variance = regression.posterior(compared)
             levels.setdefault(target.family, []).append(sigma * (mean + z * variance**0.5))
     return float(np.exp(max((max(v) - min(v) for v in levels.values()), default=0.0)))
 
 
-def measured_layouts(some: Calibration | None, cases: Cases) -> tuple[Layout, ...]:
+def measured_layouts(calibration: Calibration | None, cases: Cases) -> tuple[Layout, ...]:
     """The layouts in which this job was measured."""
-    if not some:
+    if not calibration:
         return ()
     nouns = tuple(noun.item() for noun in _job_columns(cases))
-    known = {e.layout for e in some.evidence if nouns == _job_of(e)}
-    return tuple(sorted(known, key=_key))
+    layouts = {e.layout for e in calibration.evidence if nouns == _job_of(e)}
+    return tuple(sorted(layouts, key=_key))
 
 
-def _job_of(some: Evidence) -> tuple[Any, ...]:
-    return (some.framework, some.gpu, some.model, some.sequence_tokens)
+def _job_of(run: Evidence) -> tuple[Any, ...]:
+    return (run.framework, run.gpu, run.model, run.sequence_tokens)
 
 
 def _job_columns(cases: Cases) -> tuple[Array, Array, Array, Array]:
@@ -205,9 +208,8 @@ def _of_families(
     for target in _configurations(regression, nouns):
         rows = _rows_like(target, layout, np.shape(mean))
         if rows.size:
-            one = regression.posterior(target)
             flat_mean, flat_variance = np.atleast_1d(mean), np.atleast_1d(variance)
-            flat_mean[rows], flat_variance[rows] = one
+            flat_mean[rows], flat_variance[rows] = regression.posterior(target)
             mean, variance = flat_mean.reshape(np.shape(mean)), flat_variance.reshape(np.shape(mean))
     return mean, variance
 
@@ -218,13 +220,13 @@ def _of_rows(
     """Mean and variance of different jobs, row by row."""
     columns = np.broadcast_arrays(family, *nouns)
     same = np.broadcast_arrays(*(getattr(layout, name) for name in _SAME), columns[0])[:-1]
-    found = []
+    posteriors = []
     for index in range(columns[0].size):
         key = tuple(column.reshape(-1)[index].item() for column in columns)
         like = tuple(int(column.reshape(-1)[index]) for column in same)
         target = next((t for t in _configurations(regression, key[1:]) if _key(t.layout) == like), None)
-        found.append(regression.posterior(target or _target(key[1:], key[0])))
-    table = np.asarray(found).reshape(-1, 2)
+        posteriors.append(regression.posterior(target or _target(key[1:], key[0])))
+    table = np.asarray(posteriors).reshape(-1, 2)
     return table[:, 0], table[:, 1]
 
 
@@ -235,10 +237,10 @@ def _target(nouns: tuple[Any, ...], code: int) -> _Target:
 
 def _configurations(regression: "_Regression", nouns: tuple[Any, ...]) -> Iterator[_Target]:
     """The measured configurations of this job."""
-    seen = set()
-    for some, target in zip(regression.evidence, regression.targets, strict=True):
-        if _job_of(some) == nouns and some.layout not in seen:
-            seen.add(some.layout)
+    layouts = set()
+    for run, target in zip(regression.evidence, regression.targets, strict=True):
+        if _job_of(run) == nouns and run.layout not in layouts:
+            layouts.add(run.layout)
             yield target
 
 
@@ -258,21 +260,21 @@ def _key(layout: Layout | None) -> tuple[int, ...]:
     return tuple(int(getattr(layout, name)) for name in _SAME)
 
 
-def _evidence_target(some: Evidence) -> _Target:
-    family = int(layout_family(Columns.of(some.layout)))
+def _evidence_target(run: Evidence) -> _Target:
+    family = int(layout_family(Columns.of(run.layout)))
     return _Target(
-        framework=some.framework,
-        gpu=some.gpu,
-        model=some.model,
-        sequence_tokens=some.sequence_tokens,
+        framework=run.framework,
+        gpu=run.gpu,
+        model=run.model,
+        sequence_tokens=run.sequence_tokens,
         family=family,
-        layout=some.layout,
+        layout=run.layout,
     )
 
 
 @immutable
 class _Hypothesis:
-    """One way to split the variance, and what the evidence says under it; `weight` is not normalised."""
+    """One way to split the variance, with the likelihood of the evidence; `weight` is not normalised."""
 
     shares: tuple[float, ...]
     inverse: Array
@@ -294,32 +296,32 @@ class _Regression:
         shares = tuple(getattr(parameters, f"{quantity}_share_{name}") for name in SHARES)
         apart = (*(0.0 for _ in shares[1:]), sum(shares))
         chance, trust = getattr(parameters, f"{quantity}_in_common"), parameters.degrees_of_freedom
-        found = [
-            _solve(self.targets, residuals, some, prior, trust)
-            for some, prior in ((shares, chance), (apart, 1.0 - chance))
+        hypotheses = [
+            _solve(self.targets, residuals, split, prior, trust)
+            for split, prior in ((shares, chance), (apart, 1.0 - chance))
             if prior > 0.0
         ]
-        highest = max(one.log_weight for one in found)
-        total = sum(np.exp(one.log_weight - highest) for one in found)
-        self._weighted = [(float(np.exp(one.log_weight - highest) / total), one) for one in found]
+        highest = max(h.log_weight for h in hypotheses)
+        total = sum(np.exp(h.log_weight - highest) for h in hypotheses)
+        self._weighted = [(float(np.exp(h.log_weight - highest) / total), h) for h in hypotheses]
 
     def posterior(self, target: _Target) -> tuple[float, float]:
         """Mean and variance of the residual of `target`, in units of the engine's sigma and its square.
 
-        Each hypothesis' variance is scaled by how large the residuals on that type of GPU are against what
-        sigma said (Student-t process), so that hardware on which the engine is worse than it claims gets a
-        wider interval, not a narrower one, and a toy run on a CPU tells nothing of an H100.
+        Each hypothesis' variance is scaled by the size of the residuals on that GPU type relative to sigma
+        (Student-t process). Hardware with larger errors than claimed gets a wider interval, and a toy run on
+        a CPU changes nothing for an H100.
         """
         if target not in self._cache:
-            found = [(belief, *self._conditional(one, target)) for belief, one in self._weighted]
-            mean = sum(belief * m for belief, m, _ in found)
-            self._cache[target] = mean, sum(belief * (v + (m - mean) ** 2) for belief, m, v in found)
+            conditionals = [(belief, *self._conditional(h, target)) for belief, h in self._weighted]
+            mean = sum(belief * m for belief, m, _ in conditionals)
+            self._cache[target] = mean, sum(belief * (v + (m - mean) ** 2) for belief, m, v in conditionals)
         return self._cache[target]
 
-    def _conditional(self, some: _Hypothesis, target: _Target) -> tuple[float, float]:
-        row = np.asarray([_covariance(target, other, some.shares) for other in self.targets])
-        left = max(1.0 - float(row @ some.inverse @ row), 1e-6)
-        return float(row @ some.weights), left * some.scales.get(target.gpu, 1.0)
+    def _conditional(self, hypothesis: _Hypothesis, target: _Target) -> tuple[float, float]:
+        row = np.asarray([_covariance(target, measured, hypothesis.shares) for measured in self.targets])
+        unexplained = max(1.0 - float(row @ hypothesis.inverse @ row), 1e-6)
+        return float(row @ hypothesis.weights), unexplained * hypothesis.scales.get(target.gpu, 1.0)
 
 
 def _solve(
@@ -354,17 +356,19 @@ def _scale(targets: Sequence[_Target], value: Array, covariance: Array, gpu: str
 
 
 SHARES = ("gpu", "framework", "stack", "family", "model", "configuration")
-"""Shares of the variance by cause; what is left of 1 belongs to one run: settings that no field tells."""
+"""Shares of the variance by cause; the rest to 1 belongs to one run: settings that no field states."""
 
 
 def _shared(a: _Target, b: _Target) -> tuple[bool, ...]:
-    """Which shares two runs have in common, the configuration last."""
+    """The shares that two runs have in common, the configuration last."""
     gpu, framework = a.gpu == b.gpu, a.framework == b.framework
     stack = gpu and framework
     model = stack and a.model == b.model
-    one = model and a.layout is not None and b.layout is not None and a.sequence_tokens == b.sequence_tokens
-    one = one and _key(a.layout) == _key(b.layout)
-    return gpu, framework, stack, stack and a.family == b.family, model, one
+    configuration = (
+        model and a.layout is not None and b.layout is not None and a.sequence_tokens == b.sequence_tokens
+    )
+    configuration = configuration and _key(a.layout) == _key(b.layout)
+    return gpu, framework, stack, stack and a.family == b.family, model, configuration
 
 
 def _covariance(a: _Target, b: _Target, shares: tuple[float, ...]) -> float:

@@ -106,18 +106,18 @@ def checkpoint_interval_s(blocking_s: Array, mean_time_to_failure_s: Array) -> A
     return np.maximum(np.where(x < 1.0, daly, mean_time_to_failure_s), _SHORTEST_INTERVAL_S)
 
 
-def estimate(gpus: Array, checkpoint_bytes: Array, some: Reliability) -> Goodput:
+def estimate(gpus: Array, checkpoint_bytes: Array, reliability: Reliability) -> Goodput:
     """Goodput of jobs on `gpus` whose checkpoints have `checkpoint_bytes`, at Daly's interval.
 
     Expected wall time per productive second: M e^(R/M) (e^((tau+delta)/M) - 1) / tau (Daly). The loss is
     split in the first-order proportions delta/tau : (tau+delta)/2M : R/M.
     """
     nodes = np.asarray(gpus, dtype=float) / _GPUS_PER_RATED_NODE
-    rate = np.maximum(nodes * some.failures_per_1000_node_days / 1000.0 / _DAY_S, 1e-15)
+    rate = np.maximum(nodes * reliability.failures_per_1000_node_days / 1000.0 / _DAY_S, 1e-15)
     mean = 1.0 / rate
-    writers = np.ceil(nodes) * some.checkpoint_bytes_per_s_per_node
-    blocking = np.maximum(checkpoint_bytes / np.minimum(writers, some.checkpoint_bytes_per_s), 1e-3)
-    restart = some.restart_s + blocking
+    writers = np.ceil(nodes) * reliability.checkpoint_bytes_per_s_per_node
+    blocking = np.maximum(checkpoint_bytes / np.minimum(writers, reliability.checkpoint_bytes_per_s), 1e-3)
+    restart = reliability.restart_s + blocking
     interval = checkpoint_interval_s(blocking, mean)
     wall = mean * np.exp(restart / mean) * np.expm1((interval + blocking) / mean) / interval
     parts = (blocking / interval, (interval + blocking) / (2.0 * mean), restart / mean)
@@ -163,13 +163,13 @@ def whole_run(
 @cache
 def _whole_run() -> Mapping[str, float]:
     text = packaged.text("whole_run.json")
-    return {name: float(each["value"]) for name, each in json.loads(text).items() if "value" in each}
+    return {name: float(entry["value"]) for name, entry in json.loads(text).items() if "value" in entry}
 
 
-def spare_nodes(nodes: int, gpus_per_node: int, some: Reliability, *, confidence: float = 0.9) -> int:
+def spare_nodes(nodes: int, gpus_per_node: int, reliability: Reliability, *, confidence: float = 0.9) -> int:
     """The fewest spares such that, with `confidence`, no more nodes are in repair at once (Poisson)."""
-    rate = some.failures_per_1000_node_days / 1000.0 / _DAY_S * gpus_per_node / _GPUS_PER_RATED_NODE
-    mean = nodes * rate * some.repair_s
+    rate = reliability.failures_per_1000_node_days / 1000.0 / _DAY_S * gpus_per_node / _GPUS_PER_RATED_NODE
+    mean = nodes * rate * reliability.repair_s
     spares, term = 0, math.exp(-mean)
     total = term
     while total < confidence and spares < nodes:

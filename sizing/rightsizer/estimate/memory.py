@@ -180,13 +180,15 @@ def could_run_in(memory: Memory, gpu_memory_bytes: float) -> bool:
 
 def _fullest(stages_: Iterable[Total]) -> Total:
     """The memory of the fullest stage, row by row."""
-    best, *others = stages_
-    for other in others:
-        more = other.device_bytes > best.device_bytes
+    fullest, *rest = stages_
+    for stage in rest:
+        more = stage.device_bytes > fullest.device_bytes
         if np.any(more):
-            names = [f.name for f in fields(best)]
-            best = replace(best, **{n: np.where(more, getattr(other, n), getattr(best, n)) for n in names})
-    return best
+            names = [f.name for f in fields(fullest)]
+            fullest = replace(
+                fullest, **{n: np.where(more, getattr(stage, n), getattr(fullest, n)) for n in names}
+            )
+    return fullest
 
 
 def stage_memory(cases: Cases, p: Parameters, index: Array) -> Memory:
@@ -212,7 +214,7 @@ class _Phases:
     """A stage's bytes, and the totals of temporary memory early (until its backward ends) and late."""
 
     state: States
-    held: Array
+    persistent: Array
     activations: Array
     temporaries: Array
     early: Array
@@ -220,17 +222,17 @@ class _Phases:
 
 
 def _phases(cases: Cases, p: Parameters, stage: StageMemory, per: StateRates) -> _Phases:
-    """`held`: whether gradients are there all the time."""
+    """`persistent`: gradients are allocated for the whole step."""
     profile, unsharded = cases.framework, stage.unsharded_bytes
     adapters = Adapters(low_rank=stage.low_rank, copied=stage.copied, embeddings=stage.embeddings)
     state = states(stage.plain, stage.experts, adapters, per)
     temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
     activations = in_flight(cases, stage.index, stage.lacking) * stage.activations_bytes
-    held = profile.persistent_gradients | (cases.layout.micro_batches > 1)
-    during = np.where(held, state.gradients, 0.0) + activations + unsharded
+    persistent = profile.persistent_gradients | (cases.layout.micro_batches > 1)
+    during = np.where(persistent, state.gradients, 0.0) + activations + unsharded
     return _Phases(
         state=state,
-        held=held,
+        persistent=persistent,
         activations=activations,
         temporaries=temporaries,
         early=during + np.maximum(stage.loss_bytes, stage.working_bytes),
@@ -245,7 +247,7 @@ def _stage_memory(cases: Cases, p: Parameters, stage: StageMemory, per: StateRat
     late, state = at.late > at.early, at.state
     step = late & (at.temporaries >= working + stage.unsharded_bytes)
     at_loss = ~late & (loss > working)
-    gradients = np.where(at.held | late, state.gradients, 0.0)
+    gradients = np.where(at.persistent | late, state.gradients, 0.0)
     activations = np.where(late, 0.0, at.activations)
     unsharded = np.where(step, 0.0, stage.unsharded_bytes)
     loss_then, working_then = np.where(at_loss, loss, 0.0), np.where(at_loss | step, 0.0, working)
@@ -270,7 +272,7 @@ def _stage_memory(cases: Cases, p: Parameters, stage: StageMemory, per: StateRat
 
 def _stage_peak(cases: Cases, p: Parameters, stage: StageMemory, per: StateRates, context: Array) -> Peak:
     at = _phases(cases, p, stage, per)
-    gradients = np.where(at.held | (at.late > at.early), at.state.gradients, 0.0)
+    gradients = np.where(at.persistent | (at.late > at.early), at.state.gradients, 0.0)
     fixed = at.state.weights + at.state.optimizer + stage.workspaces_bytes + gradients
     dynamic = np.maximum(at.early, at.late) - gradients + stage.buckets_bytes
     slack = _slack(cases, p, fixed + context, dynamic, stage)

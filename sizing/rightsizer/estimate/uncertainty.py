@@ -44,8 +44,8 @@ def memory_sigma(cases: Cases) -> Array:
 
 def sigma(cases: Cases, terms: Mapping[str, float]) -> Array:
     """exp(intercept + the coefficients of the features that hold)."""
-    found = features(cases)
-    total = sum((terms.get(name, 0.0) * value for name, value in found.items()), np.zeros(()))
+    present = features(cases)
+    total = sum((terms.get(name, 0.0) * value for name, value in present.items()), np.zeros(()))
     return np.asarray(np.exp(terms["intercept"] + total))
 
 
@@ -76,8 +76,8 @@ def features(cases: Cases) -> dict[str, Array]:
 
 
 @cache
-def coefficients(what: str) -> Mapping[str, float]:
+def coefficients(quantity: str) -> Mapping[str, float]:
     """The fitted intercept and coefficients for "step_time" or "memory"."""
     text = packaged.text("uncertainty.json")
-    found: Mapping[str, float] = json.loads(text)[what]["coefficients"]
-    return found
+    terms: Mapping[str, float] = json.loads(text)[quantity]["coefficients"]
+    return terms

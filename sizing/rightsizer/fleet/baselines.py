@@ -49,12 +49,12 @@ def oracle(jobs: Sequence[TraceJob], *, gpus: int, rules: ReplayRules | None = N
     hull). A job that no size finishes in time takes the fewest GPU-hours at which it is at most 10 % slower
     than at its requested size. No real scheduler can beat this bound while meeting as many deadlines.
     """
-    found = [_best(job, min(gpus, most_gpus(job, rules or ReplayRules()))) for job in jobs]
-    finished = [job.submitted_s + taken_s for job, (taken_s, _) in zip(jobs, found, strict=True)]
+    best = [_best(job, min(gpus, most_gpus(job, rules or ReplayRules()))) for job in jobs]
+    finished = [job.submitted_s + taken_s for job, (taken_s, _) in zip(jobs, best, strict=True)]
     return ReplayOutcome(
         started_s=tuple(job.submitted_s for job in jobs),
         finished_s=tuple(finished),
-        gpu_hours=tuple(hours for _, hours in found),
+        gpu_hours=tuple(hours for _, hours in best),
         missed=missed(jobs, finished),
     )
 

@@ -100,8 +100,8 @@ class _Replay:
         if not self.queue or self.free < 1:
             return
         requests = [self.request(state, now_s) for state in islice(self.queue.values(), _MOST_CLAIMS)]
-        found = allocate(requests, gpus=self.free)
-        for key, grant in found.grants.items():
+        allocation = allocate(requests, gpus=self.free)
+        for key, grant in allocation.grants.items():
             state = self.queue.pop(key)
             self.started[state.index] = now_s
             self.set_size(state, grant.size.gpus, now_s, restart_s=0.0)
@@ -156,13 +156,13 @@ class _Replay:
 
     def decide_resize(self, state: _JobState, now_s: float) -> None:
         """Act as an executor: read, decide, carry out."""
-        found = self.decision(state, now_s)
-        self.decisions[found.action] = self.decisions.get(found.action, 0) + 1
-        if found.act and found.action is not Action.FLAG:
+        decision = self.decision(state, now_s)
+        self.decisions[decision.action] = self.decisions.get(decision.action, 0) + 1
+        if decision.act and decision.action is not Action.FLAG:
             self.resizes += 1
             state.history = replace(state.history, last_resize_s=now_s)
-            freed = found.gpus < state.gpus
-            self.set_size(state, found.gpus, now_s, restart_s=self.rules.limits.restart_s)
+            freed = decision.gpus < state.gpus
+            self.set_size(state, decision.gpus, now_s, restart_s=self.rules.limits.restart_s)
             if freed:
                 self.admit(now_s)
             return
@@ -191,7 +191,7 @@ class _Replay:
         running = Running(
             gpus=state.gpus,
             scaling=TraceScaling(
-                asked=job.gpus, serial=job.believed_serial, counts=state.sizes, sigma=rules.scaling_sigma
+                requested=job.gpus, serial=job.believed_serial, counts=state.sizes, sigma=rules.scaling_sigma
             ),
             tokens_left=state.left_at(now_s),
             deadline_left_s=None if job.deadline_s is None else job.deadline_s - now_s,

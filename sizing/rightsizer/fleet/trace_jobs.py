@@ -101,32 +101,32 @@ class ReplayOutcome:
     timeline: Timeline = field(default_factory=lambda: Timeline((), ()))
 
 
-def counts(asked: int, most: int) -> tuple[int, ...]:
+def counts(requested: int, most: int) -> tuple[int, ...]:
     """Possible sizes of a job: powers of two and the requested count."""
-    return tuple(sorted({asked} | {1 << k for k in range(most.bit_length()) if 1 << k <= most}))
+    return tuple(sorted({requested} | {1 << k for k in range(most.bit_length()) if 1 << k <= most}))
 
 
-def relative_s(serial: float, asked: int, gpus: int) -> float:
+def relative_s(serial: float, requested: int, gpus: int) -> float:
     """Time on `gpus` GPUs over the time on the requested GPUs."""
-    return (1.0 - serial) * asked / gpus + serial
+    return (1.0 - serial) * requested / gpus + serial
 
 
 @immutable
 class TraceScaling:
     """A job's sizes as the policy sees them. One unit of work is a second on the requested GPUs."""
 
-    asked: int
+    requested: int
     serial: float
     counts: tuple[int, ...]
     sigma: float
 
     def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
         """The curve through the measured rate."""
-        here = relative_s(self.serial, self.asked, gpus) * tokens_per_s
+        work_per_s = relative_s(self.serial, self.requested, gpus) * tokens_per_s
         return tuple(
             Size(
                 gpus=n,
-                tokens_per_s=here / relative_s(self.serial, self.asked, n),
+                tokens_per_s=work_per_s / relative_s(self.serial, self.requested, n),
                 sigma=0.02 if n == gpus and steps else self.sigma,
             )
             for n in self.counts

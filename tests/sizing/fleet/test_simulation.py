@@ -69,7 +69,7 @@ def test_the_oracle_mixes_two_sizes_to_end_on_the_deadline():
 
 
 def test_the_policy_sees_the_curve_through_what_it_measured():
-    curve = TraceScaling(asked=8, serial=0.5, counts=(1, 2, 4, 8), sigma=0.1)
+    curve = TraceScaling(requested=8, serial=0.5, counts=(1, 2, 4, 8), sigma=0.1)
     sizes = {s.gpus: s for s in curve.sizes(gpus=8, tokens_per_s=0.9, steps=100)}
     assert sizes[8].tokens_per_s == pytest.approx(0.9)
     assert sizes[4].tokens_per_s == pytest.approx(0.9 / relative_s(0.5, 8, 4))
