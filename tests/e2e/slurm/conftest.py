@@ -94,7 +94,7 @@ class Site:
         """Wait until the daemon has seen that no GPU is in use: it answers from what it read last."""
         said = "h100: 32 x h100 (32 free), a100: 8 x a100 (8 free)"
         self.slurm.wait(
-            "the daemon sees idle nodes", lambda: self.log().rpartition(" cluster: ")[2].startswith(said)
+            "the daemon sees idle nodes", lambda: self.log().rpartition(" INFO cluster: ")[2].startswith(said)
         )
 
     def start(self) -> None:
