@@ -24,7 +24,7 @@ from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon
 from rightsizer_slurm.monitor.settings import options_of
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.held_jobs import release_held_jobs
-from rightsizer_slurm.submit.protocol import Question
+from rightsizer_slurm.submit.protocol import SizingRequest
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.ticket_store import TicketStore
 
@@ -159,8 +159,8 @@ def _warm_up() -> None:
         partitions=(snapshot.Partition(name="warm", nodes=("warm",)),), nodes=(node,)
     )
     answer(
-        Question(comment=_WARM_UP_COMMENT),
-        here=cluster,
+        SizingRequest(comment=_WARM_UP_COMMENT),
+        cluster=cluster,
         site=SiteConfig(),
         now=dt.datetime.now(dt.UTC),
         plan_of_file=loads,

@@ -37,7 +37,7 @@ class Finding:
     lines: tuple[str, ...] = ()
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The finding with its lines below it."""
         lines = "".join(f"\n    {self.file}: {line}" for line in self.lines)
         return f"{self.status:8}{self.text}{lines}"
@@ -113,7 +113,7 @@ def _gpus(cluster: snapshot.SlurmCluster, names: Mapping[str, str]) -> Iterable[
         line = "NodeName=... Gres=gpu:h100:8 (and GresTypes=gpu, and gres.conf)"
         yield _missing("no node has GPUs in Slurm", "slurm.conf", line)
         return
-    yield _ok(f"GPUs: {cluster.words()}")
+    yield _ok(f"GPUs: {cluster.summary()}")
     unknown = []
     for kind in kinds:
         name = f"gpu:{kind}" if kind else "gpu without a type"

@@ -24,9 +24,9 @@ from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 from rightsizer_slurm.monitor import decide as slurm
-from rightsizer_slurm.monitor.inspection import Watched
+from rightsizer_slurm.monitor.inspection import MonitoredJob
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
-from rightsizer_slurm.monitor.size_history import Sized
+from rightsizer_slurm.monitor.size_history import SizeRecord
 
 ZERO_S = 1_700_000_000.0
 SCRAPE_S = 15.0
@@ -189,7 +189,7 @@ def on_slurm(scenario):
         if cause == "Measured"
     ]  # fmt: skip
     given_up = [
-        Sized(event="back", job_id=7, restart=1, nodes=before, to_nodes=after, time=ZERO_S + at_s)
+        SizeRecord(event="back", job_id=7, restart=1, nodes=before, to_nodes=after, time=ZERO_S + at_s)
         for at_s, before, after, cause in scenario.changes
         if cause == "Failure"
     ]
@@ -198,16 +198,16 @@ def on_slurm(scenario):
         fewest_nodes=1, most_nodes=4, layout=LAYOUT, batch_sequences=64, checkpoint_interval_s=300.0,
         deadline_at_s=ZERO_S + scenario.deadline_s,
     )  # fmt: skip
-    one = Watched(
+    monitored = MonitoredJob(
         job=SlurmJob(job_id=7, states=("RUNNING",), partition="h100", nodes=2, gpus=2),
         plan=validate(PLAN),
         run=run,
         marks=marks_of(seen(scenario)),
         launches_s=(ZERO_S,),
     )
-    reading = slurm.reading_for(one, None, unseen="", tuning=TUNING, now_s=now_s)
+    reading = slurm.reading_for(monitored, None, unseen="", tuning=TUNING, now_s=now_s)
     running, limits = slurm.policy_inputs(
-        one, reading, scaling=Sublinear(), tuning=TUNING, here=FREE, waiting=True, now_s=now_s
+        monitored, reading, scaling=Sublinear(), tuning=TUNING, cluster=FREE, waiting=True, now_s=now_s
     )
     inputs = (reading, running, limits, slurm.history(intents, 1, given_up))
     return inputs, decide(*inputs, now_s=now_s)

@@ -29,8 +29,8 @@ from rightsizer_operator.values import names
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.snapshot import Snapshot
 from rightsizer_slurm.cluster.pools import Pool
-from rightsizer_slurm.submit.batch_script import Place, elastic_nodes, script, worker_of
-from rightsizer_slurm.submit.placement import Fitted
+from rightsizer_slurm.submit.batch_script import BatchSettings, elastic_nodes, script, worker_of
+from rightsizer_slurm.submit.placement import Placement
 
 NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 ROOM = 16  # GPUs of the machine, and of the partition
@@ -217,11 +217,11 @@ def by_slurm(plan, option, gpus_per_node, directory):
         partition="gpu", gres="h100", gpu="H100-SXM5-80GB", node_gpus=gpus_per_node, cores=8,
         nodes=ROOM // gpus_per_node, free_nodes=1, free_gpus=gpus_per_node,
     )  # fmt: skip
-    fitted = Fitted(
+    fitted = Placement(
         plan=plan, answer=replace(any_answer(), option=option), pool=pool, nodes=option.gpus // gpus_per_node,
         node_gpus=gpus_per_node, cores=8, time_s=600.0, chained=False, waits=False,
     )  # fmt: skip
-    place = Place(run=str(directory), home="/home", plan="/home/plan.yaml")
+    place = BatchSettings(run=str(directory), home="/home", plan="/home/plan.yaml")
     text, worker = script(fitted, place), worker_of(fitted, place)
     exports = text[text.index("\nexport ") : text.index("\nrestart=")]
     command = text.partition(" -m rightsizer_launch.worker.entrypoint ")[2].partition(" &\n")[0]

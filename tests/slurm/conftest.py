@@ -9,7 +9,7 @@ from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 
 
 @pytest.fixture
-def here() -> SlurmCluster:
+def cluster() -> SlurmCluster:
     """The cluster of the real tests: four nodes of 8 h100, two of 4 a100, all idle."""
     h100 = [Node(name=f"n{i}", gpu="h100", gpus=8, cpus=64) for i in range(1, 5)]
     a100 = [Node(name=f"a{i}", gpu="a100", gpus=4, cpus=32) for i in range(1, 3)]

@@ -63,7 +63,7 @@ def test_each_gres_type_has_one_finding(slurm, node, site, status, text):
     cluster = slurm(gres, features=features or "(null)")
     (cluster.folder / "rightsizer.conf").write_text(site)
     (finding,) = gpus(cluster)
-    assert (finding.status, text in finding.text) == (status, True), finding.words
+    assert (finding.status, text in finding.text) == (status, True), finding.summary
 
 
 def test_the_suggested_lines_leave_no_type_unknown(slurm, tmp_path):

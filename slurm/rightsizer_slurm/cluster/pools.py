@@ -55,7 +55,7 @@ class Pool:
 
 
 def pools(
-    here: slurm.SlurmCluster,
+    cluster: slurm.SlurmCluster,
     *,
     wanted: tuple[str, ...] = (),
     partition: str = "",
@@ -68,14 +68,14 @@ def pools(
     `wanted` are the engine's names of allowed GPU types (empty: any), `partition` the only one allowed,
     `account` the job's, `node_gpus` the most GPUs of a node, `names` the site's map of gres types.
     """
-    _check_partition(partition, here.partitions)
+    _check_partition(partition, cluster.partitions)
     candidates = []
-    for part in here.partitions:
+    for part in cluster.partitions:
         if not part.up or (partition and part.name not in partition.split(",")):
             continue
         if account and part.accounts and account not in part.accounts:
             continue
-        members = [node for node in here.nodes_of(part) if node.gpus]
+        members = [node for node in cluster.nodes_of(part) if node.gpus]
         for gres, size in sorted({(node.gpu, node.gpus) for node in members}):
             same = [node for node in members if (node.gpu, node.gpus) == (gres, size)]
             gpu = engine_name(gres, same, wanted=wanted, names=names)

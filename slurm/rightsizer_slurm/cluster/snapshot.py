@@ -87,7 +87,7 @@ class SlurmCluster:
         members = frozenset(partition.nodes)
         return tuple(node for node in self.nodes if node.name in members)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """GPUs that are up, by type and partition, as text."""
         parts = []
         for partition in self.partitions:

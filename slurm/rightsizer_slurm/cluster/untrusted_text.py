@@ -8,5 +8,5 @@ _LONGEST = 300
 def one_line(text: str, longest: int = _LONGEST) -> str:
     """Any text as one bounded line of printable ASCII, which cannot forge log lines or control terminals."""
     head = text[: longest * 4]
-    words = " ".join("".join(c if " " < c <= "~" else " " for c in head).split())
-    return words if len(words) <= longest else words[: longest - 3] + "..."
+    line = " ".join("".join(c if " " < c <= "~" else " " for c in head).split())
+    return line if len(line) <= longest else line[: longest - 3] + "..."

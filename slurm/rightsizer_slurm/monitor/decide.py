@@ -1,4 +1,4 @@
-"""From a watched job and the cluster's state to the engine's decision. Pure."""
+"""The engine's inputs for a monitored job: scaling, reading, limits, history. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,9 +28,9 @@ from rightsizer_launch.resize_inputs import (
 )
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.monitor.inspection import Watched
+from rightsizer_slurm.monitor.inspection import MonitoredJob
 from rightsizer_slurm.monitor.intent_log import Intent, Stage
-from rightsizer_slurm.monitor.size_history import Sized
+from rightsizer_slurm.monitor.size_history import SizeRecord
 
 __all__ = [
     "NodeScaling",
@@ -68,13 +68,13 @@ class NodeScaling:
         )
 
 
-def scaling_of(one: Watched) -> Scaling | None:
+def scaling_of(monitored: MonitoredJob) -> Scaling | None:
     """How the job's rate depends on its size; None without a plan. The first use is a search: cache it."""
-    if one.plan is None or one.run is None or not one.run.layout:
+    if monitored.plan is None or monitored.run is None or not monitored.run.layout:
         return None
-    run = one.run
+    run = monitored.run
     cluster = lookup.cluster(run.gpu, gpus_per_node=run.node_gpus)
-    request = sizing.resolve(_undated(one.plan)).request(clusters=(cluster,))
+    request = sizing.resolve(_undated(monitored.plan)).request(clusters=(cluster,))
     workload = replace(request.workload, global_batch_sequences=run.batch_sequences)
     request = replace(
         request,
@@ -94,33 +94,35 @@ def scaling_of(one: Watched) -> Scaling | None:
     return NodeScaling(inner, node_gpus=run.node_gpus, fewest=run.fewest_nodes, most=run.most_nodes)
 
 
-def reading_for(one: Watched, gpu: Reading | None, *, unseen: str, tuning: Tuning, now_s: float) -> Reading:
+def reading_for(
+    monitored: MonitoredJob, gpu: Reading | None, *, unseen: str, tuning: Tuning, now_s: float
+) -> Reading:
     """The job's window: its own records and its GPU metrics; those metrics alone if it has no records.
 
-    `unseen` says why GPU metrics that exist do not show the job: then nothing is measured.
+    `unseen` is why the GPU metrics do not cover the job; if it is set, nothing is measured.
     """
-    run = one.run
+    run = monitored.run
     window = Limits(
         checkpoint_interval_s=run.checkpoint_interval_s if run else None, least_window_s=tuning.least_window_s
     )
-    own = reading_of(one.marks, now_s=now_s, window_s=window_s(window), warm_up_s=tuning.warm_up_s)
+    own = reading_of(monitored.marks, now_s=now_s, window_s=window_s(window), warm_up_s=tuning.warm_up_s)
     if unseen:
         return Reading(phase=own.phase)
-    return with_gpu_counters(own, gpu) if one.marks or gpu is None else gpu
+    return with_gpu_counters(own, gpu) if monitored.marks or gpu is None else gpu
 
 
 def policy_inputs(
-    one: Watched,
+    monitored: MonitoredJob,
     reading: Reading,
     *,
     scaling: Scaling | None,
     tuning: Tuning,
-    here: SlurmCluster,
+    cluster: SlurmCluster,
     waiting: bool,
     now_s: float,
 ) -> tuple[Running, Limits]:
-    """The job and its limits. A job without a plan is at most flagged."""
-    job, run, plan = one.job, one.run, one.plan
+    """The running job and its limits. A job without a plan is at most flagged."""
+    job, run, plan = monitored.job, monitored.run, monitored.plan
     if run is None or plan is None:
         return Running(gpus=job.gpus), Limits(cap=tuning.cap, least_window_s=tuning.least_window_s)
     layout = replace(layout_of(run.layout), dp=1)
@@ -133,27 +135,29 @@ def policy_inputs(
         scaling=scaling,
         target_tokens=sizing.resolve(plan).workload.tokens,
         deadline_left_s=seconds_left(run.deadline_at_s, now_s=now_s),
-        trained_s=trained_s(one.marks, now_s=now_s),
+        trained_s=trained_s(monitored.marks, now_s=now_s),
     )
-    fixed = plan.spec.resources.gpus is not None  # only a person changes such a size
+    fixed = plan.spec.resources.gpus is not None  # only a person may change a fixed size
     bounds = (run.fewest_nodes * run.node_gpus, run.most_nodes * run.node_gpus)
     limits = limits_of(
         plan,
         tuning,
         gpus=(running.gpus, running.gpus) if fixed else bounds,
         checkpoint_interval_s=run.checkpoint_interval_s,
-        restart_s=restart_s(start_durations_s(one.marks, one.launches_s), prior_s=tuning.restart_s),
+        restart_s=restart_s(
+            start_durations_s(monitored.marks, monitored.launches_s), prior_s=tuning.restart_s
+        ),
         saves_first=False,  # scontrol takes nodes away at once
-        free_gpus=free_gpus(here, job, run.gres, run.node_gpus),
+        free_gpus=free_gpus(cluster, job, run.gres, run.node_gpus),
         others_waiting=waiting,
     )
     return running, limits
 
 
-def margin_s(one: Watched, reading: Reading, *, now_s: float) -> float | None:
+def margin_s(monitored: MonitoredJob, reading: Reading, *, now_s: float) -> float | None:
     """Deadline minus expected end, at the measured or else the predicted rate; None: unknown."""
-    run, plan = one.run, one.plan
-    if run is None or plan is None or not one.job.running:
+    run, plan = monitored.run, monitored.plan
+    if run is None or plan is None or not monitored.job.running:
         return None
     predicted = run.batch_tokens / run.step_s if run.step_s else None
     left_s = seconds_left(run.deadline_at_s, now_s=now_s)
@@ -162,8 +166,8 @@ def margin_s(one: Watched, reading: Reading, *, now_s: float) -> float | None:
     return None if left_s is None or left is None or not rate else left_s - left / rate
 
 
-def history(intents: Sequence[Intent], node_gpus: int, given_up: Sequence[Sized] = ()) -> History:
-    """Earlier resizes of a job. `given_up` are the sizes that its own script left."""
+def history(intents: Sequence[Intent], node_gpus: int, given_up: Sequence[SizeRecord] = ()) -> History:
+    """A job's earlier resizes. `given_up` are the sizes that its batch script rolled back from."""
     resizes = [
         SizeChange(
             at_s=intent.began_s,
@@ -176,10 +180,10 @@ def history(intents: Sequence[Intent], node_gpus: int, given_up: Sequence[Sized]
     return history_of((*resizes, *rollbacks))
 
 
-def free_gpus(here: SlurmCluster, job: SlurmJob, gres: str, node_gpus: int) -> int:
+def free_gpus(cluster: SlurmCluster, job: SlurmJob, gres: str, node_gpus: int) -> int:
     """Free GPUs of the job's type in its partition, as whole shares of a node."""
-    partition = here.partition(job.partition)
-    nodes = here.nodes_of(partition) if partition else ()
+    partition = cluster.partition(job.partition)
+    nodes = cluster.nodes_of(partition) if partition else ()
     return node_gpus * sum(
         node.up and node.gpu == gres and node.gpus - node.gpus_used >= node_gpus for node in nodes
     )

@@ -1,7 +1,7 @@
-"""What is known about each live GPU job: its user, its plan, its records. Reads only.
+"""Inspects each live GPU job: its user, its plan, its records. Read-only.
 
-A job's comment names its run's directory. The user owns every file in it: only regular files of that user are
-read, as data, and a job with an invalid file is treated as a job without a plan.
+A job's comment names its run's directory. Its files are untrusted: only regular files of the job's user are
+read, and a job with an invalid file is treated as a job without a plan.
 """
 
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.comment import is_ours, parse
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.monitor import size_history
-from rightsizer_slurm.monitor.size_history import Sized
+from rightsizer_slurm.monitor.size_history import SizeRecord
 
-__all__ = ["Watched", "live_gpu_jobs", "watched"]
+__all__ = ["MonitoredJob", "live_gpu_jobs", "monitored_job"]
 
 _TAIL_BYTES = 2**20
-"""How much of a job's records is read: the newest 5,000 steps or so."""
+"""How much of progress.jsonl is read: about the newest 5,000 steps. Older restarts are not measured."""
 
 _MOST_GIVEN_UP = 32
 
 
 @immutable
-class Watched:
+class MonitoredJob:
     """A job; if `rightsizer sbatch` submitted it, also its plan, its sizing and its newest records.
 
-    `marks` are the records in the form that the resize inputs take. `launches_s` are the starts of its script
-    whose records were read. `given_up` are the sizes that never completed a step and that its script left.
-    `note` says why a job with a rightsizer comment is not managed.
+    `marks` are the records as input to the resize decision. `launches_s` are the starts of its batch script
+    whose records were read. `given_up` are the sizes that completed no step and were rolled back. `note` is
+    why a job with a rightsizer comment is not managed.
     """
 
     job: SlurmJob
@@ -43,7 +43,7 @@ class Watched:
     marks: Sequence[Mark] = ()
     launches_s: Sequence[float] = ()
     done: bool = False
-    given_up: Sequence[Sized] = ()
+    given_up: Sequence[SizeRecord] = ()
     note: str = ""
 
     @property
@@ -57,37 +57,37 @@ def live_gpu_jobs(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
     return tuple(job for job in jobs if job.live and job.gpus)
 
 
-def watched(job: SlurmJob) -> Watched:
-    """The job with the contents of its run's directory."""
+def monitored_job(job: SlurmJob) -> MonitoredJob:
+    """The job with the contents of its run directory."""
     if not is_ours(job.comment):
-        return Watched(job=job)
+        return MonitoredJob(job=job)
     try:
         folder = parse(job.comment).run
     except RightsizerError as error:
-        return Watched(job=job, note=str(error))
+        return MonitoredJob(job=job, note=str(error))
     if not folder.startswith("/"):
-        return Watched(job=job, note="was not submitted by rightsizer sbatch")
+        return MonitoredJob(job=job, note="was not submitted by rightsizer sbatch")
     return _of_folder(job, Path(folder))
 
 
-def _of_folder(job: SlurmJob, folder: Path) -> Watched:
+def _of_folder(job: SlurmJob, folder: Path) -> MonitoredJob:
     text = runfile.text_of(folder / "plan.yaml", owner=job.user_id)
     if text is None:
-        return Watched(job=job, note=f"no plan.yaml of user {job.user} in {folder}")
+        return MonitoredJob(job=job, note=f"no plan.yaml of user {job.user} in {folder}")
     try:
         run = runfile.read_own(folder, owner=job.user_id)
         plan = loads(text, name=str(folder / "plan.yaml"))
     except RightsizerError as error:
-        return Watched(job=job, note=str(error))
+        return MonitoredJob(job=job, note=str(error))
     if run is None or run.job_id != job.job_id:
-        return Watched(job=job, note=f"{folder} is the directory of another job")
+        return MonitoredJob(job=job, note=f"{folder} is the directory of another job")
     tail = runfile.text_of(folder / PROGRESS, owner=job.user_id, tail_bytes=_TAIL_BYTES) or ""
     done = runfile.text_of(folder / DONE, owner=job.user_id) is not None
     sizes = size_history.of_job(
         runfile.text_of(folder / size_history.NAME, owner=job.user_id) or "", job.job_id
     )
     records = _records(tail)
-    return Watched(
+    return MonitoredJob(
         job=job,
         plan=plan,
         run=run,
@@ -109,7 +109,7 @@ def _records(text: str) -> tuple[Record, ...]:
     return tuple(records)
 
 
-def _launches_s(sizes: Sequence[Sized], records: Sequence[Record]) -> tuple[float, ...]:
+def _launches_s(sizes: Sequence[SizeRecord], records: Sequence[Record]) -> tuple[float, ...]:
     """The starts whose first step is among the records, which may be only the newest ones."""
     whole = bool(records) and records[0].event == "start"
     return tuple(

@@ -8,7 +8,7 @@ from rightsizer.errors import InputError
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
-from rightsizer_slurm.monitor.inspection import Watched, watched
+from rightsizer_slurm.monitor.inspection import MonitoredJob, monitored_job
 from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.monitor import alone, plan_intent
 from rightsizer_slurm.monitor.resize_steps import Resizer
@@ -34,7 +34,7 @@ def resize(
     with alone(path):
         log = IntentLog(path)
         try:
-            intent = next((one for one in log.open() if one.job_id == job_id), None)
+            intent = next((intent for intent in log.open() if intent.job_id == job_id), None)
             if intent is None:
                 intent = log.plan(_intent(job_id, nodes, requeue=requeue, backend=backend))
                 say(f"job {job_id}: {intent.kind} from {intent.from_nodes} to {intent.to_nodes} nodes")
@@ -50,7 +50,7 @@ def resize(
     return 0 if after.stage is Stage.DONE else 1
 
 
-def check(one: Watched, nodes: int) -> None:
+def check(one: MonitoredJob, nodes: int) -> None:
     """Refuse an impossible resize before anything is changed."""
     job, run = one.job, one.run
     if run is None or not one.ours:
@@ -72,7 +72,7 @@ def _intent(job_id: int, nodes: int, *, requeue: bool, backend: Backend) -> Inte
     job = backend.job(job_id)
     if job is None or not job.live:
         raise InputError("job", value=job_id, remedy="is not a pending or running job; see squeue --me")
-    one = watched(job)
+    one = monitored_job(job)
     check(one, nodes)
     kind = Kind.REQUEUE if requeue or nodes > job.nodes else Kind.SHRINK
     saved = any(mark.saved_at_s is not None for mark in one.marks)
@@ -91,7 +91,7 @@ def _advance(resizer: Resizer, intent: Intent, backend: Backend, log: IntentLog,
         except SlurmError as error:
             if not unavailable(error):
                 raise
-            intent = next(one for one in log.of_job(intent.job_id) if one.number == intent.number)
+            intent = next(entry for entry in log.of_job(intent.job_id) if entry.number == intent.number)
         if intent.stage not in CLOSED:
             time.sleep(_POLL_S)
     return intent

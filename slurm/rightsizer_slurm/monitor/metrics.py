@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from rightsizer.resize.types import Action
 from rightsizer.search.explain import layout_text
 from rightsizer_api.placeholders import layout_of
-from rightsizer_slurm.monitor.monitor import Line
+from rightsizer_slurm.monitor.monitor import ReportRow
 from rightsizer_telemetry.names import SLURM, SLURM_LABELS
 
 __all__ = ["SweepMetrics"]
@@ -27,16 +27,16 @@ class SweepMetrics:
     def __init__(self, *, cluster: str) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self._cluster = cluster
-        self._lines: Sequence[Line] = ()
+        self._rows: Sequence[ReportRow] = ()
         self._decisions: Counter[str] = Counter(dict.fromkeys(map(str, Action), 0))
         self._errors: Counter[str] = Counter(dict.fromkeys(_COMMANDS, 0))
         self._at_s = self._took_s = 0.0
         self.registry.register(self)
 
-    def swept(self, lines: Sequence[Line], errors: Sequence[str], *, at_s: float, took_s: float) -> None:
+    def swept(self, rows: Sequence[ReportRow], errors: Sequence[str], *, at_s: float, took_s: float) -> None:
         """Add one sweep."""
-        self._lines, self._at_s, self._took_s = lines, at_s, took_s
-        self._decisions.update(str(line.decision.action) for line in lines)
+        self._rows, self._at_s, self._took_s = rows, at_s, took_s
+        self._decisions.update(str(row.decision.action) for row in rows)
         self._errors.update(errors)
 
     def failed(self, command: str) -> None:
@@ -53,7 +53,7 @@ class SweepMetrics:
         yield self._gauge("rightsizer_slurm_sweep_seconds", {(): self._took_s})
         yield self._counter("rightsizer_slurm_decisions_total", self._decisions)
         yield self._counter("rightsizer_slurm_command_errors_total", self._errors)
-        states = Counter(line.job.state for line in self._lines if line.watched.plan)
+        states = Counter(row.job.state for row in self._rows if row.monitored.plan)
         by_state: _Samples = {(self._cluster, state): float(count) for state, count in states.items()}
         yield self._gauge("rightsizer_slurm_jobs", by_state)
         yield from self._jobs()
@@ -62,13 +62,13 @@ class SweepMetrics:
         info: _Samples = {}
         layouts: _Samples = {}
         values: dict[str, _Samples] = {name: {} for name in _VALUES}
-        for line in self._lines:
-            job, name = line.job, line.watched.plan.metadata.name if line.watched.plan else ""
+        for row in self._rows:
+            job, name = row.job, row.monitored.plan.metadata.name if row.monitored.plan else ""
             key = (self._cluster, str(job.job_id))
             info[(*key, job.user, job.account, job.partition, name)] = 1.0
-            if line.watched.run and line.watched.run.layout:
-                layouts[(*key, _layout(line), line.watched.run.gpu)] = 1.0
-            for metric, value in _values(line).items():
+            if row.monitored.run and row.monitored.run.layout:
+                layouts[(*key, _layout(row), row.monitored.run.gpu)] = 1.0
+            for metric, value in _values(row).items():
                 if value is not None:
                     values[metric][key] = value
         yield self._gauge("rightsizer_slurm_job_info", info)
@@ -100,25 +100,25 @@ _VALUES = (
 )
 
 
-def _layout(line: Line) -> str:
+def _layout(row: ReportRow) -> str:
     """The layout at the job's present size, as text."""
-    run = line.watched.run
+    run = row.monitored.run
     assert run is not None  # noqa: S101 - the caller has checked it
     layout = layout_of(run.layout)
     replica = max(1, layout.gpus // layout.dp)
-    ranks = max(1, line.job.nodes * run.node_gpus // replica)
+    ranks = max(1, row.job.nodes * run.node_gpus // replica)
     return layout_text(replace(layout, dp=ranks))
 
 
-def _values(line: Line) -> dict[str, float | None]:
-    run, job = line.watched.run, line.job
+def _values(row: ReportRow) -> dict[str, float | None]:
+    run, job = row.monitored.run, row.job
     predicted = run.batch_tokens / run.step_s if run and run.step_s else None
     figures = (
         float(job.gpus) if job.running else 0.0,
         float(run.nodes * run.node_gpus) if run else None,
         predicted,
-        line.reading.tokens_per_s,
+        row.reading.tokens_per_s,
         float(job.restarts),
-        line.margin_s,
+        row.margin_s,
     )
     return dict(zip(_VALUES, figures, strict=True))

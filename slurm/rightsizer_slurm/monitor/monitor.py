@@ -36,17 +36,17 @@ from rightsizer_slurm.monitor.decide import (
     scaling_of,
 )
 from rightsizer_slurm.monitor.gpu_metrics import lack
-from rightsizer_slurm.monitor.inspection import Watched, live_gpu_jobs, watched
+from rightsizer_slurm.monitor.inspection import MonitoredJob, live_gpu_jobs, monitored_job
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.notify import mail, mail_program
 from rightsizer_slurm.monitor.resize_steps import Resizer
-from rightsizer_slurm.monitor.size_history import Sized
+from rightsizer_slurm.monitor.size_history import SizeRecord
 
 __all__ = [
     "ActionLevel",
     "BusyError",
-    "Line",
     "Monitor",
+    "ReportRow",
     "Settings",
     "alone",
     "failed_by",
@@ -85,13 +85,13 @@ class Settings:
 
 
 @immutable
-class Line:
+class ReportRow:
     """One job in one sweep: its run, its measurements, the engine's decision.
 
     `margin_s` is its deadline minus its expected end, negative if it will be late; None if unknown.
     """
 
-    watched: Watched
+    monitored: MonitoredJob
     reading: Reading
     decision: Decision
     intent: Intent | None = None
@@ -100,7 +100,7 @@ class Line:
     @property
     def job(self) -> SlurmJob:
         """The job."""
-        return self.watched.job
+        return self.monitored.job
 
 
 class Monitor:
@@ -126,155 +126,170 @@ class Monitor:
         self._scalings: dict[tuple[int, float], Scaling | None] = {}
         self.failures: list[str] = []
 
-    def sweep(self) -> tuple[Line, ...]:
+    def sweep(self) -> tuple[ReportRow, ...]:
         """Continue open resizes, inspect all jobs, decide, act. SlurmError if Slurm is unavailable."""
         self.failures = []
         for closed in self._resizer.round():
             text = f"{closed.kind} to {closed.to_nodes} nodes: {closed.stage}, {closed.outcome}"
             _LOG.info("job %s: %s", closed.job_id, one_line(text))
-        lines = tuple(self._acted(line) for line in self.look())
-        for line in lines:
-            for row in line.watched.given_up[-1:]:
-                self._failed(line, row)
-        return lines
+        rows = tuple(self._acted(row) for row in self.look())
+        for row in rows:
+            for record in row.monitored.given_up[-1:]:
+                self._failed(row, record)
+        return rows
 
-    def look(self) -> tuple[Line, ...]:
+    def look(self) -> tuple[ReportRow, ...]:
         """Inspect all jobs and decide; changes nothing."""
         jobs = self._backend.jobs()
-        here = self._backend.cluster()
+        cluster = self._backend.cluster()
         live = live_gpu_jobs(jobs)
         measured = self._metrics(live)
-        return tuple(self._line(job, jobs, here, measured.get(job.job_id)) for job in live)
+        return tuple(self._row(job, jobs, cluster, measured.get(job.job_id)) for job in live)
 
-    def _line(self, job: SlurmJob, jobs: Sequence[SlurmJob], here: SlurmCluster, gpu: Reading | None) -> Line:
-        one, now_s = watched(job), self._clock()
+    def _row(
+        self, job: SlurmJob, jobs: Sequence[SlurmJob], cluster: SlurmCluster, gpu: Reading | None
+    ) -> ReportRow:
+        monitored, now_s = monitored_job(job), self._clock()
         tuning, unseen = self._tuning(), lack(gpu)
-        reading = reading_for(one, gpu, unseen=unseen, tuning=tuning, now_s=now_s)
+        reading = reading_for(monitored, gpu, unseen=unseen, tuning=tuning, now_s=now_s)
         running, limits = policy_inputs(
-            one,
+            monitored,
             reading,
-            scaling=self._scaling(one),
+            scaling=self._scaling(monitored),
             tuning=tuning,
-            here=here,
+            cluster=cluster,
             waiting=others_wait(jobs, job),
             now_s=now_s,
         )
-        past = history(self._intents.of_job(job.job_id), one.run.node_gpus if one.run else 1, one.given_up)
-        made = decide(reading, running, limits, past, now_s=now_s)
+        past = history(
+            self._intents.of_job(job.job_id),
+            monitored.run.node_gpus if monitored.run else 1,
+            monitored.given_up,
+        )
+        decision = decide(reading, running, limits, past, now_s=now_s)
         if unseen:
-            made = replace(made, reason=f"unknown: {unseen}")
-        return Line(watched=one, reading=reading, decision=made, margin_s=margin_s(one, reading, now_s=now_s))
+            decision = replace(decision, reason=f"unknown: {unseen}")
+        return ReportRow(
+            monitored=monitored,
+            reading=reading,
+            decision=decision,
+            margin_s=margin_s(monitored, reading, now_s=now_s),
+        )
 
     def _tuning(self) -> Tuning:
         """Below the level `shrink` the engine may only recommend."""
         acts = self._settings.level.allows(ActionLevel.SHRINK)
         return replace(self._settings.tuning, cap=Mode.AUTO if acts else Mode.RECOMMEND)
 
-    def _scaling(self, one: Watched) -> Scaling | None:
-        if one.run is None or not one.ours:
+    def _scaling(self, monitored: MonitoredJob) -> Scaling | None:
+        if monitored.run is None or not monitored.ours:
             return None
-        key = (one.job.job_id, one.run.submitted_at_s)
+        key = (monitored.job.job_id, monitored.run.submitted_at_s)
         if key not in self._scalings:
             try:
-                self._scalings[key] = scaling_of(one)
+                self._scalings[key] = scaling_of(monitored)
             except RightsizerError as error:
-                _LOG.warning("job %s cannot be sized: %s", one.job.job_id, one_line(str(error)))
+                _LOG.warning("job %s cannot be sized: %s", monitored.job.job_id, one_line(str(error)))
                 self._scalings[key] = None
         return self._scalings[key]
 
-    def _acted(self, line: Line) -> Line:
-        made = line.decision
-        if made.action is Action.KEEP:
-            return line
-        withheld = f" ({made.withheld})" if made.withheld else ""
-        notice = one_line(f"{made.action}: {made.reason}{withheld}", 200)
+    def _acted(self, row: ReportRow) -> ReportRow:
+        decision = row.decision
+        if decision.action is Action.KEEP:
+            return row
+        withheld = f" ({decision.withheld})" if decision.withheld else ""
+        notice = one_line(f"{decision.action}: {decision.reason}{withheld}", 200)
         for channel, send in (("comment", self._annotate), ("mail", self._mail)):
-            send(line, channel, notice)
-        intent = intent_for(line, self._settings.level)
+            send(row, channel, notice)
+        intent = intent_for(row, self._settings.level)
         if intent is None:
-            return line
+            return row
         with contextlib.suppress(InputError):  # the job is being resized already
-            return replace(line, intent=self._resizer.advance(self._intents.plan(intent), line.job))
-        return line
+            return replace(row, intent=self._resizer.advance(self._intents.plan(intent), row.job))
+        return row
 
-    def _failed(self, line: Line, row: Sized) -> None:
-        """Mark the resize as failed whose size made no step, and report it once."""
-        outcome = one_line(row.outcome)
-        for intent in failed_by(row, self._intents.of_job(line.job.job_id)):
+    def _failed(self, row: ReportRow, record: SizeRecord) -> None:
+        """Mark the resize to a size that completed no step as failed, and notify once."""
+        outcome = one_line(record.outcome)
+        for intent in failed_by(record, self._intents.of_job(row.job.job_id)):
             self._intents.write(replace(intent, stage=Stage.FAILED, outcome=outcome))
-        text = f"{row.restart} {outcome}"
-        if not self._intents.claim_notice(row.job_id, "back", text, again_s=math.inf, now_s=self._clock()):
+        text = f"{record.restart} {outcome}"
+        if not self._intents.claim_notice(record.job_id, "back", text, again_s=math.inf, now_s=self._clock()):
             return
-        _LOG.info("job %s: resize failed: %s", row.job_id, outcome)
+        _LOG.info("job %s: resize failed: %s", record.job_id, outcome)
         notice = one_line(f"resize failed: {outcome}", 200)
         if self._settings.annotate:
-            self._try(line, lambda: self._backend.annotate(row.job_id, f"rightsizer/1 {notice}"))
+            self._try(row, lambda: self._backend.annotate(record.job_id, f"rightsizer/1 {notice}"))
         if self._settings.level.allows(ActionLevel.MAIL):
-            subject = f"rightsizer: job {row.job_id} {line.job.name}: resize failed"
-            self._try(line, lambda: self._send(line.job.user, subject, notice))
+            subject = f"rightsizer: job {record.job_id} {row.job.name}: resize failed"
+            self._try(row, lambda: self._send(row.job.user, subject, notice))
 
-    def _annotate(self, line: Line, channel: str, notice: str) -> None:
-        if self._settings.annotate and self._is_new(line, channel, notice):
-            self._try(line, lambda: self._backend.annotate(line.job.job_id, f"rightsizer/1 {notice}"))
+    def _annotate(self, row: ReportRow, channel: str, notice: str) -> None:
+        if self._settings.annotate and self._is_new(row, channel, notice):
+            self._try(row, lambda: self._backend.annotate(row.job.job_id, f"rightsizer/1 {notice}"))
 
-    def _mail(self, line: Line, channel: str, notice: str) -> None:
-        if self._settings.level.allows(ActionLevel.MAIL) and self._is_new(
-            line, channel, line.decision.action
-        ):
-            subject = f"rightsizer: job {line.job.job_id} {line.job.name}: {line.decision.action}"
-            text = "\n".join((notice, *line.decision.evidence))
-            self._try(line, lambda: self._send(line.job.user, subject, text))
+    def _mail(self, row: ReportRow, channel: str, notice: str) -> None:
+        if self._settings.level.allows(ActionLevel.MAIL) and self._is_new(row, channel, row.decision.action):
+            subject = f"rightsizer: job {row.job.job_id} {row.job.name}: {row.decision.action}"
+            text = "\n".join((notice, *row.decision.evidence))
+            self._try(row, lambda: self._send(row.job.user, subject, text))
 
-    def _is_new(self, line: Line, channel: str, text: str) -> bool:
-        return self._intents.claim_notice(line.job.job_id, channel, text, again_s=_DAY_S, now_s=self._clock())
+    def _is_new(self, row: ReportRow, channel: str, text: str) -> bool:
+        return self._intents.claim_notice(row.job.job_id, channel, text, again_s=_DAY_S, now_s=self._clock())
 
     def _send(self, user: str, subject: str, text: str) -> None:
         program = mail_program(self._slurm)
         if program:
             mail(program, user=user, subject=subject, text=text)
 
-    def _try(self, line: Line, act: Callable[[], None]) -> None:
-        """Record a notice that cannot be sent; the sweep continues."""
+    def _try(self, row: ReportRow, act: Callable[[], None]) -> None:
+        """Send a notice; a failure is logged and the sweep continues."""
         try:
             act()
         except SlurmError as error:
             self.failures.append(error.command)
-            _LOG.warning("job %s: %s", line.job.job_id, one_line(str(error)))
+            _LOG.warning("job %s: %s", row.job.job_id, one_line(str(error)))
 
 
-def failed_by(row: Sized, intents: Sequence[Intent]) -> tuple[Intent, ...]:
-    """The resize that led to a size without a step, if it counts as done: a start is not yet a step."""
-    causes = [i for i in intents if i.to_nodes == row.nodes and i.restarts < row.restart]
+def failed_by(record: SizeRecord, intents: Sequence[Intent]) -> tuple[Intent, ...]:
+    """The closed resize that led to a size that completed no step: DONE means only that the job started."""
+    causes = [i for i in intents if i.to_nodes == record.nodes and i.restarts < record.restart]
     return tuple(intent for intent in causes[-1:] if intent.stage is Stage.DONE)
 
 
-def intent_for(line: Line, level: ActionLevel) -> Intent | None:
+def intent_for(row: ReportRow, level: ActionLevel) -> Intent | None:
     """The resize for a decision, within the action level; None if there is none."""
-    made, one = line.decision, line.watched
-    if not made.act or one.run is None or not one.run.elastic or not made.in_place or not line.job.running:
+    decision, monitored = row.decision, row.monitored
+    if (
+        not decision.act
+        or monitored.run is None
+        or not monitored.run.elastic
+        or not decision.in_place
+        or not row.job.running
+    ):
         return None
-    if made.action not in {Action.GROW, Action.SHRINK}:
+    if decision.action not in {Action.GROW, Action.SHRINK}:
         return None
-    nodes = made.gpus // one.run.node_gpus
-    kind = Kind.SHRINK if made.action is Action.SHRINK else Kind.REQUEUE
-    if nodes == line.job.nodes or not level.allows(ActionLevel(str(kind))):
+    nodes = decision.gpus // monitored.run.node_gpus
+    kind = Kind.SHRINK if decision.action is Action.SHRINK else Kind.REQUEUE
+    if nodes == row.job.nodes or not level.allows(ActionLevel(str(kind))):
         return None
-    if kind is Kind.REQUEUE and (not line.job.requeue or line.reading.checkpoint_age_s is None):
+    if kind is Kind.REQUEUE and (not row.job.requeue or row.reading.checkpoint_age_s is None):
         return None
-    return plan_intent(one, nodes=nodes, kind=kind, reason=made.reason)
+    return plan_intent(monitored, nodes=nodes, kind=kind, reason=decision.reason)
 
 
-def plan_intent(one: Watched, *, nodes: int, kind: Kind, reason: str) -> Intent:
+def plan_intent(monitored: MonitoredJob, *, nodes: int, kind: Kind, reason: str) -> Intent:
     """An intent for the job in its present state."""
-    assert one.run is not None  # noqa: S101 - callers have checked it
+    assert monitored.run is not None  # noqa: S101 - callers have checked it
     return Intent(
-        job_id=one.job.job_id,
+        job_id=monitored.job.job_id,
         kind=kind,
-        from_nodes=one.job.nodes,
+        from_nodes=monitored.job.nodes,
         to_nodes=nodes,
-        node_cores=one.run.node_cores,
-        restarts=one.job.restarts,
-        stop_timeout_s=grace_s(one.plan) + _SAVE_SLACK_S,
+        node_cores=monitored.run.node_cores,
+        restarts=monitored.job.restarts,
+        stop_timeout_s=grace_s(monitored.plan) + _SAVE_SLACK_S,
         reason=one_line(reason),
     )
 

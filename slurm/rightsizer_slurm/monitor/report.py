@@ -12,10 +12,10 @@ from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog
-from rightsizer_slurm.monitor.monitor import Line, Monitor, Settings
+from rightsizer_slurm.monitor.monitor import Monitor, ReportRow, Settings
 from rightsizer_telemetry.client import PrometheusSettings
 
-__all__ = ["HEADINGS", "Report", "document", "look", "resize_lines", "row"]
+__all__ = ["HEADINGS", "Report", "document", "look", "resize_lines", "table_row"]
 
 HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s", "left", "says")
 """Columns of the table."""
@@ -25,17 +25,17 @@ HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s",
 class Report:
     """One line for each job, and the monitor's last resizes if its state file is readable."""
 
-    lines: tuple[Line, ...]
+    rows: tuple[ReportRow, ...]
     intents: tuple[Intent, ...] = ()
     waiting: int = 0
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The summary in one line."""
-        running = sum(line.job.running for line in self.lines)
-        flagged = sum(line.decision.action is Action.FLAG for line in self.lines)
-        others = sum(line.decision.action not in {Action.KEEP, Action.FLAG} for line in self.lines)
-        gpus = sum(line.job.gpus for line in self.lines if line.job.running)
+        running = sum(row.job.running for row in self.rows)
+        flagged = sum(row.decision.action is Action.FLAG for row in self.rows)
+        others = sum(row.decision.action not in {Action.KEEP, Action.FLAG} for row in self.rows)
+        gpus = sum(row.job.gpus for row in self.rows if row.job.running)
         summary = f"{running} GPU jobs run on {gpus} GPUs, {self.waiting} wait"
         return f"{summary}; {flagged} flagged, another size recommended for {others}"
 
@@ -51,33 +51,33 @@ def look(
     """Inspect all jobs that this user may see."""
     metrics = gpu_metrics(prometheus, window_s=settings.tuning.least_window_s)
     monitor = Monitor(backend, IntentLog(":memory:"), settings, slurm=slurm, metrics=metrics)
-    lines = monitor.look()
+    rows = monitor.look()
     intents: tuple[Intent, ...] = ()
     if state is not None and state.exists():
         log = IntentLog(state, read_only=True)
         intents = log.recent()
         log.close()
-    return Report(lines=lines, intents=intents, waiting=sum(line.job.pending for line in lines))
+    return Report(rows=rows, intents=intents, waiting=sum(row.job.pending for row in rows))
 
 
-def row(line: Line) -> tuple[str, ...]:
+def table_row(row: ReportRow) -> tuple[str, ...]:
     """A job as one row of the table; unknown cells are empty."""
-    job, reading, run = line.job, line.reading, line.watched.run
+    job, reading, run = row.job, row.reading, row.monitored.run
     rate = "" if reading.tokens_per_s is None else format_count(reading.tokens_per_s)
     left = ""
     if run is not None and run.deadline_at_s is not None:
         left = format_duration(max(0.0, run.deadline_at_s - time.time()))
-    advice = line.watched.note or line.decision.reason
-    if line.decision.action is not Action.KEEP:
-        size = f" to {line.decision.gpus} GPUs" if line.decision.gpus != job.gpus else ""
-        advice = f"{line.decision.action}{size}: {advice}"
+    advice = row.monitored.note or row.decision.reason
+    if row.decision.action is not Action.KEEP:
+        size = f" to {row.decision.gpus} GPUs" if row.decision.gpus != job.gpus else ""
+        advice = f"{row.decision.action}{size}: {advice}"
     return (
         str(job.job_id),
         job.user,
         job.state.lower(),
         f"{job.partition} {job.node_list}".strip(),
         str(job.gpus),
-        line.watched.plan.metadata.name if line.watched.plan else "",
+        row.monitored.plan.metadata.name if row.monitored.plan else "",
         "" if reading.steps is None else str(reading.steps),
         rate,
         left,
@@ -88,7 +88,7 @@ def row(line: Line) -> tuple[str, ...]:
 def document(report: Report) -> Mapping[str, Any]:
     """The report as JSON."""
     return {
-        "jobs": [_job(line) for line in report.lines],
+        "jobs": [_job(row) for row in report.rows],
         "resizes": [
             {
                 "jobId": intent.job_id,
@@ -105,8 +105,8 @@ def document(report: Report) -> Mapping[str, Any]:
     }
 
 
-def _job(line: Line) -> dict[str, Any]:
-    made, reading, job = line.decision, line.reading, line.job
+def _job(row: ReportRow) -> dict[str, Any]:
+    decision, reading, job = row.decision, row.reading, row.job
     return {
         "jobId": job.job_id,
         "user": job.user,
@@ -114,20 +114,20 @@ def _job(line: Line) -> dict[str, Any]:
         "partition": job.partition,
         "nodes": job.nodes,
         "gpus": job.gpus,
-        "plan": line.watched.plan.metadata.name if line.watched.plan else None,
-        "note": line.watched.note or None,
+        "plan": row.monitored.plan.metadata.name if row.monitored.plan else None,
+        "note": row.monitored.note or None,
         "step": reading.steps,
         "tokens": reading.tokens_done,
         "tokensPerSecond": reading.tokens_per_s,
         "checkpointAgeSeconds": reading.checkpoint_age_s,
-        "action": str(made.action),
-        "wantsGpus": made.gpus,
-        "act": made.act,
-        "withheld": made.withheld or None,
-        "reason": made.reason,
-        "evidence": list(made.evidence),
-        "bottleneck": str(made.bottleneck),
-        "confidence": made.confidence,
+        "action": str(decision.action),
+        "wantsGpus": decision.gpus,
+        "act": decision.act,
+        "withheld": decision.withheld or None,
+        "reason": decision.reason,
+        "evidence": list(decision.evidence),
+        "bottleneck": str(decision.bottleneck),
+        "confidence": decision.confidence,
     }
 
 

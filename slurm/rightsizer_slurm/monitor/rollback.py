@@ -1,11 +1,11 @@
-"""`python -m rightsizer_slurm.monitor.rollback start|failed`: rolls a job back from a size without a step.
+"""`python -m rightsizer_slurm.monitor.rollback start|failed`: rolls back from a size that never trained.
 
 The batch script runs it at its start and when its workers have failed. Exit code 0 means that the job is
 requeued at the size that trained, and is about to be stopped. It needs no monitor, only the owner's rights.
 
-Slurm can only shrink a running job, but can give a pending job any size. So the job is requeued first, and
-resized while it completes, before it can start again. If this is interrupted, the job starts once more at the
-failed size, finds the line in sizes.jsonl, and repeats the rollback.
+Slurm can only shrink a running job, but can give a pending job any size. So the job is requeued first, then
+resized while it completes, before it can start again. If a crash comes between the two, the job starts once
+more at the failed size, reads its line in sizes.jsonl, and repeats the rollback.
 """
 
 import argparse
@@ -23,20 +23,20 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import unavailable
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.monitor import size_history
-from rightsizer_slurm.monitor.size_history import BACK, START, Sized
+from rightsizer_slurm.monitor.size_history import BACK, START, SizeRecord
 
-__all__ = ["Here", "failed", "main", "size_after_failure", "size_at_start", "started"]
+__all__ = ["JobStart", "failed", "main", "size_after_failure", "size_at_start", "started"]
 
-_ASKED_TO_STOP = (EXIT_STOPPED, 128 + signal.SIGTERM, 128 + signal.SIGINT)
-"""Exit codes of workers that were told to stop: not a failure of the size."""
+_STOP_EXIT_CODES = (EXIT_STOPPED, 128 + signal.SIGTERM, 128 + signal.SIGINT)
+"""Exit codes of workers that were stopped by a signal: the size has not failed."""
 _MOST_STARTS = 3
-"""Starts in a row at a size that was already given up; after these the job fails."""
+"""Consecutive starts at a size that was rolled back already; after these the job fails."""
 _TIMEOUT_S = 600.0
 _POLL_S = 1.0
 
 
 @immutable
-class Here:
+class JobStart:
     """The present start of the job: its restart count, size and run directory."""
 
     run: Path
@@ -49,15 +49,15 @@ class Here:
     say: Callable[[str], None]
 
     @property
-    def rows(self) -> tuple[Sized, ...]:
+    def rows(self) -> tuple[SizeRecord, ...]:
         """The lines of this job."""
         path = self.run / size_history.NAME
         return size_history.of_job(path.read_text(errors="replace"), self.job_id) if path.exists() else ()
 
-    def noted(self, event: str, *, to_nodes: int = 0, why: str = "") -> Sized:
-        """Append a line, before the action that it announces."""
+    def record(self, event: str, *, to_nodes: int = 0, why: str = "") -> SizeRecord:
+        """Append a line to sizes.jsonl. Call it before the action that it announces."""
         progress = self.run / PROGRESS
-        row = Sized(
+        record = SizeRecord(
             event=event,
             job_id=self.job_id,
             restart=self.restart,
@@ -67,8 +67,8 @@ class Here:
             time=time.time(),
             why=why,
         )
-        size_history.append(self.run, row)
-        return row
+        size_history.append(self.run, record)
+        return record
 
 
 def _say(text: str) -> None:
@@ -77,87 +77,92 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def size_at_start(rows: Sequence[Sized], *, restart: int, nodes: int) -> Sized | None:
-    """The rollback that this start repeats: the start before gave up this size, and the job has it again."""
-    before = _in_a_row(rows, restart=restart, nodes=nodes)
+def size_at_start(rows: Sequence[SizeRecord], *, restart: int, nodes: int) -> SizeRecord | None:
+    """The rollback that this start repeats: the previous start rolled back from the same size."""
+    before = _consecutive_rollbacks(rows, restart=restart, nodes=nodes)
     return before[0] if 0 < len(before) < _MOST_STARTS else None
 
 
-def size_after_failure(here: Here, *, code: int) -> int | None:
+def size_after_failure(start: JobStart, *, code: int) -> int | None:
     """Nodes to roll back to after this exit code; None if the job has failed."""
-    if code in {0, *_ASKED_TO_STOP}:
+    if code in {0, *_STOP_EXIT_CODES}:
         return None
-    rows = here.rows
-    if len(_in_a_row(rows, restart=here.restart, nodes=here.nodes)) >= _MOST_STARTS:
+    rows = start.rows
+    if len(_consecutive_rollbacks(rows, restart=start.restart, nodes=start.nodes)) >= _MOST_STARTS:
         return None
-    good = rollback_target(size_history.trials(rows, here.run / PROGRESS, node_gpus=here.node_gpus))
-    return None if good is None else good.gpus // here.node_gpus
+    good = rollback_target(size_history.trials(rows, start.run / PROGRESS, node_gpus=start.node_gpus))
+    return None if good is None else good.gpus // start.node_gpus
 
 
-def _in_a_row(rows: Sequence[Sized], *, restart: int, nodes: int) -> tuple[Sized, ...]:
-    """The starts just before this one that gave up its size, the newest first."""
-    found: list[Sized] = []
-    for row in reversed(size_history.given_up(rows)):
-        if (row.restart, row.nodes) != (restart - 1 - len(found), nodes):
+def _consecutive_rollbacks(rows: Sequence[SizeRecord], *, restart: int, nodes: int) -> tuple[SizeRecord, ...]:
+    """The rollbacks from this size by the starts just before this one, the newest first."""
+    records: list[SizeRecord] = []
+    for record in reversed(size_history.given_up(rows)):
+        if (record.restart, record.nodes) != (restart - 1 - len(records), nodes):
             break
-        found.append(row)
-    return tuple(found)
+        records.append(record)
+    return tuple(records)
 
 
-def started(here: Here) -> bool:
+def started(start: JobStart) -> bool:
     """Record a start, or repeat an interrupted rollback. Returns whether the job rolls back."""
-    before = size_at_start(here.rows, restart=here.restart, nodes=here.nodes)
+    before = size_at_start(start.rows, restart=start.restart, nodes=start.nodes)
     if before is None:
-        here.noted(START)
+        start.record(START)
         return False
-    return _roll_back(here, before.to_nodes, why=before.why)
+    return _roll_back(start, before.to_nodes, why=before.why)
 
 
-def failed(here: Here, *, code: int) -> bool:
-    """Give up the size if it never trained. Returns whether the job rolls back."""
-    to_nodes = size_after_failure(here, code=code)
+def failed(start: JobStart, *, code: int) -> bool:
+    """Roll back if this size never trained. Returns whether the job rolls back."""
+    to_nodes = size_after_failure(start, code=code)
     if to_nodes is None:
         return False
-    return _roll_back(here, to_nodes, why=f"{here.nodes} nodes failed to start training (exit code {code})")
+    return _roll_back(start, to_nodes, why=f"{start.nodes} nodes failed to start training (exit code {code})")
 
 
-def _roll_back(here: Here, to_nodes: int, *, why: str) -> bool:
+def _roll_back(start: JobStart, to_nodes: int, *, why: str) -> bool:
     """Requeue, then resize, each step by the job's present state; wait while Slurm is unavailable.
 
     Returns whether the job is requeued: then this script ends, whatever its size.
     """
-    backend, noted, requeued, until = SlurmCommands(here.slurm), False, False, time.monotonic() + _TIMEOUT_S
+    backend, recorded, requeued, until = (
+        SlurmCommands(start.slurm),
+        False,
+        False,
+        time.monotonic() + _TIMEOUT_S,
+    )
     while time.monotonic() < until:
         try:
-            state, nodes, restarts = _seen(here)
-            requeued = noted and restarts > here.restart
+            state, nodes, restarts = _job_state(start)
+            requeued = recorded and restarts > start.restart
             if requeued:
-                backend.resize(here.job_id, nodes=to_nodes, tasks=to_nodes, cpus=to_nodes * here.cores)
+                backend.resize(start.job_id, nodes=to_nodes, tasks=to_nodes, cpus=to_nodes * start.cores)
                 return True
-            if (state, nodes) != ("RUNNING", here.nodes):
-                here.say(f"not rolled back: the job is {state.lower()} on {nodes} nodes")
+            if (state, nodes) != ("RUNNING", start.nodes):
+                start.say(f"not rolled back: the job is {state.lower()} on {nodes} nodes")
                 return False
-            if not noted:
-                here.say(here.noted(BACK, to_nodes=to_nodes, why=why).outcome)
-                noted = True
-            backend.requeue(here.job_id)
+            if not recorded:
+                start.say(start.record(BACK, to_nodes=to_nodes, why=why).outcome)
+                recorded = True
+            backend.requeue(start.job_id)
         except SlurmError as error:
             if not (requeued or unavailable(error)):
-                here.say(f"cannot roll back: {error}")
+                start.say(f"cannot roll back: {error}")
                 return False
             time.sleep(_POLL_S)
     return requeued
 
 
-def _seen(here: Here) -> tuple[str, int, int]:
+def _job_state(start: JobStart) -> tuple[str, int, int]:
     """The job's state (COMPLETING while it ends), nodes and restarts."""
     columns = "State:20,NumNodes:20,RestartCnt:20"
-    output = here.slurm.run(
-        "squeue", "--noheader", f"--jobs={here.job_id}", "--states=all", f"--Format={columns}"
+    output = start.slurm.run(
+        "squeue", "--noheader", f"--jobs={start.job_id}", "--states=all", f"--Format={columns}"
     )
     values = output.split()
     if len(values) != 3 or not (values[1].isdigit() and values[2].isdigit()):
-        raise SlurmError("squeue", f"unexpected output {output.strip()!r} for job {here.job_id}", code=0)
+        raise SlurmError("squeue", f"unexpected output {output.strip()!r} for job {start.job_id}", code=0)
     return values[0], int(values[1]), int(values[2])
 
 
@@ -172,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     # a requeue ends the script and its children with SIGTERM: finish the rollback first
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    here = Here(
+    start = JobStart(
         run=arguments.run,
         job_id=arguments.job,
         restart=arguments.restart,
@@ -182,9 +187,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         say=_say,
     )
     try:
-        back = started(here) if arguments.when == "start" else failed(here, code=arguments.code)
+        back = started(start) if arguments.when == "start" else failed(start, code=arguments.code)
     except OSError as error:
-        here.say(f"{here.run / size_history.NAME}: {error.strerror}")
+        start.say(f"{start.run / size_history.NAME}: {error.strerror}")
         return 1
     return 0 if back else 1
 

@@ -1,7 +1,7 @@
-"""sizes.jsonl in a run's directory: the sizes of the job's starts, and the sizes that it gave up.
+"""sizes.jsonl in the run directory: the size of each start, and each rollback.
 
-Only the batch script writes it, a line for each start and for each size given up
-(`rightsizer_slurm.monitor.rollback`). The monitor reads it as untrusted data of the job's user.
+Only the batch script writes it (`rightsizer_slurm.monitor.rollback`). The monitor reads it as untrusted data
+of the job's user.
 """
 
 import json
@@ -13,7 +13,7 @@ from rightsizer.resize.rollback import SizeAttempt, has_trained
 from rightsizer.values import immutable
 from rightsizer_launch.worker.progress import Record
 
-__all__ = ["BACK", "NAME", "START", "Sized", "append", "given_up", "of_job", "trials"]
+__all__ = ["BACK", "NAME", "START", "SizeRecord", "append", "given_up", "of_job", "trials"]
 
 NAME = "sizes.jsonl"
 START, BACK = "start", "back"
@@ -21,11 +21,11 @@ _MOST = 2**53
 
 
 @immutable
-class Sized:
-    """A start at `nodes` nodes (`event` start), or `nodes` given up for `to_nodes` (back).
+class SizeRecord:
+    """A start with `nodes` nodes (`event` start), or a rollback from `nodes` to `to_nodes` (back).
 
     `restart` is Slurm's count of requeues, `offset` where the start's own records begin in progress.jsonl,
-    `time` is in seconds since the epoch, `why` is the reason for giving up the size.
+    `time` is in seconds since the epoch, `why` is the reason of the rollback.
     """
 
     event: str
@@ -43,37 +43,37 @@ class Sized:
         return f"{self.why}; rolled back to {self.to_nodes} node{'s' if self.to_nodes != 1 else ''}"
 
 
-def of_job(text: str, job_id: int) -> tuple[Sized, ...]:
+def of_job(text: str, job_id: int) -> tuple[SizeRecord, ...]:
     """The lines of one job, in order; an invalid line (torn by a crash) is skipped."""
     rows = (_parsed(line) for line in text.splitlines())
     return tuple(row for row in rows if row is not None and row.job_id == job_id)
 
 
-def _parsed(line: str) -> Sized | None:
+def _parsed(line: str) -> SizeRecord | None:
     try:
         document = json.loads(line)
-        made = Sized(**{f.name: document[f.name] for f in fields(Sized) if f.name in document})
+        made = SizeRecord(**{f.name: document[f.name] for f in fields(SizeRecord) if f.name in document})
     except (ValueError, TypeError, KeyError):
         return None
     numbers = (made.job_id, made.restart, made.nodes, made.offset, made.to_nodes)
-    sound = all(type(each) is int and 0 <= each < _MOST for each in numbers)
+    sound = all(type(number) is int and 0 <= number < _MOST for number in numbers)
     dated = type(made.time) in {int, float} and 0 <= made.time < _MOST
     return made if sound and dated and type(made.why) is str and made.event in {START, BACK} else None
 
 
-def append(folder: Path, row: Sized) -> None:
+def append(folder: Path, row: SizeRecord) -> None:
     """Append a line in one write."""
     with (folder / NAME).open("ab", buffering=0) as file:
         file.write(json.dumps(asdict(row)).encode() + b"\n")
 
 
-def given_up(rows: Sequence[Sized]) -> tuple[Sized, ...]:
-    """The sizes that were given up, the oldest first."""
+def given_up(rows: Sequence[SizeRecord]) -> tuple[SizeRecord, ...]:
+    """The rollbacks, the oldest first."""
     return tuple(row for row in rows if row.event == BACK)
 
 
-def trials(rows: Sequence[Sized], progress: Path, *, node_gpus: int) -> tuple[SizeAttempt, ...]:
-    """The sizes of all starts so far, and at which of them a step was seen."""
+def trials(rows: Sequence[SizeRecord], progress: Path, *, node_gpus: int) -> tuple[SizeAttempt, ...]:
+    """The size of each start so far, and whether it completed a step."""
     starts = [row for row in rows if row.event == START]
     ends = [*(row.offset for row in starts[1:]), None]
     return tuple(
@@ -82,8 +82,8 @@ def trials(rows: Sequence[Sized], progress: Path, *, node_gpus: int) -> tuple[Si
     )
 
 
-def _trained(progress: Path, start: Sized, end: int | None, gpus: int) -> bool:
-    """Whether a start made a step at its size: its first one is looked for, however long it ran."""
+def _trained(progress: Path, start: SizeRecord, end: int | None, gpus: int) -> bool:
+    """Whether a start completed a step at its size; reads only up to the first one."""
     if not progress.exists():
         return False
     at = start.offset

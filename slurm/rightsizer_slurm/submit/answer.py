@@ -18,8 +18,8 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import gres_gpus
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.submit.placement import Asked, Fitted, finish_limit_s, fit
-from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
+from rightsizer_slurm.submit.placement import Placement, PlacementLimits, finish_limit_s, fit
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 
 __all__ = ["answer"]
 
@@ -28,78 +28,82 @@ _NO_CHECKPOINT = "spec.launch.checkpoint"
 
 
 def answer(
-    question: Question,
+    request: SizingRequest,
     *,
-    here: SlurmCluster,
+    cluster: SlurmCluster,
     site: SiteConfig,
     now: dt.datetime,
     plan_of_file: Callable[[str], TrainingPlan],
     limits: AccountingLimits | None = None,
-) -> Answer:
+) -> SizingResponse:
     """The size of a job, or a refusal with its reason in one line.
 
     `limits` are those of QOS and associations; None means none.
     """
     try:
-        comment = parse(question.comment)
+        comment = parse(request.comment)
         beneath = plan_of_file(comment.plan) if comment.plan else None
-        plan = _bounded(plan_of(comment, beneath=beneath), question)
+        plan = _bounded(plan_of(comment, beneath=beneath), request)
     except RightsizerError as error:
-        return Answer(verdict=Verdict.REFUSE, say=_message(error))
-    context = _Context(here=here, site=site, limits=limits or AccountingLimits(), now=now)
-    result = _placed(plan, question, context)
-    away = any(not node.up for node in here.nodes) or any(not each.up for each in here.partitions)
-    if result.verdict is Verdict.REFUSE and away:
-        # a node that is down may come back, and Slurm lets jobs wait for it: refuse only what never fits
-        later = _placed(plan, question, replace(context, here=_all_up(here)))
+        return SizingResponse(verdict=Verdict.REFUSE, say=_message(error))
+    context = _Context(cluster=cluster, site=site, limits=limits or AccountingLimits(), now=now)
+    result = _placed(plan, request, context)
+    has_down_parts = any(not node.up for node in cluster.nodes) or any(
+        not partition.up for partition in cluster.partitions
+    )
+    if result.verdict is Verdict.REFUSE and has_down_parts:
+        # Slurm lets a job wait for a node that is down: refuse only what does not fit the whole cluster
+        later = _placed(plan, request, replace(context, cluster=_all_up(cluster)))
         return later if later.verdict is Verdict.OK else result
     return result
 
 
 @immutable
 class _Context:
-    """The inputs beside the question."""
+    """The inputs of an answer beside the request."""
 
-    here: SlurmCluster
+    cluster: SlurmCluster
     site: SiteConfig
     limits: AccountingLimits
     now: dt.datetime
 
 
-def _placed(plan: TrainingPlan, question: Question, context: _Context) -> Answer:
+def _placed(plan: TrainingPlan, request: SizingRequest, context: _Context) -> SizingResponse:
     """The plan's size on this cluster, or a refusal."""
     binding: tuple[str, ...] = ()
     try:
-        everywhere = _pools(plan, question, context)
+        everywhere = _pools(plan, request, context)
         allowed, binding = within(
             everywhere,
             context.limits,
-            partitions=context.here.partitions,
-            user=question.user,
-            account=question.account,
-            qos=question.qos,
+            partitions=context.cluster.partitions,
+            user=request.user,
+            account=request.account,
+            qos=request.qos,
         )
-        fitted = _best(plan, allowed, question, context)
+        placement = _best(plan, allowed, request, context)
     except RightsizerError as error:
-        return Answer(verdict=Verdict.REFUSE, say=f"{_message(error)}{_bracketed(binding)}")
-    if isinstance(fitted, NoPlan):
-        parts = (*_bounds_in_words(question, allowed, everywhere), *binding)
-        return Answer(verdict=Verdict.REFUSE, say=f"{verdict(fitted)}{_bracketed(parts)}")
-    return _sized(fitted, question)
+        return SizingResponse(verdict=Verdict.REFUSE, say=f"{_message(error)}{_bracketed(binding)}")
+    if isinstance(placement, NoPlan):
+        parts = (*_bounds_text(request, allowed, everywhere), *binding)
+        return SizingResponse(verdict=Verdict.REFUSE, say=f"{verdict(placement)}{_bracketed(parts)}")
+    return _response(placement, request)
 
 
-def _all_up(here: SlurmCluster) -> SlurmCluster:
+def _all_up(cluster: SlurmCluster) -> SlurmCluster:
     """The cluster with every node and partition up, and the returned nodes in use."""
     return replace(
-        here,
-        partitions=tuple(replace(partition, up=True) for partition in here.partitions),
-        nodes=tuple(node if node.up else replace(node, up=True, gpus_used=node.gpus) for node in here.nodes),
+        cluster,
+        partitions=tuple(replace(partition, up=True) for partition in cluster.partitions),
+        nodes=tuple(
+            node if node.up else replace(node, up=True, gpus_used=node.gpus) for node in cluster.nodes
+        ),
     )
 
 
-def _bounded(plan: TrainingPlan, question: Question) -> TrainingPlan:
+def _bounded(plan: TrainingPlan, request: SizingRequest) -> TrainingPlan:
     """The plan within the GPUs that the user's own --gpus allows."""
-    _, most = gres_gpus(question.tres_per_job)
+    _, most = gres_gpus(request.tres_per_job)
     resources = plan.spec.resources
     if not most or (resources.max_gpus is not None and resources.max_gpus <= most):
         return plan
@@ -110,64 +114,64 @@ def _bounded(plan: TrainingPlan, question: Question) -> TrainingPlan:
     return plan.model_copy(update={"spec": spec})
 
 
-def _pools(plan: TrainingPlan, question: Question, context: _Context) -> tuple[Pool, ...]:
+def _pools(plan: TrainingPlan, request: SizingRequest, context: _Context) -> tuple[Pool, ...]:
     """The pools that the job may use, by its options and the site's modes."""
-    _, node_gpus = gres_gpus(question.gres)
+    _, node_gpus = gres_gpus(request.gres)
     candidates = pools(
-        context.here,
+        context.cluster,
         names=context.site.gpus,
         wanted=sizing.gpu_types(plan),
-        partition=question.partition,
-        account=question.account,
+        partition=request.partition,
+        account=request.account,
         node_gpus=node_gpus or plan.spec.resources.gpus_per_node,
     )
-    kind, mode_of = question.gpu_type, context.site.mode_of
+    kind, mode_of = request.gpu_type, context.site.mode_of
     return tuple(
         pool
         for pool in candidates
-        if (not kind or pool.gres == kind) and (question.partition or mode_of(pool.partition) != "off")
+        if (not kind or pool.gres == kind) and (request.partition or mode_of(pool.partition) != "off")
     )
 
 
 def _best(
-    plan: TrainingPlan, candidates: Sequence[Pool], question: Question, context: _Context
-) -> Fitted | NoPlan:
+    plan: TrainingPlan, candidates: Sequence[Pool], request: SizingRequest, context: _Context
+) -> Placement | NoPlan:
     """The cheapest size. Without a checkpoint path the training must end within its time limit."""
-    limit_s = 60.0 * question.time_limit if question.time_limit else None
-    asked = Asked(nodes=question.most_nodes, time_s=limit_s)
+    limit_s = 60.0 * request.time_limit if request.time_limit else None
+    bounds = PlacementLimits(nodes=request.most_nodes, time_s=limit_s)
     try:
-        return fit(plan, candidates, have=context.here.words(), asked=asked, now=context.now)
+        return fit(plan, candidates, have=context.cluster.summary(), bounds=bounds, now=context.now)
     except InputError as error:
         if error.field != _NO_CHECKPOINT:
             raise
-    return _best_in_time(plan, candidates, asked, context)
+    return _best_in_time(plan, candidates, bounds, context)
 
 
 def _best_in_time(
-    plan: TrainingPlan, candidates: Sequence[Pool], asked: Asked, context: _Context
-) -> Fitted | NoPlan:
+    plan: TrainingPlan, candidates: Sequence[Pool], bounds: PlacementLimits, context: _Context
+) -> Placement | NoPlan:
     """The cheapest size that ends within the time limit of its partition."""
     refused: list[NoPlan] = []
-    sized: list[Fitted] = []
-    for limit_s in sorted({_limit_s(pool, asked) for pool in candidates}, reverse=True):
-        alike = [pool for pool in candidates if _limit_s(pool, asked) == limit_s]
+    placements: list[Placement] = []
+    for limit_s in sorted({_limit_s(pool, bounds) for pool in candidates}, reverse=True):
+        alike = [pool for pool in candidates if _limit_s(pool, bounds) == limit_s]
         short = _within(plan, limit_s, context.now)
-        one = fit(short, alike, have=context.here.words(), asked=asked, now=context.now)
-        if isinstance(one, Fitted):
-            sized.append(one)
+        result = fit(short, alike, have=context.cluster.summary(), bounds=bounds, now=context.now)
+        if isinstance(result, Placement):
+            placements.append(result)
         else:
-            refused.append(one)
-    return min(sized, key=_price) if sized else refused[0]
+            refused.append(result)
+    return min(placements, key=_price) if placements else refused[0]
 
 
-def _price(fitted: Fitted) -> tuple[bool, float, int]:
+def _price(placement: Placement) -> tuple[bool, float, int]:
     """Order of preference: sizes that can start now, then the cheaper, then the smaller."""
-    option = fitted.option
-    return fitted.waits, math.inf if option.cost_usd is None else option.cost_usd, option.gpus
+    option = placement.option
+    return placement.waits, math.inf if option.cost_usd is None else option.cost_usd, option.gpus
 
 
-def _limit_s(pool: Pool, asked: Asked) -> float:
-    return min(pool.max_time_s or math.inf, asked.time_s or math.inf)
+def _limit_s(pool: Pool, bounds: PlacementLimits) -> float:
+    return min(pool.max_time_s or math.inf, bounds.time_s or math.inf)
 
 
 def _within(plan: TrainingPlan, limit_s: float, now: dt.datetime) -> TrainingPlan:
@@ -183,51 +187,51 @@ def _within(plan: TrainingPlan, limit_s: float, now: dt.datetime) -> TrainingPla
     return plan.model_copy(update={"spec": plan.spec.model_copy(update={"deadline": deadline})})
 
 
-def _sized(fitted: Fitted, question: Question) -> Answer:
+def _response(placement: Placement, request: SizingRequest) -> SizingResponse:
     """The fields of a size. They never exceed the user's request, and never set tasks per node."""
-    nodes = fitted.nodes
-    minutes = round(fitted.time_s / 60.0)
+    nodes = placement.nodes
+    minutes = round(placement.time_s / 60.0)
     values: dict[str, int | str] = {
         "min_nodes": nodes,
         "max_nodes": nodes,
-        "gres": fitted.gres,
-        "partition": fitted.pool.partition,
-        **_tasks(fitted, question),
-        "admin_comment": f"rightsizer/1 nodes={nodes} gpus={fitted.option.layout.gpus} minutes={minutes}",
+        "gres": placement.gres,
+        "partition": placement.pool.partition,
+        **_tasks(placement, request),
+        "admin_comment": f"rightsizer/1 nodes={nodes} gpus={placement.option.layout.gpus} minutes={minutes}",
     }
-    if question.tres_per_job:
+    if request.tres_per_job:
         values["tres_per_job"] = ""
-    if question.time_limit is None:
+    if request.time_limit is None:
         values["time_limit"] = minutes
-    return Answer(
+    return SizingResponse(
         verdict=Verdict.OK,
-        say=f"{fitted.words}{_changes(values, question)}",
+        say=f"{placement.summary}{_changes(values, request)}",
         fields=values,
-        variables=_variables(fitted),
+        variables=_variables(placement),
     )
 
 
-def _tasks(fitted: Fitted, question: Question) -> dict[str, int]:
+def _tasks(placement: Placement, request: SizingRequest) -> dict[str, int]:
     """Tasks and cores: one task a node, unless the user requested others."""
-    nodes, each = fitted.nodes, question.ntasks_per_node
-    cpus = question.cpus_per_task
-    if each:
-        tasks = nodes * each
-        return ({"num_tasks": tasks} if question.num_tasks else {}) | {"min_cpus": tasks * (cpus or 1)}
-    if question.num_tasks:
-        return {"min_cpus": max(nodes, question.num_tasks * (cpus or 1))}
-    cores = cpus or fitted.cores
+    nodes, node_tasks = placement.nodes, request.ntasks_per_node
+    cpus = request.cpus_per_task
+    if node_tasks:
+        tasks = nodes * node_tasks
+        return ({"num_tasks": tasks} if request.num_tasks else {}) | {"min_cpus": tasks * (cpus or 1)}
+    if request.num_tasks:
+        return {"min_cpus": max(nodes, request.num_tasks * (cpus or 1))}
+    cores = cpus or placement.cores
     return {"num_tasks": nodes, "cpus_per_task": cores, "min_cpus": nodes * cores}
 
 
-def _variables(fitted: Fitted) -> dict[str, str]:
+def _variables(placement: Placement) -> dict[str, str]:
     """The RIGHTSIZER_* variables for the batch script."""
-    option = fitted.option
+    option = placement.option
     layout = option.layout
     return {
-        "RIGHTSIZER_NODES": str(fitted.nodes),
+        "RIGHTSIZER_NODES": str(placement.nodes),
         "RIGHTSIZER_GPUS": str(layout.gpus),
-        "RIGHTSIZER_GPUS_PER_NODE": str(fitted.node_gpus),
+        "RIGHTSIZER_GPUS_PER_NODE": str(placement.node_gpus),
         "RIGHTSIZER_DP": str(layout.dp),
         "RIGHTSIZER_TP": str(layout.tp),
         "RIGHTSIZER_PP": str(layout.pp),
@@ -235,37 +239,33 @@ def _variables(fitted: Fitted) -> dict[str, str]:
         "RIGHTSIZER_EP": str(layout.ep),
         "RIGHTSIZER_MICRO_BATCH": str(layout.micro_batch),
         "RIGHTSIZER_GLOBAL_BATCH_SEQUENCES": str(option.global_batch_sequences),
-        "RIGHTSIZER_SEQUENCE_LENGTH": str(fitted.answer.request.workload.sequence_tokens),
+        "RIGHTSIZER_SEQUENCE_LENGTH": str(placement.answer.request.workload.sequence_tokens),
     }
 
 
-def _changes(values: Mapping[str, int | str], question: Question) -> str:
+def _changes(values: Mapping[str, int | str], request: SizingRequest) -> str:
     """The user's options that were lowered."""
     parts = []
-    nodes, (_, each), (_, total) = (
-        question.max_nodes,
-        gres_gpus(question.gres),
-        gres_gpus(question.tres_per_job),
-    )
+    nodes, total = request.max_nodes, gres_gpus(request.tres_per_job)[1]
     if nodes and nodes != values["max_nodes"]:
         parts.append(f"--nodes {nodes} to {values['max_nodes']}")
-    each, now_each = gres_gpus(question.gres)[1], gres_gpus(str(values["gres"]))[1]
-    if each and each != now_each:
-        parts.append(f"GPUs of a node {each} to {now_each}")
-    if total and total != int(values["max_nodes"]) * now_each:
-        parts.append(f"--gpus {total} to {int(values['max_nodes']) * now_each}")
-    if "," in question.partition:
-        parts.append(f"--partition {question.partition} to {values['partition']}")
+    node_gpus, placed_gpus = gres_gpus(request.gres)[1], gres_gpus(str(values["gres"]))[1]
+    if node_gpus and node_gpus != placed_gpus:
+        parts.append(f"GPUs of a node {node_gpus} to {placed_gpus}")
+    if total and total != int(values["max_nodes"]) * placed_gpus:
+        parts.append(f"--gpus {total} to {int(values['max_nodes']) * placed_gpus}")
+    if "," in request.partition:
+        parts.append(f"--partition {request.partition} to {values['partition']}")
     return f" (changed: {', '.join(parts)})" if parts else ""
 
 
-def _bounds_in_words(question: Question, allowed: Sequence[Pool], everywhere: Sequence[Pool]) -> list[str]:
+def _bounds_text(request: SizingRequest, allowed: Sequence[Pool], everywhere: Sequence[Pool]) -> list[str]:
     """The bounds by the user's options and by the partitions (`everywhere`), shown with a refusal."""
     parts = []
-    if question.most_nodes:
-        parts.append(f"{question.most_nodes} nodes")
-    if question.time_limit:
-        parts.append(f"a time limit of {format_duration(60.0 * question.time_limit)}")
+    if request.most_nodes:
+        parts.append(f"{request.most_nodes} nodes")
+    if request.time_limit:
+        parts.append(f"a time limit of {format_duration(60.0 * request.time_limit)}")
     elif (limits := _times(everywhere)) and limits == _times(allowed):
         parts.append(f"the partition's time limit of {format_duration(max(limits))}")
     return parts

@@ -1,8 +1,8 @@
 """The batch script: srun and torchrun, a rendezvous that no worker hosts, save and requeue in time. Pure.
 
-The script reads its size when it starts ($SLURM_JOB_NUM_NODES), so a requeue with another size, or a shrink
-while it runs, needs no other script. It never requests tasks per node: Slurm can hardly change the size of
-such a job. shlex quotes every text of the user.
+The script reads its size when it starts ($SLURM_JOB_NUM_NODES), so one script serves every size: after a
+requeue and after a live shrink. It never requests tasks per node, because Slurm can hardly resize such a job.
+shlex quotes all user text.
 """
 
 import re
@@ -13,22 +13,22 @@ from rightsizer.values import immutable
 from rightsizer_launch.torchrun import Torchrun, environment, program_arguments
 from rightsizer_launch.worker_spec import Directories, Size, WorkerSpec, grace_s, worker_spec
 from rightsizer_slurm.cluster.comment import PREFIX
-from rightsizer_slurm.submit.placement import Fitted
+from rightsizer_slurm.submit.placement import Placement
 
-__all__ = ["Place", "batch_options", "elastic_nodes", "pyxis_image", "script", "worker_of"]
+__all__ = ["BatchSettings", "batch_options", "elastic_nodes", "pyxis_image", "script", "worker_of"]
 
 _SIGNAL_SLACK_S = 120
 """Added to the workers' grace: Slurm may send the signal a minute late, and processes need time to end."""
 _LAST_CALL_S = 30
-"""How long a world waits for nodes that start slowly: torch's default.
+"""How long the rendezvous waits for slow nodes: torch's default.
 
-With a shorter wait a world forms without them, and starts over when they join. A job that lost nodes waits
-this long at each restart, because its maximum stays what it started with.
+A shorter wait forms a world without them, which restarts when they join. A job that lost nodes waits this
+long at each restart, because its maximum world size never changes.
 """
 
 
 @immutable
-class Place:
+class BatchSettings:
     """Where the job runs: its run directory, its working directory and its plan, all absolute paths.
 
     `python` is the interpreter that has rightsizer. `rendezvous` is host:port of an external store; if it is
@@ -45,78 +45,78 @@ class Place:
     options: tuple[str, ...] = ()
 
 
-def worker_of(fitted: Fitted, place: Place) -> WorkerSpec:
-    """What the job's workers run."""
-    directories = Directories(run=place.run, files=place.run, checkpoints=place.run)
+def worker_of(placement: Placement, settings: BatchSettings) -> WorkerSpec:
+    """The job's worker specification."""
+    directories = Directories(run=settings.run, files=settings.run, checkpoints=settings.run)
     return worker_spec(
-        fitted.plan, Size.of(fitted.option), directories, room_gpus=fitted.pool.room(free=False)
+        placement.plan, Size.of(placement.option), directories, room_gpus=placement.pool.room(free=False)
     )
 
 
-def elastic_nodes(fitted: Fitted, worker: WorkerSpec) -> tuple[int, int]:
-    """The fewest and most nodes on which the training can go on."""
-    fewest, most = worker.elastic.nodes(fitted.node_gpus)
-    return min(fewest, fitted.nodes), max(most, fitted.nodes)
+def elastic_nodes(placement: Placement, worker: WorkerSpec) -> tuple[int, int]:
+    """The fewest and most nodes that the training can run on."""
+    fewest, most = worker.elastic.nodes(placement.node_gpus)
+    return min(fewest, placement.nodes), max(most, placement.nodes)
 
 
-def batch_options(fitted: Fitted, place: Place) -> tuple[str, ...]:
-    """The options of sbatch: size, time, the signal before the end. The user's own come last and win."""
+def batch_options(placement: Placement, settings: BatchSettings) -> tuple[str, ...]:
+    """The sbatch options: size, time, the signal before the end. The user's own come last."""
     return (
-        f"--job-name={fitted.plan.metadata.name}",
-        f"--partition={fitted.pool.partition}",
-        f"--nodes={fitted.nodes}",
-        f"--gres={fitted.gres}",
-        f"--cpus-per-task={fitted.cores}",
-        f"--time={round(fitted.time_s / 60)}",
-        f"--signal=B:USR1@{round(grace_s(fitted.plan)) + _SIGNAL_SLACK_S}",
+        f"--job-name={placement.plan.metadata.name}",
+        f"--partition={placement.pool.partition}",
+        f"--nodes={placement.nodes}",
+        f"--gres={placement.gres}",
+        f"--cpus-per-task={placement.cores}",
+        f"--time={round(placement.time_s / 60)}",
+        f"--signal=B:USR1@{round(grace_s(placement.plan)) + _SIGNAL_SLACK_S}",
         "--requeue",
         "--no-kill",
         "--open-mode=append",
-        f"--output={_pattern(place.run)}/slurm-%j.out",
-        f"--comment={PREFIX} {_comment_entry('plan', place.plan)} {_comment_entry('run', place.run)}",
-        *place.options,
+        f"--output={_pattern(settings.run)}/slurm-%j.out",
+        f"--comment={PREFIX} {_comment_entry('plan', settings.plan)} {_comment_entry('run', settings.run)}",
+        *settings.options,
     )
 
 
-def script(fitted: Fitted, place: Place) -> str:
+def script(placement: Placement, settings: BatchSettings) -> str:
     """The whole batch script."""
-    worker = worker_of(fitted, place)
-    for text in (place.run, place.home, place.plan, place.python, *place.options):
+    worker = worker_of(placement, settings)
+    for text in (settings.run, settings.home, settings.plan, settings.python, *settings.options):
         if re.search(r"[\x00-\x1f\x7f]", text):
             raise InputError(
                 "path", value=text, remedy="has a control character, which a batch script cannot hold"
             )
-    options = "\n".join(f"#SBATCH {_directive(option)}" for option in batch_options(fitted, place))
+    options = "\n".join(f"#SBATCH {_directive(option)}" for option in batch_options(placement, settings))
     exports = "\n".join(
-        f"export {name}={shlex.quote(value)}" for name, value in _variables(fitted, worker).items()
+        f"export {name}={shlex.quote(value)}" for name, value in _variables(placement, worker).items()
     )
     return _TEMPLATE.format(
         options=options,
-        summary=re.sub(r"\s+", " ", fitted.words),
-        python=shlex.quote(place.python),
-        run=shlex.quote(place.run),
-        home=shlex.quote(place.home),
-        fewest=elastic_nodes(fitted, worker)[0],
-        name=shlex.quote(fitted.plan.metadata.name),
+        summary=re.sub(r"\s+", " ", placement.summary),
+        python=shlex.quote(settings.python),
+        run=shlex.quote(settings.run),
+        home=shlex.quote(settings.home),
+        fewest=elastic_nodes(placement, worker)[0],
+        name=shlex.quote(placement.plan.metadata.name),
         exports=exports,
-        rendezvous=_external_store(place.rendezvous) if place.rendezvous else _OWN_STORE,
-        cores=fitted.cores,
-        node_gpus=fitted.node_gpus,
-        container=_container(fitted, place),
-        inner_python=shlex.quote("python3" if place.container else place.python),
+        rendezvous=_external_store(settings.rendezvous) if settings.rendezvous else _OWN_STORE,
+        cores=placement.cores,
+        node_gpus=placement.node_gpus,
+        container=_container(placement, settings),
+        inner_python=shlex.quote("python3" if settings.container else settings.python),
         arguments=shlex.join(program_arguments(worker.program)),
     )
 
 
-def _variables(fitted: Fitted, worker: WorkerSpec) -> dict[str, str]:
-    """Environment of every worker, the user's variables last. The script sets what depends on the size."""
+def _variables(placement: Placement, worker: WorkerSpec) -> dict[str, str]:
+    """Environment of every worker, the user's last; the script sets those that depend on the size."""
     run = Torchrun(
-        name=fitted.plan.metadata.name,
+        name=placement.plan.metadata.name,
         attempt=1,
         endpoint="",
         min_nodes=1,
-        max_nodes=fitted.nodes,
-        workers_per_node=fitted.node_gpus,
+        max_nodes=placement.nodes,
+        workers_per_node=placement.node_gpus,
         last_call_s=_LAST_CALL_S,
         shutdown_s=int(worker.grace_s),
     )
@@ -126,16 +126,18 @@ def _variables(fitted: Fitted, worker: WorkerSpec) -> dict[str, str]:
     return {**torchrun, **worker.environment}
 
 
-def _container(fitted: Fitted, place: Place) -> str:
+def _container(placement: Placement, settings: BatchSettings) -> str:
     """Pyxis' options for srun; empty if the plan names no image."""
-    if not place.container:
+    if not settings.container:
         return ""
-    mounts = ",".join(f"{path}:{path}" for path in dict.fromkeys((place.run, place.home, *place.mounts)))
-    image = pyxis_image(fitted.plan.spec.launch.image or "")
+    mounts = ",".join(
+        f"{path}:{path}" for path in dict.fromkeys((settings.run, settings.home, *settings.mounts))
+    )
+    image = pyxis_image(placement.plan.spec.launch.image or "")
     options = (
         f"--container-image={image}",
         f"--container-mounts={mounts}",
-        f"--container-workdir={place.home}",
+        f"--container-workdir={settings.home}",
     )
     return "".join(f" {shlex.quote(option)}" for option in options)
 
@@ -196,7 +198,7 @@ mkdir -p "$run" && cd {home} || exit 1
 if [ -e "$run/done.json" ]; then echo "rightsizer: the training is complete already"; exit 0; fi
 
 {exports}
-# Workers sign what they write into the rendezvous store, which anybody on the network can reach
+# Workers sign their rendezvous entries, because anybody on the network can reach the store
 export RIGHTSIZER_RENDEZVOUS_KEY_FILE="$run/rendezvous.key"
 (umask 077; rm -f "$run/rendezvous.key" && head -c 32 /dev/urandom > "$run/rendezvous.key") || exit 1
 restart=${{SLURM_RESTART_COUNT:-0}}
@@ -233,8 +235,8 @@ trap 'after=cancelled' TERM
 echo "rightsizer: job $SLURM_JOB_ID, start $restart, $SLURM_JOB_NUM_NODES nodes: $SLURM_JOB_NODELIST"
 srun --no-kill --kill-on-bad-exit=0 --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \\
   --ntasks-per-node=1 --cpus-per-task="${{SLURM_CPUS_PER_TASK:-{cores}}}"{container} \\
-  bash -c 'for each in $RIGHTSIZER_ADDRESSES; do
-      [ "${{each%%=*}}" = "$SLURMD_NODENAME" ] && export PET_LOCAL_ADDR="${{each#*=}}"; done
+  bash -c 'for entry in $RIGHTSIZER_ADDRESSES; do
+      [ "${{entry%%=*}}" = "$SLURMD_NODENAME" ] && export PET_LOCAL_ADDR="${{entry#*=}}"; done
     exec "$@"' bash {inner_python} -m rightsizer_launch.worker.entrypoint {arguments} &
 step=$!
 wait "$step"; code=$?

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from rightsizer.errors import InputError
 from rightsizer.units import parse_duration_s
-from rightsizer_slurm.submit.protocol import Question
+from rightsizer_slurm.submit.protocol import SizingRequest
 
-__all__ = ["directives", "overrides", "question"]
+__all__ = ["directives", "overrides", "request_of"]
 
 _SHORT = {
     "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "p": "partition", "A": "account",
@@ -35,16 +35,16 @@ def directives(text: str) -> Mapping[str, str]:
     return options
 
 
-def question(
+def request_of(
     options: Mapping[str, str], *, partition: str = "", account: str = "", time: str = ""
-) -> Question:
-    """The script's options as the plugin's question; `partition`, `account` and `time` take precedence."""
+) -> SizingRequest:
+    """The script's options as the plugin's request; `partition`, `account` and `time` take precedence."""
     if "gpus" in options:
         remedy = "does not fix the GPUs per node; use --gpus-per-node or leave it out"
         raise InputError("#SBATCH --gpus", value=options["gpus"], remedy=remedy)
     low, _, high = options.get("nodes", "").partition("-")
-    each = options.get("gpus-per-node", "")
-    result = Question(
+    node_gpus = options.get("gpus-per-node", "")
+    result = SizingRequest(
         comment=options.get("comment", ""),
         partition=partition or options.get("partition", ""),
         account=account or options.get("account", ""),
@@ -53,7 +53,7 @@ def question(
         num_tasks=_number("ntasks", options.get("ntasks", "")),
         ntasks_per_node=_number("ntasks-per-node", options.get("ntasks-per-node", "")),
         cpus_per_task=_number("cpus-per-task", options.get("cpus-per-task", "")),
-        gres=options.get("gres", "") or (f"gpu:{each}" if each else ""),
+        gres=options.get("gres", "") or (f"gpu:{node_gpus}" if node_gpus else ""),
     )
     minutes = _minutes(options.get("time", ""))
     if time:

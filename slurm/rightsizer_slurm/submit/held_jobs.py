@@ -12,7 +12,7 @@ from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 __all__ = ["MARK", "TicketResult", "marked", "release_held_jobs"]
@@ -40,7 +40,7 @@ def release_held_jobs(
     state: TicketStore, slurm: Slurm, backend: Backend, *, now_s: float | None = None
 ) -> tuple[TicketResult, ...]:
     """Process all tickets that have an answer. SlurmError if Slurm is unavailable; call again later."""
-    waiting = [ticket for ticket in state.tickets() if ticket.answer is not None]
+    waiting = [ticket for ticket in state.tickets() if ticket.response is not None]
     if not waiting:
         return ()
     jobs = backend.jobs()
@@ -61,12 +61,12 @@ def release_held_jobs(
 def _begun(ticket: Ticket, jobs: Mapping[int, SlurmJob]) -> SlurmJob | None:
     """The job that an earlier daemon process had sized before it ended; it may still be held."""
     job = jobs.get(ticket.job_id or 0)
-    return job if job and ticket.answer and job.admin_comment == _comment_of(ticket.answer) else None
+    return job if job and ticket.response and job.admin_comment == _comment_of(ticket.response) else None
 
 
-def _comment_of(answer: Answer) -> str:
+def _comment_of(response: SizingResponse) -> str:
     """The AdminComment of a sized job."""
-    return str(answer.fields.get("admin_comment", "rightsizer/1 as written"))
+    return str(response.fields.get("admin_comment", "rightsizer/1 as written"))
 
 
 def _one(ticket: Ticket, job: SlurmJob, state: TicketStore, slurm: Slurm) -> str:
@@ -80,37 +80,37 @@ def _one(ticket: Ticket, job: SlurmJob, state: TicketStore, slurm: Slurm) -> str
 
 
 def _settled(ticket: Ticket, job: SlurmJob, state: TicketStore, slurm: Slurm) -> str:
-    answer, target = ticket.answer, f"JobId={job.job_id}"
+    response, target = ticket.response, f"JobId={job.job_id}"
     if job.admin_comment == marked(ticket.name):
         if not job.held:
             return f"not changed: {job.state} and no longer held"
-        if answer is None or answer.verdict is Verdict.REFUSE:
-            reason = one_line(answer.say if answer else "", 400)
+        if response is None or response.verdict is Verdict.REFUSE:
+            reason = one_line(response.say if response else "", 400)
             slurm.run("scontrol", "update", target, f"AdminComment=rightsizer/1 refused: {reason}")
             return f"refused, stays held: {reason}"
         # the ticket now has the job's number: after a crash the release follows
         state.set_job(ticket.name, job.job_id)
-        size = changes(ticket.question, answer) if answer.verdict is Verdict.OK else ()
-        slurm.run("scontrol", "update", target, *size, f"AdminComment={_comment_of(answer)}")
-    if ticket.question.priority != 0 and job.held:
+        size = changes(ticket.request, response) if response.verdict is Verdict.OK else ()
+        slurm.run("scontrol", "update", target, *size, f"AdminComment={_comment_of(response)}")
+    if ticket.request.priority != 0 and job.held:
         slurm.run("scontrol", "release", str(job.job_id))
-    sized = answer is not None and answer.verdict is Verdict.OK
-    return f"{'sized' if sized else 'released'}: {answer.say if answer else ''}"
+    sized = response is not None and response.verdict is Verdict.OK
+    return f"{'sized' if sized else 'released'}: {response.say if response else ''}"
 
 
-def changes(question: Question, answer: Answer) -> tuple[str, ...]:
+def changes(request: SizingRequest, response: SizingResponse) -> tuple[str, ...]:
     """The update of a pending job.
 
     Slurm cannot change tasks per node or cores per task of a pending job. If the user set neither, only the
     cores are set, and Slurm counts one task a node. Otherwise tasks and cores must match what the user set;
     if they do not, the job never starts (BadConstraints).
     """
-    fields, nodes = answer.fields, int(answer.fields.get("max_nodes", 1))
-    tasks = _tasks(question, nodes)
+    fields, nodes = response.fields, int(response.fields.get("max_nodes", 1))
+    tasks = _tasks(request, nodes)
     values = {
         "NumNodes": f"{nodes}-{nodes}" if "max_nodes" in fields else None,
         "NumTasks": tasks,
-        "NumCPUs": fields.get("min_cpus") if tasks is None else tasks * (question.cpus_per_task or 1),
+        "NumCPUs": fields.get("min_cpus") if tasks is None else tasks * (request.cpus_per_task or 1),
         "TimeLimit": fields.get("time_limit"),
         "Partition": fields.get("partition"),
         "TresPerNode": f"gres:{fields['gres']}" if "gres" in fields else None,
@@ -118,10 +118,10 @@ def changes(question: Question, answer: Answer) -> tuple[str, ...]:
     return tuple(f"{key}={value}" for key, value in values.items() if value is not None)
 
 
-def _tasks(question: Question, nodes: int) -> int | None:
+def _tasks(request: SizingRequest, nodes: int) -> int | None:
     """The number of tasks that the user's options imply; None if they imply none."""
-    if question.ntasks_per_node:
-        return nodes * question.ntasks_per_node
-    if question.num_tasks:
-        return max(nodes, question.num_tasks)
-    return nodes if question.cpus_per_task else None
+    if request.ntasks_per_node:
+        return nodes * request.ntasks_per_node
+    if request.num_tasks:
+        return max(nodes, request.num_tasks)
+    return nodes if request.cpus_per_task else None

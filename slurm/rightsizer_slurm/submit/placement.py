@@ -1,4 +1,4 @@
-"""Sizing a plan on a Slurm cluster: partition, nodes and time limit; or the reason against it. Pure."""
+"""Sizes a plan on a Slurm cluster: partition, nodes and time limit, or why no size fits. Pure."""
 
 import datetime as dt
 import math
@@ -18,28 +18,28 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.worker_spec import gpus_per_node
 from rightsizer_slurm.cluster.pools import Pool, clusters
 
-__all__ = ["Asked", "Fitted", "finish_limit_s", "fit"]
+__all__ = ["Placement", "PlacementLimits", "finish_limit_s", "fit"]
 
 _MARGIN = 1.15
-"""The time limit over the finish at the plan's confidence. A choice: a short limit costs a requeue."""
+"""Time limit / expected finish at the plan's confidence. A choice: a short limit costs a requeue."""
 _START_S = 900.0
 """Added to every time limit, for the start and the last checkpoint. A choice."""
 
 
 @immutable
-class Asked:
-    """The user's own limits beside the plan; a size never exceeds them."""
+class PlacementLimits:
+    """The user's own limits beside the plan. No placement exceeds them."""
 
     nodes: int | None = None
     time_s: float | None = None
 
 
 @immutable
-class Fitted:
-    """A size for Slurm: `nodes` of `node_gpus` GPUs and `cores` each in `pool`, for `time_s`.
+class Placement:
+    """A sized job: `nodes` nodes of `pool`, each with `node_gpus` GPUs and `cores` cores, for `time_s`.
 
-    `chained`: the time limit ends before the training, so the job saves and is requeued. `waits`: fewer GPUs
-    are free now than it needs.
+    `chained`: the training outlasts the time limit, so the job saves and is requeued. `waits`: fewer GPUs are
+    free now than the job needs.
     """
 
     plan: TrainingPlan
@@ -63,7 +63,7 @@ class Fitted:
         return f"gpu:{self.pool.gres}:{self.node_gpus}" if self.pool.gres else f"gpu:{self.node_gpus}"
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The size and its reason in one line."""
         finish = verdict(self.answer)
         until = ", saved and requeued at each time limit" if self.chained else ""
@@ -75,21 +75,21 @@ class Fitted:
 
 def fit(
     plan: TrainingPlan,
-    found: Sequence[Pool],
+    candidates: Sequence[Pool],
     *,
     have: str,
-    asked: Asked | None = None,
+    bounds: PlacementLimits | None = None,
     now: dt.datetime | None = None,
     calibration: Calibration | None = None,
-) -> Fitted | NoPlan:
+) -> Placement | NoPlan:
     """Size a plan on the free nodes, else on all nodes; `have` describes them.
 
     InputError: no partition can run it.
     """
-    asked = asked or Asked()
+    bounds = bounds or PlacementLimits()
     inter_bytes_per_s, price = sizing.inter_node_bytes_per_s(plan), sizing.price_usd_per_gpu_h(plan)
     resolved = sizing.resolve(plan)
-    bounded = [_bounded(pool, asked) for pool in found]
+    bounded = [_bounded(pool, bounds) for pool in candidates]
     refused: NoPlan | None = None
     tried: tuple[tuple[Pool, Cluster], ...] = ()
     for free in (True, False):
@@ -102,7 +102,7 @@ def fit(
         if isinstance(answer, Plan):
             chosen = answer.option.cluster
             pool = next(pool for pool, cluster in offered if cluster == chosen)
-            return _fitted(plan, answer, pool, asked, waits=not free)
+            return _placement(plan, answer, pool, bounds, waits=not free)
         refused = answer
     if refused is None:
         kinds = ", ".join(plan.spec.resources.gpu_types or ()) or "GPUs that the engine knows"
@@ -110,18 +110,20 @@ def fit(
     return refused
 
 
-def _fitted(plan: TrainingPlan, answer: Plan, pool: Pool, asked: Asked, *, waits: bool) -> Fitted:
+def _placement(
+    plan: TrainingPlan, answer: Plan, pool: Pool, bounds: PlacementLimits, *, waits: bool
+) -> Placement:
     option = answer.option
     node_gpus = gpus_per_node(option.layout, pool.node_gpus)
     needed_s = math.ceil((_MARGIN * option.finish_at_confidence_s + _START_S) / 60.0) * 60.0
-    most_s = min(pool.max_time_s or math.inf, asked.time_s or math.inf)
+    most_s = min(pool.max_time_s or math.inf, bounds.time_s or math.inf)
     if needed_s > most_s and plan.spec.launch.checkpoint is None:
         remedy = (
             f"the training needs {format_duration(needed_s)} and the time limit is {format_duration(most_s)}:"
             " name a checkpoint directory, so that it can go on after a requeue"
         )
         raise InputError("spec.launch.checkpoint", value=None, remedy=remedy)
-    return Fitted(
+    return Placement(
         plan=plan,
         answer=answer,
         pool=pool,
@@ -139,7 +141,7 @@ def finish_limit_s(time_limit_s: float) -> float:
     return (time_limit_s - 60.0 - _START_S) / _MARGIN  # limits are rounded up to a minute
 
 
-def _bounded(pool: Pool, asked: Asked) -> Pool:
-    if asked.nodes is None:
+def _bounded(pool: Pool, bounds: PlacementLimits) -> Pool:
+    if bounds.nodes is None:
         return pool
-    return replace(pool, max_nodes=min(asked.nodes, pool.max_nodes or asked.nodes))
+    return replace(pool, max_nodes=min(bounds.nodes, pool.max_nodes or bounds.nodes))

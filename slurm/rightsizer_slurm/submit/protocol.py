@@ -1,7 +1,7 @@
 """The line protocol between the submit plugins and the daemon, version 1. Pure.
 
-A question is `RIGHTSIZER 1 PLAN`, key=value lines, `END`; an answer is `RIGHTSIZER 1 OK|REFUSE|HOLD|KEEP`,
-key=value lines, `END`. Lines end in a newline; the daemon closes the connection after its answer. slurm/lua
+A request is `RIGHTSIZER 1 PLAN`, key=value lines, `END`; a response is `RIGHTSIZER 1 OK|REFUSE|HOLD|KEEP`,
+key=value lines, `END`. Lines end in a newline; the daemon closes the connection after its response. slurm/lua
 accepts only the fields that it knows, and checks their bounds.
 """
 
@@ -19,18 +19,18 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 
 __all__ = [
     "END",
-    "LONGEST_QUESTION",
+    "MAX_REQUEST_BYTES",
     "VERSION",
-    "Answer",
-    "Question",
+    "SizingRequest",
+    "SizingResponse",
     "Verdict",
-    "answer_text",
-    "question_of",
+    "parse_request",
+    "response_text",
 ]
 
 VERSION = 1
 END = b"\nEND\n"
-LONGEST_QUESTION = 8192
+MAX_REQUEST_BYTES = 8192
 _LONGEST_TEXT = 900
 _HEAD = re.compile(r"RIGHTSIZER ([0-9]{1,4}) PLAN")
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -46,7 +46,7 @@ class Verdict(enum.StrEnum):
 
 
 @immutable
-class Question:
+class SizingRequest:
     """A job as it was submitted; None and "" mean that its user did not set it. `time_limit` is in minutes.
 
     `uid` is the submitter: from slurmctld, or from the kernel (SO_PEERCRED).
@@ -72,8 +72,8 @@ class Question:
     priority: int | None = None
 
     @property
-    def same(self) -> "Question":
-        """The question without the submitter: what an answer depends on."""
+    def same(self) -> "SizingRequest":
+        """The request without its submitter: what the response depends on, so the cache key."""
         return dataclasses.replace(self, uid=-1, user="", kind="", mode="", array="", priority=None)
 
     @property
@@ -90,7 +90,7 @@ class Question:
 
 
 @immutable
-class Answer:
+class SizingResponse:
     """A verdict, the line for the user's terminal, the fields to set and the RIGHTSIZER_* variables."""
 
     verdict: Verdict
@@ -99,11 +99,11 @@ class Answer:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-_FIELDS = {f.name: f for f in dataclasses.fields(Question)}
+_FIELDS = {f.name: f for f in dataclasses.fields(SizingRequest)}
 
 
-def question_of(data: bytes) -> Question:
-    """Parse a question. Unknown keys are ignored. InputError if it is invalid."""
+def parse_request(data: bytes) -> SizingRequest:
+    """Parse a request. Unknown keys are ignored. InputError if it is invalid."""
     text = data.decode("ascii", errors="replace")
     head, *lines = text.removesuffix("\n").split("\n")
     match = _HEAD.fullmatch(head)
@@ -122,13 +122,13 @@ def question_of(data: bytes) -> Question:
             values[key] = int(value)
         else:
             values[key] = value
-    return dataclasses.replace(Question(), **values)
+    return dataclasses.replace(SizingRequest(), **values)
 
 
-def answer_text(answer: Answer) -> bytes:
-    """An answer on the wire. Every text stays on its own line."""
-    lines = [f"RIGHTSIZER {VERSION} {answer.verdict}"]
-    lines += [f"{key}={one_line(str(value))}" for key, value in answer.fields.items()]
-    lines += [f"env.{key}={one_line(value)}" for key, value in answer.variables.items()]
-    lines += [f"say={one_line(answer.say, _LONGEST_TEXT)}", "END", ""]
+def response_text(response: SizingResponse) -> bytes:
+    """The response on the wire. Every text stays on its own line."""
+    lines = [f"RIGHTSIZER {VERSION} {response.verdict}"]
+    lines += [f"{key}={one_line(str(value))}" for key, value in response.fields.items()]
+    lines += [f"env.{key}={one_line(value)}" for key, value in response.variables.items()]
+    lines += [f"say={one_line(response.say, _LONGEST_TEXT)}", "END", ""]
     return "\n".join(lines).encode("ascii")

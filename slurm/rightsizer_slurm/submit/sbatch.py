@@ -35,13 +35,13 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import placement
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.batch_script import (
-    Place,
+    BatchSettings,
     elastic_nodes,
     script,
     worker_of,
 )
-from rightsizer_slurm.submit.directives import directives, overrides, question
-from rightsizer_slurm.submit.placement import Asked, Fitted
+from rightsizer_slurm.submit.directives import directives, overrides, request_of
+from rightsizer_slurm.submit.placement import Placement, PlacementLimits
 from rightsizer_slurm.submit.protocol import Verdict
 
 __all__ = ["SbatchOptions", "submit", "submit_plan", "submit_script"]
@@ -70,7 +70,7 @@ _OURS = tuple(
 
 @immutable
 class SbatchOptions:
-    """Options beside the plan. They bound the size and are never exceeded.
+    """Options beside the plan.
 
     `nodes` and `time` (a duration) are upper bounds; `directory` holds the run (default runs/NAME); `python`
     is the nodes' interpreter with rightsizer; `rendezvous` is host:port of an external store; `more` go
@@ -115,32 +115,32 @@ def submit_script(
     if not is_ours(header.get("comment", "")):
         remedy = 'has no line #SBATCH --comment="rightsizer: model=... tokens=..."; add one, or pass a plan'
         raise InputError("FILE", value=str(file), remedy=remedy)
-    request = question(header, partition=options.partition, account=options.account, time=options.time)
+    request = request_of(header, partition=options.partition, account=options.account, time=options.time)
     if options.nodes is not None:
         request = replace(request, max_nodes=min(options.nodes, request.max_nodes or options.nodes))
     backend = SlurmCommands(slurm)
     account = request.account or environment.get("SBATCH_ACCOUNT", "")
     qos = options.qos or header.get("qos", "") or environment.get("SBATCH_QOS", "")
-    sized = answer(
+    response = answer(
         replace(request, user=_user(), account=account, qos=qos),
-        here=backend.cluster(),
+        cluster=backend.cluster(),
         site=SiteConfig(gpus=_names(backend)),
         now=dt.datetime.now(dt.UTC),
         plan_of_file=lambda path: load(Path(path)),
         limits=_limits(backend),
     )
-    if sized.verdict is not Verdict.OK:
-        say(sized.say)
+    if response.verdict is not Verdict.OK:
+        say(response.say)
         return _NO_PLAN
     chosen = {"--account": options.account, "--qos": options.qos}
     flags = (f"{name}={value}" for name, value in chosen.items() if value)
-    command = ("--parsable", *overrides(sized.fields, header), *flags, *options.more, str(file))
+    command = ("--parsable", *overrides(response.fields, header), *flags, *options.more, str(file))
     if options.dry_run:
-        say(f"# {sized.say}\n{shlex.join(('sbatch', *command))}")
+        say(f"# {response.say}\n{shlex.join(('sbatch', *command))}")
         return 0
-    inherited = _inherited(environment) | dict(sized.variables)
+    inherited = _inherited(environment) | dict(response.variables)
     job = _number(backend.slurm.run("sbatch", *command, environment=inherited))
-    say(f"job {job}: {sized.say}")
+    say(f"job {job}: {response.say}")
     say(f"next: squeue --jobs={job}; rightsizer slurm report")
     return 0
 
@@ -162,17 +162,17 @@ def submit_plan(
         say(f"{plan.metadata.name} is already complete ({directory.path}); use another --dir to start over")
         return 0
     _check_directory(plan, directory, backend)
-    fitted = _fit(plan, options, backend, environment)
-    if isinstance(fitted, NoPlan):
-        say(verdict(fitted))
+    placed = _fit(plan, options, backend, environment)
+    if isinstance(placed, NoPlan):
+        say(verdict(placed))
         return _NO_PLAN
-    place = _place(fitted, file, directory, options, backend)
-    text = script(fitted, place)
+    batch = _batch_settings(placed, file, directory, options, backend)
+    text = script(placed, batch)
     if options.dry_run:
         say(text)
         return 0
-    job = _submit(fitted, place, text, directory=directory, backend=backend, environment=environment)
-    say(f"job {job}: {fitted.words}")
+    job = _submit(placed, batch, text, directory=directory, backend=backend, environment=environment)
+    say(f"job {job}: {placed.summary}")
     say(f"next: squeue --jobs={job}; tail -f {directory.path}/slurm-{job}.out; rightsizer slurm report")
     return 0
 
@@ -196,21 +196,21 @@ def _limits(backend: SlurmCommands) -> accounting_limits.AccountingLimits:
 
 def _fit(
     plan: TrainingPlan, options: SbatchOptions, backend: SlurmCommands, environment: Mapping[str, str]
-) -> Fitted | NoPlan:
-    here = backend.cluster()
+) -> Placement | NoPlan:
+    cluster = backend.cluster()
     account = options.account or environment.get("SBATCH_ACCOUNT", "")
     everywhere = pools(
-        here,
+        cluster,
         names=_names(backend),
         wanted=sizing.gpu_types(plan),
         partition=options.partition or environment.get("SBATCH_PARTITION", ""),
         account=account,
         node_gpus=plan.spec.resources.gpus_per_node,
     )
-    found, _ = accounting_limits.within(
+    allowed, _ = accounting_limits.within(
         everywhere,
         _limits(backend),
-        partitions=here.partitions,
+        partitions=cluster.partitions,
         user=_user(),
         account=account,
         qos=options.qos or environment.get("SBATCH_QOS", ""),
@@ -218,25 +218,25 @@ def _fit(
     limit_s = parse_duration_s(options.time, field="--time") if options.time else None
     return placement.fit(
         plan,
-        found,
-        have=here.words(),
-        asked=Asked(nodes=options.nodes, time_s=limit_s),
+        allowed,
+        have=cluster.summary(),
+        bounds=PlacementLimits(nodes=options.nodes, time_s=limit_s),
         now=dt.datetime.now(dt.UTC),
         calibration=calibration.load(),
     )
 
 
-def _place(
-    fitted: Fitted, file: Path, directory: RunDirectory, options: SbatchOptions, backend: SlurmCommands
-) -> Place:
-    launch = fitted.plan.spec.launch
+def _batch_settings(
+    placed: Placement, file: Path, directory: RunDirectory, options: SbatchOptions, backend: SlurmCommands
+) -> BatchSettings:
+    launch = placed.plan.spec.launch
     home = file.resolve().parent
     if launch.image and "--container-image" not in backend.slurm.run("srun", "--help"):
         remedy = "needs Pyxis, which this cluster's srun lacks (no --container-image); remove the image"
         raise InputError("spec.launch.image", value=launch.image, remedy=remedy)
     checkpoint = launch.checkpoint.path if launch.checkpoint else ""
     chosen = {"--account": options.account, "--qos": options.qos}
-    return Place(
+    return BatchSettings(
         run=str(directory.path),
         home=str(home / launch.working_dir) if launch.working_dir else str(home),
         plan=str(file.resolve()),
@@ -249,7 +249,7 @@ def _place(
 
 
 def _check_directory(plan: TrainingPlan, directory: RunDirectory, backend: SlurmCommands) -> None:
-    """Refuse a directory with a live job, or with the checkpoints of another training."""
+    """Refuse the run directory of a live job or of another training."""
     before = runfile.read(directory.path)
     job = backend.job(before.job_id) if before and before.job_id else None
     if job is not None and job.live:
@@ -259,8 +259,8 @@ def _check_directory(plan: TrainingPlan, directory: RunDirectory, backend: Slurm
 
 
 def _submit(
-    fitted: Fitted,
-    place: Place,
+    placed: Placement,
+    batch: BatchSettings,
     text: str,
     *,
     directory: RunDirectory,
@@ -269,14 +269,14 @@ def _submit(
 ) -> int:
     """Write the job's files, submit it, and store its number."""
     directory.path.mkdir(parents=True, exist_ok=True)
-    worker = worker_of(fitted, place)
+    worker = worker_of(placed, batch)
     for name, content in worker.files.items():
         (directory.path / name).write_text(content)
-    batch = directory.path / _SCRIPT
-    batch.write_text(text)
-    job = _number(backend.slurm.run("sbatch", "--parsable", str(batch), environment=_inherited(environment)))
-    directory.plan.write_text(dump(fitted.plan))
-    runfile.write(directory.path, _record(fitted, worker, job, str(place.plan)))
+    file = directory.path / _SCRIPT
+    file.write_text(text)
+    job = _number(backend.slurm.run("sbatch", "--parsable", str(file), environment=_inherited(environment)))
+    directory.plan.write_text(dump(placed.plan))
+    runfile.write(directory.path, _record(placed, worker, job, str(batch.plan)))
     return job
 
 
@@ -292,26 +292,26 @@ def _number(output: str) -> int:
     return int(number)
 
 
-def _record(fitted: Fitted, worker: WorkerSpec, job: int, plan: str) -> runfile.RunFile:
-    fewest_nodes, most_nodes = elastic_nodes(fitted, worker)
+def _record(placed: Placement, worker: WorkerSpec, job: int, plan: str) -> runfile.RunFile:
+    fewest_nodes, most_nodes = elastic_nodes(placed, worker)
     now_s = time.time()
-    deadline_s = sizing.deadline_s(fitted.plan, now=dt.datetime.fromtimestamp(now_s, dt.UTC))
+    deadline_s = sizing.deadline_s(placed.plan, now=dt.datetime.fromtimestamp(now_s, dt.UTC))
     return runfile.RunFile(
         job_id=job,
         plan=plan,
-        partition=fitted.pool.partition,
-        gres=fitted.pool.gres,
-        gpu=fitted.pool.gpu,
-        nodes=fitted.nodes,
-        node_gpus=fitted.node_gpus,
-        node_cores=fitted.cores,
+        partition=placed.pool.partition,
+        gres=placed.pool.gres,
+        gpu=placed.pool.gpu,
+        nodes=placed.nodes,
+        node_gpus=placed.node_gpus,
+        node_cores=placed.cores,
         elastic=worker.elastic.in_place,
         fewest_nodes=fewest_nodes,
         most_nodes=most_nodes,
-        layout=layout_values(fitted.option.layout),
+        layout=layout_values(placed.option.layout),
         batch_sequences=worker.workload.global_batch_sequences,
         batch_tokens=float(worker.workload.global_batch_sequences * worker.workload.sequence_tokens),
-        step_s=fitted.option.step_s,
+        step_s=placed.option.step_s,
         checkpoint_interval_s=worker.checkpoint_interval_s if worker.checkpoint_path else None,
         submitted_at_s=now_s,
         deadline_at_s=None if deadline_s is None else now_s + deadline_s,

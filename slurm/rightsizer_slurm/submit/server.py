@@ -1,4 +1,4 @@
-"""The daemon's socket: answers the plugins' questions from a cache, within a timeout, or with "hold".
+"""The daemon's socket: answers the plugins' requests from a cache, within a timeout, or with "hold".
 
 It runs no Slurm command while a plugin waits: slurmctld holds its locks then, and would not answer.
 """
@@ -27,13 +27,20 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import plan_files
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.held_jobs import marked
-from rightsizer_slurm.submit.protocol import END, Answer, Question, Verdict, answer_text, question_of
+from rightsizer_slurm.submit.protocol import (
+    END,
+    SizingRequest,
+    SizingResponse,
+    Verdict,
+    parse_request,
+    response_text,
+)
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 __all__ = ["Server"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
-_REQUEST_TIMEOUT_S = 1.0  # to receive a question; the plugin sends it at once
+_REQUEST_TIMEOUT_S = 1.0  # to receive a request; the plugin sends it at once
 _CACHE_SIZE = 4096  # answers
 _CACHE_TTL_S = 60.0  # a deadline at a fixed time comes nearer
 _MAX_CONNECTIONS = 256  # slurmctld opens one at a time, cli_filter one for each sbatch
@@ -53,8 +60,8 @@ _INTERNAL_ERRORS = (
     MemoryError,
 )
 
-Key = tuple[Question, int]
-Sizer = Callable[[Question], Answer]
+Key = tuple[SizingRequest, int]
+Sizer = Callable[[SizingRequest], SizingResponse]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +74,7 @@ class _Snapshot:
 
 
 class Server:
-    """Answers questions. `trusted` are the users that may name another submitter: slurmctld's and root."""
+    """Answers requests. `trusted` are the users that may name another submitter: slurmctld's and root."""
 
     def __init__(
         self, *, site: SiteConfig, state: TicketStore, trusted: frozenset[int], sizer: Sizer | None = None
@@ -77,8 +84,8 @@ class Server:
         self._trusted = trusted
         self._sizer = sizer or self._size
         self._snapshot = _Snapshot()
-        self._cache: OrderedDict[Key, tuple[float, Answer]] = OrderedDict()
-        self._running: dict[Key, asyncio.Task[Answer]] = {}
+        self._cache: OrderedDict[Key, tuple[float, SizingResponse]] = OrderedDict()
+        self._running: dict[Key, asyncio.Task[SizingResponse]] = {}
         self._slots = asyncio.Semaphore(_SIZING_AT_ONCE)
         self._sized: set[str] = set()
         self._connections = 0
@@ -86,13 +93,13 @@ class Server:
     def update(self, cluster: SlurmCluster, limits: AccountingLimits | None = None) -> None:
         """Set the cluster and the limits of accounting; None keeps the limits."""
         limits = self._snapshot.limits if limits is None else limits
-        if self._snapshot.cluster is None or cluster.words() != self._snapshot.cluster.words():
-            _LOG.info("cluster: %s", one_line(cluster.words(), 1000))
+        if self._snapshot.cluster is None or cluster.summary() != self._snapshot.cluster.summary():
+            _LOG.info("cluster: %s", one_line(cluster.summary(), 1000))
         if (cluster, limits) != (self._snapshot.cluster, self._snapshot.limits):
             self._snapshot = _Snapshot(cluster=cluster, limits=limits, number=self._snapshot.number + 1)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection: one question, one answer."""
+        """One connection: one request, one response."""
         self._connections += 1
         try:
             if self._connections > _MAX_CONNECTIONS:
@@ -115,121 +122,121 @@ class Server:
         began_s = time.monotonic()
         data = await asyncio.wait_for(reader.readuntil(END), _REQUEST_TIMEOUT_S)
         try:
-            question = self._attributed(question_of(data), _peer(writer))
+            request = self._attributed(parse_request(data), _peer(writer))
         except InputError as error:
             _LOG.warning("invalid request: %s", one_line(str(error)))
-            writer.write(answer_text(Answer(verdict=Verdict.KEEP, say=str(error))))
+            writer.write(response_text(SizingResponse(verdict=Verdict.KEEP, say=str(error))))
             await writer.drain()
             return
-        result = await self.answered(question)
-        writer.write(answer_text(result))
+        result = await self.respond(request)
+        writer.write(response_text(result))
         await writer.drain()
         spent_ms = 1e3 * (time.monotonic() - began_s)
-        _LOG.info("uid=%d %s in %.1f ms: %s", question.uid, result.verdict, spent_ms, one_line(result.say))
+        _LOG.info("uid=%d %s in %.1f ms: %s", request.uid, result.verdict, spent_ms, one_line(result.say))
 
-    def _attributed(self, question: Question, peer: int) -> Question:
-        """The question with the peer as submitter, unless a trusted peer names another."""
-        if peer in self._trusted and question.kind not in _USER_KINDS:
-            return question
+    def _attributed(self, request: SizingRequest, peer: int) -> SizingRequest:
+        """The request with the peer as submitter, unless a trusted peer names another."""
+        if peer in self._trusted and request.kind not in _USER_KINDS:
+            return request
         if not self._site.users and peer not in self._trusted:
             raise InputError(
                 "uid", value=peer, remedy="may not send requests; set users = yes for cli_filter"
             )
-        return replace(question, uid=peer, user=_name(peer))
+        return replace(request, uid=peer, user=_name(peer))
 
-    async def answered(self, question: Question) -> Answer:
-        """The answer from the cache, or in time, or a hold."""
+    async def respond(self, request: SizingRequest) -> SizingResponse:
+        """The response: from the cache, from the engine within the timeout, or a hold."""
         if self._snapshot.cluster is None:
-            return self._later(question, None)
-        key = (self._cache_key(question), self._snapshot.number)
+            return self._later(request, None)
+        key = (self._cache_key(request), self._snapshot.number)
         cached = self._cache.get(key)
         if cached is not None and time.monotonic() - cached[0] < _CACHE_TTL_S:
             return cached[1]
         task = self._running.get(key)
         if task is None:
-            task = asyncio.create_task(self._sized_once(key, question))
+            task = asyncio.create_task(self._sized_once(key, request))
             self._running[key] = task
-        timeout_s = _CLI_TIMEOUT_S if question.kind in _USER_KINDS else self._site.hold_after_s
+        timeout_s = _CLI_TIMEOUT_S if request.kind in _USER_KINDS else self._site.hold_after_s
         try:
             return await asyncio.wait_for(asyncio.shield(task), timeout_s)
         except TimeoutError:
-            return self._later(question, task)
+            return self._later(request, task)
 
-    def _cache_key(self, question: Question) -> Question:
-        """What the answer depends on. A plan file may change, and is read with the rights of its owner."""
-        same = question.same
+    def _cache_key(self, request: SizingRequest) -> SizingRequest:
+        """The fields that the response depends on; with a plan file also the uid that reads it."""
+        same = request.same
         if self._snapshot.limits:
-            same = replace(same, user=question.user)
-        return replace(same, uid=question.uid) if "plan=" in question.comment else same
+            same = replace(same, user=request.user)
+        return replace(same, uid=request.uid) if "plan=" in request.comment else same
 
-    async def _sized_once(self, key: Key, question: Question) -> Answer:
+    async def _sized_once(self, key: Key, request: SizingRequest) -> SizingResponse:
         try:
             async with self._slots:
-                result = await asyncio.to_thread(self._sizer, question)
+                result = await asyncio.to_thread(self._sizer, request)
         finally:
             del self._running[key]
-        if "plan=" not in question.comment:
+        if "plan=" not in request.comment:
             self._cache[key] = (time.monotonic(), result)
             while len(self._cache) > _CACHE_SIZE:
                 self._cache.popitem(last=False)
             if result.verdict is Verdict.OK and len(self._sized) < _CACHE_SIZE:
-                self._sized.add(question.comment)
+                self._sized.add(request.comment)
         return result
 
-    def _size(self, question: Question) -> Answer:
+    def _size(self, request: SizingRequest) -> SizingResponse:
         """The engine's answer; runs in a thread."""
         cluster = self._snapshot.cluster or SlurmCluster()
-        read = partial(plan_files.read, uid=question.uid)
+        read = partial(plan_files.read, uid=request.uid)
         now = dt.datetime.now(dt.UTC)
         try:
             return answer(
-                question,
-                here=cluster,
+                request,
+                cluster=cluster,
                 site=self._site,
                 now=now,
                 plan_of_file=read,
                 limits=self._snapshot.limits,
             )
         except _INTERNAL_ERRORS as error:
-            _LOG.error("internal error: %r for %s", error, one_line(question.comment))
-            return Answer(verdict=Verdict.KEEP, say="internal error; the job is submitted unchanged")
+            _LOG.error("internal error: %r for %s", error, one_line(request.comment))
+            return SizingResponse(verdict=Verdict.KEEP, say="internal error; the job is submitted unchanged")
 
-    def _later(self, question: Question, task: "asyncio.Task[Answer] | None") -> Answer:
+    def _later(self, request: SizingRequest, task: "asyncio.Task[SizingResponse] | None") -> SizingResponse:
         """Hold the job under a ticket if it can be changed later; else leave it unchanged."""
         reason = "sizing takes too long for a submit"
-        if question.kind in _USER_KINDS or question.mode == "warn" or question.tres_per_job:
-            return Answer(verdict=Verdict.KEEP, say=f"{reason}; the job is submitted unchanged")
+        if request.kind in _USER_KINDS or request.mode == "warn" or request.tres_per_job:
+            return SizingResponse(verdict=Verdict.KEEP, say=f"{reason}; the job is submitted unchanged")
         try:
-            parse(question.comment)
+            parse(request.comment)
         except RightsizerError as error:
-            return Answer(verdict=Verdict.REFUSE, say=one_line(str(error)))
-        ticket = Ticket(name=secrets.token_hex(8), made_s=time.time(), question=question)
+            return SizingResponse(verdict=Verdict.REFUSE, say=one_line(str(error)))
+        ticket = Ticket(name=secrets.token_hex(8), made_s=time.time(), request=request)
         self._state.add(ticket)
         if task is not None:
             task.add_done_callback(partial(self._remember, ticket.name))
         say = f"{reason}; the job is held (JobHeldUser) and released when it is sized"
         fields: dict[str, int | str] = {"priority": 0, "admin_comment": marked(ticket.name)}
-        return Answer(verdict=Verdict.HOLD, say=say, fields=fields)
+        return SizingResponse(verdict=Verdict.HOLD, say=say, fields=fields)
 
-    def _remember(self, name: str, task: "asyncio.Task[Answer]") -> None:
+    def _remember(self, name: str, task: "asyncio.Task[SizingResponse]") -> None:
         if not task.cancelled() and task.exception() is None:
-            self._state.set_answer(name, task.result())
+            self._state.set_response(name, task.result())
 
     async def catch_up(self) -> None:
-        """Answer the open tickets: those from before a restart, or before the first read of the cluster."""
+        """Size the open tickets: those from before a restart, or before the first read of the cluster."""
         if self._snapshot.cluster is None:
             return
         for ticket in self._state.tickets():
-            if ticket.answer is None and not self._running:
-                result = await asyncio.to_thread(self._sizer, ticket.question)
-                self._state.set_answer(ticket.name, result)
+            if ticket.response is None and not self._running:
+                result = await asyncio.to_thread(self._sizer, ticket.request)
+                self._state.set_response(ticket.name, result)
 
     def save_subjects(self) -> None:
         """Store the subjects sized since the last call, for `warm_up`."""
         sized, self._sized = self._sized, set()
         try:
             for comment in sized:
-                self._state.record_subject(subject(parse(comment)), comment=comment, asked_s=time.time())
+                self._state.record_subject(subject(parse(comment)), comment=comment, requested_s=time.time())
         except sqlite3.Error as error:
             _LOG.warning("the subjects cannot be stored: %s", one_line(str(error)))
 
@@ -238,7 +245,7 @@ class Server:
         for comment in self._state.comments(_WARM_SUBJECTS):
             while self._running:
                 await asyncio.sleep(_IDLE_S)
-            await asyncio.to_thread(self._sizer, Question(comment=comment))
+            await asyncio.to_thread(self._sizer, SizingRequest(comment=comment))
 
 
 def _name(uid: int) -> str:

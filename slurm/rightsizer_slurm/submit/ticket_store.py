@@ -7,7 +7,7 @@ from typing import Any
 
 from rightsizer.values import immutable
 from rightsizer_slurm import state_file
-from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 
 __all__ = ["Ticket", "TicketStore"]
 
@@ -16,15 +16,15 @@ _MOST_SUBJECTS = 64
 
 @immutable
 class Ticket:
-    """A held job: its question, its answer once it is known, its job number once it is being sized.
+    """A held job: its request, its response once known, its job number once it is being sized.
 
     `made_s` is seconds since the epoch.
     """
 
     name: str
     made_s: float
-    question: Question
-    answer: Answer | None = None
+    request: SizingRequest
+    response: SizingResponse | None = None
     job_id: int | None = None
 
 
@@ -42,12 +42,12 @@ class TicketStore:
         """Add the ticket of a job that is about to be held."""
         self._db.execute(
             "INSERT INTO tickets (name, made_s, question) VALUES (?, ?, ?)",
-            (ticket.name, ticket.made_s, json.dumps(asdict(ticket.question))),
+            (ticket.name, ticket.made_s, json.dumps(asdict(ticket.request))),
         )
 
-    def set_answer(self, name: str, answer: Answer) -> None:
-        """Store a ticket's answer."""
-        self._db.execute("UPDATE tickets SET answer = ? WHERE name = ?", (json.dumps(asdict(answer)), name))
+    def set_response(self, name: str, response: SizingResponse) -> None:
+        """Store a ticket's response."""
+        self._db.execute("UPDATE tickets SET answer = ? WHERE name = ?", (json.dumps(asdict(response)), name))
 
     def set_job(self, name: str, job_id: int) -> None:
         """Store the number of a ticket's job, which is about to be sized."""
@@ -57,9 +57,9 @@ class TicketStore:
         """Remove a ticket."""
         self._db.execute("DELETE FROM tickets WHERE name = ?", (name,))
 
-    def record_subject(self, subject: str, *, comment: str, asked_s: float) -> None:
+    def record_subject(self, subject: str, *, comment: str, requested_s: float) -> None:
         """Store the last comment about a subject (`comment.subject`), and drop the oldest subjects."""
-        self._db.execute("REPLACE INTO subjects VALUES (?, ?, ?)", (subject, asked_s, comment))
+        self._db.execute("REPLACE INTO subjects VALUES (?, ?, ?)", (subject, requested_s, comment))
         self._db.execute(
             "DELETE FROM subjects WHERE subject NOT IN"
             " (SELECT subject FROM subjects ORDER BY asked_s DESC LIMIT ?)",
@@ -78,15 +78,15 @@ class TicketStore:
 
 
 def _ticket(row: tuple[str, float, str, str | None, int | None]) -> Ticket:
-    name, made_s, question, answer, job_id = row
+    name, made_s, request, response, job_id = row
     return Ticket(
         name=name,
         made_s=made_s,
-        question=Question(**json.loads(question)),
-        answer=_answer(json.loads(answer)) if answer else None,
+        request=SizingRequest(**json.loads(request)),
+        response=_response(json.loads(response)) if response else None,
         job_id=job_id,
     )
 
 
-def _answer(raw: dict[str, Any]) -> Answer:
-    return Answer(**(raw | {"verdict": Verdict(raw["verdict"])}))
+def _response(raw: dict[str, Any]) -> SizingResponse:
+    return SizingResponse(**(raw | {"verdict": Verdict(raw["verdict"])}))

@@ -8,7 +8,7 @@ from rightsizer_slurm.cluster.accounting_limits import AccountingLimits, allowed
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import Partition
 from rightsizer_slurm.submit.answer import answer
-from rightsizer_slurm.submit.protocol import Question, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, Verdict
 
 # of sacctmgr 22.05, as `rightsizer_slurm.cluster.accounting_limits` asks it
 QOS = """\
@@ -35,7 +35,7 @@ def bound(user: str, *, qos: str = "", account: str = "", partition: Partition =
 
 
 @pytest.mark.parametrize(
-    ("user", "words", "gpus", "who"),
+    ("user", "options", "gpus", "who"),
     [
         ("ann", {}, 4, "QOS small"),
         ("ben", {}, 6, "user ben"),
@@ -55,18 +55,18 @@ def bound(user: str, *, qos: str = "", account: str = "", partition: Partition =
         "account",
     ],
 )
-def test_of_each_limit_the_first_place_counts(user, words, gpus, who) -> None:
-    found = bound(user, **words)
-    assert (found.tres["gres/gpu"], found.sources["gres/gpu"]) == (gpus, who)
+def test_of_each_limit_the_first_place_counts(user, options, gpus, who) -> None:
+    bounds = bound(user, **options)
+    assert (bounds.tres["gres/gpu"], bounds.sources["gres/gpu"]) == (gpus, who)
 
 
 @pytest.mark.parametrize(
-    ("words", "seconds"),
+    ("options", "seconds"),
     [({"qos": "small"}, 7200.0), ({"qos": "normal"}, 43_200.0), ({"qos": "long"}, 7 * 86_400.0)],
     ids=str,
 )
-def test_the_wall_time_is_the_qoss_else_the_associations(words, seconds) -> None:
-    assert bound("ben", **words).wall_s == seconds
+def test_the_wall_time_is_the_qoss_else_the_associations(options, seconds) -> None:
+    assert bound("ben", **options).wall_s == seconds
 
 
 def test_without_slurmdbd_nothing_is_bound() -> None:
@@ -81,35 +81,35 @@ LORA = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline={}"
 NOW = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
 
 
-def asked(here, comment: str, *, user: str = "ann", account: str = "nlp", **words):
-    question = Question(comment=comment, user=user, account=account, **words)
-    return answer(question, here=here, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=LIMITS)
+def response_to(cluster, comment: str, *, user: str = "ann", account: str = "nlp", **options):
+    request = SizingRequest(comment=comment, user=user, account=account, **options)
+    return answer(request, cluster=cluster, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=LIMITS)
 
 
-def gpus_of(given) -> int:
-    return int(str(given.fields["gres"]).rsplit(":", 1)[1]) * int(given.fields["max_nodes"])
+def gpus_of(response) -> int:
+    return int(str(response.fields["gres"]).rsplit(":", 1)[1]) * int(response.fields["max_nodes"])
 
 
-def test_a_job_is_sized_within_the_limits(here) -> None:
+def test_a_job_is_sized_within_the_limits(cluster) -> None:
     comment = LORA.format("40m")
-    mine = asked(here, comment, user="ben", qos="normal", partition="h100")
-    free = asked(here, comment, user="root", account="root")
+    mine = response_to(cluster, comment, user="ben", qos="normal", partition="h100")
+    free = response_to(cluster, comment, user="root", account="root")
     assert (mine.verdict, "3 GPUs of user ben" in mine.say, gpus_of(free)) == (Verdict.REFUSE, True, 4)
-    assert gpus_of(asked(here, LORA.format("60m"), user="ben", qos="normal")) == 2
+    assert gpus_of(response_to(cluster, LORA.format("60m"), user="ben", qos="normal")) == 2
 
 
-def test_a_refusal_names_the_limit_that_binds(here) -> None:
+def test_a_refusal_names_the_limit_that_binds(cluster) -> None:
     dense = "rightsizer: model=llama-3.1-8b tokens=10B deadline=72h"
-    given = asked(here, dense)
-    assert given.verdict is Verdict.REFUSE
-    assert "4 GPUs of QOS small" in given.say
-    assert asked(here, dense, user="root", account="root").verdict is Verdict.OK
+    response = response_to(cluster, dense)
+    assert response.verdict is Verdict.REFUSE
+    assert "4 GPUs of QOS small" in response.say
+    assert response_to(cluster, dense, user="root", account="root").verdict is Verdict.OK
 
 
-def test_no_gpus_at_all_is_a_refusal_that_says_so(here) -> None:
+def test_no_gpus_at_all_is_a_refusal_that_says_so(cluster) -> None:
     none = dataclasses.replace(
         LIMITS, qos={"small": dataclasses.replace(LIMITS.qos["small"], job={"gres/gpu": 0})}
     )
-    question = Question(comment=LORA.format("24h"), user="ann", account="nlp")
-    given = answer(question, here=here, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=none)
-    assert (given.verdict, "0 GPUs of QOS small" in given.say) == (Verdict.REFUSE, True)
+    request = SizingRequest(comment=LORA.format("24h"), user="ann", account="nlp")
+    response = answer(request, cluster=cluster, site=SiteConfig(), now=NOW, plan_of_file=loads, limits=none)
+    assert (response.verdict, "0 GPUs of QOS small" in response.say) == (Verdict.REFUSE, True)

@@ -45,8 +45,8 @@ def test_it_fits_the_release_it_is_made_for(installed, slurm, fitting):
     ids=["fits", "too old", "none", "does not load", "commands asked", "pyslurm asked"],
 )
 def test_the_backend_that_fits_is_chosen(wanted, installed, make, chosen):
-    found = choose(wanted, commands=SlurmOf((25, 11)), pyslurm=make, installed=installed)
-    assert getattr(found, "name", found) == chosen
+    backend = choose(wanted, commands=SlurmOf((25, 11)), pyslurm=make, installed=installed)
+    assert getattr(backend, "name", backend) == chosen
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_pyslurm_asked_for_by_name_and_not_there_is_an_error(installed):
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "gone"),
+    ("message", "code", "gone"),
     [
         ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", 1, True),
         ("no answer within 30 s", None, True),
@@ -66,5 +66,5 @@ def test_pyslurm_asked_for_by_name_and_not_there_is_an_error(installed):
     ],
     ids=["away", "slow", "refused"],
 )
-def test_an_unavailable_slurm_is_not_a_refusal(said, code, gone):
-    assert unavailable(SlurmError("scontrol", said, code=code)) is gone
+def test_an_unavailable_slurm_is_not_a_refusal(message, code, gone):
+    assert unavailable(SlurmError("scontrol", message, code=code)) is gone

@@ -25,8 +25,8 @@ def test_every_short_name_of_the_flags_is_a_key_but_files() -> None:
 
 @pytest.mark.parametrize("key", [name for name in SHORT_NAMES if name != "config"])
 def test_a_key_may_have_dashes_underscores_or_capitals(key: str) -> None:
-    found = [set(parse(f"rightsizer: {word}=1").given) for word in (key, key.replace("_", "-"), key.upper())]
-    assert found == [{SHORT_NAMES[key]}] * 3
+    parsed = [set(parse(f"rightsizer: {word}=1").given) for word in (key, key.replace("_", "-"), key.upper())]
+    assert parsed == [{SHORT_NAMES[key]}] * 3
 
 
 @pytest.mark.parametrize(

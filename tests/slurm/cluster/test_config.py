@@ -10,9 +10,9 @@ from rightsizer_slurm.monitor.settings import options_of
 
 def test_a_site_is_read() -> None:
     text = "mode = warn  # for a start\nsocket=/run/x.sock\nusers = yes\n\n[partition h100]\nmode = enforce\n"
-    found = parse(text)
-    assert (found.mode, found.socket, found.users) == ("warn", Path("/run/x.sock"), True)
-    assert (found.mode_of("h100"), found.mode_of("a100")) == ("enforce", "warn")
+    parsed = parse(text)
+    assert (parsed.mode, parsed.socket, parsed.users) == ("warn", Path("/run/x.sock"), True)
+    assert (parsed.mode_of("h100"), parsed.mode_of("a100")) == ("enforce", "warn")
 
 
 def test_an_empty_file_is_the_defaults() -> None:
@@ -20,7 +20,7 @@ def test_an_empty_file_is_the_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("mdoe = off", "did you mean mode?"),
         ("mode = on", "must be one of off, warn, size, enforce"),
@@ -37,10 +37,10 @@ def test_an_empty_file_is_the_defaults() -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_a_wrong_line_is_one_error(text: str, said: str) -> None:
+def test_a_wrong_line_is_one_error(text: str, message: str) -> None:
     with pytest.raises(InputError) as raised:
         parse(text)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
@@ -57,12 +57,12 @@ def test_a_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_site_says_what_its_gres_types_mean() -> None:
-    found = parse("[gpus]\nA100 = a100-pcie-40gb\n1g.10gb = none\nuntyped = h100\n")
-    assert found.gpus == {"a100": "A100-PCIe-40GB", "1g.10gb": "none", "untyped": "H100-SXM5-80GB"}
+    parsed = parse("[gpus]\nA100 = a100-pcie-40gb\n1g.10gb = none\nuntyped = h100\n")
+    assert parsed.gpus == {"a100": "A100-PCIe-40GB", "1g.10gb": "none", "untyped": "H100-SXM5-80GB"}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("acts = mail", "did you mean act?"),
         ("act = cancel", "must be one of flag, mail, shrink, requeue"),
@@ -73,18 +73,18 @@ def test_a_site_says_what_its_gres_types_mean() -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_a_wrong_line_of_the_monitors_is_one_error(text: str, said: str) -> None:
+def test_a_wrong_line_of_the_monitors_is_one_error(text: str, message: str) -> None:
     with pytest.raises(InputError) as raised:
         options_of(parse(f"[monitor]\n{text}\n").monitor, state=Path("/s"))
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_the_monitor_is_set_by_its_section() -> None:
     text = "[monitor]\nact = shrink\nevery = 5s\nmetrics = 127.0.0.1:9817\nannotate = yes\n"
-    found = options_of(parse(text).monitor, state=Path("/s"))
-    assert (found.settings.level, found.settings.every_s, found.settings.annotate) == (
+    parsed = options_of(parse(text).monitor, state=Path("/s"))
+    assert (parsed.settings.level, parsed.settings.every_s, parsed.settings.annotate) == (
         ActionLevel.SHRINK,
         5.0,
         True,
     )
-    assert (found.metrics, found.state) == (("127.0.0.1", 9817), Path("/s"))
+    assert (parsed.metrics, parsed.state) == (("127.0.0.1", 9817), Path("/s"))

@@ -19,9 +19,9 @@ def node(state: str = "IDLE", used: int = 0):
 
 
 def test_a_node_has_its_gpus_cores_and_memory() -> None:
-    found = node(used=3)
-    assert (found.name, found.gpu, found.gpus, found.gpus_used, found.cpus) == ("n1", "h100", 8, 3, 64)
-    assert (found.memory_bytes, found.features) == (500_000 * 2**20, ("h100", "ib"))
+    parsed = node(used=3)
+    assert (parsed.name, parsed.gpu, parsed.gpus, parsed.gpus_used, parsed.cpus) == ("n1", "h100", 8, 3, 64)
+    assert (parsed.memory_bytes, parsed.features) == (500_000 * 2**20, ("h100", "ib"))
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,22 @@ def test_a_node_that_takes_no_jobs_is_not_up(state: str) -> None:
     ],
 )
 def test_gpus_are_read_from_any_gres(gres: str, kind: str, gpus: int) -> None:
-    found = parse(partitions="", nodes=f"NodeName=x Gres={gres} State=IDLE").nodes[0]
-    assert (found.gpu, found.gpus) == (kind, gpus)
+    parsed = parse(partitions="", nodes=f"NodeName=x Gres={gres} State=IDLE").nodes[0]
+    assert (parsed.gpu, parsed.gpus) == (kind, gpus)
 
 
 def test_a_partition_has_its_nodes_and_limits() -> None:
     text = PARTITION.format(most="2", state="UP")
-    found = parse(partitions=text, nodes=NODE_22.format(state="IDLE", used=0)).partitions[0]
-    assert (found.name, found.nodes, found.default, found.up) == ("h100", ("n1", "n2", "n7"), True, True)
-    assert (found.max_nodes, found.max_time_s, found.default_time_s) == (2, 604_800, 3600)
-    assert (found.accounts, found.groups) == (("nlp", "cv"), ())
+    parsed = parse(partitions=text, nodes=NODE_22.format(state="IDLE", used=0)).partitions[0]
+    assert (parsed.name, parsed.nodes, parsed.default, parsed.up) == ("h100", ("n1", "n2", "n7"), True, True)
+    assert (parsed.max_nodes, parsed.max_time_s, parsed.default_time_s) == (2, 604_800, 3600)
+    assert (parsed.accounts, parsed.groups) == (("nlp", "cv"), ())
 
 
 @pytest.mark.parametrize("state", ["DOWN", "DRAIN", "INACTIVE"])
 def test_a_closed_partition_is_not_up(state: str) -> None:
-    found = parse(partitions=PARTITION.format(most="UNLIMITED", state=state), nodes="").partitions[0]
-    assert (found.up, found.max_nodes) == (False, None)
+    parsed = parse(partitions=PARTITION.format(most="UNLIMITED", state=state), nodes="").partitions[0]
+    assert (parsed.up, parsed.max_nodes) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -87,5 +87,5 @@ def test_times_are_read(text: str, seconds: float | None) -> None:
     assert clock_s(text) == seconds
 
 
-def test_what_is_there_is_said_in_words(here) -> None:
-    assert here.words() == "h100: 32 x h100 (32 free), a100: 8 x a100 (8 free)"
+def test_what_is_there_is_said_in_words(cluster) -> None:
+    assert cluster.summary() == "h100: 32 x h100 (32 free), a100: 8 x a100 (8 free)"

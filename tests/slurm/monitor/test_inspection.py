@@ -22,10 +22,10 @@ from rightsizer_slurm.monitor.decide import (
     policy_inputs,
     scaling_of,
 )
-from rightsizer_slurm.monitor.inspection import watched
+from rightsizer_slurm.monitor.inspection import monitored_job
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import ActionLevel, Line, intent_for
+from rightsizer_slurm.monitor.monitor import ActionLevel, ReportRow, intent_for
 
 PLAN = """\
 apiVersion: rightsizer.dev/v1alpha1
@@ -75,7 +75,7 @@ def job(tmp_path):
     runfile.write(tmp_path, RUN)
     names = ("event", "time", "world", "step", "tokens", "step_s")
     lines = [{name: getattr(each, name) for name in names} for each in RECORDS]
-    (tmp_path / "progress.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "progress.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
     return SlurmJob(
         job_id=7, user="ada", user_id=os.getuid(), states=("RUNNING",), partition="h100", nodes=4, gpus=4,
         requeue=True, comment=f"rightsizer: plan=/p.yaml run={tmp_path}",
@@ -83,10 +83,10 @@ def job(tmp_path):
 
 
 def test_a_job_s_own_directory_says_what_it_trains(job):
-    one = watched(job)
-    assert one.ours
-    assert one.plan.metadata.name == "small"
-    assert len(one.marks) == len(RECORDS)
+    monitored = monitored_job(job)
+    assert monitored.ours
+    assert monitored.plan.metadata.name == "small"
+    assert len(monitored.marks) == len(RECORDS)
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,16 @@ def test_a_job_s_own_directory_says_what_it_trains(job):
     ids=["foreign", "sized by comment", "wrong comment", "another's files", "another job's run"],
 )
 def test_what_is_not_a_job_s_own_run_is_not_watched_as_one(job, change, note):
-    one = watched(replace(job, **change))
-    assert not one.ours
-    assert note in one.note
+    monitored = monitored_job(replace(job, **change))
+    assert not monitored.ours
+    assert note in monitored.note
 
 
 @pytest.mark.parametrize("name", ["plan.yaml", "slurm.json"])
 def test_nonsense_in_a_run_directory_is_a_note(job, tmp_path, name):
     (tmp_path / name).write_text("{")
-    assert not watched(job).ours
-    assert watched(job).note
+    assert not monitored_job(job).ours
+    assert monitored_job(job).note
 
 
 def test_a_pipe_or_a_link_to_another_s_file_is_not_read(tmp_path):
@@ -120,7 +120,7 @@ def test_a_pipe_or_a_link_to_another_s_file_is_not_read(tmp_path):
     assert runfile.text_of(tmp_path / "link", owner=os.getuid() + 1) is None
 
 
-HERE = SlurmCluster(
+CLUSTER = SlurmCluster(
     partitions=(Partition(name="h100", nodes=("n1", "n2")),),
     nodes=(Node(name="n1", gpu="h100", gpus=8, gpus_used=7), Node(name="n2", gpu="h100", gpus=8, up=False)),
 )
@@ -130,15 +130,19 @@ READING = reading_of(marks_of(RECORDS), now_s=NOW_S, window_s=1200.0, warm_up_s=
 
 
 def decided(job, *, cap=Mode.AUTO, waiting=True, reading=None):
-    one = watched(job)
-    one = replace(one, run=replace(one.run, deadline_at_s=NOW_S + 360_000.0)) if one.run else one
-    some = reading or READING
+    monitored = monitored_job(job)
+    monitored = (
+        replace(monitored, run=replace(monitored.run, deadline_at_s=NOW_S + 360_000.0))
+        if monitored.run
+        else monitored
+    )
+    reading = reading or READING
     tuning = Tuning(cap=cap, warm_up_s=1.0, least_window_s=600.0)
     running, limits = policy_inputs(
-        one, some, scaling=scaling_of(one) if one.ours else None, tuning=tuning, here=HERE,
-        waiting=waiting, now_s=NOW_S,
+        monitored, reading, scaling=scaling_of(monitored) if monitored.ours else None, tuning=tuning,
+        cluster=CLUSTER, waiting=waiting, now_s=NOW_S,
     )  # fmt: skip
-    return one, some, decide(some, running, limits, history((), 1), now_s=NOW_S)
+    return monitored, reading, decide(reading, running, limits, history((), 1), now_s=NOW_S)
 
 
 def fast(job):
@@ -148,12 +152,12 @@ def fast(job):
 
 
 def test_a_job_far_ahead_of_its_deadline_gives_gpus_to_those_who_wait(job):
-    one, some, made = fast(job)
+    monitored, reading, made = fast(job)
     assert (made.action, made.act) == (Action.SHRINK, True), made.reason
-    line = Line(watched=one, reading=some, decision=made)
-    found = intent_for(line, ActionLevel.SHRINK)
-    assert found is not None
-    assert (found.kind, found.from_nodes, found.to_nodes) == (Kind.SHRINK, 4, made.gpus)
+    row = ReportRow(monitored=monitored, reading=reading, decision=made)
+    intent = intent_for(row, ActionLevel.SHRINK)
+    assert intent is not None
+    assert (intent.kind, intent.from_nodes, intent.to_nodes) == (Kind.SHRINK, 4, made.gpus)
 
 
 def test_a_size_that_the_plan_fixes_is_not_changed(job, tmp_path):
@@ -178,9 +182,9 @@ def test_a_size_that_the_plan_fixes_is_not_changed(job, tmp_path):
 def test_no_more_is_done_than_the_level_allows(job, action, level, kind):
     gpus = 2 if action is Action.SHRINK else 8
     made = Decision(action=action, gpus=gpus, act=True, reason="because")
-    line = Line(watched=watched(job), reading=Reading(checkpoint_age_s=5.0), decision=made)
-    found = intent_for(line, level)
-    assert (found.kind if found else None) == kind
+    row = ReportRow(monitored=monitored_job(job), reading=Reading(checkpoint_age_s=5.0), decision=made)
+    intent = intent_for(row, level)
+    assert (intent.kind if intent else None) == kind
 
 
 @pytest.mark.parametrize(
@@ -190,8 +194,8 @@ def test_no_more_is_done_than_the_level_allows(job, action, level, kind):
 )
 def test_a_job_that_would_start_over_is_not_requeued(job, change, reading):
     made = Decision(action=Action.GROW, gpus=8, act=True, reason="late")
-    line = Line(watched=watched(replace(job, **change)), reading=reading, decision=made)
-    assert intent_for(line, ActionLevel.REQUEUE) is None
+    row = ReportRow(monitored=monitored_job(replace(job, **change)), reading=reading, decision=made)
+    assert intent_for(row, ActionLevel.REQUEUE) is None
 
 
 def test_a_foreign_job_is_flagged_at_most(job):
@@ -204,14 +208,17 @@ def test_a_foreign_job_is_flagged_at_most(job):
         gpu_busy_max=0.0,
         power_fraction=0.1,
     )
-    one, some, made = decided(replace(job, comment=""), reading=idle)
+    monitored, reading, made = decided(replace(job, comment=""), reading=idle)
     assert made.action is Action.FLAG
-    assert intent_for(Line(watched=one, reading=some, decision=made), ActionLevel.REQUEUE) is None
+    assert (
+        intent_for(ReportRow(monitored=monitored, reading=reading, decision=made), ActionLevel.REQUEUE)
+        is None
+    )
 
 
 def test_free_gpus_are_those_of_whole_shares_on_nodes_that_are_up(job):
-    assert free_gpus(HERE, job, "h100", 1) == 1
-    assert free_gpus(HERE, job, "h100", 8) == 0
+    assert free_gpus(CLUSTER, job, "h100", 1) == 1
+    assert free_gpus(CLUSTER, job, "h100", 8) == 0
 
 
 def test_others_wait_only_where_gpus_are_what_they_lack(job):
@@ -248,15 +255,20 @@ HOUR_S = 3600.0
     ids=["in time", "late", "done", "as predicted"],
 )
 def test_the_margin_is_the_deadline_less_what_is_left_at_the_rate(job, done, rate, hours):
-    one = watched(job)
-    one = replace(one, run=replace(one.run, deadline_at_s=NOW_S + 100 * HOUR_S, step_s=20.0))
+    monitored = monitored_job(job)
+    monitored = replace(
+        monitored, run=replace(monitored.run, deadline_at_s=NOW_S + 100 * HOUR_S, step_s=20.0)
+    )
     reading = Reading(tokens_done=done, tokens_per_s=rate)
-    margin = margin_s(one, reading, now_s=NOW_S)
+    margin = margin_s(monitored, reading, now_s=NOW_S)
     assert margin == pytest.approx(hours * HOUR_S)
     made = Decision(action=Action.KEEP, gpus=4, act=False, reason="because")
     metrics = SweepMetrics(cluster="lab")
     metrics.swept(
-        [Line(watched=one, reading=reading, decision=made, margin_s=margin)], [], at_s=NOW_S, took_s=0.1
+        [ReportRow(monitored=monitored, reading=reading, decision=made, margin_s=margin)],
+        [],
+        at_s=NOW_S,
+        took_s=0.1,
     )
     labels = {"cluster": "lab", "jobid": "7"}
     assert metrics.registry.get_sample_value("rightsizer_slurm_job_margin_seconds", labels) == margin
@@ -266,12 +278,17 @@ def test_the_margin_is_the_deadline_less_what_is_left_at_the_rate(job, done, rat
     "change", [{"states": ("PENDING",)}, {"comment": ""}], ids=["waits", "is nobody's plan"]
 )
 def test_a_job_without_a_known_end_has_no_margin(job, change):
-    one = watched(replace(job, **change))
+    monitored = monitored_job(replace(job, **change))
     reading = Reading(tokens_done=1e9, tokens_per_s=1e5)
     made = Decision(action=Action.KEEP, gpus=4, act=False, reason="because")
     metrics = SweepMetrics(cluster="lab")
-    line = Line(watched=one, reading=reading, decision=made, margin_s=margin_s(one, reading, now_s=NOW_S))
-    metrics.swept([line], [], at_s=NOW_S, took_s=0.1)
+    row = ReportRow(
+        monitored=monitored,
+        reading=reading,
+        decision=made,
+        margin_s=margin_s(monitored, reading, now_s=NOW_S),
+    )
+    metrics.swept([row], [], at_s=NOW_S, took_s=0.1)
     labels = {"cluster": "lab", "jobid": "7"}
     assert metrics.registry.get_sample_value("rightsizer_slurm_job_margin_seconds", labels) is None
     assert metrics.registry.get_sample_value("rightsizer_slurm_job_gpus", labels) is not None

@@ -3,18 +3,18 @@
 from rightsizer.domain.reading import Reading
 from rightsizer.resize.types import Action, Decision
 from rightsizer_slurm.cluster.jobs import SlurmJob
-from rightsizer_slurm.monitor.inspection import Watched
+from rightsizer_slurm.monitor.inspection import MonitoredJob
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
-from rightsizer_slurm.monitor.monitor import Line
-from rightsizer_slurm.monitor.report import HEADINGS, Report, document, resize_lines, row
+from rightsizer_slurm.monitor.monitor import ReportRow
+from rightsizer_slurm.monitor.report import HEADINGS, Report, document, resize_lines, table_row
 
 
-def line(action=Action.KEEP, gpus=8, *, state="RUNNING", note="", **reading):
+def report_row(action=Action.KEEP, gpus=8, *, state="RUNNING", note="", **reading):
     job = SlurmJob(
         job_id=7, user="ann", states=(state,), partition="gpu", nodes=1, node_list="n1", gpus=8
     )  # fmt: skip
     made = Decision(action=action, gpus=gpus, reason="well sized")
-    return Line(watched=Watched(job=job, note=note), reading=Reading(**reading), decision=made)
+    return ReportRow(monitored=MonitoredJob(job=job, note=note), reading=Reading(**reading), decision=made)
 
 
 INTENT = Intent(
@@ -24,26 +24,26 @@ INTENT = Intent(
 
 
 def test_a_row_tells_a_job_in_the_table_s_columns():
-    found = row(line(steps=120, tokens_per_s=1500.0))
-    assert found == ("7", "ann", "running", "gpu n1", "8", "", "120", "1.5k", "", "well sized")
-    assert len(found) == len(HEADINGS)
+    result = table_row(report_row(steps=120, tokens_per_s=1500.0))
+    assert result == ("7", "ann", "running", "gpu n1", "8", "", "120", "1.5k", "", "well sized")
+    assert len(result) == len(HEADINGS)
 
 
 def test_unknown_cells_are_empty_and_a_recommendation_is_named_with_its_size():
-    assert row(line(Action.SHRINK, 4))[6:] == ("", "", "", "shrink to 4 GPUs: well sized")
-    assert row(line(Action.FLAG, note="not managed"))[-1] == "flag: not managed"
+    assert table_row(report_row(Action.SHRINK, 4))[6:] == ("", "", "", "shrink to 4 GPUs: well sized")
+    assert table_row(report_row(Action.FLAG, note="not managed"))[-1] == "flag: not managed"
 
 
 def test_the_summary_counts_running_waiting_flagged_and_resizable_jobs():
-    lines = (line(), line(Action.FLAG), line(Action.GROW, 16), line(state="PENDING"))
-    assert Report(lines=lines, waiting=1).words == (
+    rows = (report_row(), report_row(Action.FLAG), report_row(Action.GROW, 16), report_row(state="PENDING"))
+    assert Report(rows=rows, waiting=1).summary == (
         "3 GPU jobs run on 24 GPUs, 1 wait; 1 flagged, another size recommended for 1"
     )
 
 
 def test_the_document_holds_every_job_and_resize():
-    found = document(Report(lines=(line(Action.SHRINK, 4, steps=120),), intents=(INTENT,)))
-    (job,), (resize,) = found["jobs"], found["resizes"]
+    result = document(Report(rows=(report_row(Action.SHRINK, 4, steps=120),), intents=(INTENT,)))
+    (job,), (resize,) = result["jobs"], result["resizes"]
     assert (job["jobId"], job["action"], job["wantsGpus"], job["step"]) == (7, "shrink", 4, 120)
     assert (job["plan"], job["note"], job["tokensPerSecond"]) == (None, None, None)
     assert (resize["fromNodes"], resize["toNodes"], resize["stage"]) == (4, 2, "done")

@@ -11,10 +11,10 @@ from rightsizer_slurm.monitor import size_history
 from rightsizer_slurm.monitor.decide import history
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
 from rightsizer_slurm.monitor.monitor import failed_by
-from rightsizer_slurm.monitor.rollback import Here, failed, size_after_failure, size_at_start, started
-from rightsizer_slurm.monitor.size_history import BACK, START, Sized
+from rightsizer_slurm.monitor.rollback import JobStart, failed, size_after_failure, size_at_start, started
+from rightsizer_slurm.monitor.size_history import BACK, START, SizeRecord
 
-BACK_ROW = Sized(event=BACK, job_id=7, restart=1, nodes=4, to_nodes=2, time=50.0, why="4 nodes ended")
+BACK_ROW = SizeRecord(event=BACK, job_id=7, restart=1, nodes=4, to_nodes=2, time=50.0, why="4 nodes ended")
 
 SQUEUE = '#!/bin/sh\ncat "$(dirname "$0")/state"\n'
 SCONTROL = """#!/bin/sh
@@ -25,28 +25,28 @@ UPDATE = "update JobId=7 NumNodes=2-2 NumTasks=2 NumCPUs=32"
 
 
 @pytest.fixture
-def here(tmp_path):
+def start(tmp_path):
     """The second start of a job that has trained on two nodes, now on four; its Slurm is two scripts."""
     for name, text in (("squeue", SQUEUE), ("scontrol", SCONTROL)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     (tmp_path / "state").write_text("RUNNING 4 1\n")
-    first = Here(
+    first = JobStart(
         run=tmp_path, job_id=7, restart=0, nodes=2, node_gpus=8, cores=16, slurm=Slurm(folder=tmp_path),
         say=lambda _text: None,
     )  # fmt: skip
-    first.noted(START)
+    first.record(START)
     step(first, world=16)
     return replace(first, restart=1, nodes=4)
 
 
-def step(here, *, world):
-    append(here.run / PROGRESS, Record(event="start", time=1.0, world=world))
-    append(here.run / PROGRESS, Record(event="step", time=2.0, world=world, step=9))
+def step(start, *, world):
+    append(start.run / PROGRESS, Record(event="start", time=1.0, world=world))
+    append(start.run / PROGRESS, Record(event="step", time=2.0, world=world, step=9))
 
 
-def given(here):
-    path = here.run / "given"
+def given(start):
+    path = start.run / "given"
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -58,53 +58,53 @@ def given(here):
     ],
     ids=["no-step", "killed", "trained", "too-few", "saved", "told-to-stop", "done"],
 )  # fmt: skip
-def test_only_a_size_that_made_no_step_is_given_up(here, world, code, back):
-    here.noted(START)
+def test_only_a_size_that_made_no_step_is_given_up(start, world, code, back):
+    start.record(START)
     if world:
-        step(here, world=world)
-    assert size_after_failure(here, code=code) == back
+        step(start, world=world)
+    assert size_after_failure(start, code=code) == back
 
 
-def test_a_failure_at_the_size_that_trained_before_is_the_training_s_own(here):
-    same = replace(here, nodes=2)
-    same.noted(START)
+def test_a_failure_at_the_size_that_trained_before_is_the_training_s_own(start):
+    same = replace(start, nodes=2)
+    same.record(START)
     assert size_after_failure(same, code=1) is None
 
 
-def test_a_job_of_before_in_the_same_directory_says_nothing(here):
-    other = replace(here, job_id=8)
-    other.noted(START)
+def test_a_job_of_before_in_the_same_directory_says_nothing(start):
+    other = replace(start, job_id=8)
+    other.record(START)
     assert size_after_failure(other, code=1) is None
 
 
-def test_it_is_requeued_and_then_sized_and_what_for_is_written_first(here):
-    here.noted(START)
-    assert failed(here, code=78)
-    assert given(here) == ["requeue 7", UPDATE]
-    (row,) = size_history.given_up(here.rows)
+def test_it_is_requeued_and_then_sized_and_what_for_is_written_first(start):
+    start.record(START)
+    assert failed(start, code=78)
+    assert given(start) == ["requeue 7", UPDATE]
+    (row,) = size_history.given_up(start.rows)
     assert (row.restart, row.nodes, row.to_nodes) == (1, 4, 2)
     assert row.why == "4 nodes failed to start training (exit code 78)"
 
 
 @pytest.mark.parametrize("state", ["COMPLETING 4 1", "CANCELLED 4 1", "RUNNING 3 1", "PENDING 4 2"])
-def test_a_job_that_was_cancelled_requeued_or_lost_a_node_is_left_alone(here, state):
-    here.noted(START)
-    (here.run / "state").write_text(state)
-    assert not failed(here, code=137)
-    assert given(here) == []
-    assert not size_history.given_up(here.rows)
+def test_a_job_that_was_cancelled_requeued_or_lost_a_node_is_left_alone(start, state):
+    start.record(START)
+    (start.run / "state").write_text(state)
+    assert not failed(start, code=137)
+    assert given(start) == []
+    assert not size_history.given_up(start.rows)
 
 
-def test_a_start_at_the_size_that_was_given_up_goes_on_with_giving_it_up(here):
-    here.noted(START)
-    here.noted(BACK, to_nodes=2, why="4 nodes ended")  # and then the script was killed
-    again = replace(here, restart=2)
-    (here.run / "state").write_text("RUNNING 4 2\n")
-    (here.run / "scontrol").write_text(SCONTROL.replace("4 2", "4 3"))
+def test_a_start_at_the_size_that_was_given_up_goes_on_with_giving_it_up(start):
+    start.record(START)
+    start.record(BACK, to_nodes=2, why="4 nodes ended")  # and then the script was killed
+    again = replace(start, restart=2)
+    (start.run / "state").write_text("RUNNING 4 2\n")
+    (start.run / "scontrol").write_text(SCONTROL.replace("4 2", "4 3"))
     assert started(again)
-    assert given(here) == ["requeue 7", UPDATE]
-    assert not started(replace(here, restart=3, nodes=2))
-    assert [row.event for row in here.rows] == [START, START, BACK, BACK, START]
+    assert given(start) == ["requeue 7", UPDATE]
+    assert not started(replace(start, restart=3, nodes=2))
+    assert [row.event for row in start.rows] == [START, START, BACK, BACK, START]
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_size_that_was_given_up_may_be_asked_for_again_later(restart, nodes, b
     assert (size_at_start(rows, restart=restart, nodes=nodes) is not None) is goes_on
 
 
-def test_it_is_not_tried_for_ever(here):
+def test_it_is_not_tried_for_ever(start):
     for restart in (1, 2, 3):
-        replace(here, restart=restart).noted(BACK, to_nodes=2)
-    last = replace(here, restart=4)
+        replace(start, restart=restart).record(BACK, to_nodes=2)
+    last = replace(start, restart=4)
     assert not started(last)
     assert size_after_failure(last, code=1) is None
 

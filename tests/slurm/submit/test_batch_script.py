@@ -11,14 +11,14 @@ from rightsizer_api import loads, sizing
 from rightsizer_slurm.cluster.pools import pools
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 from rightsizer_slurm.submit.batch_script import (
-    Place,
+    BatchSettings,
     batch_options,
     elastic_nodes,
     pyxis_image,
     script,
     worker_of,
 )
-from rightsizer_slurm.submit.placement import Asked, Fitted, fit
+from rightsizer_slurm.submit.placement import Placement, PlacementLimits, fit
 
 PLAN = """
 apiVersion: rightsizer.dev/v1alpha1
@@ -36,7 +36,7 @@ spec:
     checkpoint: {path: ckpt, interval: 5s, grace: 30s}
   elasticity: {mode: Auto, minGPUs: 1}
 """
-HERE = SlurmCluster(
+CLUSTER = SlurmCluster(
     partitions=(
         Partition(name="h100", nodes=("n1", "n2", "n3", "n4"), default=True, max_time_s=7 * 86_400.0),
         Partition(name="a100", nodes=("a1",), max_time_s=2 * 86_400.0, accounts=("nlp",)),
@@ -46,7 +46,7 @@ HERE = SlurmCluster(
         Node(name="a1", gpu="a100", gpus=4, cpus=32),
     ),
 )
-PLACE = Place(
+PLACE = BatchSettings(
     run="/shared/runs/small", home="/home/a b", plan="/home/a b/plan.yaml", python="/opt/py thon/bin/python"
 )
 
@@ -55,35 +55,35 @@ def plan_of(text=PLAN, *, deadline="30m", gpus=(2, 2), node_gpus=1):
     return loads(text % (deadline, *gpus, node_gpus), name="plan")
 
 
-def fitted_of(plan=None, *, partition="h100", asked=None, account=""):
+def fitted_of(plan=None, *, partition="h100", bounds=None, account=""):
     plan = plan or plan_of()
-    found = pools(
-        HERE, wanted=sizing.gpu_types(plan), partition=partition, account=account,
+    candidates = pools(
+        CLUSTER, wanted=sizing.gpu_types(plan), partition=partition, account=account,
         node_gpus=plan.spec.resources.gpus_per_node,
     )  # fmt: skip
-    return fit(plan, found, have=HERE.words(), asked=asked)
+    return fit(plan, candidates, have=CLUSTER.summary(), bounds=bounds)
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def placement():
     return fitted_of()
 
 
-def test_the_size_is_what_the_plan_allows(fitted):
-    assert isinstance(fitted, Fitted)
-    assert (fitted.nodes, fitted.node_gpus, fitted.cores, fitted.waits) == (2, 1, 8, False)
+def test_the_size_is_what_the_plan_allows(placement):
+    assert isinstance(placement, Placement)
+    assert (placement.nodes, placement.node_gpus, placement.cores, placement.waits) == (2, 1, 8, False)
 
 
-def test_the_script_is_bash_and_asks_for_no_tasks_per_node(fitted):
-    text = script(fitted, PLACE)
+def test_the_script_is_bash_and_asks_for_no_tasks_per_node(placement):
+    text = script(placement, PLACE)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
-    asked = [line for line in text.splitlines() if line.startswith("#SBATCH")]
-    assert not [line for line in asked if "ntasks" in line]
-    assert "--nodes=2" in "\n".join(asked)
+    bounds = [line for line in text.splitlines() if line.startswith("#SBATCH")]
+    assert not [line for line in bounds if "ntasks" in line]
+    assert "--nodes=2" in "\n".join(bounds)
 
 
-def test_what_the_user_wrote_reaches_bash_as_it_is(fitted):
-    text = script(fitted, PLACE)
+def test_what_the_user_wrote_reaches_bash_as_it_is(placement):
+    text = script(placement, PLACE)
     body = "".join(text.partition("export NOTE")[1:]).partition("\nrestart=")[0]
     said = subprocess.run(
         ["bash", "-c", body + '\nprintf %s "$NOTE"'], capture_output=True, text=True, check=True
@@ -94,38 +94,38 @@ def test_what_the_user_wrote_reaches_bash_as_it_is(fitted):
 
 
 @pytest.mark.parametrize("text", ["/a\nb", "/a\x00b", "/a'b", "/a;b", "/a$b"], ids=repr)
-def test_a_path_that_no_script_or_comment_can_hold_is_refused(fitted, text):
+def test_a_path_that_no_script_or_comment_can_hold_is_refused(placement, text):
     with pytest.raises(InputError):
-        script(fitted, Place(run=text, home="/h", plan="/p"))
+        script(placement, BatchSettings(run=text, home="/h", plan="/p"))
 
 
-def test_a_percent_sign_in_a_path_is_no_pattern(fitted):
-    options = batch_options(fitted, Place(run="/r/100%j", home="/h", plan="/p"))
+def test_a_percent_sign_in_a_path_is_no_pattern(placement):
+    options = batch_options(placement, BatchSettings(run="/r/100%j", home="/h", plan="/p"))
     assert "--output=/r/100%%j/slurm-%j.out" in options
 
 
-def test_the_signal_leaves_the_workers_their_grace(fitted):
-    assert "--signal=B:USR1@150" in batch_options(fitted, PLACE)
+def test_the_signal_leaves_the_workers_their_grace(placement):
+    assert "--signal=B:USR1@150" in batch_options(placement, PLACE)
 
 
-def test_sbatch_s_own_options_come_last_and_win(fitted):
-    options = batch_options(fitted, Place(run="/r", home="/h", plan="/p", options=("--nodes=1",)))
+def test_sbatch_s_own_options_come_last_and_win(placement):
+    options = batch_options(placement, BatchSettings(run="/r", home="/h", plan="/p", options=("--nodes=1",)))
     assert options[-1] == "--nodes=1"
 
 
-def test_a_store_of_one_s_own_replaces_the_job_s(fitted):
-    text = script(fitted, Place(run="/r", home="/h", plan="/p", rendezvous="store.example:29400"))
+def test_a_store_of_one_s_own_replaces_the_job_s(placement):
+    text = script(placement, BatchSettings(run="/r", home="/h", plan="/p", rendezvous="store.example:29400"))
     assert "export PET_RDZV_ENDPOINT=store.example:29400" in text
     assert "rightsizer_launch.worker.rendezvous" not in text
 
 
-def elastic_nodes_of(fitted):
-    return elastic_nodes(fitted, worker_of(fitted, PLACE))
+def elastic_nodes_of(placement):
+    return elastic_nodes(placement, worker_of(placement, PLACE))
 
 
-def test_an_elastic_job_may_go_from_one_node_to_all(fitted):
-    assert worker_of(fitted, PLACE).elastic.in_place
-    assert elastic_nodes_of(fitted)[0] == 1
+def test_an_elastic_job_may_go_from_one_node_to_all(placement):
+    assert worker_of(placement, PLACE).elastic.in_place
+    assert elastic_nodes_of(placement)[0] == 1
     assert elastic_nodes_of(fitted_of(plan_of(gpus=(1, 4))))[1] == 4
 
 
@@ -150,22 +150,22 @@ def test_an_image_as_pyxis_writes_it(image, written):
     assert pyxis_image(image) == written
 
 
-def test_an_image_runs_through_pyxis(fitted):
+def test_an_image_runs_through_pyxis(placement):
     plan = plan_of(PLAN.replace("framework: ddp", "framework: ddp\n    image: ghcr.io/acme/train:1.4"))
-    text = script(fitted_of(plan), Place(run="/r", home="/h h", plan="/p", container=True))
+    text = script(fitted_of(plan), BatchSettings(run="/r", home="/h h", plan="/p", container=True))
     srun = text.partition("\nsrun ")[2].partition(" &\n")[0]
-    words = shlex.split(srun.replace("\\\n", " "))
-    assert "--container-image=ghcr.io#acme/train:1.4" in words
-    assert "--container-mounts=/r:/r,/h h:/h h" in words
+    summary = shlex.split(srun.replace("\\\n", " "))
+    assert "--container-image=ghcr.io#acme/train:1.4" in summary
+    assert "--container-mounts=/r:/r,/h h:/h h" in summary
 
 
 def test_a_limit_shorter_than_the_training_needs_a_checkpoint():
-    chained = fitted_of(asked=Asked(time_s=600.0))
+    chained = fitted_of(bounds=PlacementLimits(time_s=600.0))
     assert chained.chained
     assert chained.time_s == 600.0
     bare = PLAN.replace("    checkpoint: {path: ckpt, interval: 5s, grace: 30s}\n", "")
     with pytest.raises(InputError, match=r"spec\.launch\.checkpoint"):
-        fitted_of(plan_of(bare), asked=Asked(time_s=600.0))
+        fitted_of(plan_of(bare), bounds=PlacementLimits(time_s=600.0))
 
 
 def test_what_is_not_free_is_waited_for():

@@ -1,9 +1,9 @@
-"""#SBATCH lines are read as sbatch reads them, and answered in the same words."""
+"""#SBATCH lines are read as sbatch reads them, and overridden by the same options."""
 
 import pytest
 
 from rightsizer.errors import InputError
-from rightsizer_slurm.submit.directives import directives, overrides, question
+from rightsizer_slurm.submit.directives import directives, overrides, request_of
 
 SCRIPT = """#!/bin/bash
 #SBATCH --comment="rightsizer: model=gpt2 tokens=1B" -t 2-0  # two days
@@ -26,9 +26,14 @@ def test_the_lines_before_the_first_command_count():
 
 
 def test_they_bound_the_question():
-    asked = question(directives(SCRIPT), time="12h")
-    assert (asked.min_nodes, asked.max_nodes, asked.gres, asked.partition) == (2, 4, "gpu:h100:8", "h100")
-    assert asked.time_limit == 720
+    request = request_of(directives(SCRIPT), time="12h")
+    assert (request.min_nodes, request.max_nodes, request.gres, request.partition) == (
+        2,
+        4,
+        "gpu:h100:8",
+        "h100",
+    )
+    assert request.time_limit == 720
 
 
 @pytest.mark.parametrize(
@@ -45,22 +50,22 @@ def test_they_bound_the_question():
     ids=str,
 )
 def test_time_limits_of_every_form(text, minutes):
-    assert question({"time": text}).time_limit == minutes
+    assert request_of({"time": text}).time_limit == minutes
 
 
 @pytest.mark.parametrize(
-    "found", [{"gpus": "16"}, {"nodes": "two"}, {"time": "soon"}], ids=lambda found: next(iter(found))
+    "options", [{"gpus": "16"}, {"nodes": "two"}, {"time": "soon"}], ids=lambda options: next(iter(options))
 )
-def test_what_cannot_be_bounded_is_refused(found):
+def test_what_cannot_be_bounded_is_refused(options):
     with pytest.raises(InputError, match="#SBATCH --"):
-        question(found)
+        request_of(options)
 
 
 @pytest.mark.parametrize(
-    ("found", "option"),
+    ("options", "option"),
     [({}, "--gres=gpu:h100:4"), ({"gpus-per-node": "8"}, "--gpus-per-node=h100:4")],
     ids=["gres", "gpus-per-node"],
 )
-def test_gpus_are_said_in_the_script_s_own_way(found, option):
-    said = overrides({"max_nodes": 2, "gres": "gpu:h100:4", "time_limit": 60}, found)
-    assert said == ("--nodes=2", "--time=60", option)
+def test_gpus_are_said_in_the_script_s_own_way(options, option):
+    flags = overrides({"max_nodes": 2, "gres": "gpu:h100:4", "time_limit": 60}, options)
+    assert flags == ("--nodes=2", "--time=60", option)

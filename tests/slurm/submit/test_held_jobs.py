@@ -6,10 +6,10 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.submit.held_jobs import changes, marked, release_held_jobs
-from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
-ANSWER = Answer(
+RESPONSE = SizingResponse(
     verdict=Verdict.OK,
     fields={"min_nodes": 3, "max_nodes": 3, "min_cpus": 192, "gres": "gpu:h100:8", "partition": "h100",
             "time_limit": 90, "admin_comment": "rightsizer/1 nodes=3"},
@@ -17,7 +17,7 @@ ANSWER = Answer(
 
 
 @pytest.mark.parametrize(
-    ("words", "tasks"),
+    ("options", "tasks"),
     [
         ({}, ("NumCPUs=192",)),
         ({"cpus_per_task": 16}, ("NumTasks=3", "NumCPUs=48")),
@@ -25,13 +25,13 @@ ANSWER = Answer(
         ({"ntasks_per_node": 8, "cpus_per_task": 2}, ("NumTasks=24", "NumCPUs=48")),
         ({"num_tasks": 6}, ("NumTasks=6", "NumCPUs=6")),
     ],
-    ids=lambda words: " ".join(words) or "nothing",
+    ids=lambda options: " ".join(options) or "nothing",
 )
 def test_tasks_and_cores_agree_with_what_the_user_wrote(
-    words: dict[str, int], tasks: tuple[str, ...]
+    options: dict[str, int], tasks: tuple[str, ...]
 ) -> None:
     others = ("TimeLimit=90", "Partition=h100", "TresPerNode=gres:gpu:h100:8")
-    assert changes(Question(**words), ANSWER) == ("NumNodes=3-3", *tasks, *others)
+    assert changes(SizingRequest(**options), RESPONSE) == ("NumNodes=3-3", *tasks, *others)
 
 
 class OneJob(SlurmCommands):
@@ -48,8 +48,8 @@ def carried(tmp_path: Path, complaint: str) -> tuple[TicketStore, Slurm]:
     scontrol.write_text("\n".join(("#!/bin/sh", *lines, "")))
     scontrol.chmod(0o755)
     state = TicketStore(tmp_path / "state.db")
-    state.add(Ticket(name="ab", made_s=0.0, question=Question()))
-    state.set_answer("ab", ANSWER)
+    state.add(Ticket(name="ab", made_s=0.0, request=SizingRequest()))
+    state.set_response("ab", RESPONSE)
     return state, Slurm(folder=tmp_path)
 
 
@@ -73,7 +73,7 @@ def test_what_slurm_refuses_is_released_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "known", "said", "told"),
+    ("job", "known", "message", "commands"),
     [
         ({"priority": 0, "admin_comment": marked("ab")}, False, "sized: ", ["update", "release"]),
         ({"priority": 0, "admin_comment": marked("ab")}, True, "sized: ", ["update", "release"]),
@@ -84,7 +84,9 @@ def test_what_slurm_refuses_is_released_unchanged(tmp_path: Path) -> None:
     ],
     ids=["held", "not updated", "not released", "released", "over", "released by its owner"],
 )
-def test_whenever_a_daemon_ended_the_next_does_the_rest(tmp_path: Path, job, known, said, told) -> None:
+def test_whenever_a_daemon_ended_the_next_does_the_rest(
+    tmp_path: Path, job, known, message, commands
+) -> None:
     class Queue(SlurmCommands):
         """Slurm's commands, with this job in the queue."""
 
@@ -97,6 +99,6 @@ def test_whenever_a_daemon_ended_the_next_does_the_rest(tmp_path: Path, job, kno
     if known:
         state.set_job("ab", 7)
     (done,) = release_held_jobs(state, slurm, Queue(slurm), now_s=1.0)
-    assert said in done.text
-    assert ((tmp_path / "log").read_text().split(), state.tickets()) == (told, ())
+    assert message in done.text
+    assert ((tmp_path / "log").read_text().split(), state.tickets()) == (commands, ())
     state.close()

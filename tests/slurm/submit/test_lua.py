@@ -20,7 +20,7 @@ import pytest
 
 from rightsizer.errors import RightsizerError
 from rightsizer_slurm.cluster.comment import LONGEST, parse, plan_of
-from rightsizer_slurm.submit.protocol import Answer, Verdict, answer_text, question_of
+from rightsizer_slurm.submit.protocol import SizingResponse, Verdict, parse_request, response_text
 
 SOURCES = Path(__file__).resolve().parents[3] / "slurm" / "lua"
 VERSIONS = {"5.1": lupa.lua51, "5.2": lupa.lua52, "5.3": lupa.lua53, "5.4": lupa.lua54}
@@ -32,9 +32,9 @@ class Slurmctld:
     """What job_submit.lua sees of slurmctld: `slurm.*`, and a socket that gives a prepared answer."""
 
     def __init__(self, module: Any, folder: Path, *, config: str = "mode = size\n") -> None:
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.logged: list[str] = []
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.answer: bytes | None = b""
         for path in SOURCES.glob("*.lua"):
             (folder / path.name).write_text(path.read_text())
@@ -46,7 +46,7 @@ class Slurmctld:
 
     def _prepare(self) -> None:
         host = self.lua.globals()
-        host.tell, host.write = self.said.append, self.logged.append
+        host.tell, host.write = self.messages.append, self.logged.append
         host.exchange = self._exchange
         self.lua.execute(
             """
@@ -69,7 +69,7 @@ class Slurmctld:
         )
 
     def _exchange(self, text: str) -> str | None:
-        self.asked.append(text)
+        self.requests.append(text)
         return None if self.answer is None else self.answer.decode("latin-1")
 
     def submit(self, **fields: Any) -> tuple[int, dict[str, Any]]:
@@ -105,10 +105,12 @@ def test_every_file_is_lua_of_this_version(path: Path, module: Any) -> None:
 
 def test_an_answer_of_the_daemon_is_applied_and_said(slurmctld: Slurmctld) -> None:
     fields: dict[str, int | str] = {"min_nodes": 2, "max_nodes": 2, "gres": "gpu:h100:8", "partition": "h100"}
-    answer = Answer(verdict=Verdict.OK, say="two nodes", fields=fields, variables={"RIGHTSIZER_TP": "8"})
-    slurmctld.answer = answer_text(answer)
+    answer = SizingResponse(
+        verdict=Verdict.OK, say="two nodes", fields=fields, variables={"RIGHTSIZER_TP": "8"}
+    )
+    slurmctld.answer = response_text(answer)
     code, job = slurmctld.submit(comment=GOOD)
-    assert (code, slurmctld.said) == (0, ["rightsizer: two nodes"])
+    assert (code, slurmctld.messages) == (0, ["rightsizer: two nodes"])
     assert {key: job[key] for key in fields} == fields
     assert job["environment"]["RIGHTSIZER_TP"] == "8"
 
@@ -117,10 +119,10 @@ def test_a_question_of_the_plugin_is_what_the_daemon_reads(slurmctld: Slurmctld)
     slurmctld.submit(
         comment=GOOD + "\t x='1 2'", max_nodes=4.0, gres="gres:gpu:2", account="a\nuid=0", partition="p"
     )
-    question = question_of(slurmctld.asked[0].encode("latin-1"))
-    assert (question.max_nodes, question.min_nodes, question.uid, question.kind) == (4, None, 1000, "sbatch")
-    assert (question.account, question.gres) == ("a uid=0", "gres:gpu:2")
-    assert question.comment.startswith(GOOD)
+    request = parse_request(slurmctld.requests[0].encode("latin-1"))
+    assert (request.max_nodes, request.min_nodes, request.uid, request.kind) == (4, None, 1000, "sbatch")
+    assert (request.account, request.gres) == ("a uid=0", "gres:gpu:2")
+    assert request.comment.startswith(GOOD)
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"garbage", b"RIGHTSIZER 1 OK\nmin_nodes=2\n"], ids=str)
@@ -129,13 +131,13 @@ def test_without_a_good_answer_the_job_stays_and_nobody_asks_again_soon(
 ) -> None:
     slurmctld.answer = answer
     first, second = slurmctld.submit(comment=GOOD), slurmctld.submit(comment=GOOD)
-    assert (first[0], second[0], len(slurmctld.asked)) == (0, 0, 1)
+    assert (first[0], second[0], len(slurmctld.requests)) == (0, 0, 1)
     assert first[1]["min_nodes"] == second[1]["min_nodes"] == NO_VALUE
-    assert all("the job is submitted unchanged" in said for said in slurmctld.said)
+    assert all("the job is submitted unchanged" in message for message in slurmctld.messages)
 
 
 @pytest.mark.parametrize(
-    ("fields", "asked"),
+    ("fields", "excess"),
     [
         ({"max_nodes": 2.0}, {"max_nodes": 4, "min_nodes": 4}),
         ({"time_limit": 60.0}, {"time_limit": 61}),
@@ -144,20 +146,20 @@ def test_without_a_good_answer_the_job_stays_and_nobody_asks_again_soon(
     ids=["nodes", "time", "partition"],
 )
 def test_an_answer_beyond_what_the_user_wrote_is_not_taken(
-    slurmctld: Slurmctld, fields: dict[str, Any], asked: dict[str, int | str]
+    slurmctld: Slurmctld, fields: dict[str, Any], excess: dict[str, int | str]
 ) -> None:
-    slurmctld.answer = answer_text(Answer(verdict=Verdict.OK, fields=asked))
+    slurmctld.answer = response_text(SizingResponse(verdict=Verdict.OK, fields=excess))
     _, job = slurmctld.submit(comment=GOOD, **fields)
     assert {key: job[key] for key in fields} == fields
-    assert "the answer exceeds your" in slurmctld.said[0]
+    assert "the answer exceeds your" in slurmctld.messages[0]
 
 
 def test_a_refusal_refuses_and_in_the_mode_warn_only_says_so(tmp_path: Path) -> None:
     for mode, code in (("size", -1), ("warn", 0)):
         host = Slurmctld(lupa.lua51, tmp_path, config=f"mode = {mode}\n")
-        host.answer = answer_text(Answer(verdict=Verdict.REFUSE, say="no plan"))
+        host.answer = response_text(SizingResponse(verdict=Verdict.REFUSE, say="no plan"))
         assert host.submit(comment=GOOD)[0] == code
-        assert "no plan" in host.said[0]
+        assert "no plan" in host.messages[0]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_a_refusal_refuses_and_in_the_mode_warn_only_says_so(tmp_path: Path) -> 
 )
 def test_other_jobs_cost_no_question_and_no_word(slurmctld: Slurmctld, fields: dict[str, str]) -> None:
     assert slurmctld.submit(**fields)[0] == 0
-    assert (slurmctld.asked, slurmctld.said) == ([], [])
+    assert (slurmctld.requests, slurmctld.messages) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -274,20 +276,20 @@ LINE = re.compile(r"[\x20-\x7e]*")
 
 def fuzzed(host: Slurmctld, text: str) -> None:
     """One comment through the plugin and the daemon's parser: no crash, no second line, no odd character."""
-    host.said.clear()
-    host.asked.clear()
+    host.messages.clear()
+    host.requests.clear()
     host.logged.clear()
-    host.answer = answer_text(Answer(verdict=Verdict.KEEP, say=text))
+    host.answer = response_text(SizingResponse(verdict=Verdict.KEEP, say=text))
     code, job = host.submit(comment=text.encode("latin-1", errors="replace").decode("latin-1"))
     assert code in {0, -1}
     assert (job["min_nodes"], dict(job["environment"])) == (NO_VALUE, {})
-    assert all(LINE.fullmatch(said) for said in (*host.said, *host.logged))
-    for asked in host.asked:
-        question = question_of(asked.encode("ascii"))
-        assert (question.uid, question.user) == (1000, "alice")
-        assert len(question.comment) <= LONGEST + 16
+    assert all(LINE.fullmatch(message) for message in (*host.messages, *host.logged))
+    for text_sent in host.requests:
+        request = parse_request(text_sent.encode("ascii"))
+        assert (request.uid, request.user) == (1000, "alice")
+        assert len(request.comment) <= LONGEST + 16
         with suppress(RightsizerError):
-            plan_of(parse(question.comment))
+            plan_of(parse(request.comment))
 
 
 def test_no_comment_breaks_the_plugin_or_the_daemon(slurmctld: Slurmctld) -> None:

@@ -5,12 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.errors import InputError
-from rightsizer_slurm.submit.protocol import Answer, Question, Verdict, answer_text, question_of
+from rightsizer_slurm.submit.protocol import (
+    SizingRequest,
+    SizingResponse,
+    Verdict,
+    parse_request,
+    response_text,
+)
 
 
 def test_a_question_is_read_as_it_was_written() -> None:
     text = b"RIGHTSIZER 1 PLAN\ncomment=rightsizer: a=b c=d\nuid=7\nmin_nodes=2\nlater=x\nEND\n"
-    assert question_of(text) == Question(comment="rightsizer: a=b c=d", uid=7, min_nodes=2)
+    assert parse_request(text) == SizingRequest(comment="rightsizer: a=b c=d", uid=7, min_nodes=2)
 
 
 @pytest.mark.parametrize(
@@ -28,19 +34,21 @@ def test_a_question_is_read_as_it_was_written() -> None:
 )
 def test_what_is_no_question_is_refused(data: bytes) -> None:
     with pytest.raises(InputError):
-        question_of(data)
+        parse_request(data)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_question_or_an_input_error(data: bytes) -> None:
     with contextlib.suppress(InputError):
-        question_of(data + b"\nEND\n")
+        parse_request(data + b"\nEND\n")
 
 
 @given(st.text(max_size=300), st.text(max_size=50))
 def test_no_text_can_add_a_line_to_an_answer(say: str, value: str) -> None:
-    answer = Answer(verdict=Verdict.OK, say=say, fields={"gres": value}, variables={"RIGHTSIZER_X": value})
-    lines = answer_text(answer).decode("ascii").split("\n")
+    answer = SizingResponse(
+        verdict=Verdict.OK, say=say, fields={"gres": value}, variables={"RIGHTSIZER_X": value}
+    )
+    lines = response_text(answer).decode("ascii").split("\n")
     assert [line.split("=")[0] for line in lines] == [
         "RIGHTSIZER 1 OK",
         "gres",
@@ -62,4 +70,4 @@ def test_no_text_can_add_a_line_to_an_answer(say: str, value: str) -> None:
     ],
 )
 def test_the_most_nodes_are_what_the_user_wrote(words: dict[str, int], nodes: int | None) -> None:
-    assert Question(**words).most_nodes == nodes
+    assert SizingRequest(**words).most_nodes == nodes

@@ -10,15 +10,15 @@ import pytest
 
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.ticket_store import TicketStore
 
 GOOD = b"comment=rightsizer: model=a tokens=1B"
-OK = Answer(verdict=Verdict.OK, say="sized", fields={"min_nodes": 1})
+OK = SizingResponse(verdict=Verdict.OK, say="sized", fields={"min_nodes": 1})
 
 
-def question(*lines: bytes) -> bytes:
+def request(*lines: bytes) -> bytes:
     return b"\n".join([b"RIGHTSIZER 1 PLAN", *lines, b"END", b""])
 
 
@@ -29,18 +29,18 @@ def talk(
     tmp_path: Path,
     what: Talk,
     *,
-    sizer: Callable[[Question], Answer] = lambda _: OK,
+    sizer: Callable[[SizingRequest], SizingResponse] = lambda _: OK,
     site: SiteConfig = SiteConfig(hold_after_s=5.0),  # noqa: B008 (a frozen value)
     trusted: frozenset[int] = frozenset({os.getuid()}),
-    here: SlurmCluster | None = SlurmCluster(),  # noqa: B008
+    cluster: SlurmCluster | None = SlurmCluster(),  # noqa: B008
 ) -> None:
     """A server on a socket of its own, and a way to ask it."""
 
     async def main() -> None:
         state = TicketStore(tmp_path / "state.db")
         server = Server(site=site, state=state, trusted=trusted, sizer=sizer)
-        if here is not None:
-            server.update(here)
+        if cluster is not None:
+            server.update(cluster)
         path = tmp_path / "s"
 
         async def ask(data: bytes) -> str:
@@ -59,90 +59,90 @@ def talk(
 
 
 def test_an_answer_comes_from_the_memo_the_second_time(tmp_path: Path) -> None:
-    asked: list[Question] = []
+    requests: list[SizingRequest] = []
 
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        first, second = await ask(question(GOOD, b"uid=1")), await ask(question(GOOD, b"uid=2"))
+        first, second = await ask(request(GOOD, b"uid=1")), await ask(request(GOOD, b"uid=2"))
         assert first == second == "RIGHTSIZER 1 OK\nmin_nodes=1\nsay=sized\nEND\n"
 
-    talk(tmp_path, run, sizer=lambda q: asked.append(q) or OK)
-    assert len(asked) == 1
+    talk(tmp_path, run, sizer=lambda q: requests.append(q) or OK)
+    assert len(requests) == 1
 
 
-def test_a_change_of_the_cluster_is_a_new_question(tmp_path: Path, here: SlurmCluster) -> None:
-    asked: list[Question] = []
+def test_a_change_of_the_cluster_is_a_new_question(tmp_path: Path, cluster: SlurmCluster) -> None:
+    requests: list[SizingRequest] = []
 
     async def run(server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        await ask(question(GOOD))
+        await ask(request(GOOD))
         server.update(SlurmCluster())
-        await ask(question(GOOD))
-        server.update(here)
-        await ask(question(GOOD))
+        await ask(request(GOOD))
+        server.update(cluster)
+        await ask(request(GOOD))
 
-    talk(tmp_path, run, sizer=lambda q: asked.append(q) or OK)
-    assert len(asked) == 2
+    talk(tmp_path, run, sizer=lambda q: requests.append(q) or OK)
+    assert len(requests) == 2
 
 
 def test_the_same_question_at_once_is_worked_out_once(tmp_path: Path) -> None:
-    asked: list[Question] = []
+    requests: list[SizingRequest] = []
 
-    def slowly(q: Question) -> Answer:
-        asked.append(q)
+    def slowly(q: SizingRequest) -> SizingResponse:
+        requests.append(q)
         time.sleep(0.3)
         return OK
 
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        answers = await asyncio.gather(*(ask(question(GOOD)) for _ in range(20)))
+        answers = await asyncio.gather(*(ask(request(GOOD)) for _ in range(20)))
         assert {answer.split("\n")[0] for answer in answers} == {"RIGHTSIZER 1 OK"}
 
     talk(tmp_path, run, sizer=slowly)
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_answer(tmp_path: Path) -> None:
-    def slowly(_: Question) -> Answer:
+    def slowly(_: SizingRequest) -> SizingResponse:
         time.sleep(0.3)
         return OK
 
     async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        said = await ask(question(GOOD))
+        said = await ask(request(GOOD))
         assert said.startswith("RIGHTSIZER 1 HOLD\npriority=0\nadmin_comment=rightsizer/1 hold=")
-        while state.tickets()[0].answer is None:
+        while state.tickets()[0].response is None:
             await asyncio.sleep(0.05)
-        assert state.tickets()[0].answer == OK
+        assert state.tickets()[0].response == OK
 
     talk(tmp_path, run, sizer=slowly, site=SiteConfig(hold_after_s=0.0))
 
 
-def test_before_the_cluster_is_known_jobs_are_held(tmp_path: Path, here: SlurmCluster) -> None:
+def test_before_the_cluster_is_known_jobs_are_held(tmp_path: Path, cluster: SlurmCluster) -> None:
     async def run(server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        assert (await ask(question(GOOD))).startswith("RIGHTSIZER 1 HOLD")
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 HOLD")
         await server.catch_up()
-        assert state.tickets()[0].answer is None
-        server.update(here)
+        assert state.tickets()[0].response is None
+        server.update(cluster)
         await server.catch_up()
-        assert state.tickets()[0].answer == OK
+        assert state.tickets()[0].response == OK
 
-    talk(tmp_path, run, here=None)
+    talk(tmp_path, run, cluster=None)
 
 
 @pytest.mark.parametrize("line", [b"mode=warn", b"kind=cli", b"tres_per_job=gres:gpu:4"], ids=bytes.decode)
 def test_a_job_that_cannot_be_held_goes_on_as_written(tmp_path: Path, line: bytes) -> None:
     async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        assert (await ask(question(GOOD, line))).startswith("RIGHTSIZER 1 KEEP")
+        assert (await ask(request(GOOD, line))).startswith("RIGHTSIZER 1 KEEP")
         assert state.tickets() == ()
 
-    talk(tmp_path, run, here=None)
+    talk(tmp_path, run, cluster=None)
 
 
-def test_a_fault_of_the_engine_is_no_fault_of_the_jobs(tmp_path: Path, here: SlurmCluster) -> None:
+def test_a_fault_of_the_engine_is_no_fault_of_the_jobs(tmp_path: Path, cluster: SlurmCluster) -> None:
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(
-            question(b"comment=rightsizer: model=llama-3.1-8b tokens=1B", b"gres=gpu:" + b"9" * 400)
+            request(b"comment=rightsizer: model=llama-3.1-8b tokens=1B", b"gres=gpu:" + b"9" * 400)
         )
         assert said.startswith(("RIGHTSIZER 1 KEEP", "RIGHTSIZER 1 REFUSE", "RIGHTSIZER 1 OK"))
 
-    talk(tmp_path, run, sizer=None, here=here)  # type: ignore[arg-type]  (the real one)
+    talk(tmp_path, run, sizer=None, cluster=cluster)  # type: ignore[arg-type]  (the real one)
 
 
 @pytest.mark.parametrize(
@@ -161,39 +161,39 @@ def test_who_asks_nonsense_gets_no_size_and_others_do(tmp_path: Path, data: byte
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(data)
         assert said == "" or said.startswith("RIGHTSIZER 1 KEEP")
-        assert (await ask(question(GOOD))).startswith("RIGHTSIZER 1 OK")
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 OK")
 
     talk(tmp_path, run)
 
 
 def test_who_submits_is_believed_of_slurmctld_only(tmp_path: Path) -> None:
-    asked: list[Question] = []
+    requests: list[SizingRequest] = []
 
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        await ask(question(GOOD, b"uid=12345"))
+        await ask(request(GOOD, b"uid=12345"))
 
     for trusted in (frozenset({os.getuid()}), frozenset({os.getuid() + 1})):
         (tmp_path / "s").unlink(missing_ok=True)
         site = SiteConfig(hold_after_s=5.0, users=True)
-        talk(tmp_path, run, sizer=lambda q: asked.append(q) or OK, site=site, trusted=trusted)
-    assert [q.uid for q in asked] == [12345, os.getuid()]
+        talk(tmp_path, run, sizer=lambda q: requests.append(q) or OK, site=site, trusted=trusted)
+    assert [q.uid for q in requests] == [12345, os.getuid()]
 
 
 def test_a_stranger_gets_no_answer_where_users_may_not_ask(tmp_path: Path) -> None:
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        assert "may not send" in await ask(question(GOOD))
+        assert "may not send" in await ask(request(GOOD))
 
     talk(tmp_path, run, trusted=frozenset({os.getuid() + 1}))
 
 
 def test_after_a_restart_what_was_asked_before_is_sized_again(tmp_path: Path) -> None:
-    asked: list[Question] = []
-    sizer = lambda q: asked.append(q) or OK  # noqa: E731
+    requests: list[SizingRequest] = []
+    sizer = lambda q: requests.append(q) or OK  # noqa: E731
 
     async def first(server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         for deadline in (b"1h", b"2h", b"3h"):
-            await ask(question(b"comment=rightsizer: model=a tokens=1B deadline=" + deadline))
-        await ask(question(b"comment=rightsizer: plan=/x.yaml"))
+            await ask(request(b"comment=rightsizer: model=a tokens=1B deadline=" + deadline))
+        await ask(request(b"comment=rightsizer: plan=/x.yaml"))
         await asyncio.to_thread(server.save_subjects)
 
     async def second(server: Server, _state: TicketStore, _ask: Callable[[bytes], Awaitable[str]]) -> None:
@@ -201,6 +201,6 @@ def test_after_a_restart_what_was_asked_before_is_sized_again(tmp_path: Path) ->
 
     talk(tmp_path, first, sizer=sizer)
     (tmp_path / "s").unlink(missing_ok=True)
-    asked.clear()
+    requests.clear()
     talk(tmp_path, second, sizer=sizer)
-    assert [q.comment.split()[1] for q in asked] == ["model=a"]
+    assert [q.comment.split()[1] for q in requests] == ["model=a"]

@@ -4,22 +4,24 @@ from pathlib import Path
 import pytest
 
 from rightsizer.errors import InputError
-from rightsizer_slurm.submit.protocol import Answer, Question, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
-TICKET = Ticket(name="ab12", made_s=10.0, question=Question(comment="rightsizer: x", max_nodes=2))
-ANSWER = Answer(verdict=Verdict.OK, say="two", fields={"min_nodes": 2}, variables={"RIGHTSIZER_TP": "1"})
+TICKET = Ticket(name="ab12", made_s=10.0, request=SizingRequest(comment="rightsizer: x", max_nodes=2))
+RESPONSE = SizingResponse(
+    verdict=Verdict.OK, say="two", fields={"min_nodes": 2}, variables={"RIGHTSIZER_TP": "1"}
+)
 
 
 def test_a_ticket_survives_a_restart_with_its_answer(tmp_path: Path) -> None:
     state = TicketStore(tmp_path / "state.db")
     state.add(TICKET)
-    state.set_answer("ab12", ANSWER)
+    state.set_response("ab12", RESPONSE)
     state.set_job("ab12", 7)
     state.close()
     again = TicketStore(tmp_path / "state.db")
-    found = again.tickets()[0]
-    assert (found.question, found.answer, found.job_id) == (TICKET.question, ANSWER, 7)
+    stored = again.tickets()[0]
+    assert (stored.request, stored.response, stored.job_id) == (TICKET.request, RESPONSE, 7)
     again.remove("ab12")
     assert again.tickets() == ()
     again.close()
@@ -42,11 +44,11 @@ def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
 def test_what_was_asked_last_is_remembered_once_for_each_subject(tmp_path: Path) -> None:
     state = TicketStore(tmp_path / "state.db")
     for second, (subject, comment) in enumerate([("a", "a 1"), ("b", "b 1"), ("a", "a 2")]):
-        state.record_subject(subject, comment=comment, asked_s=float(second))
+        state.record_subject(subject, comment=comment, requested_s=float(second))
     state.close()
     again = TicketStore(tmp_path / "state.db")
     assert (again.comments(9), again.comments(1)) == (("a 2", "b 1"), ("a 2",))
     for number in range(100):
-        again.record_subject(f"{number}", comment=f"{number}", asked_s=10.0 + number)
+        again.record_subject(f"{number}", comment=f"{number}", requested_s=10.0 + number)
     assert (len(again.comments(999)), again.comments(1)) == (64, ("99",))
     again.close()

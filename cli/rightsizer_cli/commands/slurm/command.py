@@ -17,7 +17,7 @@ def slurm() -> typer.Typer:
     """The group of commands."""
     group = typer.Typer(
         name="slurm",
-        help="Beside a Slurm cluster: answer its submit plugins, watch its jobs.",
+        help="Run beside a Slurm cluster: answer its submit plugins, monitor its jobs.",
         invoke_without_command=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -29,6 +29,6 @@ def slurm() -> typer.Typer:
 
 
 def _group(context: typer.Context) -> None:
-    """Beside a Slurm cluster: answer its submit plugins, watch its jobs."""
+    """Run beside a Slurm cluster: answer its submit plugins, monitor its jobs."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

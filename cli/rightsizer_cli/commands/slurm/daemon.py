@@ -11,13 +11,13 @@ __all__ = ["daemon"]
 def daemon(
     *,
     config: Annotated[
-        Path, typer.Option(metavar="FILE", help="rightsizer.conf, which the Lua plugin reads too.")
+        Path, typer.Option(metavar="FILE", help="rightsizer.conf, shared with the Lua plugin.")
     ] = Path("/etc/slurm/rightsizer.conf"),
     monitor: Annotated[
-        bool, typer.Option("--monitor", help="Watch the jobs too, as the file's section [monitor] says.")
+        bool, typer.Option("--monitor", help="Also monitor the jobs, as section [monitor] of the file sets.")
     ] = False,
 ) -> int:
-    """Answer the submit plugins, and size the jobs that they hold. Started by root it becomes SlurmUser."""
+    """Answer the submit plugins, and size the jobs that they hold. As root it switches to SlurmUser."""
     from rightsizer_slurm.daemon import run
 
     return run(config, monitor=monitor)

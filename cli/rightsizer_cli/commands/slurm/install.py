@@ -10,10 +10,10 @@ __all__ = ["install"]
 def install(
     *,
     check: Annotated[
-        bool, typer.Option("--check", help="Say what is missing and the lines to add. There is no other way.")
+        bool, typer.Option("--check", help="Print what is missing and the lines to add. Required.")
     ] = False,
 ) -> int:
-    """Tell an admin what a Slurm site still lacks; 1 if something is missing. No file is ever edited."""
+    """Print what a Slurm site still lacks; exit code 1 if something is missing. Edits no file."""
     from rightsizer.errors import InputError
     from rightsizer_slurm.install_check import (
         Status,
@@ -23,10 +23,10 @@ def install(
     )
 
     if not check:
-        raise InputError("--check", value=None, remedy="rightsizer edits no file of Slurm's; add --check")
+        raise InputError("--check", value=None, remedy="rightsizer edits no Slurm file; add --check")
     findings = look()
     for finding in findings:
-        typer.echo(finding.words)
+        typer.echo(finding.summary)
     missing = sum(finding.status is Status.MISSING for finding in findings)
     typer.echo(f"{missing} things are missing" if missing else "nothing is missing")
     return 1 if missing else 0

@@ -11,37 +11,43 @@ __all__ = ["monitor"]
 def monitor(
     *,
     act: Annotated[
-        str, typer.Option(metavar="LEVEL", help="The most that is done: flag, mail, shrink or requeue.")
+        str, typer.Option(metavar="LEVEL", help="The highest allowed action: flag, mail, shrink or requeue.")
     ] = "flag",
     state: Annotated[
-        Path, typer.Option(metavar="FILE", help="Its journal: what is under way is finished after a restart.")
+        Path, typer.Option(metavar="FILE", help="State file; open resizes continue after a restart.")
     ] = Path("/var/lib/rightsizer/state.db"),
-    every: Annotated[str, typer.Option(metavar="DURATION", help="Time between looks.")] = "30s",
+    every: Annotated[str, typer.Option(metavar="DURATION", help="Time between sweeps.")] = "30s",
     textfile: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write metrics here, for the node exporter's textfile collector."),
     ] = None,
     prometheus: Annotated[
         str,
-        typer.Option(metavar="URL", help="Where GPU metrics are; without it only jobs' own records count."),
+        typer.Option(
+            metavar="URL",
+            help="Prometheus with the GPU metrics; without it only the jobs' own records count.",
+        ),
     ] = "",
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Bearer token for that Prometheus.")
     ] = None,
     annotate: Annotated[
-        bool, typer.Option("--annotate", help="Say flags in AdminComment too; wants an operator's rights.")
+        bool,
+        typer.Option(
+            "--annotate", help="Also write notices to AdminComment; needs a Slurm operator's rights."
+        ),
     ] = False,
     backend: Annotated[str, typer.Option(metavar="NAME", help="auto, commands or pyslurm.")] = "auto",
     cool_down: Annotated[
-        str, typer.Option(metavar="DURATION", help="At most one resize of a job in it.")
+        str, typer.Option(metavar="DURATION", help="The shortest time between two resizes of a job.")
     ] = "1h",
     warm_up: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long a job trains before anything is decided.")
+        str, typer.Option(metavar="DURATION", help="How long a job trains before the first decision.")
     ] = "10m",
-    window: Annotated[str, typer.Option(metavar="DURATION", help="The shortest window to judge by.")] = "10m",
-    sweeps: Annotated[int | None, typer.Option(metavar="N", min=1, help="End after so many looks.")] = None,
+    window: Annotated[str, typer.Option(metavar="DURATION", help="The shortest measurement window.")] = "10m",
+    sweeps: Annotated[int | None, typer.Option(metavar="N", min=1, help="End after N sweeps.")] = None,
 ) -> int:
-    """Watch the GPU jobs of a Slurm cluster: flag, and as far as is allowed resize; never cancel."""
+    """Monitor the GPU jobs of a Slurm cluster: flag and, if --act allows it, resize them; never cancel."""
     from rightsizer.errors import InputError
     from rightsizer.units import parse_duration_s
     from rightsizer_launch.resize_inputs import Tuning

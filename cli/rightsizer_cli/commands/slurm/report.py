@@ -13,18 +13,20 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     state: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="The monitor's journal: tells what it did, if you may read it."),
+        typer.Option(
+            metavar="FILE", help="The monitor's state file, for its last resizes; skipped if missing."
+        ),
     ] = Path("/var/lib/rightsizer/state.db"),
-    prometheus: Annotated[str, typer.Option(metavar="URL", help="Where GPU metrics are.")] = "",
+    prometheus: Annotated[str, typer.Option(metavar="URL", help="Prometheus with the GPU metrics.")] = "",
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Bearer token for that Prometheus.")
     ] = None,
     warm_up: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long a job trains before anything is decided.")
+        str, typer.Option(metavar="DURATION", help="How long a job trains before the first decision.")
     ] = "10m",
-    window: Annotated[str, typer.Option(metavar="DURATION", help="The shortest window to judge by.")] = "10m",
+    window: Annotated[str, typer.Option(metavar="DURATION", help="The shortest measurement window.")] = "10m",
 ) -> int:
-    """Tell of every GPU job that you may see: what it does, and what would be better. Changes nothing."""
+    """Print every GPU job that you may see: state, progress, recommended size. Changes nothing."""
     from rich.table import Table
     from rich.text import Text
 
@@ -45,13 +47,13 @@ def report(
     )
     access = PrometheusSettings(url=prometheus, token_file=token_file) if prometheus else None
     settings = Settings(tuning=tuning)
-    usage = reports.look(SlurmCommands(slurm), settings, slurm=slurm, state=state, prometheus=access)
+    result = reports.look(SlurmCommands(slurm), settings, slurm=slurm, state=state, prometheus=access)
     if json:
-        echo_json(reports.document(usage))
+        echo_json(reports.document(result))
         return 0
     table = Table(*reports.HEADINGS, box=None, pad_edge=False)
-    for line in usage.lines:
-        table.add_row(*(Text(one_line(cell)) for cell in reports.row(line)))  # users' text: no markup
-    resizes = (Text(one_line(line)) for line in reports.resize_lines(usage.intents))
-    show(usage.words, *([table] if usage.lines else []), *resizes)
+    for row in result.rows:
+        table.add_row(*(Text(one_line(cell)) for cell in reports.table_row(row)))  # users' text: no markup
+    resizes = (Text(one_line(line)) for line in reports.resize_lines(result.intents))
+    show(result.summary, *([table] if result.rows else []), *resizes)
     return 0

@@ -11,19 +11,19 @@ __all__ = ["resize"]
 def resize(
     *,
     job: Annotated[int, typer.Argument(metavar="JOB", help="A job of rightsizer sbatch.")],
-    nodes: Annotated[int, typer.Option("--nodes", "-N", metavar="N", min=1, help="Nodes it shall have.")],
+    nodes: Annotated[int, typer.Option("--nodes", "-N", metavar="N", min=1, help="The new number of nodes.")],
     requeue: Annotated[
-        bool, typer.Option("--requeue", help="Save and start anew even where nodes could be taken live.")
+        bool, typer.Option("--requeue", help="Save and requeue, even if the job could shrink live.")
     ] = False,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The journal; default: in ~/.local/state. Run again to go on."),
+        typer.Option(
+            metavar="FILE", help="State file (default: in ~/.local/state). Run the command again to continue."
+        ),
     ] = None,
-    wait: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long to wait for it to be done.")
-    ] = "15m",
+    wait: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for the resize.")] = "15m",
 ) -> int:
-    """Give a running elastic job another number of nodes; it saves first, and goes on from there."""
+    """Change the number of nodes of a running elastic job, which saves and then continues."""
     from rightsizer.units import parse_duration_s
     from rightsizer_slurm.monitor.manual_resize import resize as carry_out
 
