@@ -26,6 +26,10 @@ install_missing() {
     trap "rm -f $policy" EXIT
   fi
   echo "installing ${missing[*]}" >&2
+  # two of these scripts may run at once, and a machine may be updating itself: both wait
+  exec 8>/run/lock/rightsizer-packages.lock
+  flock 8
   apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  exec 8>&-
 }

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any
 
 from rightsizer.domain.layout import Layout
@@ -54,14 +54,25 @@ class Launch:
 
 
 def digest(launch: Launch) -> str:
-    """A hash of what the workers run. A new attempt and a resize in place do not change it."""
-    pod = template(replace(launch, attempt=0), on=())
-    if launch.worker.elastic.in_place:
-        changing = size_variables(launch.plan)
-        trainer = pod["spec"]["containers"][0]
-        trainer["env"] = [variable for variable in trainer["env"] if variable["name"] not in changing]
-    text = json.dumps(pod, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    """A hash of what the workers run. A new attempt and a resize in place do not change it.
+
+    It covers what the plan and the framework state, not the pods that this version of the operator makes of
+    it: an upgrade of the operator restarts no training.
+    """
+    stated, worker = launch.plan.spec.launch, launch.worker
+    changing = size_variables(launch.plan) if worker.elastic.in_place else frozenset[str]()
+    runs = {
+        "program": program_arguments(worker.program),
+        "files": dict(worker.files),
+        "environment": {name: value for name, value in worker.environment.items() if name not in changing},
+        "variables": sorted(variable.model_dump_json(exclude_none=True) for variable in stated.env),
+        "image": stated.image,
+        "workingDir": stated.working_dir,
+        "podTemplate": stated.pod_template and stated.pod_template.model_dump(exclude_none=True),
+        "nodes": worker.elastic.nodes(launch.gpus_per_pod) if worker.elastic.in_place else launch.pods,
+        "gpusPerPod": launch.gpus_per_pod,
+    }
+    return hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
