@@ -328,11 +328,11 @@ def _tail(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 def scatter(folder: Path, path: Path) -> None:
     """Predicted against measured step time of every row, its source left out, by source."""
-    import matplotlib as mpl  # noqa: PLC0415 - only this page needs it
+    import matplotlib as mpl  # only this page needs it
 
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "rightsizer"
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    from matplotlib import pyplot as plt
 
     measured = {
         r["id"]: float(r["step_time_s"]) for r in read(folder, "published_runs.csv") if r["step_time_s"]

@@ -11,5 +11,5 @@ __all__ = ["text"]
 def text(name: str) -> str:
     """The file of that name in `rightsizer/data`."""
     content = pkgutil.get_data("rightsizer", f"data/{name}")
-    assert content is not None  # noqa: S101 - every loader of ours has data
+    assert content is not None  # every loader of ours has data
     return content.decode("utf-8")

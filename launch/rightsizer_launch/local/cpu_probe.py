@@ -130,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--meet", required=True, help="a file through which the workers find each other")
     options = parser.parse_args(argv)
 
-    import torch  # noqa: PLC0415 -- seconds of import; --help must not pay
+    import torch  # seconds of import; --help must not pay
 
     torch.set_num_threads(options.threads)
     distributed = torch.distributed

@@ -176,7 +176,7 @@ def _gpus(names: list[str]) -> Machine:
 def _nvml_names() -> list[str]:
     """Names of the GPUs that this process may use; empty without NVML, driver or GPU."""
     try:
-        import pynvml  # noqa: PLC0415 -- an optional extra
+        import pynvml  # an optional extra
     except ImportError:
         return []
     try:

@@ -298,7 +298,7 @@ def _control_group() -> Any:
     """A gloo group for the flags: the default group where that is gloo; None where there is one process."""
     if _world() == 1:
         return None
-    import torch.distributed as dist  # noqa: PLC0415 -- only where a job is distributed
+    import torch.distributed as dist  # only where a job is distributed
 
     return dist.group.WORLD if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
 
@@ -307,7 +307,7 @@ def _reduce(values: list[float]) -> list[float]:
     """Element-wise sum over all ranks."""
     if _state.group is None:
         return values
-    import torch  # noqa: PLC0415
+    import torch
 
     message = torch.tensor(values, dtype=torch.float64)
     torch.distributed.all_reduce(message, group=_state.group)

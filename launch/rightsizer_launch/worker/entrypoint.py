@@ -69,12 +69,12 @@ def _pod(arguments: list[str], scratch: Path) -> tuple[int, bool]:
 
 def _run(arguments: list[str], scratch: Path) -> tuple[int, bool]:
     """The exit code, and whether to retry because the rendezvous was lost."""
-    from torch.distributed import run  # noqa: PLC0415 -- seconds of import
-    from torch.distributed.elastic.multiprocessing.api import SignalException  # noqa: PLC0415
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
-    from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError  # noqa: PLC0415
+    from torch.distributed import run  # seconds of import
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError
 
-    from rightsizer_launch.worker import signed_rendezvous  # noqa: PLC0415 -- it imports torch
+    from rightsizer_launch.worker import signed_rendezvous  # it imports torch
 
     outcome = scratch / "outcome"
     os.environ[ENV_OUTCOME] = str(outcome)

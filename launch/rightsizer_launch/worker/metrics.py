@@ -45,7 +45,7 @@ class TrainMetrics:
     """The metrics in a separate registry: the training script's registry is not touched."""
 
     def __init__(self) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Summary  # noqa: PLC0415 -- lazy by design
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Summary  # lazy by design
 
         self.registry = CollectorRegistry()
         self._tokens = Counter(TOKENS, NAMES[TOKENS + "_total"], registry=self.registry)
@@ -82,7 +82,7 @@ class TrainMetrics:
 
 def serve(metrics: TrainMetrics, *, port: int, address: str = "127.0.0.1") -> Any:
     """Serve the metrics in a daemon thread; returns the server. OSError if the port is taken."""
-    from prometheus_client import start_http_server  # noqa: PLC0415 -- lazy by design
+    from prometheus_client import start_http_server  # lazy by design
 
     server, _thread = start_http_server(port, addr=address, registry=metrics.registry)
     return server

@@ -27,7 +27,7 @@ def max_peak_bytes(group: Any, peak_bytes: Callable[[], float] = allocated_peak_
     """
     largest = peak_bytes()
     if group is not None:
-        import torch  # noqa: PLC0415 -- only where a job is distributed
+        import torch  # only where a job is distributed
 
         message = torch.tensor([largest], dtype=torch.float64)
         torch.distributed.all_reduce(message, op=torch.distributed.ReduceOp.MAX, group=group)

@@ -71,9 +71,9 @@ def _store(environment: Mapping[str, str]) -> Any:
     host, _, port = environment.get("PET_RDZV_ENDPOINT", "").rpartition(":")
     if not host or not port.isdigit() or not reachable(host.strip("[]"), int(port), timeout_s=_SOON_S):
         return None
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # noqa: PLC0415 -- seconds of import
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # seconds of import
 
-    from rightsizer_launch.worker.signed_rendezvous import signed  # noqa: PLC0415 -- it imports torch
+    from rightsizer_launch.worker.signed_rendezvous import signed  # it imports torch
 
     timeout = dt.timedelta(seconds=_SOON_S)
     store = TCPStore(host.strip("[]"), int(port), is_master=False, wait_for_workers=False, timeout=timeout)
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
 
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # noqa: PLC0415 -- seconds of import
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # seconds of import
 
     try:
         store = TCPStore(

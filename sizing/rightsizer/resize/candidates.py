@@ -97,7 +97,7 @@ def candidate_sizes(
 
     The reading has passed all preconditions: rate, steps, GPUs and remaining work are known.
     """
-    assert running.scaling is not None  # noqa: S101 - unmanaged jobs are handled before
+    assert running.scaling is not None  # unmanaged jobs are handled before
     rate = float(r.tokens_per_s or 0.0)
     every = running.scaling.sizes(gpus=running.gpus, tokens_per_s=rate, steps=int(r.window_steps or 0))
     present = next(

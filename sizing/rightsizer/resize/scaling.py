@@ -80,7 +80,7 @@ def recalibrate(
     noise = noise_ln(steps, p.step_scatter)
     recalibrated = []
     for size in sizes:
-        assert size.option is not None  # noqa: S101 - the table is made of options
+        assert size.option is not None  # the table is made of options
         variance_share = 0.0
         if size.option.layout != present.layout:
             other_family = _layout_family(size.option.layout) != _layout_family(present.layout)

@@ -218,7 +218,7 @@ class ClusterTables:
         )
 
     def _step_rates_from_tables(self, family: Array, layout: Columns) -> StepRates:
-        assert self._layer_inputs is not None  # noqa: S101 - `fill` has filled the table
+        assert self._layer_inputs is not None  # `fill` has filled the table
         cases = self._rows(family, layout)
         sigma = self._sigma(self._step_sigma, family, cases)
         total_s = step_time.total_s(

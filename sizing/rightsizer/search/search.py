@@ -199,7 +199,7 @@ def cheapest(
     hours = rows.gpus * rows.finish_s
     cheap = good & (hours <= hours[good].min() * (1 + CHEAP_WITHIN))
     fastest = best(rows, cheap)
-    assert fastest is not None  # noqa: S101 - `cheap` holds at least the cheapest row
+    assert fastest is not None  # `cheap` holds at least the cheapest row
     at_count = rows.take(np.flatnonzero(rows.gpus == rows.gpus[fastest]))
     return SearchResult(row=rows.take(np.asarray([fastest])), at_count=at_count, evaluated=len(rows)), len(
         rows

@@ -103,7 +103,7 @@ _VALUES = (
 def _layout(row: ReportRow) -> str:
     """The layout at the job's present size, as text."""
     run = row.monitored.run
-    assert run is not None  # noqa: S101 - the caller has checked it
+    assert run is not None  # the caller has checked it
     layout = layout_of(run.layout)
     replica = max(1, layout.gpus // layout.dp)
     ranks = max(1, row.job.nodes * run.node_gpus // replica)

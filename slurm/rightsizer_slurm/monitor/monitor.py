@@ -281,7 +281,7 @@ def intent_for(row: ReportRow, level: ActionLevel) -> Intent | None:
 
 def plan_intent(monitored: MonitoredJob, *, nodes: int, kind: Kind, reason: str) -> Intent:
     """An intent for the job in its present state."""
-    assert monitored.run is not None  # noqa: S101 - callers have checked it
+    assert monitored.run is not None  # callers have checked it
     return Intent(
         job_id=monitored.job.job_id,
         kind=kind,

@@ -74,7 +74,7 @@ def test_liveness_fails_when_nothing_can_be_read(alone, life):
     operator = _leading(alone, **QUICK)
     life.create()
     life.until("Running")
-    nothing = lambda seen: None if "/leases" in seen.path else web.Response(status=503)  # noqa: E731
+    nothing = lambda seen: None if "/leases" in seen.path else web.Response(status=503)
     operator.proxy.before = nothing
     life.wait("liveness fails", lambda: operator.get("/healthz")[0] == 500, 60)
     operator.proxy.before = lambda _seen: None

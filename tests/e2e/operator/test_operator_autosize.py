@@ -108,7 +108,7 @@ def test_what_is_recommended_is_said_and_not_done(slow):
 
 def test_a_late_plan_grows_in_place_by_itself(slow, rank_0):
     life, operator = slow("Auto")
-    grown = lambda: life.jobs[0]["spec"]["parallelism"] > 1  # noqa: E731
+    grown = lambda: life.jobs[0]["spec"]["parallelism"] > 1
     life.wait("growth", grown, 300)
     gpus = life.jobs[0]["spec"]["parallelism"]
     rank_0.workers, rank_0.rate = gpus, gpus * rank_0.rate

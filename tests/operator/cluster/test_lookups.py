@@ -23,7 +23,7 @@ class FakeKubeClient:
     def __init__(self):
         self.lists = []
 
-    async def every(self, path, *, labelSelector="", **_query):  # noqa: N803 -- the API's word
+    async def every(self, path, *, labelSelector="", **_query):  # the API's word
         if labelSelector == LABEL_PLAN:
             return  # no pod has the plan label
         self.lists.append(path.rpartition("/")[2])
@@ -77,7 +77,7 @@ class Pods:
     def __init__(self):
         self.lists = []
 
-    async def every(self, path, *, labelSelector, **_query):  # noqa: N803 -- the API's word
+    async def every(self, path, *, labelSelector, **_query):  # the API's word
         self.lists.append((path, labelSelector))
         for name in labelSelector.partition("(")[2].partition(")")[0].split(","):
             status = {"phase": "Pending" if name == "new" else "Running", "podIP": f"10.0.0.{len(name)}"}
@@ -110,7 +110,7 @@ class Labelled:
         metadata = {"name": name, "namespace": "team", "labels": {LABEL_PLAN: "demo"}}
         return POD | {"metadata": metadata | {"ownerReferences": references}}
 
-    async def every(self, path, *, labelSelector, **_query):  # noqa: N803 -- the API's word
+    async def every(self, path, *, labelSelector, **_query):  # the API's word
         for pod in self.pods if labelSelector == LABEL_PLAN and path.endswith("pods") else ():
             yield pod
 

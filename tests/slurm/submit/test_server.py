@@ -188,7 +188,7 @@ def test_a_stranger_gets_no_answer_where_users_may_not_ask(tmp_path: Path) -> No
 
 def test_after_a_restart_what_was_asked_before_is_sized_again(tmp_path: Path) -> None:
     requests: list[SizingRequest] = []
-    sizer = lambda q: requests.append(q) or OK  # noqa: E731
+    sizer = lambda q: requests.append(q) or OK
 
     async def first(server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         for deadline in (b"1h", b"2h", b"3h"):

@@ -77,7 +77,7 @@ class SimulatedRun:
     def delete(self) -> None:
         """Delete the plan, and see that nothing of it is left."""
         self.api("DELETE", self.path)
-        left = lambda: [o for path in KINDS.values() for o in self.ours(path)]  # noqa: E731
+        left = lambda: [o for path in KINDS.values() for o in self.ours(path)]
         self.wait("nothing is left", lambda: not left() and not self.pods, 180)
 
     def run_pods(self) -> None:

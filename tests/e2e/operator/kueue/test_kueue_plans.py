@@ -19,7 +19,7 @@ def test_a_job_waits_suspended_until_the_quota_is_free(cluster, namespace, queue
     other("first", 8)
     holds("first")
     other("second", 8)
-    workloads = lambda: cluster.get("workloads.kueue.x-k8s.io", namespace=namespace)["items"]  # noqa: E731
+    workloads = lambda: cluster.get("workloads.kueue.x-k8s.io", namespace=namespace)["items"]
     cluster.wait("the second Job's Workload", lambda: len(workloads()) == 2)
     assert cluster.get("job", "second", namespace=namespace)["spec"]["suspend"]
     cluster.kubectl("delete", "job", "first", "--namespace", namespace)
