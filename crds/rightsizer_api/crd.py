@@ -100,6 +100,8 @@ def _schema() -> dict[str, Any]:
         described = schema["properties"][name]["description"]
         schema["properties"][name] = {"type": "string", "description": described}
     schema["properties"]["metadata"] = {"type": "object"}
+    # until the operator answers: without it, kstatus takes a plan without a status for a ready one
+    schema["properties"]["status"]["default"] = {"observedGeneration": -1}
     schema["required"] = ["spec"]
     schema["x-kubernetes-validations"] = list(_NAME_RULES)
     return schema

@@ -34,7 +34,7 @@ class Condition(Model):
     """A Kubernetes condition."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)] = Field(
-        description="Ready (its reason is the plan's state), Sized, Running, Complete, Failed and others."
+        description="Ready (its reason is the plan's state), Reconciling, Stalled, Complete and others."
     )
     status: Annotated[ConditionStatus, Strict(False)] = Field(description="True, False or Unknown.")
     reason: Word = Field(description="Reason in CamelCase.")
@@ -119,8 +119,8 @@ class Resize(Model):
 class Status(Model):
     """Plan, attempt and measurements of a TrainingPlan."""
 
-    observed_generation: Generation = Field(
-        0, description="Generation of the spec that this status describes."
+    observed_generation: Annotated[int, Field(ge=-1)] = Field(
+        0, description="Generation of the spec that this status describes; -1 before the operator's first."
     )
     conditions: Annotated[tuple[Condition, ...], Field(max_length=32), Strict(False)] = Field(
         (),

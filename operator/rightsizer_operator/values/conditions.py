@@ -9,6 +9,7 @@ from rightsizer_api.quantities import format_time
 
 __all__ = [
     "ORDER",
+    "STALLED",
     "Condition",
     "is_true",
     "json_merge_patch",
@@ -21,6 +22,8 @@ __all__ = [
 
 ORDER = (
     "Ready",
+    "Reconciling",
+    "Stalled",
     "Accepted",
     "Sized",
     "Admitted",
@@ -33,6 +36,8 @@ ORDER = (
     "Failed",
 )
 """All condition types, in their order in the status. Ready's reason is the plan's state."""
+STALLED = ("Invalid", "NoPlan", "DeadlinePassed", "Refused", "Failed")
+"""Reasons for which a plan makes no progress until somebody changes it or the cluster's policies."""
 _MAX_MESSAGE = 32_000
 
 
@@ -69,6 +74,9 @@ def merge_conditions(
 ) -> list[dict[str, Any]]:
     """The old conditions with the new ones merged in. lastTransitionTime changes only with the status."""
     current = {condition["type"]: condition for condition in old}
+    texts = ("status", "reason", "message")
+    known = {kind: Condition(**{text: c.get(text, "") for text in texts}) for kind, c in current.items()}
+    new = {**new, **_progress({**known, **new})}
     result = []
     for kind in ORDER:
         if kind not in new:
@@ -88,6 +96,23 @@ def merge_conditions(
             }
         )
     return result
+
+
+def _progress(conditions: Mapping[str, Condition]) -> dict[str, Condition]:
+    """The conditions of kstatus: Stalled if somebody must act, Reconciling if the operator or the cluster will.
+
+    A running Job does not hide a new spec that was rejected or cannot be sized. A suspended plan is neither.
+    """
+    ready = conditions.get("Ready", unknown("New"))
+    kinds = ("Ready",) if ready.reason in ("Complete", "Failed") else ("Accepted", "Sized", "Ready")
+    pending = [conditions[kind] for kind in kinds if kind in conditions]
+    pending = [each for each in pending if each.status == "False" and each.reason != "Suspended"]
+    stalled = next((each for each in pending if each.reason in STALLED), None)
+    if stalled is not None:
+        return {"Reconciling": no("Stalled"), "Stalled": yes(stalled.reason, stalled.message)}
+    if pending:
+        return {"Reconciling": yes(pending[-1].reason, pending[-1].message), "Stalled": no("Progressing")}
+    return {"Reconciling": no("Reconciled"), "Stalled": no("Reconciled")}
 
 
 def is_true(status: Mapping[str, Any], kind: str) -> bool:
