@@ -9,7 +9,7 @@ The results equal `prediction.throughput` and `prediction.fit` up to rounding, w
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -61,14 +61,15 @@ class MemoryFits:
 
 
 class _LazyTable:
-    """Columns by family, computed by `make` (which takes an index array) on first use and cached.
+    """Columns by family, computed on first use and cached.
 
-    A value that is the same for all families so far is stored as one number and broadcast. Threads may fill
+    The table does not keep the function that computes it: this would be a method of the table's owner, and
+    an evicted owner in a reference cycle keeps its memory until the garbage collector finds it. A value that is the same for all families so far is stored as one number and broadcast. Threads may fill
     one table concurrently: `setdefault` inserts each number and each column once.
     """
 
-    def __init__(self, size: int, make: Callable[[Array], Mapping[str, Array]]) -> None:
-        self._compute, self._ready = make, np.zeros(size, dtype=bool)
+    def __init__(self, size: int) -> None:
+        self._ready = np.zeros(size, dtype=bool)
         self._numbers: dict[str, Array] = {}
         self._field_columns: dict[str, Array] = {}
 
@@ -77,13 +78,13 @@ class _LazyTable:
         columns = self._field_columns
         return {k: columns[k][family] if k in columns else number for k, number in self._numbers.items()}
 
-    def fill(self, family: Array) -> None:
-        """Compute the rows that are missing."""
+    def fill(self, family: Array, compute: Callable[[Array], Mapping[str, Array]]) -> None:
+        """Compute the rows that are missing; `compute` takes their indices."""
         wanted = np.zeros(self._ready.size, dtype=bool)
         wanted[family] = True
         missing = np.flatnonzero(wanted & ~self._ready)
         if missing.size:
-            for name, value in self._compute(missing).items():
+            for name, value in compute(missing).items():
                 self._store(name, missing, value)
             self._ready[missing] = True
 
@@ -110,7 +111,7 @@ class StageTables:
         self.counts = memory.with_float_counts(self._cases(self.layout)).layout
         self.layered = axes["sharding"] >= Sharding.ZERO3
         self._ends = memory.candidates(self._cases(self.counts))
-        self._stage_memory = _LazyTable(axes["tp"].size, self._compute)
+        self._stage_memory = _LazyTable(axes["tp"].size)
 
     def stage_memory(self, family: Array) -> list[StageMemory]:
         """Memory of the stages that may be the fullest, for these families. `fill` has computed it."""
@@ -127,7 +128,7 @@ class StageTables:
     def fill(self, family: Array) -> None:
         """Compute these families; all families if they are few, since other GPU types will need the rest."""
         few = self.layered.size <= _FEW_FAMILIES
-        self._stage_memory.fill(np.arange(self.layered.size) if few else family)
+        self._stage_memory.fill(np.arange(self.layered.size) if few else family, self._compute)
 
     def _cases(self, layout: Columns) -> Cases:
         return replace(self._nouns, layout=layout)
@@ -157,14 +158,14 @@ class ClusterTables:
         self.step_rates_cache: Callable[[bytes, float], dict[str, Any]] = lru_cache(maxsize=_CACHED_RATES)(
             _new_cache
         )
-        self._passes = _LazyTable(size, self._compute_passes)
-        self._step_sigma = _LazyTable(size, lambda index: self._compute_sigma(step_sigma, index))
-        self._memory_sigma = _LazyTable(size, lambda index: self._compute_sigma(memory_sigma, index))
+        self._passes = _LazyTable(size)
+        self._step_sigma = _LazyTable(size)
+        self._memory_sigma = _LazyTable(size)
 
     def fill(self, family: Array) -> None:
         """Compute step-time tables for these families in one call."""
-        self._step_sigma.fill(family)
-        self._passes.fill(family[~self._stages.layered[family]])
+        self._step_sigma.fill(family, partial(self._compute_sigma, step_sigma))
+        self._passes.fill(family[~self._stages.layered[family]], self._compute_passes)
 
     def throughput(self, family: Array, layout: Columns) -> StepRates:
         """Step rates of layouts of these families (both of shape (n,))."""
@@ -175,7 +176,7 @@ class ClusterTables:
 
     def fit(self, family: Array, layout: Columns) -> MemoryFits:
         """Whether layouts of these families (both of shape (n,)) fit memory, and their bytes."""
-        self._memory_sigma.fill(family)
+        self._memory_sigma.fill(family, partial(self._compute_sigma, memory_sigma))
         self._stages.fill(family)
         parts = [self._fit(family[s], layout.take(s)) for s in _chunks(family.size)]
         fits = _concatenate([part.fits for part in parts]).astype(bool)

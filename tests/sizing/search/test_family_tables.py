@@ -1,5 +1,7 @@
+import gc
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -94,12 +96,13 @@ def hasty():
 def test_threads_that_fill_one_table_lose_none_of_each_other_s_families(hasty):
     families_ = np.arange(1, 9)
     for _ in range(60):  # without a lock a third of them were wrong
-        table, gate = _LazyTable(9, lambda index: {"itself": index.astype(float)}), threading.Barrier(8)
-        table.fill(np.zeros(1, dtype=int))
+        table, gate = _LazyTable(9), threading.Barrier(8)
+        itself = lambda index: {"itself": index.astype(float)}  # noqa: E731
+        table.fill(np.zeros(1, dtype=int), itself)
 
-        def fill(family, table=table, gate=gate):
+        def fill(family, table=table, gate=gate, itself=itself):
             gate.wait()
-            table.fill(np.array([family]))
+            table.fill(np.array([family]), itself)
 
         threads = [threading.Thread(target=fill, args=(family,)) for family in families_]
         for thread in threads:
@@ -107,3 +110,22 @@ def test_threads_that_fill_one_table_lose_none_of_each_other_s_families(hasty):
         for thread in threads:
             thread.join()
         np.testing.assert_array_equal(table.rows(families_)["itself"], families_)
+
+
+@pytest.fixture
+def no_collector():
+    """Without the garbage collector: only reference counts free memory."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_evicted_tables_are_freed_at_once(no_collector, job):
+    some, family, columns = _rows(*job)
+    some.tables.throughput(family, columns)
+    some.tables.fit(family, columns)
+    evicted = [weakref.ref(some.tables), weakref.ref(some.tables._stages)]
+    del some
+    assert [table() for table in evicted] == [None, None]
