@@ -99,7 +99,7 @@ def merge_conditions(
 
 
 def _progress(conditions: Mapping[str, Condition]) -> dict[str, Condition]:
-    """The conditions of kstatus: Stalled if somebody must act, Reconciling if the operator or the cluster will.
+    """The conditions of kstatus: Stalled if somebody must act, else Reconciling if it is not there yet.
 
     A running Job does not hide a new spec that was rejected or cannot be sized. A suspended plan is neither.
     """
