@@ -63,9 +63,9 @@ class MemoryFits:
 class _LazyTable:
     """Columns by family, computed on first use and cached.
 
-    The table does not keep the function that computes it: this would be a method of the table's owner, and
-    an evicted owner in a reference cycle keeps its memory until the garbage collector finds it. A value that is the same for all families so far is stored as one number and broadcast. Threads may fill
-    one table concurrently: `setdefault` inserts each number and each column once.
+    A value that is the same for all families so far is stored as one number and broadcast. Threads may fill
+    one table concurrently: `setdefault` inserts each number and each column once. The table does not keep
+    `compute`, a method of its owner: evicted owners in a reference cycle wait for the garbage collector.
     """
 
     def __init__(self, size: int) -> None:

@@ -97,7 +97,7 @@ def test_threads_that_fill_one_table_lose_none_of_each_other_s_families(hasty):
     families_ = np.arange(1, 9)
     for _ in range(60):  # without a lock a third of them were wrong
         table, gate = _LazyTable(9), threading.Barrier(8)
-        itself = lambda index: {"itself": index.astype(float)}  # noqa: E731
+        itself = lambda index: {"itself": index.astype(float)}
         table.fill(np.zeros(1, dtype=int), itself)
 
         def fill(family, table=table, gate=gate, itself=itself):
