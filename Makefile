@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants check check-generated generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
 
 all: check test  ## check and test
 
@@ -37,6 +37,11 @@ coverage: $(READY)  ## lines that no unit test runs, file by file; LAYER=operato
 # Not part of CI: a quarter of an hour on two cores
 mutants: $(READY)  ## change one operator or number at a time and count the changes that no unit test notices
 	$(BIN)/python -m bench.mutants
+
+# Nightly: some minutes; the unit tests run a few hundred inputs for each parser
+FUZZ ?= 1000000
+fuzz: $(READY)  ## random inputs for every parser of what tenants and users write (FUZZ=1000000, the same each time)
+	$(BIN)/python -m bench.fuzz --inputs $(FUZZ)
 
 check: $(READY)  ## format, lint, types, layer contracts, generated files
 	$(BIN)/ruff format --check .

@@ -2,10 +2,19 @@
 
 import enum
 import re
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Required, Self
 
-from pydantic import Field, Strict, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    Strict,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.config import JsonDict
+from typing_extensions import TypedDict
 
 from rightsizer.errors import InputError
 from rightsizer_api import placeholders
@@ -98,16 +107,118 @@ class Restarts(Model):
     within: Duration = Field("1h", description="The window; older failures do not count.", examples=["1h"])
 
 
+# The parts of a pod template that are merged or read. The API server checks all other fields.
+_TYPED = ConfigDict(extra="allow", strict=True)
+
+
+class _Named(TypedDict, total=False):
+    """An item of a list that is merged by name."""
+
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    name: Required[str]
+
+
+class _Mount(TypedDict):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    mountPath: str
+
+
+class _Port(TypedDict):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    containerPort: int
+
+
+class _Resources(TypedDict, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    limits: dict[str, Any]
+    requests: dict[str, Any]
+
+
+class _Container(_Named, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    env: list[_Named]
+    ports: list[_Port]
+    resources: _Resources
+    volumeMounts: list[_Mount]
+
+
+class _Toleration(TypedDict, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+
+class _Spread(TypedDict):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    topologyKey: str
+
+
+class _Term(TypedDict, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    matchExpressions: list[dict[str, Any]]
+
+
+class _Required(TypedDict, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    nodeSelectorTerms: list[_Term]
+
+
+class _NodeAffinity(TypedDict, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    requiredDuringSchedulingIgnoredDuringExecution: _Required
+
+
+class _Affinity(TypedDict, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    nodeAffinity: _NodeAffinity
+
+
+class _Metadata(TypedDict, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+
+class _Spec(TypedDict, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    affinity: _Affinity
+    containers: list[_Container]
+    imagePullSecrets: list[_Named]
+    initContainers: list[_Container]
+    nodeSelector: dict[str, str]
+    priorityClassName: str
+    tolerations: list[_Toleration]
+    topologySpreadConstraints: list[_Spread]
+    volumes: list[_Named]
+
+
+def _without_nulls(value: Any) -> Any:
+    """Without fields that are null, which Kubernetes reads as absent."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+_ANY_FIELDS = WithJsonSchema({"type": "object", "additionalProperties": True})
+_NO_NULLS = BeforeValidator(_without_nulls)
+PodMetadata = Annotated[
+    dict[str, Any], GetPydanticSchema(lambda _, build: build(_Metadata)), _NO_NULLS, _ANY_FIELDS
+]
+PodSpec = Annotated[dict[str, Any], GetPydanticSchema(lambda _, build: build(_Spec)), _NO_NULLS, _ANY_FIELDS]
+
+
 class PodTemplate(Model):
     """Kubernetes only: fields merged into the workers' pods (volumes, nodeSelector, tolerations ...)."""
 
-    metadata: dict[str, Any] | None = Field(
+    metadata: PodMetadata | None = Field(
         None,
         description="Labels and annotations of the pods.",
         examples=[{"labels": {"team": "nlp"}}],
         json_schema_extra=_FREE_FORM,
     )
-    spec: dict[str, Any] | None = Field(
+    spec: PodSpec | None = Field(
         None,
         description="Pod spec fields to merge; the training container is named trainer.",
         examples=[{"nodeSelector": {"pool": "h100"}}],

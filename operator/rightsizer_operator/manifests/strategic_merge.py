@@ -67,10 +67,10 @@ def _check(template: Mapping[str, Any]) -> None:
     for name in _RESERVED:
         if name in spec and not (name == "restartPolicy" and spec[name] == "Never"):
             raise InputError(f"{_FIELD}.spec.{name}", value=spec[name], remedy=_REMEDY)
-    for index, container in enumerate(_items(spec, "containers")):
+    for index, container in enumerate(spec.get("containers", ())):
         if container.get("name") == CONTAINER:
             _check_trainer(container, f"{_FIELD}.spec.containers[{index}]")
-        for position, variable in enumerate(_items(container, "env", f".containers[{index}]")):
+        for position, variable in enumerate(container.get("env", ())):
             _check_variable(variable, f"{_FIELD}.spec.containers[{index}].env[{position}]")
 
 
@@ -82,13 +82,6 @@ def _check_trainer(container: Mapping[str, Any], where: str) -> None:
     for kind in ("limits", "requests"):
         if GPU_RESOURCE in (resources.get(kind) or {}):
             raise InputError(f"{where}.resources.{kind}", value=GPU_RESOURCE, remedy=_REMEDY)
-
-
-def _items(parent: Mapping[str, Any], name: str, where: str = "") -> Sequence[Mapping[str, Any]]:
-    items = parent.get(name) or []
-    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        raise InputError(f"{_FIELD}.spec{where}.{name}", value=items, remedy="must be a list of mappings")
-    return items
 
 
 def _check_variable(variable: Mapping[str, Any], where: str) -> None:

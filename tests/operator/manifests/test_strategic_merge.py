@@ -57,7 +57,6 @@ def test_our_labels_win_over_the_user_s():
         ({"containers": [{"name": "x", "env": [{"name": "RANK"}]}]}, "containers[0].env[0].name"),
         ({"containers": [{"name": "x", "env": [{"name": "PET_X"}]}]}, "containers[0].env[0].name"),
         ({"containers": [{"name": "x", "env": [{"name": "a=b"}]}]}, "containers[0].env[0].name"),
-        ({"containers": {"name": "x"}}, "containers"),
     ],
 )
 def test_what_would_break_the_launch_is_refused_by_name(spec, field):

@@ -85,8 +85,10 @@ def test_a_plan_that_no_number_of_gpus_meets_is_not_accepted(fake_cluster):
             },
             "containers[0].env[0].name",
         ),
+        ({"launch": {"podTemplate": {"spec": {"nodeSelector": "x"}}}}, "podTemplate.spec.nodeSelector"),
+        ({"launch": {"podTemplate": {"spec": {"volumes": [{}]}}}}, "podTemplate.spec.volumes[0].name"),
     ],
-    ids=["gpu", "no-command", "no-image", "torchrun", "subdomain", "reserved-env"],
+    ids=["gpu", "no-command", "no-image", "torchrun", "subdomain", "reserved-env", "type", "no-name"],
 )
 def test_a_plan_that_is_wrong_says_where_and_makes_nothing(fake_cluster, change, field):
     wrong = fake_cluster(change).settle()

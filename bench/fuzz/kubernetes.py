@@ -1,0 +1,181 @@
+"""What the operator reads: scrapes, annotations, statuses, pod templates, nodes, pods, Workloads, quotas."""
+
+import datetime as dt
+from random import Random
+from typing import Any
+
+from bench.fuzz.inputs import NUMBERS, Target, damaged, damaged_text
+
+from rightsizer_launch.worker import metrics as agent
+from rightsizer_operator.cluster.cache import Cache, bound_gpus, quota_left
+from rightsizer_operator.cluster.demand import unscheduled
+from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
+from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
+from rightsizer_operator.reconcile.reconcile import reconcile
+from rightsizer_operator.values import names
+from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.kueue import Workload
+from rightsizer_operator.values.snapshot import AttemptJob, Pod, Snapshot
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+PRODUCT = "NVIDIA-H100-80GB-HBM3"
+INVENTORY = Inventory(nodes=tuple(Node(name=f"n{i}", product=PRODUCT, gpus=8) for i in range(3)))
+WHEN = "2026-11-21T12:00:00Z"
+OWNER = {"kind": "TrainingPlan", "name": "demo", "uid": "uid-1", "controller": True}
+
+METADATA = {
+    "namespace": "team",
+    "name": "demo-a1",
+    "uid": "j-1",
+    "creationTimestamp": WHEN,
+    "labels": {names.LABEL_PLAN: "demo", names.LABEL_ATTEMPT: "1", names.LABEL_ROLE: names.WORKER},
+    "annotations": {names.DIGEST: "d", names.ELASTIC: "true", names.GPU_TYPE: "H100", names.NUDGED: WHEN},
+}
+TRAINER = {"name": "trainer", "resources": {"limits": {names.GPU_RESOURCE: "8"}}}
+CONDITION = {"type": "Ready", "status": "False", "lastTransitionTime": WHEN, "reason": "R", "message": "m"}
+JOB_STATUS = {"ready": 1, "failed": 1, "conditions": [CONDITION | {"type": "Failed", "status": "True"}]}
+NODE = {
+    "metadata": {"name": "n1", "labels": {names.PRODUCT_LABEL: PRODUCT, "pool": "a"}},
+    "spec": {"unschedulable": False, "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]},
+    "status": {"allocatable": {names.GPU_RESOURCE: "8"}, "conditions": [CONDITION]},
+}
+ENDED = {"exitCode": 1, "message": "out of memory", "finishedAt": WHEN}
+POD = {
+    "metadata": METADATA,
+    "spec": {"containers": [TRAINER], "nodeSelector": {"pool": "a"}, "schedulingGates": [{"name": "g"}]},
+    "status": {
+        "phase": "Pending",
+        "podIP": "10.0.0.1",
+        "containerStatuses": [{"state": {"terminated": ENDED}}],
+    },
+}
+WORKLOAD = {"metadata": METADATA, "spec": {"active": True}, "status": {"conditions": [CONDITION]}}
+QUOTA = {
+    "status": {
+        "hard": {f"requests.{names.GPU_RESOURCE}": "8"},
+        "used": {f"requests.{names.GPU_RESOURCE}": "1"},
+    }
+}
+TEMPLATE = {
+    "metadata": {"labels": {"team": "nlp"}, "annotations": {"note": "x"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "trainer",
+                "env": [{"name": "LEVEL", "value": "1"}],
+                "ports": [{"name": "debug", "containerPort": 8080}],
+                "resources": {"limits": {"memory": "1Gi"}, "requests": {"cpu": "1"}},
+                "volumeMounts": [{"name": "data", "mountPath": "/ckpt"}],
+            }
+        ],
+        "initContainers": [{"name": "fetch", "image": "busybox"}],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "nodeSelector": {"pool": "a"},
+        "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoSchedule"}],
+        "imagePullSecrets": [{"name": "pull"}],
+        "priorityClassName": "high",
+        "topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]}
+                    ]
+                }
+            }
+        },
+    },
+}
+PLAN: dict[str, Any] = {
+    "apiVersion": "rightsizer.dev/v1alpha1",
+    "kind": "TrainingPlan",
+    "metadata": {
+        "name": "demo", "namespace": "team", "uid": "uid-1", "generation": 1, "creationTimestamp": WHEN,
+        "resourceVersion": "1",
+    },
+    "spec": {
+        "model": {"dimensions": {"layers": 4, "hidden": 192, "ffnHidden": 512, "heads": 4, "vocab": 256}},
+        "workload": {"tokens": "10M", "sequenceLength": 128, "globalBatchSequences": 24, "precision": "fp32"},
+        "deadline": {"finishWithin": "2h"},
+        "resources": {"gpus": 2, "gpusPerNode": 1},
+        "layout": {"microBatch": 1},
+        "launch": {
+            "framework": "ddp", "image": "ghcr.io/acme/train:1.4", "command": ["train.py"],
+            "checkpoint": {"path": "/ckpt"},
+        },
+    },
+}  # fmt: skip
+
+
+def scrape(random: Random) -> str:
+    """The agent's metrics with odd values and labels, then torn."""
+    lines = []
+    for name in agent.NAMES:
+        labels = random.choice(("", "", '{phase="training"}', '{phase=""}', '{rank="1"}', "{phase="))
+        value = random.choice((str(random.uniform(0, 1e6)), *NUMBERS))
+        lines += [f"{name}{labels} {value}"] * random.choice((0, 1, 1, 1, 2))
+    return damaged_text(random, "\n".join(lines) + "\n")
+
+
+def job(random: Random) -> Any:
+    """A Job with our labels, as a tenant can write it."""
+    metadata = METADATA | {"resourceVersion": "7", "ownerReferences": [OWNER]}
+    spec = {"parallelism": 2, "suspend": False, "template": {"spec": {"containers": [TRAINER]}}}
+    raw = damaged(random, {"metadata": metadata, "spec": spec, "status": JOB_STATUS}, typed=True)
+    raw["metadata"]["resourceVersion"] = str(random.randrange(1, 10**9))  # the API server writes it
+    return raw
+
+
+def read_job(raw: Any) -> None:
+    """A Job through the cache."""
+    cache = Cache()
+    cache.set_job(raw)
+    assert AttemptJob.of(raw).gpus_per_pod >= 0
+    cache.inventory(without=("team", "x"))
+
+
+def read_pod(raw: Any) -> None:
+    """A pod as a worker, as another workload's and as demand."""
+    assert "\x1b" not in Pod.of(raw).message
+    bound_gpus([raw])
+    unscheduled([raw], INVENTORY.nodes)
+
+
+def sized_plan() -> dict[str, Any]:
+    """The plan with the status that its first reconcile writes."""
+    actions = reconcile(Snapshot(plan=PLAN, inventory=INVENTORY, now=NOW))
+    return PLAN | {"status": dict(next(a.status for a in actions if hasattr(a, "status")))}
+
+
+def plan_with_template(random: Random) -> Any:
+    """A plan whose pod template has values of wrong types: it has no schema."""
+    launch = PLAN["spec"]["launch"] | {"podTemplate": damaged(random, TEMPLATE, typed=False)}
+    return PLAN | {"spec": PLAN["spec"] | {"launch": launch}}
+
+
+def read_plan(raw: Any) -> None:
+    """One reconcile; a wrong plan is refused in its status, never by an exception."""
+    actions = reconcile(Snapshot(plan=raw, inventory=INVENTORY, now=NOW))
+    assert actions, "a new plan always gets a status"
+    plan_gauges(raw)
+    plan_info(raw)
+
+
+SIZED = sized_plan()
+TARGETS = (
+    Target(name="kubernetes: scrape", generate=scrape, parse=parse_agent_metrics),
+    Target(name="kubernetes: Job", generate=job, parse=read_job),
+    Target(name="kubernetes: pod", generate=lambda r: damaged(r, POD, typed=True), parse=read_pod),
+    Target(name="kubernetes: node", generate=lambda r: damaged(r, NODE, typed=True), parse=Node.of),
+    Target(
+        name="kubernetes: Workload",
+        generate=lambda r: damaged(r, WORKLOAD, typed=True),
+        parse=Workload.of,
+    ),
+    Target(
+        name="kubernetes: quota",
+        generate=lambda r: [damaged(r, QUOTA, typed=True)],
+        parse=lambda raw: quota_left(raw, own=0),
+    ),
+    Target(name="kubernetes: pod template", generate=plan_with_template, parse=read_plan),
+)  # fmt: skip
