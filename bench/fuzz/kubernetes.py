@@ -7,14 +7,16 @@ from typing import Any
 from bench.fuzz.inputs import NUMBERS, Target, damaged, damaged_text
 
 from rightsizer_launch.worker import metrics as agent
-from rightsizer_operator.cluster.cache import Cache, bound_gpus, quota_left
+from rightsizer_operator.cluster.cache import Cache, quota_left
 from rightsizer_operator.cluster.demand import unscheduled
+from rightsizer_operator.cluster.occupancy import bound_pods
 from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
 from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values import names
-from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Workload
+from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.snapshot import AttemptJob, Pod, Snapshot
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -137,7 +139,7 @@ def read_job(raw: Any) -> None:
 def read_pod(raw: Any) -> None:
     """A pod as a worker, as another workload's and as demand."""
     assert "\x1b" not in Pod.of(raw).message
-    bound_gpus([raw])
+    bound_pods([raw])
     unscheduled([raw], INVENTORY.nodes)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from rightsizer_api.plan import API_VERSION, KIND
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import Apply, PatchStatus
-from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.inventory import Inventory
+from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 
 PRODUCT = "NVIDIA-H100-80GB-HBM3"

@@ -7,7 +7,8 @@ import pytest
 
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, PatchStatus
-from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.inventory import Inventory
+from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 

@@ -14,7 +14,8 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
 from rightsizer_cli.kubectl.client import Client
 from rightsizer_operator.reconcile.size import cluster_request
-from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.inventory import Inventory
+from rightsizer_operator.values.nodes import Node
 
 __all__ = ["live_plan", "size_on_cluster"]
 

@@ -1,18 +1,20 @@
 """The watch cache: plans, their Jobs and other children, and nodes."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from rightsizer.values import immutable
+from rightsizer_operator.cluster.occupancy import BoundPod, Occupancy, Owner
 from rightsizer_operator.cluster.relist import Listing
-from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.names import GPU_RESOURCE
+from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.snapshot import AttemptJob, Key, plan_key
 
-__all__ = ["Cache", "CacheKeys", "bound_gpus", "quota_left"]
+__all__ = ["Cache", "CacheKeys", "quota_left"]
 
 Object = Mapping[str, Any]
 
@@ -39,21 +41,15 @@ class Cache:
         self.children: defaultdict[Key, set[str]] = defaultdict(set)
         self.nodes: dict[str, Node] = {}
         self.wanted: frozenset[str] = frozenset()
-        self._bound: dict[str, int] = {}
-        self._shared_inventory: Inventory | None = None
-        self._claims: dict[Key, Counter[str]] = {}
-        self._claimed: Counter[str] = Counter()
+        self._occupancy = Occupancy()
+        self._all_nodes: Inventory | None = None
         self._deleted_uids: set[str] = set()
 
-    @property
-    def bound(self) -> dict[str, int]:
-        """GPUs of each node that pods of other workloads hold."""
-        return self._bound
-
-    @bound.setter
-    def bound(self, held: dict[str, int]) -> None:
-        if held != self._bound:
-            self._bound, self._shared_inventory = held, None
+    def set_pods(self, pods: Iterable[BoundPod]) -> None:
+        """Store a new list of the pods that hold GPUs."""
+        self._occupancy.replace(pods)
+        for key in tuple(self.jobs):
+            self._update_claims(key)
 
     def set_plan(self, raw: Object) -> bool:
         """Store a plan; whether it is newer than the cached one."""
@@ -66,8 +62,8 @@ class Cache:
             return False
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
         self.plans[key] = {**raw, "metadata": kept}
-        if cached is None or cached["metadata"]["uid"] != metadata["uid"]:
-            self._update_claims(key)  # which Jobs the plan owns depends on its uid
+        if cached is None or _claiming(cached) != _claiming(raw):
+            self._update_claims(key)
         return True
 
     def remove_plan(self, key: Key) -> None:
@@ -125,22 +121,26 @@ class Cache:
         if self.nodes.get(node.name) == node:
             return False
         self.nodes[node.name] = node
-        self._shared_inventory = None
+        self._all_nodes = None
         return True
 
     def remove_node(self, name: str) -> None:
         """Remove a deleted node."""
         self.nodes.pop(name, None)
-        self._shared_inventory = None
+        self._all_nodes = None
 
     def inventory(self, without: Key) -> Inventory:
-        """The cluster's GPUs, without the claims of one plan."""
-        if self._shared_inventory is None:
-            self._shared_inventory = Inventory(nodes=tuple(self.nodes.values()), bound=self._bound)
-        claimed = dict(self._claimed)
-        for kind, gpus in self._claims.get(without, {}).items():
-            claimed[kind] -= gpus
-        return replace(self._shared_inventory, claimed=claimed)
+        """The cluster's GPUs, those of one plan released."""
+        owners = [self._owner(job) for job in self.owned(without)]
+        return replace(self._nodes(), held=self._occupancy.held_without(without, owners))
+
+    def _nodes(self) -> Inventory:
+        if self._all_nodes is None:
+            self._all_nodes = Inventory(nodes=tuple(self.nodes.values()))
+        return self._all_nodes
+
+    def _owner(self, job: AttemptJob) -> Owner:
+        return job.namespace, job.uid
 
     def keys(self) -> CacheKeys:
         """The keys of all cached objects, to pass to `replace_all` after a relist."""
@@ -185,30 +185,29 @@ class Cache:
                 self._update_claims(key)
 
     def _update_claims(self, key: Key) -> None:
-        """Update the sum of all claims, which every reconcile reads."""
-        self._claimed.subtract(self._claims.pop(key, {}))
-        claims: Counter[str] = Counter()
+        """Update the GPUs that the plan's unscheduled pods are expected to take."""
+        self._occupancy.forget(key)
         for job in self.owned(key):
-            if job.is_active:
-                claims[job.gpu_type] += job.gpus
-        if claims:
-            self._claims[key] = claims
-            self._claimed.update(claims)
+            pods = self._unscheduled(key, job)
+            if pods > 0:
+                inventory = replace(self._nodes(), held=self._occupancy.held)
+                self._occupancy.expect(key, inventory.placed(job.nodes, job.pod_gpus, pods))
+
+    def _unscheduled(self, key: Key, job: AttemptJob) -> int:
+        """The number of pods that the operator wants of a Job and no node has; tenants can change Jobs."""
+        if not job.is_active:
+            return 0
+        pods = job.parallelism - job.succeeded - self._occupancy.bound(self._owner(job))
+        if not job.version:  # about to be created
+            return pods
+        attempt = (self.plans[key].get("status") or {}).get("attempt") or {}
+        wanted = attempt.get("gpus", 0) if attempt.get("jobName") == job.name else 0
+        return min(pods, -(-wanted // max(1, job.gpus_per_pod)))
 
 
-def bound_gpus(pods: Iterable[Object]) -> dict[str, int]:
-    """GPUs of each node that these pods hold."""
-    held: defaultdict[str, int] = defaultdict(int)
-    for pod in pods:
-        spec = pod["spec"]
-        node = spec.get("nodeName")
-        if not node or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
-            continue
-        limits = (c.get("resources", {}).get("limits", {}).get(GPU_RESOURCE, 0) for c in spec["containers"])
-        count = sum(parse_quantity(limit) for limit in limits)
-        if count:
-            held[node] += count
-    return dict(held)
+def _claiming(plan: Object) -> tuple[Any, ...]:
+    """What decides which Jobs are the plan's, and how many pods it wants of them."""
+    return plan["metadata"]["uid"], (plan.get("status") or {}).get("attempt")
 
 
 def quota_left(quotas: Iterable[Object], *, own: int) -> int | None:

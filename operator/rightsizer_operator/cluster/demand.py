@@ -7,9 +7,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from rightsizer_operator.values.inventory import Node, gpu_type, tolerates
-from rightsizer_operator.values.names import GPU_RESOURCE
-from rightsizer_operator.values.quantities import parse_quantity
+from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle, pod_gpus
 
 __all__ = ["queued", "unscheduled"]
 
@@ -46,50 +44,14 @@ def queued(workloads: Iterable[Object], nodes: Collection[Node], *, own: Collect
 
 def _types(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[str]:
     """GPU types of the nodes that could run these pods if empty. Identical pods are compared once."""
-    kinds: dict[str, Object] = {}
+    kinds: dict[str, tuple[int, NodeRequirements]] = {}
     for pod in pods:
-        if _gpus(pod) and len(kinds) < _MAX_KINDS:
+        gpus = pod_gpus(pod)
+        if gpus and len(kinds) < _MAX_KINDS:
             rules = {name: pod.get(name) for name in ("nodeSelector", "affinity", "tolerations")}
-            kinds.setdefault(json.dumps([_gpus(pod), rules], sort_keys=True), pod)
+            kinds.setdefault(json.dumps([gpus, rules], sort_keys=True), (gpus, NodeRequirements.of(pod)))
     return frozenset(
         gpu_type(node.product)
         for node in nodes
-        if gpu_type(node.product) and any(_could_run(pod, node) for pod in kinds.values())
+        if any(gpus <= node.gpus and not obstacle(node, asked) for gpus, asked in kinds.values())
     )
-
-
-def _gpus(pod: Object) -> int:
-    """GPUs that a pod requests."""
-    resources = [container.get("resources", {}) for container in pod["containers"]]
-    return sum(
-        max(parse_quantity(resource.get(kind, {}).get(GPU_RESOURCE, 0)) for kind in ("limits", "requests"))
-        for resource in resources
-    )
-
-
-def _could_run(pod: Object, node: Node) -> bool:
-    affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    terms = required.get("nodeSelectorTerms")
-    return (
-        _gpus(pod) <= node.gpus
-        and not node.cordoned
-        and (pod.get("nodeSelector") or {}).items() <= {**node.labels}.items()
-        and all(tolerates(pod.get("tolerations") or (), taint) for taint in node.taints)
-        and (terms is None or any(_matches(term.get("matchExpressions") or (), node) for term in terms))
-    )
-
-
-def _matches(expressions: Iterable[Object], node: Node) -> bool:
-    """Whether a node's labels match; an unknown operator counts as matching."""
-    for expression in expressions:
-        value, values = node.labels.get(expression["key"]), expression.get("values") or ()
-        verdict = {
-            "In": value in values,
-            "NotIn": value not in values,
-            "Exists": value is not None,
-            "DoesNotExist": value is None,
-        }
-        if not verdict.get(expression["operator"], True):
-            return False
-    return True

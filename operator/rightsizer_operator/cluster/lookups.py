@@ -7,18 +7,20 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from rightsizer_operator.cluster.cache import Cache, bound_gpus, quota_left
+from rightsizer_operator.cluster.cache import Cache, quota_left
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.cluster.demand import queued, unscheduled
+from rightsizer_operator.cluster.occupancy import bound_pods, owner_of
 from rightsizer_operator.cluster.relist import retry_when_busy
 from rightsizer_operator.cluster.ttl_cache import TTLCache
 from rightsizer_operator.values.kueue import Queue, Workload, flavors_of, gpus_of, levels_of
-from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER, rendezvous_name
+from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
+from rightsizer_operator.values.nodes import pod_gpus
 from rightsizer_operator.values.snapshot import AttemptJob, Key, Pod, owner_uids
 
 __all__ = ["ClusterReader", "batches"]
 
-_OTHERS_TTL_S = 5.0  # of other workloads' pods, when a plan is sized
+_PODS_TTL_S = 5.0  # of the pods that hold GPUs, when a plan is sized
 _MAX_PODS, _MAX_NAMES = 250, 50  # of one list of workers, which is not paged; plans in its selector
 _QUOTA_TTL_S = 1.0
 _QUEUE_TTL_S = 30.0
@@ -32,51 +34,30 @@ class ClusterReader:
 
     def __init__(self, kube: KubeClient, cache: Cache) -> None:
         self._kube, self._cache = kube, cache
-        self._others = TTLCache(self._read_others)
+        self._pods = TTLCache(self._read_pods)
         self._quotas: dict[str, TTLCache[list[Mapping[str, Any]]]] = {}
         self._queues: dict[Key, tuple[float, Queue | None]] = {}
         self._version = ("", float("-inf"))
 
     def invalidate(self) -> None:
         """Expire the GPU counts: GPUs were added or freed."""
-        self._others.invalidate()
+        self._pods.invalidate()
 
-    async def refresh_others(self, *, max_age_s: float = _OTHERS_TTL_S) -> None:
-        """Update the cache's counts of GPUs that other workloads hold or wait for."""
-        await self._others.get(max_age_s=max_age_s)
+    async def refresh_pods(self, *, max_age_s: float = _PODS_TTL_S) -> None:
+        """Update which GPUs pods hold, and which types other workloads wait for."""
+        await self._pods.get(max_age_s=max_age_s)
 
-    async def _read_others(self) -> None:
-        pods = [*await retry_when_busy(self._unlabelled_pods), *await retry_when_busy(self._unowned_pods)]
-        nodes = tuple(self._cache.nodes.values())
-        self._cache.bound = bound_gpus(pods)
-        self._cache.wanted = unscheduled(pods, nodes) | await retry_when_busy(self._queued)
+    async def _read_pods(self) -> None:
+        """Owner references decide which pods are a plan's: anybody can set a label."""
+        pods = await retry_when_busy(self._gpu_pods)
+        own = {(key[0], job.uid) for key in self._cache.plans for job in self._cache.owned(key)}
+        others, nodes = (pod for pod in pods if owner_of(pod) not in own), tuple(self._cache.nodes.values())
+        self._cache.wanted = unscheduled(others, nodes) | await retry_when_busy(self._queued)
+        self._cache.set_pods(bound_pods(pods))
 
-    async def _unlabelled_pods(self) -> list[Mapping[str, Any]]:
-        pods = self._kube.every("/api/v1/pods", labelSelector=f"!{LABEL_PLAN}", fieldSelector=_UNFINISHED)
-        return [pod async for pod in pods]
-
-    async def _unowned_pods(self) -> list[Mapping[str, Any]]:
-        """Pods with the plan label that no plan owns: anybody can set the label, and they hold GPUs too.
-
-        Lists metadata first, and reads full pods only in the namespaces that have such pods.
-        """
-        own = {job.uid for key in self._cache.plans for job in self._cache.owned(key)}
-        every = functools.partial(self._kube.every, labelSelector=LABEL_PLAN, fieldSelector=_UNFINISHED)
-        labelled = every("/api/v1/pods", metadata_only=True)
-        namespaces = {pod["metadata"]["namespace"] async for pod in labelled if not self._is_owned(pod, own)}
-        unowned: list[Mapping[str, Any]] = []
-        for namespace in sorted(namespaces):
-            pods = every(f"/api/v1/namespaces/{namespace}/pods")
-            unowned += [pod async for pod in pods if not self._is_owned(pod, own)]
-        return unowned
-
-    def _is_owned(self, pod: Mapping[str, Any], jobs: Collection[str]) -> bool:
-        """Whether a plan's Job (by uid) or its rendezvous ReplicaSet (by name) owns the pod."""
-        metadata = pod["metadata"]
-        key = (metadata["namespace"], metadata["labels"][LABEL_PLAN])
-        owners = {f"{o['kind']}/{o['name']}" for o in metadata.get("ownerReferences", ())}
-        store = f"ReplicaSet/{rendezvous_name(key[1])}"
-        return bool(owner_uids(pod) & set(jobs)) or (store in owners & self._cache.children.get(key, set()))
+    async def _gpu_pods(self) -> list[Mapping[str, Any]]:
+        pods = self._kube.every("/api/v1/pods", fieldSelector=_UNFINISHED)
+        return [pod async for pod in pods if pod_gpus(pod["spec"])]
 
     async def _queued(self) -> frozenset[str]:
         """GPU types that other Workloads wait for; empty without Kueue or the right to list all Workloads."""

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from rightsizer.values import immutable
 from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator.cluster.client import ApiError, KubeClient
-from rightsizer_operator.values.inventory import Node
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
+from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.snapshot import AttemptJob, Key, plan_key
 
 __all__ = ["MANAGED_SELECTOR", "Listing", "relist", "retry_when_busy"]

@@ -219,10 +219,10 @@ class Advisor:
             *recorded_starts_s(status, until_s=self._began_s),
             *start_durations_s(question.marks, watched),
         )
+        kind, requirements = status["sizing"]["gpuType"], node_requirements(plan)
+        room = question.inventory.free(requirements, kind, question.pod_gpus)
         return ResizeContext(
-            free_gpus=question.inventory.free(
-                node_requirements(plan), status["sizing"]["gpuType"], question.pod_gpus
-            ),
+            free_gpus=max(0, room - status["attempt"]["gpus"]),
             others_waiting=question.others_waiting,
             trained_s=trained_s(question.marks, now_s=question.now_s),
             restart_s=restart_s(starts, prior_s=self._settings.restart_s),
@@ -274,10 +274,14 @@ def _key(plan: Mapping[str, Any]) -> Key:
 
 
 def _others_wait(plan: Mapping[str, Any], key: Key, cache: Cache) -> bool:
-    """Whether another plan waits for GPUs, or another workload for this plan's GPU type."""
-    kind = ((plan.get("status") or {}).get("sizing") or {}).get("gpuType", "")
+    """Whether another plan or another workload waits for GPUs of this plan's type."""
+    kind = _gpu_type(plan)
     return bool(kind in cache.wanted) or any(
-        reason_of(other.get("status") or {}, "Ready") in _WAITING
+        reason_of(other.get("status") or {}, "Ready") in _WAITING and _gpu_type(other) == kind
         for name, other in cache.plans.items()
         if name != key
     )
+
+
+def _gpu_type(plan: Mapping[str, Any]) -> str:
+    return str(((plan.get("status") or {}).get("sizing") or {}).get("gpuType", ""))

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer_launch.worker_spec import ElasticRange, Size, elastic_range, gpus_per_node, worker_spec
+from rightsizer_launch.worker_spec import ElasticRange, Size, elastic_range, worker_spec
 from rightsizer_operator.manifests.pod_spec import DIRECTORIES, Launch, digest
 from rightsizer_operator.reconcile.persisted import Attempt, PersistedStatus
-from rightsizer_operator.reconcile.size import RunningAttempt
+from rightsizer_operator.reconcile.size import RunningAttempt, pod_gpus_of
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.snapshot import AttemptJob
@@ -59,7 +59,7 @@ def launch_of(state: ReconcileState, *, attempt: int) -> Launch:
     report, job, layout = state.persisted.report or {}, state.job, state.persisted.layout
     pod_gpus = job.gpus_per_pod if job is not None and job.elastic and _elastic(state).in_place else 0
     if not pod_gpus or layout.gpus % pod_gpus:
-        pod_gpus = gpus_per_node(layout, -(-report["gpus"] // max(1, report["nodes"])))
+        pod_gpus = pod_gpus_of(report)
     size = Size(
         layout=layout,
         batch_sequences=report["globalBatchSequences"],
@@ -85,14 +85,14 @@ def running_of(state: ReconcileState) -> RunningAttempt | None:
     persisted, job = state.persisted, state.job
     if persisted.report is None or persisted.attempt is None or persisted.attempt.started is None:
         return None
-    layout = persisted.layout
+    elastic = _elastic(state).in_place and job is not None and job.is_active
     return RunningAttempt(
-        layout=layout,
+        layout=persisted.layout,
         batch=persisted.report["globalBatchSequences"],
-        elastic=_elastic(state).in_place and job is not None and job.is_active,
+        elastic=elastic,
         gpu_type=persisted.report["gpuType"],
         tokens=float(persisted.observed.get("tokens", 0.0)),
-        gpus=job.gpus if job is not None and job.is_active else 0,
+        pod_gpus=job.gpus_per_pod if job is not None and elastic else 0,
     )
 
 

@@ -60,7 +60,11 @@ def _launch(state: ReconcileState) -> ReconcileState:
         requirements = node_requirements(state.plan)
         free = state.snapshot.inventory.free(requirements, launch.gpu_type, launch.gpus_per_pod)
         if free < launch.layout.gpus:
-            message = f"needs {launch.layout.gpus} x {launch.gpu_type}; {free} free"
+            needs = f"needs {launch.layout.gpus} x {launch.gpu_type} in pods of {launch.gpus_per_pod}"
+            lacks = state.snapshot.inventory.shortfall(
+                replace(requirements, types=(launch.gpu_type,)), launch.gpus_per_pod
+            )
+            message = f"{needs}; {free} free" + (f": {lacks}" if lacks else "")
             return state.then(
                 Requeue(after_s=state.snapshot.settings.retry_s),
                 Admitted=no("WaitingForGPUs", message),

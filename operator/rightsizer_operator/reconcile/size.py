@@ -17,10 +17,12 @@ from rightsizer.search.plan import plan as size
 from rightsizer.search.types import NoPlan, Plan, Request
 from rightsizer.values import immutable
 from rightsizer_api import sizing
+from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_launch.worker_spec import in_place_sizes
+from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes
 from rightsizer_operator.reconcile.elastic_micro_batch import with_divisible_micro_batch
-from rightsizer_operator.values.inventory import Inventory, NodeRequirements, clusters
+from rightsizer_operator.values.inventory import Inventory, clusters
+from rightsizer_operator.values.nodes import NodeRequirements
 
 __all__ = [
     "RunningAttempt",
@@ -29,6 +31,7 @@ __all__ = [
     "cluster_request",
     "decide",
     "node_requirements",
+    "pod_gpus_of",
     "scaling_of",
 ]
 
@@ -51,14 +54,17 @@ class SizingResult:
 
 @immutable
 class RunningAttempt:
-    """What a running attempt fixes: its layout, its batch and its trained tokens."""
+    """What a running attempt fixes: its layout, its batch and its trained tokens.
+
+    `pod_gpus` is the size of the pods that an elastic attempt adds; 0: each size has its own pods.
+    """
 
     layout: Layout
     batch: int
     elastic: bool
     gpu_type: str
     tokens: float = 0.0
-    gpus: int = 0
+    pod_gpus: int = 0
 
 
 def decide(
@@ -71,7 +77,7 @@ def decide(
     quota_gpus: int | None = None,
     inter_gbps: float | None = None,
 ) -> SizingResult:
-    """Size a plan on the free GPUs, else on all GPUs; else say what is missing.
+    """Size a plan on the GPUs where its pods can be placed now, else on all GPUs; else say what is missing.
 
     InputError and UnsupportedError say what is wrong with the plan itself.
     """
@@ -84,22 +90,47 @@ def decide(
     if left_s is not None and left_s <= 0:
         return SizingResult(reason="DeadlinePassed", message="the deadline has passed; give a later one")
     if not kinds:
-        wanted = ", ".join(requirements.types) or "GPUs that the engine knows"
-        return SizingResult(
-            reason="NoSuchGPUs", message=f"no usable {wanted} here; there is {inventory.summary()}"
-        )
+        return SizingResult(reason="NoSuchGPUs", message=_none_usable(requirements, inventory))
     request = _request(resolved, kinds, inter_gbps=inter_gbps, created=created)
     request = _continued(replace(request, deadline_s=None if left_s is None else _floor(left_s)), running)
-    own, elastic = (running.gpus, range(0)) if running else (0, in_place_sizes(plan))
-    free = {kind: inventory.free(requirements, kind, node) + own for kind, node in kinds.items()}
+    elastic = range(0) if running else in_place_sizes(plan)
+    pod_gpus = running.pod_gpus if running else 0
     total = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
-    # If the best size on all GPUs fits the free ones, it is the best there too. The total changes seldom, so
+    # If the best size on all GPUs can be placed now, it is the best there too. The total changes seldom, so
     # most plans take a cached answer. Only the rest are sized on the free GPUs, which every launch changes.
     widest = _within(request, total, quota_gpus, running, elastic)
-    if widest is not None and widest.report and widest.report["gpus"] <= free[widest.report["gpuType"]]:
+    if widest is not None and widest.report and _is_free(widest.report, inventory, requirements, pod_gpus):
         return widest
-    result = _within(request, free, quota_gpus, running, elastic) or widest
-    return result or _missing(request, size(request), inventory, quota_gpus)
+    rooms = {
+        kind: inventory.free(requirements, kind, pod_gpus)
+        if pod_gpus
+        else inventory.room(requirements, kind, node)
+        for kind, node in kinds.items()
+    }
+    result = _within(request, rooms, quota_gpus, running, elastic) or widest
+    if result is not None:
+        return result
+    return _missing(size(request), inventory, requirements, quota_gpus)
+
+
+def _is_free(
+    report: Mapping[str, Any], inventory: Inventory, requirements: NodeRequirements, pod_gpus: int
+) -> bool:
+    """Whether the pods of a sized plan can be placed now."""
+    pods_of = pod_gpus or pod_gpus_of(report)
+    return inventory.free(requirements, report["gpuType"], pods_of) >= int(report["gpus"])
+
+
+def pod_gpus_of(report: Mapping[str, Any]) -> int:
+    """GPUs of each pod of a sized plan."""
+    return gpus_per_node(layout_of(report["layout"]), -(-report["gpus"] // max(1, report["nodes"])))
+
+
+def _none_usable(requirements: NodeRequirements, inventory: Inventory) -> str:
+    """That the cluster has none of the GPUs, with what keeps the pods off its nodes."""
+    wanted = ", ".join(requirements.types) or "GPUs that the engine knows"
+    lacks = inventory.shortfall(requirements)
+    return f"no usable {wanted} here; there is {inventory.summary()}" + (f": {lacks}" if lacks else "")
 
 
 def _within(
@@ -195,13 +226,12 @@ def _running_request(
 def node_requirements(plan: TrainingPlan) -> NodeRequirements:
     """The nodes and GPUs that a plan asks for."""
     template = plan.spec.launch.pod_template
-    spec: Mapping[str, Any] = (template.spec if template else None) or {}
-    resources = plan.spec.resources
-    return NodeRequirements(
-        selector=spec.get("nodeSelector", {}),
-        tolerations=(_GPU_TOLERATION, *spec.get("tolerations", ())),
+    asked = NodeRequirements.of((template.spec if template else None) or {})
+    return replace(
+        asked,
+        tolerations=(_GPU_TOLERATION, *asked.tolerations),
         types=sizing.gpu_types(plan),
-        gpus_per_node=resources.gpus_per_node,
+        gpus_per_node=plan.spec.resources.gpus_per_node,
     )
 
 
@@ -280,16 +310,16 @@ def _sized(question: _Question) -> Plan | NoPlan:
 
 
 def _missing(
-    request: Request, answer: Plan | NoPlan, inventory: Inventory, quota_gpus: int | None
+    answer: Plan | NoPlan, inventory: Inventory, requirements: NodeRequirements, quota_gpus: int | None
 ) -> SizingResult:
     if isinstance(answer, NoPlan):
         return SizingResult(possible=False, reason="NoPlan", message=verdict(answer))
     limit = f"; quotas leave {quota_gpus}" if quota_gpus is not None else ""
     needs = f"needs {answer.option.gpus} x {answer.option.cluster.gpu.name}"
     nodes = f" in pods of up to {answer.option.cluster.gpus_per_node}"
-    return SizingResult(
-        reason="InsufficientGPUs", message=f"{needs}{nodes}; the cluster has {inventory.summary()}{limit}"
-    )
+    lacks = inventory.shortfall(requirements)
+    has = f"the cluster has {inventory.summary()}{limit}" + (f": {lacks}" if lacks else "")
+    return SizingResult(reason="InsufficientGPUs", message=f"{needs}{nodes}; {has}")
 
 
 def _document(answer: Plan) -> dict[str, Any]:

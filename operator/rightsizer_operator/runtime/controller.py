@@ -239,10 +239,10 @@ class Controller:
         status = plan.get("status") or {}
         quota = None
         if not is_true(status, "Sized") or _spec_changed(plan):
-            await self.reader.refresh_others()
+            await self.reader.refresh_pods()
             quota = await self.reader.quota(key)
         elif reason_of(status, "Ready") in _WAITING:
-            await self.reader.refresh_others()
+            await self.reader.refresh_pods()
         pods = await self._unhealthy_pods(key, plan)
         queue = await self.reader.queue(plan)
         jobs = tuple(self.cache.jobs[key].values())

@@ -105,7 +105,7 @@ async def _sweep(
         controller.advisor.forget(key)
     if running:
         with contextlib.suppress(ApiError):  # keep the previous count
-            await controller.reader.refresh_others(max_age_s=controller.settings.decide_s)
+            await controller.reader.refresh_pods(max_age_s=controller.settings.decide_s)
     now_s, sweep = time.monotonic(), _Sweep(controller, session, schedule, advice)
     due = [key for key in running if schedule.due(key, now_s=now_s)]
     located = {key: (schedule.addresses[key],) for key in due if key in schedule.addresses}

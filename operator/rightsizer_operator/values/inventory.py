@@ -1,108 +1,42 @@
-"""The cluster's GPUs: which exist, which are free, which a plan may use. Pure."""
+"""The cluster's GPUs: which exist, which are free, where pods can be placed. Pure."""
 
 import datetime as dt
-import functools
-from collections.abc import Callable, Mapping, Sequence
+import heapq
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
 from rightsizer.catalog import lookup
 from rightsizer.domain.hardware import Cluster
-from rightsizer.errors import RightsizerError
 from rightsizer.values import immutable
-from rightsizer_api.quantities import parse_time
-from rightsizer_operator.values.names import GPU_RESOURCE, PRODUCT_LABEL
-from rightsizer_operator.values.quantities import parse_quantity
+from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle
 
-__all__ = ["Inventory", "Node", "NodeRequirements", "Taint", "gpu_type", "tolerates"]
+__all__ = ["Inventory", "clusters"]
 
 _MAX_CACHED = 1024  # results that one inventory caches
-_EFFECTS = ("NoSchedule", "NoExecute")
-
-
-@immutable
-class Taint:
-    """A node's taint."""
-
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-
-@immutable
-class Node:
-    """One node. `gpus` is its allocatable count, which excludes unhealthy devices."""
-
-    name: str
-    product: str = ""
-    gpus: int = 0
-    ready: bool = True
-    cordoned: bool = False
-    not_ready_since: dt.datetime | None = None
-    taints: tuple[Taint, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> "Node":
-        """Parse a Node."""
-        metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
-        labels = metadata.get("labels", {})
-        ready: Mapping[str, str] = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
-        since = parse_time(ready.get("lastTransitionTime"))
-        healthy = ready.get("status") == "True"
-        return cls(
-            name=metadata["name"],
-            product=labels.get(PRODUCT_LABEL, ""),
-            gpus=parse_quantity(status.get("allocatable", {}).get(GPU_RESOURCE, 0)),
-            ready=healthy,
-            cordoned=spec.get("unschedulable", False),
-            not_ready_since=None if healthy else since,
-            taints=tuple(
-                Taint(key=t["key"], value=t.get("value", ""), effect=t["effect"])
-                for t in spec.get("taints", ())
-            ),
-            labels=labels,
-        )
-
-
-@immutable
-class NodeRequirements:
-    """What a plan's pods require of nodes. `types` empty: any GPU type."""
-
-    selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: Sequence[Mapping[str, Any]] = ()
-    types: tuple[str, ...] = ()
-    gpus_per_node: int | None = None
+_MAX_NAMED = 4  # nodes that a message names
 
 
 @immutable
 class Inventory:
     """The cluster's GPUs.
 
-    `bound` is the GPUs of each node that pods of other workloads hold. `claimed` is the GPUs of each type
-    that Jobs of other plans request, whether or not their pods run. `cached` holds results that depend on
-    `nodes` and `bound` only: thousands of plans query the same nodes, and only `claimed` differs.
+    `held` is the GPUs of each node that other pods hold, or will hold once they are scheduled. `cached` holds
+    results that depend on `nodes` only: thousands of plans query the same nodes, and only `held` differs.
     """
 
     nodes: tuple[Node, ...] = ()
-    bound: Mapping[str, int] = field(default_factory=dict)
-    claimed: Mapping[str, int] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
     cached: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def usable(self, requirements: NodeRequirements) -> tuple[Node, ...]:
-        """Nodes that the plan's pods may run on now. Identical nodes are checked once."""
-        accepted_by_kind: dict[object, bool] = {}
-        usable = []
-        for node in self.nodes:
-            kind = (node.product, node.gpus, node.ready, node.cordoned, node.taints)
-            accepted = accepted_by_kind.get(kind)
-            if accepted is None:
-                accepted = accepted_by_kind[kind] = _accepts(node, requirements)
-            if accepted and (
-                not requirements.selector or requirements.selector.items() <= {**node.labels}.items()
-            ):
-                usable.append(node)
-        return tuple(usable)
+        """Nodes that pods may run on now, if their GPUs are free."""
+        usable: tuple[Node, ...] = self._cache(
+            ("usable", repr(requirements)),
+            lambda: tuple(node for node, why in self._obstacles(requirements) if not why),
+        )
+        return usable
 
     def products(self, kind: str) -> tuple[str, ...]:
         """The product labels of this GPU type."""
@@ -111,24 +45,36 @@ class Inventory:
 
     def free(self, requirements: NodeRequirements, kind: str, gpus_per_pod: int) -> int:
         """Free GPUs of a type, in whole pods."""
-        key = ("free", repr(requirements), kind, gpus_per_pod)
-        pods: int = self._cache(key, lambda: self._pods(requirements, kind, gpus_per_pod, self.bound))
-        return max(0, pods - -(-self.claimed.get(kind, 0) // gpus_per_pod)) * gpus_per_pod
+        nodes = self._of_type(requirements, kind)
+        return sum(self._left(node) // gpus_per_pod for node in nodes) * gpus_per_pod
+
+    def room(self, requirements: NodeRequirements, kind: str, node_gpus: int) -> int:
+        """The most GPUs of a type that a job can be placed on: in whole nodes, else in a part of one."""
+        whole = self.free(requirements, kind, node_gpus)
+        return whole or max(map(self._left, self._of_type(requirements, kind)), default=0)
 
     def total(self, requirements: NodeRequirements, kind: str, gpus_per_pod: int) -> int:
-        """All GPUs of a type, in whole pods."""
-        key = ("total", repr(requirements), kind, gpus_per_pod)
-        pods: int = self._cache(key, lambda: self._pods(requirements, kind, gpus_per_pod, {}))
-        return pods * gpus_per_pod
+        """All GPUs of a type, free or not, in whole pods."""
+        nodes = self._of_type(requirements, kind)
+        return sum(node.gpus // gpus_per_pod for node in nodes) * gpus_per_pod
+
+    def placed(self, requirements: NodeRequirements, gpus_per_pod: int, pods: int) -> Counter[str]:
+        """GPUs of each node that these pods would take, the emptiest nodes first as the scheduler does.
+
+        Pods for which no node has room take nothing.
+        """
+        rooms = [(-self._left(node), node.name) for node in self.usable(requirements)]
+        heapq.heapify(rooms)
+        taken: Counter[str] = Counter()
+        while rooms and pods > 0 and gpus_per_pod and -rooms[0][0] >= gpus_per_pod:
+            room, name = rooms[0]
+            heapq.heapreplace(rooms, (room + gpus_per_pod, name))
+            taken[name] += gpus_per_pod
+            pods -= 1
+        return taken
 
     def sizes(self, requirements: NodeRequirements) -> Mapping[str, int]:
         """GPUs of the largest node of each type, at most `gpus_per_node`."""
-        sizes: Mapping[str, int] = self._cache(
-            ("sizes", repr(requirements)), lambda: self._sizes(requirements)
-        )
-        return sizes
-
-    def _sizes(self, requirements: NodeRequirements) -> Mapping[str, int]:
         sizes: dict[str, int] = {}
         for node in self.usable(requirements):
             kind = gpu_type(node.product)
@@ -136,6 +82,25 @@ class Inventory:
         if requirements.gpus_per_node:
             return {kind: min(size, requirements.gpus_per_node) for kind, size in sizes.items()}
         return sizes
+
+    def shortfall(self, requirements: NodeRequirements, gpus_per_pod: int = 0) -> str:
+        """What nodes lack for pods of this size, for messages: a few nodes by name, the emptiest first.
+
+        Nodes with other GPU types are left out. Without `gpus_per_pod` only what keeps all pods off counts.
+        """
+        lacks = []
+        for node, why in self._obstacles(requirements):
+            kind, left = gpu_type(node.product), self._left(node)
+            if not kind or (requirements.types and kind not in requirements.types):
+                continue
+            if why:
+                lacks.append((1, -left, f"node {node.name} {why}"))
+            elif gpus_per_pod and left < node.gpus:
+                rank = 0 if left < gpus_per_pod else 2
+                lacks.append((rank, -left, f"node {node.name} has {left} of {node.gpus} GPUs free"))
+        named = [text for _, _, text in heapq.nsmallest(_MAX_NAMED, lacks)]
+        more = len(lacks) - len(named)
+        return "; ".join([*named, f"{more} more nodes lack something"] if more else named)
 
     def summary(self) -> str:
         """The GPUs by type, with those on cordoned or not-ready nodes, for messages."""
@@ -161,11 +126,19 @@ class Inventory:
         since = node.not_ready_since
         return since is not None and (now - since).total_seconds() >= after_s
 
-    def _pods(
-        self, requirements: NodeRequirements, kind: str, gpus_per_pod: int, bound: Mapping[str, int]
-    ) -> int:
-        nodes = (node for node in self.usable(requirements) if gpu_type(node.product) == kind)
-        return sum(max(0, node.gpus - bound.get(node.name, 0)) // gpus_per_pod for node in nodes)
+    def _obstacles(self, requirements: NodeRequirements) -> tuple[tuple[Node, str], ...]:
+        """Each node, and what keeps the pods off it."""
+        found: tuple[tuple[Node, str], ...] = self._cache(
+            ("obstacles", repr(requirements)),
+            lambda: tuple((node, obstacle(node, requirements)) for node in self.nodes),
+        )
+        return found
+
+    def _left(self, node: Node) -> int:
+        return max(0, node.gpus - self.held.get(node.name, 0))
+
+    def _of_type(self, requirements: NodeRequirements, kind: str) -> tuple[Node, ...]:
+        return tuple(node for node in self.usable(requirements) if gpu_type(node.product) == kind)
 
     def _cache(self, key: object, compute: Callable[[], Any]) -> Any:
         if key not in self.cached:
@@ -173,40 +146,6 @@ class Inventory:
                 self.cached.clear()
             self.cached[key] = compute()
         return self.cached[key]
-
-
-@functools.cache
-def gpu_type(product: str) -> str:
-    """The engine's GPU type of a product label; empty if it is unknown or a MIG slice."""
-    try:
-        return lookup.gpu(product).name if product else ""
-    except RightsizerError:
-        return ""
-
-
-def _accepts(node: Node, requirements: NodeRequirements) -> bool:
-    """Whether a node accepts the plan's pods, apart from the node selector."""
-    kind = gpu_type(node.product)
-    return bool(
-        node.gpus
-        and node.ready
-        and not node.cordoned
-        and all(tolerates(requirements.tolerations, taint) for taint in node.taints)
-        and kind
-        and (not requirements.types or kind in requirements.types)
-    )
-
-
-def tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Taint) -> bool:
-    """Whether a pod with these tolerations may be scheduled despite the taint."""
-    if taint.effect not in _EFFECTS:
-        return True
-    return any(
-        toleration.get("effect", taint.effect) == taint.effect
-        and toleration.get("key", taint.key) == taint.key
-        and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.value)
-        for toleration in tolerations
-    )
 
 
 def clusters(

@@ -22,6 +22,7 @@ from rightsizer_operator.values.names import (
     NUDGED,
     QUEUE_ELASTIC,
 )
+from rightsizer_operator.values.nodes import NodeRequirements, pod_gpus
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.settings import Settings
 
@@ -48,7 +49,8 @@ def plan_key(raw: Object) -> Key:
 class AttemptJob:
     """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` explain it.
 
-    `nudged_at` is when an annotation last made Kueue reconcile it.
+    `gpus_per_pod` is the trainer's GPUs, `pod_gpus` those of all containers. `nudged_at` is when an
+    annotation last made Kueue reconcile it.
     """
 
     name: str
@@ -64,6 +66,8 @@ class AttemptJob:
     failed: int = 0
     terminating: int = 0
     gpus_per_pod: int = 0
+    pod_gpus: int = 0
+    nodes: NodeRequirements = field(default_factory=NodeRequirements)
     gpu_type: str = ""
     digest: str = ""
     elastic: bool = False
@@ -90,7 +94,8 @@ class AttemptJob:
         """Parse a Job that the operator created."""
         metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
         annotations, labels = metadata.get("annotations", {}), metadata.get("labels", {})
-        limits = spec["template"]["spec"]["containers"][0].get("resources", {}).get("limits", {})
+        pod = spec["template"]["spec"]
+        limits = pod["containers"][0].get("resources", {}).get("limits", {})
         end = _end_condition(status)
         owner = next((o["uid"] for o in metadata.get("ownerReferences", ()) if o.get("controller")), "")
         return cls(
@@ -107,6 +112,8 @@ class AttemptJob:
             failed=status.get("failed", 0),
             terminating=status.get("terminating", 0),
             gpus_per_pod=parse_quantity(limits.get(GPU_RESOURCE, 0)),
+            pod_gpus=pod_gpus(pod),
+            nodes=NodeRequirements.of(pod),
             gpu_type=annotations.get(GPU_TYPE, ""),
             digest=annotations.get(DIGEST, ""),
             elastic=annotations.get(ELASTIC) == "true",

@@ -1,8 +1,10 @@
 import pytest
 
 from rightsizer_operator.cluster.cache import Cache
+from rightsizer_operator.cluster.occupancy import BoundPod
 from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.names import GPU_RESOURCE, GPU_TYPE, LABEL_PLAN
+from rightsizer_operator.values.nodes import Node, NodeRequirements, Taint
 from rightsizer_operator.values.snapshot import AttemptJob
 
 KIND = "H100-SXM5-80GB"
@@ -10,13 +12,14 @@ OWNER = {"kind": "TrainingPlan", "name": "demo", "uid": "u-demo", "controller": 
 KEY, OTHER = ("team", "demo"), ("team", "other")
 
 
-def plan(version="5", name="demo"):
-    return {"metadata": {"namespace": "team", "name": name, "uid": f"u-{name}", "resourceVersion": version}}
+def plan(version="5", name="demo", gpus=8):
+    metadata = {"namespace": "team", "name": name, "uid": f"u-{name}", "resourceVersion": version}
+    return {"metadata": metadata, "status": {"attempt": {"jobName": f"{name}-a1", "gpus": gpus}}}
 
 
 def job(version="6", name="demo-a1", gpus=8, **status):
     limits = {GPU_RESOURCE: str(gpus)}
-    metadata = plan(version, name)["metadata"]
+    metadata = plan(version, name)["metadata"] | {"uid": f"u-{name}"}
     return {
         "metadata": metadata
         | {"labels": {LABEL_PLAN: "demo"}, "annotations": {GPU_TYPE: KIND}, "ownerReferences": [OWNER]},
@@ -31,15 +34,22 @@ def service(owner="u-demo"):
 
 @pytest.fixture
 def cache():
+    """A node of 16 GPUs, and a plan whose Job of one pod of 8 GPUs is not scheduled yet."""
     filled = Cache()
+    filled._store_node(Node(name="n1", product="NVIDIA-H100-80GB-HBM3", gpus=16))
     filled.set_plan(plan())
     filled.set_job(job())
     return filled
 
 
+def held(cache, without=OTHER):
+    """GPUs of each node that are not this plan's."""
+    return {node: gpus for node, gpus in cache.inventory(without=without).held.items() if gpus}
+
+
 def test_a_plan_s_inventory_has_the_claims_of_the_other_plans(cache):
-    assert cache.inventory(without=KEY).claimed[KIND] == 0
-    assert cache.inventory(without=OTHER).claimed[KIND] == 8
+    assert held(cache, without=KEY) == {}
+    assert held(cache) == {"n1": 8}
 
 
 @pytest.mark.parametrize(
@@ -51,14 +61,14 @@ def test_a_job_that_no_plan_owns_claims_nothing(cache, owners):
     stranger = job("9", "demo-a7", gpus=10**6)
     stranger["metadata"]["ownerReferences"] = owners
     cache.set_job(stranger)
-    assert cache.inventory(without=OTHER).claimed[KIND] == 8
+    assert held(cache) == {"n1": 8}
 
 
 def test_a_recreated_plan_does_not_own_the_old_plan_s_jobs(cache):
     again = plan("8")
     again["metadata"]["uid"] = "u-again"
     cache.set_plan(again)
-    assert cache.inventory(without=OTHER).claimed.get(KIND, 0) == 0
+    assert held(cache) == {}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +83,7 @@ def test_a_recreated_plan_does_not_own_the_old_plan_s_jobs(cache):
 )
 def test_finished_and_deleted_jobs_claim_nothing(cache, change):
     change(cache)
-    assert cache.inventory(without=OTHER).claimed.get(KIND, 0) == 0
+    assert held(cache) == {}
 
 
 def test_a_reserved_job_claims_its_gpus_until_it_is_unreserved(cache):
@@ -81,9 +91,45 @@ def test_a_reserved_job_claims_its_gpus_until_it_is_unreserved(cache):
     planned = job("0", "other-a1", gpus=4)
     planned["metadata"]["ownerReferences"] = [OWNER | {"name": "other", "uid": "u-other"}]
     cache.reserve(OTHER, AttemptJob.of(planned))
-    assert cache.inventory(without=KEY).claimed[KIND] == 4
+    assert held(cache, without=KEY) == {"n1": 4}
     cache.unreserve(OTHER)
-    assert cache.inventory(without=KEY).claimed[KIND] == 0
+    assert held(cache, without=KEY) == {}
+
+
+def test_a_scheduled_pod_holds_gpus_where_it_is(cache):
+    cache._store_node(Node(name="n0", product="NVIDIA-H100-80GB-HBM3", gpus=16))
+    cache.set_pods([BoundPod(node="n1", owner=("team", "u-demo-a1"), gpus=8)])
+    assert (held(cache), held(cache, without=KEY)) == ({"n1": 8}, {})
+
+
+def test_a_pod_of_another_namespace_is_not_the_plan_s(cache):
+    cache.set_pods([BoundPod(node="n1", owner=("elsewhere", "u-demo-a1"), gpus=2)])
+    assert held(cache, without=KEY) == {"n1": 2}
+
+
+def test_unscheduled_pods_take_gpus_only_of_nodes_that_they_may_use(cache):
+    taint = Taint(key="team", value="nlp")
+    cache._store_node(Node(name="n0", product="NVIDIA-H100-80GB-HBM3", gpus=64, taints=(taint,)))
+    cache.set_pods([])
+    assert held(cache) == {"n1": 8}
+    assert cache.inventory(without=OTHER).free(NodeRequirements(), KIND, 8) == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "gpus"),
+    [({"parallelism": 10**6}, 8), ({"parallelism": 0}, 0)],
+    ids=["more-than-the-plan-s-size", "fewer"],
+)
+def test_a_job_claims_at_most_the_size_of_its_plan(cache, change, gpus):
+    stretched = job("7")
+    stretched["spec"] |= change
+    cache.set_job(stretched)
+    assert held(cache).get("n1", 0) == gpus
+
+
+def test_a_job_that_is_not_the_plan_s_attempt_claims_nothing(cache):
+    cache.set_job(job("7", "demo-a9"))
+    assert held(cache) == {"n1": 8}
 
 
 def test_objects_created_during_a_relist_stay():

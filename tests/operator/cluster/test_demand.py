@@ -5,7 +5,7 @@ import pytest
 from rightsizer.domain.reading import Reading
 from rightsizer_operator.cluster.demand import queued, unscheduled
 from rightsizer_operator.measure.gpu_counters import Counters
-from rightsizer_operator.values.inventory import Node, Taint
+from rightsizer_operator.values.nodes import Node, Taint
 
 NODES = tuple(
     Node(name=name, product=product, gpus=8, labels={"nvidia.com/gpu.product": product})

@@ -7,6 +7,7 @@ from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.lookups import ClusterReader, batches
 from rightsizer_operator.values.names import GPU_RESOURCE, LABEL_PLAN
+from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.snapshot import AttemptJob
 
 POD = {
@@ -24,8 +25,6 @@ class FakeKubeClient:
         self.lists = []
 
     async def every(self, path, *, labelSelector="", **_query):  # the API's word
-        if labelSelector == LABEL_PLAN:
-            return  # no pod has the plan label
         self.lists.append(path.rpartition("/")[2])
         if self.lists.count(self.lists[-1]) == 1:
             raise ApiError(429, "later")
@@ -40,11 +39,12 @@ def test_concurrent_reconciles_share_one_list_that_is_retried_while_the_api_serv
 
     async def ask():
         reader = ClusterReader(kube, cache)
-        await asyncio.gather(*(reader.refresh_others() for _ in range(4)))
+        await asyncio.gather(*(reader.refresh_pods() for _ in range(4)))
         return await asyncio.gather(*(reader.quota(KEY) for _ in range(4)))
 
     assert asyncio.run(ask()) == [2] * 4
-    assert (cache.bound, sorted(kube.lists)) == ({"n1": 3}, ["pods"] * 2 + ["resourcequotas"] * 2)
+    assert cache.inventory(without=KEY).held == {"n1": 3}
+    assert sorted(kube.lists) == ["pods"] * 2 + ["resourcequotas"] * 2
 
 
 @pytest.mark.parametrize(
@@ -95,31 +95,42 @@ def test_pod_addresses_are_listed_for_many_plans_at_once():
 
 
 class Labelled:
-    """Pods with the plan label: one of a plan's Job, one of its rendezvous, and one that no plan owns."""
+    """Pods with the plan label: one of the plan's Job, on a node, and others that no plan owns."""
 
     def __init__(self):
-        owners = {
-            "worker": ("Job", "demo-a1", "job-demo"),
-            "store": ("ReplicaSet", "demo-rdzv", "rs-1"),
-            "fake": None,
-        }
-        self.pods = [self._pod(name, owner) for name, owner in owners.items()]
+        self.pods = [
+            self._pod("worker", "job-demo"),
+            self._pod("fake"),
+            self._pod("stray", "job-demo", "elsewhere"),
+        ]
 
-    def _pod(self, name, owner):
-        references = [dict(zip(("kind", "name", "uid"), owner, strict=True))] if owner else []
-        metadata = {"name": name, "namespace": "team", "labels": {LABEL_PLAN: "demo"}}
+    def _pod(self, name, owner=None, namespace="team"):
+        references = [{"kind": "Job", "name": "demo-a1", "uid": owner, "controller": True}] if owner else []
+        metadata = {"name": name, "namespace": namespace, "labels": {LABEL_PLAN: "demo"}}
         return POD | {"metadata": metadata | {"ownerReferences": references}}
 
-    async def every(self, path, *, labelSelector, **_query):  # the API's word
-        for pod in self.pods if labelSelector == LABEL_PLAN and path.endswith("pods") else ():
+    async def every(self, path, **_query):
+        for pod in self.pods if path.endswith("pods") else ():
             yield pod
 
     async def call(self, _method, _path):
         raise ApiError(404, "no Kueue")
 
 
-def test_a_labelled_pod_that_no_plan_owns_counts_as_another_workload_s():
+def test_labelled_pods_that_no_plan_owns_count_as_another_workload_s():
     cache = running([KEY])
-    cache.children[KEY].add("ReplicaSet/demo-rdzv")
-    asyncio.run(ClusterReader(Labelled(), cache).refresh_others())
-    assert cache.bound == {"n1": 3}
+    asyncio.run(ClusterReader(Labelled(), cache).refresh_pods())
+    assert cache.inventory(without=KEY).held == {"n1": 6}
+    assert cache.inventory(without=("team", "other")).held == {"n1": 9}
+
+
+@pytest.mark.parametrize(
+    ("owner", "wanted"), [("job-demo", set()), (None, {"H100-SXM5-80GB"})], ids=["own", "foreign"]
+)
+def test_pressure_comes_from_pods_that_no_plan_owns(owner, wanted):
+    kube, cache = Labelled(), running([KEY])
+    cache._store_node(Node(name="n1", product="NVIDIA-H100-80GB-HBM3", gpus=8))
+    spec = {"containers": POD["spec"]["containers"]}
+    kube.pods = [kube._pod("waits", owner) | {"spec": spec}]
+    asyncio.run(ClusterReader(kube, cache).refresh_pods())
+    assert cache.wanted == wanted

@@ -23,6 +23,7 @@ FREE = {
     "elasticity": {"mode": "Auto"},
 }
 GROW = Decision(action=Action.GROW, gpus=2, reason="as measured")
+WAITS = {"type": "Ready", "reason": "WaitingForGPUs", "status": "False"}
 STARTED_S = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
 
 
@@ -110,7 +111,7 @@ def test_a_decision_is_made_on_the_window_the_curve_and_the_cluster(scene):
     assert inputs["scaling"] == "curve"
     assert (inputs["reading"].tokens_per_s, inputs["reading"].window_s) == (100.0, 1185.0)
     context = inputs["context"]
-    assert (context.free_gpus, context.others_waiting, context.trained_s) == (24, False, 1485.0)
+    assert (context.free_gpus, context.others_waiting, context.trained_s) == (23, False, 1485.0)
     assert inputs["now"].timestamp() == STARTED_S + 1500.0
 
 
@@ -208,11 +209,12 @@ def test_gpu_counters_fill_the_reading(scene):
 @pytest.mark.parametrize(
     ("status", "waiting"),
     [
-        ({"conditions": [{"type": "Ready", "reason": "WaitingForGPUs", "status": "False"}]}, True),
-        ({"conditions": [{"type": "Ready", "reason": "Running", "status": "True"}]}, False),
+        ({"conditions": [WAITS], "sizing": {"gpuType": "H100-SXM5-80GB"}}, True),
+        ({"conditions": [WAITS], "sizing": {"gpuType": "A100-SXM4-80GB"}}, False),
+        ({"conditions": [WAITS | {"reason": "Running"}], "sizing": {"gpuType": "H100-SXM5-80GB"}}, False),
         (None, False),
     ],
-    ids=["waits", "runs", "new"],
+    ids=["waits", "waits-for-another-type", "runs", "new"],
 )
 def test_another_plan_that_waits_for_gpus_is_demand(scene, status, waiting):
     case = scene()

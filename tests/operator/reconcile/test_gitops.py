@@ -24,7 +24,7 @@ def without_gpus(cluster):
 
 def waiting(cluster):
     plan = cluster(nodes=1, gpus=2)
-    plan.inventory = Inventory(nodes=tuple(plan.nodes), claimed={"H100-SXM5-80GB": 1})
+    plan.inventory = Inventory(nodes=tuple(plan.nodes), held={"n0": 1})
     return plan.settle()
 
 

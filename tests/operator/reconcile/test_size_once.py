@@ -30,7 +30,7 @@ def test_a_plan_that_has_lost_much_of_its_time_is_sized_anew(fake_cluster):
 
 def test_what_others_take_does_not_matter_while_there_is_enough(fake_cluster):
     nodes = fake_cluster(nodes=4).nodes
-    claims = [Inventory(nodes=tuple(nodes), claimed={"H100-SXM5-80GB": held}) for held in (0, 1, 5, 7)]
+    claims = [Inventory(nodes=tuple(nodes), held={"n0": held}) for held in (0, 1, 5, 7)]
     misses = []
     for inventory in claims:
         one = fake_cluster({"resources": {"gpus": None, "maxGPUs": None}}, inventory=inventory)

@@ -6,8 +6,9 @@ from rightsizer.domain.layout import Layout
 from rightsizer.errors import InputError
 from rightsizer_api import validate
 from rightsizer_operator.reconcile.size import RunningAttempt, cluster_request, decide
-from rightsizer_operator.values.inventory import Inventory, Node
+from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue
+from rightsizer_operator.values.nodes import Node, Taint
 
 
 def test_a_plan_without_gpus_says_what_there_is(fake_cluster):
@@ -35,10 +36,11 @@ def test_nodes_that_take_no_pods_do_not_count(fake_cluster, fault):
 def test_a_plan_waits_while_others_hold_the_gpus_and_holds_none_itself(fake_cluster):
     waiting = fake_cluster(nodes=1, gpus=2)
     node = waiting.nodes[0]
-    waiting.inventory = Inventory(nodes=(node,), claimed={"H100-SXM5-80GB": 1})
+    waiting.inventory = Inventory(nodes=(node,), held={"n0": 1})
     waiting.settle()
     assert (waiting.state, waiting.jobs, waiting.children) == ("WaitingForGPUs", {}, set())
-    assert "1 free" in waiting.condition("Admitted")["message"]
+    message = waiting.condition("Admitted")["message"]
+    assert message == "needs 2 x H100-SXM5-80GB in pods of 1; 1 free: node n0 has 1 of 2 GPUs free"
     waiting.inventory = Inventory(nodes=(node,))
     assert list(waiting.settle().jobs) == ["demo-a1"]
 
@@ -47,7 +49,7 @@ def test_a_queued_plan_is_launched_at_once_and_waits_in_its_queue(fake_cluster):
     queued = fake_cluster(nodes=1, gpus=2)
     queued.plan["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
     queued.queue = Queue(name="team")
-    queued.inventory = Inventory(nodes=tuple(queued.nodes), claimed={"H100-SXM5-80GB": 2})
+    queued.inventory = Inventory(nodes=tuple(queued.nodes), held={"n0": 2})
     queued.settle()
     assert queued.job()["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
     assert (queued.settle().state, queued.job()["spec"]["suspend"]) == ("Queued", True)
@@ -125,22 +127,22 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize(("claimed", "gpus"), [(0, 8), (4, 4)], ids=["all-free", "only-its-own"])
-def test_a_running_plan_is_sized_on_the_free_gpus_and_its_own(fake_cluster, claimed, gpus):
+@pytest.mark.parametrize(("held", "gpus"), [(0, 8), (4, 4)], ids=["all-free", "only-its-own"])
+def test_a_running_plan_is_sized_on_the_free_gpus_and_its_own(fake_cluster, held, gpus):
     cluster = fake_cluster(LARGE, nodes=1)
     result = decide(
         validate(cluster.plan),
-        inventory=Inventory(nodes=tuple(cluster.nodes), claimed={H100: claimed}),
+        inventory=Inventory(nodes=tuple(cluster.nodes), held={"n0": held}),
         now=NOW,
         created=NOW,
-        running=RunningAttempt(layout=Layout(dp=4), batch=32, elastic=False, gpu_type=H100, gpus=4),
+        running=RunningAttempt(layout=Layout(dp=4), batch=32, elastic=False, gpu_type=H100),
     )
     assert result.report["gpus"] == gpus
 
 
 def test_the_request_for_a_cluster_offers_all_its_gpus_free_or_not(fake_cluster):
     cluster = fake_cluster(LARGE, nodes=2)
-    inventory = Inventory(nodes=tuple(cluster.nodes), claimed={H100: 15})
+    inventory = Inventory(nodes=tuple(cluster.nodes), held={"n0": 8, "n1": 7})
     (offered,) = cluster_request(validate(cluster.plan), inventory=inventory, created=NOW).clusters
     assert (offered.gpu.name, offered.max_gpus, offered.gpus_per_node) == (H100, 16, 8)
 
@@ -149,3 +151,48 @@ def test_a_request_for_a_cluster_without_the_plan_s_gpus_is_an_input_error(fake_
     plan = validate(fake_cluster(LARGE | {"resources": {"gpuTypes": ["A100"]}}).plan)
     with pytest.raises(InputError, match="none of them is usable here"):
         cluster_request(plan, inventory=Inventory(nodes=tuple(fake_cluster().nodes)), created=NOW)
+
+
+PART = {"resources": {"gpus": 4, "maxGPUs": 8, "gpusPerNode": None}}
+WHOLE = {"resources": {"gpus": 8, "maxGPUs": 8, "gpusPerNode": None}}
+
+
+@pytest.mark.parametrize(
+    ("change", "held", "state"),
+    [
+        (PART, {"n0": 1, "n1": 8, "n2": 8}, "Starting"),
+        (WHOLE, {"n0": 7, "n1": 7, "n2": 7}, "WaitingForGPUs"),
+        (WHOLE, {"n0": 7, "n1": 7}, "Starting"),
+    ],
+    ids=["in-a-part-of-a-node", "spread-over-nodes", "on-a-free-node"],
+)
+def test_a_plan_starts_if_its_pods_can_be_placed(fake_cluster, change, held, state):
+    batch = {"workload": {"globalBatchSequences": 48}}
+    cluster = fake_cluster(batch | change)
+    cluster.inventory = Inventory(nodes=tuple(cluster.nodes), held=held)
+    assert cluster.settle().state == state
+
+
+def test_a_waiting_plan_says_what_each_node_lacks(fake_cluster):
+    waiting = fake_cluster({"workload": {"globalBatchSequences": 48}} | WHOLE, nodes=12)
+    waiting.change_node(1, taints=(Taint(key="team", value="nlp"),)).change_node(2, cordoned=True)
+    held = {node.name: 7 for node in waiting.nodes}
+    waiting.inventory = Inventory(nodes=tuple(waiting.nodes), held=held | {"n3": 6})
+    message = waiting.settle().condition("Admitted")["message"]
+    assert "pods of 8; 0 free: node n3 has 2 of 8 GPUs free; node n0 has 1 of 8 GPUs free" in message
+    assert message.endswith("; 8 more nodes lack something")
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"taints": (Taint(key="team", value="nlp"),)}, "node n0 has taint team=nlp:NoSchedule"),
+        ({"ready": False}, "node n0 is not ready"),
+        ({"gpus": 0}, "node n0 has no allocatable GPUs"),
+    ],
+    ids=["taint", "not-ready", "no-devices"],
+)
+def test_a_plan_without_usable_gpus_says_why(fake_cluster, fault, words):
+    waiting = fake_cluster(nodes=1).change_node(0, **fault).settle()
+    assert waiting.state == "NoSuchGPUs"
+    assert waiting.condition("Sized")["message"].endswith(words)

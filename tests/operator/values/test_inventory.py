@@ -2,8 +2,8 @@ import datetime as dt
 
 import pytest
 
-from rightsizer_operator.cluster.cache import bound_gpus
-from rightsizer_operator.values.inventory import Inventory, Node, NodeRequirements, Taint
+from rightsizer_operator.values.inventory import Inventory
+from rightsizer_operator.values.nodes import Node, NodeRequirements, Taint
 
 H100, KIND = "NVIDIA-H100-80GB-HBM3", "H100-SXM5-80GB"
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -44,15 +44,33 @@ def test_a_node_that_is_not_ready_is_dead_after_the_timeout(ready):
 
 
 def test_gpus_that_others_hold_are_not_free_but_count_in_the_total():
-    inventory = Inventory(nodes=(node(), node("n2")), bound={"n1": 5}, claimed={KIND: 2})
-    assert inventory.free(NodeRequirements(), KIND, 1) == 3 + 8 - 2
+    inventory = Inventory(nodes=(node(), node("n2")), held={"n1": 5})
+    assert inventory.free(NodeRequirements(), KIND, 1) == 3 + 8
     assert inventory.total(NodeRequirements(), KIND, 1) == 16
 
 
 def test_free_gpus_are_counted_in_whole_pods():
-    inventory = Inventory(nodes=(node(), node("n2")), bound={"n1": 1})
+    inventory = Inventory(nodes=(node(), node("n2")), held={"n1": 1})
     assert inventory.free(NodeRequirements(), KIND, 8) == 8
     assert inventory.free(NodeRequirements(), KIND, 4) == 12
+
+
+@pytest.mark.parametrize(
+    ("held", "room"), [({}, 16), ({"n1": 1}, 8), ({"n1": 1, "n2": 5}, 7)], ids=["all", "a-node", "a-part"]
+)
+def test_the_room_for_a_job_is_whole_nodes_or_a_part_of_one(held, room):
+    inventory = Inventory(nodes=(node(), node("n2")), held=held)
+    assert inventory.room(NodeRequirements(), KIND, 8) == room
+
+
+@pytest.mark.parametrize(
+    ("pods", "gpus", "taken"),
+    [(1, 4, {"n2": 4}), (3, 3, {"n1": 3, "n2": 6}), (9, 8, {"n2": 8})],
+    ids=["emptiest", "spread", "no-more-than-fit"],
+)
+def test_pods_are_expected_on_the_emptiest_nodes(pods, gpus, taken):
+    inventory = Inventory(nodes=(node(), node("n2"), node("n3", cordoned=True)), held={"n1": 2})
+    assert inventory.placed(NodeRequirements(), gpus, pods) == taken
 
 
 @pytest.mark.parametrize(
@@ -83,15 +101,9 @@ def test_the_summary_lists_unusable_gpus_separately():
     assert summary == f"8 x {KIND}, 8 x {KIND} on cordoned or not-ready nodes"
 
 
-def test_bound_gpus_are_those_of_unfinished_pods_on_nodes():
-    def pod(node, gpus, phase):
-        limits = {"limits": {"nvidia.com/gpu": str(gpus)}}
-        return {"spec": {"nodeName": node, "containers": [{"resources": limits}]}, "status": {"phase": phase}}
-
-    pods = [
-        pod("n1", 2, "Running"),
-        pod("n1", 1, "Pending"),
-        pod("n1", 4, "Succeeded"),
-        pod(None, 8, "Pending"),
-    ]
-    assert bound_gpus(pods) == {"n1": 3}
+def test_a_message_names_a_few_nodes_and_leaves_out_other_gpu_types():
+    others = tuple(node(f"m{i}", cordoned=True) for i in range(9))
+    inventory = Inventory(nodes=(node(product="NVIDIA-A100-SXM4-80GB"), node("n2"), *others), held={"n2": 7})
+    text = inventory.shortfall(NodeRequirements(types=(KIND,)), 8)
+    named = [f"node m{i} is cordoned" for i in range(3)]
+    assert text == "; ".join(["node n2 has 1 of 8 GPUs free", *named, "6 more nodes lack something"])

@@ -49,7 +49,7 @@ def test_no_job_that_a_tenant_writes_raises_or_claims_gpus(notes, labels, limit)
     cache = Cache()
     cache.set_job(raw)
     assert AttemptJob.of(raw).gpus_per_pod >= 0
-    assert not any(cache.inventory(without=("team", "x")).claimed.values())
+    assert not any(cache.inventory(without=("team", "x")).held.values())
 
 
 @given(labels=LABELS, message=TEXT, finished=TEXT)

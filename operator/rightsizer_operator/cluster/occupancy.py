@@ -1,0 +1,86 @@
+"""The GPUs of each node that pods hold, and those that unscheduled pods of plans will take."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rightsizer.values import immutable
+from rightsizer_operator.values.nodes import pod_gpus
+from rightsizer_operator.values.snapshot import Key
+
+__all__ = ["BoundPod", "Occupancy", "Owner", "bound_pods", "owner_of"]
+
+Object = Mapping[str, Any]
+Owner = tuple[str, str]
+"""Namespace and uid of a pod's controller: an owner reference never crosses namespaces."""
+
+
+@immutable
+class BoundPod:
+    """A pod that holds GPUs of a node."""
+
+    node: str
+    owner: Owner
+    gpus: int
+
+
+def owner_of(pod: Object) -> Owner:
+    """The controller of a pod; the uid is empty without one."""
+    metadata = pod["metadata"]
+    references = metadata.get("ownerReferences", ())
+    return metadata["namespace"], next((o["uid"] for o in references if o.get("controller")), "")
+
+
+def bound_pods(pods: Iterable[Object]) -> tuple[BoundPod, ...]:
+    """The unfinished pods among these that hold GPUs of a node."""
+    return tuple(
+        BoundPod(node=node, owner=owner_of(pod), gpus=gpus)
+        for pod in pods
+        if (node := pod["spec"].get("nodeName"))
+        and pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
+        and (gpus := pod_gpus(pod["spec"]))
+    )
+
+
+class Occupancy:
+    """GPUs by node: those of bound pods, and those that each plan is expected to take."""
+
+    def __init__(self) -> None:
+        self.replace(())
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """GPUs that are held or expected to be taken, now."""
+        return self._held
+
+    def replace(self, pods: Iterable[BoundPod]) -> None:
+        """Store the pods of a new list; no plan is expected to take anything until `expect` says so."""
+        self._held: Counter[str] = Counter()
+        self._by_owner: defaultdict[Owner, Counter[str]] = defaultdict(Counter)
+        self._pods: Counter[Owner] = Counter()
+        self._expected: defaultdict[Key, Counter[str]] = defaultdict(Counter)
+        for pod in pods:
+            self._held[pod.node] += pod.gpus
+            self._by_owner[pod.owner][pod.node] += pod.gpus
+            self._pods[pod.owner] += 1
+
+    def bound(self, owner: Owner) -> int:
+        """The number of pods of an owner that hold GPUs."""
+        return self._pods[owner]
+
+    def expect(self, key: Key, gpus: Mapping[str, int]) -> None:
+        """A plan is expected to take these GPUs, besides those it was expected to take."""
+        self._expected[key].update(gpus)
+        self._held.update(gpus)
+
+    def forget(self, key: Key) -> None:
+        """A plan is expected to take nothing."""
+        self._held.subtract(self._expected.pop(key, {}))
+
+    def held_without(self, key: Key, owners: Iterable[Owner]) -> dict[str, int]:
+        """GPUs that are not this plan's, whose pods have these owners."""
+        held = Counter(self._held)
+        held.subtract(self._expected.get(key, {}))
+        for owner in owners:
+            held.subtract(self._by_owner.get(owner, {}))
+        return dict(held)

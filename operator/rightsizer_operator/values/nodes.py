@@ -1,0 +1,175 @@
+"""Nodes, what pods require of them, and what keeps a pod off a node. Pure.
+
+The checks are those of the scheduler that depend on the node alone: GPU type, readiness, cordons, taints,
+node selector and required node affinity. They do not include affinity between pods or other resources.
+"""
+
+import datetime as dt
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from rightsizer.catalog import lookup
+from rightsizer.errors import RightsizerError
+from rightsizer.values import immutable
+from rightsizer_api.quantities import parse_time
+from rightsizer_operator.values.names import GPU_RESOURCE, PRODUCT_LABEL
+from rightsizer_operator.values.quantities import parse_quantity
+
+__all__ = ["Node", "NodeRequirements", "Taint", "gpu_type", "obstacle", "pod_gpus", "tolerates"]
+
+Object = Mapping[str, Any]
+
+_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+@immutable
+class Taint:
+    """A node's taint."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@immutable
+class Node:
+    """One node. `gpus` is its allocatable count, which excludes unhealthy devices."""
+
+    name: str
+    product: str = ""
+    gpus: int = 0
+    ready: bool = True
+    cordoned: bool = False
+    not_ready_since: dt.datetime | None = None
+    taints: tuple[Taint, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, raw: Object) -> "Node":
+        """Parse a Node."""
+        metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
+        labels = metadata.get("labels", {})
+        ready: Mapping[str, str] = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), {})
+        since = parse_time(ready.get("lastTransitionTime"))
+        healthy = ready.get("status") == "True"
+        return cls(
+            name=metadata["name"],
+            product=labels.get(PRODUCT_LABEL, ""),
+            gpus=parse_quantity(status.get("allocatable", {}).get(GPU_RESOURCE, 0)),
+            ready=healthy,
+            cordoned=spec.get("unschedulable", False),
+            not_ready_since=None if healthy else since,
+            taints=tuple(
+                Taint(key=t["key"], value=t.get("value", ""), effect=t["effect"])
+                for t in spec.get("taints", ())
+            ),
+            labels=labels,
+        )
+
+
+@immutable
+class NodeRequirements:
+    """What pods require of nodes. `types` empty: any GPU type.
+
+    `terms` are the alternatives of the required node affinity; None: no such affinity.
+    """
+
+    selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Object] = ()
+    terms: Sequence[Object] | None = None
+    types: tuple[str, ...] = ()
+    gpus_per_node: int | None = None
+
+    @classmethod
+    def of(cls, spec: Object) -> "NodeRequirements":
+        """The requirements of a pod spec."""
+        affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+        return cls(
+            selector=spec.get("nodeSelector") or {},
+            tolerations=tuple(spec.get("tolerations") or ()),
+            terms=required.get("nodeSelectorTerms"),
+        )
+
+
+def pod_gpus(spec: Object) -> int:
+    """GPUs that a pod spec requests; its init containers run before the others."""
+    first = (_container_gpus(container) for container in spec.get("initContainers") or ())
+    return max([sum(map(_container_gpus, spec["containers"])), *first])
+
+
+def _container_gpus(container: Object) -> int:
+    resources = container.get("resources") or {}
+    kinds = (resources.get(kind) or {} for kind in ("limits", "requests"))
+    return max(parse_quantity(kind.get(GPU_RESOURCE, 0)) for kind in kinds)
+
+
+@functools.cache
+def gpu_type(product: str) -> str:
+    """The engine's GPU type of a product label; empty if it is unknown or a MIG slice."""
+    try:
+        return lookup.gpu(product).name if product else ""
+    except RightsizerError:
+        return ""
+
+
+def obstacle(node: Node, requirements: NodeRequirements) -> str:
+    """What keeps pods off a node even if all its GPUs are free, for messages; empty: nothing does."""
+    return next(_obstacles(node, requirements), "")
+
+
+def _obstacles(node: Node, requirements: NodeRequirements) -> Iterator[str]:
+    kind = gpu_type(node.product)
+    if not kind or (requirements.types and kind not in requirements.types):
+        yield f"has {kind or node.product or 'GPUs without a product label'}"
+    if not node.gpus:
+        yield "has no allocatable GPUs"
+    if not node.ready:
+        yield "is not ready"
+    if node.cordoned:
+        yield "is cordoned"
+    taints = (taint for taint in node.taints if not tolerates(requirements.tolerations, taint))
+    yield from (f"has taint {taint}" for taint in taints)
+    selected = requirements.selector.items()
+    yield from (f"lacks label {key}={value}" for key, value in selected if node.labels.get(key) != value)
+    terms = requirements.terms
+    if terms is not None and not any(_matches(term, node) for term in terms):
+        yield "does not match the node affinity"
+
+
+def tolerates(tolerations: Sequence[Object], taint: Taint) -> bool:
+    """Whether a pod with these tolerations may be scheduled despite the taint."""
+    if taint.effect not in _EFFECTS:
+        return True
+    return any(
+        (toleration.get("effect") or taint.effect) == taint.effect
+        and (toleration.get("key") or taint.key) == taint.key
+        and (toleration.get("operator") == "Exists" or (toleration.get("value") or "") == taint.value)
+        for toleration in tolerations
+    )
+
+
+def _matches(term: Object, node: Node) -> bool:
+    """Whether a node matches a term; a term without expressions matches nothing."""
+    labels, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    return bool(labels or fields) and (
+        all(_holds(each, node.labels.get(each["key"])) for each in labels)
+        and all(_holds(each, node.name) for each in fields)  # metadata.name is the only field
+    )
+
+
+def _holds(expression: Object, value: str | None) -> bool:
+    """Whether a label's value meets an expression; an unknown operator counts as met."""
+    values = expression.get("values") or ()
+    verdict = {
+        "In": value in values,
+        "NotIn": value not in values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+    }
+    return verdict.get(expression["operator"], True)

@@ -1,0 +1,109 @@
+"""Free GPUs are where whole pods can be placed, and what tenants claim by labels counts for nothing."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.kubernetes
+
+NODE = "kubernetes.io/hostname"
+QUIET = {"framework": "custom", "command": ["/bin/sh", "-c", "sleep 600"]}  # places pods, trains nothing
+
+
+def pods_of(gpus, **spec):
+    """The spec of a plan for one pod of so many GPUs."""
+    size = {"gpus": gpus, "minGPUs": gpus, "maxGPUs": gpus, "gpusPerNode": 8}
+    template = {"podTemplate": {"spec": spec}} if spec else {}
+    return {"resources": size, "layout": {"microBatch": 1}, "launch": QUIET | template}
+
+
+@pytest.fixture
+def hold(cluster, namespace):
+    """hold(node, gpus): a pod with the labels of the plan's workers that holds GPUs of a node."""
+
+    def make(node, gpus):
+        container = {
+            "name": "c",
+            "image": "registry.k8s.io/pause:3.10",
+            "resources": {"limits": {"nvidia.com/gpu": gpus}},
+        }
+        labels = {"rightsizer.dev/plan": "small-gpt", "rightsizer.dev/role": "worker"}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"hold-{node}", "labels": labels},
+            "spec": {
+                "containers": [container],
+                "nodeSelector": {NODE: node},
+                "terminationGracePeriodSeconds": 0,
+            },
+        }
+        cluster.apply(json.dumps(pod), namespace)
+        held = lambda: cluster.get("pod", f"hold-{node}", namespace=namespace)["status"]["phase"] == "Running"
+        cluster.wait(f"{gpus} GPUs of {node} held", held)
+
+    return make
+
+
+def test_a_pod_that_fits_on_no_node_is_not_launched_and_says_what_each_node_lacks(start, hold, cluster):
+    nodes = sorted(cluster.ready_nodes())
+    for node in nodes:
+        hold(node, 7)
+    run = start(**pods_of(8))
+    run.until("WaitingForGPUs")
+    message = run.condition("Admitted")["message"]
+    assert all(f"node {node} has 1 of 8 GPUs free" in message for node in nodes)
+    assert run.jobs == []
+    cluster.kubectl("taint", "node", nodes[0], "team=nlp:NoSchedule")
+    try:
+        run.kubectl("delete", "pod", f"hold-{nodes[0]}", "--wait")
+        told = f"node {nodes[0]} has taint team=nlp:NoSchedule"
+        cluster.wait("the taint is named", lambda: told in run.condition("Admitted")["message"])
+        assert run.jobs == []
+    finally:
+        cluster.kubectl("taint", "node", nodes[0], "team-")
+    cluster.wait("its pod is placed", lambda: any(_node(pod) == nodes[0] for pod in run.pods()))
+
+
+def _node(pod):
+    return pod["spec"].get("nodeName") if pod["metadata"]["name"].startswith("small-gpt-a") else None
+
+
+def test_a_part_of_a_node_is_enough_whatever_plans_claim_elsewhere(start, plan, hold, cluster):
+    first, *others = sorted(cluster.ready_nodes())
+    hold(first, 1)
+    for node in others:
+        name = {"name": f"on-{node}"}
+        elsewhere = plan(metadata=name, **pods_of(8, nodeSelector={NODE: node})).start()
+        cluster.wait("a Job elsewhere", lambda run=elsewhere: f"{run.name}-a1" in run.jobs)
+    run = start(**pods_of(4, nodeSelector={NODE: first}))
+    cluster.wait("its pod is placed", lambda: any(_node(pod) == first for pod in run.pods()))
+
+
+def test_a_job_with_our_labels_claims_no_gpus(start, cluster, namespace):
+    labels = {
+        "app.kubernetes.io/managed-by": "rightsizer",
+        "rightsizer.dev/plan": "small-gpt",
+        "rightsizer.dev/attempt": "7",
+    }
+    limits = {"limits": {"nvidia.com/gpu": "8"}}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x", "resources": limits}]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "small-gpt-a7",
+            "labels": labels,
+            "annotations": {"rightsizer.dev/gpu-type": "H100-SXM5-80GB"},
+        },
+        "spec": {
+            "parallelism": 10**6,
+            "completions": 10**6,
+            "managedBy": "example.com/nobody",
+            "template": {"spec": pod},
+        },
+    }
+    cluster.apply(json.dumps(job), namespace)
+    run = start(**pods_of(8))
+    cluster.wait("a Job", lambda: "small-gpt-a1" in run.jobs, within_s=20)
+    cluster.wait("its pod is placed", lambda: any(_node(pod) for pod in run.pods()))
