@@ -61,10 +61,27 @@ local function question(job, spec, uid, mode)
    })
 end
 
+local function hold(job, answer)
+   -- The daemon finds the job by the ticket in its comment.
+   job.comment = job.comment .. " ticket=" .. answer.set.ticket
+   job.priority = answer.set.priority
+   if job.script == nil then return end
+   local script = shared.with_preamble(job.script)
+   if script then
+      job.script = script
+   else
+      print_to_user("only a shell script gets RIGHTSIZER_* as variables after a hold; this job has them in its comment")
+   end
+end
+
 local function apply(job, answer)
-   for key, value in pairs(answer.set) do job[key] = value end
+   if answer.verdict == "HOLD" then return hold(job, answer) end
+   for key, value in pairs(answer.set) do
+      job[key] = key == "admin_comment" and shared.appended(job.admin_comment, value) or value
+   end
    if job.environment ~= nil then
       for name, value in pairs(answer.env) do job.environment[name] = value end
+      for name, value in pairs(shared.corrected(job.environment, answer.set)) do job.environment[name] = value end
    end
    for _, key in ipairs({ "min_nodes", "max_nodes", "time_limit" }) do
       if answer.set[key] and job[key] ~= answer.set[key] then

@@ -15,7 +15,8 @@ local LARGEST = {
 local TEXTS = {
    gres = "^gpu:[%w_%.%-]-:?%d%d?%d?%d?$",
    partition = "^[%w_%.%-]+$",
-   admin_comment = "^rightsizer/1 [%w _%.=:,/+%%@~%-]*$",
+   admin_comment = "^%[rightsizer/1 [%w _%.=:,/+%%@~%-]*%]$",
+   ticket = "^%x+$",
    tres_per_job = "^$",
 }
 
@@ -106,6 +107,50 @@ end
 function M.sized_before(spec)
    -- rightsizer sbatch writes run= into the comment of a job that it has sized.
    return (" " .. spec):find("%srun=") ~= nil
+end
+
+-- The first lines of the script of a held job: Slurm cannot change the environment of a job, so the script reads
+-- RIGHTSIZER_* from the comment, and drops what sbatch exported for the request as it was before.
+local PREAMBLE = [[
+export RIGHTSIZER_JOB=$SLURM_JOB_ID $(scontrol show job "$SLURM_JOB_ID" | grep -o 'RIGHTSIZER_[A-Z_]*=[0-9]*')
+unset SLURM_GPUS SLURM_GPUS_PER_NODE
+if [ -n "${SLURM_NTASKS_PER_NODE-}" ]; then
+   export SLURM_NTASKS=$((SLURM_NTASKS_PER_NODE * SLURM_JOB_NUM_NODES)); export SLURM_NPROCS=$SLURM_NTASKS
+fi
+]]
+local SHELLS = { sh = true, bash = true, dash = true, ksh = true, zsh = true }
+
+function M.with_preamble(script)
+   -- The script with the preamble behind its first line; nil if it is not a shell's.
+   local first, rest = tostring(script or ""):match("^(#![^\n]*\n)(.*)$")
+   local words = first and first:gsub("^#!%s*%S*/env%s+%-S", "#!"):gsub("^#!%s*%S*/env%s", "#!") or ""
+   local shell = (words:match("^#!%s*(%S+)") or ""):match("[^/]*$")
+   if not SHELLS[shell] then return nil end
+   return first .. PREAMBLE .. rest
+end
+
+function M.corrected(environment, set)
+   -- The variables that sbatch exported for the user's own request, for the size: srun reads them in the job.
+   local nodes, gpus = set.max_nodes, (set.gres or ""):match("^gpu:(.+)$")
+   local changed = {}
+   if not nodes or not gpus then return changed end
+   local function replace(name, value)
+      if environment[name] ~= nil then changed[name] = tostring(value) end
+   end
+   replace("SLURM_GPUS_PER_NODE", gpus)
+   replace("SLURM_GPUS", nodes * tonumber(gpus:match("%d+$")))
+   if environment.SLURM_NTASKS_PER_NODE ~= nil then
+      local tasks = nodes * (tonumber(environment.SLURM_NTASKS_PER_NODE) or 1)
+      replace("SLURM_NTASKS", tasks)
+      replace("SLURM_NPROCS", tasks)
+   end
+   return changed
+end
+
+function M.appended(existing, note)
+   -- Our note behind what others wrote into the same field.
+   if existing == nil or existing == "" then return note end
+   return existing .. " " .. note
 end
 
 function M.wants_gpus(job)

@@ -146,10 +146,14 @@ async def _release_held_jobs(server: Server, slurm: Slurm, state: TicketStore) -
         await asyncio.sleep(_HELD_JOBS_EVERY_S)
         try:
             await server.catch_up()
-            for result in await asyncio.to_thread(release_held_jobs, state, slurm, backend):
-                _LOG.info("job %s, ticket %s: %s", result.job_id, result.ticket, one_line(result.text))
+            await asyncio.to_thread(_release_once, state, slurm, backend)
         except SlurmError as error:
             _LOG.warning("held jobs wait: %s", one_line(str(error)))
+
+
+def _release_once(state: TicketStore, slurm: Slurm, backend: SlurmCommands) -> None:
+    for result in release_held_jobs(state, slurm, backend):
+        _LOG.info("job %s, ticket %s: %s", result.job_id, result.ticket, one_line(result.text))
 
 
 def _warm_up() -> None:

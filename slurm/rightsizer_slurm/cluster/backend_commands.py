@@ -3,7 +3,7 @@
 import json
 
 from rightsizer_slurm.cluster import snapshot
-from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.jobs_json import job_of_json
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
@@ -73,8 +73,10 @@ class SlurmCommands:
             keep = sorted(names, key=lambda name: name != job.batch_host)[:nodes]
             self.slurm.run("scontrol", "update", f"JobId={job_id}", f"NodeList={','.join(keep)}")
 
-    def annotate(self, job_id: int, text: str) -> None:
-        """Replace the AdminComment."""
+    def annotate(self, job_id: int, note: str) -> None:
+        """Write the note into the AdminComment, beside what other programs wrote there."""
+        job = self.job(job_id)
+        text = noted(job.admin_comment if job else "", note)
         self.slurm.run("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
 
     def signal_script(self, job_id: int, name: str) -> None:

@@ -57,8 +57,8 @@ class Backend(Protocol):
     def shrink(self, job_id: int, *, nodes: int) -> None:
         """Remove nodes from a running job; its batch host stays."""
 
-    def annotate(self, job_id: int, text: str) -> None:
-        """Replace a job's AdminComment; needs the rights of a Slurm operator."""
+    def annotate(self, job_id: int, note: str) -> None:
+        """Write a note into a job's AdminComment (`jobs.noted`); needs the rights of a Slurm operator."""
 
     def signal_script(self, job_id: int, name: str) -> None:
         """Signal the batch script only."""

@@ -29,12 +29,26 @@ from rightsizer_api import API_VERSION, KIND, Spec, TrainingPlan, validate
 from rightsizer_api.errors import wire_fields
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
 
-__all__ = ["LONGEST", "PREFIX", "Comment", "is_ours", "keys", "parse", "plan_of", "subject"]
+__all__ = [
+    "LONGEST",
+    "PREFIX",
+    "Comment",
+    "hold_of",
+    "is_ours",
+    "keys",
+    "parse",
+    "plan_of",
+    "subject",
+    "with_variables",
+    "written",
+]
 
 PREFIX = "rightsizer:"
 LONGEST = 1024
 """Characters of a comment; the Lua plugin has the same limit."""
 
+_ADDED = re.compile(r" (?:ticket=([0-9a-f]+)|RIGHTSIZER_[A-Z_]+=).*", re.DOTALL)
+"""What rightsizer adds behind the comment of a held job: its ticket, then its variables."""
 _ALIASES = {"min": "min_gpus", "max": "max_gpus"}
 _PLAN, _RUN = "plan", "run"
 _WORD = re.compile(r"""([A-Za-z][A-Za-z0-9_.-]*)=("[^"']*"|'[^"']*'|[^\s"']*)(?=\s|$)""")
@@ -61,6 +75,22 @@ class Comment:
 def is_ours(comment: str) -> bool:
     """Whether a job's comment is for rightsizer."""
     return comment.lstrip().startswith(PREFIX)
+
+
+def written(comment: str) -> str:
+    """The comment as its user wrote it."""
+    return _ADDED.sub("", comment)
+
+
+def hold_of(comment: str) -> str:
+    """The ticket under which the job is held; empty if none."""
+    found = _ADDED.search(comment) if is_ours(comment) else None
+    return (found[1] or "") if found else ""
+
+
+def with_variables(comment: str, variables: Mapping[str, str]) -> str:
+    """The user's comment and the variables of the job, which its script reads from it."""
+    return " ".join((written(comment), *(f"{name}={value}" for name, value in variables.items())))
 
 
 def keys() -> tuple[str, ...]:

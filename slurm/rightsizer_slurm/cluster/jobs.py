@@ -1,14 +1,18 @@
 """A job of Slurm, whichever backend read it."""
 
+import re
+
 from rightsizer.values import immutable
 
-__all__ = ["HELD", "PENDING", "RUNNING", "SlurmJob", "gres_gpus"]
+__all__ = ["HELD", "PENDING", "RUNNING", "SlurmJob", "gres_gpus", "noted"]
 
 PENDING = "PENDING"
 RUNNING = "RUNNING"
 HELD = ("JobHeldUser", "JobHeldAdmin")
 """State reasons of a held job."""
 
+_NOTE = re.compile(r" ?\[rightsizer/1 [^\[\]]*\]")
+_ROUND = str.maketrans("[]", "()")
 _LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD")
 
 
@@ -89,6 +93,12 @@ def gres_gpus(text: str) -> tuple[str, int]:
         kind = kind or (named[0] if named else "")
         total += int(count)
     return kind, total
+
+
+def noted(admin_comment: str, note: str) -> str:
+    """An AdminComment with `note` in place of an earlier note of rightsizer; other programs' text stays."""
+    others = _NOTE.sub("", admin_comment).strip()
+    return f"{others} [rightsizer/1 {note.translate(_ROUND)}]".strip()
 
 
 def _without_brackets(text: str) -> str:

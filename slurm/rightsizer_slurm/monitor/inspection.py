@@ -14,7 +14,7 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.resize_inputs import Mark, marks_of
 from rightsizer_launch.worker.progress import DONE, PROGRESS, Record
 from rightsizer_slurm.cluster import runfile
-from rightsizer_slurm.cluster.comment import is_ours, parse
+from rightsizer_slurm.cluster.comment import is_ours, parse, written
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.monitor import size_history
 from rightsizer_slurm.monitor.size_history import SizeRecord
@@ -62,7 +62,7 @@ def monitored_job(job: SlurmJob) -> MonitoredJob:
     if not is_ours(job.comment):
         return MonitoredJob(job=job)
     try:
-        folder = parse(job.comment).run
+        folder = parse(written(job.comment)).run
     except RightsizerError as error:
         return MonitoredJob(job=job, note=str(error))
     if not folder.startswith("/"):

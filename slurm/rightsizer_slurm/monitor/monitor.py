@@ -219,14 +219,14 @@ class Monitor:
         _LOG.info("job %s: resize failed: %s", record.job_id, outcome)
         notice = one_line(f"resize failed: {outcome}", 200)
         if self._settings.annotate:
-            self._try(row, lambda: self._backend.annotate(record.job_id, f"rightsizer/1 {notice}"))
+            self._try(row, lambda: self._backend.annotate(record.job_id, notice))
         if self._settings.level.allows(ActionLevel.MAIL):
             subject = f"rightsizer: job {record.job_id} {row.job.name}: resize failed"
             self._try(row, lambda: self._send(row.job.user, subject, notice))
 
     def _annotate(self, row: ReportRow, channel: str, notice: str) -> None:
         if self._settings.annotate and self._is_new(row, channel, notice):
-            self._try(row, lambda: self._backend.annotate(row.job.job_id, f"rightsizer/1 {notice}"))
+            self._try(row, lambda: self._backend.annotate(row.job.job_id, notice))
 
     def _mail(self, row: ReportRow, channel: str, notice: str) -> None:
         if self._settings.level.allows(ActionLevel.MAIL) and self._is_new(row, channel, row.decision.action):

@@ -15,7 +15,7 @@ from rightsizer_api.resources import Deadline
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits, within
 from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
-from rightsizer_slurm.cluster.jobs import gres_gpus
+from rightsizer_slurm.cluster.jobs import gres_gpus, noted
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.submit.placement import Placement, PlacementLimits, finish_limit_s, fit
@@ -197,7 +197,7 @@ def _response(placement: Placement, request: SizingRequest) -> SizingResponse:
         "gres": placement.gres,
         "partition": placement.pool.partition,
         **_tasks(placement, request),
-        "admin_comment": f"rightsizer/1 nodes={nodes} gpus={placement.option.layout.gpus} minutes={minutes}",
+        "admin_comment": noted("", f"nodes={nodes} gpus={placement.option.layout.gpus} minutes={minutes}"),
     }
     if request.tres_per_job:
         values["tres_per_job"] = ""

@@ -1,23 +1,25 @@
-"""Held jobs: find the job of each ticket, set its size in one update, release it. No step is done twice.
+"""Held jobs: find the job of each ticket, set its size, release it. No job is sized twice.
 
-The plugin marks a held job in its AdminComment; the update that sets the size removes the mark. A job
-that its owner released or cancelled is not changed. A refused job stays held; its AdminComment says why.
+The plugin writes the ticket into the comment of the job; from then on the ticket has the number of the job. A
+job that its owner released or cancelled is not changed. A refused job stays held; its AdminComment says why.
+After a crash the update is repeated, with the same values.
 """
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
-from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.comment import hold_of, with_variables, written
+from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
-__all__ = ["MARK", "TicketResult", "marked", "release_held_jobs"]
+__all__ = ["TicketResult", "changes", "release_held_jobs"]
 
-MARK = "rightsizer/1 hold="
 _EXPIRES_S = 3600.0
 """A ticket without a job expires after this time: the submit failed after the plugin had answered."""
 
@@ -31,71 +33,79 @@ class TicketResult:
     text: str
 
 
-def marked(name: str) -> str:
-    """The AdminComment of a job that is held for this ticket."""
-    return f"{MARK}{name}"
-
-
 def release_held_jobs(
     state: TicketStore, slurm: Slurm, backend: Backend, *, now_s: float | None = None
-) -> tuple[TicketResult, ...]:
-    """Process all tickets that have an answer. SlurmError if Slurm is unavailable; call again later."""
-    waiting = [ticket for ticket in state.tickets() if ticket.response is not None]
-    if not waiting:
-        return ()
-    jobs = backend.jobs()
-    by_mark = {job.admin_comment: job for job in jobs if job.admin_comment.startswith(MARK)}
-    by_id = {job.job_id: job for job in jobs}
+) -> Iterator[TicketResult]:
+    """Process the tickets that have an answer. SlurmError if Slurm is unavailable; call again later."""
+    tickets = state.tickets()
+    if all(ticket.response is None and ticket.job_id for ticket in tickets):
+        return
+    found = _jobs_of(tickets, backend.jobs())
     now_s = time.time() if now_s is None else now_s
-    done = []
-    for ticket in waiting:
-        job = by_mark.get(marked(ticket.name)) or _begun(ticket, by_id)
-        if job is None and now_s - ticket.made_s < _EXPIRES_S:
+    for ticket in tickets:
+        job = found.get(ticket.name)
+        if job is not None and ticket.job_id is None:
+            state.set_job(ticket.name, job.job_id)
+        if ticket.response is None or (job is None and now_s - ticket.made_s < _EXPIRES_S):
             continue
-        text = "expired: no job has this ticket" if job is None else _one(ticket, job, state, slurm)
+        text = "expired: no job has this ticket" if job is None else _one(ticket, job, slurm)
         state.remove(ticket.name)
-        done.append(TicketResult(ticket=ticket.name, job_id=job.job_id if job else None, text=text))
-    return tuple(done)
+        yield TicketResult(ticket=ticket.name, job_id=job.job_id if job else None, text=text)
 
 
-def _begun(ticket: Ticket, jobs: Mapping[int, SlurmJob]) -> SlurmJob | None:
-    """The job that an earlier daemon process had sized before it ended; it may still be held."""
-    job = jobs.get(ticket.job_id or 0)
-    return job if job and ticket.response and job.admin_comment == _comment_of(ticket.response) else None
+def _jobs_of(tickets: Sequence[Ticket], jobs: Sequence[SlurmJob]) -> Mapping[str, SlurmJob]:
+    """The job of each ticket: by its number, else by its submitter and the ticket in its comment."""
+    numbers = {job.job_id: job for job in jobs}
+    holds = {(hold_of(job.comment), job.user_id): job for job in jobs}
+    if any(ticket.request.uid == 0 for ticket in tickets):  # root submits for others too
+        holds |= {(name, 0): job for (name, _), job in holds.items()}
+    pairs = ((one, numbers.get(one.job_id or 0) or holds.get((one.name, one.request.uid))) for one in tickets)
+    return {one.name: job for one, job in pairs if job}
 
 
-def _comment_of(response: SizingResponse) -> str:
-    """The AdminComment of a sized job."""
-    return str(response.fields.get("admin_comment", "rightsizer/1 as written"))
-
-
-def _one(ticket: Ticket, job: SlurmJob, state: TicketStore, slurm: Slurm) -> str:
+def _one(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
     try:
-        return _settled(ticket, job, state, slurm)
+        return _settled(ticket, job, slurm)
     except SlurmError as error:
         if unavailable(error):
             raise  # no answer from Slurm: retry later
+        with contextlib.suppress(SlurmError):
+            restored = (f"{name}={gpus}" for name, gpus in _own_gpus(ticket.request).items())
+            text = f"Comment={written(job.comment)}"
+            slurm.run("scontrol", "update", f"JobId={job.job_id}", *restored, text)
         slurm.run("scontrol", "release", str(job.job_id))
         return f"released unchanged, Slurm refused the size: {error}"
 
 
-def _settled(ticket: Ticket, job: SlurmJob, state: TicketStore, slurm: Slurm) -> str:
-    response, target = ticket.response, f"JobId={job.job_id}"
-    if job.admin_comment == marked(ticket.name):
-        if not job.held:
-            return f"not changed: {job.state} and no longer held"
-        if response is None or response.verdict is Verdict.REFUSE:
-            reason = one_line(response.say if response else "", 400)
-            slurm.run("scontrol", "update", target, f"AdminComment=rightsizer/1 refused: {reason}")
-            return f"refused, stays held: {reason}"
-        # the ticket now has the job's number: after a crash the release follows
-        state.set_job(ticket.name, job.job_id)
-        size = changes(ticket.request, response) if response.verdict is Verdict.OK else ()
-        slurm.run("scontrol", "update", target, *size, f"AdminComment={_comment_of(response)}")
-    if ticket.request.priority != 0 and job.held:
+def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
+    request, response, target = ticket.request, ticket.response, f"JobId={job.job_id}"
+    if not job.held:
+        return f"not changed: {job.state} and no longer held"
+    if response is None or response.verdict is Verdict.REFUSE:
+        reason = one_line(response.say if response else "", 400)
+        note = noted(job.admin_comment, f"refused: {reason}")
+        slurm.run("scontrol", "update", target, f"AdminComment={note}")
+        return f"refused, stays held: {reason}"
+    sized = response.verdict is Verdict.OK
+    texts = [f"Comment={with_variables(job.comment, response.variables if sized else {})}"]
+    if sized:
+        if own := _own_gpus(request):  # Slurm refuses a typed request beside an untyped one
+            slurm.run("scontrol", "update", target, *(f"{name}=" for name in own))
+        texts.append(f"AdminComment={noted(job.admin_comment, _note(response))}")
+    slurm.run("scontrol", "update", target, *(changes(request, response) if sized else ()), *texts)
+    if request.priority != 0:
         slurm.run("scontrol", "release", str(job.job_id))
-    sized = response is not None and response.verdict is Verdict.OK
-    return f"{'sized' if sized else 'released'}: {response.say if response else ''}"
+    return f"{'sized' if sized else 'released'}: {response.say}"
+
+
+def _note(response: SizingResponse) -> str:
+    return str(response.fields.get("admin_comment", "")).strip("[]").removeprefix("rightsizer/1 ")
+
+
+def _own_gpus(request: SizingRequest) -> Mapping[str, str]:
+    """The GPUs that the user requested, in the forms of scontrol."""
+    forms = {"TresPerNode": request.gres, "TresPerJob": request.tres_per_job}
+    return {name: gpus for name, gpus in forms.items() if gpus}
 
 
 def changes(request: SizingRequest, response: SizingResponse) -> tuple[str, ...]:

@@ -20,13 +20,12 @@ from functools import partial
 
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
-from rightsizer_slurm.cluster.comment import parse, subject
+from rightsizer_slurm.cluster.comment import LONGEST, parse, subject
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import plan_files
 from rightsizer_slurm.submit.answer import answer
-from rightsizer_slurm.submit.held_jobs import marked
 from rightsizer_slurm.submit.protocol import (
     END,
     SizingRequest,
@@ -47,6 +46,7 @@ _MAX_CONNECTIONS = 256  # slurmctld opens one at a time, cli_filter one for each
 _SIZING_AT_ONCE = 2
 _WARM_SUBJECTS = 8  # sized again after a start; the engine caches sixteen models for a GPU type
 _IDLE_S = 0.1
+_ADDED = 400  # characters that a held job's comment gets: its ticket, then its variables
 _CLI_TIMEOUT_S = 4.0  # only the user's own sbatch waits
 _USER_KINDS = ("cli",)
 
@@ -204,7 +204,8 @@ class Server:
     def _later(self, request: SizingRequest, task: "asyncio.Task[SizingResponse] | None") -> SizingResponse:
         """Hold the job under a ticket if it can be changed later; else leave it unchanged."""
         reason = "sizing takes too long for a submit"
-        if request.kind in _USER_KINDS or request.mode == "warn" or request.tres_per_job:
+        full = len(request.comment) > LONGEST - _ADDED
+        if request.kind in _USER_KINDS or request.mode == "warn" or full:
             return SizingResponse(verdict=Verdict.KEEP, say=f"{reason}; the job is submitted unchanged")
         try:
             parse(request.comment)
@@ -215,7 +216,7 @@ class Server:
         if task is not None:
             task.add_done_callback(partial(self._remember, ticket.name))
         say = f"{reason}; the job is held (JobHeldUser) and released when it is sized"
-        fields: dict[str, int | str] = {"priority": 0, "admin_comment": marked(ticket.name)}
+        fields: dict[str, int | str] = {"priority": 0, "ticket": ticket.name}
         return SizingResponse(verdict=Verdict.HOLD, say=say, fields=fields)
 
     def _remember(self, name: str, task: "asyncio.Task[SizingResponse]") -> None:

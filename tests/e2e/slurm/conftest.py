@@ -45,7 +45,7 @@ class Site:
         while self.again and "the job is held (JobHeldUser) and released" in submitted.said:
             job = submitted.job["JobId"] if submitted.job else ""
             self.slurm.wait(
-                "the job is sized", lambda job=job: "hold=" not in self.slurm.job(job)["AdminComment"], 120
+                "the job is sized", lambda job=job: " ticket=" not in self.slurm.job(job)["Comment"], 120
             )
             self.slurm.run("scancel", job)
             submitted = self._sbatch(comment, *options, user=user, hold=hold)

@@ -28,7 +28,7 @@ def test_a_growth_that_never_makes_a_step_ends_no_run(training: Any, check: Any)
     watching = ("--sweeps", "1", "--annotate", "--state", training.folder / "monitor.db")
     assert training.rightsizer("slurm", "monitor", *watching).returncode == 0
     shown = training.slurm.job(job)
-    assert shown["AdminComment"].strip() == f"rightsizer/1 resize failed: {outcome}"
+    assert shown["AdminComment"].strip() == f"[rightsizer/1 resize failed: {outcome}]"
     assert (shown["JobState"], shown["Restarts"]) == ("RUNNING", "2")
     assert check.continuous(training.records())
     assert check.losses_fall(training.records())

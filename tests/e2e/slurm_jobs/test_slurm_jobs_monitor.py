@@ -51,5 +51,5 @@ def test_a_job_far_ahead_of_its_deadline_gives_a_node_to_who_waits_just_once(tra
     assert told.stdout.count("shrink 2 -> 1") == 1
     mails = (Path(training.slurm.environment["SLURM_CONF"]).parents[1] / "log" / "mail.log").read_text()
     assert mails.count(f"== -s rightsizer: job {job} {HOSTILE}: shrink root\n") == 1
-    assert shown["AdminComment"].startswith("rightsizer/1 ")  # the newest of what it said
+    assert shown["AdminComment"].startswith("[rightsizer/1 ")  # the newest of what it said
     assert not list(training.folder.glob("**/pwned"))

@@ -30,6 +30,9 @@ class Idle(SlurmCommands):
     def jobs(self) -> tuple[SlurmJob, ...]:
         return (self.job_seen,)
 
+    def job(self, job_id: int) -> SlurmJob | None:
+        return self.job_seen if self.job_seen.job_id == job_id else None
+
     def cluster(self) -> SlurmCluster:
         return SlurmCluster()
 
@@ -75,7 +78,7 @@ def test_a_mail_goes_to_the_user_once_a_day_and_the_comment_is_written_once(
     assert len(mails) == 3
     updates = (tmp_path / "updates").read_text().splitlines()
     assert updates[:2] == ["update", "JobId=7"]
-    assert updates[2].startswith("AdminComment=rightsizer/1 flag: ")
+    assert updates[2].startswith("AdminComment=[rightsizer/1 flag: ")
     assert len(updates) == 3
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -5,14 +6,15 @@ import pytest
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.submit.held_jobs import changes, marked, release_held_jobs
+from rightsizer_slurm.submit.held_jobs import changes, release_held_jobs
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
+HELD = "rightsizer: model=x ticket=ab"
 RESPONSE = SizingResponse(
     verdict=Verdict.OK,
     fields={"min_nodes": 3, "max_nodes": 3, "min_cpus": 192, "gres": "gpu:h100:8", "partition": "h100",
-            "time_limit": 90, "admin_comment": "rightsizer/1 nodes=3"},
+            "time_limit": 90, "admin_comment": "[rightsizer/1 nodes=3]"},
 )  # fmt: skip
 
 
@@ -38,7 +40,7 @@ class OneJob(SlurmCommands):
     """Slurm's commands, with one held job in the queue."""
 
     def jobs(self) -> tuple[SlurmJob, ...]:
-        return (SlurmJob(job_id=7, states=("PENDING",), priority=0, admin_comment=marked("ab")),)
+        return (SlurmJob(job_id=7, user_id=5, states=("PENDING",), priority=0, comment=HELD),)
 
 
 def carried(tmp_path: Path, complaint: str) -> tuple[TicketStore, Slurm]:
@@ -48,7 +50,7 @@ def carried(tmp_path: Path, complaint: str) -> tuple[TicketStore, Slurm]:
     scontrol.write_text("\n".join(("#!/bin/sh", *lines, "")))
     scontrol.chmod(0o755)
     state = TicketStore(tmp_path / "state.db")
-    state.add(Ticket(name="ab", made_s=0.0, request=SizingRequest()))
+    state.add(Ticket(name="ab", made_s=0.0, request=SizingRequest(uid=5)))
     state.set_response("ab", RESPONSE)
     return state, Slurm(folder=tmp_path)
 
@@ -57,7 +59,7 @@ def test_while_nobody_answers_a_held_job_waits(tmp_path: Path) -> None:
     gone = "slurm_update error: Unable to contact slurm controller (connect failure)"
     state, slurm = carried(tmp_path, gone)
     with pytest.raises(SlurmError, match="Unable to contact"):
-        release_held_jobs(state, slurm, OneJob(slurm), now_s=1.0)
+        list(release_held_jobs(state, slurm, OneJob(slurm), now_s=1.0))
     assert len(state.tickets()) == 1
     assert (tmp_path / "log").read_text() == "update\n"
     state.close()
@@ -68,21 +70,21 @@ def test_what_slurm_refuses_is_released_unchanged(tmp_path: Path) -> None:
     (done,) = release_held_jobs(state, slurm, OneJob(slurm), now_s=1.0)
     assert "released unchanged, Slurm refused the size" in done.text
     assert state.tickets() == ()
-    assert (tmp_path / "log").read_text() == "update\nrelease\n"
+    assert (tmp_path / "log").read_text() == "update\nupdate\nrelease\n"
     state.close()
 
 
 @pytest.mark.parametrize(
     ("job", "known", "message", "commands"),
     [
-        ({"priority": 0, "admin_comment": marked("ab")}, False, "sized: ", ["update", "release"]),
-        ({"priority": 0, "admin_comment": marked("ab")}, True, "sized: ", ["update", "release"]),
-        ({"priority": 0, "admin_comment": "rightsizer/1 nodes=3"}, True, "sized: ", ["release"]),
-        ({"priority": 9, "admin_comment": "rightsizer/1 nodes=3"}, True, "sized: ", []),
-        ({"states": ("COMPLETED",), "admin_comment": "rightsizer/1 nodes=3"}, True, "sized: ", []),
-        ({"priority": 9, "admin_comment": marked("ab")}, False, "and no longer held", []),
+        ({"priority": 0, "comment": HELD}, False, "sized: ", ["update", "release"]),
+        ({"priority": 0, "comment": HELD}, True, "sized: ", ["update", "release"]),
+        ({"priority": 0, "comment": "of another plugin"}, True, "sized: ", ["update", "release"]),
+        ({"priority": 9, "comment": "rightsizer: model=x RIGHTSIZER_TP=1"}, True, "no longer held", []),
+        ({"states": ("COMPLETED",)}, True, "no longer held", []),
+        ({"priority": 9, "comment": HELD}, False, "no longer held", []),
     ],
-    ids=["held", "not updated", "not released", "released", "over", "released by its owner"],
+    ids=["held", "not updated", "comment lost", "released", "over", "released by its owner"],
 )
 def test_whenever_a_daemon_ended_the_next_does_the_rest(
     tmp_path: Path, job, known, message, commands
@@ -91,7 +93,7 @@ def test_whenever_a_daemon_ended_the_next_does_the_rest(
         """Slurm's commands, with this job in the queue."""
 
         def jobs(self) -> tuple[SlurmJob, ...]:
-            return (SlurmJob(**({"job_id": 7, "states": ("PENDING",)} | job)),)
+            return (SlurmJob(**({"job_id": 7, "user_id": 5, "states": ("PENDING",)} | job)),)
 
     state, slurm = carried(tmp_path, "")
     (tmp_path / "scontrol").write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/log\n')
@@ -101,4 +103,46 @@ def test_whenever_a_daemon_ended_the_next_does_the_rest(
     (done,) = release_held_jobs(state, slurm, Queue(slurm), now_s=1.0)
     assert message in done.text
     assert ((tmp_path / "log").read_text().split(), state.tickets()) == (commands, ())
+    state.close()
+
+
+def logged(tmp_path: Path, job: SlurmJob, request: SizingRequest) -> tuple[TicketStore, Slurm, SlurmCommands]:
+    class Queue(SlurmCommands):
+        """Slurm's commands, with this job in the queue."""
+
+        def jobs(self) -> tuple[SlurmJob, ...]:
+            return (job,)
+
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\nfor word; do echo "$word"; done >> {tmp_path}/log\n')
+    scontrol.chmod(0o755)
+    state, slurm = TicketStore(tmp_path / "state.db"), Slurm(folder=tmp_path)
+    state.add(Ticket(name="ab", made_s=0.0, request=request))
+    return state, slurm, Queue(slurm)
+
+
+def test_a_held_job_gets_the_variables_and_keeps_what_others_wrote(tmp_path: Path) -> None:
+    job = SlurmJob(
+        job_id=7, user_id=5, states=("PENDING",), priority=0, comment=HELD, admin_comment="JS1:x [old]"
+    )
+    state, slurm, queue = logged(tmp_path, job, SizingRequest(uid=5, gres="gres:gpu:4"))
+    assert list(release_held_jobs(state, slurm, queue, now_s=1.0)) == []
+    assert state.tickets()[0].job_id == 7  # from now on found by its number
+    state.set_response("ab", replace(RESPONSE, variables={"RIGHTSIZER_TP": "8"}))
+    list(release_held_jobs(state, slurm, queue, now_s=1.0))
+    told = (tmp_path / "log").read_text().splitlines()
+    assert "Comment=rightsizer: model=x RIGHTSIZER_TP=8" in told
+    assert "AdminComment=JS1:x [old] [rightsizer/1 nodes=3]" in told
+    assert told.index("TresPerNode=") < told.index("TresPerNode=gres:gpu:h100:8")
+    state.close()
+
+
+@pytest.mark.parametrize(("owner", "submitter", "found"), [(5, 5, 1), (6, 5, 0), (6, 0, 1)])
+def test_a_ticket_that_another_user_copied_sizes_nothing(
+    tmp_path: Path, owner: int, submitter: int, found: int
+) -> None:
+    job = SlurmJob(job_id=7, user_id=owner, states=("PENDING",), priority=0, comment=HELD)
+    state, slurm, queue = logged(tmp_path, job, SizingRequest(uid=submitter))
+    state.set_response("ab", RESPONSE)
+    assert len(list(release_held_jobs(state, slurm, queue, now_s=1.0))) == found
     state.close()

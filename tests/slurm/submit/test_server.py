@@ -106,7 +106,7 @@ def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_answer(tmp_path: Path) ->
 
     async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(request(GOOD))
-        assert said.startswith("RIGHTSIZER 1 HOLD\npriority=0\nadmin_comment=rightsizer/1 hold=")
+        assert said.startswith("RIGHTSIZER 1 HOLD\npriority=0\nticket=")
         while state.tickets()[0].response is None:
             await asyncio.sleep(0.05)
         assert state.tickets()[0].response == OK
@@ -126,7 +126,10 @@ def test_before_the_cluster_is_known_jobs_are_held(tmp_path: Path, cluster: Slur
     talk(tmp_path, run, cluster=None)
 
 
-@pytest.mark.parametrize("line", [b"mode=warn", b"kind=cli", b"tres_per_job=gres:gpu:4"], ids=bytes.decode)
+FULL = b"comment=" + GOOD + b" launch.checkpoint.path=/" + 700 * b"x"  # no room for the variables
+
+
+@pytest.mark.parametrize("line", [b"mode=warn", b"kind=cli", FULL], ids=["warn", "cli", "long comment"])
 def test_a_job_that_cannot_be_held_goes_on_as_written(tmp_path: Path, line: bytes) -> None:
     async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         assert (await ask(request(GOOD, line))).startswith("RIGHTSIZER 1 KEEP")

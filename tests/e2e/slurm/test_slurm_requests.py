@@ -1,0 +1,104 @@
+"""What users wrote beside the comment binds, whether a job is answered at once or held, on a real Slurm."""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+LORA = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline={}h"
+SCRIPT = """\
+#!/bin/bash
+set -eu
+echo "gpus: $RIGHTSIZER_GPUS_PER_NODE on $RIGHTSIZER_NODES nodes, tp $RIGHTSIZER_TP, cuda $CUDA_VISIBLE_DEVICES"
+srun true && echo srun ran
+"""
+RAN = ["gpus: 1 on 1 nodes, tp 1, cuda 0", "srun ran"]
+
+
+def ran(site: Any, comment: str, *options: str, script: str = SCRIPT) -> tuple[list[str], dict[str, str]]:
+    """The output of a job, and the job as Slurm remembers it."""
+    path, output = site.folder / "job.sh", site.folder / "output"
+    path.write_text(script)
+    job = site.slurm.run(
+        "sbatch", "--parsable", f"--output={output}", *options, f"--comment={comment}", path, cwd="/"
+    ).strip()
+    ended = {"COMPLETED", "FAILED"}
+    site.slurm.wait("the job ends", lambda: site.slurm.job(job)["JobState"] in ended)
+    return output.read_text().splitlines(), site.slurm.job(job)
+
+
+FORMS = [
+    (),
+    ("--gres=gpu:4",),
+    ("--gres=gpu:h100:4",),
+    ("--gpus-per-node=4",),
+    ("--gpus=4",),
+    ("--nodes=3", "--ntasks-per-node=1"),
+]
+
+
+@pytest.mark.parametrize("options", FORMS, ids=" ".join)
+def test_an_answered_job_starts_its_steps_in_every_form_of_request(
+    site: Any, options: tuple[str, ...]
+) -> None:
+    site.sbatch(LORA.format(24), *options)  # its size is cached from now on
+    assert ran(site, LORA.format(24), *options)[0] == RAN
+
+
+@pytest.fixture(scope="module")
+def holding(slurm: Any, site_of: Any) -> Iterator[Any]:
+    """The site with a daemon that answers nothing new at once."""
+    site = dataclasses.replace(site_of(slurm), again=False)
+    with site.settings(hold_after_s=0, restart=True):
+        yield site
+        slurm.cancel_all()
+
+
+@pytest.mark.parametrize("options", FORMS, ids=" ".join)
+def test_a_held_job_gets_what_an_answered_one_gets(holding: Any, options: tuple[str, ...]) -> None:
+    output, job = ran(holding, LORA.format(25 + FORMS.index(options)), *options)
+    assert output == RAN
+    assert job["TresPerNode"] == "gres:gpu:h100:1"
+    assert "nodes=1 gpus=1" in job["AdminComment"]
+
+
+AUDIT = """
+local sized = slurm_job_submit
+function slurm_job_submit(job, parts, uid)
+   local code = sized(job, parts, uid)
+   job.admin_comment = "audit=7"
+   return code
+end
+
+return slurm.SUCCESS
+"""
+
+
+def test_what_another_plugin_writes_into_the_admin_comment_stays(holding: Any) -> None:
+    plugin = holding.conf.with_name("job_submit.lua")
+    before = plugin.read_text()
+    try:
+        _write(plugin, before.removesuffix("\nreturn slurm.SUCCESS\n") + AUDIT)
+        job = holding.sbatch(LORA.format(40)).job["JobId"]
+        holding.slurm.wait("it is sized", lambda: "nodes=1" in holding.slurm.job(job)["AdminComment"])
+    finally:
+        _write(plugin, before)
+    assert holding.slurm.job(job)["AdminComment"].startswith("audit=7 [rightsizer/1 nodes=1")
+
+
+def _write(plugin: Path, text: str) -> None:
+    """slurmctld loads a plugin again when its file is newer, in whole seconds."""
+    newer_s = int(plugin.stat().st_mtime) + 1
+    plugin.write_text(text)
+    os.utime(plugin, (newer_s, newer_s))
+
+
+def test_a_script_of_another_language_finds_the_variables_in_the_comment(holding: Any) -> None:
+    output, job = ran(holding, LORA.format(41), script="#!/usr/bin/python3\nprint('ran')\n")
+    assert output == ["ran"]
+    assert "RIGHTSIZER_GPUS_PER_NODE=1" in job["Comment"]
