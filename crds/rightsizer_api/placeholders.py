@@ -53,6 +53,9 @@ _ENUMS: Mapping[str, type[enum.IntEnum] | type[enum.IntFlag]] = {
     "offload": Offload,
 }
 
+_PLAIN_LAYOUT = Layout()
+_MOST = 2**20  # of any count in a layout
+
 # A dollar before the brace is someone else's interpolation (OmegaConf, shells).
 _PLACEHOLDER = re.compile(r"(?<!\$)\{(\{)?([A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)+)\}(?(1)\})")
 
@@ -63,14 +66,31 @@ def layout_values(layout: Layout) -> dict[str, int | str | bool]:
 
 
 def layout_of(values: Mapping[str, Any]) -> Layout:
-    """The layout of values under wire names: what `layout_values` makes, or a report holds."""
-    found: dict[str, Any] = {}
-    for wire, name in LAYOUT_NAMES.items():
-        if wire in values and name != "gpus":
-            kind = _ENUMS.get(name)
-            words = str(values[wire]).upper().split("+")
-            found[name] = values[wire] if kind is None else kind(sum(kind[word] for word in words))
-    return Layout(**found)
+    """The layout of values under wire names: what `layout_values` makes, or a report holds.
+
+    InputError for a value that no layout has: a user can write the file that holds it.
+    """
+    if not isinstance(values, Mapping):
+        raise InputError("layout", value=values, remedy="is not a layout")
+    wires = [wire for wire, name in LAYOUT_NAMES.items() if wire in values and name != "gpus"]
+    layout = Layout(**{LAYOUT_NAMES[wire]: _layout_value(wire, values[wire]) for wire in wires})
+    if layout.gpus > _MOST:
+        raise InputError("layout", value=layout.gpus, remedy="is more GPUs than any cluster has")
+    return layout
+
+
+def _layout_value(wire: str, value: Any) -> Any:
+    name = LAYOUT_NAMES[wire]
+    kind = _ENUMS.get(name)
+    default = getattr(_PLAIN_LAYOUT, name)
+    try:
+        if kind is not None:
+            return kind(sum(kind[word] for word in str(value).upper().split("+")))
+    except (KeyError, ValueError):
+        raise InputError(f"layout.{wire}", value=value, remedy="is not a value of it") from None
+    if type(value) is not type(default) or not default <= value <= _MOST:  # a default is the least value
+        raise InputError(f"layout.{wire}", value=value, remedy="is not a value of it")
+    return value
 
 
 def check(text: str, *, field: str) -> None:

@@ -115,21 +115,12 @@ class SizeChange:
 
 
 def marks_of(records: Iterable[Record], *, after: Mark | None = None) -> list[Mark]:
-    """The marks of these records, which follow `after`; records with impossible numbers are skipped."""
+    """The marks of these records, which follow `after`."""
     marks: list[Mark] = []
     for record in records:
-        if _is_sound(record):
-            after = _next_mark(after, record)
-            marks.append(after)
+        after = _next_mark(after, record)
+        marks.append(after)
     return marks
-
-
-def _is_sound(record: Record) -> bool:
-    """Whether the numbers are numbers, finite and not negative: the job's user writes the file."""
-    waited_s = record.data_wait_s or 0.0
-    numbers = (record.time, record.step, record.tokens, record.step_s, record.world, waited_s)
-    sound = all(type(number) in {int, float} and 0 <= number < math.inf for number in numbers)
-    return sound and type(record.event) is str
 
 
 def _next_mark(before: Mark | None, record: Record) -> Mark:

@@ -6,7 +6,7 @@ from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.domain.workload import Recompute
 from rightsizer.errors import InputError
 from rightsizer_api import expand
-from rightsizer_api.placeholders import LAYOUT_NAMES, check
+from rightsizer_api.placeholders import LAYOUT_NAMES, check, layout_of, layout_values
 
 LAYOUT = Layout(dp=4, tp=2, sharding=Sharding.ZERO3, recompute=Recompute.SELECTIVE, sequence_parallel=True)
 
@@ -48,3 +48,26 @@ def test_a_placeholder_without_a_value_is_an_error():
 def test_every_field_of_a_layout_has_a_placeholder():
     fields = {f.name for f in dataclasses.fields(Layout)} | {"gpus"}
     assert fields == set(LAYOUT_NAMES.values())
+
+
+def test_a_layout_survives_its_wire_names():
+    assert layout_of(layout_values(LAYOUT)) == LAYOUT
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1],
+        {"dp": "x"},
+        {"dp": 0},
+        {"dp": True},
+        {"tp": 2.0},
+        {"dp": 2**20, "tp": 2**20},
+        {"sharding": "sideways"},
+        {"sequenceParallel": 1},
+    ],
+    ids=str,
+)
+def test_values_of_no_layout_are_refused(values):
+    with pytest.raises(InputError, match="layout"):
+        layout_of(values)

@@ -122,15 +122,6 @@ def test_marks_continue_after_earlier_ones():
     assert [*first, *marks_of(STEADY[50:], after=first[-1])] == marks_of(STEADY)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"time": math.nan}, {"tokens": math.inf}, {"step": "7"}, {"world": None}, {"event": []}],
-    ids=str,
-)
-def test_a_record_with_an_impossible_value_is_skipped(change):
-    assert marks_of([replace(STEADY[1], **change)]) == []
-
-
 def test_a_start_counts_from_its_launch_or_from_the_last_mark_before_it():
     again = [*STEADY, start(240.0, 200, restart=1), *steps(201, 210, began_s=249.0, restart=1)]
     marks = marks_of(again)

@@ -65,6 +65,8 @@ CHECKPOINTS = "checkpoints"
 VOLUNTARY_RESTARTS = "come-backs"
 """File with one byte for each restart caused by another pod's stop, which is not a failure."""
 
+_MOST = 2.0**53  # the integers that a float holds exactly
+
 EXIT_STOPPED = 75
 """The entrypoint's exit code for a job that stopped on request, saved (EX_TEMPFAIL: try again later)."""
 
@@ -97,12 +99,34 @@ class Record:
 
     @classmethod
     def parse(cls, line: str) -> "Record":
-        """The record of one line; fields of a later version are ignored."""
-        document = json.loads(line)
+        """The record of one line; fields of a later version are ignored.
+
+        ValueError or TypeError unless every field has its type: the training's user can write the file.
+        """
+        try:
+            document = json.loads(line)
+        except RecursionError:
+            raise ValueError("not a record: nested too deeply") from None
         if not isinstance(document, dict):
             raise TypeError(f"not a record: {line[:40]!r}")
         known = {f.name: document[f.name] for f in fields(cls) if f.name in document}
-        return cls(**known | {"pids": tuple(known.get("pids", ()))})
+        record = cls(**known | {"pids": tuple(known.get("pids", ()))})
+        if not _is_sound(record):
+            raise ValueError(f"a field has the wrong type or an impossible value: {line[:40]!r}")
+        return record
+
+
+def _is_sound(record: Record) -> bool:
+    """Whether numbers are finite, not negative and within bounds, texts are texts. A loss may be anything."""
+    optional = tuple(n for n in (record.peak_bytes, record.data_wait_s) if n is not None)
+    counts = (record.attempt, record.restart, record.world, record.step, *record.pids)
+    numbers = (record.time, record.tokens, record.step_s, record.tokens_per_s, *counts, *optional)
+    return (
+        all(type(number) in {int, float} and 0 <= number < _MOST for number in numbers)
+        and (record.loss is None or type(record.loss) in {int, float})
+        and isinstance(record.layout, dict)
+        and all(type(text) is str for text in (record.event, record.path))
+    )
 
 
 def data_wait_fraction(steps: Sequence[Record], *, over_s: float) -> float | None:

@@ -10,12 +10,15 @@ from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
+from rightsizer_api.placeholders import layout_of
 from rightsizer_launch.worker.progress import write_json
 
 __all__ = ["NAME", "RunFile", "read", "read_own", "text_of", "write"]
 
 NAME = "slurm.json"
 _MOST_BYTES = 4 * 2**20
+_MOST_COUNT = 2**20  # nodes, or GPUs or cores of one
+_MOST_NUMBER = 2.0**53
 
 
 @immutable
@@ -67,7 +70,9 @@ def read_own(folder: Path, *, owner: int) -> RunFile | None:
     return None if text is None else _parsed(text, str(folder / NAME))
 
 
-def text_of(path: Path, *, owner: int, tail_bytes: int | None = None) -> str | None:
+def text_of(
+    path: Path, *, owner: int, tail_bytes: int | None = None, most_bytes: int = _MOST_BYTES
+) -> str | None:
     """The text of a user's file, or its last bytes; None if it is missing, too large, or not theirs.
 
     The path comes from a job's comment, which its user wrote: only a regular file of that user is read, so
@@ -83,16 +88,38 @@ def text_of(path: Path, *, owner: int, tail_bytes: int | None = None) -> str | N
             return None
         if tail_bytes is not None:
             file.seek(max(0, status.st_size - tail_bytes))
-        elif status.st_size > _MOST_BYTES:
+        elif status.st_size > most_bytes:
             return None
-        return file.read(tail_bytes or _MOST_BYTES).decode(errors="replace")
+        return file.read(tail_bytes or most_bytes).decode(errors="replace")
 
 
 def _parsed(text: str, path: str) -> RunFile:
     try:
         document = json.loads(text)
         known = {f.name: document[f.name] for f in fields(RunFile) if f.name in document}
-        return RunFile(**known)
-    except (ValueError, TypeError):
+        record = RunFile(**known)
+        layout_of(record.layout)
+        sound = _is_sound(record)
+    except (ValueError, TypeError, RecursionError):
+        sound = False
+    if not sound:
         remedy = "is not a valid record of rightsizer sbatch; remove it to start over"
         raise InputError("run directory", value=path, remedy=remedy) from None
+    return record
+
+
+def _is_sound(record: RunFile) -> bool:
+    """Whether every field has its type and a possible value: the job's user can write the file."""
+    counts = (record.nodes, record.node_gpus, record.node_cores, record.fewest_nodes, record.most_nodes)
+    rest = (record.job_id, record.batch_sequences)
+    numbers = (record.batch_tokens, record.step_s, record.submitted_at_s)
+    optional = (record.checkpoint_interval_s, record.deadline_at_s)
+    texts = (record.plan, record.partition, record.gres, record.gpu)
+    return (
+        all(type(count) is int and 1 <= count <= _MOST_COUNT for count in counts)
+        and all(type(count) is int and 0 <= count < _MOST_NUMBER for count in rest)
+        and all(type(n) in {int, float} and 0 <= n < _MOST_NUMBER for n in numbers)
+        and all(n is None or (type(n) in {int, float} and 0 < n < _MOST_NUMBER) for n in optional)
+        and all(type(text) is str for text in texts)
+        and type(record.elastic) is bool
+    )

@@ -6,6 +6,7 @@ JSON, and its format changed twice since.
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from hostlist import BadHostlist, expand_hostlist
 
@@ -117,9 +118,9 @@ def records(text: str) -> Iterator[dict[str, str]]:
     """The Key=Value fields of each line; of a repeated key the first, because free text comes last."""
     for line in text.splitlines():
         matches = list(_FIELD.finditer(line))
-        ends = [match.start() for match in matches[1:]] + [len(line)]
         record: dict[str, str] = {}
-        for match, end in zip(matches, ends, strict=True):
+        for match, after in zip_longest(matches, matches[1:]):
+            end = after.start() if after else len(line)
             record.setdefault(match[1], line[match.end() : end].strip())
         if record:
             yield record

@@ -4,6 +4,7 @@ A job's comment names its run's directory. Its files are untrusted: only regular
 read, and a job with an invalid file is treated as a job without a plan.
 """
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ _TAIL_BYTES = 2**20
 """How much of progress.jsonl is read: about the newest 5,000 steps. Older restarts are not measured."""
 
 _MOST_GIVEN_UP = 32
+_MOST_PLAN_BYTES = 2**17
+_MOST_PLANS = 1024
 
 
 @immutable
@@ -71,12 +74,14 @@ def monitored_job(job: SlurmJob) -> MonitoredJob:
 
 
 def _of_folder(job: SlurmJob, folder: Path) -> MonitoredJob:
-    text = runfile.text_of(folder / "plan.yaml", owner=job.user_id)
+    text = runfile.text_of(folder / "plan.yaml", owner=job.user_id, most_bytes=_MOST_PLAN_BYTES)
     if text is None:
         return MonitoredJob(job=job, note=f"no plan.yaml of user {job.user} in {folder}")
+    plan = _plan_of(text, str(folder / "plan.yaml"))
+    if isinstance(plan, str):
+        return MonitoredJob(job=job, note=plan)
     try:
         run = runfile.read_own(folder, owner=job.user_id)
-        plan = loads(text, name=str(folder / "plan.yaml"))
     except RightsizerError as error:
         return MonitoredJob(job=job, note=str(error))
     if run is None or run.job_id != job.job_id:
@@ -97,6 +102,15 @@ def _of_folder(job: SlurmJob, folder: Path) -> MonitoredJob:
         done=done,
         given_up=size_history.given_up(sizes)[-_MOST_GIVEN_UP:],
     )
+
+
+@functools.lru_cache(maxsize=_MOST_PLANS)
+def _plan_of(text: str, name: str) -> TrainingPlan | str:
+    """The plan, or what is wrong with it. A large text takes a second, so that it is parsed once."""
+    try:
+        return loads(text, name=name)
+    except RightsizerError as error:
+        return str(error)
 
 
 def _records(text: str) -> tuple[Record, ...]:

@@ -11,8 +11,10 @@ import fcntl
 import logging
 import math
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 
 from rightsizer.domain.reading import Reading
@@ -50,6 +52,7 @@ __all__ = [
     "Settings",
     "alone",
     "failed_by",
+    "fault",
     "intent_for",
     "plan_intent",
 ]
@@ -132,11 +135,7 @@ class Monitor:
         for closed in self._resizer.round():
             text = f"{closed.kind} to {closed.to_nodes} nodes: {closed.stage}, {closed.outcome}"
             _LOG.info("job %s: %s", closed.job_id, one_line(text))
-        rows = tuple(self._acted(row) for row in self.look())
-        for row in rows:
-            for record in row.monitored.given_up[-1:]:
-                self._failed(row, record)
-        return rows
+        return tuple(self._isolated(row.job, partial(self._acted, row)) for row in self.look())
 
     def look(self) -> tuple[ReportRow, ...]:
         """Inspect all jobs and decide; changes nothing."""
@@ -144,7 +143,25 @@ class Monitor:
         cluster = self._backend.cluster()
         live = live_gpu_jobs(jobs)
         measured = self._metrics(live)
-        return tuple(self._row(job, jobs, cluster, measured.get(job.job_id)) for job in live)
+        return tuple(
+            self._isolated(job, partial(self._row, job, jobs, cluster, measured.get(job.job_id)))
+            for job in live
+        )
+
+    def _isolated(self, job: SlurmJob, make: Callable[[], ReportRow]) -> ReportRow:
+        """The row that `make` makes; a fault that one job triggers must not stop the others."""
+        try:
+            return make()
+        except SlurmError:
+            raise
+        except Exception as error:
+            _LOG.error("job %s: internal error: %s", job.job_id, fault(error))
+            note = "internal error; the monitor's log has it"
+            return ReportRow(
+                monitored=MonitoredJob(job=job, note=note),
+                reading=Reading(),
+                decision=Decision(action=Action.KEEP, gpus=job.gpus, act=False, reason=note),
+            )
 
     def _row(
         self, job: SlurmJob, jobs: Sequence[SlurmJob], cluster: SlurmCluster, gpu: Reading | None
@@ -194,6 +211,8 @@ class Monitor:
         return self._scalings[key]
 
     def _acted(self, row: ReportRow) -> ReportRow:
+        for record in row.monitored.given_up[-1:]:
+            self._failed(row, record)
         decision = row.decision
         if decision.action is Action.KEEP:
             return row
@@ -249,6 +268,13 @@ class Monitor:
         except SlurmError as error:
             self.failures.append(error.command)
             _LOG.warning("job %s: %s", row.job.job_id, one_line(str(error)))
+
+
+def fault(error: Exception) -> str:
+    """An unexpected error and its place in one line; its text can hold a user's text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return one_line(f"{type(error).__name__}: {error}") + place
 
 
 def failed_by(record: SizeRecord, intents: Sequence[Intent]) -> tuple[Intent, ...]:

@@ -24,7 +24,7 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
-from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone
+from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone, fault
 from rightsizer_telemetry.client import PrometheusSettings
 
 __all__ = ["BACKENDS", "MonitorOptions", "backend_of", "run", "run_in_daemon"]
@@ -79,6 +79,8 @@ def run_in_daemon(options: MonitorOptions, slurm: Slurm, ended: threading.Event)
             text = f"waits: {error}"
         except RightsizerError as error:
             text = f"cannot start, retrying: {error}"
+        except Exception as error:  # a bug must not end the watch while the daemon lives
+            text = f"ended and starts again: {fault(error)}"
         else:
             return
         if text != logged:
@@ -131,6 +133,13 @@ def cluster_name(slurm: Slurm) -> str:
         return ""
 
 
+def _write(metrics: SweepMetrics, textfile: Path) -> None:
+    try:
+        metrics.write(textfile)
+    except OSError as error:
+        _LOG.warning("%s cannot be written: %s", textfile, error.strerror)
+
+
 def _sweeps(
     monitor: Monitor, options: MonitorOptions, metrics: SweepMetrics, wait: Callable[[float], bool]
 ) -> None:
@@ -144,7 +153,7 @@ def _sweeps(
             metrics.failed(error.command)
             _LOG.warning("Slurm does not answer: %s", one_line(str(error)))
         if options.textfile is not None:
-            metrics.write(options.textfile)
+            _write(metrics, options.textfile)
         done += 1
         if (options.sweeps is None or done < options.sweeps) and wait(options.settings.every_s):
             break

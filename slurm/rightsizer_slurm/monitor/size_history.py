@@ -53,12 +53,13 @@ def _parsed(line: str) -> SizeRecord | None:
     try:
         document = json.loads(line)
         made = SizeRecord(**{f.name: document[f.name] for f in fields(SizeRecord) if f.name in document})
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     numbers = (made.job_id, made.restart, made.nodes, made.offset, made.to_nodes)
     sound = all(type(number) is int and 0 <= number < _MOST for number in numbers)
     dated = type(made.time) in {int, float} and 0 <= made.time < _MOST
-    return made if sound and dated and type(made.why) is str and made.event in {START, BACK} else None
+    texts = type(made.why) is str and type(made.event) is str and made.event in {START, BACK}
+    return made if sound and dated and texts else None
 
 
 def append(folder: Path, row: SizeRecord) -> None:

@@ -1,3 +1,6 @@
+import json
+import math
+
 import pytest
 
 from rightsizer.errors import InputError
@@ -27,6 +30,35 @@ def test_a_torn_line_is_left_for_the_next_read(tmp_path):
 def test_rubbish_is_skipped(tmp_path):
     (tmp_path / "p").write_text('nonsense\n[]\n{"time": 3}\n{"event": "step", "time": 1.0, "new_field": 1}\n')
     assert [record.event for record in ProgressReader(tmp_path / "p").read()] == ["step"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"time": math.nan},
+        {"tokens": math.inf},
+        {"tokens": 10**400},
+        {"step": "7"},
+        {"step": -1},
+        {"world": None},
+        {"event": []},
+        {"attempt": [1]},
+        {"data_wait_s": "x"},
+        {"loss": "x"},
+        {"pids": ["x"]},
+        {"layout": 5},
+    ],
+    ids=str,
+)
+def test_a_record_with_a_wrong_type_or_an_impossible_value_is_skipped(tmp_path, change):
+    sound = {"event": "step", "time": 1.0}
+    (tmp_path / "p").write_text(f"{json.dumps(sound | change)}\n{json.dumps(sound)}\n")
+    assert ProgressReader(tmp_path / "p").read() == [Record(**sound)]
+
+
+def test_a_line_nested_too_deeply_is_skipped(tmp_path):
+    (tmp_path / "p").write_text("[" * 100_000 + "\n")
+    assert ProgressReader(tmp_path / "p").read() == []
 
 
 def test_a_directory_belongs_to_one_run_at_a_time(tmp_path):

@@ -89,3 +89,11 @@ def test_times_are_read(text: str, seconds: float | None) -> None:
 
 def test_what_is_there_is_said_in_words(cluster) -> None:
     assert cluster.summary() == "h100: 32 x h100 (32 free), a100: 8 x a100 (8 free)"
+
+
+def test_a_line_without_a_field_is_skipped() -> None:
+    """scontrol prints one when it warns; it ended the daemon's watch."""
+    partition = PARTITION.format(most=2, state="UP")
+    parsed = parse(partitions=f"slurm is busy\n\n{partition}\n", nodes=f"?\n{NODE_22}\n")
+    assert [p.name for p in parsed.partitions] == ["h100"]
+    assert [n.name for n in parsed.nodes] == ["n1"]
