@@ -32,6 +32,7 @@ test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no c
 
 coverage: $(READY)  ## lines that no unit test runs, file by file; LAYER=operator for one layer
 	$(BIN)/coverage run --source $(PACKAGES) -m pytest -q -p no:xdist -m "not torchrun and not slow" --ignore tests/e2e tests/$(LAYER)
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing
 
 # Not part of CI: a quarter of an hour on two cores

@@ -2,6 +2,7 @@ import copy
 import dataclasses
 import datetime as dt
 import json
+import re
 
 import pytest
 
@@ -222,6 +223,9 @@ class FakeApi:
             return 409, {"message": "the object has been modified"}
         return 200, there if query.get("dryRun") else self.put(path, merged(there, body))
 
+    def _put(self, path, _query, body):
+        return 200, self.put(path, body)
+
     def _delete(self, path, _query, _body):
         return (200, self.objects.pop(path)) if path in self.objects else (404, {"message": "not found"})
 
@@ -240,9 +244,18 @@ def selected(thing, query):
     selector = query.get("labelSelector", "")
     if not selector:
         return True
-    if "=" in selector:
-        return dict(pair.split("=") for pair in selector.split(",")).items() <= labels.items()
-    return (selector.lstrip("!") in labels) is not selector.startswith("!")
+    return all(matches(part, labels) for part in re.split(r",(?![^(]*\))", selector))
+
+
+def matches(part, labels):
+    """One requirement of a label selector."""
+    if " in " in part:
+        key, values = part.split(" in ")
+        return labels.get(key) in values.strip("()").split(",")
+    if "=" in part:
+        key, value = part.split("=")
+        return labels.get(key) == value
+    return (part.lstrip("!") in labels) is not part.startswith("!")
 
 
 class FakeAnswer:

@@ -1,10 +1,23 @@
 import asyncio
+import contextlib
+import os
 
 import pytest
+from aiohttp import web
+from prometheus_client import generate_latest
 
-from rightsizer_operator.runtime.scraper import ScrapeSchedule, read_limited
+from rightsizer_launch.worker.metrics import TrainMetrics
+from rightsizer_operator.cluster.client import KubeClient
+from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.runtime.scraper import ScrapeSchedule, read_limited, scrape
+from rightsizer_operator.values.names import METRICS_PORT
+from rightsizer_operator.values.settings import Settings
 
 KEY = ("team", "demo")
+PLAN = "/apis/rightsizer.dev/v1alpha1/namespaces/team/trainingplans/demo"
+JOB = "/apis/batch/v1/namespaces/team/jobs/demo-a1"
+LONG_S = 60.0  # on a busy machine; nothing here waits for it
 
 
 def scraped(sweeps, answers):
@@ -55,3 +68,106 @@ class Chunks:
 )
 def test_a_body_is_read_to_its_end_or_not_at_all(most_bytes, body):
     assert asyncio.run(read_limited(Chunks(b"6", b"543", b"21"), most_bytes=most_bytes)) == body
+
+
+class Workers:
+    """A running plan's two pods, each at a loopback address of this process; rank 0's answers scrapes."""
+
+    def __init__(self, api, fake):
+        fake.settle().job(active=2, ready=2)
+        self.hosts = [f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}.{n}" for n in (1, 2)]
+        self.status, self.body, self.asked = 200, "", 0
+        plan = fake.settle().plan
+        self.plan = api.put(PLAN, plan | {"kind": "TrainingPlan"})
+        self.job = api.put(JOB, fake.job() | {"kind": "Job"})
+        for n, host in enumerate(self.hosts):
+            owner = {"kind": "Job", "name": "demo-a1", "uid": self.job["metadata"]["uid"]}
+            labels = self.job["spec"]["template"]["metadata"]["labels"]
+            path = f"/api/v1/namespaces/team/pods/w{n}"
+            metadata = {"namespace": "team", "labels": labels, "ownerReferences": [owner]}
+            api.put(path, {"metadata": metadata, "status": {"phase": "Running", "podIP": host}})
+        self.controller = Controller(KubeClient(api, Metrics()), Metrics(), Settings(measure_s=0.05), ())
+        self.controller.cache.set_plan(self.plan)
+        self.controller.cache.set_job(self.job)
+
+    @property
+    def progress(self):
+        return self.controller.advisor.progress(self.plan)
+
+    async def answer(self, _request):
+        self.asked += 1
+        return web.Response(text=self.body, status=self.status)
+
+    def trains(self, **values):
+        agent = TrainMetrics()
+        agent.set(position_tokens=3e6, tokens_per_second=50.0, step=7, **values)
+        self.body = generate_latest(agent.registry).decode()
+
+    def run(self, scenario):
+        """Lead and scrape while the scenario lasts; worker 1 has rank 0."""
+
+        async def until(condition):
+            async with asyncio.timeout(LONG_S):
+                while not condition():
+                    await asyncio.sleep(0.01)
+
+        async def both():
+            app = web.Application()
+            app.router.add_get("/metrics", self.answer)
+            runner = web.AppRunner(app)
+            await runner.setup()
+            await web.TCPSite(runner, self.hosts[1], METRICS_PORT).start()
+            tasks = [asyncio.create_task(each) for each in (self.controller.lead(), scrape(self.controller))]
+            try:
+                await scenario(until)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await task
+                await runner.cleanup()
+
+        asyncio.run(both())
+
+
+@pytest.fixture
+def workers(fake_api, fake_cluster):
+    return Workers(fake_api, fake_cluster())
+
+
+def test_the_worker_that_answers_gives_the_plan_s_progress_and_is_asked_alone(workers, fake_api):
+    workers.trains(loss=2.5)
+
+    async def scenario(until):
+        await until(lambda: workers.progress is not None and workers.asked > 4)
+
+    workers.run(scenario)
+    assert (workers.progress.tokens, workers.progress.step, workers.progress.loss) == (3e6, 7, 2.5)
+    lists = [path for method, path, query in fake_api.requests if path.endswith("team/pods")]
+    assert len(lists) < workers.asked  # its address is kept
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(503, ""), (200, "x" * 300_000), (200, "no metrics {")],
+    ids=["an error", "too long", "not metrics"],
+)
+def test_an_answer_that_cannot_be_used_is_no_progress(workers, status, body):
+    workers.status, workers.body = status, body
+
+    async def scenario(until):
+        await until(lambda: workers.asked > 2 and KEY in workers.controller.advisor.plans)
+
+    workers.run(scenario)
+    assert workers.progress is None
+
+
+def test_a_plan_that_no_longer_runs_is_forgotten(workers):
+    workers.trains()
+
+    async def scenario(until):
+        await until(lambda: workers.progress is not None)
+        workers.controller.on_plan(workers.plan, deleted=True)
+        await until(lambda: KEY not in workers.controller.advisor.plans)
+
+    workers.run(scenario)
