@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -30,8 +30,8 @@ def exit_code(*, worker: int, stopped: bool) -> int:
     return 128 - worker if worker < 0 else worker
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run torchrun; its own command line and PET_* variables apply."""
+def main(argv: Sequence[str] | None = None, *, torchrun: Callable[[list[str]], None] | None = None) -> int:
+    """Run torchrun; its own command line and PET_* variables apply. `torchrun` is its main function."""
     if os.environ.pop(ENV_DIE_WITH_PARENT, ""):
         die_with_parent(signal.SIGTERM)
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, _exit_on_signal)
     with tempfile.TemporaryDirectory(prefix="rightsizer-") as scratch:
         run = _pod if restart_monitor.unsupervised() else _run
-        code, again = run(arguments, Path(scratch))
+        code, again = run(arguments, Path(scratch), torchrun)
     if again and restart_monitor.unsupervised():
         time.sleep(1)  # the store restarts, maybe on another node; this pod joins it with a new process
         command = [sys.executable, "-m", "rightsizer_launch.worker.entrypoint", *arguments]
@@ -52,12 +52,14 @@ def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def _pod(arguments: list[str], scratch: Path) -> tuple[int, bool]:
+def _pod(
+    arguments: list[str], scratch: Path, torchrun: Callable[[list[str]], None] | None
+) -> tuple[int, bool]:
     """Run with a restart monitor: a pod has no supervisor."""
     logs = scratch / "logs"
     os.environ["PET_LOG_DIR"] = str(logs)
     with restart_monitor.RestartMonitor(logs) as monitor:
-        code, again = _run(arguments, scratch)
+        code, again = _run(arguments, scratch, torchrun)
     error = restart_monitor.last_error(logs)
     if monitor.reason:
         restart_monitor.write_termination_message(f"{monitor.reason}: {error}" if error else monitor.reason)
@@ -67,7 +69,9 @@ def _pod(arguments: list[str], scratch: Path) -> tuple[int, bool]:
     return code, again
 
 
-def _run(arguments: list[str], scratch: Path) -> tuple[int, bool]:
+def _run(
+    arguments: list[str], scratch: Path, torchrun: Callable[[list[str]], None] | None
+) -> tuple[int, bool]:
     """The exit code, and whether to retry because the rendezvous was lost."""
     from torch.distributed import run  # seconds of import
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -85,7 +89,7 @@ def _run(arguments: list[str], scratch: Path) -> tuple[int, bool]:
         return os.EX_USAGE, False
     worker, again = 0, False
     try:
-        run.main(arguments)
+        (torchrun or run.main)(arguments)
     except ChildFailedError as error:
         worker = error.get_first_failure()[1].exitcode
     except SignalException as error:
