@@ -1,6 +1,7 @@
 """`rightsizer slurm install --check`: what is missing on this site, and the lines to add. Changes no file."""
 
 import enum
+import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,10 +13,16 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import fits, pyslurm_version
 from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING, UNTYPED, engine_name
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
+from rightsizer_slurm.cluster.untrusted_text import one_line
+from rightsizer_slurm.submit.protocol import END, VERSION
 
-__all__ = ["Finding", "Status", "check"]
+__all__ = ["Finding", "Status", "asked", "check"]
 
 _OLDEST = (22, 5)
+_QUESTION = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
+_TIMEOUT_S = 10.0
+_LUA_FOLDERS = ("/usr/share/lua", "/usr/local/share/lua")
+_LUA_VERSIONS = ("5.1", "5.2", "5.3", "5.4")
 _LUA = ("job_submit.lua", "rightsizer.lua")
 
 
@@ -48,6 +55,7 @@ def check(
     *,
     exists: Callable[[Path], bool] = Path.exists,
     read_site: Callable[[Path], sites.SiteConfig] = sites.read,
+    ask: Callable[[Path], str] | None = None,
 ) -> tuple[Finding, ...]:
     """All checks, the required ones first. If Slurm does not answer, that is the only finding."""
     slurm = slurm or Slurm()
@@ -62,7 +70,7 @@ def check(
         _json(slurm),
         *_gpus(cluster, _names(config, read_site)),
         *_plugin(config, exists),
-        *_daemon(config, read_site, exists),
+        *_daemon(config, read_site, ask or asked),
         *_settings(config),
         _pyslurm(version, pyslurm_version()),
     )
@@ -155,17 +163,20 @@ def _plugin(config: Mapping[str, str], exists: Callable[[Path], bool]) -> Iterab
     for name in _LUA:
         present = exists(folder / name)
         yield _ok(f"{folder / name}") if present else _missing(f"{folder / name}: copy it from slurm/lua")
-    places = (Path("/usr/share/lua/5.1/socket.lua"), Path("/usr/local/share/lua/5.1/socket.lua"))
-    if any(exists(place) for place in places):
-        yield _ok("luasocket for Lua 5.1")
+    folders = [Path(top) / version for top in _LUA_FOLDERS for version in _LUA_VERSIONS]
+    found = sorted({folder.name for folder in folders if exists(folder / "socket.lua")})
+    if found:
+        yield _ok(f"luasocket for Lua {', '.join(found)}")
     else:
-        yield _missing("luasocket for the Lua of slurmctld (Debian: lua-socket); without it no job is sized")
+        yield _missing(
+            "luasocket for the Lua of slurmctld (Debian, EPEL: lua-socket); without it no job is sized"
+        )
 
 
 def _daemon(
     config: Mapping[str, str],
     read_site: Callable[[Path], sites.SiteConfig],
-    exists: Callable[[Path], bool],
+    ask: Callable[[Path], str],
 ) -> Iterable[Finding]:
     path = _site_file(config)
     try:
@@ -180,10 +191,39 @@ def _daemon(
         yield _missing(
             f"the daemon runs as {site.user}, but slurmctld as {user}", path.name, f"user = {user}"
         )
-    if exists(site.socket):
-        yield _ok(f"the daemon's socket {site.socket}")
-    else:
-        yield _missing(f"no daemon at {site.socket}: rightsizer slurm daemon --config {path}")
+    yield _answer(site.socket, path, ask)
+
+
+def _answer(at: Path, config: Path, ask: Callable[[Path], str]) -> Finding:
+    """What the daemon answers to a question that changes nothing."""
+    try:
+        answer = ask(at)
+    except PermissionError:
+        return _note(f"only root and SlurmUser may ask the daemon at {at}; run this check as root")
+    except OSError as error:
+        why = error.strerror or "no answer"
+        return _missing(f"no daemon answers at {at} ({why}): rightsizer slurm daemon --config {config}")
+    head, _, rest = answer.partition("\n")
+    said = next((line.removeprefix("say=") for line in rest.splitlines() if line.startswith("say=")), "")
+    if not head.startswith(f"RIGHTSIZER {VERSION} "):
+        return _missing(
+            f"what listens at {at} is no daemon of this version: restart it ({one_line(head, 60)})"
+        )
+    return _ok(f"the daemon answers at {at}: {one_line(said, 160)}")
+
+
+def asked(at: Path) -> str:
+    """The daemon's answer for a job that is not submitted. OSError if it does not answer."""
+    request = f"RIGHTSIZER {VERSION} PLAN\ncomment={_QUESTION}\nmode=warn\nEND\n"
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_TIMEOUT_S)
+        connection.connect(str(at))
+        connection.sendall(request.encode())
+        parts = iter(lambda: connection.recv(8192), b"")
+        answer = b"".join(parts).decode(errors="replace")
+    if not answer.endswith(END.decode()):
+        raise OSError("an incomplete answer")
+    return answer
 
 
 def _settings(config: Mapping[str, str]) -> Iterable[Finding]:

@@ -81,3 +81,26 @@ def test_a_file_with_a_gpus_section_gets_no_second_heading(slurm, tmp_path):
     (tmp_path / "rightsizer.conf").write_text("[gpus]\nodd = none\n")
     (finding,) = (each for each in gpus(slurm("gpu:odd:8", "gpu:weird:8")) if each.status is Status.MISSING)
     assert finding.lines[0] == "weird = none    # or a name of `rightsizer gpus`"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "text"),
+    [
+        ("RIGHTSIZER 1 OK\nmax_nodes=1\nsay=1 x 8 h100\nEND\n", Status.OK, "answers at /run/s: 1 x 8 h100"),
+        ("RIGHTSIZER 9 OK\nEND\n", Status.MISSING, "no daemon of this version"),
+        (PermissionError(13, "Permission denied"), Status.NOTE, "run this check as root"),
+        (ConnectionRefusedError(111, "Connection refused"), Status.MISSING, "(Connection refused)"),
+        (TimeoutError("timed out"), Status.MISSING, "no daemon answers"),
+    ],
+    ids=["answers", "other version", "not allowed", "gone", "hangs"],
+)
+def test_the_daemon_is_asked(slurm, answer, status, text):
+    def ask(_at):
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    cluster = slurm("gpu:h100:8")
+    site = config.SiteConfig(socket=Path("/run/s"))
+    (finding,) = (f for f in check(cluster, read_site=lambda _: site, ask=ask) if "/run/s" in f.text)
+    assert (finding.status, text in finding.text) == (status, True), finding.summary
