@@ -4,13 +4,17 @@
 Every write is on disk when the call returns, before the command that it announces is given to Slurm.
 """
 
+import os
 import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
 from rightsizer.errors import InputError
 
-__all__ = ["VERSION", "connect"]
+__all__ = ["SITE", "VERSION", "connect", "default_path"]
+
+SITE = Path("/var/lib/rightsizer/state.db")
+"""The daemon's file."""
 
 _LOCK_TIMEOUT_S = 30.0
 _CLOSED = "('done', 'failed', 'overtaken')"
@@ -69,6 +73,13 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 """The statements from each version of the file to the next."""
 VERSION = len(_MIGRATIONS)
+
+
+def default_path(site: Path = SITE, *, home: Path | None = None) -> Path:
+    """The site's file for those who may write it (the daemon's user, root), else one of the user's own."""
+    if os.access(site.parent, os.W_OK | os.X_OK) or os.geteuid() == 0:
+        return site
+    return (home or Path.home()) / ".local/state/rightsizer/monitor.db"
 
 
 def connect(path: Path | str, *, read_only: bool = False) -> sqlite3.Connection:

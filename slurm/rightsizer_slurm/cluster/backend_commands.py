@@ -91,5 +91,5 @@ class SlurmCommands:
         text = self.slurm.run("squeue", "--json", *options)
         try:
             return tuple(job_of_json(raw) for raw in json.loads(text)["jobs"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise SlurmError("squeue --json", f"cannot parse the output: {error}") from None

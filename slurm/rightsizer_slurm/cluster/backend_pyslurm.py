@@ -6,14 +6,20 @@ pyslurm's `modify` sends no node count.
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.jobs import PENDING, SlurmJob, gres_gpus
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
+from rightsizer_slurm.cluster.untrusted_text import one_line
 
 __all__ = ["Pyslurm", "backend", "job_of"]
+
+T = TypeVar("T")
+
+_OTHER_API = (AttributeError, TypeError, ValueError)
+"""What another release of pyslurm raises where it lacks or renames something."""
 
 
 def backend(slurm: Slurm | None = None) -> Backend:
@@ -38,13 +44,20 @@ class Pyslurm(SlurmCommands):
 
     def jobs(self) -> tuple[SlurmJob, ...]:
         """Every job that slurmctld remembers."""
-        jobs = self._call("load jobs", self._library.Jobs.load)
-        return tuple(job_of(raw) for raw in jobs.values())
+        return self._call(
+            "load jobs",
+            lambda: tuple(job_of(raw) for raw in self._library.Jobs.load().values()),
+            lambda: SlurmCommands.jobs(self),
+        )
 
     def job(self, job_id: int) -> SlurmJob | None:
         """One job."""
         try:
-            return job_of(self._call("load job", lambda: self._library.Job.load(job_id)))
+            return self._call(
+                "load job",
+                lambda: job_of(self._library.Job.load(job_id)),
+                lambda: SlurmCommands.job(self, job_id),
+            )
         except SlurmError as error:
             if "Invalid job id" in error.detail:
                 return None
@@ -52,33 +65,47 @@ class Pyslurm(SlurmCommands):
 
     def requeue(self, job_id: int, *, hold: bool = False) -> None:
         """Requeue, held or not."""
-        self._call("requeue", lambda: self._library.Job(job_id).requeue(hold=hold))
+        self._call(
+            "requeue",
+            lambda: self._library.Job(job_id).requeue(hold=hold),
+            lambda: SlurmCommands.requeue(self, job_id, hold=hold),
+        )
 
     def hold(self, job_id: int) -> None:
         """Hold."""
-        self._call("hold", lambda: self._library.Job(job_id).hold())
+        self._call("hold", lambda: self._library.Job(job_id).hold(), lambda: SlurmCommands.hold(self, job_id))
 
     def release(self, job_id: int) -> None:
         """Release."""
-        self._call("release", lambda: self._library.Job(job_id).release())
+        self._call(
+            "release",
+            lambda: self._library.Job(job_id).release(),
+            lambda: SlurmCommands.release(self, job_id),
+        )
 
     def notify(self, job_id: int, text: str) -> None:
         """Write to the job's output."""
-        self._call("notify", lambda: self._library.Job(job_id).notify(text))
+        self._call(
+            "notify",
+            lambda: self._library.Job(job_id).notify(text),
+            lambda: SlurmCommands.notify(self, job_id, text),
+        )
 
-    def _call(self, what: str, act: Callable[[], Any]) -> Any:
-        """Call the library; raise its errors as SlurmError."""
+    def _call(self, what: str, act: Callable[[], T], otherwise: Callable[[], T]) -> T:
+        """Call the library; raise its errors as SlurmError. What its release lacks, Slurm's commands do."""
         try:
             return act()
         except self._library.PyslurmError as error:
-            raise SlurmError(f"pyslurm {what}", " ".join(str(error).split()), code=1) from None
+            raise SlurmError(f"pyslurm {what}", one_line(str(error)), code=1) from None
+        except _OTHER_API:
+            return otherwise()
 
 
 def job_of(raw: Any) -> SlurmJob:
     """A job from pyslurm's object."""
     state = str(raw.state or "")
-    kind, each = _gres(raw.gres_per_node)
     nodes = int(raw.num_nodes or 0)
+    kind, gpus = _gpus(raw, nodes)
     limit = raw.time_limit
     return SlurmJob(
         job_id=int(raw.id),
@@ -94,7 +121,7 @@ def job_of(raw: Any) -> SlurmJob:
         batch_host=str(raw.batch_host or ""),
         tasks=int(raw.ntasks or 0),
         cpus=int(raw.cpus or 0),
-        gpus=each * max(1, nodes),
+        gpus=gpus,
         gpu_type=kind,
         comment=str(raw.comment or ""),
         admin_comment=str(raw.admin_comment or ""),
@@ -109,6 +136,16 @@ def job_of(raw: Any) -> SlurmJob:
     )
 
 
-def _gres(raw: Mapping[str, int] | None) -> tuple[str, int]:
-    """Type and number of the GPUs of a node: {"gres/gpu:h100": 8}, {"gpu": 2}."""
-    return gres_gpus(",".join(f"{name}={count}" for name, count in (raw or {}).items()))
+def _gpus(raw: Any, nodes: int) -> tuple[str, int]:
+    """Type and number of the job's GPUs: allocated, else requested.
+
+    `gpus` has {"gpu": 16, "gpu:h100": 16}; it is empty if AccountingStorageTRES lacks gres/gpu. Releases
+    before 25.11.2 have only `gres_per_node`, {"gres/gpu:h100": 8}, which later ones remove.
+    """
+    counts = {name: int(gpu.count) for name, gpu in (getattr(raw, "gpus", None) or {}).items()}
+    typed = {name.partition(":")[2]: count for name, count in counts.items() if ":" in name}
+    if counts:
+        return next(iter(typed), ""), counts.get("gpu", 0) or sum(typed.values())
+    per_node: Mapping[str, int] = getattr(raw, "gres_per_node", None) or {}
+    kind, each = gres_gpus(",".join(f"{name}={count}" for name, count in per_node.items()))
+    return kind, each * max(1, nodes)

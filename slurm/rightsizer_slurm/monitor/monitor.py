@@ -327,8 +327,12 @@ class BusyError(InputError):
 @contextlib.contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Hold the state file's lock: one monitor at a time. BusyError if another process has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(path.name + ".lock").open("a") as lock:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.with_name(path.name + ".lock").open("a")
+    except OSError as error:
+        raise InputError("--state", value=str(path), remedy=f"cannot be written: {error.strerror}") from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,5 +1,6 @@
 """`rightsizer slurm report`: state, progress and recommendation of every live GPU job. Changes nothing."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def look(
     monitor = Monitor(backend, IntentLog(":memory:"), settings, slurm=slurm, metrics=metrics)
     rows = monitor.look()
     intents: tuple[Intent, ...] = ()
-    if state is not None and state.exists():
+    if state is not None and os.access(state, os.R_OK):
         log = IntentLog(state, read_only=True)
         intents = log.recent()
         log.close()

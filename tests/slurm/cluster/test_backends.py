@@ -1,7 +1,10 @@
 """pyslurm is used only if its version matches; a choice by name fails with the reason."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from rightsizer_slurm.cluster.backend_pyslurm import Pyslurm, job_of
 from rightsizer_slurm.cluster.backends import choose, fits, unavailable
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 
@@ -68,3 +71,42 @@ def test_pyslurm_asked_for_by_name_and_not_there_is_an_error(installed):
 )
 def test_an_unavailable_slurm_is_not_a_refusal(message, code, gone):
     assert unavailable(SlurmError("scontrol", message, code=code)) is gone
+
+
+def raw_job(**more):
+    """A stand-in with the attributes of pyslurm's Job that `job_of` reads, and those given."""
+    names = (
+        "state user_name user_id account state_reason partition allocated_nodes batch_host ntasks cpus"
+        " comment admin_comment time_limit submit_time start_time end_time requeue_count is_requeueable"
+        " priority array_id heterogeneous_id name"
+    )
+    return SimpleNamespace(**dict.fromkeys(names.split()), id=7, num_nodes=2, **more)
+
+
+GPU = SimpleNamespace(count=16)
+
+
+@pytest.mark.parametrize(
+    ("more", "gpus"),
+    [
+        ({"gpus": {"gpu": GPU, "gpu:h100": GPU}}, ("h100", 16)),
+        ({"gpus": {"gpu:h100": GPU}}, ("h100", 16)),
+        ({"gpus": {"gpu": GPU}}, ("", 16)),
+        ({"gpus": {}, "gres_per_node": {"gres/gpu:h100": 8}}, ("h100", 16)),
+        ({"gres_per_node": {"gpu": 2}}, ("", 4)),
+        ({}, ("", 0)),
+    ],
+    ids=["total and type", "type", "total", "no TRES", "before 25.11.2", "none"],
+)
+def test_a_job_s_gpus_are_read_from_every_release_of_pyslurm(more, gpus):
+    job = job_of(raw_job(**more))
+    assert (job.gpu_type, job.gpus) == gpus
+
+
+def test_what_a_release_of_pyslurm_lacks_is_read_by_slurm_s_commands(fake_slurm):
+    fake_slurm.prints("squeue", '{"jobs": [{"job_id": 7, "job_state": "RUNNING"}]}')
+    jobs = SimpleNamespace(load=lambda: {7: SimpleNamespace(id=7)})
+    backend = Pyslurm(SimpleNamespace(PyslurmError=OSError, Jobs=jobs), fake_slurm.slurm)
+    assert [job.job_id for job in backend.jobs()] == [7]
+    backend.release(7)
+    assert fake_slurm.calls("scontrol") == ["release 7"]

@@ -1,12 +1,18 @@
 """The report's summary, rows and document, of jobs that are stated."""
 
+import pytest
+
 from rightsizer.domain.reading import Reading
+from rightsizer.errors import InputError
 from rightsizer.resize.types import Action, Decision
 from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.slurm_cli import Slurm
+from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.inspection import MonitoredJob
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
-from rightsizer_slurm.monitor.monitor import ReportRow
-from rightsizer_slurm.monitor.report import HEADINGS, Report, document, resize_lines, table_row
+from rightsizer_slurm.monitor.monitor import ReportRow, Settings, alone
+from rightsizer_slurm.monitor.report import HEADINGS, Report, document, look, resize_lines, table_row
+from rightsizer_slurm.state_file import default_path
 
 
 def report_row(action=Action.KEEP, gpus=8, *, state="RUNNING", note="", **reading):
@@ -53,3 +59,29 @@ def test_the_document_holds_every_job_and_resize():
 def test_a_resize_is_one_line_with_its_age():
     (text,) = resize_lines((INTENT,))
     assert text == "job 7: shrink 4 -> 2 nodes, done 1m after its start: trains on 2 nodes"
+
+
+class Empty:
+    """A cluster without jobs."""
+
+    def jobs(self):
+        return ()
+
+    def cluster(self):
+        return SlurmCluster(partitions=(), nodes=())
+
+
+def test_a_state_file_that_is_absent_or_out_of_reach_is_skipped(tmp_path):
+    (tmp_path / "file").touch()
+    for state in (tmp_path / "none.db", tmp_path / "file" / "state.db"):
+        assert look(Empty(), Settings(), slurm=Slurm(folder=tmp_path), state=state).intents == ()
+
+
+def test_a_monitor_whose_state_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"), alone(tmp_path / "file" / "state.db"):
+        pass
+
+
+def test_the_default_state_is_the_daemon_s_for_those_who_may_write_it(tmp_path):
+    assert default_path(tmp_path / "state.db") == tmp_path / "state.db"

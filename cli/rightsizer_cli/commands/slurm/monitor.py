@@ -14,8 +14,13 @@ def monitor(
         str, typer.Option(metavar="LEVEL", help="The highest allowed action: flag, mail, shrink or requeue.")
     ] = "flag",
     state: Annotated[
-        Path, typer.Option(metavar="FILE", help="State file; open resizes continue after a restart.")
-    ] = Path("/var/lib/rightsizer/state.db"),
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="State file; open resizes continue after a restart (default: the daemon's, if you may write"
+            " it, else one in ~/.local/state).",
+        ),
+    ] = None,
     every: Annotated[str, typer.Option(metavar="DURATION", help="Time between sweeps.")] = "30s",
     textfile: Annotated[
         Path | None,
@@ -53,6 +58,7 @@ def monitor(
     from rightsizer_launch.resize_inputs import Tuning
     from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
     from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions, run
+    from rightsizer_slurm.state_file import default_path
     from rightsizer_telemetry.client import PrometheusSettings
 
     if act not in list(ActionLevel):
@@ -72,7 +78,7 @@ def monitor(
     )
     options = MonitorOptions(
         settings=settings,
-        state=state,
+        state=state or default_path(),
         backend=backend,
         prometheus=PrometheusSettings(url=prometheus, token_file=token_file) if prometheus else None,
         textfile=textfile,

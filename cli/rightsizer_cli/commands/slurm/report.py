@@ -12,11 +12,13 @@ def report(
     *,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     state: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            metavar="FILE", help="The monitor's state file, for its last resizes; skipped if missing."
+            metavar="FILE",
+            help="The monitor's state file, for its last resizes (default: the daemon's, else yours);"
+            " skipped if you cannot read it.",
         ),
-    ] = Path("/var/lib/rightsizer/state.db"),
+    ] = None,
     prometheus: Annotated[str, typer.Option(metavar="URL", help="Prometheus with the GPU metrics.")] = "",
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Bearer token for that Prometheus.")
@@ -38,6 +40,7 @@ def report(
     from rightsizer_slurm.cluster.untrusted_text import one_line
     from rightsizer_slurm.monitor import report as reports
     from rightsizer_slurm.monitor.monitor import Settings
+    from rightsizer_slurm.state_file import default_path
     from rightsizer_telemetry.client import PrometheusSettings
 
     slurm = Slurm()
@@ -47,7 +50,9 @@ def report(
     )
     access = PrometheusSettings(url=prometheus, token_file=token_file) if prometheus else None
     settings = Settings(tuning=tuning)
-    result = reports.look(SlurmCommands(slurm), settings, slurm=slurm, state=state, prometheus=access)
+    result = reports.look(
+        SlurmCommands(slurm), settings, slurm=slurm, state=state or default_path(), prometheus=access
+    )
     if json:
         echo_json(reports.document(result))
         return 0
