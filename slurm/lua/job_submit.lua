@@ -10,6 +10,18 @@ local stream = has_socket and (type(unix) == "table" and unix.stream or unix) or
 local settings           -- rightsizer.conf; nil until it has been read
 local read_at = 0        -- time of the last read; a change takes effect a second later
 local silent_until = 0   -- no request before this time; reset when slurmctld reloads this file
+local faults = 0         -- jobs that could not be sized since then
+
+local CODES = { time = "ESLURM_INVALID_TIME_LIMIT", nodes = "ESLURM_INVALID_NODE_COUNT",
+   policy = "ESLURM_ACCOUNTING_POLICY", comment = "ESLURM_JOB_MISSING_SIZE_SPECIFICATION",
+   denied = "ESLURM_ACCESS_DENIED" }
+local UNAVAILABLE = 2014   -- ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE, which Slurm does not export to Lua
+
+local function error_code(name)
+   -- The error that sbatch prints below our line.
+   if name == "size" then return UNAVAILABLE end
+   return CODES[name] and slurm[CODES[name]] or slurm.ERROR
+end
 
 local function print_to_user(text)
    slurm.log_user("rightsizer: %s", text)
@@ -61,10 +73,11 @@ local function question(job, spec, uid, mode)
    })
 end
 
-local function hold(job, answer)
-   -- The daemon finds the job by the ticket in its comment.
-   job.comment = job.comment .. " ticket=" .. answer.set.ticket
-   job.priority = answer.set.priority
+local function hold(job, ticket)
+   -- The daemon finds the job by the ticket in its comment. Tickets 0, and 1 if the user holds the job, are of jobs
+   -- that it does not know yet.
+   job.comment = job.comment .. " ticket=" .. ticket
+   job.priority = 0
    if job.script == nil then return end
    local script = shared.with_preamble(job.script)
    if script then
@@ -75,7 +88,7 @@ local function hold(job, answer)
 end
 
 local function apply(job, answer)
-   if answer.verdict == "HOLD" then return hold(job, answer) end
+   if answer.verdict == "HOLD" then return hold(job, answer.set.ticket) end
    for key, value in pairs(answer.set) do
       job[key] = key == "admin_comment" and shared.appended(job.admin_comment, value) or value
    end
@@ -90,20 +103,34 @@ local function apply(job, answer)
    end
 end
 
-local function fail_open(why, now)
-   silent_until = now + settings.cooldown_s
-   log("not sized (" .. shared.clean(why) .. "); jobs are submitted unchanged for " .. settings.cooldown_s .. " s")
-   print_to_user("not sized (" .. shared.clean(why) .. "); the job is submitted unchanged")
-   return slurm.SUCCESS
-end
-
-local function refuse(text, mode)
+local function refuse(text, mode, code)
    if mode == "warn" then
       print_to_user("would be refused: " .. text)
       return slurm.SUCCESS
    end
    print_to_user(text)
-   return slurm.ERROR
+   return error_code(code)
+end
+
+local function fault(job, why, mode)
+   -- A job that could not be sized. One whose comment is all that it says follows the site's on_fault.
+   faults = faults + 1
+   local policy = shared.comment_only(job) and mode ~= "warn" and settings.on_fault or "as-written"
+   log("not sized (" .. shared.clean(why) .. "), " .. policy .. "; fault " .. faults)
+   if policy == "refuse" then return refuse("not sized (" .. shared.clean(why) .. "); submit it again later", mode) end
+   if policy == "hold" then
+      hold(job, job.priority == 0 and "1" or "0")
+      print_to_user("not sized (" .. shared.clean(why) .. "); the job is held until it is sized")
+   else
+      print_to_user("not sized (" .. shared.clean(why) .. "); the job is submitted unchanged")
+   end
+   return slurm.SUCCESS
+end
+
+local function no_answer(job, why, mode, now)
+   silent_until = now + settings.cooldown_s
+   log("no requests for " .. settings.cooldown_s .. " s")
+   return fault(job, why, mode)
 end
 
 local function unsupported(job)
@@ -116,20 +143,23 @@ local function unsupported(job)
    return nil
 end
 
-local function decide(job, spec, uid, mode, now)
-   if now < silent_until then
-      print_to_user("not sized (the daemon did not answer a moment ago); the job is submitted unchanged")
-      return slurm.SUCCESS
+local function verified(job, answer, mode)
+   -- A job that says that rightsizer sized it (run=) may have what its plan needs, and no more.
+   if answer.verdict == "REFUSE" then return refuse(answer.say, mode, "denied") end
+   if answer.verdict ~= "OK" then return refuse("the plan is not sized yet; submit the job again", mode) end
+   local asked, needed = shared.gpus(job), shared.gpus(answer.set)
+   if asked > needed then
+      return refuse("the job asks for " .. asked .. " GPUs, its plan needs " .. needed, mode, "denied")
    end
-   local text, why = send(question(job, spec, uid, mode))
-   if not text then return fail_open(why, now) end
-   local answer
-   answer, why = shared.answer(text)
-   if not answer then return fail_open(why, now) end
-   if answer.verdict == "REFUSE" then return refuse(answer.say, mode) end
+   return slurm.SUCCESS
+end
+
+local function taken(job, answer, mode)
    local exceeded = shared.exceeds(answer.set, job)
-   if exceeded then return fail_open("the answer exceeds your " .. exceeded, now) end
+   if exceeded then return fault(job, "the answer exceeds your " .. exceeded, mode) end
    if answer.verdict == "KEEP" then
+      if mode == "enforce" and shared.wants_gpus(job) then return refuse(answer.say, mode, "denied") end
+      if answer.code == "fault" then return fault(job, answer.say, mode) end
       print_to_user(answer.say)
    elseif mode == "warn" then
       print_to_user("not changed; would be: " .. answer.say)
@@ -140,28 +170,68 @@ local function decide(job, spec, uid, mode, now)
    return slurm.SUCCESS
 end
 
+local function decide(job, spec, uid, mode, now)
+   if now < silent_until then return fault(job, "the daemon did not answer a moment ago", mode) end
+   local claimed = shared.sized_before(spec)
+   local text, why = send(question(job, spec, uid, claimed and "warn" or mode))
+   if not text then return no_answer(job, why, mode, now) end
+   local answer
+   answer, why = shared.answer(text)
+   if not answer then return no_answer(job, why, mode, now) end
+   if claimed then return verified(job, answer, mode) end
+   if answer.verdict == "REFUSE" then return refuse(answer.say, mode, answer.code) end
+   return taken(job, answer, mode)
+end
+
 local function submit(job, part_list, uid)
    local now = os.time()
    configure(now)
    if not settings or not shared.active(settings) then return slurm.SUCCESS end
    local mode = shared.mode(settings, partitions_of(job, part_list))
    if mode == "off" then return slurm.SUCCESS end
+   local enforced = mode == "enforce" and shared.wants_gpus(job)
    local spec, wrong = shared.spec(job.comment)
    if not spec then
-      if mode == "enforce" and shared.wants_gpus(job) then
-         print_to_user("GPU jobs in this partition need --comment=\"rightsizer: model=... tokens=...\"")
-         return slurm.ERROR
-      end
-      return slurm.SUCCESS
+      if not enforced then return slurm.SUCCESS end
+      return refuse('GPU jobs in this partition need --comment="rightsizer: model=... tokens=..."', mode, "comment")
    end
-   if shared.sized_before(spec) then return slurm.SUCCESS end
-   if wrong then return refuse(wrong, mode) end
+   if shared.sized_before(spec) and not enforced then return slurm.SUCCESS end
+   if wrong then return refuse(wrong, mode, "comment") end
    local reason = unsupported(job)
    if reason then
+      if enforced then return refuse(reason, mode, "denied") end
       print_to_user(reason)
       return slurm.SUCCESS
    end
    return decide(job, spec, uid, mode, now)
+end
+
+local function is_administrator(uid)
+   -- root and slurmctld's own user, as whom the daemon runs.
+   if uid == 0 then return true end
+   local status = io.open("/proc/self/status", "r")
+   local own = status and status:read("*a"):match("\nUid:%s+%d+%s+(%d+)")
+   if status then status:close() end
+   return own ~= nil and tonumber(own) == uid
+end
+
+local function modify(change, record, uid)
+   -- In the mode enforce a user's update may lower a job, not get around its size.
+   configure(os.time())
+   if not settings or is_administrator(uid) then return slurm.SUCCESS end
+   local partition = change.partition or record.partition
+   if shared.mode(settings, partition) ~= "enforce" then return slurm.SUCCESS end
+   local reason
+   local held = shared.clean(record.comment):find("^%s*rightsizer:.* ticket=%x+")
+   local grown = shared.grows(change, record)
+   if shared.mode(settings, record.partition) ~= "enforce" then
+      reason = "jobs cannot be moved into the partition " .. shared.clean(partition) .. "; submit it there"
+   elseif grown then
+      reason = "an update cannot add " .. grown .. " in this partition; submit the job again"
+   elseif held and (change.comment or (shared.number(change.priority) or 0) > 0 or change.priority == 4294967295) then
+      reason = "the job is held until it is sized"
+   end
+   return reason and refuse(reason, "enforce", "denied") or slurm.SUCCESS
 end
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
@@ -176,6 +246,10 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
+   if not loaded then return slurm.SUCCESS end
+   local done, code = pcall(modify, job_desc, job_rec, modify_uid)
+   if done then return code end
+   slurm.log_error("rightsizer: %s; the update is not checked", tostring(code))
    return slurm.SUCCESS
 end
 

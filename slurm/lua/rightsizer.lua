@@ -4,7 +4,8 @@
 local M = { VERSION = 1, LONGEST_COMMENT = 1024, LONGEST_ANSWER = 8192 }
 
 local MODES = { off = 0, warn = 1, size = 2, enforce = 3 }
-local DEFAULTS = { mode = "size", socket = "/run/rightsizer/plan.sock", timeout_s = 0.3, cooldown_s = 30 }
+local ON_FAULT = { ["as-written"] = true, hold = true, refuse = true }
+local DEFAULTS = { mode = "size", on_fault = "as-written", socket = "/run/rightsizer/plan.sock", timeout_s = 0.3, cooldown_s = 30 }
 local BOUNDS = { timeout_s = { 0.01, 5 }, cooldown_s = { 0, 3600 } }
 
 -- The fields that an answer may set, and their largest values. An answer with any other field is rejected.
@@ -54,7 +55,9 @@ end
 function M.set(settings, section, key, value, complaints)
    -- One setting. Sections and keys of the daemon are ignored.
    local partition = section and section:match("^partition%s+([%w_%.%-]+)$")
-   if key == "mode" and not MODES[value] then
+   if key == "on_fault" and not ON_FAULT[value] then
+      complaints[#complaints + 1] = "on_fault is as-written, hold or refuse, not " .. M.clean(value)
+   elseif key == "mode" and not MODES[value] then
       complaints[#complaints + 1] = "mode is off, warn, size or enforce, not " .. M.clean(value)
    elseif partition and key == "mode" then
       settings.partitions[partition] = value
@@ -153,12 +156,40 @@ function M.appended(existing, note)
    return existing .. " " .. note
 end
 
+local EXCLUSIVE = 0   -- job_desc.shared; 65534 if the user wrote nothing
+
 function M.wants_gpus(job)
-   -- Whether a request names GPUs.
-   for _, key in ipairs({ "gres", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
+   -- Whether a request takes GPUs: by name, or with whole nodes.
+   for _, key in ipairs({ "gres", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
       if M.clean(job[key]):find("gpu", 1, true) then return true end
    end
-   return false
+   return job.shared == EXCLUSIVE
+end
+
+function M.comment_only(job)
+   -- Whether the comment is all that the user said about the size.
+   if M.wants_gpus(job) or M.number(job.time_limit) then return false end
+   return not (M.number(job.min_nodes) or M.number(job.max_nodes) or M.number(job.num_tasks))
+end
+
+function M.memory(job)
+   -- MB of memory of each node and of each core that the user requested. Slurm marks the latter with bit 63; a Lua
+   -- number rounds what is below it to 2048.
+   local value = job.pn_min_memory
+   if type(value) ~= "number" or value >= 18446744073709549568 then return nil, nil end
+   if value < 9223372036854775808 then return value, nil end
+   return nil, value - 9223372036854775808
+end
+
+function M.grows(change, record)
+   -- What an update would add to a pending job of a partition where sizes are enforced; nil if nothing.
+   for _, key in ipairs({ "gres", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
+      if M.clean(change[key]):find("gpu", 1, true) and change[key] ~= record[key] then return "GPUs" end
+   end
+   if change.shared == EXCLUSIVE then return "whole nodes" end
+   local nodes = math.max(M.number(change.min_nodes) or 0, M.number(change.max_nodes) or 0)
+   if nodes > math.max(M.number(record.min_nodes) or 1, M.number(record.max_nodes) or 0) then return "nodes" end
+   return nil
 end
 
 function M.request(fields)
@@ -190,7 +221,7 @@ function M.exchange(connection, path, timeout_s, request)
 end
 
 function M.answer(text)
-   -- {verdict=, say=, set={}, env={}} of an answer; nil and the reason if it is invalid.
+   -- {verdict=, say=, code=, set={}, env={}} of an answer; nil and the reason if it is invalid.
    if type(text) ~= "string" or text == "" then return nil, "no answer" end
    if #text > M.LONGEST_ANSWER then return nil, "the answer is too long" end
    if not text:find("\nEND\n$") then return nil, "the answer is incomplete" end
@@ -200,7 +231,7 @@ function M.answer(text)
    if verdict ~= "OK" and verdict ~= "REFUSE" and verdict ~= "HOLD" and verdict ~= "KEEP" then
       return nil, "unknown verdict " .. M.clean(verdict):sub(1, 40)
    end
-   local answer = { verdict = verdict, say = "", set = {}, env = {} }
+   local answer = { verdict = verdict, say = "", code = "", set = {}, env = {} }
    for line in text:gmatch("([^\n]*)\n") do
       local key, value = line:match("^([%w_%.]+)=(.*)$")
       if key then
@@ -217,6 +248,8 @@ function M.take(answer, key, value)
    local variable = key:match("^env%.(RIGHTSIZER_[%u%d_]+)$")
    if key == "say" then
       answer.say = M.clean(value):sub(1, 1000)
+   elseif key == "code" then
+      answer.code = value
    elseif number and number <= LARGEST[key] then
       answer.set[key] = number
    elseif TEXTS[key] and #value <= 200 and value:find(TEXTS[key]) then
@@ -239,6 +272,13 @@ function M.exceeds(set, requested)
       if not ("," .. requested.partition .. ","):find("," .. set.partition .. ",", 1, true) then return "partition" end
    end
    return nil
+end
+
+function M.gpus(job)
+   -- GPUs that a request takes in all, as far as it says: of each node times nodes, or of the whole job.
+   local nodes = M.number(job.max_nodes) or M.number(job.min_nodes) or 1
+   local function count(text) return tonumber(M.clean(text):match("gpu[%w_%.:%-]-:(%d+)$") or (text and 1)) or 0 end
+   return math.max(nodes * count(job.gres), count(job.tres_per_job))
 end
 
 function M.minutes(text)

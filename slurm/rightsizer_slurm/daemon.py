@@ -23,7 +23,7 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon
 from rightsizer_slurm.monitor.settings import options_of
 from rightsizer_slurm.submit.answer import answer
-from rightsizer_slurm.submit.held_jobs import release_held_jobs
+from rightsizer_slurm.submit.held_jobs import adopt, release_held_jobs
 from rightsizer_slurm.submit.protocol import SizingRequest
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.ticket_store import TicketStore
@@ -83,7 +83,7 @@ async def _serve(
     await asyncio.to_thread(_warm_up)
     listener = await _listen(server, site)
     tasks = [
-        asyncio.create_task(_poll_cluster(server, slurm, site)),
+        asyncio.create_task(_poll_cluster(server, slurm, site, state)),
         asyncio.create_task(_release_held_jobs(server, slurm, state)),
         asyncio.create_task(server.warm_up()),
     ]
@@ -116,12 +116,21 @@ async def _listen(server: Server, site: SiteConfig) -> asyncio.Server:
         os.umask(before)
 
 
-async def _poll_cluster(server: Server, slurm: Slurm, site: SiteConfig) -> None:
+async def _poll_cluster(server: Server, slurm: Slurm, site: SiteConfig, state: TicketStore) -> None:
     """Poll the cluster; while slurmctld is unavailable, the last snapshot stays valid."""
     for number in itertools.count(1):
         await asyncio.sleep(site.refresh_s)
         await _read_cluster(server, slurm, limits_too=number % _LIMITS_EVERY == 0)
         await asyncio.to_thread(server.save_subjects)
+        if site.on_fault == "hold":
+            await _adopt(state, slurm)
+
+
+async def _adopt(state: TicketStore, slurm: Slurm) -> None:
+    try:
+        adopt(state, await asyncio.to_thread(SlurmCommands(slurm).jobs))
+    except SlurmError as error:
+        _LOG.warning("jobs that wait for the daemon cannot be read: %s", one_line(str(error)))
 
 
 async def _read_cluster(server: Server, slurm: Slurm, *, limits_too: bool) -> None:

@@ -111,7 +111,7 @@ def test_a_slow_question_is_held_and_sized_when_its_job_is_found(daemon, fake_sl
         earlier.bind(str(daemon.socket))  # a daemon that was killed leaves its socket
     with daemon.running() as process:
         daemon.until(process, daemon.logs("listening at"))
-        ticket = daemon.ask().partition("hold=")[2].split()[0]
+        ticket = daemon.ask().partition("ticket=")[2].split()[0]
         fake_slurm.breaks("squeue", "slurm_load_jobs error: Unable to contact slurm controller")
         daemon.until(process, daemon.logs("held jobs wait: "))
         fake_slurm.prints("squeue", held_job(ticket))
@@ -124,7 +124,7 @@ def held_job(ticket: str) -> str:
     """What squeue prints of the job with this ticket."""
     return f"""{{"jobs": [{{"job_id": 7, "name": "train", "user_id": 1000, "partition": "h100",
         "job_state": ["PENDING"], "state_reason": "JobHeldAdmin", "priority": {{"set": true, "number": 0}},
-        "admin_comment": "rightsizer/1 hold={ticket}"}}]}}"""
+        "comment": "rightsizer: model=x ticket={ticket}"}}]}}"""
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from rightsizer.errors import InputError, RightsizerError
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING
 
-__all__ = ["MODES", "SiteConfig", "beside", "parse", "read"]
+__all__ = ["MODES", "ON_FAULT", "SiteConfig", "beside", "parse", "read"]
 
 MODES = ("off", "warn", "size", "enforce")
+ON_FAULT = ("as-written", "hold", "refuse")
 _LONGEST = 65_536
 _TOP = "rightsizer"  # name of the section for the lines before the first heading
 _GPUS, _MONITOR = "gpus", "monitor"
@@ -35,10 +36,12 @@ class SiteConfig:
 
     A job whose sizing takes longer than `hold_after_s` is held; `refresh_s` is the poll interval.
     `user` is the daemon's user (slurm.conf's SlurmUser); `users` allows requests of all users (cli_filter).
+    `on_fault` is what becomes of a job whose comment is all that it says, when it cannot be sized.
     `gpus` maps gres types, in lower case, to the engine's names; `monitor` has the monitor's settings.
     """
 
     mode: str = "size"
+    on_fault: str = "as-written"
     partitions: Mapping[str, str] = field(default_factory=dict)
     gpus: Mapping[str, str] = field(default_factory=dict)
     monitor: Mapping[str, str] = field(default_factory=dict)
@@ -133,8 +136,12 @@ def _mode_only(section: str, values: Mapping[str, str]) -> str:
 
 
 def _mode(text: str) -> str:
-    if text not in MODES:
-        raise InputError("mode", value=text, remedy=f"must be one of {', '.join(MODES)}")
+    return _one_of("mode", text, MODES)
+
+
+def _one_of(key: str, text: str, allowed: tuple[str, ...]) -> str:
+    if text not in allowed:
+        raise InputError(key, value=text, remedy=f"must be one of {', '.join(allowed)}")
     return text
 
 
@@ -146,17 +153,15 @@ def _value(key: str, text: str) -> object:
         raise InputError(key, value=text, remedy=f"unknown setting; {hint}")
     if key == "mode":
         return _mode(text)
+    if key == "on_fault":
+        return _one_of(key, text, ON_FAULT)
     if key in _BOUNDS:
         return _bounded(key, text)
     if key in {"socket", "state"}:
         if not text.startswith("/"):
             raise InputError(key, value=text, remedy="must be an absolute path")
         return Path(text)
-    if key == "users":
-        if text not in {"yes", "no"}:
-            raise InputError(key, value=text, remedy="must be yes or no")
-        return text == "yes"
-    return text
+    return _one_of(key, text, ("yes", "no")) == "yes" if key == "users" else text
 
 
 def _bounded(key: str, text: str) -> float:

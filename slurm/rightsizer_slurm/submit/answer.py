@@ -45,7 +45,7 @@ def answer(
         beneath = plan_of_file(comment.plan) if comment.plan else None
         plan = _bounded(plan_of(comment, beneath=beneath), request)
     except RightsizerError as error:
-        return SizingResponse(verdict=Verdict.REFUSE, say=_message(error))
+        return SizingResponse(verdict=Verdict.REFUSE, say=_message(error), code="comment")
     context = _Context(cluster=cluster, site=site, limits=limits or AccountingLimits(), now=now)
     result = _placed(plan, request, context)
     has_down_parts = any(not node.up for node in cluster.nodes) or any(
@@ -83,11 +83,18 @@ def _placed(plan: TrainingPlan, request: SizingRequest, context: _Context) -> Si
         )
         placement = _best(plan, allowed, request, context)
     except RightsizerError as error:
-        return SizingResponse(verdict=Verdict.REFUSE, say=f"{_message(error)}{_bracketed(binding)}")
+        return _refusal(f"{_message(error)}{_bracketed(binding)}", request, binding)
     if isinstance(placement, NoPlan):
         parts = (*_bounds_text(request, allowed, everywhere), *binding)
-        return SizingResponse(verdict=Verdict.REFUSE, say=f"{verdict(placement)}{_bracketed(parts)}")
+        return _refusal(f"{verdict(placement)}{_bracketed(parts)}", request, binding)
     return _response(placement, request)
+
+
+def _refusal(say: str, request: SizingRequest, binding: Sequence[str]) -> SizingResponse:
+    """A refusal; its code names the bound that Slurm's error should name."""
+    bounds = {"policy": binding, "time": request.time_limit, "nodes": request.most_nodes}
+    code = next((name for name, bound in bounds.items() if bound), "size")
+    return SizingResponse(verdict=Verdict.REFUSE, say=say, code=code)
 
 
 def _all_up(cluster: SlurmCluster) -> SlurmCluster:

@@ -6,8 +6,10 @@ After a crash the update is repeated, with the same values.
 """
 
 import contextlib
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
@@ -18,8 +20,10 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
-__all__ = ["TicketResult", "changes", "release_held_jobs"]
+__all__ = ["TicketResult", "adopt", "changes", "release_held_jobs"]
 
+_UNKNOWN: Mapping[str, int | None] = MappingProxyType({"0": None, "1": 0})
+"""Tickets of jobs that the plugin held by itself, and the priority that their user had set."""
 _EXPIRES_S = 3600.0
 """A ticket without a job expires after this time: the submit failed after the plugin had answered."""
 
@@ -53,6 +57,26 @@ def release_held_jobs(
         yield TicketResult(ticket=ticket.name, job_id=job.job_id if job else None, text=text)
 
 
+def adopt(state: TicketStore, jobs: Sequence[SlurmJob]) -> None:
+    """Add tickets for the jobs that the plugin held while the daemon did not answer (`on_fault = hold`)."""
+    known = {ticket.job_id for ticket in state.tickets()}
+    for job in jobs:
+        hold = hold_of(job.comment)
+        if hold not in _UNKNOWN or not job.held or job.job_id in known:
+            continue
+        request = SizingRequest(
+            comment=written(job.comment),
+            uid=job.user_id,
+            user=job.user,
+            account=job.account,
+            partition=job.partition,
+            priority=_UNKNOWN[hold],
+        )
+        name = secrets.token_hex(8)
+        state.add(Ticket(name=name, made_s=job.submitted_s, request=request))
+        state.set_job(name, job.job_id)
+
+
 def _jobs_of(tickets: Sequence[Ticket], jobs: Sequence[SlurmJob]) -> Mapping[str, SlurmJob]:
     """The job of each ticket: by its number, else by its submitter and the ticket in its comment."""
     numbers = {job.job_id: job for job in jobs}
@@ -84,7 +108,7 @@ def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
     if response is None or response.verdict is Verdict.REFUSE:
         reason = one_line(response.say if response else "", 400)
         note = noted(job.admin_comment, f"refused: {reason}")
-        slurm.run("scontrol", "update", target, f"AdminComment={note}")
+        slurm.run("scontrol", "update", target, f"Comment={written(job.comment)}", f"AdminComment={note}")
         return f"refused, stays held: {reason}"
     sized = response.verdict is Verdict.OK
     texts = [f"Comment={with_variables(job.comment, response.variables if sized else {})}"]

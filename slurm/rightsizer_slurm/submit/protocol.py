@@ -91,10 +91,15 @@ class SizingRequest:
 
 @immutable
 class SizingResponse:
-    """A verdict, the line for the user's terminal, the fields to set and the RIGHTSIZER_* variables."""
+    """A verdict, the line for the user's terminal, the fields to set and the RIGHTSIZER_* variables.
+
+    `code` is the kind of a refusal for Slurm (comment, time, nodes, policy, size), or "fault" if sizing
+    failed.
+    """
 
     verdict: Verdict
     say: str = ""
+    code: str = ""
     fields: Mapping[str, int | str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,5 +135,6 @@ def response_text(response: SizingResponse) -> bytes:
     lines = [f"RIGHTSIZER {VERSION} {response.verdict}"]
     lines += [f"{key}={one_line(str(value))}" for key, value in response.fields.items()]
     lines += [f"env.{key}={one_line(value)}" for key, value in response.variables.items()]
+    lines += [f"code={response.code}"] if response.code else []
     lines += [f"say={one_line(response.say, _LONGEST_TEXT)}", "END", ""]
     return "\n".join(lines).encode("ascii")

@@ -199,18 +199,18 @@ class Server:
             )
         except _INTERNAL_ERRORS as error:
             _LOG.error("internal error: %r for %s", error, one_line(request.comment))
-            return SizingResponse(verdict=Verdict.KEEP, say="internal error; the job is submitted unchanged")
+            return SizingResponse(verdict=Verdict.KEEP, say="internal error", code="fault")
 
     def _later(self, request: SizingRequest, task: "asyncio.Task[SizingResponse] | None") -> SizingResponse:
         """Hold the job under a ticket if it can be changed later; else leave it unchanged."""
         reason = "sizing takes too long for a submit"
         full = len(request.comment) > LONGEST - _ADDED
         if request.kind in _USER_KINDS or request.mode == "warn" or full:
-            return SizingResponse(verdict=Verdict.KEEP, say=f"{reason}; the job is submitted unchanged")
+            return SizingResponse(verdict=Verdict.KEEP, say=reason, code="fault")
         try:
             parse(request.comment)
         except RightsizerError as error:
-            return SizingResponse(verdict=Verdict.REFUSE, say=one_line(str(error)))
+            return SizingResponse(verdict=Verdict.REFUSE, say=one_line(str(error)), code="comment")
         ticket = Ticket(name=secrets.token_hex(8), made_s=time.time(), request=request)
         self._state.add(ticket)
         if task is not None:

@@ -61,14 +61,16 @@ class Site:
         return Submitted(said=done.stderr, job=self.slurm.job(number) if number else None)
 
     @contextlib.contextmanager
-    def settings(self, text: str = "", *, restart: bool = False, **changed: object) -> Iterator[None]:
-        """Other settings, and more sections, for a while."""
+    def settings(
+        self, text: str = "", *, first: bool = False, restart: bool = False, **changed: object
+    ) -> Iterator[None]:
+        """Other settings, and more text (`first`: above the sections), for a while."""
         before = self.conf.read_text()
         after = before
         for key, value in changed.items():
             after = re.sub(rf"^{key} = .*$", f"{key} = {value}", after, flags=re.MULTILINE)
         try:
-            self.conf.write_text(after + text)
+            self.conf.write_text(text + after if first else after + text)
             self.seen(restart=restart)
             yield
         finally:

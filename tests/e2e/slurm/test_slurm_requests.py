@@ -14,10 +14,10 @@ LORA = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline={}h"
 SCRIPT = """\
 #!/bin/bash
 set -eu
-echo "gpus: $RIGHTSIZER_GPUS_PER_NODE on $RIGHTSIZER_NODES nodes, tp $RIGHTSIZER_TP, cuda $CUDA_VISIBLE_DEVICES"
+echo "$RIGHTSIZER_GPUS_PER_NODE GPUs, $RIGHTSIZER_NODES nodes, tp $RIGHTSIZER_TP, cuda $CUDA_VISIBLE_DEVICES"
 srun true && echo srun ran
 """
-RAN = ["gpus: 1 on 1 nodes, tp 1, cuda 0", "srun ran"]
+RAN = ["1 GPUs, 1 nodes, tp 1, cuda 0", "srun ran"]
 
 
 def ran(site: Any, comment: str, *options: str, script: str = SCRIPT) -> tuple[list[str], dict[str, str]]:
@@ -48,6 +48,13 @@ def test_an_answered_job_starts_its_steps_in_every_form_of_request(
 ) -> None:
     site.sbatch(LORA.format(24), *options)  # its size is cached from now on
     assert ran(site, LORA.format(24), *options)[0] == RAN
+
+
+def test_at_the_shipped_time_outs_a_job_is_sized_whether_it_is_answered_or_held(site: Any) -> None:
+    shipped = {"timeout_s": 0.3, "hold_after_s": 0.15, "cooldown_s": 30, "refresh_s": 5}
+    with site.settings("on_fault = hold\n", first=True, restart=True, **shipped):
+        for hours in (50, 51):  # the second meets a daemon that may not have answered the first
+            assert ran(site, LORA.format(hours))[0] == RAN
 
 
 @pytest.fixture(scope="module")

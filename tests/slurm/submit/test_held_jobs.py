@@ -6,7 +6,7 @@ import pytest
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.submit.held_jobs import changes, release_held_jobs
+from rightsizer_slurm.submit.held_jobs import adopt, changes, release_held_jobs
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
@@ -145,4 +145,16 @@ def test_a_ticket_that_another_user_copied_sizes_nothing(
     state, slurm, queue = logged(tmp_path, job, SizingRequest(uid=submitter))
     state.set_response("ab", RESPONSE)
     assert len(list(release_held_jobs(state, slurm, queue, now_s=1.0))) == found
+    state.close()
+
+
+def test_a_job_that_the_plugin_held_by_itself_gets_one_ticket(tmp_path: Path) -> None:
+    job = SlurmJob(
+        job_id=7, user_id=5, states=("PENDING",), priority=0, comment="rightsizer: model=x ticket=0"
+    )
+    state = TicketStore(tmp_path / "state.db")
+    for _ in range(2):
+        adopt(state, (job, replace(job, job_id=8, priority=1), replace(job, job_id=9, comment=HELD)))
+    (ticket,) = state.tickets()
+    assert (ticket.job_id, ticket.request.uid, ticket.request.comment) == (7, 5, "rightsizer: model=x")
     state.close()
