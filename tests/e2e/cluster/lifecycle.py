@@ -20,6 +20,8 @@ from place import ClusterError, Node, Place, nodes
 
 READY_S = 90
 MOUNTS = Path("/proc/self/mounts")
+WATCHERS = Path("/proc/sys/fs/inotify/max_user_instances")
+ENOUGH_WATCHERS = 1024  # the default of 128 is too few for three clusters: a kubelet then ends at its start
 
 
 def up(at: Place) -> None:
@@ -50,6 +52,8 @@ def _start(at: Place, binaries: dict[str, Path]) -> None:
     def say(what: str) -> None:
         sys.stderr.write(f"{time.monotonic() - began_s:5.1f} s  {what}\n")
 
+    if int(WATCHERS.read_text()) < ENOUGH_WATCHERS:
+        WATCHERS.write_text(str(ENOUGH_WATCHERS))
     at.state.mkdir(mode=0o711)  # pods reach their volumes through it
     (at.state / "made-of.json").write_text(_made_of(at, binaries))
     network.make(at)
