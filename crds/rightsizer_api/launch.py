@@ -276,6 +276,13 @@ class Launch(Model):
         None, description="Checkpoints. Without them training restarts from step 0 after a failure."
     )
     restarts: Restarts = Field(default_factory=Restarts.model_construct, description="The restart budget.")
+    start_timeout: Duration | None = Field(
+        None,
+        description="Kubernetes: time from the start of an attempt to its first training step; after it the"
+        " plan fails and frees its GPUs. Default: 1h, if workers are not all ready or their agent reports no"
+        " step. If set, scripts that report nothing count too.",
+        examples=["30m"],
+    )
     pod_template: PodTemplate | None = Field(
         None, description="Kubernetes: fields merged into the workers' pods."
     )

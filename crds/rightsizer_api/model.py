@@ -158,10 +158,11 @@ class ModelSpec(Model):
         ),
     )
     transitions: ClassVar[tuple[Transition, ...]] = (
-        # CEL cannot see unknown fields; the operator detects a changed inline config.
         Transition(
             remedy="the model cannot change: its checkpoints would not load; make a new TrainingPlan",
             cel="has(self.name) == has(oldSelf.name) && (!has(self.name) || self.name == oldSelf.name)"
+            " && has(self.config) == has(oldSelf.config)"
+            " && (!has(self.config) || self.config == oldSelf.config)"
             " && has(self.dimensions) == has(oldSelf.dimensions)"
             " && (!has(self.dimensions) || self.dimensions == oldSelf.dimensions)",
         ),

@@ -10,7 +10,16 @@ from rightsizer_api.base import Model
 from rightsizer_api.quantities import Moment
 from rightsizer_api.report import LayoutReport, PlanReport, Seconds
 
-__all__ = ["Attempt", "Condition", "ConditionStatus", "Observed", "Recommendation", "Resize", "Status"]
+__all__ = [
+    "Attempt",
+    "Condition",
+    "ConditionStatus",
+    "Failure",
+    "Observed",
+    "Recommendation",
+    "Resize",
+    "Status",
+]
 
 Text = Annotated[str, Field(max_length=1024)]
 Word = Annotated[
@@ -55,6 +64,7 @@ class Attempt(Model):
         None, description="Name of the Job or process group."
     )
     started_at: Moment | None = Field(None, description="Start time.")
+    trained_at: Moment | None = Field(None, description="When its first training step was seen.")
 
 
 class Observed(Model):
@@ -116,6 +126,19 @@ class Resize(Model):
     )
 
 
+class Failure(Model):
+    """A failure that ended worker pods of the current attempt."""
+
+    at: Moment = Field(description="When the first pod failed.")
+    pod: Annotated[str, Field(max_length=253)] = Field(description="The pod that failed first.")
+    exit_code: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
+        None, description="Exit code of its container; above 128: 128 plus the signal."
+    )
+    message: Text = Field("", description="The reason, the exit code or signal, the worker's last lines.")
+    step: Annotated[int, Field(ge=0)] = Field(0, description="The furthest step known at that time.")
+    trained: bool = Field(False, description="Whether training advanced since the failure before.")
+
+
 class Status(Model):
     """Plan, attempt and measurements of a TrainingPlan."""
 
@@ -143,6 +166,11 @@ class Status(Model):
     )
     resizes: Annotated[tuple[Resize, ...], Field(max_length=50), Strict(False)] = Field(
         (), description="The latest changes of size or layout, oldest first."
+    )
+    failures: Annotated[tuple[Failure, ...], Field(max_length=50), Strict(False)] = Field(
+        (),
+        description="The latest failures of the attempt's pods, oldest first: its restart budget's.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     selector: Annotated[str, Field(max_length=1024)] | None = Field(
         None, description="Label selector of the workers, for the scale subresource."

@@ -20,7 +20,7 @@ from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch import frameworks
 from rightsizer_launch.torchrun import Program, program
 from rightsizer_launch.worker import progress
-from rightsizer_launch.worker.restart_monitor import ENV_RESTART_WITHIN_S
+from rightsizer_launch.worker.restart_monitor import ENV_RESTART_WITHIN_S, ENV_START_TIMEOUT_S
 
 __all__ = [
     "Directories",
@@ -222,10 +222,12 @@ def _command(plan: TrainingPlan) -> tuple[str, ...]:
 
 def _restart_budget(plan: TrainingPlan) -> dict[str, str]:
     """Variables by which workers count their own failures."""
-    restarts = plan.spec.launch.restarts
+    launch = plan.spec.launch
+    start = launch.start_timeout
     return {
-        progress.ENV_RESTART_LIMIT: str(restarts.limit),
-        ENV_RESTART_WITHIN_S: f"{parse_duration_s(restarts.within):g}",
+        progress.ENV_RESTART_LIMIT: str(launch.restarts.limit),
+        ENV_RESTART_WITHIN_S: f"{parse_duration_s(launch.restarts.within):g}",
+        **({ENV_START_TIMEOUT_S: f"{parse_duration_s(start):g}"} if start is not None else {}),
     }
 
 

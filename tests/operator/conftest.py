@@ -62,7 +62,7 @@ class FakeCluster:
         self.now, self.pods, self.progress, self.quota = NOW, (), None, None
         self.decision = None
         self.settings = Settings()
-        self.queue, self.workloads = None, ()
+        self.queue, self.workloads, self.warnings = None, (), ()
 
     def snapshot(self):
         return Snapshot(
@@ -76,6 +76,7 @@ class FakeCluster:
             quota_gpus=self.quota,
             queue=self.queue,
             workloads=self.workloads,
+            warnings=self.warnings,
             progress=self.progress,
             decision=self.decision,
         )

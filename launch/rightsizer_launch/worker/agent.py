@@ -164,9 +164,9 @@ def start(*, step: int = 0, tokens: float = 0.0) -> None:
     for number in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, _request_stop)
     _state.group = _control_group()
-    pids = _gather_pids()
+    pids, restarts = _gather(os.getpid()), max(_gather(progress.restarts()))
     if _rank() == 0:
-        _serve()
+        _serve(restarts=restarts)
         _write("start", pids=pids, layout=asdict(layout()))
 
 
@@ -192,6 +192,7 @@ def step(*, tokens: float, loss: float | None = None) -> None:
     peak_bytes = max_peak_bytes(_state.group) if should_measure(_state.since) else None
     rate = tokens / max(step_s, 1e-9)
     _state.rate = rate if not _state.rate else 0.8 * _state.rate + 0.2 * rate
+    progress.note_step(_state.step)
     if _rank() == 0:
         _write("step", step_s=step_s, peak_bytes=peak_bytes, data_wait_s=_state.waited_s)
         _observe(tokens=tokens, step_s=step_s)
@@ -257,9 +258,10 @@ def checkpointed(path: str | Path) -> None:
 
 def finish() -> None:
     """Report that the training is complete."""
-    if not _state.started or _rank() != 0:
+    if not _state.started or int(os.environ.get("LOCAL_RANK", "0")) != 0:
         return
-    _write("finish")
+    if _rank() == 0:
+        _write("finish")
     done = {"step": _state.step, "tokens": _state.tokens, "loss": _state.loss, "time": time.time()}
     progress.write_json(_home() / progress.DONE, done)
 
@@ -315,11 +317,9 @@ def _reduce(values: list[float]) -> list[float]:
     return summed
 
 
-def _gather_pids() -> tuple[int, ...]:
-    """The workers' process ids by rank, as sums of one-hot vectors."""
-    return tuple(
-        int(pid) for pid in _reduce([float(os.getpid()) * (rank == _rank()) for rank in range(_world())])
-    )
+def _gather(value: int) -> tuple[int, ...]:
+    """The workers' values by rank, as sums of one-hot vectors."""
+    return tuple(int(v) for v in _reduce([float(value) * (rank == _rank()) for rank in range(_world())]))
 
 
 def _write(event: str, **more: Any) -> None:
@@ -338,19 +338,19 @@ def _write(event: str, **more: Any) -> None:
     progress.append(_home() / progress.PROGRESS, record)
 
 
-def _serve() -> None:
+def _serve(*, restarts: int) -> None:
     port = os.environ.get(progress.ENV_METRICS_PORT)
     if not port:
         return
     _state.metrics = TrainMetrics()
     _state.metrics.set(
         workers=_world(),
-        restarts=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+        restarts=restarts,
         target_tokens=target_tokens(0.0),
         position_tokens=_state.tokens,
         step=_state.step,
     )
-    _enter("recovery" if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) else "startup")
+    _enter("recovery" if restarts else "startup")
     address = os.environ.get(progress.ENV_METRICS_ADDRESS, "127.0.0.1")
     try:
         _state.server = serve(_state.metrics, port=int(port), address=address)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from rightsizer_launch.worker import rendezvous, restart_monitor
+from rightsizer_launch.worker import progress, rendezvous, restart_monitor, worker_exits
 from rightsizer_launch.worker.agent import die_with_parent
 from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT, ENV_OUTCOME, EXIT_STOPPED
 
@@ -59,14 +59,28 @@ def _pod(
     logs = scratch / "logs"
     os.environ["PET_LOG_DIR"] = str(logs)
     with restart_monitor.RestartMonitor(logs) as monitor:
+        worker_exits.report(monitor.worker_failed)
         code, again = _run(arguments, scratch, torchrun)
-    error = restart_monitor.last_error(logs)
     if monitor.reason:
-        restart_monitor.write_termination_message(f"{monitor.reason}: {error}" if error else monitor.reason)
-        return restart_monitor.EXIT_GIVEN_UP, False
-    if code not in {0, EXIT_STOPPED}:
-        restart_monitor.write_termination_message(error)
+        code, again = monitor.exit_code, False
+    if code == 0:
+        restart_monitor.write_termination_message(progress.last_numbers())
+    elif code != EXIT_STOPPED:
+        _explain("; ".join(filter(None, (monitor.reason, monitor.cause))), restart_monitor.last_error(logs))
     return code, again
+
+
+def _explain(why: str, error: str) -> None:
+    """Leave the reason of a failure to Kubernetes.
+
+    Without a recorded error the reason is the last line of the log: the termination message stays empty, so
+    the kubelet fills it with the log's last lines, which are the worker's.
+    """
+    if error:
+        restart_monitor.write_termination_message(f"{why}: {error}" if why else error)
+    elif why:
+        sys.stderr.write(f"{restart_monitor.LAST_LINE}{why}\n")
+        sys.stderr.flush()
 
 
 def _run(

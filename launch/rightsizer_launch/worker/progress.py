@@ -28,11 +28,15 @@ __all__ = [
     "ENV_RUN_DIRECTORY",
     "EXIT_STOPPED",
     "PROGRESS",
+    "STEP",
     "VOLUNTARY_RESTARTS",
     "ProgressReader",
     "Record",
     "append",
     "data_wait_fraction",
+    "last_numbers",
+    "note_step",
+    "restarts",
     "write_json",
 ]
 
@@ -61,6 +65,7 @@ ENV_RESTART_LIMIT = "RIGHTSIZER_RESTART_LIMIT"
 
 PROGRESS = "progress.jsonl"
 DONE = "done.json"
+STEP = "step"
 CHECKPOINTS = "checkpoints"
 VOLUNTARY_RESTARTS = "come-backs"
 """File with one byte for each restart caused by another pod's stop, which is not a failure."""
@@ -140,6 +145,27 @@ def append(path: Path, record: Record) -> None:
     line = {key: value for key, value in asdict(record).items() if value not in (None, "", (), {}, [])}
     with path.open("ab", buffering=0) as file:
         file.write(json.dumps(line).encode() + b"\n")
+
+
+def note_step(step: int, environment: Mapping[str, str] = os.environ) -> None:
+    """Leave the newest step to the entrypoint; in a pod without rank 0 nothing else records it."""
+    outcome = environment.get(ENV_OUTCOME)
+    if outcome and ENV_RESTART_LIMIT in environment and environment.get("LOCAL_RANK", "0") == "0":
+        Path(outcome).with_name(STEP).write_text(str(step))
+
+
+def last_numbers(environment: Mapping[str, str] = os.environ) -> str:
+    """The numbers with which this process's training ended, as JSON; empty if it did not report its end."""
+    path = Path(environment.get(ENV_RUN_DIRECTORY, ".")) / DONE
+    return path.read_text() if path.exists() else ""
+
+
+def restarts(environment: Mapping[str, str] = os.environ) -> int:
+    """Failures after which torchrun restarted this pod's workers; a stop for another pod's sake is none."""
+    outcome = environment.get(ENV_OUTCOME)
+    voluntary = Path(outcome).with_name(VOLUNTARY_RESTARTS) if outcome else None
+    excused = voluntary.stat().st_size if voluntary and voluntary.exists() else 0
+    return max(0, int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")) - excused)
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -1,10 +1,11 @@
-"""Counts torchrun's restarts in a pod, enforces the plan's restart budget, reports the last error.
+"""Counts torchrun's restarts in a pod, enforces the plan's restart budget, reports why workers failed.
 
 torchrun must never use up its own restarts: it would close the rendezvous to later pods. Its limit is
 therefore very high, and this monitor keeps the plan's budget. Rank 0's progress shows whether the training
 advanced between failures.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -17,14 +18,19 @@ from rightsizer_launch.worker.progress import (
     ENV_RESTART_LIMIT,
     ENV_RUN_DIRECTORY,
     PROGRESS,
+    STEP,
     VOLUNTARY_RESTARTS,
     ProgressReader,
 )
 from rightsizer_launch.worker.restart_budget import RestartBudget
+from rightsizer_launch.worker.worker_exits import describe_exit, oom_kills
 
 __all__ = [
+    "DEFAULT_START_TIMEOUT_S",
     "ENV_RESTART_WITHIN_S",
+    "ENV_START_TIMEOUT_S",
     "EXIT_GIVEN_UP",
+    "LAST_LINE",
     "RestartMonitor",
     "last_error",
     "unsupervised",
@@ -34,8 +40,15 @@ __all__ = [
 ENV_RESTART_WITHIN_S = "RIGHTSIZER_RESTART_WITHIN_S"
 """The window of the restart budget, in seconds."""
 
+ENV_START_TIMEOUT_S = "RIGHTSIZER_START_TIMEOUT_S"
+"""Seconds in which a start must train its first step, if the plan sets it."""
+DEFAULT_START_TIMEOUT_S = 3600.0
+
 EXIT_GIVEN_UP = 78
 """The entrypoint's exit code once the budget is spent (EX_CONFIG: a retry will not help)."""
+
+LAST_LINE = "rightsizer: "
+"""What the last line of a failed worker's log begins with, if it states why the entrypoint ended."""
 
 _TERMINATION_LOG = Path("/dev/termination-log")
 _LONGEST = 3000  # bytes of a termination message; Kubernetes keeps 4096
@@ -50,7 +63,13 @@ class RestartMonitor:
     """Watches torchrun's log folders for restarts; calls `give_up` once when the budget is spent."""
 
     def __init__(
-        self, logs: Path, *, give_up: Callable[[], None] | None = None, every_s: float = 0.5
+        self,
+        logs: Path,
+        *,
+        give_up: Callable[[], None] | None = None,
+        every_s: float = 0.5,
+        count_oom_kills: Callable[[], int] = oom_kills,
+        began_s: float | None = None,
     ) -> None:
         self._logs = logs
         self._every_s = every_s
@@ -60,12 +79,18 @@ class RestartMonitor:
         home = Path(os.environ.get(ENV_RUN_DIRECTORY, "."))
         self._voluntary_restarts = logs.parent / VOLUNTARY_RESTARTS  # the entrypoint's scratch folder
         self._voluntary_restarts.unlink(missing_ok=True)  # left by an earlier agent
+        self._noted_step = logs.parent / STEP
+        self._began_s = time.monotonic() if began_s is None else began_s
+        self._start_s = float(os.environ.get(ENV_START_TIMEOUT_S, DEFAULT_START_TIMEOUT_S))
         self._reader = ProgressReader(home / PROGRESS)
         self._reader.read()
         limit, window = os.environ[ENV_RESTART_LIMIT], os.environ.get(ENV_RESTART_WITHIN_S, "3600")
         self._budget = RestartBudget(limit=int(limit), within_s=float(window))
         self._done = threading.Event()
-        self.reason = ""
+        self._oom_kills = count_oom_kills
+        self._oom_kills_before = count_oom_kills()
+        self.reason = self.cause = ""
+        self.exit_code = EXIT_GIVEN_UP
 
     def __enter__(self) -> "RestartMonitor":
         threading.Thread(target=self._watch, daemon=True).start()
@@ -74,6 +99,14 @@ class RestartMonitor:
     def __exit__(self, *_error: object) -> None:
         self._done.set()
 
+    def worker_failed(self, exit_code: int) -> None:
+        """A worker of this pod ended with this code (negative: by that signal); 64 is never retried."""
+        killed = self._oom_kills() - self._oom_kills_before
+        self.cause = describe_exit(exit_code, out_of_memory=exit_code == -signal.SIGKILL and killed > 0)
+        if exit_code == os.EX_USAGE and not self.reason:
+            self.reason, self.exit_code = "the script asked for no retry", os.EX_USAGE
+            self._give_up()
+
     def poll(self, now_s: float) -> None:
         """Count new restarts."""
         folders = self._logs.glob("*/attempt_*")
@@ -81,10 +114,13 @@ class RestartMonitor:
         restarts -= self._voluntary_restarts.stat().st_size if self._voluntary_restarts.exists() else 0
         records = self._reader.read()
         self._step = max((record.step for record in records), default=self._step)
+        with contextlib.suppress(OSError, ValueError):  # not there, or just being written
+            self._step = max(self._step, int(self._noted_step.read_text()))
         for _ in range(self._seen, restarts):
-            # a pod without rank 0 records no steps: only the rate counts
-            step = self._step if self._step else self._budget.step + 1
-            self._budget = self._budget.failed(now_s=now_s, step=step)
+            # of a script that reports no steps, workers that ran for long have trained
+            trained = now_s - self._began_s >= self._start_s
+            step = self._step if self._step else self._budget.step + trained
+            self._budget, self._began_s = self._budget.failed(now_s=now_s, step=step), now_s
         self._seen = max(self._seen, restarts)
         if self._budget.spent and not self.reason:
             self.reason = self._budget.spent

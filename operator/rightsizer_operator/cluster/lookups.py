@@ -16,7 +16,8 @@ from rightsizer_operator.cluster.ttl_cache import TTLCache
 from rightsizer_operator.values.kueue import Queue, Workload, flavors_of, gpus_of, levels_of
 from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
 from rightsizer_operator.values.nodes import pod_gpus
-from rightsizer_operator.values.snapshot import AttemptJob, Key, Pod, owner_uids
+from rightsizer_operator.values.pods import Pod
+from rightsizer_operator.values.snapshot import AttemptJob, Key, owner_uids
 
 __all__ = ["ClusterReader", "batches"]
 

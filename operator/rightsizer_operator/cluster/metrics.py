@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from rightsizer_operator.reconcile.pending import OBSTACLES
 from rightsizer_operator.reconcile.persisted import CAUSES
 
 __all__ = ["STATES", "Metrics", "PlanGauges"]
@@ -21,6 +22,7 @@ STATES = (
     "WaitingForGPUs",
     "Queued",
     "Refused",
+    *OBSTACLES,
     "Finishing",
     "Suspended",
     "Starting",

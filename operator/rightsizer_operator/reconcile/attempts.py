@@ -12,7 +12,7 @@ from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.snapshot import AttemptJob
 
-__all__ = ["attempted", "launch_of", "running_of"]
+__all__ = ["adopted", "attempted", "launch_of", "running_of"]
 
 
 def attempted(
@@ -46,7 +46,29 @@ def attempted(
         number=number, gpus=report["gpus"], layout=report["layout"], job_name=names.job_name(name, number)
     )
     noted = persisted.resized(report, reason=f"{reason}: attempt {number}", cause=cause, now=now)
-    return replace(sized, attempt=attempt, resizes=noted.resizes)
+    observed = {name: value for name, value in persisted.observed.items() if name != "restarts"}
+    return replace(sized, attempt=attempt, resizes=noted.resizes, failures=(), observed=observed)
+
+
+def adopted(state: ReconcileState) -> ReconcileState:
+    """With the live Job of an earlier attempt as the current one, unless the status' size needs another Job.
+
+    A status that somebody else wrote must not delete a Job that trains.
+    """
+    attempt = state.persisted.attempt
+    live = [job for job in state.older_jobs if not job.deleting]
+    if attempt is None or not live or state.job is not None:
+        return state
+    job = max(live, key=lambda job: job.attempt)
+    earlier = replace(
+        attempt, number=job.attempt, job_name=job.name, started=job.started_at or attempt.started
+    )
+    kept = replace(state, persisted=replace(state.persisted, attempt=earlier))
+    if attempt.number == job.attempt + 1 and kept.persisted.report is not None:
+        launch = launch_of(kept, attempt=job.attempt)
+        if job.digest != digest(launch) or not _fits(job, launch):
+            return state
+    return kept
 
 
 def _fits(job: AttemptJob, launch: Launch) -> bool:

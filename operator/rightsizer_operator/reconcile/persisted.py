@@ -18,6 +18,18 @@ from rightsizer_operator.values.snapshot import AttemptJob
 __all__ = ["CAUSES", "Attempt", "PersistedStatus"]
 
 _MOST_RESIZES = 50
+_NEEDED = frozenset(
+    {
+        "gpus",
+        "gpuType",
+        "nodes",
+        "layout",
+        "globalBatchSequences",
+        "stepSeconds",
+        "finishSeconds",
+        "checkpointIntervalSeconds",
+    }
+)
 CAUSES = ("Plan", "Measured", "Failure")
 """What a resize is due to: the plan changed, a measurement said so, a resize did not succeed."""
 
@@ -31,6 +43,7 @@ class Attempt:
     layout: Mapping[str, Any]
     job_name: str
     started: dt.datetime | None = None
+    trained_at: dt.datetime | None = None
 
     def document(self) -> dict[str, Any]:
         """As status.attempt."""
@@ -40,7 +53,8 @@ class Attempt:
             "layout": dict(self.layout),
             "jobName": self.job_name,
         }
-        return found | ({"startedAt": format_time(self.started)} if self.started else {})
+        times = {"startedAt": self.started, "trainedAt": self.trained_at}
+        return found | {name: format_time(at) for name, at in times.items() if at}
 
 
 @immutable
@@ -51,6 +65,7 @@ class PersistedStatus:
     report: Mapping[str, Any] | None = None
     attempt: Attempt | None = None
     resizes: tuple[Mapping[str, Any], ...] = ()
+    failures: tuple[Mapping[str, Any], ...] = ()
     observed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -65,15 +80,28 @@ class PersistedStatus:
                 layout=said.get("layout") or {},
                 job_name=said.get("jobName", ""),
                 started=parse_time(said.get("startedAt")),
+                trained_at=parse_time(said.get("trainedAt")),
             )
+        report = status.get("sizing")
+        if report and not _is_whole(report, attempt):
+            report = None  # not ours: the plan is sized again
         newest = max(jobs, key=lambda job: job.attempt, default=None)
         if newest and attempt and newest.attempt > attempt.number:
             attempt = replace(attempt, number=newest.attempt, job_name=newest.name)
+        elif newest and not attempt and not newest.finished:
+            attempt = Attempt(
+                number=newest.attempt,
+                gpus=newest.gpus,
+                layout={},
+                job_name=newest.name,
+                started=newest.started_at,
+            )
         return cls(
             generation=status.get("observedGeneration", 0),
-            report=status.get("sizing"),
+            report=report,
             attempt=attempt,
             resizes=tuple(status.get("resizes", ())),
+            failures=tuple(status.get("failures", ())),
             observed=status.get("observed") or {},
         )
 
@@ -99,3 +127,11 @@ class PersistedStatus:
             "cause": cause,
         }
         return replace(self, resizes=(*self.resizes, entry)[-_MOST_RESIZES:])
+
+
+def _is_whole(report: Mapping[str, Any], attempt: Attempt | None) -> bool:
+    """Whether a report has what a launch needs, and its figures agree with each other and the attempt."""
+    if not _NEEDED.issubset(report):
+        return False
+    gpus = report["gpus"]
+    return layout_of(report["layout"]).gpus == gpus and (attempt is None or attempt.gpus == gpus)

@@ -10,7 +10,7 @@ from rightsizer_operator.values.actions import PatchJob, PatchWorkload, Requeue
 from rightsizer_operator.values.kueue import Workload
 from rightsizer_operator.values.snapshot import AttemptJob
 
-__all__ = ["reconcile_workloads"]
+__all__ = ["poll_s", "reconcile_workloads"]
 
 _FIRST_POLL_S = 2.0
 _UNGATE_TIMEOUT_S = 10.0
@@ -27,11 +27,15 @@ def reconcile_workloads(state: ReconcileState, job: AttemptJob) -> ReconcileStat
         nudge = {names.NUDGED: format_time(state.snapshot.now)}
         state = state.then(PatchJob(name=job.name, spec={}, annotations=nudge))
     if not suspend and (job.suspended or job.ready < job.parallelism):
-        since = parse_time(state.condition("Admitted").get("lastTransitionTime")) or state.snapshot.now
-        waited_s = (state.snapshot.now - since).total_seconds()
-        poll_s = min(max(_FIRST_POLL_S, waited_s / 4), state.snapshot.settings.retry_s)
-        return state.then(Requeue(after_s=poll_s))
+        return state.then(Requeue(after_s=poll_s(state)))
     return state.then(Requeue(after_s=_FIRST_POLL_S)) if suspend and not job.suspended else state
+
+
+def poll_s(state: ReconcileState) -> float:
+    """How soon to look at a waiting Job's pods and Workloads again: less often, the longer it waits."""
+    since = parse_time(state.condition("Admitted").get("lastTransitionTime")) or state.snapshot.now
+    waited_s = (state.snapshot.now - since).total_seconds()
+    return min(max(_FIRST_POLL_S, waited_s / 4), state.snapshot.settings.retry_s)
 
 
 def _has_missed_pod(state: ReconcileState, job: AttemptJob, workloads: Sequence[Workload]) -> bool:

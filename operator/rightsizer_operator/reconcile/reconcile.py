@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer.errors import InputError, UnsupportedError
-from rightsizer_api import validate
+from rightsizer_api import sizing, validate
 from rightsizer_api.plan import Metadata, TrainingPlan
-from rightsizer_operator.reconcile.attempts import attempted, running_of
+from rightsizer_operator.reconcile.attempts import adopted, attempted, running_of
+from rightsizer_operator.reconcile.failures import recorded
+from rightsizer_operator.reconcile.pending import OBSTACLES
 from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.resize import advised, fallen_back, proven
 from rightsizer_operator.reconcile.run import clean_up, run
@@ -27,7 +29,16 @@ from rightsizer_operator.values.snapshot import Snapshot
 
 __all__ = ["reconcile"]
 
-_WARNINGS = ("Invalid", "NoPlan", "InsufficientGPUs", "NoSuchGPUs", "DeadlinePassed", "Refused", "Failed")
+_WARNINGS = (
+    "Invalid",
+    "NoPlan",
+    "InsufficientGPUs",
+    "NoSuchGPUs",
+    "DeadlinePassed",
+    "Refused",
+    "Failed",
+    *OBSTACLES,
+)
 _NO_EVENT = ("Sized", "Starting")
 
 
@@ -41,6 +52,10 @@ def reconcile(snapshot: Snapshot) -> tuple[Action, ...]:
             plan=_parse_plan(snapshot.plan),
             persisted=PersistedStatus.of(snapshot.status, snapshot.jobs),
         )
+        state = recorded(adopted(state))
+        if _is_trained(state):
+            persisted = replace(state.persisted, generation=state.generation)
+            return _finish(clean_up(replace(state, persisted=persisted)))
         if state.persisted.generation == state.generation:
             state = fallen_back(proven(state))
             if _has_ended(state):
@@ -117,8 +132,10 @@ def _ordered(
         message = next(c["message"] for c in status["conditions"] if c["type"] == "Ready")
         events.append(EmitEvent(reason=after, message=message or after, warning=after in _WARNINGS))
     changed = (PatchStatus(status=status),) if status != snapshot.status else ()
-    rest = tuple(action for action in actions if not isinstance(action, EmitEvent))
-    return (*changed, *rest, *events)
+    timers = [action for action in actions if isinstance(action, Requeue)]
+    soonest = (min(timers, key=lambda timer: timer.after_s),) if timers else ()  # a plan has one timer
+    rest = tuple(action for action in actions if not isinstance(action, EmitEvent | Requeue))
+    return (*changed, *rest, *soonest, *events)
 
 
 def _reject(snapshot: Snapshot, message: str) -> tuple[Action, ...]:
@@ -141,6 +158,18 @@ def _has_ended(state: ReconcileState) -> bool:
         return True
     status = state.snapshot.status
     return job is None and (is_true(status, "Complete") or is_true(status, "Failed"))
+
+
+def _is_trained(state: ReconcileState) -> bool:
+    """Whether the training is complete. Nothing but more tokens to train starts it again."""
+    job, report = state.job, state.persisted.report
+    finished = job.finished == "Complete" if job else is_true(state.snapshot.status, "Complete")
+    if not finished or report is None:
+        return False
+    workload = sizing.resolve(state.plan).workload
+    step_tokens = report["globalBatchSequences"] * workload.sequence_tokens
+    trained = max(report.get("steps", 0.0) * step_tokens, state.persisted.observed.get("tokens", 0.0))
+    return bool(workload.tokens <= trained + step_tokens)
 
 
 def _gpu_limit(snapshot: Snapshot) -> int | None:

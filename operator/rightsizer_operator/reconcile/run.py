@@ -7,9 +7,11 @@ from typing import Any
 from rightsizer_operator.manifests import isolation, objects
 from rightsizer_operator.manifests.pod_spec import Launch
 from rightsizer_operator.reconcile.attempts import launch_of
-from rightsizer_operator.reconcile.queueing import reconcile_workloads
+from rightsizer_operator.reconcile.failures import ended, start_check
+from rightsizer_operator.reconcile.queueing import poll_s, reconcile_workloads
 from rightsizer_operator.reconcile.size import node_requirements
 from rightsizer_operator.reconcile.state import ReconcileState
+from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, Requeue
 from rightsizer_operator.values.conditions import no, unknown, yes
 from rightsizer_operator.values.snapshot import AttemptJob
@@ -86,7 +88,12 @@ def _launch(state: ReconcileState) -> ReconcileState:
 
 
 def _update(state: ReconcileState, job: AttemptJob) -> ReconcileState:
-    """Recreate missing children, resize an elastic Job, suspend or resume it."""
+    """Recreate missing children, resize an elastic Job, suspend or resume it; end it if it keeps failing."""
+    if job.is_active:
+        failed = ended(state, job)
+        if failed is not None:
+            return failed
+        state = start_check(state, job)
     launch = launch_of(state, attempt=job.attempt)
     queued, patch = state.snapshot.queue is not None, {}
     if job.parallelism != launch.pods and job.elastic:
@@ -94,6 +101,8 @@ def _update(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     if job.suspended != state.plan.spec.suspend and not queued:
         patch["suspend"] = state.plan.spec.suspend
     state = state.then(*_missing(state, launch))
+    if not queued and job.is_active and job.ready < job.parallelism:
+        state = state.then(Requeue(after_s=poll_s(state)))  # pods change without their Job
     if patch:
         state = state.then(PatchJob(name=job.name, spec=patch))
     return reconcile_workloads(state, job) if queued else state
@@ -130,6 +139,8 @@ def _delete_pods_on_dead_nodes(state: ReconcileState) -> ReconcileState:
     """
     snapshot = state.snapshot
     for pod in snapshot.pods:
+        if pod.role != names.WORKER:
+            continue  # a ReplicaSet does not wait for a pod that is being deleted
         if pod.deletion_deadline is None or pod.phase in {"Succeeded", "Failed"} or not pod.node:
             continue
         if snapshot.inventory.is_dead(pod.node, now=snapshot.now, after_s=snapshot.settings.dead_node_s):

@@ -1,27 +1,36 @@
 """The plan's status: conditions, deadline, ETA and measured progress. Pure."""
 
 import datetime as dt
+import os
+from dataclasses import replace
 from typing import Any
 
 from rightsizer.units import format_duration, parse_duration_s
 from rightsizer_api import sizing
 from rightsizer_api.quantities import format_time, parse_time
 from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
+from rightsizer_operator.reconcile.failures import failed_pods, latest_failure, worker_restarts
+from rightsizer_operator.reconcile.final_progress import final_progress
+from rightsizer_operator.reconcile.pending import obstacle
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
 from rightsizer_operator.values.kueue import pending_reason
-from rightsizer_operator.values.snapshot import AttemptJob, Pod
+from rightsizer_operator.values.snapshot import AttemptJob
 
 __all__ = ["run_conditions", "status_document"]
 
+_STARTS = ("Starting", "NoWorkers", "WaitingForWorkers", "NotAdmitted")
+"""Running's reasons without a known obstacle."""
 _MISSED_SCRAPES = 3  # scrape intervals without an answer after which metrics count as unavailable
 
 
 def run_conditions(state: ReconcileState) -> ReconcileState:
     """The state with all conditions that follow from its Job."""
     job = state.job
-    if job is not None and job.finished:
+    if "Failed" in state.conditions:
+        pass  # decided: its Job is about to end
+    elif job is not None and job.finished:
         state = _finished(state, job)
     elif job is not None:
         state = _live(state, job)
@@ -48,6 +57,8 @@ def status_document(state: ReconcileState) -> dict[str, Any]:
         status["sizing"] = dict(persisted.report)
     if persisted.attempt is not None:
         status["attempt"] = persisted.attempt.document()
+    if persisted.failures:
+        status["failures"] = [dict(failure) for failure in persisted.failures]
     if persisted.resizes:
         status["resizes"] = [dict(entry) for entry in persisted.resizes]
     due, eta = _deadline(state), _eta(state)
@@ -77,11 +88,13 @@ def _finished(state: ReconcileState, job: AttemptJob) -> ReconcileState:
             Running=finished,
             Resizing=finished,
         )
-    message = (
-        _failure_message(state.snapshot.pods) or state.condition("Failed").get("message", "") or job.message
-    )
+    known, causes = state.condition("Failed"), _failure_message(state)
+    if known.get("status") == "True":  # decided before its pods could be deleted
+        failed = yes(known["reason"], known.get("message", ""))
+    else:
+        failed = yes(job.reason or "Failed", causes or job.message)
     return state.then(
-        Failed=yes(job.reason or "Failed", message),
+        Failed=failed,
         Complete=no("Failed"),
         Running=finished,
         Resizing=finished,
@@ -97,17 +110,26 @@ def _live(state: ReconcileState, job: AttemptJob) -> ReconcileState:
         return state.then(Admitted=no("Queued", reason), Running=no("NotAdmitted"))
     wanted = job.parallelism
     message = f"{job.ready} of {wanted} workers ready"
+    workers = [pod for pod in state.snapshot.pods if pod.role == names.WORKER and pod.attempt == job.attempt]
     if job.ready >= wanted:
         running = yes("AllWorkers", message)
-    elif job.succeeded or any(
-        p.phase == "Succeeded" and p.attempt == job.attempt for p in state.snapshot.pods
-    ):
+    elif job.succeeded or any(pod.exit_code == 0 or pod.phase == "Succeeded" for pod in workers):
         running = yes("Finishing", message)
     elif job.ready:
         running = yes("SomeWorkers", message) if job.elastic else no("WaitingForWorkers", message)
     else:
         running = no("NoWorkers", message)
-    return state.then(Admitted=yes("Admitted"), Running=running)
+    return state.then(Admitted=yes("Admitted"), Running=_explained(state, job, running))
+
+
+def _explained(state: ReconcileState, job: AttemptJob, running: Condition) -> Condition:
+    """Running with what keeps the other workers from running: an obstacle, else the last failure."""
+    if job.ready >= job.parallelism or running.reason == "Finishing":
+        return running
+    found = obstacle(state, job)
+    message = "; ".join(filter(None, (running.message, found.message if found else latest_failure(state))))
+    blocked = found is not None and running.status != "True"
+    return replace(running, message=message, reason=found.reason if found and blocked else running.reason)
 
 
 def _resizing(state: ReconcileState) -> Condition:
@@ -144,9 +166,16 @@ def _state(state: ReconcileState) -> Condition:
         return no("Resizing", conditions["Resizing"].message)
     if admitted is not None and admitted.status != "True":
         return no(admitted.reason, admitted.message)
-    message = running.message if running else ""
-    if running is not None and running.status == "True":
+    return _progress(state, running) if running else no("Starting")
+
+
+def _progress(state: ReconcileState, running: Condition) -> Condition:
+    """Ready of a plan whose Job may run."""
+    message = running.message
+    if running.status == "True":
         return yes("Finishing" if running.reason == "Finishing" else "Running", message)
+    if running.reason not in _STARTS:
+        return no(running.reason, message)
     if is_true(state.snapshot.status, "Running") or state.condition("Ready").get("reason") == "Recovering":
         return no("Recovering", f"{message}; restarted workers resume from the last checkpoint")
     return no("Starting", message)
@@ -222,20 +251,22 @@ def _target_tokens(state: ReconcileState) -> float:
 
 def _observed(state: ReconcileState) -> dict[str, Any]:
     """Measured progress, renewed at most every `observe_s` to limit status writes."""
-    observed, progress = dict(state.persisted.observed), state.snapshot.progress
+    observed, final = dict(state.persisted.observed), final_progress(state)
+    progress, restarts = final or state.snapshot.progress, worker_restarts(state)
+    observed |= {"restarts": restarts} if restarts else {}
     last = parse_time(observed.get("updatedAt"))
     recent = (
         last is not None and (state.snapshot.now - last).total_seconds() < state.snapshot.settings.observe_s
     )
-    if progress is None or recent:
+    if progress is None or (recent and not final):
         return observed
     total = _target_tokens(state)
     observed |= {
         "step": progress.step,
         "tokens": progress.tokens,
         "progress": min(1.0, progress.tokens / total),
-        "tokensPerSecond": progress.tokens_per_s,
-        "restarts": progress.restarts,
+        **({} if final else {"tokensPerSecond": progress.tokens_per_s}),
+        "restarts": restarts,
         "updatedAt": format_time(state.snapshot.now),
     }
     if progress.loss is not None:
@@ -245,8 +276,9 @@ def _observed(state: ReconcileState) -> dict[str, Any]:
     return observed
 
 
-def _failure_message(pods: tuple[Pod, ...]) -> str:
-    """The termination message of the worker that failed first; one that spent the restart budget wins."""
-    failed = [pod for pod in pods if pod.exit_code and pod.finished_at and pod.message]
-    first = min(failed, key=lambda pod: (pod.exit_code != EXIT_GIVEN_UP, pod.finished_at), default=None)
-    return f"{first.message} (exit code {first.exit_code}, pod {first.name})" if first else ""
+def _failure_message(state: ReconcileState) -> str:
+    """Why the workers failed: one that spent the restart budget first, then another one's different words."""
+    final = (os.EX_USAGE, EXIT_GIVEN_UP)
+    pods = sorted(failed_pods(state), key=lambda pod: pod.exit_code not in final)
+    causes = {pod.message: pod.cause for pod in reversed(pods)}
+    return "; also ".join(list(reversed(causes.values()))[:2])

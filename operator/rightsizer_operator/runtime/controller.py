@@ -14,12 +14,12 @@ from rightsizer_operator.cluster.client import ApiError, KubeClient, plans_path
 from rightsizer_operator.cluster.events import EventRecorder
 from rightsizer_operator.cluster.lookups import ClusterReader
 from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.cluster.plan_pods import PlanPods
 from rightsizer_operator.cluster.relist import relist
 from rightsizer_operator.measure.resize_advisor import Advisor
 from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.runtime.work_queue import WorkQueue
-from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import (
     Action,
     Apply,
@@ -32,9 +32,8 @@ from rightsizer_operator.values.actions import (
     describe,
 )
 from rightsizer_operator.values.conditions import is_true, json_merge_patch, reason_of
-from rightsizer_operator.values.names import LABEL_PLAN
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import AttemptJob, Key, Pod, Snapshot, owner_uids, plan_key
+from rightsizer_operator.values.snapshot import AttemptJob, Key, Snapshot, plan_key
 
 __all__ = ["Controller"]
 
@@ -63,7 +62,7 @@ class Controller:
         self._rejections: dict[Key, str] = {}
         self._debounce: asyncio.TimerHandle | None = None
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self.reader = ClusterReader(kube, self.cache)
+        self.reader, self._pods = ClusterReader(kube, self.cache), PlanPods(kube, self.cache)
         self._leading = asyncio.Event()
 
     @property
@@ -243,7 +242,8 @@ class Controller:
             quota = await self.reader.quota(key)
         elif reason_of(status, "Ready") in _WAITING:
             await self.reader.refresh_pods()
-        pods = await self._unhealthy_pods(key, plan)
+        pods = await self._pods.unhealthy(key, plan)
+        warnings = await self._pods.warnings(key, pods)
         queue = await self.reader.queue(plan)
         jobs = tuple(self.cache.jobs[key].values())
         workloads = await self.reader.workloads(plan, jobs) if queue else ()
@@ -251,7 +251,9 @@ class Controller:
         if plan is None:
             return
         # No await from the snapshot to `reserve`, so that two plans never claim the same GPUs.
-        snapshot = replace(self._snapshot(key, plan, pods, quota), queue=queue, workloads=workloads)
+        snapshot = replace(
+            self._snapshot(key, plan, quota), queue=queue, workloads=workloads, pods=pods, warnings=warnings
+        )
         actions = reconcile(snapshot)
         for action in actions:
             if isinstance(action, Apply) and action.child["kind"] == "Job":
@@ -268,16 +270,13 @@ class Controller:
         if any(isinstance(action, Apply) for action in actions):
             self._rejections.pop(key, None)
 
-    def _snapshot(
-        self, key: Key, plan: Mapping[str, Any], pods: tuple[Pod, ...], quota: int | None
-    ) -> Snapshot:
+    def _snapshot(self, key: Key, plan: Mapping[str, Any], quota: int | None) -> Snapshot:
         return Snapshot(
             plan=plan,
             inventory=self.cache.inventory(without=key),
             now=dt.datetime.now(dt.UTC),
             settings=self.settings,
             jobs=self.cache.owned(key),
-            pods=pods,
             children=frozenset(self.cache.children[key]),
             quota_gpus=quota,
             progress=self.advisor.progress(plan),
@@ -339,27 +338,6 @@ class Controller:
         if timer is not None:
             timer.cancel()
         self._timers[key] = asyncio.get_running_loop().call_later(after_s, self.enqueue, key)
-
-    async def _unhealthy_pods(self, key: Key, plan: Mapping[str, Any]) -> tuple[Pod, ...]:
-        """The plan's pods if some are unhealthy, finished or gated by a queue; empty otherwise."""
-        status = plan.get("status") or {}
-        failed = reason_of(status, "Ready") == "Failed"
-        queued = names.QUEUE_LABEL in plan["metadata"].get("labels", {})
-        incomplete = queued or is_true(status, "Running")
-        unhealthy = [
-            job
-            for job in self.cache.owned(key)
-            if job.terminating
-            or (job.failed and not job.finished)
-            or (job.finished == "Failed" and not failed)
-            or (incomplete and job.is_active and job.ready < job.parallelism)
-        ]
-        if not unhealthy:
-            return ()
-        selector = f"{LABEL_PLAN}={key[1]},{names.LABEL_ROLE}={names.WORKER}"
-        own = {job.uid for job in self.cache.owned(key)}
-        pods = await self._kube.list("Pod", key[0], selector)
-        return tuple(Pod.of(raw) for raw in pods if owner_uids(raw) & own)
 
     def _set_gauges(self, key: Key) -> None:
         """Update the plan's gauges."""

@@ -6,6 +6,7 @@ __all__ = [
     "CONTAINER",
     "DIGEST",
     "ELASTIC",
+    "END_NOW_S",
     "FIELD_MANAGER",
     "GPU_RESOURCE",
     "GPU_TYPE",
@@ -54,6 +55,9 @@ PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 """A plan's label with the WorkloadPriorityClass of its Jobs."""
 QUEUE_ELASTIC = "kueue.x-k8s.io/elastic-job"
 """Annotation of a Job: "true" lets Kueue admit its growth while it runs (ElasticJobsViaWorkloadSlices)."""
+
+END_NOW_S = 1
+"""A Job's activeDeadlineSeconds that ends it as failed: running pods stop, failed ones keep their logs."""
 
 CONTAINER = "trainer"
 KEY = "key"

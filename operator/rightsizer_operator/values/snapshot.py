@@ -9,24 +9,23 @@ from rightsizer.resize.types import Decision
 from rightsizer.values import immutable
 from rightsizer_api.plan import KIND
 from rightsizer_api.quantities import parse_time
-from rightsizer_api.untrusted_text import printable
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue, Workload
 from rightsizer_operator.values.names import (
     DIGEST,
     ELASTIC,
+    END_NOW_S,
     GPU_RESOURCE,
     GPU_TYPE,
-    LABEL_ATTEMPT,
     LABEL_PLAN,
     NUDGED,
-    QUEUE_ELASTIC,
 )
 from rightsizer_operator.values.nodes import NodeRequirements, pod_gpus
+from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.settings import Settings
 
-__all__ = ["AttemptJob", "Key", "Pod", "Progress", "Snapshot", "owner_uids", "plan_key"]
+__all__ = ["AttemptJob", "ChildWarning", "Key", "Progress", "Snapshot", "owner_uids", "plan_key"]
 
 Key = tuple[str, str]
 """Namespace and name of a plan."""
@@ -50,7 +49,8 @@ class AttemptJob:
     """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` explain it.
 
     `gpus_per_pod` is the trainer's GPUs, `pod_gpus` those of all containers. `nudged_at` is when an
-    annotation last made Kueue reconcile it.
+    annotation last made Kueue reconcile it. `started_at` is when it was last started or resumed. `ending`:
+    the operator told it to fail.
     """
 
     name: str
@@ -77,6 +77,8 @@ class AttemptJob:
     message: str = ""
     finished_at: dt.datetime | None = None
     nudged_at: dt.datetime | None = None
+    started_at: dt.datetime | None = None
+    ending: bool = False
     version: int = 0
 
     @property
@@ -123,6 +125,8 @@ class AttemptJob:
             reason=end.get("reason", ""),
             message=end.get("message", ""),
             finished_at=parse_time(end.get("lastTransitionTime")),
+            started_at=parse_time(status.get("startTime")),
+            ending=spec.get("activeDeadlineSeconds") == END_NOW_S,
             version=int(metadata.get("resourceVersion", 0)),
         )
 
@@ -146,46 +150,13 @@ def _end_condition(status: Object) -> Object:
 
 
 @immutable
-class Pod:
-    """One worker pod. `deletion_deadline` is when its grace period ends; `message` its termination message.
+class ChildWarning:
+    """The newest Warning Event of a kind about one of the plan's objects."""
 
-    `gated`: Kueue's scheduling gate is still set.
-    """
-
+    kind: str
     name: str
-    uid: str = ""
-    attempt: int = 0
-    node: str = ""
-    phase: str = "Pending"
-    gated: bool = False
-    created: dt.datetime | None = None
-    address: str = ""
-    deletion_deadline: dt.datetime | None = None
-    exit_code: int | None = None
-    message: str = ""
-    finished_at: dt.datetime | None = None
-
-    @classmethod
-    def of(cls, raw: Object) -> "Pod":
-        """Parse a pod that the operator's Jobs created."""
-        metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
-        terminated: Object = {}
-        for container in status.get("containerStatuses", ()):
-            terminated = container.get("state", {}).get("terminated") or terminated
-        return cls(
-            name=metadata["name"],
-            uid=metadata.get("uid", ""),
-            attempt=parse_quantity(metadata.get("labels", {}).get(LABEL_ATTEMPT, 0)),
-            node=spec.get("nodeName", ""),
-            phase=status.get("phase", "Pending"),
-            gated=any(gate["name"] == QUEUE_ELASTIC for gate in spec.get("schedulingGates", ())),
-            created=parse_time(metadata.get("creationTimestamp")),
-            address=status.get("podIP", ""),
-            deletion_deadline=parse_time(metadata.get("deletionTimestamp")),
-            exit_code=terminated.get("exitCode"),
-            message=printable(terminated.get("message", "")).strip(),
-            finished_at=parse_time(terminated.get("finishedAt")),
-        )
+    reason: str
+    message: str
 
 
 @immutable
@@ -211,11 +182,12 @@ class Progress:
 class Snapshot:
     """One plan and all state that its reconcile depends on.
 
-    `plan` is the API object. `jobs` are all its Jobs. `pods` are its workers, read only while some are
-    unhealthy. `children` names its other objects as kind/name. `quota_gpus` is what the namespace's quotas
-    leave to this plan; None without a limit. `queue` is its Kueue queue, `workloads` the Workloads of its
-    pending Jobs. `rejection` is why the API server rejected a child at the last try. `decision` is a new
-    resize decision, if there is one. `missing_metrics` says why expected GPU metrics are missing.
+    `plan` is the API object. `jobs` are all its Jobs. `pods` are its workers and its rendezvous, read only
+    while some are unhealthy; `warnings` are Events about what keeps them from running. `children` names its
+    other objects as kind/name. `quota_gpus` is what the namespace's quotas leave to this plan; None without a
+    limit. `queue` is its Kueue queue, `workloads` the Workloads of its pending Jobs. `rejection` is why the
+    API server rejected a child at the last try. `decision` is a new resize decision, if there is one.
+    `missing_metrics` says why expected GPU metrics are missing.
     """
 
     plan: Object
@@ -224,6 +196,7 @@ class Snapshot:
     settings: Settings = field(default_factory=Settings)
     jobs: tuple[AttemptJob, ...] = ()
     pods: tuple[Pod, ...] = ()
+    warnings: tuple[ChildWarning, ...] = ()
     children: frozenset[str] = frozenset()
     quota_gpus: int | None = None
     queue: Queue | None = None

@@ -1,5 +1,6 @@
 """The operator as users run it: installed by Helm, in a pod; and a plan that trains as long as it is let."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -109,6 +110,21 @@ def plan(cluster, api, operator, namespace):
     yield make
     for run in runs:
         run.kubectl("delete", "tp", run.name, "--wait=false", "--ignore-not-found")
+
+
+@pytest.fixture
+def rightsizer(cluster):
+    """rightsizer(run, *arguments): what it prints; its exit code is 0, or the one that is expected."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+
+    def call(run, *arguments, code=0):
+        argv = [cluster.kubectl_path, "rightsizer", *arguments, f"--namespace={run.namespace}"]
+        settings = {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)}
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, env=settings)
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    return call
 
 
 @pytest.fixture

@@ -1,10 +1,6 @@
 """`kubectl rightsizer` as users type it: kubectl finds the plugin on the PATH."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,21 +9,6 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
 # A program that runs until it is stopped: what is tried here is the plugin
 WAITS = {"command": ["-m", "http.server"], "args": ["0", "--bind", "127.0.0.1"]}
-
-
-@pytest.fixture
-def rightsizer(cluster):
-    """rightsizer(run, *arguments): what it prints; its exit code is 0, or the one that is expected."""
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-
-    def call(run, *arguments, code=0):
-        argv = [cluster.kubectl_path, "rightsizer", *arguments, f"--namespace={run.namespace}"]
-        settings = {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)}
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, env=settings)
-        assert done.returncode == code, done.stderr
-        return done.stdout + done.stderr
-
-    return call
 
 
 def test_the_whole_life_of_a_plan_through_kubectl_rightsizer(start, rightsizer):

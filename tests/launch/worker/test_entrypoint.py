@@ -58,3 +58,28 @@ def test_a_worker_that_comes_when_others_have_failed_for_good_has_not(agent):
     code, words = agent(0)
     assert code == os.EX_UNAVAILABLE
     assert "lost the rendezvous" in words
+
+
+CRASH = (
+    "import os, signal, sys\nos.kill(os.getpid(), signal.SIGSEGV) if sys.argv[1] == '139' else sys.exit(64)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "exits", "words"),
+    [
+        (64, 64, "the script asked for no retry; worker exited with code 64"),
+        (139, 78, "3 consecutive failures without a new step; worker killed by signal 11 (SIGSEGV)"),
+    ],
+    ids=["no retry", "a segfault"],
+)
+def test_a_pod_whose_worker_fails_says_how_in_its_last_line(tmp_path, code, exits, words):
+    pytest.importorskip("torch")
+    script = tmp_path / "train.py"
+    script.write_text(CRASH)
+    pod = {"RIGHTSIZER_RESTART_LIMIT": "9", "RIGHTSIZER_RUN_DIRECTORY": str(tmp_path)}
+    pod |= {"PET_MAX_RESTARTS": "99", "PET_NNODES": "1", "PET_NPROC_PER_NODE": "1", "PET_STANDALONE": "1"}
+    argv = [sys.executable, "-m", "rightsizer_launch.worker.entrypoint", script, str(code)]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, env=os.environ | pod)
+    assert done.returncode == exits, done.stderr
+    assert done.stderr.splitlines()[-1] == f"rightsizer: {words}"

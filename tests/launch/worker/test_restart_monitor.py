@@ -11,8 +11,9 @@ def pod(tmp_path, monkeypatch):
     monkeypatch.setenv("RIGHTSIZER_RESTART_LIMIT", "2")
     monkeypatch.setenv("RIGHTSIZER_RESTART_WITHIN_S", "3600")
     monkeypatch.setenv("RIGHTSIZER_RUN_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("RIGHTSIZER_START_TIMEOUT_S", "1000")
     told = []
-    watch = RestartMonitor(tmp_path / "logs", give_up=lambda: told.append(True))
+    watch = RestartMonitor(tmp_path / "logs", give_up=lambda: told.append(True), began_s=0)
 
     def restarts(count, now_s, *, step=0):
         (tmp_path / "logs" / "run_x" / f"attempt_{count}").mkdir(parents=True)

@@ -116,7 +116,7 @@ def test_another_layout_is_a_new_attempt(running):
 def test_a_resize_that_does_not_come_up_goes_back_and_is_remembered(running):
     run = running(judged(Action.GROW, 3, act=True)).settle()
     run.decision = None
-    assert Requeue(after_s=600.0) in run.decide()
+    assert any(isinstance(action, Requeue) and action.after_s <= 600 for action in run.decide())
     run.later(seconds=601).settle()
     assert parallelism(run) == 1
     assert run.plan["status"]["resizes"][-1]["cause"] == "Failure"

@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer_operator.values.actions import PatchJob, PatchWorkload, Requeue
 from rightsizer_operator.values.kueue import Queue, Workload, gpus_of, pending_reason, topology_annotations
-from rightsizer_operator.values.snapshot import Pod
+from rightsizer_operator.values.pods import Pod
 
 LABELS = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "urgent"}
 NEAR = "kueue.x-k8s.io/podset-preferred-topology"

@@ -17,7 +17,8 @@ from rightsizer_operator.values.names import (
     LABEL_PLAN,
     NUDGED,
 )
-from rightsizer_operator.values.snapshot import AttemptJob, Pod
+from rightsizer_operator.values.pods import Pod
+from rightsizer_operator.values.snapshot import AttemptJob
 
 TEXT = st.text(max_size=40) | st.sampled_from(
     ["2026-13-01T00:00:00Z", "2026-01-01", "9" * 30, "NaN", "-1", "1e300", "\x1b[2J"]

@@ -1,0 +1,88 @@
+"""The pods of one plan and the Warning Events about them, read only while some of them are not healthy."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rightsizer_api.untrusted_text import printable
+from rightsizer_operator.cluster.cache import Cache
+from rightsizer_operator.cluster.client import ApiError, KubeClient
+from rightsizer_operator.values import names
+from rightsizer_operator.values.conditions import reason_of
+from rightsizer_operator.values.pods import Pod
+from rightsizer_operator.values.snapshot import AttemptJob, ChildWarning, Key, owner_uids
+
+__all__ = ["PlanPods"]
+
+
+class PlanPods:
+    """Reads a plan's pods and Events."""
+
+    def __init__(self, kube: KubeClient, cache: Cache) -> None:
+        self._kube, self._cache = kube, cache
+
+    async def unhealthy(self, key: Key, plan: Mapping[str, Any]) -> tuple[Pod, ...]:
+        """The plan's pods if some of them do not run or have just finished; empty otherwise."""
+        status, queued = plan.get("status") or {}, names.QUEUE_LABEL in plan["metadata"].get("labels", {})
+        jobs = self._cache.owned(key)
+        if not any(_needs_pods(job, status, queued=queued) for job in jobs):
+            return ()
+        own = {job.uid for job in jobs}
+        store = names.rendezvous_name(key[1])
+        pods = await self._kube.list("Pod", key[0], f"{names.LABEL_PLAN}={key[1]}")
+        return tuple(Pod.of(raw) for raw in pods if owner_uids(raw) & own or _owner_name(raw) == store)
+
+    async def warnings(self, key: Key, pods: Sequence[Pod]) -> tuple[ChildWarning, ...]:
+        """The newest Warning Event about what keeps pods from running, if the pods themselves do not tell."""
+        jobs = [job for job in self._cache.owned(key) if job.is_active and job.ready < job.parallelism]
+        if not jobs or any(pod.phase == "Pending" and (pod.unschedulable or pod.waiting) for pod in pods):
+            return ()
+        job, store = jobs[-1], names.rendezvous_name(key[1])
+        workers = [pod for pod in pods if pod.role == names.WORKER and pod.attempt == job.attempt]
+        lacking = [("Job", job.name, job.uid)] if _open(workers) < job.parallelism else []
+        if not _open([pod for pod in pods if pod.role == names.RENDEZVOUS]):
+            lacking.append(("ReplicaSet", store, ""))
+        lacking += [("Pod", pod.name, pod.uid) for pod in pods if pod.phase == "Pending" and pod.node][:1]
+        found = [await self._newest(key[0], *each) for each in lacking]
+        return tuple(warning for warning in found if warning is not None)
+
+    async def _newest(self, namespace: str, kind: str, name: str, uid: str) -> ChildWarning | None:
+        selector = f"type=Warning,involvedObject.kind={kind},involvedObject.name={name}"
+        if uid:
+            selector += f",involvedObject.uid={uid}"
+        path = f"/api/v1/namespaces/{namespace}/events"
+        try:
+            events = [event async for event in self._kube.every(path, fieldSelector=selector)]
+        except ApiError as error:
+            if error.status in (403, 404):  # the reason stays unknown
+                return None
+            raise
+        newest = max(events, key=_time, default=None)
+        if newest is None:
+            return None
+        return ChildWarning(
+            kind=kind,
+            name=name,
+            reason=printable(newest.get("reason", "")),
+            message=printable(newest.get("message", "")),
+        )
+
+
+def _needs_pods(job: AttemptJob, status: Mapping[str, Any], *, queued: bool) -> bool:
+    """Whether the pods tell more about this Job than it says itself."""
+    if job.finished:
+        return reason_of(status, "Ready") != job.finished or (queued and bool(job.terminating))
+    waits = job.is_active and job.ready < job.parallelism
+    return bool(job.terminating or job.failed or waits)
+
+
+def _open(pods: Sequence[Pod]) -> int:
+    return sum(pod.phase not in {"Succeeded", "Failed"} for pod in pods)
+
+
+def _owner_name(raw: Mapping[str, Any]) -> str:
+    owners = raw["metadata"].get("ownerReferences", ())
+    return next((owner["name"] for owner in owners if owner["kind"] == "ReplicaSet"), "")
+
+
+def _time(event: Mapping[str, Any]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
