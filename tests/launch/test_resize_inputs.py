@@ -82,6 +82,18 @@ def test_saves_are_left_out_of_the_rate():
     assert reading.checkpoint_age_s == 30.0
 
 
+def test_a_reading_names_its_tokens_its_span_and_the_time_that_it_saved():
+    """130 steps, the last 60 s of them from step 80: 50 steps of 1,000 tokens, and 10 s at a checkpoint."""
+    saved = Record(event="checkpoint", time=120.0, step=100, tokens=1e5, world=4)
+    reading = read([*STEADY[:101], saved, *steps(101, 130, began_s=120.0)], now_s=150.0)
+    assert reading.queries[0].endswith(": 50,000 tokens in 60 s, 10 s of it saving")
+
+
+def test_waits_for_data_add_up_from_nothing():
+    waits = [start(5.0), *(replace(record, data_wait_s=0.5) for record in steps(1, 2, began_s=10.0))]
+    assert [mark.data_wait_s for mark in marks_of(waits)] == [None, 0.5, 1.0]
+
+
 def test_steps_whose_records_are_missing_lower_the_coverage_alone():
     reading = read([record for record in STEADY if not 160 < record.step <= 190], now_s=210.0)
     assert reading.coverage == 0.5

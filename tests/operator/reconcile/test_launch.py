@@ -99,6 +99,8 @@ def test_a_failed_job_fails_the_plan_in_the_worker_s_own_words(fake_cluster):
     assert "OSError: disk" in broken.condition("Failed")["message"]
     assert broken.state == "Failed"
     assert broken.events[-1].warning
+    assert broken.events[-1].message == broken.condition("Ready")["message"]
+    assert "OSError: disk" in broken.events[-1].message
 
 
 def test_a_deleted_plan_is_left_to_garbage_collection(fake_cluster):

@@ -118,6 +118,33 @@ def test_what_is_measured_decides_the_eta_and_is_written_now_and_then(fake_clust
     assert running.later(seconds=31).settle().plan["status"]["observed"]["tokens"] == 6e6
 
 
+def test_a_plan_past_its_tokens_is_done_at_its_last_measurement(fake_cluster):
+    """12M of 10M tokens are done, so nothing is left, even at 0.01 tokens/s."""
+    running = live(fake_cluster)
+    running.progress = Progress(tokens=12e6, tokens_per_s=0.01, step=4000)
+    assert running.settle().plan["status"]["eta"] == "2026-11-21T12:00:00Z"
+
+
+def test_a_suspended_plan_has_no_expected_end(fake_cluster):
+    running = live(fake_cluster)
+    assert "eta" in running.plan["status"]
+    suspended = running.edit(suspend=True).settle()
+    assert not suspended.plan["status"].get("eta")
+    assert suspended.condition("DeadlineAtRisk")["reason"] == "NoEstimate"
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [("2026-11-21T14:00:00Z", "Finished"), ("2026-11-21T14:00:01Z", "Late")],
+    ids=["at the deadline", "a second later"],
+)
+def test_a_plan_that_ends_at_its_deadline_is_not_late(fake_cluster, ended, reason):
+    """Created at 12:00, to finish within 2 h."""
+    done = live(fake_cluster)
+    done.ends("Complete", lastTransitionTime=ended).job()["status"]["completionTime"] = ended
+    assert done.settle().condition("DeadlineAtRisk")["reason"] == reason
+
+
 REAL = {
     "model": {"dimensions": {"layers": 16, "hidden": 2048, "ffnHidden": 5632, "heads": 16, "vocab": 32000}},
     "workload": {"sequenceLength": 2048, "globalBatchSequences": 32, "precision": "bf16"},
@@ -139,6 +166,11 @@ def test_a_micro_batch_of_a_plan_that_comes_and_goes_divides_at_its_other_sizes_
     assert run.plan["status"]["sizing"]["layout"]["microBatch"] == micro_batch
     run.edit(resources={"gpus": 4}).settle()
     assert list(run.jobs) == attempts
+
+
+def test_a_micro_batch_that_the_plan_states_is_kept_whatever_sizes_it_divides_at(fake_cluster):
+    run = fake_cluster(REAL | {"elasticity": {"mode": "Recommend"}, "layout": {"microBatch": 16}}).settle()
+    assert run.plan["status"]["sizing"]["layout"]["microBatch"] == 16
 
 
 def test_a_plan_without_elasticity_whose_job_was_deleted_takes_an_edit(fake_cluster):

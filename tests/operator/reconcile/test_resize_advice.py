@@ -8,7 +8,7 @@ from rightsizer.domain.reading import Phase, Reading
 from rightsizer.resize.types import Action, Mode, Pressure, Size
 from rightsizer_api import validate
 from rightsizer_api.quantities import format_time
-from rightsizer_operator.reconcile.resize_advice import ResizeContext, advise
+from rightsizer_operator.reconcile.resize_advice import ResizeContext, advise, recorded_starts_s
 from rightsizer_operator.values.settings import Settings
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -88,3 +88,14 @@ def test_gpus_are_given_back_when_the_site_says_so(judged, waiting, give_back, a
 )
 def test_a_site_caps_what_is_done_by_namespace(judged, caps, act):
     assert judged(hours=2, settings=Settings(caps=caps)).act is act
+
+
+def test_recorded_starts_are_those_that_trained_and_began_in_time():
+    """The first took 90 s; the second never trained; the third came after the end of what is asked."""
+    rows = [
+        {"at": "2026-11-21T12:00:00Z", "trainedAt": "2026-11-21T12:01:30Z"},
+        {"at": "2026-11-21T12:10:00Z"},
+        {"at": "2026-11-21T13:00:00Z", "trainedAt": "2026-11-21T13:01:00Z"},
+    ]
+    until_s = dt.datetime(2026, 11, 21, 12, 30, tzinfo=dt.UTC).timestamp()
+    assert recorded_starts_s({"resizes": rows}, until_s=until_s) == (90.0,)

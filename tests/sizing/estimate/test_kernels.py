@@ -80,3 +80,15 @@ def test_every_catalogued_gpu_has_a_generation() -> None:
 def test_a_measured_a100_matmul_is_met(m: int, n: int, k: int, measured_s: float) -> None:
     """microsoft/vidur data/profiling/compute/a100/Qwen/Qwen-72B/mlp.csv@7d47513."""
     assert matmul(m, n, k, 312e12 * P.matmul_plateau_ampere) == pytest.approx(measured_s, rel=0.08)
+
+
+@pytest.mark.parametrize(
+    ("name", "generation"),
+    [
+        *(("V100-SXM2-32GB", "volta"), ("A100-SXM4-80GB", "ampere"), ("H100-SXM5-80GB", "hopper")),
+        *(("B200", "blackwell"), ("MI250X", "cdna"), ("MI300X", "cdna"), ("MI355X", "cdna"), ("L4", "gddr")),
+    ],
+)
+def test_a_gpu_uses_the_curves_of_its_generation(name: str, generation: str) -> None:
+    gpu: Any = lookup.gpu(name)
+    assert kernels.GENERATIONS[int(kernels.generation(gpu))] == generation

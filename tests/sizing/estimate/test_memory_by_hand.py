@@ -202,6 +202,19 @@ def test_selective_recompute_leaves_all_but_korthikanti_s_attention_part():
     assert selective == 4 * T * (34 * 8 + 4 * 2)
 
 
+def test_selective_recompute_brings_back_the_scores_of_sparse_layers_too():
+    """5 bytes of each of 2 heads' T x T scores in each of 4 layers, experts or not."""
+    net, facts = (
+        dataclasses.replace(GPT, experts=8, top_k=2, expert_ffn_hidden=4),
+        {"recomputes_expert_modules": False},
+    )
+    whole, selective = (
+        layers_bytes(net=net, profile="megatron-lm", facts=facts, recompute=recompute)
+        for recompute in (Recompute.NONE, Recompute.SELECTIVE)
+    )
+    assert whole - selective == 4 * 5 * 2 * T * T
+
+
 def test_scores_without_dropout_are_a_softmax_in_16_bits():
     eager = layers_bytes(attention=AttentionKernel.EAGER, facts={"score_bytes": 2.0})
     assert eager - layers_bytes() == 4 * 2 * 2 * T * T

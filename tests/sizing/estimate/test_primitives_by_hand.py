@@ -124,3 +124,13 @@ def test_messages_take_their_bytes_and_a_latency():
         for far in (False, True)
     ]
     assert sent == pytest.approx([1 + 1, 1e9 / 0.5e8 + 2 + 1])
+
+
+@pytest.mark.parametrize(("sharing", "seconds"), [(1, 25.0), (4, 100.0)])
+def test_messages_of_a_node_share_one_rate_on_a_network_of_datagrams(sharing, seconds):
+    """1 GB at 40 MB/s takes 25 s; four senders get 10 MB/s each."""
+    p = PLAIN.replace(p2p_srd_bytes_per_s=4e7)
+    sent = collectives.send_s(
+        np.asarray(1e9), np.asarray(True), np.asarray(sharing), wires(datagrams=True), p
+    )
+    assert float(sent) == pytest.approx(seconds)

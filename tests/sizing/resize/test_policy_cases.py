@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from rightsizer.domain.reading import Phase, Reading
-from rightsizer.resize.policy import decide, window_s
+from rightsizer.estimate.parameters import load_resize
+from rightsizer.resize.policy import decide, others_waiting_now, window_s
+from rightsizer.resize.preconditions import missing_data
 from rightsizer.resize.types import Action, Bottleneck, History, Limits, Mode, Pressure, Running, Size
 
 HOUR = 3600.0
@@ -229,3 +231,17 @@ def test_one_idle_gpu_of_many_is_not_an_idle_job():
 def test_the_window_to_read_covers_two_checkpoints():
     assert window_s(LIMITS) == 2 * HOUR
     assert window_s(Limits()) == 600.0
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_the_executor_s_answer_whether_others_wait_comes_before_the_reading_s(answer):
+    reading = Reading(others_waiting=not answer)
+    assert others_waiting_now(Limits(others_waiting=answer), reading) is answer
+    assert others_waiting_now(Limits(others_waiting=None), reading) is not answer
+
+
+@pytest.mark.parametrize(("late_s", "usable"), [(0.0, True), (0.1, False)], ids=["at the limit", "past it"])
+def test_a_reading_is_stale_past_the_limit_and_not_at_it(late_s, usable):
+    limits = load_resize()
+    fresh = Reading(window_s=1800.0, age_s=limits.stale_s + late_s, coverage=1.0, samples=100)
+    assert ("old" not in missing_data(fresh, limits)) is usable

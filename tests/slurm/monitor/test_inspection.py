@@ -8,7 +8,7 @@ import pytest
 
 from rightsizer.domain.reading import Reading
 from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, Decision, Mode
+from rightsizer.resize.types import Action, Decision, Mode, Running
 from rightsizer_launch.resize_inputs import Tuning, marks_of, reading_of
 from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import runfile
@@ -196,6 +196,15 @@ def test_a_job_that_would_start_over_is_not_requeued(job, change, reading):
     made = Decision(action=Action.GROW, gpus=8, act=True, reason="late")
     row = ReportRow(monitored=monitored_job(replace(job, **change)), reading=reading, decision=made)
     assert intent_for(row, ActionLevel.REQUEUE) is None
+
+
+@pytest.mark.parametrize("lost", ["run", "plan"])
+def test_a_job_whose_run_or_plan_is_not_known_has_its_gpus_alone(job, lost):
+    running, limits = policy_inputs(
+        replace(monitored_job(job), **{lost: None}), READING, scaling=None, tuning=Tuning(cap=Mode.AUTO),
+        cluster=CLUSTER, waiting=True, now_s=NOW_S,
+    )  # fmt: skip
+    assert (running, limits.cap) == (Running(gpus=job.gpus), Mode.AUTO)
 
 
 def test_a_foreign_job_is_flagged_at_most(job):

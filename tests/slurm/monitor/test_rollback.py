@@ -65,6 +65,13 @@ def test_only_a_size_that_made_no_step_is_given_up(start, world, code, back):
     assert size_after_failure(start, code=code) == back
 
 
+def test_a_failure_of_a_size_that_trained_asks_slurm_for_nothing(start):
+    start.record(START)
+    step(start, world=32)
+    assert not failed(start, code=78)
+    assert given(start) == []
+
+
 def test_a_failure_at_the_size_that_trained_before_is_the_training_s_own(start):
     same = replace(start, nodes=2)
     same.record(START)
