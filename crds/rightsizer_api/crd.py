@@ -67,7 +67,7 @@ def crd() -> dict[str, Any]:
 
 @functools.cache
 def crd_yaml() -> str:
-    """The CustomResourceDefinition as YAML, ready for `kubectl apply -f -`."""
+    """The CustomResourceDefinition as YAML, for `kubectl apply --server-side -f -`."""
     return _HEADER + yaml.dump(crd(), Dumper=_Plain, sort_keys=False, width=110)
 
 
@@ -87,7 +87,8 @@ def _version() -> dict[str, Any]:
             },
         },
         "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path, "description": meaning, "priority": priority}
+            {"name": name, "type": kind, "jsonPath": path, "description": meaning}
+            | ({"priority": priority} if priority else {})  # as stored: another form is a conflict for others
             for name, kind, path, meaning, priority in _COLUMNS
         ],
     }

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from rightsizer_api.base import Model, Rule
 from rightsizer_api.launch import Launch
 from rightsizer_api.model import ModelSpec
-from rightsizer_api.quantities import Name
+from rightsizer_api.quantities import Duration, Name
 from rightsizer_api.resources import Budget, Deadline, Elasticity, LayoutPins, Resources
 from rightsizer_api.status import Status
 from rightsizer_api.workload import WorkloadSpec
@@ -61,6 +61,18 @@ class Spec(Model):
         default_factory=Elasticity.model_construct, description="Resizing while the plan runs."
     )
     suspend: bool = Field(False, description="Kubernetes: true saves and stops the job; false resumes it.")
+    active_deadline: Duration | None = Field(
+        None,
+        description="Kubernetes: the longest time from the start of training to its end, over all attempts."
+        " Then the workers save and stop, and the plan is Failed (DeadlineExceeded). A suspension resets it.",
+        examples=["96h"],
+    )
+    ttl_after_finished: Duration | None = Field(
+        None,
+        description="Kubernetes: a finished plan is deleted after this time, with its Jobs and their logs."
+        " Default: never.",
+        examples=["14d"],
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -150,6 +150,9 @@ class Status(Model):
         description="Conditions, at most one of each type.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
+    started_at: Moment | None = Field(
+        None, description="Start of training, or its start after a suspension; activeDeadline counts from it."
+    )
     deadline: Moment | None = Field(None, description="The deadline as a point in time.")
     eta: Moment | None = Field(
         None, description="Expected end, from the measured throughput once there is one."

@@ -100,6 +100,9 @@ class FakeCluster:
             self.jobs.pop(action.name, None)
         elif isinstance(action, Delete) and action.kind == "Pod":
             self.pods = tuple(pod for pod in self.pods if pod.name != action.name)
+        elif isinstance(action, Delete) and action.kind == "TrainingPlan":
+            assert action.uid == self.plan["metadata"]["uid"]
+            self.plan["metadata"]["deletionTimestamp"] = self.now.isoformat()
         elif isinstance(action, Delete):
             self.children.discard(f"{action.kind}/{action.name}")
         elif isinstance(action, EmitEvent):

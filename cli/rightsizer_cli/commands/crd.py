@@ -6,7 +6,7 @@ __all__ = ["crd"]
 
 
 def crd() -> None:
-    """Print the TrainingPlan CustomResourceDefinition, ready for `kubectl apply -f -`."""
+    """Print the TrainingPlan CustomResourceDefinition, for `kubectl apply --server-side -f -`."""
     from rightsizer_api import crd_yaml
 
     typer.echo(crd_yaml(), nl=False)

@@ -237,12 +237,13 @@ class KubeClient:
                 raise
 
     async def delete(
-        self, kind: str, namespace: str, name: str, *, uid: str = "", force: bool = False
+        self, kind: str, namespace: str, name: str, *, uid: str = "", version: str = "", force: bool = False
     ) -> None:
-        """Delete a child; a missing one is no error."""
+        """Delete a child or a plan; a missing one is no error."""
         options: Object = {"propagationPolicy": "Foreground" if kind == "Job" else "Background"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        required = {"uid": uid, "resourceVersion": version}
+        if uid or version:
+            options["preconditions"] = {name: value for name, value in required.items() if value}
         if force:
             options["gracePeriodSeconds"] = 0
         try:

@@ -97,7 +97,7 @@ def settings_map(launch: Launch) -> Object | None:
     }
 
 
-def job(launch: Launch) -> Object:
+def job(launch: Launch, *, active_deadline_s: int | None = None) -> Object:
     """The attempt's Job: Indexed, with identical workers."""
     plan, name = launch.plan, names.job_name(launch.plan.metadata.name, launch.attempt)
     own = labels(launch, names.WORKER) | {names.LABEL_ATTEMPT: str(launch.attempt)}
@@ -125,6 +125,7 @@ def job(launch: Launch) -> Object:
         "metadata": metadata(launch, name, own | queued) | {"annotations": notes},
         "spec": {
             **({"suspend": True} if launch.queue else {}),
+            **({"activeDeadlineSeconds": active_deadline_s} if active_deadline_s else {}),
             "completionMode": "Indexed",
             "parallelism": launch.pods,
             "completions": launch.pods,

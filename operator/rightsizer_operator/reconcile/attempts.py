@@ -6,6 +6,7 @@ from typing import Any
 
 from rightsizer_launch.worker_spec import ElasticRange, Size, elastic_range, worker_spec
 from rightsizer_operator.manifests.pod_spec import DIRECTORIES, Launch, digest
+from rightsizer_operator.reconcile.lifetime import active_deadline_s
 from rightsizer_operator.reconcile.persisted import Attempt, PersistedStatus
 from rightsizer_operator.reconcile.size import RunningAttempt, pod_gpus_of
 from rightsizer_operator.reconcile.state import ReconcileState
@@ -35,7 +36,8 @@ def attempted(
         )
         return replace(sized, attempt=fresh)
     unstarted = old.started is None and job is None
-    in_place = unstarted or (job is not None and job.digest == launch_digest and _fits(job, launch))
+    fits = job is not None and job.digest == launch_digest and _fits(job, launch)
+    in_place = unstarted or (fits and not _has_time_again(state))
     if in_place:
         attempt = replace(old, gpus=report["gpus"], layout=report["layout"])
         changed = old.gpus != report["gpus"] and not unstarted
@@ -74,6 +76,14 @@ def adopted(state: ReconcileState) -> ReconcileState:
 def _fits(job: AttemptJob, launch: Launch) -> bool:
     """Whether this Job can take the launch's size; only a live elastic Job can take another than its own."""
     return job.parallelism == launch.pods or (job.elastic and not job.finished and not job.deleting)
+
+
+def _has_time_again(state: ReconcileState) -> bool:
+    """Whether the Job failed at a deadline that the plan has raised since."""
+    job, limit_s = state.job, active_deadline_s(state)
+    if job is None or not job.exceeded_deadline or job.active_deadline_s is None:
+        return False
+    return limit_s is None or limit_s > job.active_deadline_s
 
 
 def launch_of(state: ReconcileState, *, attempt: int) -> Launch:

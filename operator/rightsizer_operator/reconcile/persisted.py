@@ -67,6 +67,7 @@ class PersistedStatus:
     resizes: tuple[Mapping[str, Any], ...] = ()
     failures: tuple[Mapping[str, Any], ...] = ()
     observed: Mapping[str, Any] = field(default_factory=dict)
+    started: dt.datetime | None = None
 
     @classmethod
     def of(cls, status: Mapping[str, Any], jobs: tuple[AttemptJob, ...]) -> "PersistedStatus":
@@ -103,6 +104,7 @@ class PersistedStatus:
             resizes=tuple(status.get("resizes", ())),
             failures=tuple(status.get("failures", ())),
             observed=status.get("observed") or {},
+            started=parse_time(status.get("startedAt")),
         )
 
     @property

@@ -16,6 +16,7 @@ from rightsizer_api import sizing, validate
 from rightsizer_api.plan import Metadata, TrainingPlan
 from rightsizer_operator.reconcile.attempts import adopted, attempted, running_of
 from rightsizer_operator.reconcile.failures import recorded
+from rightsizer_operator.reconcile.lifetime import clocked, expired
 from rightsizer_operator.reconcile.pending import OBSTACLES
 from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.resize import advised, fallen_back, proven
@@ -59,10 +60,10 @@ def reconcile(snapshot: Snapshot) -> tuple[Action, ...]:
         if state.persisted.generation == state.generation:
             state = fallen_back(proven(state))
             if _has_ended(state):
-                return _finish(clean_up(state))
+                return _finish(expired(clean_up(state)))
         if not state.resized:
             state = advised(_size(state))
-        return _finish(run(state))
+        return _finish(run(clocked(state)))
     except (InputError, UnsupportedError) as error:
         return _reject(snapshot, str(error))
 
@@ -125,7 +126,7 @@ def _finish(state: ReconcileState) -> tuple[Action, ...]:
 def _ordered(
     snapshot: Snapshot, status: Mapping[str, Any], actions: tuple[Action, ...]
 ) -> tuple[Action, ...]:
-    """The status first if it changed, then the other actions, then Events."""
+    """The status first if it changed, then the other actions, the earliest Requeue, then Events."""
     before, after = reason_of(snapshot.status, "Ready"), reason_of(status, "Ready")
     events = [action for action in actions if isinstance(action, EmitEvent)]
     if before != after and after not in _NO_EVENT:

@@ -64,6 +64,8 @@ def fallen_back(state: ReconcileState) -> ReconcileState:
     row, limit_s = rows[-1], state.snapshot.settings.resize_s
     at = parse_time(row["at"]) or state.snapshot.now
     left_s = limit_s - (state.snapshot.now - at).total_seconds()
+    if job is not None and job.exceeded_deadline:
+        return state
     if job is not None and job.finished == "Failed" and rollback_target(_trials(row)) is not None:
         why = f"{row['toGPUs']} GPUs failed"
     elif not (_since(state, "Resizing", "True", at) or _since(state, "Running", "False", at)):

@@ -8,6 +8,7 @@ from rightsizer_operator.manifests import isolation, objects
 from rightsizer_operator.manifests.pod_spec import Launch
 from rightsizer_operator.reconcile.attempts import launch_of
 from rightsizer_operator.reconcile.failures import ended, start_check
+from rightsizer_operator.reconcile.lifetime import active_deadline_s
 from rightsizer_operator.reconcile.queueing import poll_s, reconcile_workloads
 from rightsizer_operator.reconcile.size import node_requirements
 from rightsizer_operator.reconcile.state import ReconcileState
@@ -44,7 +45,13 @@ def run(state: ReconcileState) -> ReconcileState:
 
 
 def clean_up(state: ReconcileState) -> ReconcileState:
-    """Delete all children but the finished Job, which keeps its logs until its TTL expires."""
+    """Delete all children but the finished Job, which keeps its logs until its TTL expires.
+
+    At its deadline a Job fails before its workers have ended: they save first, and need the store for that.
+    """
+    job = state.job
+    if job is not None and job.reason == names.DEADLINE_EXCEEDED and job.terminating:
+        return state.then(*_delete_older_jobs(state))
     children = sorted(child.partition("/")[::2] for child in state.snapshot.children)
     ended = tuple(Delete(kind=kind, name=name) for kind, name in children if kind in _DELETED_AT_END)
     return state.then(*ended, *_delete_older_jobs(state))
@@ -81,7 +88,7 @@ def _launch(state: ReconcileState) -> ReconcileState:
     return state.then(
         *missing,
         Apply(child=isolation.rendezvous_key(launch)),
-        Apply(child=objects.job(launch)),
+        Apply(child=objects.job(launch, active_deadline_s=active_deadline_s(state))),
         Admitted=admitted,
         Running=no("Starting", f"starting attempt {attempt.number}"),
     )
@@ -95,9 +102,13 @@ def _update(state: ReconcileState, job: AttemptJob) -> ReconcileState:
             return failed
         state = start_check(state, job)
     launch = launch_of(state, attempt=job.attempt)
-    queued, patch = state.snapshot.queue is not None, {}
+    queued = state.snapshot.queue is not None
+    patch: dict[str, Any] = {}
     if job.parallelism != launch.pods and job.elastic:
         patch = {"parallelism": launch.pods, "completions": launch.pods}
+    deadline_s = active_deadline_s(state)
+    if job.started_at is not None and not job.ending and job.active_deadline_s != deadline_s:
+        patch["activeDeadlineSeconds"] = deadline_s
     if job.suspended != state.plan.spec.suspend and not queued:
         patch["suspend"] = state.plan.spec.suspend
     state = state.then(*_missing(state, launch))

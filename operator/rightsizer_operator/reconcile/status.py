@@ -55,6 +55,8 @@ def status_document(state: ReconcileState) -> dict[str, Any]:
     }
     if persisted.report is not None:
         status["sizing"] = dict(persisted.report)
+    if persisted.started is not None:
+        status["startedAt"] = format_time(persisted.started)
     if persisted.attempt is not None:
         status["attempt"] = persisted.attempt.document()
     if persisted.failures:
@@ -91,6 +93,10 @@ def _finished(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     known, causes = state.condition("Failed"), _failure_message(state)
     if known.get("status") == "True":  # decided before its pods could be deleted
         failed = yes(known["reason"], known.get("message", ""))
+    elif job.exceeded_deadline:
+        limit = state.plan.spec.active_deadline
+        message = f"trained longer than spec.activeDeadline, {limit}; its workers had their grace period to save"
+        failed = yes(job.reason, message)
     else:
         failed = yes(job.reason or "Failed", causes or job.message)
     return state.then(

@@ -33,7 +33,7 @@ from rightsizer_operator.values.actions import (
 )
 from rightsizer_operator.values.conditions import is_true, json_merge_patch, reason_of
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import AttemptJob, Key, Snapshot, plan_key
+from rightsizer_operator.values.snapshot import AttemptJob, Key, Snapshot, log_fields, plan_key
 
 __all__ = ["Controller"]
 
@@ -205,9 +205,9 @@ class Controller:
             if error.status == 409 and key in self.cache.plans:
                 await self._reread(key)
             wait_s = self._retry(key, at_least_s=error.retry_after_s or 0.0)
-            _LOG.warning("%s/%s: %s; retrying in %.1f s", *key, error, wait_s)
+            _LOG.warning("%s; retrying in %.1f s", error, wait_s, extra=log_fields(key))
         except Exception:  # a bug that one plan triggers must not stop the others
-            _LOG.exception("%s/%s: unexpected error", *key)
+            _LOG.exception("unexpected error", extra=log_fields(key))
             self._retry(key, at_least_s=_BUG_RETRY_S)
         else:
             self._failures.pop(key, None)
@@ -288,7 +288,7 @@ class Controller:
     async def _execute(self, key: Key, action: Action) -> None:
         namespace, plan = key[0], self.cache.plans[key]
         if self.settings.dry_run:
-            _LOG.info("%s/%s: dry run: %s", *key, describe(action))
+            _LOG.info("dry run: %s", describe(action), extra=log_fields(key))
         match action:
             case PatchStatus():
                 patch = json_merge_patch(plan.get("status") or {}, action.status)
@@ -306,7 +306,10 @@ class Controller:
                 if action.force:
                     await self._kube.fail_pod(namespace, action.name, action.uid)
                 await self._kube.delete(
-                    action.kind, namespace, action.name, uid=action.uid, force=action.force
+                    *(action.kind, namespace, action.name),
+                    uid=action.uid,
+                    version=action.version,
+                    force=action.force,
                 )
                 self.cache.children[key].discard(f"{action.kind}/{action.name}")
             case EmitEvent():

@@ -52,11 +52,15 @@ class PatchWorkload:
 
 @immutable
 class Delete:
-    """Delete a child. `force` skips the grace period and requires this uid."""
+    """Delete a child, or the plan itself. `force` skips the grace period and requires this uid.
+
+    With a `version`, a conflict (409) if the object has changed since it was read.
+    """
 
     kind: str
     name: str
     uid: str = ""
+    version: str = ""
     force: bool = False
 
 

@@ -4,6 +4,7 @@ from rightsizer_api.plan import GROUP
 
 __all__ = [
     "CONTAINER",
+    "DEADLINE_EXCEEDED",
     "DIGEST",
     "ELASTIC",
     "END_NOW_S",
@@ -60,6 +61,7 @@ END_NOW_S = 1
 """A Job's activeDeadlineSeconds that ends it as failed: running pods stop, failed ones keep their logs."""
 
 CONTAINER = "trainer"
+DEADLINE_EXCEEDED = "DeadlineExceeded"  # why a Job failed, in Kubernetes' words
 KEY = "key"
 """The entry of a rendezvous key in its Secret."""
 METRICS_PORT = 29401

@@ -12,6 +12,7 @@ from rightsizer_api.quantities import parse_time
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue, Workload
 from rightsizer_operator.values.names import (
+    DEADLINE_EXCEEDED,
     DIGEST,
     ELASTIC,
     END_NOW_S,
@@ -25,11 +26,16 @@ from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.settings import Settings
 
-__all__ = ["AttemptJob", "ChildWarning", "Key", "Progress", "Snapshot", "owner_uids", "plan_key"]
+__all__ = ["AttemptJob", "ChildWarning", "Key", "Progress", "Snapshot", "log_fields", "owner_uids", "plan_key"]
 
 Key = tuple[str, str]
 """Namespace and name of a plan."""
 Object = Mapping[str, Any]
+
+
+def log_fields(key: Key) -> dict[str, str]:
+    """The fields of a log record about a plan (`extra`)."""
+    return {"namespace": key[0], "plan": key[1]}
 
 
 def owner_uids(raw: Object) -> set[str]:
@@ -49,8 +55,8 @@ class AttemptJob:
     """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` explain it.
 
     `gpus_per_pod` is the trainer's GPUs, `pod_gpus` those of all containers. `nudged_at` is when an
-    annotation last made Kueue reconcile it. `started_at` is when it was last started or resumed. `ending`:
-    the operator told it to fail.
+    annotation last made Kueue reconcile it. `started_at` is when it was last started or resumed; None while
+    it is suspended. `ending`: the operator told it to fail.
     """
 
     name: str
@@ -76,6 +82,7 @@ class AttemptJob:
     reason: str = ""
     message: str = ""
     finished_at: dt.datetime | None = None
+    active_deadline_s: int | None = None
     nudged_at: dt.datetime | None = None
     started_at: dt.datetime | None = None
     ending: bool = False
@@ -85,6 +92,11 @@ class AttemptJob:
     def is_active(self) -> bool:
         """Whether it holds GPUs or is about to get them."""
         return not self.finished and not self.suspended
+
+    @property
+    def exceeded_deadline(self) -> bool:
+        """Whether it ran out of the plan's activeDeadline. What the operator tells to fail has another cause."""
+        return self.reason == DEADLINE_EXCEEDED and not self.ending
 
     @property
     def gpus(self) -> int:
@@ -120,15 +132,23 @@ class AttemptJob:
             digest=annotations.get(DIGEST, ""),
             elastic=annotations.get(ELASTIC) == "true",
             nudged_at=parse_time(annotations.get(NUDGED)),
+            active_deadline_s=spec.get("activeDeadlineSeconds"),
+            started_at=_start_time(status),
             deleting="deletionTimestamp" in metadata,
             finished=end.get("type", ""),
             reason=end.get("reason", ""),
             message=end.get("message", ""),
             finished_at=parse_time(end.get("lastTransitionTime")),
-            started_at=parse_time(status.get("startTime")),
             ending=spec.get("activeDeadlineSeconds") == END_NOW_S,
             version=int(metadata.get("resourceVersion", 0)),
         )
+
+
+def _start_time(status: Object) -> dt.datetime | None:
+    """When its pods could last start; None while it is suspended, when startTime is of the run before."""
+    conditions = status.get("conditions", ())
+    suspended = any(c["type"] == "Suspended" and c["status"] == "True" for c in conditions)
+    return None if suspended else parse_time(status.get("startTime"))
 
 
 def _succeeded(status: Object) -> int:

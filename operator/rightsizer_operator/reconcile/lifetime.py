@@ -1,0 +1,64 @@
+"""How long a plan may run and how long it is kept: activeDeadline and ttlAfterFinished. Pure.
+
+The Job controller enforces the deadline, also while no operator runs. It counts from the Job's start, but a
+plan counts over all its attempts: a later attempt's Job gets what is left.
+"""
+
+import datetime as dt
+import math
+from dataclasses import replace
+
+from rightsizer.units import parse_duration_s
+from rightsizer_api.plan import KIND
+from rightsizer_api.quantities import parse_time
+from rightsizer_operator.reconcile.state import ReconcileState
+from rightsizer_operator.values.actions import Delete, EmitEvent, Requeue
+from rightsizer_operator.values.conditions import is_true
+from rightsizer_operator.values.names import END_NOW_S
+
+__all__ = ["active_deadline_s", "clocked", "expired"]
+
+
+def clocked(state: ReconcileState) -> ReconcileState:
+    """The state with the start of training, from which activeDeadline counts.
+
+    A new attempt or a preemption keeps it. Like a Job's, it starts anew after a suspension and after an end.
+    """
+    started, job, status = state.persisted.started, state.job, state.snapshot.status
+    if state.plan.spec.suspend or is_true(status, "Complete") or is_true(status, "Failed"):
+        started = None
+    elif started is None and job is not None:
+        started = job.started_at
+    return replace(state, persisted=replace(state.persisted, started=started))
+
+
+def active_deadline_s(state: ReconcileState) -> int | None:
+    """The activeDeadlineSeconds of the attempt's Job: what earlier attempts have left, at least a moment."""
+    if state.plan.spec.active_deadline is None:
+        return None
+    limit_s = parse_duration_s(state.plan.spec.active_deadline)
+    job_started = (state.job.started_at if state.job else None) or state.snapshot.now
+    before = job_started - (state.persisted.started or job_started)
+    return max(END_NOW_S + 1, math.ceil(limit_s - before.total_seconds()))
+
+
+def expired(state: ReconcileState) -> ReconcileState:
+    """Delete the finished plan, and with it all that it owns, once its ttlAfterFinished is over."""
+    finished = _finished_at(state)
+    if state.plan.spec.ttl_after_finished is None or finished is None:
+        return state
+    ttl_s = parse_duration_s(state.plan.spec.ttl_after_finished)
+    left_s = ttl_s - (state.snapshot.now - finished).total_seconds()
+    if left_s > 0:
+        return state.then(Requeue(after_s=left_s))
+    metadata = state.snapshot.plan["metadata"]
+    version = metadata.get("resourceVersion", "")
+    delete = Delete(kind=KIND, name=metadata["name"], uid=metadata["uid"], version=version)
+    message = f"finished {state.plan.spec.ttl_after_finished} ago (spec.ttlAfterFinished)"
+    return state.then(delete, EmitEvent(reason="Expired", message=message))
+
+
+def _finished_at(state: ReconcileState) -> dt.datetime | None:
+    """When the status says that the plan ended."""
+    ended = (state.condition(kind) for kind in ("Complete", "Failed"))
+    return next((parse_time(c["lastTransitionTime"]) for c in ended if c.get("status") == "True"), None)

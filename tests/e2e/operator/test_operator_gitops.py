@@ -1,0 +1,66 @@
+"""What GitOps tools make of a plan: the kstatus in Helm 4's --wait, and Argo CD's health check."""
+
+import subprocess
+from pathlib import Path
+
+import lupa.lua51
+import pytest
+import yaml
+
+pytestmark = pytest.mark.kubernetes
+
+HEALTH = Path(__file__).resolve().parents[3] / "deploy" / "argocd" / "health.lua"
+
+
+@pytest.fixture
+def install(cluster, tmp_path):
+    """install(run): how `helm install --wait` of a chart with the plan ends."""
+    path = cluster.control("tool", "helm").strip()
+
+    def ended(run):
+        (tmp_path / "templates").mkdir()
+        (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: plan, version: 0.1.0}")
+        (tmp_path / "templates/plan.yaml").write_text(yaml.safe_dump_all([run.claim, run.document]))
+        where = (f"--kubeconfig={cluster.kubeconfig}", f"--namespace={run.namespace}")
+        argv = [path, *where, "install", "plan", tmp_path, "--wait", "--timeout=300s"]
+        return subprocess.run(argv, check=False, capture_output=True, text=True)
+
+    return ended
+
+
+def health(run):
+    """The verdict on the plan as the API server has it."""
+    lua = lupa.lua51.LuaRuntime()
+    found = run.cluster.get("tp", run.name, namespace=run.namespace)
+    lua.globals().obj = lua.table_from(found, recursive=True)
+    return lua.execute(HEALTH.read_text())["status"]
+
+
+def test_helm_waits_until_a_plan_trains(install, plan):
+    run = plan()
+    done = install(run)
+    assert done.returncode == 0, done.stderr
+    assert run.state == "Running"
+    assert health(run) == "Healthy"
+    run.patch(suspend=True)
+    run.until("Suspended")
+    assert health(run) == "Suspended"
+
+
+def test_helm_s_wait_ends_at_once_for_a_plan_that_somebody_must_change(install, plan):
+    run = plan(resources={"gpuTypes": ["H1000"], "gpusPerNode": 1})
+    done = install(run)
+    assert done.returncode != 0
+    assert "Failed" in done.stderr
+    assert "context deadline exceeded" not in done.stderr
+    assert health(run) == "Degraded"
+
+
+def test_a_plan_that_no_operator_has_seen_is_not_ready(cluster, plan):
+    run = plan()
+    text = yaml.safe_dump(run.document)
+    stored = cluster.kubectl(
+        *("create", "--dry-run=server", "--output=yaml", f"--namespace={run.namespace}", "--filename=-"),
+        text=text,
+    )
+    assert yaml.safe_load(stored)["status"] == {"observedGeneration": -1}
