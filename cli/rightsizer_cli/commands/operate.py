@@ -28,6 +28,9 @@ def operator(
         typer.Option("--dry-run", help="Say what would be done; the API server checks it, nothing changes."),
     ] = False,
     port: Annotated[int, typer.Option(metavar="PORT", help="For /healthz, /readyz and /metrics.")] = 8080,
+    log_format: Annotated[
+        str, typer.Option(metavar="FORMAT", help="text, or json: one object a record, with the plan's name.")
+    ] = "text",
     lease_namespace: Annotated[
         str, typer.Option(metavar="NAME", help="Where the Lease is. Default: the pod's own namespace.")
     ] = "",
@@ -91,6 +94,7 @@ def operator(
 ) -> int:
     """Run the Kubernetes operator: in a cluster with its service account, elsewhere with your kubeconfig."""
     try:
+        from rightsizer_operator.runtime.logs import FORMATS
         from rightsizer_operator.runtime.main import OperatorOptions, run
     except ModuleNotFoundError as error:
         from rightsizer.errors import InputError
@@ -124,6 +128,7 @@ def operator(
     options = OperatorOptions(
         namespaces=tuple(namespace or ()),
         port=port,
+        log_format=_one_of(log_format, FORMATS, field="--log-format"),
         lease_namespace=lease_namespace,
         prometheus=access if prometheus_url else None,
         settings=settings,

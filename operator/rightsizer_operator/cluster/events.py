@@ -13,6 +13,7 @@ from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.values.actions import EmitEvent
 from rightsizer_operator.values.names import FIELD_MANAGER
+from rightsizer_operator.values.snapshot import log_fields
 
 __all__ = ["EventRecorder", "event"]
 
@@ -98,5 +99,5 @@ class EventRecorder:
     def _drop(self, queued: Mapping[str, Any], why: str) -> None:
         self._metrics.events_dropped.inc()
         plan = queued["involvedObject"]
-        details = (plan["namespace"], plan["name"], queued["reason"], why)
-        _LOG.warning("%s/%s: dropped event %s: %s", *details)
+        fields = log_fields((plan["namespace"], plan["name"]))
+        _LOG.warning("dropped event %s: %s", queued["reason"], why, extra=fields)

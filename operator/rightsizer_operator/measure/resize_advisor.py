@@ -46,7 +46,7 @@ from rightsizer_operator.reconcile.size import RunningAttempt, node_requirements
 from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import Key, Progress
+from rightsizer_operator.values.snapshot import Key, Progress, log_fields
 
 __all__ = ["Advisor"]
 
@@ -170,10 +170,10 @@ class Advisor:
         try:
             decision = self._decide(question, memory)
         except RightsizerError as error:
-            _LOG.warning("%s/%s: no resize decision: %s", *question.key, error)
+            _LOG.warning("no resize decision: %s", error, extra=log_fields(question.key))
             return
         except Exception:  # a fault of ours in one plan must not stop all the others
-            _LOG.exception("%s/%s: a fault in a resize decision", *question.key)
+            _LOG.exception("a fault in a resize decision", extra=log_fields(question.key))
             return
         if decision is not None:
             memory.decision = (question.plan["metadata"]["generation"], decision)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 import uuid
@@ -21,6 +20,7 @@ from rightsizer_operator.cluster.client import KubeClient, api_client
 from rightsizer_operator.cluster.lease import run_elected
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.runtime.logs import set_up
 from rightsizer_operator.runtime.probes import serving
 from rightsizer_operator.runtime.prometheus import collect
 from rightsizer_operator.runtime.scraper import scrape
@@ -41,15 +41,14 @@ class OperatorOptions:
     lease_name: str = "rightsizer-operator"
     lease_namespace: str = ""
     port: int = 8080
+    log_format: str = "text"
     prometheus: PrometheusSettings | None = None
     settings: Settings = field(default_factory=Settings)
 
 
 def run(options: OperatorOptions) -> int:
     """Run until stopped; the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for name in ("kopf", "httpx"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    set_up(options.log_format)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_run(options))
     return 0
