@@ -80,7 +80,7 @@ def test_the_documented_commands_parse():
     wrong = [
         f"{name} {flag}"
         for name, rest in told
-        for flag in re.findall(r"(?<!\S)--[a-z-]+", rest)
+        for flag in re.findall(r"(?<!\S)--[a-z-]+", rest.partition(" | ")[0])  # a pipe ends the command
         if name not in known or flag not in known[name] | {"--help"}
     ]
     assert told

@@ -2,9 +2,12 @@ import json
 import tomllib
 from pathlib import Path
 
+import jsonschema
+import pytest
 import yaml
 
 import rightsizer_cli
+from rightsizer.units import DURATION_PATTERN
 from rightsizer_api import crd_yaml
 
 CHART = Path(rightsizer_cli.__file__).resolve().parents[2] / "helm" / "rightsizer"
@@ -14,10 +17,46 @@ def test_the_chart_s_crd_is_the_generated_one():
     assert (CHART / "crds/trainingplans.rightsizer.dev.yaml").read_text() == crd_yaml()
 
 
-def test_every_value_has_a_place_in_the_schema():
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    assert values.keys() <= schema["properties"].keys()
+@pytest.fixture(scope="module")
+def schema():
+    return json.loads((CHART / "values.schema.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def values():
+    return yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def test_the_defaults_fit_the_schema_and_every_value_is_in_both(schema, values):
+    jsonschema.validate(values, schema)
+    assert values.keys() == schema["properties"].keys() - {"global"}
+    for name, section in schema["properties"].items():
+        if values.get(name) and "properties" in section:
+            assert values[name].keys() == section["properties"].keys()
+
+
+def test_durations_are_written_as_in_plans(schema):
+    assert schema["definitions"]["duration"]["pattern"] == DURATION_PATTERN
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ("image", {"repository": "r", "digest": "sha256:1"}),
+        ("serviceAccount", {"created": True}),
+        ("replicas", "2"),
+        ("resizing", {"window": "30 minutes"}),
+        ("podLabels", {"team": 1}),
+        ("topologySpreadConstraints", [{"topologyKey": "zone"}]),
+        ("fullnameOverride", "Rightsizer"),
+        ("replica", 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_value_is_refused_with_its_name(schema, value, wrong):
+    with pytest.raises(jsonschema.ValidationError) as refused:
+        jsonschema.validate({value: wrong}, schema)
+    assert value in f"{refused.value.json_path} {refused.value.message}"
 
 
 def test_the_chart_and_the_program_have_one_version():

@@ -97,7 +97,8 @@ def _api_server(at: Place, binary: Path) -> list[str | Path]:
         f"--service-account-signing-key-file={at.pki}/sa.key",
         "--service-account-issuer=https://kubernetes.default.svc",
         "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction",
+        # the second as on OpenShift: blockOwnerDeletion needs the right to set the owner's finalizers
+        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
         "--anonymous-auth=false",
         f"--service-cluster-ip-range={SERVICE_ADDRESSES}",
         "--allow-privileged=true",

@@ -135,3 +135,47 @@ def test_a_job_that_loses_its_labels_gets_them_back_and_stays_the_plan_s(cluster
         lambda: cluster.get("job", name, namespace=run.namespace)["spec"]["parallelism"] == 1,
     )
     assert run.jobs == [name]
+
+
+READ, WRITE = {"get", "list", "watch"}, {"create", "update", "patch", "delete", "deletecollection"}
+ROLES = {"view": READ, "edit": READ | WRITE, "admin": READ | WRITE}
+
+
+def allowed(cluster, namespace, verbs=READ | WRITE, subresource=""):
+    """The verbs on plans, or on a subresource of them, that the namespace's default account has."""
+    account = f"--as=system:serviceaccount:{namespace}:default"
+    user = (account, f"--namespace={namespace}", f"--subresource={subresource}", "--quiet")
+
+    def can(verb):
+        try:
+            cluster.kubectl("auth", "can-i", verb, "trainingplans.rightsizer.dev", *user)
+        except RuntimeError:  # kubectl answers by its exit code
+            return False
+        return True
+
+    return {verb for verb in verbs if can(verb)}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_view_edit_and_admin_hold_for_plans_too(cluster, operator, namespace, role):
+    account = f"--serviceaccount={namespace}:default"
+    cluster.kubectl("create", "rolebinding", role, f"--clusterrole={role}", account, "-n", namespace)
+    cluster.wait(f"the rights of {role}", lambda: allowed(cluster, namespace) == ROLES[role])
+    writes = {"update", "patch"}
+    assert allowed(cluster, namespace, writes, "scale") == (set() if role == "view" else writes)
+    assert not allowed(cluster, namespace, writes, "status")
+    assert not allowed(cluster, namespace, writes, "finalizers")
+
+
+def test_nobody_blocks_a_plan_s_deletion_without_the_right_to(cluster, start, namespace):
+    """OwnerReferencesPermissionEnforcement is on, so the operator needs the right for each child."""
+    run = start(suspend=True)
+    uid = cluster.get("tp", run.name, namespace=namespace)["metadata"]["uid"]
+    owner = {"apiVersion": "rightsizer.dev/v1alpha1", "kind": "TrainingPlan", "name": run.name, "uid": uid}
+    metadata = {"name": "child", "ownerReferences": [owner | {"blockOwnerDeletion": True}]}
+    child = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    account, user = f"{namespace}:default", f"--as=system:serviceaccount:{namespace}:default"
+    binding = ("create", "rolebinding", "edit", "--clusterrole=edit", f"--serviceaccount={account}")
+    cluster.kubectl(*binding, f"--namespace={namespace}")
+    with pytest.raises(RuntimeError, match="cannot set blockOwnerDeletion"):
+        cluster.kubectl("create", user, f"--namespace={namespace}", "--filename=-", text=child)
