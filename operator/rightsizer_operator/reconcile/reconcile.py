@@ -56,7 +56,7 @@ def reconcile(snapshot: Snapshot) -> tuple[Action, ...]:
         state = recorded(adopted(state))
         if _is_trained(state):
             persisted = replace(state.persisted, generation=state.generation)
-            return _finish(clean_up(replace(state, persisted=persisted)))
+            return _finish(expired(clean_up(replace(state, persisted=persisted))))
         if state.persisted.generation == state.generation:
             state = fallen_back(proven(state))
             if _has_ended(state):

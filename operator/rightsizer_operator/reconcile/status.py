@@ -95,7 +95,9 @@ def _finished(state: ReconcileState, job: AttemptJob) -> ReconcileState:
         failed = yes(known["reason"], known.get("message", ""))
     elif job.exceeded_deadline:
         limit = state.plan.spec.active_deadline
-        message = f"trained longer than spec.activeDeadline, {limit}; its workers had their grace period to save"
+        message = (
+            f"trained longer than spec.activeDeadline, {limit}; its workers had their grace period to save"
+        )
         failed = yes(job.reason, message)
     else:
         failed = yes(job.reason or "Failed", causes or job.message)

@@ -26,7 +26,16 @@ from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.settings import Settings
 
-__all__ = ["AttemptJob", "ChildWarning", "Key", "Progress", "Snapshot", "log_fields", "owner_uids", "plan_key"]
+__all__ = [
+    "AttemptJob",
+    "ChildWarning",
+    "Key",
+    "Progress",
+    "Snapshot",
+    "log_fields",
+    "owner_uids",
+    "plan_key",
+]
 
 Key = tuple[str, str]
 """Namespace and name of a plan."""
@@ -95,7 +104,7 @@ class AttemptJob:
 
     @property
     def exceeded_deadline(self) -> bool:
-        """Whether it ran out of the plan's activeDeadline. What the operator tells to fail has another cause."""
+        """Whether it ran out of the plan's activeDeadline; one that the operator ends has another cause."""
         return self.reason == DEADLINE_EXCEEDED and not self.ending
 
     @property
