@@ -1,6 +1,7 @@
 """The pods of one plan and the Warning Events about them, read only while some of them are not healthy."""
 
-from collections.abc import Mapping, Sequence
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rightsizer_api.untrusted_text import printable
@@ -14,17 +15,26 @@ from rightsizer_operator.values.snapshot import AttemptJob, ChildWarning, Key, o
 __all__ = ["PlanPods"]
 
 
+_START_S = 2.0
+
+
 class PlanPods:
     """Reads a plan's pods and Events."""
 
-    def __init__(self, kube: KubeClient, cache: Cache) -> None:
-        self._kube, self._cache = kube, cache
+    def __init__(
+        self,
+        kube: KubeClient,
+        cache: Cache,
+        *,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+    ) -> None:
+        self._kube, self._cache, self._now = kube, cache, now
 
     async def unhealthy(self, key: Key, plan: Mapping[str, Any]) -> tuple[Pod, ...]:
         """The plan's pods if some of them do not run or have just finished; empty otherwise."""
         status, queued = plan.get("status") or {}, names.QUEUE_LABEL in plan["metadata"].get("labels", {})
         jobs = self._cache.owned(key)
-        if not any(_needs_pods(job, status, queued=queued) for job in jobs):
+        if not any(self._needs_pods(job, status, queued=queued) for job in jobs):
             return ()
         own = {job.uid for job in jobs}
         store = names.rendezvous_name(key[1])
@@ -33,7 +43,7 @@ class PlanPods:
 
     async def warnings(self, key: Key, pods: Sequence[Pod]) -> tuple[ChildWarning, ...]:
         """The newest Warning Event about what keeps pods from running, if the pods themselves do not tell."""
-        jobs = [job for job in self._cache.owned(key) if job.is_active and job.ready < job.parallelism]
+        jobs = [job for job in self._cache.owned(key) if self._waits(job)]
         if not jobs or any(pod.phase == "Pending" and (pod.unschedulable or pod.waiting) for pod in pods):
             return ()
         job, store = jobs[-1], names.rendezvous_name(key[1])
@@ -44,6 +54,19 @@ class PlanPods:
         lacking += [("Pod", pod.name, pod.uid) for pod in pods if pod.phase == "Pending" and pod.node][:1]
         found = [await self._newest(key[0], *each) for each in lacking]
         return tuple(warning for warning in found if warning is not None)
+
+    def _needs_pods(self, job: AttemptJob, status: Mapping[str, Any], *, queued: bool) -> bool:
+        """Whether the pods tell more about this Job than it says itself."""
+        if job.finished:
+            return reason_of(status, "Ready") != job.finished
+        gated = queued and job.is_active and job.ready < job.parallelism
+        return bool(job.terminating or job.failed or gated or self._waits(job))
+
+    def _waits(self, job: AttemptJob) -> bool:
+        """Whether workers are missing and have had the time that a start takes: a launch costs no lists."""
+        if not job.is_active or job.ready >= job.parallelism or job.started_at is None:
+            return False
+        return (self._now() - job.started_at).total_seconds() >= _START_S
 
     async def _newest(self, namespace: str, kind: str, name: str, uid: str) -> ChildWarning | None:
         selector = f"type=Warning,involvedObject.kind={kind},involvedObject.name={name}"
@@ -65,14 +88,6 @@ class PlanPods:
             reason=printable(newest.get("reason", "")),
             message=printable(newest.get("message", "")),
         )
-
-
-def _needs_pods(job: AttemptJob, status: Mapping[str, Any], *, queued: bool) -> bool:
-    """Whether the pods tell more about this Job than it says itself."""
-    if job.finished:
-        return reason_of(status, "Ready") != job.finished or (queued and bool(job.terminating))
-    waits = job.is_active and job.ready < job.parallelism
-    return bool(job.terminating or job.failed or waits)
 
 
 def _open(pods: Sequence[Pod]) -> int:

@@ -1,6 +1,7 @@
 """Pods and Events are read for plans that need them only."""
 
 import asyncio
+import datetime as dt
 
 import pytest
 
@@ -11,12 +12,14 @@ from rightsizer_operator.cluster.plan_pods import PlanPods
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import AttemptJob
 
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 KEY = ("team", "demo")
 PODS, EVENTS = "/api/v1/namespaces/team/pods", "/api/v1/namespaces/team/events"
 
 
-def job(**more):
+def job(started_s=10, **more):
     return AttemptJob(
+        started_at=NOW - dt.timedelta(seconds=started_s),
         name="demo-a1",
         plan="demo",
         namespace="team",
@@ -41,13 +44,14 @@ def reader(fake_api):
             labels = {"rightsizer.dev/plan": "demo"}
             owners = [{"uid": owner, "kind": "Job", "name": "x"}]
             fake_api.put(f"{PODS}/{name}", {"metadata": {"labels": labels, "ownerReferences": owners}})
-        return PlanPods(KubeClient(fake_api, Metrics()), cache)
+        return PlanPods(KubeClient(fake_api, Metrics()), cache, now=lambda: NOW)
 
     return make
 
 
 READS = {
     "starting": (job(), {}, True),
+    "starts just now": (job(started_s=1), {}, False),
     "trains": (job(ready=2), {"Ready": "Running"}, False),
     "lost a worker": (job(ready=1), {"Ready": "Running"}, True),
     "failed before": (job(ready=2, failed=1), {"Ready": "Running"}, True),
