@@ -85,7 +85,8 @@ class Workers:
             labels = self.job["spec"]["template"]["metadata"]["labels"]
             path = f"/api/v1/namespaces/team/pods/w{n}"
             metadata = {"namespace": "team", "labels": labels, "ownerReferences": [owner]}
-            api.put(path, {"metadata": metadata, "status": {"phase": "Running", "podIP": host}})
+            status = {"phase": "Running", "podIP": host}
+            api.put(path, {"metadata": metadata, "spec": {"containers": []}, "status": status})
         self.controller = Controller(KubeClient(api, Metrics()), Metrics(), Settings(measure_s=0.05), ())
         self.controller.cache.set_plan(self.plan)
         self.controller.cache.set_job(self.job)
