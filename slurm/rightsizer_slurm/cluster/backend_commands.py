@@ -6,8 +6,9 @@ from rightsizer_slurm.cluster import snapshot
 from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.jobs_json import job_of_json
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
+from rightsizer_slurm.cluster.untrusted_text import one_line
 
-__all__ = ["SlurmCommands"]
+__all__ = ["SlurmCommands", "jobs_of_json"]
 
 
 class SlurmCommands:
@@ -88,8 +89,12 @@ class SlurmCommands:
         self.slurm.run("scontrol", "notify", str(job_id), text)
 
     def _jobs(self, *options: str) -> tuple[SlurmJob, ...]:
-        text = self.slurm.run("squeue", "--json", *options)
-        try:
-            return tuple(job_of_json(raw) for raw in json.loads(text)["jobs"])
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise SlurmError("squeue --json", f"cannot parse the output: {error}") from None
+        return jobs_of_json(self.slurm.run("squeue", "--json", *options))
+
+
+def jobs_of_json(text: str) -> tuple[SlurmJob, ...]:
+    """The jobs of squeue --json. SlurmError if they cannot be parsed."""
+    try:
+        return tuple(job_of_json(raw) for raw in json.loads(text)["jobs"])
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise SlurmError("squeue --json", f"cannot parse the output: {one_line(str(error))}") from None
