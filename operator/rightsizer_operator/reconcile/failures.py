@@ -6,7 +6,6 @@ its Job gets a deadline in the past, so that running pods stop and failed ones k
 """
 
 import datetime as dt
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from rightsizer_operator.values.snapshot import AttemptJob
 __all__ = ["ended", "failed_pods", "latest_failure", "recorded", "start_check", "worker_restarts"]
 
 _ROUND_S = 60.0
-"""Pods of one start that fail within this time are one failure: the first took the others along. A guess."""
+"""Pods that fail within this time are one failure: the first took the others along. A guess."""
 _SAME_MOMENT_S = 5.0
 _MOST_FAILURES = 50
 _MOST_CHARACTERS = 1024
@@ -37,7 +36,7 @@ def recorded(state: ReconcileState) -> ReconcileState:
         attempt = replace(attempt, trained_at=now)
         state = replace(state, persisted=replace(state.persisted, attempt=attempt))
     for pod in failed_pods(state):
-        if _is_new(pod, state.persisted.failures):
+        if _is_new(pod, state):
             failures = (*state.persisted.failures, _failure(pod, state))[-_MOST_FAILURES:]
             state = replace(state, persisted=replace(state.persisted, failures=failures))
     return state
@@ -50,11 +49,9 @@ def ended(state: ReconcileState, job: AttemptJob) -> ReconcileState | None:
         return None
     finished = no("Finished")
     state = state.then(Failed=verdict, Complete=no("Failed"), Running=finished, Resizing=finished)
-    return (
-        state
-        if job.ending
-        else state.then(PatchJob(name=job.name, spec={"activeDeadlineSeconds": END_NOW_S}))
-    )
+    if job.ending:
+        return state
+    return state.then(PatchJob(name=job.name, spec={"activeDeadlineSeconds": END_NOW_S}))
 
 
 def start_check(state: ReconcileState, job: AttemptJob) -> ReconcileState:
@@ -87,13 +84,18 @@ def worker_restarts(state: ReconcileState) -> int:
     return max(int(state.persisted.observed.get("restarts", 0)), reported + len(state.persisted.failures))
 
 
-def _is_new(pod: Pod, failures: tuple[Mapping[str, Any], ...]) -> bool:
-    """Whether a failed pod is not of a failure that is recorded already."""
+def _is_new(pod: Pod, state: ReconcileState) -> bool:
+    """Whether a failed pod is not of a failure that is recorded already.
+
+    Pods of one start fail together, or one after another if each is broken by itself: one failure, unless
+    the training advanced in between.
+    """
+    failures = state.persisted.failures
     last, end = parse_time(failures[-1].get("at")) if failures else None, pod.ended_at
     if last is None or end is None:
         return last is None
     restarted = pod.created is not None and pod.created > last
-    return restarted or (end - last).total_seconds() > _ROUND_S
+    return restarted or ((end - last).total_seconds() > _ROUND_S and _trained_since(pod, state, end))
 
 
 def _failure(pod: Pod, state: ReconcileState) -> dict[str, Any]:

@@ -56,6 +56,28 @@ def test_pods_that_fail_together_are_one_failure(fake_cluster):
     assert run.plan["status"]["observed"]["restarts"] == 1
 
 
+def test_pods_of_one_start_that_fail_one_after_another_are_one_failure(fake_cluster):
+    run = launched(fake_cluster)
+    began = run.now
+    for number in range(5):
+        run.later(seconds=90)
+        failed = {"phase": "Failed", "exit_code": 1, "created": began, "finished_at": run.now}
+        run.pods += (Pod(name=f"w{number}", attempt=1, **failed),)
+        run.settle()
+    assert len(run.plan["status"]["failures"]) == 1
+
+
+def test_pods_of_one_start_that_fail_while_the_others_train_are_failures_of_their_own(fake_cluster):
+    run = launched(fake_cluster)
+    began = run.now
+    for number in range(3):
+        run.later(minutes=90).progress = dataclasses.replace(STEPS, step=100 * (number + 1))
+        failed = {"phase": "Failed", "exit_code": 1, "created": began, "finished_at": run.now}
+        run.pods += (Pod(name=f"w{number}", attempt=1, **failed),)
+        run.settle()
+    assert len(run.plan["status"]["failures"]) == 3
+
+
 def test_a_new_operator_goes_on_counting_although_the_pods_are_gone(fake_cluster):
     run = launched(fake_cluster)
     for number in (1, 2, 3):
