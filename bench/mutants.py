@@ -2,7 +2,8 @@
 
 cosmic-ray makes each change and runs the tests; this module draws a seeded sample, stratified by file, and
 maps each file to the tests that must notice. It works in copies of the tree under a temporary folder. Results
-go to results/mutants.json; `mutants_survivors.csv` gives the reason of each known survivor.
+go to results/mutants.json by seed, with the commit of the source; `mutants_survivors.csv` gives the reason of
+each known survivor.
 
     python -m bench.mutants [--sample 240] [--seed 15] [--minutes 120] [--workers 2]
     python -m bench.mutants --only reconcile
@@ -178,27 +179,35 @@ def _key(spec: MutationSpec) -> tuple[str, str]:
     return str(spec.module_path), f"{spec.operator_name} {spec.occurrence}"
 
 
-def summary(outcomes: list[dict[str, object]], seed: int) -> dict[str, object]:
-    """Counts by file, and the survivors with the reason where one is known."""
+def summary(outcomes: list[dict[str, object]]) -> dict[str, object]:
+    """Counts by file, and the survivors with the reason where one is known.
+
+    The first share counts every mutant; the second leaves out those that change no result.
+    """
     with REASONS.open(newline="") as file:
         reasons = {(row["file"], row["before"], row["after"]): row["reason"] for row in csv.DictReader(file)}
     files = sorted({str(o["file"]) for o in outcomes})
-    survivors = [o for o in outcomes if not o["killed"]]
+    survivors = [
+        {k: o[k] for k in ("file", "line", "change", "before", "after")}
+        | {"reason": reasons.get((str(o["file"]), str(o["before"]), str(o["after"])), "")}
+        for o in outcomes
+        if not o["killed"]
+    ]
+    killed = len(outcomes) - len(survivors)
+    equivalent = sum(str(o["reason"]).startswith("equivalent") for o in survivors)
+    commit = ["git", "rev-parse", "--short", "HEAD"]
     return {
-        "seed": seed,
+        "commit": subprocess.run(commit, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip(),
         "mutants": len(outcomes),
-        "killed": len(outcomes) - len(survivors),
-        "killed_share": round(1 - len(survivors) / len(outcomes), 3),
+        "killed": killed,
+        "killed_share": round(killed / len(outcomes), 3),
+        "killed_share_without_equivalents": round(killed / (len(outcomes) - equivalent), 3),
         "files": {
             name: f"{sum(bool(o['killed']) for o in outcomes if o['file'] == name)}"
             f"/{sum(o['file'] == name for o in outcomes)}"
             for name in files
         },
-        "survivors": [
-            {k: o[k] for k in ("file", "line", "change", "before", "after")}
-            | {"reason": reasons.get((str(o["file"]), str(o["before"]), str(o["after"])), "")}
-            for o in survivors
-        ],
+        "survivors": survivors,
     }
 
 
@@ -214,8 +223,9 @@ def main() -> None:
     args = parser.parse_args()
     drawn = sample(args.sample, args.seed, args.only)
     killed = []
+    results = json.loads(RESULTS.read_text())
     if args.survivors:
-        recorded = json.loads(RESULTS.read_text())
+        recorded = results[str(args.seed)]
         alive = {(s["file"], s["change"]) for s in recorded["survivors"]}
         drawn = [(spec, tests) for spec, tests in drawn if _key(spec) in alive]
         counts = {name: int(share.split("/")[0]) for name, share in recorded["files"].items()}
@@ -227,10 +237,10 @@ def main() -> None:
             wait(runs, timeout=60 * args.minutes)
             pool.shutdown(cancel_futures=True)
             outcomes = killed + [run.result() for run in runs if not run.cancelled()]
-    text = json.dumps(summary(outcomes, args.seed), indent=1) + "\n"
-    print(text)
+    results[str(args.seed)] = summary(outcomes)
+    print(json.dumps(results[str(args.seed)], indent=1))
     if not args.only:
-        RESULTS.write_text(text)
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

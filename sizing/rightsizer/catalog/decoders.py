@@ -186,12 +186,17 @@ def _with_small(read: Config, style: DecoderStyle, a: Architecture) -> Architect
     if read.flag("mlp_bias", default=False):
         biases.add("mlp")
     query, keys = a.heads * a.head_dim, a.kv_heads * a.head_dim
-    wide = {"q": query, "kv": 2 * keys, "o": a.hidden, "mlp": (1 + a.gated_mlp) * a.ffn_hidden + a.hidden}
+    bias_sizes = {
+        "q": query,
+        "kv": 2 * keys,
+        "o": a.hidden,
+        "mlp": (1 + a.gated_mlp) * a.ffn_hidden + a.hidden,
+    }
     norm = a.hidden * (2 if style.norm_bias else 1)
     qk_norm = {"": 0, "head": 2 * a.head_dim, "full": query + keys}[style.qk_norm]
     positions = 0 if style.positions is None else (a.max_sequence + style.positions) * a.hidden
     return dataclasses.replace(
         a,
-        per_layer_parameters=style.norms * norm + qk_norm + sum(wide.get(bias, 0) for bias in biases),
+        per_layer_parameters=style.norms * norm + qk_norm + sum(bias_sizes.get(bias, 0) for bias in biases),
         extra_parameters=style.final_norms * norm + positions + (a.vocab if "head" in biases else 0),
     )

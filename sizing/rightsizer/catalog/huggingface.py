@@ -86,12 +86,12 @@ def _mla(read: Config, style: DecoderStyle, name: str, source: str) -> Architect
     """DeepSeek-V2 and -V3, Kimi K2: latent attention; `head_dim` is the width of queries and keys."""
     query_rank, rank = read.count("q_lora_rank", default=0, least=0), read.count("kv_lora_rank")
     plain, rotary = read.count("qk_nope_head_dim"), read.count("qk_rope_head_dim")
-    wide = dataclasses.replace(style, head_dim=plain + rotary)
-    a = decoder(read, wide, name, source)
+    latent_style = dataclasses.replace(style, head_dim=plain + rotary)
+    a = decoder(read, latent_style, name, source)
     return dataclasses.replace(
         a,
         attention=AttentionKind.LATENT,
-        head_dim=wide.head_dim,
+        head_dim=latent_style.head_dim,
         q_lora_rank=query_rank,
         kv_lora_rank=rank,
         qk_nope_head_dim=plain,
@@ -155,8 +155,10 @@ def _falcon(read: Config, style: DecoderStyle, name: str, source: str) -> Archit
     new = read.flag("new_decoder_architecture", default=False) or read.has("n_head_kv")
     parallel = read.flag("parallel_attn", default=True)
     biases = ALL_BIASES if read.flag("bias", default=False) else frozenset()
-    own = dataclasses.replace(style, norms=2 if new or not parallel else 1, biases=biases, parallel=parallel)
-    a = decoder(read, own, name, source)
+    falcon_style = dataclasses.replace(
+        style, norms=2 if new or not parallel else 1, biases=biases, parallel=parallel
+    )
+    a = decoder(read, falcon_style, name, source)
     if new:
         return a
     return dataclasses.replace(a, kv_heads=1 if read.flag("multi_query", default=True) else a.heads)
@@ -178,10 +180,10 @@ def _mpt(read: Config, style: DecoderStyle, name: str, source: str) -> Architect
     ratio = read.count("expansion_ratio", default=4)
     biased = not read.flag("no_bias", default=True)
     biases = ALL_BIASES if biased else frozenset()
-    own = dataclasses.replace(
+    mpt_style = dataclasses.replace(
         style, biases=biases, norm_bias=biased, defaults={"num_key_value_heads": kv_heads}
     )
-    a = decoder(read, own, name, source)
+    a = decoder(read, mpt_style, name, source)
     return dataclasses.replace(a, ffn_hidden=ratio * a.hidden)
 
 

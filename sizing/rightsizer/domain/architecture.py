@@ -163,9 +163,9 @@ def attention_parameters(a: Architecture | Columns) -> Floats:
 @cached_by_columns
 def cross_attention_parameters(a: Architecture | Columns) -> Floats:
     """One decoder layer's cross-attention weights; 0 unless the network is an encoder-decoder."""
-    own = _f(a.hidden) * _f(a.head_dim) * 2
+    target = _f(a.hidden) * _f(a.head_dim) * 2
     source = _f(_encoder_hidden(a)) * _f(a.head_dim) * 2
-    size = own * _f(a.heads) + source * _f(a.kv_heads)
+    size = target * _f(a.heads) + source * _f(a.kv_heads)
     return _where(_is(a.family, Family.ENCODER_DECODER), size, 0.0)
 
 
@@ -223,8 +223,8 @@ def embedding_parameters(a: Architecture | Columns) -> Floats:
 @cached_by_columns
 def head_parameters(a: Architecture | Columns) -> Floats:
     """The output head's own weights: 0 where they are the embedding's, or in an encoder (no head)."""
-    own = ~np.asarray(a.tied_embeddings, dtype=bool) & ~_is(a.family, Family.ENCODER)
-    return _where(own, embedding_parameters(a), 0.0)
+    separate = ~np.asarray(a.tied_embeddings, dtype=bool) & ~_is(a.family, Family.ENCODER)
+    return _where(separate, embedding_parameters(a), 0.0)
 
 
 @cached_by_columns

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 class Columns:
     """Named, read-only columns of shape () or (n,).
 
-    Rows taken from other columns are gathered when a column is first asked for: few formulas read them all.
+    Rows taken from other columns are gathered when a column is first read: few formulas read them all.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ def text_matches(texts: Array, test: Callable[[str], bool]) -> Array:
 
     numpy's own comparisons of parts of texts are in a module that takes as long to import as a search does.
     """
-    found = [test(text) for text in texts.reshape(-1).tolist()]
-    return np.asarray(found, dtype=bool).reshape(texts.shape)
+    matches = [test(text) for text in texts.reshape(-1).tolist()]
+    return np.asarray(matches, dtype=bool).reshape(texts.shape)
 
 
 Noun = TypeVar("Noun")
@@ -94,7 +94,7 @@ Made = TypeVar("Made")
 
 
 def cached_by_columns(function: Callable[[Noun], Made]) -> Callable[[Noun], Made]:
-    """Let Columns keep what `function` makes of them: they never change, and a search asks again often."""
+    """Cache the results of `function` on its Columns, which never change and which a search passes often."""
     name = f"{function.__module__}.{function.__qualname__}"
 
     @functools.wraps(function)

@@ -139,7 +139,7 @@ class Framework:
     default_recompute: Recompute = Recompute.NONE
     default_sharding: str = "none"
 
-    # What it does unless told otherwise
+    # Its defaults
     pads_to_longest: bool = False
     lora_targets: str = "attention"
     splits_experts_by_tensor: bool = False
@@ -207,11 +207,11 @@ def unknown_framework(
     intricate: bool = False,
     year: float = 0.0,
 ) -> Framework:
-    """What is assumed when the framework is not known, by what the layout and its year give away.
+    """The profile of an unknown framework, from its layout and year.
 
-    `zero`: what is sharded is told in ZeRO's stages, as DeepSpeed and stacks on plain torch name it, not as
-    Megatron's distributed optimizer or as FSDP; `intricate`: stages are interleaved or contexts split, which
-    those cannot do. `year` is the libraries' (0: today's).
+    `zero`: sharding is given as a ZeRO stage (DeepSpeed, stacks on plain torch), not as that of Megatron's
+    optimizer or FSDP; `intricate`: stages are interleaved or contexts split, which ZeRO stacks cannot do.
+    `year` is the libraries' (0: today's).
     """
     if adapters:
         return framework("unknown-adapters")

@@ -9,7 +9,7 @@ __all__ = ["Cluster", "Gpu", "Link", "Node"]
 
 @immutable
 class Gpu:
-    """One accelerator as a process sees it. Zero: the part does not have it (fp8 on A100, NVLink on L40S).
+    """One accelerator of a process. Zero: the part does not have it (fp8 on A100, NVLink on L40S).
 
     `memory_bytes` is what the driver reports, hence what fits. Link rates are per direction.
     `compute_capability` is CUDA's (0 for other vendors). `nvlink_domain_gpus` is the reach of the fast link:

@@ -79,8 +79,8 @@ def loads(text: str, *, name: str = "calibration") -> tuple[Observation, ...]:
     except ValueError as error:
         raise InputError(name, value=text[:40], remedy=f"is no calibration file: {error}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        found = document.get("schema") if isinstance(document, dict) else text[:40]
-        raise InputError(name, value=found, remedy=f"is no calibration file: its schema must be {SCHEMA}")
+        schema = document.get("schema") if isinstance(document, dict) else text[:40]
+        raise InputError(name, value=schema, remedy=f"is no calibration file: its schema must be {SCHEMA}")
     observations = document.get("observations")
     if not isinstance(observations, list):
         raise InputError(f"{name}: observations", value=observations, remedy="must be a list")
@@ -151,12 +151,12 @@ def _number(document: Mapping[str, Any], key: str, name: str) -> float:
 def _document(noun: Any) -> dict[str, Any]:
     """A noun's fields as JSON values; what is only provenance (`source`, `aliases`) is left out."""
     values = {}
-    for one in fields(noun):
-        value = getattr(noun, one.name)
+    for field in fields(noun):
+        value = getattr(noun, field.name)
         if is_dataclass(value):
-            values[one.name] = _document(value)
-        elif one.metadata.get("column", True):
-            values[one.name] = value.value if isinstance(value, enum.Enum) else value
+            values[field.name] = _document(value)
+        elif field.metadata.get("column", True):
+            values[field.name] = value.value if isinstance(value, enum.Enum) else value
     return values
 
 

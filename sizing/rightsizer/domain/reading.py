@@ -10,7 +10,7 @@ __all__ = ["Phase", "Reading", "cleaned"]
 
 
 class Phase(enum.StrEnum):
-    """What the job does at the end of the window, as its agent says; UNKNOWN where nobody says it."""
+    """What the job does at the end of the window, as its agent reports; UNKNOWN without a report."""
 
     STARTUP = "startup"
     TRAINING = "training"
@@ -79,7 +79,7 @@ _SHARES = (
     "coverage",
 )
 _NUMBERS = tuple(
-    one.name for one in fields(Reading) if one.name not in ("phase", "others_waiting", "queries")
+    field.name for field in fields(Reading) if field.name not in ("phase", "others_waiting", "queries")
 )
 
 _MOST_SHARE = 1.05
@@ -89,17 +89,17 @@ _MOST_POWER = 1.5
 """Boost and sampling take the draw a little over TDP; more is a wrong unit. A guess."""
 
 
-def cleaned(some: Reading) -> Reading:
+def cleaned(reading: Reading) -> Reading:
     """The reading with impossible values set to None: NaN, infinite, negative, shares above 1."""
-    found: dict[str, float | None] = {}
+    corrected: dict[str, float | None] = {}
     for name in _NUMBERS:
-        value = getattr(some, name)
+        value = getattr(reading, name)
         if value is None or 0 <= value <= 1:
             continue
         if not 0 <= value < math.inf:
-            found[name] = None
+            corrected[name] = None
         elif name in _SHARES:
-            found[name] = 1.0 if value <= _MOST_SHARE else None
-    if (some.power_fraction or 0.0) > _MOST_POWER:
-        found["power_fraction"] = None
-    return replace(some, **found) if found else some  # type: ignore[arg-type]
+            corrected[name] = 1.0 if value <= _MOST_SHARE else None
+    if (reading.power_fraction or 0.0) > _MOST_POWER:
+        corrected["power_fraction"] = None
+    return replace(reading, **corrected) if corrected else reading  # type: ignore[arg-type]

@@ -93,9 +93,9 @@ def ring_s(
 
     It is sent in `messages` pieces, else in buckets; each fills the ring once.
     """
-    n, many = group.ranks, group.domains > 1
+    n, between_domains = group.ranks, group.domains > 1
     outer = links.between_bytes_per_s * group.inside
-    rate = np.where(many, np.minimum(links.inside_bytes_per_s, outer), links.inside_bytes_per_s)
+    rate = np.where(between_domains, np.minimum(links.inside_bytes_per_s, outer), links.inside_bytes_per_s)
     wire = payload_bytes * (n - 1) / np.maximum(n, 1) / rate
     step = parameters.ring_step_s * _STEP_REFERENCE_BYTES_PER_S / np.maximum(links.line_bytes_per_s, 1e9)
     step = step * np.where(links.switched, np.clip((group.inside - 2) / 6, 0, 1), 0.0) / 2
@@ -103,7 +103,7 @@ def ring_s(
     cube = small * small * small  # `**` takes ten times as long
     step = step / (1 + cube * cube)
     count = np.maximum(payload_bytes / _BUCKET_BYTES, 1.0) if messages is None else messages
-    hops = np.where(many, n * count * parameters.ring_hop_s, 0.0)
+    hops = np.where(between_domains, n * count * parameters.ring_hop_s, 0.0)
     latency = parameters.ring_latency_s + parameters.node_latency_s * np.log2(group.domains)
     return np.asarray(np.where(n > 1, passes * (wire + latency + step) + passes * hops, 0.0))
 

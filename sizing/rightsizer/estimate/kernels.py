@@ -148,10 +148,17 @@ def wave_efficiency(m: Array, n: Array, multiprocessors: Array, parameters: Para
     Tiles of i x j come in ceil(tiles / multiprocessors) waves; a smaller tile wastes fewer slots in the last
     wave but reuses its operands less (its own efficiency).
     """
-    own = (1.0, 1.0, parameters.tile_128, parameters.tile_64, parameters.tile_64, parameters.tile_32)
+    tile_efficiencies = (
+        1.0,
+        1.0,
+        parameters.tile_128,
+        parameters.tile_64,
+        parameters.tile_64,
+        parameters.tile_32,
+    )
     down, across = ({side: np.ceil(size / side) for side in _SIDES} for size in (m, n))
     slots: Array = np.asarray(np.inf)
-    for (i, j), efficiency in zip(_TILES, own, strict=True):
+    for (i, j), efficiency in zip(_TILES, tile_efficiencies, strict=True):
         waves = np.ceil(down[i] * across[j] / multiprocessors)
         slots = np.minimum(slots, waves * (i * j / efficiency))
     return np.asarray(m * n / (slots * multiprocessors))

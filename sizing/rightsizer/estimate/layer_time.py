@@ -204,8 +204,8 @@ def accumulated_s(inputs: StepInputs, weights: Array) -> Array:
     """Seconds to add one micro-batch's gradients of `weights` elements to the step's sums."""
     p = inputs.parameters
     framework, sixteen = inputs.cases.framework, inputs.cases.workload.precision == Precision.FP16
-    narrow = np.where(sixteen, framework.gradient_bytes_fp16, framework.gradient_bytes) <= BF16_BYTES
-    element_bytes = np.where(narrow, _NARROW_SUMS, 1.0) * p.accumulate_bytes
+    sixteen_bit = np.where(sixteen, framework.gradient_bytes_fp16, framework.gradient_bytes) <= BF16_BYTES
+    element_bytes = np.where(sixteen_bit, _NARROW_SUMS, 1.0) * p.accumulate_bytes
     element_bytes = np.where(fused_sums(inputs.cases), 0.0, element_bytes)
     return np.asarray(weights * element_bytes / inputs.rates.hbm_bytes_per_s)
 
@@ -361,8 +361,8 @@ def expert_replicas(cases: Cases) -> Array:
 def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
     if not np.any(traffic_s):
         return np.zeros(())
-    rest = (1 - share) * traffic_s
-    return np.asarray(share * traffic_s + _added_wait(compute_s, rest, 3))
+    overlappable_s = (1 - share) * traffic_s
+    return np.asarray(share * traffic_s + _added_wait(compute_s, overlappable_s, 3))
 
 
 def _added_wait(first_s: Array, second_s: Array, power: int) -> Array:

@@ -262,8 +262,8 @@ def adapter_parameters(cases: Cases) -> Array:
 def trains_embeddings(cases: Cases) -> Array:
     """True if embedding and head train in full beside the adapters."""
     targets = cases.workload.lora_targets
-    whole = (targets == "attention+embeddings") | (targets == "all+embeddings")
-    return np.asarray(adapters_only(cases.workload) & whole)
+    with_embeddings = (targets == "attention+embeddings") | (targets == "all+embeddings")
+    return np.asarray(adapters_only(cases.workload) & with_embeddings)
 
 
 def _adapters_on_mlp(cases: Cases) -> Array:

@@ -91,17 +91,25 @@ def _activations(cases: Cases, kept: SavedActivations, stage_parts: Stage) -> Ar
     """One micro-batch on a stage, less what recomputation and offloading leave out."""
     layout = cases.layout
     layers = stage_parts.dense_layers + stage_parts.moe_layers
-    partly = (layout.recompute == Recompute.FULL) & (layout.recompute_layers > 0)
-    rest = np.maximum(layers - layout.recompute_layers, 0.0) / np.maximum(layers, 1.0)
-    rest = np.where(partly, rest, 0.0)
-    one = stage_parts.dense_layers * (kept.dense + rest * (kept.dense_full - kept.dense))
-    one = one + stage_parts.moe_layers * (kept.moe + rest * (kept.moe_full - kept.moe))
-    one = one + kept.boundary * (cases.framework.keeps_stage_outputs & ~stage_parts.last)
+    recomputes_some = (layout.recompute == Recompute.FULL) & (layout.recompute_layers > 0)
+    stored_share = np.maximum(layers - layout.recompute_layers, 0.0) / np.maximum(layers, 1.0)
+    stored_share = np.where(recomputes_some, stored_share, 0.0)
+    micro_batch_bytes = stage_parts.dense_layers * (
+        kept.dense + stored_share * (kept.dense_full - kept.dense)
+    )
+    micro_batch_bytes = micro_batch_bytes + stage_parts.moe_layers * (
+        kept.moe + stored_share * (kept.moe_full - kept.moe)
+    )
+    micro_batch_bytes = micro_batch_bytes + kept.boundary * (
+        cases.framework.keeps_stage_outputs & ~stage_parts.last
+    )
     offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
     if not np.any(layout.offload_layers):
-        return np.where(offloaded, 0.0, one)
-    stay = np.maximum(layers - layout.offload_layers, 0.0) / np.maximum(layers, 1.0)
-    return np.asarray(one * np.where(offloaded, np.where(layout.offload_layers > 0, stay, 0.0), 1.0))
+        return np.where(offloaded, 0.0, micro_batch_bytes)
+    device_share = np.maximum(layers - layout.offload_layers, 0.0) / np.maximum(layers, 1.0)
+    return np.asarray(
+        micro_batch_bytes * np.where(offloaded, np.where(layout.offload_layers > 0, device_share, 0.0), 1.0)
+    )
 
 
 def _working(cases: Cases, kept: SavedActivations, dense: Array, p: Parameters) -> Array:
@@ -118,14 +126,16 @@ def _unsharded(cases: Cases, layer: LayerWeights, stage_parts: Stage, p: Paramet
     profile, layout = cases.framework, cases.layout
     biggest = np.where(stage_parts.moe_layers > 0, layer.moe_layer() + layer.experts, layer.dense_layer())
     layers = profile.unsharded_layers * p.unsharded_layers * biggest
-    whole = 2.0 * (layers + stage_parts.embeddings * profile.gathers_embeddings)
+    gathered = 2.0 * (layers + stage_parts.embeddings * profile.gathers_embeddings)
     sharded = np.asarray(layout.sharding >= Sharding.ZERO3)
     matrix = np.maximum(layer.dense / 3.0, layer.attention / 4.0)
-    return np.where(sharded, whole, 0.0) + np.where(cases.workload.method == Method.QLORA, 2.0 * matrix, 0.0)
+    return np.where(sharded, gathered, 0.0) + np.where(
+        cases.workload.method == Method.QLORA, 2.0 * matrix, 0.0
+    )
 
 
 def _dummy_gradients(cases: Cases, layer: LayerWeights, stage_parts: Stage) -> Array:
-    """TransformerEngine keeps one bf16 gradient buffer per distinct matrix shape while the job lives."""
+    """TransformerEngine keeps one bf16 gradient buffer per distinct matrix shape during the whole job."""
     shapes = layer.attention + np.where(stage_parts.dense_layers > 0, layer.dense, 0.0)
     shapes = shapes + np.where(stage_parts.moe_layers > 0, layer.shared + layer.one_expert, 0.0)
     return np.where(cases.framework.te_dummy_gradients & _trains_all(cases), 2.0 * shapes, 0.0)

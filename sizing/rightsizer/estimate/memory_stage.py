@@ -117,8 +117,8 @@ def _stated(cases: Cases, layers: Array, share: Array, first: Array, last: Array
     """The layers of a stage if the run states those of the first or the last one."""
     at_first, at_last = cases.framework.first_stage_layers, cases.framework.last_stage_layers
     middle = np.maximum(cases.layout.pp - (at_first > 0) - (at_last > 0), 1)
-    rest = np.ceil(np.maximum(layers - at_first - at_last, 0.0) / middle)
-    share = np.where((at_first > 0) | (at_last > 0), rest, share)
+    unstated = np.ceil(np.maximum(layers - at_first - at_last, 0.0) / middle)
+    share = np.where((at_first > 0) | (at_last > 0), unstated, share)
     return np.where(first & (at_first > 0), at_first, np.where(last & (at_last > 0), at_last, share))
 
 

@@ -28,7 +28,7 @@ class StageLayers:
 
 
 def stage_layers(cases: Cases) -> StageLayers:
-    """How the layers are dealt out; embedding and head count as a layer each where the framework says so."""
+    """Layers of a middle stage and of the last; embedding and head can count as a layer each."""
     layers = cases.architecture.layers + cases.architecture.mtp_layers
     p, v = cases.layout.pp, np.maximum(cases.layout.vpp, 1)
     even = layers % p == 0
@@ -37,9 +37,11 @@ def stage_layers(cases: Cases) -> StageLayers:
     chunk = np.ceil(layers / (p * v) - 1e-9) * v
     full = np.where(even, layers / p, np.where(layers >= p * v, np.minimum(chunk, np.ceil(layers / p)), 1.0))
     middle = np.where(ends, (layers + 2) / p, np.where(p > 1, full, layers))
-    rest = layers - middle * (p - 1)
-    rest = np.where(rest >= 1, rest, np.maximum(np.floor(layers / p), 1.0))  # several stages are short
-    last = np.where(ends, middle - 1, np.where(p > 1, np.minimum(rest, middle), layers))
+    remaining = layers - middle * (p - 1)
+    remaining = np.where(
+        remaining >= 1, remaining, np.maximum(np.floor(layers / p), 1.0)
+    )  # several stages are short
+    last = np.where(ends, middle - 1, np.where(p > 1, np.minimum(remaining, middle), layers))
     return StageLayers(middle_layers=np.asarray(middle), last_layers=np.asarray(last))
 
 

@@ -167,8 +167,8 @@ def _kv_width(cases: Cases) -> Array:
     """Elements of a token's keys and values on one GPU, as exchanged by context parallelism."""
     arch, layout = cases.architecture, cases.layout
     qk, v = _head_dims(cases)
-    every = (arch.attention == "mla") | (cases.framework.merges_context_parts > 0)
-    heads = np.where(every, arch.heads, np.maximum(arch.kv_heads, layout.tp))
+    all_heads = (arch.attention == "mla") | (cases.framework.merges_context_parts > 0)
+    heads = np.where(all_heads, arch.heads, np.maximum(arch.kv_heads, layout.tp))
     return np.asarray(heads / layout.tp * (qk + v))
 
 

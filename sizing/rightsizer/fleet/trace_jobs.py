@@ -1,6 +1,6 @@
 """Jobs of a trace, the rules of a replay, and its outcome.
 
-Traces do not say how a job's rate depends on its GPUs, so it is modelled: on n GPUs a job that requested g
+Traces do not record how a job's rate depends on its GPUs, so it is modelled: on n GPUs a job that requested g
 takes (1 - s) g/n + s of its duration, where s is the serial part (Amdahl's law, anchored at the size that
 ran). Random draws are made by the caller and are part of each job.
 """
@@ -113,7 +113,7 @@ def relative_s(serial: float, requested: int, gpus: int) -> float:
 
 @immutable
 class TraceScaling:
-    """A job's sizes as the policy sees them. One unit of work is a second on the requested GPUs."""
+    """A job's sizes as inputs of the policy. One unit of work is a second on the requested GPUs."""
 
     requested: int
     serial: float

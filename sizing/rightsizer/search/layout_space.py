@@ -249,8 +249,8 @@ def _micro_batch(workload: Workload, pins: Mapping[str, int]) -> list[int]:
     batch = workload.global_batch_sequences
     if "micro_batch" in pins:
         return [pins["micro_batch"]] if 1 <= pins["micro_batch"] <= batch else []
-    whole = set(_powers(batch))
-    return [b for b in _round(batch) if b in whole or (b <= _LARGEST_ODD and batch % b == 0)]
+    powers = set(_powers(batch))
+    return [b for b in _round(batch) if b in powers or (b <= _LARGEST_ODD and batch % b == 0)]
 
 
 def _recompute(workload: Workload, framework: Framework, pins: Mapping[str, int]) -> list[int]:

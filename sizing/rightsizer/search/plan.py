@@ -206,14 +206,14 @@ def _nearby_rows(result: ClusterResult) -> Rows:
     """All layouts on the chosen GPU count and its neighbours; the best families on more distant counts."""
     best, allowed = result.best, result.allowed
     gpus = int(best.row.gpus[0])
-    near = np.concatenate(
+    nearby = np.concatenate(
         [allowed[allowed <= gpus][-1 - _FEWER_SIZES :], allowed[allowed >= gpus * _MORE_GPUS_FACTOR][:2]]
     )
     grid = _curve_gpus(result)
-    distant = grid[(grid[:, None] != near).all(axis=1)]
+    distant = grid[(grid[:, None] != nearby).all(axis=1)]
     distant_families = distinct(best.at_count.family[np.argsort(best.at_count.finish_s)[:_CURVE_FAMILIES]])
     family, counts = [], []
-    for families, sizes in ((result.feasible, near), (distant_families, distant)):
+    for families, sizes in ((result.feasible, nearby), (distant_families, distant)):
         index, sizes_of_pairs = pairs(result.context.families.unit[families], np.zeros(families.shape), sizes)
         family.append(families[index])
         counts.append(sizes_of_pairs)

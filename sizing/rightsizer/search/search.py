@@ -270,7 +270,7 @@ def _configuration_spread(context: SearchContext, columns: Columns) -> float:
 
 
 def _measured(context: SearchContext, chosen: Array) -> Array:
-    """Families in which this job was measured: a correction at one size says little about another size."""
+    """Families in which this job was measured: a correction at one size hardly holds at another size."""
     measured = np.zeros(chosen.size, dtype=bool)
     axes = {name: axis[chosen] for name, axis in context.families.axes.items() if name in _DEGREES}
     for layout in measured_layouts(context.request.calibration, context.nouns):
@@ -349,13 +349,13 @@ def _raise_bound(context: SearchContext, leaders: Array, bound: Array, most: int
 
 def _first_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array]:
     """The pairs of the window's first counts: just over _BLOCK_ROWS pairs, or all of them."""
-    parts, rows = [], 0
+    blocks, rows = [], 0
     for start in range(0, window.size, _COUNTS_AT_ONCE):
-        parts.append(pairs(unit, need, window[start : start + _COUNTS_AT_ONCE]))
-        rows += parts[-1][1].size
+        blocks.append(pairs(unit, need, window[start : start + _COUNTS_AT_ONCE]))
+        rows += blocks[-1][1].size
         if rows > _BLOCK_ROWS:
             break
-    return np.concatenate([family for family, _ in parts]), np.concatenate([gpus for _, gpus in parts])
+    return np.concatenate([family for family, _ in blocks]), np.concatenate([gpus for _, gpus in blocks])
 
 
 def _blocks(unit: Array, need: Array, possible: Array) -> Iterator[tuple[Array, Array]]:

@@ -196,23 +196,11 @@ def test_a_gpt_layer_keeps_korthikanti_s_sbh_34_and_5_as_h(tp):
 
 def test_selective_recompute_leaves_all_but_korthikanti_s_attention_part():
     """Section 5: sbh 34/t without 5as/(ht), which is what selective recompute brings back."""
-    whole = layers_bytes(net=GPT, profile="megatron-lm")
-    selective = layers_bytes(net=GPT, profile="megatron-lm", recompute=Recompute.SELECTIVE)
-    assert whole - selective == 4 * 5 * 2 * T * T
+    lm = {"profile": "megatron-lm", "facts": {"recomputes_expert_modules": False}}
+    for net in (dataclasses.replace(GPT, experts=8, top_k=2, expert_ffn_hidden=4), GPT):
+        selective = layers_bytes(net=net, recompute=Recompute.SELECTIVE, **lm)
+        assert layers_bytes(net=net, **lm) - selective == 4 * 5 * 2 * T * T
     assert selective == 4 * T * (34 * 8 + 4 * 2)
-
-
-def test_selective_recompute_brings_back_the_scores_of_sparse_layers_too():
-    """5 bytes of each of 2 heads' T x T scores in each of 4 layers, experts or not."""
-    net, facts = (
-        dataclasses.replace(GPT, experts=8, top_k=2, expert_ffn_hidden=4),
-        {"recomputes_expert_modules": False},
-    )
-    whole, selective = (
-        layers_bytes(net=net, profile="megatron-lm", facts=facts, recompute=recompute)
-        for recompute in (Recompute.NONE, Recompute.SELECTIVE)
-    )
-    assert whole - selective == 4 * 5 * 2 * T * T
 
 
 def test_scores_without_dropout_are_a_softmax_in_16_bits():

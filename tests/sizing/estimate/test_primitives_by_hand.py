@@ -134,3 +134,15 @@ def test_messages_of_a_node_share_one_rate_on_a_network_of_datagrams(sharing, se
         np.asarray(1e9), np.asarray(True), np.asarray(sharing), wires(datagrams=True), p
     )
     assert float(sent) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("domain", "share"), [(1, 0.25), (2, 0.5)], ids=["PCIe", "NVLink of two GPUs"])
+def test_a_domain_of_one_gpu_has_pcie_and_a_larger_one_nvlink(domain, share):
+    """100 GB/s, of which the fits say that PCIe reaches a quarter and NVLink half; a node has 8 GPUs."""
+    cluster = {"nvlink_domain_gpus": domain, "gpus_per_node": 8, "intra_bytes_per_s": 1e11}
+    cluster |= {"inter_bytes_per_s": 1e10, "inter_link": ""}
+    machine = SimpleNamespace(**{name: np.asarray(value) for name, value in cluster.items()})
+    p = PLAIN.replace(nvlink_fraction=0.5, pcie_fraction=0.25)
+    known = collectives.links(SimpleNamespace(cluster=machine), p)
+    assert float(known.inside_bytes_per_s) == share * 1e11
+    assert (bool(known.switched), int(known.reach_gpus)) == (domain > 1, 2 if domain > 1 else 8)
