@@ -137,8 +137,10 @@ class _Resources(TypedDict, total=False):
 class _Container(_Named, total=False):
     __pydantic_config__ = _TYPED  # type: ignore[misc]
     env: list[_Named]
+    imagePullPolicy: str
     ports: list[_Port]
     resources: _Resources
+    securityContext: dict[str, Any]
     volumeMounts: list[_Mount]
 
 
@@ -155,9 +157,17 @@ class _Spread(TypedDict):
     topologyKey: str
 
 
+class _Expression(TypedDict, total=False):
+    __pydantic_config__ = _TYPED  # type: ignore[misc]
+    key: Required[str]
+    operator: Required[str]
+    values: list[str]
+
+
 class _Term(TypedDict, total=False):
     __pydantic_config__ = _TYPED  # type: ignore[misc]
-    matchExpressions: list[dict[str, Any]]
+    matchExpressions: list[_Expression]
+    matchFields: list[_Expression]
 
 
 class _Required(TypedDict, total=False):
@@ -189,6 +199,8 @@ class _Spec(TypedDict, total=False):
     initContainers: list[_Container]
     nodeSelector: dict[str, str]
     priorityClassName: str
+    securityContext: dict[str, Any]
+    serviceAccountName: str
     tolerations: list[_Toleration]
     topologySpreadConstraints: list[_Spread]
     volumes: list[_Named]
@@ -220,7 +232,7 @@ class PodTemplate(Model):
     )
     spec: PodSpec | None = Field(
         None,
-        description="Pod spec fields to merge; the training container is named trainer.",
+        description="Pod spec fields to merge; the workers' container is named trainer, the rendezvous pod's store.",
         examples=[{"nodeSelector": {"pool": "h100"}}],
         json_schema_extra=_FREE_FORM,
     )

@@ -35,9 +35,9 @@ from rightsizer_slurm.submit.placement import Placement
 NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 ROOM = 16  # GPUs of the machine, and of the partition
 EXECUTORS_OWN = re.compile(
-    r"PET_|TORCH_|POD_IP|RIGHTSIZER_(ATTEMPT|METRICS_|RENDEZVOUS_|RESTART_|RUN_DIRECTORY)"
+    r"PET_|TORCH_|POD_IP|HOME$|USER$|RIGHTSIZER_(ATTEMPT|METRICS_|RENDEZVOUS_|RESTART_|RUN_DIRECTORY)"
 )
-"""Variables for the rendezvous, ports and failure counts, which every executor sets its own way."""
+"""Variables for the rendezvous, ports, failure counts and the user, which every executor sets its own way."""
 
 SPEC = {
     "model": {"dimensions": {"layers": 8, "hidden": 256, "heads": 8, "vocab": 512}},

@@ -63,6 +63,7 @@ class FakeCluster:
         self.decision = None
         self.settings = Settings()
         self.queue, self.workloads, self.warnings = None, (), ()
+        self.rendezvous_ready = True
 
     def snapshot(self):
         return Snapshot(
@@ -73,6 +74,7 @@ class FakeCluster:
             jobs=tuple(AttemptJob.of(job) for job in self.jobs.values()),
             pods=self.pods,
             children=frozenset(self.children),
+            rendezvous_ready=self.rendezvous_ready,
             quota_gpus=self.quota,
             queue=self.queue,
             workloads=self.workloads,

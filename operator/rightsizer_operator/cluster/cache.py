@@ -9,10 +9,10 @@ from rightsizer.values import immutable
 from rightsizer_operator.cluster.occupancy import BoundPod, Occupancy, Owner
 from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.names import GPU_RESOURCE
+from rightsizer_operator.values.names import GPU_RESOURCE, rendezvous_name
 from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.quantities import parse_quantity
-from rightsizer_operator.values.snapshot import AttemptJob, Key, plan_key
+from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
 
 __all__ = ["Cache", "CacheKeys", "quota_left"]
 
@@ -40,6 +40,7 @@ class Cache:
         self.jobs: defaultdict[Key, dict[str, AttemptJob]] = defaultdict(dict)
         self.children: defaultdict[Key, set[str]] = defaultdict(set)
         self.nodes: dict[str, Node] = {}
+        self._rendezvous: dict[Key, Rendezvous] = {}
         self.wanted: frozenset[str] = frozenset()
         self._occupancy = Occupancy()
         self._all_nodes: Inventory | None = None
@@ -72,6 +73,7 @@ class Cache:
         self._deleted_uids |= {plan["metadata"]["uid"]} if plan else set()
         self.jobs.pop(key, None)
         self.children.pop(key, None)
+        self._rendezvous.pop(key, None)
         self._update_claims(key)
 
     def set_job(self, raw: Object) -> bool:
@@ -92,6 +94,25 @@ class Cache:
         self._deleted_uids.add(raw["metadata"]["uid"])
         self.jobs[key].pop(raw["metadata"]["name"], None)
         self._update_claims(key)
+
+    def set_rendezvous(self, key: Key, store: Rendezvous) -> bool:
+        """Cache a rendezvous store; whether it became ready or is ready no more."""
+        cached = self._rendezvous.get(key)
+        if store.name != rendezvous_name(key[1]) or (cached and cached.version >= store.version):
+            return False
+        self._rendezvous[key] = store
+        return store.ready != bool(cached and cached.ready)
+
+    def remove_rendezvous(self, key: Key, store: Rendezvous) -> None:
+        """Remove a deleted rendezvous store, unless another one took its place meanwhile."""
+        cached = self._rendezvous.get(key)
+        if cached is not None and cached.version <= store.version:
+            del self._rendezvous[key]
+
+    def is_rendezvous_ready(self, key: Key) -> bool:
+        """Whether the plan's own rendezvous store listens."""
+        store, plan = self._rendezvous.get(key), self.plans.get(key)
+        return bool(store and plan and store.ready and plan["metadata"]["uid"] in store.owner_uids)
 
     def reserve(self, key: Key, job: AttemptJob) -> None:
         """Claim the GPUs of a Job that is about to be created."""
@@ -165,6 +186,8 @@ class Cache:
         for raw in plans:
             self.set_plan(raw)
         self._replace_jobs(listing, before)
+        for key, store in listing.rendezvous:
+            self.set_rendezvous(key, store)
         uids = {plan["metadata"]["uid"] for plan in self.plans.values()}
         children = {(key, name) for key, name, owners in listing.children if not uids.isdisjoint(owners)}
         for key, name in before.children - children:

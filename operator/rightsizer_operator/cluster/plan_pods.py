@@ -63,8 +63,9 @@ class PlanPods:
         return bool(job.terminating or job.failed or gated or self._waits(job))
 
     def _waits(self, job: AttemptJob) -> bool:
-        """Whether workers are missing and have had the time that a start takes: a launch costs no lists."""
-        if not job.is_active or job.ready >= job.parallelism or job.started_at is None:
+        """Whether pods are missing and have had the time that a start takes: a launch costs no lists."""
+        can_meet = self._cache.is_rendezvous_ready((job.namespace, job.plan))
+        if not job.is_active or (job.ready >= job.parallelism and can_meet) or job.started_at is None:
             return False
         return (self._now() - job.started_at).total_seconds() >= _START_S
 

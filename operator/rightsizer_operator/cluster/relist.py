@@ -12,7 +12,7 @@ from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 from rightsizer_operator.values.nodes import Node
-from rightsizer_operator.values.snapshot import AttemptJob, Key, plan_key
+from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
 
 __all__ = ["MANAGED_SELECTOR", "Listing", "relist", "retry_when_busy"]
 
@@ -24,7 +24,6 @@ _BUSY = (429, 503)
 _RETRY_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2, 3.2, 3.2)
 _CHILD_PATHS = {
     "Service": "api/v1",
-    "ReplicaSet": "apis/apps/v1",
     "ConfigMap": "api/v1",
     "NetworkPolicy": "apis/networking.k8s.io/v1",
 }
@@ -35,11 +34,13 @@ class Listing:
     """Plans as API objects; of the others only the parsed values, because a cluster has many.
 
     `children` are the children other than Jobs: the plan, kind/name, and the uids of their owners.
+    `rendezvous` are the stores among them.
     """
 
     nodes: tuple[Node, ...] = ()
     jobs: tuple[tuple[Key, AttemptJob], ...] = ()
     children: tuple[tuple[Key, str, tuple[str, ...]], ...] = ()
+    rendezvous: tuple[tuple[Key, Rendezvous], ...] = ()
     plans: tuple[Object, ...] = ()
 
 
@@ -59,6 +60,10 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
         items = kube.every(path, metadata_only=True, labelSelector=MANAGED_SELECTOR)
         return [_child(kind, item["metadata"]) async for item in items if _is_kept(item)]
 
+    async def stores(scope: str) -> list[Object]:
+        path = f"/apis/apps/v1{scope}/replicasets"
+        return [item async for item in kube.every(path, labelSelector=MANAGED_SELECTOR) if _is_kept(item)]
+
     async def plans(scope: str) -> list[Object]:
         path = f"/apis/{GROUP}/{VERSION}{scope}/trainingplans"
         return [plan async for plan in kube.every(path)]
@@ -69,11 +74,20 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
         scope_children = [
             item for kind in _CHILD_PATHS for item in await retry_when_busy(partial(children, scope, kind))
         ]
+        scope_stores = await retry_when_busy(partial(stores, scope))
         scope_plans = await retry_when_busy(partial(plans, scope))
         listing = replace(
             listing,
             jobs=(*listing.jobs, *scope_jobs),
-            children=(*listing.children, *scope_children),
+            children=(
+                *listing.children,
+                *scope_children,
+                *(_child("ReplicaSet", store["metadata"]) for store in scope_stores),
+            ),
+            rendezvous=(
+                *listing.rendezvous,
+                *((plan_key(store), Rendezvous.of(store)) for store in scope_stores),
+            ),
             plans=(*listing.plans, *scope_plans),
         )
     return listing

@@ -10,14 +10,17 @@ from typing import Any
 
 from rightsizer_launch.torchrun import DEFAULT_PORT
 from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
+from rightsizer_operator.manifests.pod_security import pod_security, store_security
 from rightsizer_operator.manifests.pod_spec import (
     Launch,
     digest,
-    eviction_tolerations,
     labels,
     selector,
     template,
+    tolerations,
+    user_spec,
 )
+from rightsizer_operator.manifests.strategic_merge import merge
 from rightsizer_operator.values import names
 from rightsizer_operator.values.kueue import topology_annotations
 
@@ -27,11 +30,15 @@ Object = dict[str, Any]
 
 _BACKOFF_LIMIT = 2_147_483_647  # the entrypoint limits the restart rate; a Job's count never resets
 _FINAL_CODES = (64, EXIT_GIVEN_UP)  # the script's "do not retry" (EX_USAGE), and the entrypoint's
-_STRICT = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-}
+_STORE_TAKES = (
+    "imagePullSecrets",
+    "nodeSelector",
+    "priorityClassName",
+    "securityContext",
+    "serviceAccountName",
+    "tolerations",
+)
+"""Fields of the pod template that the rendezvous pod takes too."""
 
 
 def service(launch: Launch) -> Object:
@@ -52,25 +59,6 @@ def service(launch: Launch) -> Object:
 def rendezvous(launch: Launch) -> Object:
     """The ReplicaSet of the rendezvous store, which holds no training state and outlives the workers."""
     own = labels(launch, names.RENDEZVOUS)
-    store = {
-        "name": "store",
-        "image": launch.settings.rendezvous_image or launch.plan.spec.launch.image,
-        "command": ["python", "-m", "rightsizer_launch.worker.rendezvous"],
-        "args": ["--host", "0.0.0.0", "--port", str(DEFAULT_PORT)],  # noqa: S104 -- a pod's own address
-        "ports": [{"name": "rendezvous", "containerPort": DEFAULT_PORT, "protocol": "TCP"}],
-        "readinessProbe": {"tcpSocket": {"port": DEFAULT_PORT}, "periodSeconds": 1, "failureThreshold": 3},
-        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": _STRICT,
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 -- the pod's own
-    }
-    spec: Object = {
-        "containers": [store],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
-        "enableServiceLinks": False,
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 5,
-        "tolerations": eviction_tolerations(launch),
-    }
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -78,9 +66,47 @@ def rendezvous(launch: Launch) -> Object:
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": selector(launch, names.RENDEZVOUS)},
-            "template": {"metadata": {"labels": own}, "spec": _with_pull_secrets(launch, spec)},
+            "template": {"metadata": {"labels": own}, "spec": _store_pod(launch)},
         },
     }
+
+
+def _store_pod(launch: Launch) -> Object:
+    """The rendezvous pod: it runs where the workers may run, with their image settings and user."""
+    users = user_spec(launch)
+    spec: Object = {
+        "containers": [_store(launch)],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 5,
+        "tolerations": tolerations(launch),
+        "securityContext": pod_security(users),
+    }
+    kept = {key: users[key] for key in _STORE_TAKES if key in users}
+    affinity = users.get("affinity", {}).get("nodeAffinity")
+    merged: Object = merge(spec, kept | ({"affinity": {"nodeAffinity": affinity}} if affinity else {}))
+    return merged
+
+
+def _store(launch: Launch) -> Object:
+    """The store's container, with the fields of the template's container `store` merged in."""
+    stated = {each.get("name"): each for each in user_spec(launch).get("containers", ())}
+    pull = stated.get(names.CONTAINER, {}).get("imagePullPolicy")
+    container = {
+        "name": names.STORE,
+        "image": launch.settings.rendezvous_image or launch.plan.spec.launch.image,
+        **({"imagePullPolicy": pull} if pull else {}),
+        "command": ["python", "-m", "rightsizer_launch.worker.rendezvous"],
+        "args": ["--host", "0.0.0.0", "--port", str(DEFAULT_PORT)],  # noqa: S104 -- a pod's own address
+        "ports": [{"name": "rendezvous", "containerPort": DEFAULT_PORT, "protocol": "TCP"}],
+        "readinessProbe": {"tcpSocket": {"port": DEFAULT_PORT}, "periodSeconds": 1, "failureThreshold": 3},
+        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": store_security(user_spec(launch)),
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 -- the pod's own
+    }
+    merged: Object = merge(container, stated.get(names.STORE, {}))
+    return merged
 
 
 def settings_map(launch: Launch) -> Object | None:
@@ -145,13 +171,6 @@ def _failure_rules() -> list[Object]:
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         {"action": "FailJob", "onExitCodes": exits},
     ]
-
-
-def _with_pull_secrets(launch: Launch, spec: Object) -> Object:
-    template = launch.plan.spec.launch.pod_template
-    user_spec: Mapping[str, Any] = (template.spec if template else None) or {}
-    kept = {key: user_spec[key] for key in ("imagePullSecrets", "priorityClassName") if key in user_spec}
-    return spec | kept
 
 
 def metadata(launch: Launch, name: str, own: Mapping[str, str]) -> Object:

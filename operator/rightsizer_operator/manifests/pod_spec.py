@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -11,12 +12,13 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.torchrun import DEFAULT_PORT, Torchrun, environment, program_arguments
 from rightsizer_launch.worker import progress
 from rightsizer_launch.worker_spec import Directories, WorkerSpec, size_variables
+from rightsizer_operator.manifests.pod_security import pod_security, states_user, trainer_security
 from rightsizer_operator.manifests.strategic_merge import merged_template
 from rightsizer_operator.values import names
 from rightsizer_operator.values.kueue import Queue
 from rightsizer_operator.values.settings import Settings
 
-__all__ = ["DIRECTORIES", "Launch", "digest", "eviction_tolerations", "labels", "selector", "template"]
+__all__ = ["DIRECTORIES", "Launch", "digest", "labels", "selector", "template", "tolerations", "user_spec"]
 
 Object = dict[str, Any]
 
@@ -84,10 +86,8 @@ def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": int(launch.worker.grace_s) + _SHUTDOWN_S,
-        "tolerations": [
-            *eviction_tolerations(launch),
-            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
-        ],
+        "tolerations": tolerations(launch),
+        "securityContext": pod_security(user_spec(launch)),
         "topologySpreadConstraints": [_spread(launch)],
         "volumes": [
             {"name": "rightsizer-run", "emptyDir": {}},
@@ -113,6 +113,7 @@ def _trainer(launch: Launch) -> Object:
         "env": _variables(launch),
         "ports": [{"name": "metrics", "containerPort": names.METRICS_PORT, "protocol": "TCP"}],
         "resources": {"limits": {names.GPU_RESOURCE: launch.gpus_per_pod}},
+        "securityContext": trainer_security(user_spec(launch)),
         "terminationMessagePath": _TERMINATION_LOG,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
@@ -134,6 +135,7 @@ def _variables(launch: Launch) -> list[Object]:
         progress.ENV_RENDEZVOUS_KEY_FILE: f"{_KEY_DIRECTORY}/{names.KEY}",
         progress.ENV_METRICS_PORT: str(names.METRICS_PORT),
         progress.ENV_METRICS_ADDRESS: "0.0.0.0",  # noqa: S104 -- a pod's own address
+        **_home(launch),
         **launch.worker.environment,
     }
     address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
@@ -143,6 +145,12 @@ def _variables(launch: Launch) -> list[Object]:
     taken = {variable["name"] for variable in users}
     ours = [{"name": name, "value": value} for name, value in values.items() if name not in taken]
     return [address, *ours, *users]
+
+
+def _home(launch: Launch) -> dict[str, str]:
+    """A home directory and a name for our user, which images do not know."""
+    ours = not states_user(user_spec(launch))
+    return {"HOME": DIRECTORIES.run, "USER": "rightsizer"} if ours else {}
 
 
 def _torchrun(launch: Launch) -> Torchrun:
@@ -186,10 +194,15 @@ def _spread(launch: Launch) -> Object:
     }
 
 
-def eviction_tolerations(launch: Launch) -> list[Object]:
-    """How long a pod stays on a node that does not answer; the user's tolerations win."""
+def user_spec(launch: Launch) -> Mapping[str, Any]:
+    """The pod spec of the user's template."""
     template = launch.plan.spec.launch.pod_template
-    stated = ((template.spec if template else None) or {}).get("tolerations", ())
+    return (template.spec if template else None) or {}
+
+
+def tolerations(launch: Launch) -> list[Object]:
+    """Tolerations of GPU nodes, and how long a pod stays on a node that does not answer; the user's win."""
+    stated = user_spec(launch).get("tolerations", ())
     users = [toleration for toleration in stated if toleration.get("key") in _UNREACHABLE_TAINTS]
     taken = {toleration["key"] for toleration in users}
     ours = {
@@ -197,7 +210,8 @@ def eviction_tolerations(launch: Launch) -> list[Object]:
         "effect": "NoExecute",
         "tolerationSeconds": launch.settings.evict_s,
     }
-    return [*users, *({"key": key, **ours} for key in _UNREACHABLE_TAINTS if key not in taken)]
+    gpus = {"key": names.GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
+    return [*users, *({"key": key, **ours} for key in _UNREACHABLE_TAINTS if key not in taken), gpus]
 
 
 def _require(spec: Object, key: str, values: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer_api.launch import EnvVar
-from rightsizer_operator.values.names import CONTAINER, GPU_RESOURCE
+from rightsizer_operator.values.names import CONTAINER, GPU_RESOURCE, STORE
 
 __all__ = ["merge", "merged_template"]
 
@@ -28,11 +28,15 @@ _REMEDY = "is set by rightsizer; remove it"
 
 
 def merged_template(base: Mapping[str, Any], template: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The base pod template with the user's merged in. InputError for fields that rightsizer sets."""
+    """The workers' pod template with the user's merged in. InputError for fields that rightsizer sets.
+
+    The container `store` of the user's template is the rendezvous pod's.
+    """
     if not template:
         return dict(base)
     _check(template)
     spec = dict(template.get("spec") or {})
+    spec["containers"] = [each for each in spec.get("containers", ()) if each.get("name") != STORE]
     metadata = template.get("metadata") or {}
     kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
     result: dict[str, Any] = merge({"metadata": kept, "spec": spec}, {"metadata": base.get("metadata", {})})
@@ -68,13 +72,13 @@ def _check(template: Mapping[str, Any]) -> None:
         if name in spec and not (name == "restartPolicy" and spec[name] == "Never"):
             raise InputError(f"{_FIELD}.spec.{name}", value=spec[name], remedy=_REMEDY)
     for index, container in enumerate(spec.get("containers", ())):
-        if container.get("name") == CONTAINER:
-            _check_trainer(container, f"{_FIELD}.spec.containers[{index}]")
+        if container.get("name") in (CONTAINER, STORE):
+            _check_ours(container, f"{_FIELD}.spec.containers[{index}]")
         for position, variable in enumerate(container.get("env", ())):
             _check_variable(variable, f"{_FIELD}.spec.containers[{index}].env[{position}]")
 
 
-def _check_trainer(container: Mapping[str, Any], where: str) -> None:
+def _check_ours(container: Mapping[str, Any], where: str) -> None:
     for name in ("command", "args", "terminationMessagePath", "terminationMessagePolicy"):
         if name in container:
             raise InputError(f"{where}.{name}", value=container[name], remedy=_REMEDY)

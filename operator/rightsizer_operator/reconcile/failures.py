@@ -172,7 +172,8 @@ def _start_left_s(state: ReconcileState, job: AttemptJob) -> float | None:
     attempt, launch = state.persisted.attempt, state.plan.spec.launch
     if attempt is None or attempt.trained_at is not None or job.started_at is None or not job.is_active:
         return None
-    absent = job.ready < job.parallelism and _never_ran(state, job.started_at)
+    complete = job.ready >= job.parallelism and state.snapshot.rendezvous_ready
+    absent = not complete and _never_ran(state, job.started_at)
     holds = job.ready > 0 or any(pod.node and pod.attempt == job.attempt for pod in state.snapshot.pods)
     idle = state.snapshot.progress is not None  # it answers, and has made no step
     if not (holds and (absent or idle or launch.start_timeout is not None)):

@@ -80,6 +80,8 @@ def _launch(state: ReconcileState) -> ReconcileState:
                 Running=no("NotAdmitted"),
             )
     started = attempt if attempt.started else replace(attempt, started=state.snapshot.now)
+    if attempt.number > 1:
+        state = _without_store(state)
     missing = _missing(state, launch)
     state = replace(state, persisted=replace(state.persisted, attempt=started))
     admitted = no("Queued", "waiting for its queue") if queued else yes("Admitted")
@@ -92,6 +94,15 @@ def _launch(state: ReconcileState) -> ReconcileState:
         Admitted=admitted,
         Running=no("Starting", f"starting attempt {attempt.number}"),
     )
+
+
+def _without_store(state: ReconcileState) -> ReconcileState:
+    """Delete the store of the earlier attempt: the plan's template may have changed."""
+    name, children = names.rendezvous_name(state.plan.metadata.name), state.snapshot.children
+    if f"ReplicaSet/{name}" not in children:
+        return state
+    kept = replace(state.snapshot, children=children - {f"ReplicaSet/{name}"})
+    return replace(state, snapshot=kept).then(Delete(kind="ReplicaSet", name=name))
 
 
 def _update(state: ReconcileState, job: AttemptJob) -> ReconcileState:
@@ -112,7 +123,8 @@ def _update(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     if job.suspended != state.plan.spec.suspend and not queued:
         patch["suspend"] = state.plan.spec.suspend
     state = state.then(*_missing(state, launch))
-    if not queued and job.is_active and job.ready < job.parallelism:
+    complete = job.ready >= job.parallelism and state.snapshot.rendezvous_ready
+    if not queued and job.is_active and not complete:
         state = state.then(Requeue(after_s=poll_s(state)))  # pods change without their Job
     if patch:
         state = state.then(PatchJob(name=job.name, spec=patch))

@@ -20,7 +20,7 @@ from rightsizer_operator.values.snapshot import AttemptJob
 
 __all__ = ["run_conditions", "status_document"]
 
-_STARTS = ("Starting", "NoWorkers", "WaitingForWorkers", "NotAdmitted")
+_STARTS = ("Starting", "NoRendezvous", "NoWorkers", "WaitingForWorkers", "NotAdmitted")
 """Running's reasons without a known obstacle."""
 _MISSED_SCRAPES = 3  # scrape intervals without an answer after which metrics count as unavailable
 
@@ -116,24 +116,31 @@ def _live(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     if job.suspended:
         reason = pending_reason(state.snapshot.workloads)
         return state.then(Admitted=no("Queued", reason), Running=no("NotAdmitted"))
-    wanted = job.parallelism
+    return state.then(Admitted=yes("Admitted"), Running=_running(state, job))
+
+
+def _running(state: ReconcileState, job: AttemptJob) -> Condition:
+    """Whether enough workers are ready, and the rendezvous store in which they meet."""
+    wanted, pods = job.parallelism, state.snapshot.pods
     message = f"{job.ready} of {wanted} workers ready"
-    workers = [pod for pod in state.snapshot.pods if pod.role == names.WORKER and pod.attempt == job.attempt]
-    if job.ready >= wanted:
-        running = yes("AllWorkers", message)
-    elif job.succeeded or any(pod.exit_code == 0 or pod.phase == "Succeeded" for pod in workers):
-        running = yes("Finishing", message)
+    workers = [pod for pod in pods if pod.role == names.WORKER and pod.attempt == job.attempt]
+    if job.ready < wanted and (
+        job.succeeded or any(pod.exit_code == 0 or pod.phase == "Succeeded" for pod in workers)
+    ):
+        return yes("Finishing", message)
+    if not state.snapshot.rendezvous_ready:
+        running = no("NoRendezvous", f"{message}; the rendezvous pod is not ready")
+    elif job.ready >= wanted:
+        return yes("AllWorkers", message)
     elif job.ready:
         running = yes("SomeWorkers", message) if job.elastic else no("WaitingForWorkers", message)
     else:
         running = no("NoWorkers", message)
-    return state.then(Admitted=yes("Admitted"), Running=_explained(state, job, running))
+    return _explained(state, job, running)
 
 
 def _explained(state: ReconcileState, job: AttemptJob, running: Condition) -> Condition:
-    """Running with what keeps the other workers from running: an obstacle, else the last failure."""
-    if job.ready >= job.parallelism or running.reason == "Finishing":
-        return running
+    """Running with what keeps the other pods from running: an obstacle, else the last failure."""
     found = obstacle(state, job)
     message = "; ".join(filter(None, (running.message, found.message if found else latest_failure(state))))
     blocked = found is not None and running.status != "True"

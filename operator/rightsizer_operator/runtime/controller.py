@@ -33,7 +33,14 @@ from rightsizer_operator.values.actions import (
 )
 from rightsizer_operator.values.conditions import is_true, json_merge_patch, reason_of
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.snapshot import AttemptJob, Key, Snapshot, log_fields, plan_key
+from rightsizer_operator.values.snapshot import (
+    AttemptJob,
+    Key,
+    Rendezvous,
+    Snapshot,
+    log_fields,
+    plan_key,
+)
 
 __all__ = ["Controller"]
 
@@ -91,6 +98,15 @@ class Controller:
         self.enqueue(key)
         if freed:
             self.requeue_waiting()
+
+    def on_rendezvous(self, raw: Mapping[str, Any], *, deleted: bool) -> None:
+        """A rendezvous store was added, changed or deleted."""
+        key, store = plan_key(raw), Rendezvous.of(raw)
+        if deleted:
+            self.cache.remove_rendezvous(key, store)
+        elif not self.cache.set_rendezvous(key, store):
+            return
+        self.enqueue(key)
 
     def on_node(self, raw: Mapping[str, Any], *, deleted: bool) -> None:
         """A node was added, changed or deleted."""
@@ -278,6 +294,7 @@ class Controller:
             settings=self.settings,
             jobs=self.cache.owned(key),
             children=frozenset(self.cache.children[key]),
+            rendezvous_ready=self.cache.is_rendezvous_ready(key),
             quota_gpus=quota,
             progress=self.advisor.progress(plan),
             decision=self.advisor.decision(plan),

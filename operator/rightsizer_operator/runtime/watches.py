@@ -30,12 +30,13 @@ class _NoState(kopf.DiffBaseStorage):
 
 
 def settings_for() -> kopf.OperatorSettings:
-    """Kopf without state of its own, watching only the operator's Jobs, with back-off after errors."""
+    """Kopf without state of its own, watching only the operator's children, with back-off after errors."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.scanning.disabled = True
-    settings.watching.label_selectors["batch", "v1", "jobs"] = f"{LABEL_MANAGED}={MANAGED}"
+    for resource in (("batch", "v1", "jobs"), ("apps", "v1", "replicasets")):
+        settings.watching.label_selectors[resource] = f"{LABEL_MANAGED}={MANAGED}"
     settings.watching.server_timeout = 300
     settings.watching.chunk_size = 250
     settings.persistence.diffbase_storage = _NoState()
@@ -61,6 +62,10 @@ def registry_for(controller: Controller) -> kopf.OperatorRegistry:
     @kopf.on.event("batch", "v1", "jobs", registry=registry, labels={LABEL_MANAGED: MANAGED})
     async def job(event: kopf.RawEvent, **_: Any) -> None:
         controller.on_job(event["object"], deleted=event["type"] == "DELETED")
+
+    @kopf.on.event("apps", "v1", "replicasets", registry=registry, labels={LABEL_MANAGED: MANAGED})
+    async def rendezvous(event: kopf.RawEvent, **_: Any) -> None:
+        controller.on_rendezvous(event["object"], deleted=event["type"] == "DELETED")
 
     @kopf.on.event("v1", "nodes", registry=registry)
     async def node(event: kopf.RawEvent, **_: Any) -> None:

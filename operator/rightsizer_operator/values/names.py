@@ -24,6 +24,7 @@ __all__ = [
     "QUEUE_ELASTIC",
     "QUEUE_LABEL",
     "RENDEZVOUS",
+    "STORE",
     "WORKER",
     "job_name",
     "key_name",
@@ -60,7 +61,8 @@ QUEUE_ELASTIC = "kueue.x-k8s.io/elastic-job"
 END_NOW_S = 1
 """A Job's activeDeadlineSeconds that ends it as failed: running pods stop, failed ones keep their logs."""
 
-CONTAINER = "trainer"
+CONTAINER, STORE = "trainer", "store"
+"""The containers of a worker and of the rendezvous pod; a pod template may set fields of both."""
 DEADLINE_EXCEEDED = "DeadlineExceeded"  # why a Job failed, in Kubernetes' words
 KEY = "key"
 """The entry of a rendezvous key in its Secret."""

@@ -100,7 +100,7 @@ class NodeRequirements:
 def pod_gpus(spec: Object) -> int:
     """GPUs that a pod spec requests; its init containers run before the others."""
     first = (_container_gpus(container) for container in spec.get("initContainers") or ())
-    return max([sum(map(_container_gpus, spec["containers"])), *first])
+    return max([sum(map(_container_gpus, spec.get("containers") or ())), *first])
 
 
 def _container_gpus(container: Object) -> int:

@@ -31,6 +31,7 @@ __all__ = [
     "ChildWarning",
     "Key",
     "Progress",
+    "Rendezvous",
     "Snapshot",
     "log_fields",
     "owner_uids",
@@ -189,6 +190,26 @@ class ChildWarning:
 
 
 @immutable
+class Rendezvous:
+    """The ReplicaSet of a rendezvous store; `ready`: its pod listens."""
+
+    name: str
+    owner_uids: frozenset[str]
+    ready: bool
+    version: int
+
+    @classmethod
+    def of(cls, raw: Object) -> "Rendezvous":
+        """Parse a ReplicaSet."""
+        return cls(
+            name=raw["metadata"]["name"],
+            owner_uids=frozenset(owner_uids(raw)),
+            ready=bool(raw.get("status", {}).get("readyReplicas")),
+            version=int(raw["metadata"].get("resourceVersion", 0)),
+        )
+
+
+@immutable
 class Progress:
     """Progress that rank 0 reports. `tokens` count from the beginning of the training.
 
@@ -213,10 +234,10 @@ class Snapshot:
 
     `plan` is the API object. `jobs` are all its Jobs. `pods` are its workers and its rendezvous, read only
     while some are unhealthy; `warnings` are Events about what keeps them from running. `children` names its
-    other objects as kind/name. `quota_gpus` is what the namespace's quotas leave to this plan; None without a
-    limit. `queue` is its Kueue queue, `workloads` the Workloads of its pending Jobs. `rejection` is why the
-    API server rejected a child at the last try. `decision` is a new resize decision, if there is one.
-    `missing_metrics` says why expected GPU metrics are missing.
+    other objects as kind/name. `rendezvous_ready`: its store listens. `quota_gpus` is what the namespace's
+    quotas leave to this plan; None without a limit. `queue` is its Kueue queue, `workloads` the Workloads of
+    its pending Jobs. `rejection` is why the API server rejected a child at the last try. `decision` is a new
+    resize decision, if there is one. `missing_metrics` says why expected GPU metrics are missing.
     """
 
     plan: Object
@@ -227,6 +248,7 @@ class Snapshot:
     pods: tuple[Pod, ...] = ()
     warnings: tuple[ChildWarning, ...] = ()
     children: frozenset[str] = frozenset()
+    rendezvous_ready: bool = True
     quota_gpus: int | None = None
     queue: Queue | None = None
     workloads: tuple[Workload, ...] = ()

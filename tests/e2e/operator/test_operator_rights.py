@@ -73,7 +73,6 @@ def test_a_privileged_pod_is_held_to_the_namespace_s_standard(cluster, tenant, p
     create(run)
     cluster.wait("a refusal", lambda: "violates PodSecurity" in run.kubectl("get", "events"))
     assert not run.pods()
-    assert not run.pods("rendezvous")
 
 
 def test_plans_of_one_name_in_two_namespaces_do_not_meet(cluster, plan, namespace, neighbour):

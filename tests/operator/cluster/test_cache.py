@@ -5,7 +5,7 @@ from rightsizer_operator.cluster.occupancy import BoundPod
 from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.names import GPU_RESOURCE, GPU_TYPE, LABEL_PLAN
 from rightsizer_operator.values.nodes import Node, NodeRequirements, Taint
-from rightsizer_operator.values.snapshot import AttemptJob
+from rightsizer_operator.values.snapshot import AttemptJob, Rendezvous
 
 KIND = "H100-SXM5-80GB"
 OWNER = {"kind": "TrainingPlan", "name": "demo", "uid": "u-demo", "controller": True}
@@ -167,3 +167,46 @@ def test_only_children_that_the_plan_owns_are_cached(cache, child, cached):
         Listing(plans=(plan(),), jobs=((KEY, AttemptJob.of(job())),), children=(child,)), cache.keys()
     )
     assert cache.children[KEY] == cached
+
+
+def rendezvous(ready=True, version=9, **change):
+    fields = {"name": "demo-rdzv", "owner_uids": frozenset({"u-demo"}), "ready": ready, "version": version}
+    return Rendezvous(**fields | change)
+
+
+def test_a_rendezvous_store_is_ready_while_its_newest_version_says_so(cache):
+    assert not cache.is_rendezvous_ready(KEY)
+    assert [cache.set_rendezvous(KEY, rendezvous(version=v)) for v in (9, 8, 10)] == [True, False, False]
+    assert cache.is_rendezvous_ready(KEY)
+    assert cache.set_rendezvous(KEY, rendezvous(ready=False, version=11))
+    assert not cache.is_rendezvous_ready(KEY)
+
+
+def test_the_end_of_an_earlier_store_leaves_the_new_one(cache):
+    cache.set_rendezvous(KEY, rendezvous(version=12))
+    cache.remove_rendezvous(KEY, rendezvous(version=11))
+    assert cache.is_rendezvous_ready(KEY)
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "other"}, {"owner_uids": frozenset({"u-other"})}], ids=["other name", "another owner"]
+)
+def test_a_replica_set_with_our_labels_is_no_store(cache, change):
+    cache.set_rendezvous(KEY, rendezvous(**change))
+    assert not cache.is_rendezvous_ready(KEY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cache: cache.remove_rendezvous(KEY, rendezvous(version=10)),
+        lambda cache: cache.remove_plan(KEY),
+    ],
+    ids=["store", "plan"],
+)
+def test_a_deleted_store_is_not_ready(cache, change):
+    cache.replace_all(Listing(plans=(plan(),), rendezvous=((KEY, rendezvous()),)), cache.keys())
+    assert cache.is_rendezvous_ready(KEY)
+    change(cache)
+    cache.set_plan(plan("12"))
+    assert not cache.is_rendezvous_ready(KEY)

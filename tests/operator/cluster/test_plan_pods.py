@@ -10,7 +10,7 @@ from rightsizer_operator.cluster.client import KubeClient
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.cluster.plan_pods import PlanPods
 from rightsizer_operator.values.pods import Pod
-from rightsizer_operator.values.snapshot import AttemptJob
+from rightsizer_operator.values.snapshot import AttemptJob, Rendezvous
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 KEY = ("team", "demo")
@@ -35,11 +35,13 @@ def job(started_s=10, **more):
 def reader(fake_api):
     """reader(job): the plan's pods, and the reader, in a namespace with a pod of its Job and another's."""
 
-    def make(job):
+    def make(job, *, can_meet=True):
         cache = Cache()
         metadata = {"namespace": "team", "name": "demo", "uid": "p1", "resourceVersion": "1"}
         cache.set_plan({"metadata": metadata})
         cache.reserve(KEY, job)
+        owner = frozenset({"p1"})
+        cache.set_rendezvous(KEY, Rendezvous(name="demo-rdzv", owner_uids=owner, ready=can_meet, version=1))
         for name, owner in (("own", "j1"), ("other", "j2")):
             labels = {"rightsizer.dev/plan": "demo"}
             owners = [{"uid": owner, "kind": "Job", "name": "x"}]
@@ -68,6 +70,12 @@ def test_pods_are_read_where_they_tell_more_than_the_job(reader, job, reasons, r
     plan = {"metadata": {}, "status": {"conditions": conditions}}
     pods = asyncio.run(reader(job).unhealthy(KEY, plan))
     assert [pod.name for pod in pods] == (["own"] if read else [])
+
+
+def test_pods_are_read_while_workers_cannot_meet(reader):
+    plan = {"metadata": {}, "status": {}}
+    pods = asyncio.run(reader(job(ready=2), can_meet=False).unhealthy(KEY, plan))
+    assert [pod.name for pod in pods] == ["own"]
 
 
 def event(fake_api, name, message, when):

@@ -213,3 +213,37 @@ def test_a_pod_that_has_ended_is_never_force_deleted(fake_cluster, phase):
     run.pods = (Pod(name="w0", node="n0", phase=phase, deletion_deadline=run.now),)
     run.change_node(0, ready=False, not_ready_since=run.now - dt.timedelta(hours=1))
     assert not [action for action in run.decide() if isinstance(action, Delete)]
+
+
+@pytest.mark.parametrize("ready", [0, 1, 2])
+def test_workers_that_cannot_meet_are_not_running(fake_cluster, ready):
+    run = fake_cluster().settle()
+    run.rendezvous_ready = False
+    run.job(ready=ready)
+    assert run.settle().state == "Starting"
+    assert run.condition("Running")["reason"] == "NoRendezvous"
+    assert "the rendezvous pod is not ready" in run.condition("Ready")["message"]
+    run.rendezvous_ready = True
+    assert (run.settle().state == "Running") is (ready > 0)
+
+
+def test_workers_that_finish_need_no_store(fake_cluster):
+    run = fake_cluster().settle()
+    run.job(ready=2)
+    run.settle().job(ready=1, succeeded=1)
+    run.rendezvous_ready = False
+    assert run.settle().state == "Finishing"
+
+
+def test_a_new_attempt_has_a_new_store_as_the_template_now_says(fake_cluster):
+    run = fake_cluster().settle()
+    run.log.clear()
+    run.edit(
+        launch={"podTemplate": {"spec": {"tolerations": [{"key": "team", "operator": "Exists"}]}}}
+    ).settle()
+    named = [
+        a.child["kind"] if isinstance(a, Apply) else a.kind for a in run.log if isinstance(a, Apply | Delete)
+    ]
+    assert named == ["Job", "ReplicaSet", "ReplicaSet", "Secret", "Job"]
+    store = next(a.child for a in run.log if isinstance(a, Apply) and a.child["kind"] == "ReplicaSet")
+    assert store["spec"]["template"]["spec"]["tolerations"][-1]["key"] == "team"

@@ -14,6 +14,7 @@ from rightsizer_operator.values.settings import Settings
 
 PLAN = "/apis/rightsizer.dev/v1alpha1/namespaces/team/trainingplans/demo"
 JOB = "/apis/batch/v1/namespaces/team/jobs/demo-a1"
+STORE = "/apis/apps/v1/namespaces/team/replicasets/demo-rdzv"
 KEY = ("team", "demo")
 LONG_S = 30.0  # on a busy machine; nothing here waits for it
 
@@ -49,7 +50,11 @@ class Running:
         return self.api.put(PLAN, self.fake.plan)
 
     def tell(self, path, thing):
-        saw = {"trainingplans": self.controller.on_plan, "jobs": self.controller.on_job}
+        saw = {
+            "trainingplans": self.controller.on_plan,
+            "jobs": self.controller.on_job,
+            "replicasets": self.controller.on_rendezvous,
+        }
         plural = path.split("/")[-2]
         if plural in saw and self.controller.is_leader:
             asyncio.get_running_loop().call_soon(lambda: saw[plural](thing, deleted=False))
@@ -69,6 +74,9 @@ class Running:
     def job(self, **status):
         job = self.api.objects[JOB]
         return self.api.put(JOB, job | {"status": job.get("status", {}) | status})
+
+    def store(self, ready):
+        return self.api.put(STORE, self.api.objects[STORE] | {"status": {"readyReplicas": ready}})
 
     def sent(self, method, end):
         return [path for sent, path, _ in self.api.requests if sent == method and path.endswith(end)]
@@ -102,6 +110,7 @@ def test_a_plan_becomes_a_job_that_runs_and_completes(world):
         workers = world.api.objects[JOB]["spec"]["parallelism"]
         await world.reaches("Starting")
         world.job(active=workers, ready=workers)
+        world.store(ready=1)
         await world.reaches("Running")
         ended = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-11-21T12:30:00Z"}
         world.job(
@@ -231,12 +240,17 @@ def test_a_failed_worker_s_pods_are_looked_at_and_only_the_plan_s_count(world):
         uid = world.api.objects[JOB]["metadata"]["uid"]
         for name, owner in (("demo-a1-0", uid), ("fake", "somebody")):
             labels = {"rightsizer.dev/plan": "demo", "rightsizer.dev/role": "worker"}
-            metadata = {"namespace": "team", "labels": labels, "ownerReferences": [{"uid": owner}]}
+            metadata = {
+                "namespace": "team",
+                "labels": labels,
+                "ownerReferences": [{"kind": "Job", "name": "x", "uid": owner}],
+            }
             world.api.put(
                 f"/api/v1/namespaces/team/pods/{name}", {"metadata": metadata, "spec": {}, "status": {}}
             )
         await world.reaches("Starting")
         world.job(active=2, ready=2)
+        world.store(ready=1)
         await world.reaches("Running")
         world.job(active=1, ready=1, failed=1)
         await world.until(lambda: world.sent("GET", "/namespaces/team/pods"))

@@ -35,6 +35,7 @@ NODE = {
 }
 RESOURCES = {
     "/api/v1": {"nodes": ("Node", False), "namespaces": ("Namespace", False)},
+    "/apis/apps/v1": {"replicasets": ("ReplicaSet", True)},
     "/apis/batch/v1": {"jobs": ("Job", True)},
     "/apis/rightsizer.dev/v1alpha1": {"trainingplans": ("TrainingPlan", True)},
     "/apis/apiextensions.k8s.io/v1": {"customresourcedefinitions": ("CustomResourceDefinition", False)},
@@ -161,7 +162,7 @@ def test_the_operator_takes_the_lease_launches_plans_that_its_watches_show_and_e
     async def scenario():
         async with served.serving(tmp_path) as kubeconfig, asyncio.timeout(LONG_S):
             with operator(kubeconfig, port, errors) as process:
-                await until(process, lambda: len(served.watches) == 3)
+                await until(process, lambda: len(served.watches) == 4)
                 while not await healthy(port):
                     await asyncio.sleep(0.05)
                 fake_api.put(PLAN, plan)  # after the first relist: only a watch shows it

@@ -81,11 +81,14 @@ class SimulatedRun:
         self.wait("nothing is left", lambda: not left() and not self.pods, 180)
 
     def run_pods(self) -> None:
-        """Let every worker run and be ready, as a kubelet would report."""
+        """Let every pod run and be ready, as a kubelet would report."""
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        for pod in self.pods:
+        stores = "labelSelector=rightsizer.dev/role=rendezvous"
+        for pod in (*self.pods, *self.ours("/api/v1/namespaces/{}/pods", stores)):
             if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] == "Pending":
-                where = {"podIP": self.address, "podIPs": [{"ip": self.address}]} if self.address else {}
+                worker = pod["metadata"]["labels"]["rightsizer.dev/role"] == "worker"
+                address = self.address if worker else ""
+                where = {"podIP": address, "podIPs": [{"ip": address}]} if address else {}
                 self._say(pod, {"phase": "Running", "conditions": [ready], **where})
 
     def end_pods(self) -> None:
