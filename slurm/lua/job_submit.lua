@@ -62,6 +62,7 @@ local function kind_of(job)
 end
 
 local function question(job, spec, uid, mode)
+   local node_mb, core_mb = shared.memory(job)
    return shared.request({
       { "comment", "rightsizer:" .. spec }, { "kind", kind_of(job) }, { "mode", mode },
       { "uid", uid }, { "user", job.user_name }, { "account", job.account or job.default_account },
@@ -69,7 +70,10 @@ local function question(job, spec, uid, mode)
       { "min_nodes", job.min_nodes }, { "max_nodes", job.max_nodes }, { "num_tasks", job.num_tasks },
       { "ntasks_per_node", job.ntasks_per_node }, { "cpus_per_task", job.cpus_per_task },
       { "time_limit", job.time_limit }, { "gres", job.gres }, { "tres_per_job", job.tres_per_job },
-      { "array", job.array_inx }, { "priority", job.priority },
+      { "array", job.array_inx }, { "priority", job.priority }, { "exclusive", job.shared },
+      { "req_nodes", job.req_nodes }, { "exc_nodes", job.exc_nodes }, { "features", job.features },
+      { "node_cpus", job.pn_min_cpus }, { "node_mb", node_mb }, { "core_mb", core_mb },
+      { "gpu_memory", job.mem_per_tres }, { "deadline", job.deadline or shared.directive(job.script, "deadline") },
    })
 end
 
@@ -139,6 +143,9 @@ local function unsupported(job)
    if kind_of(job) == "srun" then return "srun jobs are not sized; use sbatch or salloc" end
    if (shared.clean(job.tres_per_task) .. shared.clean(job.tres_per_socket)):find("gpu", 1, true) then
       return "jobs with --gpus-per-task or --gpus-per-socket are not sized; use --gpus-per-node"
+   end
+   if shared.number(job.ntasks_per_tres) or shared.clean(job.cpus_per_tres) ~= "" then
+      return "jobs with --ntasks-per-gpu or --cpus-per-gpu are not sized"
    end
    return nil
 end

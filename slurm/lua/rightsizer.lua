@@ -115,11 +115,10 @@ end
 -- The first lines of the script of a held job: Slurm cannot change the environment of a job, so the script reads
 -- RIGHTSIZER_* from the comment, and drops what sbatch exported for the request as it was before.
 local PREAMBLE = [[
-export RIGHTSIZER_JOB=$SLURM_JOB_ID $(scontrol show job "$SLURM_JOB_ID" | grep -o 'RIGHTSIZER_[A-Z_]*=[0-9]*')
+export RIGHTSIZER_JOB=$SLURM_JOB_ID $(scontrol show job "$SLURM_JOB_ID" |
+   grep -oE 'RIGHTSIZER_[A-Z_]*=[0-9]*|NumTasks=[0-9]+' | sed s/NumTasks/RIGHTSIZER_TASKS/)
 unset SLURM_GPUS SLURM_GPUS_PER_NODE
-if [ -n "${SLURM_NTASKS_PER_NODE-}" ]; then
-   export SLURM_NTASKS=$((SLURM_NTASKS_PER_NODE * SLURM_JOB_NUM_NODES)); export SLURM_NPROCS=$SLURM_NTASKS
-fi
+[ -z "${SLURM_NTASKS-}" ] || export SLURM_NTASKS=$RIGHTSIZER_TASKS SLURM_NPROCS=$RIGHTSIZER_TASKS
 ]]
 local SHELLS = { sh = true, bash = true, dash = true, ksh = true, zsh = true }
 
@@ -142,8 +141,9 @@ function M.corrected(environment, set)
    end
    replace("SLURM_GPUS_PER_NODE", gpus)
    replace("SLURM_GPUS", nodes * tonumber(gpus:match("%d+$")))
-   if environment.SLURM_NTASKS_PER_NODE ~= nil then
-      local tasks = nodes * (tonumber(environment.SLURM_NTASKS_PER_NODE) or 1)
+   local node_tasks = tonumber(environment.SLURM_NTASKS_PER_NODE or "")
+   local tasks = node_tasks and nodes * node_tasks or set.num_tasks
+   if tasks then
       replace("SLURM_NTASKS", tasks)
       replace("SLURM_NPROCS", tasks)
    end
@@ -179,6 +179,12 @@ function M.memory(job)
    if type(value) ~= "number" or value >= 18446744073709549568 then return nil, nil end
    if value < 9223372036854775808 then return value, nil end
    return nil, value - 9223372036854775808
+end
+
+function M.directive(script, name)
+   -- The value of an #SBATCH line of a script: Slurm shows plugins no deadline.
+   local lines = tostring(script or ""):sub(1, 65536)
+   return lines:match("\n#SBATCH%s+%-%-" .. name .. "[=%s]%s*([%w:+/.%-]+)")
 end
 
 function M.grows(change, record)

@@ -27,6 +27,7 @@ except InputError as error:
     sys.exit(f"{error.field}: {error}")
 """
 QUESTION = b"""RIGHTSIZER 1 PLAN
+uid=1000
 comment=rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h
 partition=h100
 END

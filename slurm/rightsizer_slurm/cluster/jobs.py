@@ -46,6 +46,7 @@ class SlurmJob:
     submitted_s: float = 0.0
     started_s: float = 0.0
     ends_s: float = 0.0
+    deadline_s: float = 0.0
     restarts: int = 0
     requeue: bool = False
     priority: int = 0

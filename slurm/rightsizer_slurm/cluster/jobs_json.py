@@ -43,6 +43,7 @@ def job_of_json(raw: Mapping[str, Any]) -> SlurmJob:
         time_limit_s=None if limit is None else 60.0 * limit,
         submitted_s=float(_number(raw.get("submit_time"))),
         started_s=float(_number(raw.get("start_time"))),
+        deadline_s=float(_number(raw.get("deadline"))),
         ends_s=float(_number(raw.get("end_time"))),
         restarts=_number(raw.get("restart_cnt")),
         requeue=bool(raw.get("requeue")),

@@ -4,6 +4,7 @@
 JSON, and its format changed twice since.
 """
 
+import datetime as dt
 import re
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -13,7 +14,7 @@ from hostlist import BadHostlist, expand_hostlist
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
-__all__ = ["Node", "Partition", "SlurmCluster", "clock_s", "parse", "read", "records"]
+__all__ = ["Node", "Partition", "Reservation", "SlurmCluster", "clock_s", "parse", "read", "records"]
 
 _UP = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING"})
 _NOT_FOR_JOBS = frozenset(
@@ -29,7 +30,10 @@ _FIELD = re.compile(r"(?:^|\s)([A-Za-z][\w/:.%()]*)=")
 
 @immutable
 class Node:
-    """One node. `gpu` is its GRES type, empty if untyped; of several types, whole GPUs before slices."""
+    """One node. `gpu` is its GRES type, empty if untyped; of several types, whole GPUs before slices.
+
+    `reserved`: up for the jobs of its reservation only.
+    """
 
     name: str
     up: bool = True
@@ -39,6 +43,7 @@ class Node:
     cpus: int = 1
     memory_bytes: float = 0.0
     features: tuple[str, ...] = ()
+    reserved: bool = False
 
     @property
     def free(self) -> bool:
@@ -68,11 +73,24 @@ class Partition:
 
 
 @immutable
+class Reservation:
+    """One reservation: its nodes, how many of their cores, and its time; None: not stated."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    cores: int = 0
+    active: bool = False
+    starts_at: dt.datetime | None = None
+    ends_at: dt.datetime | None = None
+
+
+@immutable
 class SlurmCluster:
-    """Partitions and nodes at one time."""
+    """Partitions, nodes and reservations at one time."""
 
     partitions: tuple[Partition, ...] = ()
     nodes: tuple[Node, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
 
     def partition(self, name: str) -> Partition | None:
         """The partition of that name."""
@@ -103,14 +121,18 @@ def read(slurm: Slurm) -> SlurmCluster:
     """Read the cluster through `scontrol`. SlurmError if it fails."""
     partitions = slurm.run("scontrol", "--oneliner", "show", "partition")
     nodes = slurm.run("scontrol", "--oneliner", "--detail", "show", "node")
-    return parse(partitions=partitions, nodes=nodes)
+    reservations = slurm.run("scontrol", "--oneliner", "show", "reservation")
+    return parse(partitions=partitions, nodes=nodes, reservations=reservations)
 
 
-def parse(*, partitions: str, nodes: str) -> SlurmCluster:
-    """Parse both outputs of scontrol."""
+def parse(*, partitions: str, nodes: str, reservations: str = "") -> SlurmCluster:
+    """Parse the outputs of scontrol."""
     return SlurmCluster(
         partitions=tuple(_partition(record) for record in records(partitions) if "PartitionName" in record),
         nodes=tuple(_node(record) for record in records(nodes) if "NodeName" in record),
+        reservations=tuple(
+            _reservation(record) for record in records(reservations) if "ReservationName" in record
+        ),
     )
 
 
@@ -142,6 +164,7 @@ def _node(record: dict[str, str]) -> Node:
     return Node(
         name=record["NodeName"],
         up=_is_up(record.get("State", "")),
+        reserved=_is_up(re.sub(r"\+(RESERVED|MAINT|MAINTENANCE)\b", "", record.get("State", ""))),
         gpu=kind,
         gpus=gpus.get(kind, 0),
         gpus_used=min(used.get(kind, 0), gpus.get(kind, 0)),
@@ -149,6 +172,25 @@ def _node(record: dict[str, str]) -> Node:
         memory_bytes=_number(record.get("RealMemory", "")) * 2.0**20,
         features=_names(record.get("ActiveFeatures", "")),
     )
+
+
+def _reservation(record: dict[str, str]) -> Reservation:
+    return Reservation(
+        name=record["ReservationName"],
+        nodes=_hosts(record.get("Nodes", "")),
+        cores=_number(record.get("CoreCnt", "")),
+        active=record.get("State") == "ACTIVE",
+        starts_at=_time(record.get("StartTime", "")),
+        ends_at=_time(record.get("EndTime", "")),
+    )
+
+
+def _time(text: str) -> dt.datetime | None:
+    """A time of scontrol, which prints this machine's local time."""
+    try:
+        return dt.datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        return None
 
 
 def _is_up(state: str) -> bool:

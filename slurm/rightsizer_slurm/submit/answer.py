@@ -3,7 +3,7 @@
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.search.explain import verdict
@@ -18,6 +18,13 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import gres_gpus, noted
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
+from rightsizer_slurm.submit.constraints import (
+    NotUnderstoodError,
+    check_tasks,
+    narrowed,
+    time_left_s,
+    with_tasks,
+)
 from rightsizer_slurm.submit.placement import Placement, PlacementLimits, finish_limit_s, fit
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 
@@ -46,7 +53,24 @@ def answer(
         plan = _bounded(plan_of(comment, beneath=beneath), request)
     except RightsizerError as error:
         return SizingResponse(verdict=Verdict.REFUSE, say=_message(error), code="comment")
-    context = _Context(cluster=cluster, site=site, limits=limits or AccountingLimits(), now=now)
+    try:
+        allowed = narrowed(cluster, request)
+        left = time_left_s(cluster, request, now)
+        context = _Context(
+            cluster=allowed, site=site, limits=limits or AccountingLimits(), now=now, left=left
+        )
+        return _answered(with_tasks(plan, request), request, context)
+    except NotUnderstoodError as error:
+        return SizingResponse(
+            verdict=Verdict.KEEP, say=f"not sized ({error}); the job is submitted unchanged"
+        )
+    except RightsizerError as error:
+        return SizingResponse(verdict=Verdict.REFUSE, say=_message(error), code="size")
+
+
+def _answered(plan: TrainingPlan, request: SizingRequest, context: "_Context") -> SizingResponse:
+    """The answer on the allowed part of the cluster."""
+    cluster = context.cluster
     result = _placed(plan, request, context)
     has_down_parts = any(not node.up for node in cluster.nodes) or any(
         not partition.up for partition in cluster.partitions
@@ -66,6 +90,7 @@ class _Context:
     site: SiteConfig
     limits: AccountingLimits
     now: dt.datetime
+    left: Mapping[str, float] = field(default_factory=dict)
 
 
 def _placed(plan: TrainingPlan, request: SizingRequest, context: _Context) -> SizingResponse:
@@ -82,12 +107,47 @@ def _placed(plan: TrainingPlan, request: SizingRequest, context: _Context) -> Si
             qos=request.qos,
         )
         placement = _best(plan, allowed, request, context)
+        if isinstance(placement, Placement):
+            placement = _whole(placement, plan, allowed, request, context)
+    except NotUnderstoodError:
+        raise
     except RightsizerError as error:
         return _refusal(f"{_message(error)}{_bracketed(binding)}", request, binding)
     if isinstance(placement, NoPlan):
-        parts = (*_bounds_text(request, allowed, everywhere), *binding)
+        parts = (*_bounds_text(request, allowed, everywhere), *_left_text(context), *binding)
         return _refusal(f"{verdict(placement)}{_bracketed(parts)}", request, binding)
     return _response(placement, request)
+
+
+def _whole(
+    placement: Placement,
+    plan: TrainingPlan,
+    candidates: Sequence[Pool],
+    request: SizingRequest,
+    context: _Context,
+) -> Placement | NoPlan:
+    """The placement, or one that agrees with the user's tasks and with --exclusive."""
+    other: Placement | NoPlan = placement
+    whole = placement.pool.node_gpus
+    if request.exclusive == 0 and placement.node_gpus < whole:
+        if request.mode == "enforce":
+            remedy = f"takes all {whole} GPUs of a node, the plan needs {placement.node_gpus}; leave it out"
+            raise InputError("--exclusive", value=None, remedy=remedy)
+        other = _best(with_tasks(plan, request, gpus=whole), candidates, request, context)
+    elif request.num_tasks and not request.node_tasks:
+        try:
+            check_tasks(placement, request)
+        except NotUnderstoodError:
+            other = _best(with_tasks(plan, request, gpus=request.num_tasks), candidates, request, context)
+            if isinstance(other, NoPlan):
+                raise
+    if isinstance(other, Placement):
+        check_tasks(other, request)
+    return other
+
+
+def _left_text(context: _Context) -> list[str]:
+    return [f"{format_duration(max(0.0, left))} of {name}" for name, left in context.left.items()]
 
 
 def _refusal(say: str, request: SizingRequest, binding: Sequence[str]) -> SizingResponse:
@@ -130,7 +190,7 @@ def _pools(plan: TrainingPlan, request: SizingRequest, context: _Context) -> tup
         wanted=sizing.gpu_types(plan),
         partition=request.partition,
         account=request.account,
-        node_gpus=node_gpus or plan.spec.resources.gpus_per_node,
+        node_gpus=node_gpus or plan.spec.resources.gpus_per_node or _tasks_of_node(request),
     )
     kind, mode_of = request.gpu_type, context.site.mode_of
     return tuple(
@@ -140,11 +200,18 @@ def _pools(plan: TrainingPlan, request: SizingRequest, context: _Context) -> tup
     )
 
 
+def _tasks_of_node(request: SizingRequest) -> int | None:
+    """GPUs of a node for a user who said how many tasks it runs: one for each."""
+    tasks = request.ntasks_per_node or 1
+    return tasks if tasks > 1 else None
+
+
 def _best(
     plan: TrainingPlan, candidates: Sequence[Pool], request: SizingRequest, context: _Context
 ) -> Placement | NoPlan:
     """The cheapest size. Without a checkpoint path the training must end within its time limit."""
-    limit_s = 60.0 * request.time_limit if request.time_limit else None
+    stated_s = [60.0 * request.time_limit] if request.time_limit else []
+    limit_s = min((*stated_s, *(60.0 * (left // 60.0) for left in context.left.values())), default=None)
     bounds = PlacementLimits(nodes=request.most_nodes, time_s=limit_s)
     try:
         return fit(plan, candidates, have=context.cluster.summary(), bounds=bounds, now=context.now)
@@ -220,7 +287,7 @@ def _response(placement: Placement, request: SizingRequest) -> SizingResponse:
 
 def _tasks(placement: Placement, request: SizingRequest) -> dict[str, int]:
     """Tasks and cores: one task a node, unless the user requested others."""
-    nodes, node_tasks = placement.nodes, request.ntasks_per_node
+    nodes, node_tasks = placement.nodes, request.node_tasks
     cpus = request.cpus_per_task
     if node_tasks:
         tasks = nodes * node_tasks

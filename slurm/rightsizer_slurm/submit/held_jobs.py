@@ -116,7 +116,8 @@ def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
         if own := _own_gpus(request):  # Slurm refuses a typed request beside an untyped one
             slurm.run("scontrol", "update", target, *(f"{name}=" for name in own))
         texts.append(f"AdminComment={noted(job.admin_comment, _note(response))}")
-    slurm.run("scontrol", "update", target, *(changes(request, response) if sized else ()), *texts)
+    size = changes(request, response, before_s=job.deadline_s) if sized else ()
+    slurm.run("scontrol", "update", target, *size, *texts)
     if request.priority != 0:
         slurm.run("scontrol", "release", str(job.job_id))
     return f"{'sized' if sized else 'released'}: {response.say}"
@@ -132,8 +133,10 @@ def _own_gpus(request: SizingRequest) -> Mapping[str, str]:
     return {name: gpus for name, gpus in forms.items() if gpus}
 
 
-def changes(request: SizingRequest, response: SizingResponse) -> tuple[str, ...]:
+def changes(request: SizingRequest, response: SizingResponse, *, before_s: float = 0.0) -> tuple[str, ...]:
     """The update of a pending job.
+
+    Slurm ends a pending job at once if its time limit passes its --deadline (`before_s`, 0 without one).
 
     Slurm cannot change tasks per node or cores per task of a pending job. If the user set neither, only the
     cores are set, and Slurm counts one task a node. Otherwise tasks and cores must match what the user set;
@@ -145,17 +148,23 @@ def changes(request: SizingRequest, response: SizingResponse) -> tuple[str, ...]
         "NumNodes": f"{nodes}-{nodes}" if "max_nodes" in fields else None,
         "NumTasks": tasks,
         "NumCPUs": fields.get("min_cpus") if tasks is None else tasks * (request.cpus_per_task or 1),
-        "TimeLimit": fields.get("time_limit"),
+        "TimeLimit": _minutes(fields.get("time_limit"), before_s),
         "Partition": fields.get("partition"),
         "TresPerNode": f"gres:{fields['gres']}" if "gres" in fields else None,
     }
     return tuple(f"{key}={value}" for key, value in values.items() if value is not None)
 
 
+def _minutes(limit: int | str | None, before_s: float) -> int | str | None:
+    if limit is None or not before_s:
+        return limit
+    return max(1, min(int(limit), int((before_s - time.time()) // 60.0) - 1))
+
+
 def _tasks(request: SizingRequest, nodes: int) -> int | None:
     """The number of tasks that the user's options imply; None if they imply none."""
-    if request.ntasks_per_node:
-        return nodes * request.ntasks_per_node
+    if request.node_tasks:
+        return nodes * request.node_tasks
     if request.num_tasks:
         return max(nodes, request.num_tasks)
     return nodes if request.cpus_per_task else None

@@ -68,13 +68,24 @@ class SizingRequest:
     time_limit: int | None = None
     gres: str = ""
     tres_per_job: str = ""
+    exclusive: int | None = None
+    req_nodes: str = ""
+    exc_nodes: str = ""
+    features: str = ""
+    node_cpus: int | None = None
+    node_mb: int | None = None
+    core_mb: int | None = None
+    gpu_memory: str = ""
+    deadline: str = ""
+    reservation: str = ""
     array: str = ""
     priority: int | None = None
 
     @property
     def same(self) -> "SizingRequest":
         """The request without its submitter: what the response depends on, so the cache key."""
-        return dataclasses.replace(self, uid=-1, user="", kind="", mode="", array="", priority=None)
+        mode = self.mode if self.exclusive == 0 else ""  # enforce refuses whole nodes that are not needed
+        return dataclasses.replace(self, uid=-1, user="", kind="", mode=mode, array="", priority=None)
 
     @property
     def most_nodes(self) -> int | None:
@@ -82,6 +93,12 @@ class SizingRequest:
         nodes = self.max_nodes or self.min_nodes or None
         tasks = self.num_tasks if self.ntasks_per_node is None else None
         return min(filter(None, (nodes, tasks)), default=None)
+
+    @property
+    def node_tasks(self) -> int | None:
+        """The tasks of each node if the user's options say it: directly, or with as many tasks as nodes."""
+        one_each = self.num_tasks and self.num_tasks == (self.max_nodes or self.min_nodes)
+        return self.ntasks_per_node or (1 if one_each else None)
 
     @property
     def gpu_type(self) -> str:

@@ -130,7 +130,7 @@ def submit_script(
         limits=_limits(backend),
     )
     if response.verdict is not Verdict.OK:
-        say(response.say)
+        say(response.say.replace("; the job is submitted unchanged", ""))
         return _NO_PLAN
     chosen = {"--account": options.account, "--qos": options.qos}
     flags = (f"{name}={value}" for name, value in chosen.items() if value)

@@ -109,3 +109,72 @@ def test_a_script_of_another_language_finds_the_variables_in_the_comment(holding
     output, job = ran(holding, LORA.format(41), script="#!/usr/bin/python3\nprint('ran')\n")
     assert output == ["ran"]
     assert "RIGHTSIZER_GPUS_PER_NODE=1" in job["Comment"]
+
+
+@pytest.fixture
+def reserved(site: Any) -> Iterator[Any]:
+    """The site with two reservations: a node of another partition, and two nodes for two hours."""
+    for name, nodes, minutes in (("other", "a1", 600), ("brief", "n[3-4]", 120)):
+        when = ("starttime=now", f"duration={minutes}", "users=root", f"nodes={nodes}")
+        site.slurm.run("scontrol", "create", "reservation", f"ReservationName={name}", *when)
+    site.restart()  # it reads reservations when it starts
+    yield site
+    site.slurm.cancel_all()
+    for name in ("other", "brief"):
+        site.slurm.run("scontrol", "delete", f"ReservationName={name}")
+
+
+@pytest.mark.parametrize(
+    ("options", "gres", "field", "value"),
+    [
+        (("--nodelist=n3",), "gpu:h100:1", "ReqNodeList", "n3"),
+        (("--exclude=n[1-4]",), "gpu:a100:1", "Partition", "a100"),
+        (("--constraint=a100",), "gpu:a100:1", "Partition", "a100"),
+        (("--mem-per-cpu=100G",), "gpu:h100:1", "NumCPUs", "1"),
+        (("--ntasks-per-node=4",), "gpu:h100:4", "NumTasks", "4"),
+        (("--ntasks=4",), "gpu:h100:4", "NumTasks", "4"),
+        (("--nodes=3", "--ntasks=3"), "gpu:h100:1", "NumTasks", "1"),
+        (("--exclusive",), "gpu:h100:8", "NumNodes", "1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_the_user_said_binds_the_size(
+    site: Any, options: tuple[str, ...], gres: str, field: str, value: str
+) -> None:
+    submitted = site.sbatch(LORA.format(24), *options)
+    assert submitted.job["TresPerNode"] == f"gres:{gres}", submitted.said
+    assert submitted.job[field].split("-")[0] == value
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--nodelist=n3,n4",), "1 nodes are enough"),
+        (("--constraint=[a100|h100]",), "only a&b and a|b are understood"),
+        (("--gpus=4", "--cpus-per-gpu=2"), "--cpus-per-gpu are not sized"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_what_is_not_understood_runs_as_written(site: Any, options: tuple[str, ...], said: str) -> None:
+    submitted = site.sbatch(LORA.format(24), *options)
+    assert (submitted.job is not None, said in submitted.said) == (True, True), submitted.said
+    assert "TresPerNode" not in submitted.job
+
+
+def test_memory_that_no_node_has_is_refused_by_its_option(site: Any) -> None:
+    submitted = site.sbatch(LORA.format(24), "--mem=600G")
+    assert (submitted.job, "--mem: leaves no node with GPUs" in submitted.said) == (None, True)
+
+
+def test_a_reservation_and_a_deadline_bound_nodes_and_time(reserved: Any) -> None:
+    site = reserved
+    other = site.sbatch(LORA.format(24), "--reservation=other")
+    assert (other.job["Partition"], other.job["TresPerNode"]) == ("a100", "gres:gpu:a100:1"), other.said
+    brief = site.sbatch(LORA.format(24), "--reservation=brief")
+    assert brief.job["TimeLimit"] < "02:00:00", brief.said
+    script = "#!/bin/bash\n#SBATCH --deadline=now+2hours\ntrue\n"
+    assert ran(site, LORA.format(24), script=script)[1]["JobState"] == "COMPLETED"
+
+
+def test_a_held_job_is_not_lost_to_its_deadline(holding: Any) -> None:
+    assert ran(holding, LORA.format(60), "--deadline=now+2hours")[0] == RAN

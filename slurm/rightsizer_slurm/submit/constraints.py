@@ -1,0 +1,171 @@
+"""The part of a cluster that a job may have by its own options: nodes, features, memory, reservation. Pure.
+
+What is not understood raises `NotUnderstoodError`; such a job runs as it was written.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hostlist import BadHostlist, expand_hostlist
+
+from rightsizer.errors import InputError, RightsizerError
+from rightsizer_api import TrainingPlan
+from rightsizer_slurm.cluster.jobs import gres_gpus
+from rightsizer_slurm.cluster.snapshot import Node, Reservation, SlurmCluster
+from rightsizer_slurm.submit.placement import Placement
+from rightsizer_slurm.submit.protocol import SizingRequest
+
+__all__ = ["NotUnderstoodError", "check_tasks", "narrowed", "time_left_s", "with_tasks"]
+
+_MB = 2.0**20
+_FEATURES = re.compile(r"[\w.-]+((&[\w.-]+)*|(\|[\w.-]+)*)")
+_FROM_NOW = re.compile(r"now(?:\+(\d{1,9})(seconds?|minutes?|hours?|days?|weeks?)?)?")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class NotUnderstoodError(RightsizerError):
+    """An option that cannot be taken into account."""
+
+
+def narrowed(cluster: SlurmCluster, request: SizingRequest) -> SlurmCluster:
+    """The nodes that the request allows, with the cores and GPUs for which they have memory."""
+    named, excluded = _hosts("--nodelist", request.req_nodes), _hosts("--exclude", request.exc_nodes)
+    unknown = named - {node.name for node in cluster.nodes}
+    if unknown:
+        raise NotUnderstoodError(f"--nodelist {request.req_nodes}: no node {min(unknown)}")
+    allowed = [
+        node for node in cluster.nodes if node.name not in excluded and (not named or node.name in named)
+    ]
+    allowed = _featured(allowed, request.features)
+    allowed = _reserved(allowed, cluster, request.reservation)
+    kept = tuple(one for node in allowed if (one := _with_memory(node, request)) is not None)
+    if any(node.gpus for node in cluster.nodes) and not any(node.gpus for node in kept):
+        raise InputError(_options(request), value=None, remedy="leaves no node with GPUs")
+    return replace(cluster, nodes=kept)
+
+
+def _options(request: SizingRequest) -> str:
+    memory = (request.node_mb, request.core_mb, request.gpu_memory)
+    given = {
+        "--nodelist": request.req_nodes,
+        "--exclude": request.exc_nodes,
+        "--constraint": request.features,
+        "--mem": any(memory),
+        "--mincpus": request.node_cpus,
+        "--reservation": request.reservation,
+    }
+    return ", ".join(name for name, value in given.items() if value)
+
+
+def _hosts(option: str, text: str) -> frozenset[str]:
+    try:
+        return frozenset(expand_hostlist(text)) if text else frozenset()
+    except BadHostlist:
+        raise NotUnderstoodError(f"{option} {text}: is not a list of nodes") from None
+
+
+def _featured(nodes: list[Node], features: str) -> list[Node]:
+    """The nodes with all of a&b&c, or any of a|b|c."""
+    if not features:
+        return nodes
+    if not _FEATURES.fullmatch(features):
+        raise NotUnderstoodError(f"--constraint {features}: only a&b and a|b are understood")
+    names = re.split(r"[&|]", features)
+    matches = any if "|" in features else all
+    found = [node for node in nodes if matches(name in node.features for name in names)]
+    if not found:
+        raise NotUnderstoodError(f"--constraint {features}: no node has it now")
+    return found
+
+
+def _reservation(cluster: SlurmCluster, name: str) -> Reservation | None:
+    if not name:
+        return None
+    found = next((one for one in cluster.reservations if one.name == name), None)
+    if found is None or not found.nodes:
+        raise NotUnderstoodError(f"--reservation {name}: no such reservation of nodes")
+    cores = sum(node.cpus for node in cluster.nodes if node.name in found.nodes)
+    if found.cores < cores:
+        raise NotUnderstoodError(f"--reservation {name}: it has parts of nodes")
+    return found
+
+
+def _reserved(nodes: list[Node], cluster: SlurmCluster, name: str) -> list[Node]:
+    """The nodes of the job's reservation; without one, those of active reservations count as down."""
+    mine = _reservation(cluster, name)
+    if mine is not None:
+        inside = [node for node in nodes if node.name in mine.nodes]
+        return [replace(node, up=node.up or node.reserved) for node in inside]
+    others = {node for one in cluster.reservations if one.active for node in one.nodes}
+    return [replace(node, up=False) if node.name in others else node for node in nodes]
+
+
+def _with_memory(node: Node, request: SizingRequest) -> Node | None:
+    """The node with the cores and GPUs that its memory allows; None if it does not fit the request."""
+    memory_mb = node.memory_bytes / _MB
+    if request.node_cpus and node.cpus < request.node_cpus:
+        return None
+    if not memory_mb:
+        return node  # RealMemory is not set, so Slurm does not check it
+    cpus, gpus = node.cpus, node.gpus
+    if request.core_mb:
+        cpus = min(cpus, int(memory_mb // request.core_mb))
+    if request.gpu_memory:
+        _, gpu_mb = gres_gpus(request.gpu_memory)
+        gpus = min(gpus, int(memory_mb // max(1, gpu_mb)))
+    if (request.node_mb or 0) > memory_mb or not cpus or (node.gpus and not gpus):
+        return None
+    return replace(node, cpus=cpus, gpus=gpus, gpus_used=min(gpus, node.gpus_used))
+
+
+def time_left_s(cluster: SlurmCluster, request: SizingRequest, now: dt.datetime) -> Mapping[str, float]:
+    """Seconds until the job must have ended, by the option that says so."""
+    left = {}
+    mine = _reservation(cluster, request.reservation)
+    if mine is not None and mine.ends_at is not None:
+        begins = max(now, mine.starts_at or now)
+        left[f"reservation {mine.name}"] = (mine.ends_at - begins).total_seconds()
+    if request.deadline:
+        left[f"--deadline {request.deadline}"] = _deadline_s(request.deadline, now)
+    return left
+
+
+def _deadline_s(text: str, now: dt.datetime) -> float:
+    match = _FROM_NOW.fullmatch(text)
+    if match:
+        return float(match[1] or 0) * _UNIT_S[(match[2] or "s")[0]]
+    try:
+        at = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise NotUnderstoodError(f"--deadline {text}: write now+5hours or 2027-03-01T08:00") from None
+    return (at.astimezone() - now).total_seconds()
+
+
+def with_tasks(plan: TrainingPlan, request: SizingRequest, *, gpus: int | None = None) -> TrainingPlan:
+    """The plan with at least a GPU for each task of a node, or with exactly `gpus`."""
+    resources = plan.spec.resources
+    least = max(resources.min_gpus, request.ntasks_per_node or 1)
+    most = resources.max_gpus if resources.gpus is None else resources.gpus
+    if most is not None and most < (gpus or least):
+        raise NotUnderstoodError(f"the tasks need {gpus or least} GPUs, the plan allows {most}")
+    changed = (
+        {"min_gpus": least} if gpus is None else {"gpus": gpus, "min_gpus": min(gpus, resources.min_gpus)}
+    )
+    spec = plan.spec.model_copy(update={"resources": resources.model_copy(update=changed)})
+    return plan.model_copy(update={"spec": spec})
+
+
+def check_tasks(placement: Placement, request: SizingRequest) -> None:
+    """NotUnderstoodError unless the tasks of a node share its GPUs evenly, and each named node is used."""
+    nodes, per_node = placement.nodes, request.node_tasks
+    if per_node is None and request.num_tasks:
+        per_node, rest = divmod(request.num_tasks, nodes)
+        if rest:
+            raise NotUnderstoodError(f"--ntasks {request.num_tasks} on {nodes} nodes")
+    if per_node and placement.node_gpus % per_node:
+        raise NotUnderstoodError(f"{per_node} tasks on each node beside {placement.node_gpus} GPUs")
+    named = len(_hosts("--nodelist", request.req_nodes))
+    if named > nodes:
+        raise NotUnderstoodError(f"--nodelist {request.req_nodes}: {nodes} nodes are enough")
