@@ -232,7 +232,8 @@ class PodTemplate(Model):
     )
     spec: PodSpec | None = Field(
         None,
-        description="Pod spec fields to merge; the workers' container is named trainer, the rendezvous pod's store.",
+        description="Pod spec fields to merge; the workers' container is named trainer, the rendezvous pod's"
+        " store.",
         examples=[{"nodeSelector": {"pool": "h100"}}],
         json_schema_extra=_FREE_FORM,
     )
