@@ -13,7 +13,7 @@ from rightsizer.search.types import Plan, Request
 from rightsizer_api import validate
 from rightsizer_launch.local import machine
 from rightsizer_launch.local.processes import JobSpec
-from rightsizer_launch.local.resize import Resizer, history_of_attempts, scaling_of
+from rightsizer_launch.local.resize import Resizer, history_of_attempts, scaling_of, tuning_of
 from rightsizer_launch.local.supervisor import Ending, StopFlag, supervise
 from rightsizer_launch.resize_inputs import Tuning
 from rightsizer_launch.run_totals import RunTotals
@@ -262,3 +262,9 @@ def test_a_run_is_judged_every_two_seconds_by_the_records_of_its_own_attempt(tmp
         job = replace(job, attempt=2)
     assert resizer.look(totals, job) is None
     assert resizer.decision is None
+
+
+def test_a_size_warms_up_for_half_of_the_time_that_it_is_given_and_is_kept_for_six_times_that():
+    tuning = tuning_of(settle_s=120.0)
+    assert (tuning.warm_up_s, tuning.least_window_s, tuning.cool_down_s) == (60.0, 60.0, 720.0)
+    assert (tuning.cap, tuning.pressure) == (Mode.AUTO, Pressure.ALWAYS)

@@ -254,6 +254,7 @@ def test_a_tied_embedding_s_gradients_are_summed_across_the_pipeline():
     net = dataclasses.replace(NET, tied_embeddings=True)
     found = causes(net=net, pp=2, machine={"fast": 1e9})
     assert found["optimizer"] == 4 * 32 * 8 / 1e9
+    assert causes(net=net, machine={"fast": 1e9})["optimizer"] == 0
 
 
 @pytest.mark.parametrize(

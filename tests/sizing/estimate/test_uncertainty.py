@@ -7,6 +7,7 @@ from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.framework import framework
 from rightsizer.domain.layout import Layout
 from rightsizer.domain.workload import Workload
+from rightsizer.estimate.host_time import HOST_CLASSES, host_class
 from rightsizer.estimate.uncertainty import features, memory_sigma, step_sigma, z_quantile
 
 KNOWN = Case(
@@ -40,3 +41,22 @@ def test_features_are_what_is_known_of_the_case():
 
 def test_quantiles_are_the_normal_ones():
     assert z_quantile(0.9) == pytest.approx(1.2816, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "trainer"),
+    [("hf-trainer", 1.0), ("deepspeed", 1.0), ("torchtitan", 0.0), ("megatron-core", 0.0)],
+)
+def test_trainers_and_deepspeed_widen_the_interval_alike(name, trainer):
+    case = dataclasses.replace(KNOWN, framework=framework(name))
+    assert float(features(Cases.of(case))["trainer"]) == trainer
+
+
+@pytest.mark.parametrize(
+    ("year", "name"), [(0.0, "core"), (2023.9, "megatron"), (2024.0, "core"), (2024.9, "core")]
+)
+def test_an_unknown_framework_launches_as_the_megatron_of_its_year(year, name):
+    unknown = dataclasses.replace(framework("megatron-core"), known=False)
+    work = dataclasses.replace(KNOWN.workload, library_year=year)
+    case = dataclasses.replace(KNOWN, framework=unknown, workload=work)
+    assert HOST_CLASSES[int(host_class(Cases.of(case)))] == name

@@ -62,6 +62,10 @@ def test_a_matmul_takes_2mnk_flop():
         ({"tp": 2, "net": dataclasses.replace(NET, kv_heads=2)}, 2 * T * (256 + 384) / 2),
         ({"cp": 2}, 2 * T * N / 2),
         ({"tp": 2, "net": dataclasses.replace(SPARSE, kv_heads=2)}, 2 * T * (256 + 2 * 96 + 64) / 2),
+        (
+            {"tp": 2, "net": dataclasses.replace(SPARSE, kv_heads=2, shared_experts=1)},
+            2 * T * (256 + 3 * 96 + 64) / 2,
+        ),
         ({"micro_batch": 3}, 3 * 2 * T * N),
         ({"net": SPARSE}, 2 * T * (192 + 2 * 96 + 8 * 8)),  # two of eight experts of 3hf', and the router
         ({"net": dataclasses.replace(SPARSE, shared_experts=1)}, 2 * T * (192 + 3 * 96 + 8 * 8)),
@@ -83,6 +87,9 @@ def test_latent_attention_multiplies_with_its_low_rank_factors():
     weights = 8 * 6 + 6 * 2 * 5 + 8 * (4 + 2) + 4 * 2 * (3 + 5) + 2 * 5 * 8 + 384
     assert float(work.matmuls.flop.sum()) == 2 * T * weights
     assert float(work.attention_flop) == 2 * T * (T / 2) * 2 * (5 + 5)
+    shared = 8 * 6 + 8 * (4 + 2)  # the low-rank factors are on every tensor rank
+    halves = layer_work(cases(net=net, tp=2))
+    assert float(halves.matmuls.flop.sum()) == 2 * T * (shared + (weights - shared) / 2)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ import pytest
 
 from rightsizer.domain.reading import Reading
 from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, Decision, Mode, Running
+from rightsizer.resize.types import Action, Decision, Mode, Running, Size
 from rightsizer_launch.resize_inputs import Tuning, marks_of, reading_of
 from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 from rightsizer_slurm.monitor.decide import (
+    NodeScaling,
     free_gpus,
     history,
     margin_s,
@@ -236,6 +237,39 @@ def test_others_wait_only_where_gpus_are_what_they_lack(job):
     assert not others_wait((job, replace(waiting, reason="Dependency")), job)
     assert not others_wait((job, replace(waiting, partition="a100")), job)
     assert not others_wait((job, replace(waiting, priority=0, reason="JobHeldUser")), job)
+
+
+class EverySize:
+    """A job that can have any number of GPUs up to 80, in place."""
+
+    def sizes(self, *, gpus, tokens_per_s, steps):
+        return tuple(Size(gpus=n, tokens_per_s=tokens_per_s, in_place=True) for n in range(1, 81))
+
+
+def test_slurm_offers_whole_nodes_from_the_fewest_to_the_most():
+    scaling = NodeScaling(EverySize(), node_gpus=8, fewest=2, most=4)
+    assert [size.gpus for size in scaling.sizes(gpus=24, tokens_per_s=1.0, steps=1)] == [16, 24, 32]
+
+
+def test_a_job_of_two_gpus_a_node_has_twice_as_many_ranks_as_nodes(job):
+    monitored = monitored_job(job)
+    running, _ = policy_inputs(
+        replace(monitored, run=replace(monitored.run, node_gpus=2)), READING, scaling=None, tuning=Tuning(),
+        cluster=CLUSTER, waiting=True, now_s=NOW_S,
+    )  # fmt: skip
+    assert (running.gpus, running.layout.dp) == (2 * job.nodes, 2 * job.nodes)
+
+
+@pytest.mark.parametrize(
+    ("stage", "attempts", "counts"),
+    [(Stage.PLANNED, 0, False), (Stage.PLANNED, 1, True), (Stage.DONE, 0, True), (Stage.FAILED, 0, True)],
+)
+def test_a_resize_counts_once_it_was_asked_for_or_has_ended(stage, attempts, counts):
+    intent = Intent(
+        job_id=7, kind=Kind.SHRINK, from_nodes=4, to_nodes=2, node_cores=8, restarts=0, attempts=attempts,
+        began_s=5.0, stage=stage,
+    )  # fmt: skip
+    assert (history((intent,), 8).last_resize_s == 5.0) is counts
 
 
 def test_the_history_is_what_the_journal_says():
