@@ -1,0 +1,76 @@
+"""A pretended slurmctld that loads job_submit.lua."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lupa.lua51
+import pytest
+
+SOURCES = Path(__file__).resolve().parents[3] / "slurm" / "lua"
+NO_VALUE = 4294967294.0
+
+
+class Slurmctld:
+    """What job_submit.lua sees of slurmctld: `slurm.*`, and a socket that gives a prepared answer."""
+
+    def __init__(self, module: Any, folder: Path, *, config: str = "mode = size\n") -> None:
+        self.messages: list[str] = []
+        self.logged: list[str] = []
+        self.requests: list[str] = []
+        self.answer: bytes | None = b""
+        for path in SOURCES.glob("*.lua"):
+            (folder / path.name).write_text(path.read_text())
+        (folder / "rightsizer.conf").write_text(config)
+        self.lua = module.LuaRuntime(encoding="latin-1")
+        self._prepare()
+        self.lua.globals().plugin = f"{folder}/job_submit.lua"
+        self.lua.execute("dofile(plugin)")
+
+    def _prepare(self) -> None:
+        host = self.lua.globals()
+        host.tell, host.write = self.messages.append, self.logged.append
+        host.exchange = self._exchange
+        self.lua.execute(
+            """
+            slurm = { SUCCESS = 0, ERROR = -1 }
+            function slurm.log_user(...) tell(string.format(...)) end
+            function slurm.log_info(...) write(string.format(...)) end
+            slurm.log_error = slurm.log_info
+            local connection = {}
+            function connection:settimeout(seconds, kind) end
+            function connection:connect(path) return 1 end
+            function connection:send(text) self.text = text; return #text end
+            function connection:receive(size)
+               local answer = exchange(self.text)
+               if answer == nil then return nil, "timeout", "" end
+               return nil, "closed", answer
+            end
+            function connection:close() end
+            package.preload["socket.unix"] = function() return function() return connection end end
+            """
+        )
+
+    def _exchange(self, text: str) -> str | None:
+        self.requests.append(text)
+        return None if self.answer is None else self.answer.decode("latin-1")
+
+    def submit(self, **fields: Any) -> tuple[int, dict[str, Any]]:
+        """The plugin's verdict and the job as it leaves it."""
+        unset = dict.fromkeys(
+            ("min_nodes", "max_nodes", "time_limit", "num_tasks", "het_job_offset"), NO_VALUE
+        )
+        job = self.lua.table_from(unset | {"script": "#!/bin/sh", "user_name": "alice"} | fields)
+        job.environment = self.lua.table()
+        code = self.lua.globals().slurm_job_submit(job, self.lua.table(), 1000)
+        return code, {key: job[key] for key in job}
+
+
+@pytest.fixture
+def slurmctld_of(tmp_path: Path) -> Callable[..., Slurmctld]:
+    """A pretended slurmctld with this Lua and these settings."""
+
+    def make(module: Any = lupa.lua51, *, config: str = "mode = size\n") -> Slurmctld:
+        return Slurmctld(module, tmp_path, config=config)
+
+    return make
