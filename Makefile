@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
 
 all: check test  ## check and test
 
@@ -62,6 +62,12 @@ generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards a
 	$(BIN)/python -m rightsizer_api.generate
 	$(BIN)/python -m rightsizer_telemetry.generate
 	$(BIN)/python scripts/draw_architecture.py
+
+LOCK = .tools/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet
+lock: $(READY)  ## pin what pyproject.toml asks for: the environment, the image, the image's build
+	$(LOCK) pyproject.toml --extra dev --extra gpu --output-file requirements.lock
+	$(LOCK) pyproject.toml --extra operator --constraint requirements.lock --output-file deploy/image.lock
+	echo "hatchling>=1.27" | $(LOCK) - --constraint requirements.lock --output-file deploy/build.lock
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
 	$(BIN)/python -m bench.fit_curves
