@@ -10,7 +10,7 @@ from rightsizer_operator.cluster.occupancy import BoundPod, Occupancy, Owner
 from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.names import GPU_RESOURCE, rendezvous_name
-from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.nodes import Node, obstacle
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
 
@@ -48,9 +48,9 @@ class Cache:
 
     def set_pods(self, pods: Iterable[BoundPod]) -> None:
         """Store a new list of the pods that hold GPUs."""
-        self._occupancy.replace(pods)
+        expected = self._occupancy.replace(pods)
         for key in tuple(self.jobs):
-            self._update_claims(key)
+            self._update_claims(key, before=expected.get(key))
 
     def set_plan(self, raw: Object) -> bool:
         """Store a plan; whether it is newer than the cached one."""
@@ -207,14 +207,28 @@ class Cache:
                 del self.jobs[key][name]
                 self._update_claims(key)
 
-    def _update_claims(self, key: Key) -> None:
-        """Update the GPUs that the plan's unscheduled pods are expected to take."""
+    def _update_claims(self, key: Key, *, before: Mapping[str, int] | None = None) -> None:
+        """Update the GPUs that the plan's unscheduled pods are expected to take.
+
+        `before` is what they were expected to take; they still are where it fits, which saves a search.
+        """
         self._occupancy.forget(key)
         for job in self.owned(key):
             pods = self._unscheduled(key, job)
-            if pods > 0:
+            if pods > 0 and before and self._fits(job, pods, before):
+                self._occupancy.expect(key, before)
+            elif pods > 0:
                 inventory = replace(self._nodes(), held=self._occupancy.held)
                 self._occupancy.expect(key, inventory.placed(job.nodes, job.pod_gpus, pods))
+
+    def _fits(self, job: AttemptJob, pods: int, gpus: Mapping[str, int]) -> bool:
+        """Whether these GPUs of nodes are what the pods need, free, and on nodes that they may use."""
+        return sum(gpus.values()) == pods * job.pod_gpus and all(
+            (node := self.nodes.get(name)) is not None
+            and self._occupancy.held.get(name, 0) + count <= node.gpus
+            and not obstacle(node, job.nodes)
+            for name, count in gpus.items()
+        )
 
     def _unscheduled(self, key: Key, job: AttemptJob) -> int:
         """The number of pods that the operator wants of a Job and no node has; tenants can change Jobs."""

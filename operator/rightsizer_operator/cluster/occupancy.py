@@ -46,6 +46,7 @@ class Occupancy:
     """GPUs by node: those of bound pods, and those that each plan is expected to take."""
 
     def __init__(self) -> None:
+        self._expected: defaultdict[Key, Counter[str]] = defaultdict(Counter)
         self.replace(())
 
     @property
@@ -53,16 +54,18 @@ class Occupancy:
         """GPUs that are held or expected to be taken, now."""
         return self._held
 
-    def replace(self, pods: Iterable[BoundPod]) -> None:
-        """Store the pods of a new list; no plan is expected to take anything until `expect` says so."""
+    def replace(self, pods: Iterable[BoundPod]) -> Mapping[Key, Mapping[str, int]]:
+        """Store the pods of a new list and drop what plans are expected to take, which it returns."""
+        expected = self._expected
         self._held: Counter[str] = Counter()
         self._by_owner: defaultdict[Owner, Counter[str]] = defaultdict(Counter)
         self._pods: Counter[Owner] = Counter()
-        self._expected: defaultdict[Key, Counter[str]] = defaultdict(Counter)
+        self._expected = defaultdict(Counter)
         for pod in pods:
             self._held[pod.node] += pod.gpus
             self._by_owner[pod.owner][pod.node] += pod.gpus
             self._pods[pod.owner] += 1
+        return expected
 
     def bound(self, owner: Owner) -> int:
         """The number of pods of an owner that hold GPUs."""
