@@ -1,5 +1,6 @@
 """Install, upgrade and uninstall, in the order of docs/kubernetes.md, on a cluster of their own."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,8 @@ def test_an_upgrade_of_the_operator_does_not_touch_a_training(own, helm, run):
     own.wait("more steps", lambda: run.last()[0] > step)
     assert {pod["metadata"]["uid"] for pod in run.pods()} == pods
     assert own.get("pdb", "rightsizer", namespace=SYSTEM)["spec"]["maxUnavailable"] == 1
+    log = own.kubectl("logs", "deployment/rightsizer", f"--namespace={SYSTEM}").splitlines()
+    assert all({"time", "level", "message"} <= json.loads(line).keys() for line in log)
 
 
 def test_an_uninstall_leaves_plans_training_and_says_what_else_is_left(own, helm, run):
@@ -111,6 +114,16 @@ def test_an_uninstall_leaves_plans_training_and_says_what_else_is_left(own, helm
     assert left.split() == ["lease.coordination.k8s.io/rightsizer-operator", "serviceaccount/default"]
     roles = "clusterroles,clusterrolebindings,validatingadmissionpolicies"
     assert f"{SYSTEM}-rightsizer" not in own.kubectl("get", roles, "--output=name")
+
+
+def test_a_new_installation_takes_the_plans_over_and_can_be_removed_again(helm, run):
+    assert not helm(*INSTALL, "--skip-crds")
+    run.patch(suspend=True)
+    run.until("Suspended")
+    run.patch(suspend=False)
+    run.until("Running")
+    assert run.jobs == [f"{run.name}-a1"]
+    assert not helm("uninstall", "rightsizer", f"--namespace={SYSTEM}", "--wait")
 
 
 def test_without_the_operator_plans_go_with_their_crd_and_leave_their_checkpoints(own, run):
