@@ -16,7 +16,17 @@ __all__ = ["conditions_table", "detail_page", "plans_table"]
 Object = Mapping[str, Any]
 
 _GREEN = ("Running", "Complete", "Finishing")
-_RED = ("Invalid", "NoPlan", "DeadlinePassed", "NoSuchGPUs", "InsufficientGPUs", "Refused", "Failed")
+_RED = (
+    "Invalid",
+    "NoPlan",
+    "DeadlinePassed",
+    "NoSuchGPUs",
+    "InsufficientGPUs",
+    "SizingTooLong",
+    "Fault",
+    "Refused",
+    "Failed",
+)
 _UNWRAPPED = ("Name", "State", "GPUs", "ETA (UTC)", "On time", "Condition", "Status", "Reason")
 
 

@@ -16,6 +16,9 @@ STATES = (
     "New",
     "Invalid",
     "NoPlan",
+    "Sizing",
+    "SizingTooLong",
+    "Fault",
     "NoSuchGPUs",
     "InsufficientGPUs",
     "DeadlinePassed",
@@ -72,6 +75,9 @@ class Metrics(Collector):
         )
         self.failures = Counter(
             f"{prefix}reconcile_failures", "Reconciles that failed and are retried", registry=self.registry
+        )
+        self.faults = Counter(
+            f"{prefix}faults", "Faults of the operator in one plan, which is retried", registry=self.registry
         )
         self.events_dropped = Counter(
             f"{prefix}events_dropped", "Events that could not be written", registry=self.registry

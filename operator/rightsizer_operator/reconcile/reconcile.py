@@ -22,13 +22,15 @@ from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.resize import advised, fallen_back, proven
 from rightsizer_operator.reconcile.run import clean_up, run
 from rightsizer_operator.reconcile.size import decide
+from rightsizer_operator.reconcile.sizing_answer import FAULT, TOO_LONG, NotSizedYetError, answered
+from rightsizer_operator.reconcile.sizing_answer import Size as Sizes
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.reconcile.status import run_conditions, status_document
-from rightsizer_operator.values.actions import Action, EmitEvent, PatchStatus, Requeue
-from rightsizer_operator.values.conditions import is_true, merge_conditions, no, reason_of, yes
+from rightsizer_operator.values.actions import Action, EmitEvent, PatchStatus, Requeue, Size
+from rightsizer_operator.values.conditions import is_true, merge_conditions, no, reason_of, unknown, yes
 from rightsizer_operator.values.snapshot import Snapshot
 
-__all__ = ["reconcile"]
+__all__ = ["faulted", "reconcile"]
 
 _WARNINGS = (
     "Invalid",
@@ -38,13 +40,15 @@ _WARNINGS = (
     "DeadlinePassed",
     "Refused",
     "Failed",
+    TOO_LONG,
     *OBSTACLES,
 )
-_NO_EVENT = ("Sized", "Starting")
+_MOST_FAULT = 500  # characters
+_NO_EVENT = ("Sized", "Starting", "Sizing")
 
 
-def reconcile(snapshot: Snapshot) -> tuple[Action, ...]:
-    """The actions for one plan; empty when nothing has to change."""
+def reconcile(snapshot: Snapshot, *, size: Sizes = answered) -> tuple[Action, ...]:
+    """The actions for one plan; empty when nothing has to change. `size` answers sizing questions."""
     if "deletionTimestamp" in snapshot.plan["metadata"]:
         return ()  # the garbage collector deletes the children; workers save on SIGTERM
     try:
@@ -52,20 +56,37 @@ def reconcile(snapshot: Snapshot) -> tuple[Action, ...]:
             snapshot=snapshot,
             plan=_parse_plan(snapshot.plan),
             persisted=PersistedStatus.of(snapshot.status, snapshot.jobs),
+            size=size,
         )
         state = recorded(adopted(state))
-        if _is_trained(state):
-            persisted = replace(state.persisted, generation=state.generation)
-            return _finish(expired(clean_up(replace(state, persisted=persisted))))
-        if state.persisted.generation == state.generation:
-            state = fallen_back(proven(state))
-            if _has_ended(state):
-                return _finish(expired(clean_up(state)))
-        if not state.resized:
-            state = advised(_size(state))
-        return _finish(run(clocked(state)))
+        try:
+            return _finish(_decided(state))
+        except NotSizedYetError as missing:
+            return _while_sizing(state, missing)
     except (InputError, UnsupportedError) as error:
         return _reject(snapshot, str(error))
+
+
+def _decided(state: ReconcileState) -> ReconcileState:
+    """The size, and the children that follow from it."""
+    if _is_trained(state):
+        persisted = replace(state.persisted, generation=state.generation)
+        return expired(clean_up(replace(state, persisted=persisted)))
+    if state.persisted.generation == state.generation:
+        state = fallen_back(proven(state))
+        if _has_ended(state):
+            return expired(clean_up(state))
+    return run(clocked(state if state.resized else advised(_size(state))))
+
+
+def _while_sizing(state: ReconcileState, missing: NotSizedYetError) -> tuple[Action, ...]:
+    """Ask for the answer. A plan that runs goes on at its present size; one that waits for long says so."""
+    state = state.then(Size(question=missing.question))
+    if state.job is not None:
+        return _finish(run(clocked(state)))
+    if missing.long and state.persisted.report is None:
+        return _finish(run(state.then(Sized=unknown("Sizing", "searching for a size takes its turn"))))
+    return state.actions
 
 
 def _parse_plan(raw: Mapping[str, Any]) -> TrainingPlan:
@@ -92,11 +113,12 @@ def _size(state: ReconcileState) -> ReconcileState:
     decision = decide(
         state.plan,
         inventory=snapshot.inventory,
-        now=snapshot.now,
+        now=snapshot.sizing_since or snapshot.now,
         created=state.created,
         running=running_of(state),
         quota_gpus=_gpu_limit(snapshot),
         inter_gbps=snapshot.settings.inter_node_gbps,
+        size=state.size,
     )
     persisted = replace(persisted, generation=state.generation)
     if decision.report is None:
@@ -115,6 +137,8 @@ def _size(state: ReconcileState) -> ReconcileState:
 def _finish(state: ReconcileState) -> tuple[Action, ...]:
     """The actions of a state, with the new status."""
     snapshot = state.snapshot
+    if "Accepted" not in state.conditions and state.condition("Accepted").get("reason") == FAULT:
+        state = state.then(Accepted=yes("Valid"))
     state = run_conditions(state)
     status = status_document(state)
     status["conditions"] = merge_conditions(
@@ -150,6 +174,23 @@ def _reject(snapshot: Snapshot, message: str) -> tuple[Action, ...]:
         snapshot.status.get("conditions", ()), conditions, generation=generation, now=snapshot.now
     )
     return _ordered(snapshot, status, ())
+
+
+def faulted(snapshot: Snapshot, error: Exception) -> tuple[Action, ...]:
+    """Report a fault of the operator in a plan. It is tried again later; a Job that runs goes on."""
+    message = f"a fault in the operator, which tries again: {type(error).__name__}: {error}"[:_MOST_FAULT]
+    fault = unknown(FAULT, message)
+    conditions = {"Accepted": fault}
+    if not any(job.is_active for job in snapshot.jobs):
+        conditions |= {"Ready": fault}
+    status, generation = dict(snapshot.status), int(snapshot.plan["metadata"].get("generation", 1))
+    status["conditions"] = merge_conditions(
+        snapshot.status.get("conditions", ()), conditions, generation=generation, now=snapshot.now
+    )
+    if status == snapshot.status:
+        return ()
+    event = EmitEvent(reason=FAULT, message=message, warning=True)
+    return PatchStatus(status=status), event
 
 
 def _has_ended(state: ReconcileState) -> bool:

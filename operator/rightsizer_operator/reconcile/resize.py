@@ -100,6 +100,7 @@ def _to(
         inventory=snapshot.inventory,
         created=state.created,
         inter_gbps=snapshot.settings.inter_node_gbps,
+        size=state.size,
     )
     if report is None:
         return state

@@ -1,7 +1,6 @@
 """Sizing a plan on a cluster's GPUs: the size, or what is missing. Pure."""
 
 import datetime as dt
-import functools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,16 +10,23 @@ from rightsizer.domain.layout import Layout
 from rightsizer.errors import InputError
 from rightsizer.resize.scaling import PlanScaling, in_place_pins
 from rightsizer.resize.types import Scaling
-from rightsizer.search.explain import verdict
 from rightsizer.search.options import price_layout
-from rightsizer.search.plan import plan as size
-from rightsizer.search.types import NoPlan, Plan, Request
+from rightsizer.search.types import Request
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes
-from rightsizer_operator.reconcile.elastic_micro_batch import with_divisible_micro_batch
+from rightsizer_operator.reconcile.sizing_answer import (
+    TOO_LONG,
+    RunningAttempt,
+    Size,
+    SizingAnswer,
+    SizingQuestion,
+    SizingRefusedError,
+    answered,
+    report_of,
+)
 from rightsizer_operator.values.inventory import Inventory, clusters
 from rightsizer_operator.values.nodes import NodeRequirements
 
@@ -36,6 +42,7 @@ __all__ = [
 ]
 
 _UNLIMITED_GPUS = 16_384  # the engine's own limit
+_SIMPLER = "set spec.layout, spec.resources.gpuTypes or spec.resources.gpus, so that less is searched"
 _GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -52,21 +59,6 @@ class SizingResult:
     message: str = ""
 
 
-@immutable
-class RunningAttempt:
-    """What a running attempt fixes: its layout, its batch and its trained tokens.
-
-    `pod_gpus` is the size of the pods that an elastic attempt adds; 0: each size has its own pods.
-    """
-
-    layout: Layout
-    batch: int
-    elastic: bool
-    gpu_type: str
-    tokens: float = 0.0
-    pod_gpus: int = 0
-
-
 def decide(
     plan: TrainingPlan,
     *,
@@ -76,6 +68,7 @@ def decide(
     running: RunningAttempt | None = None,
     quota_gpus: int | None = None,
     inter_gbps: float | None = None,
+    size: Size = answered,
 ) -> SizingResult:
     """Size a plan on the GPUs where its pods can be placed now, else on all GPUs; else say what is missing.
 
@@ -94,12 +87,35 @@ def decide(
     request = _request(resolved, kinds, inter_gbps=inter_gbps, created=created)
     request = _continued(replace(request, deadline_s=None if left_s is None else _floor(left_s)), running)
     elastic = range(0) if running else in_place_sizes(plan)
+    question = SizingQuestion(request, running=running, elastic=elastic)
+    try:
+        found = _on_free_else_all(size, question, inventory, requirements, quota_gpus)
+        if found is not None:
+            return SizingResult(report=found.report, message=found.message)
+        return _missing(report_of(size, SizingQuestion(request)), kinds, inventory, requirements, quota_gpus)
+    except SizingRefusedError as refused:
+        return SizingResult(reason=TOO_LONG, message=f"{refused}; {_SIMPLER}")
+
+
+def _on_free_else_all(
+    size: Size,
+    question: SizingQuestion,
+    inventory: Inventory,
+    requirements: NodeRequirements,
+    quota_gpus: int | None,
+) -> SizingAnswer | None:
+    """The size on the GPUs where its pods can be placed now, else on all GPUs; None if these are too few.
+
+    If the best size on all GPUs can be placed now, it is the best there too. The total changes seldom, so
+    most plans take a cached answer. Only the rest are sized on the free GPUs, which every launch changes.
+    """
+    kinds, running = inventory.sizes(requirements), question.running
     pod_gpus = running.pod_gpus if running else 0
     total = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
-    # If the best size on all GPUs can be placed now, it is the best there too. The total changes seldom, so
-    # most plans take a cached answer. Only the rest are sized on the free GPUs, which every launch changes.
-    widest = _within(request, total, quota_gpus, running, elastic)
-    if widest is not None and widest.report and _is_free(widest.report, inventory, requirements, pod_gpus):
+    widest = _within(size, question, total, quota_gpus)
+    if widest is None or widest.report is None:
+        return None
+    if _is_free(widest.report, inventory, requirements, pod_gpus):
         return widest
     rooms = {
         kind: inventory.free(requirements, kind, pod_gpus)
@@ -107,10 +123,8 @@ def decide(
         else inventory.room(requirements, kind, node)
         for kind, node in kinds.items()
     }
-    result = _within(request, rooms, quota_gpus, running, elastic) or widest
-    if result is not None:
-        return result
-    return _missing(size(request), inventory, requirements, quota_gpus)
+    found = _within(size, question, rooms, quota_gpus)
+    return found if found is not None and found.report else widest
 
 
 def _is_free(
@@ -134,18 +148,16 @@ def _none_usable(requirements: NodeRequirements, inventory: Inventory) -> str:
 
 
 def _within(
-    request: Request,
-    most: Mapping[str, int],
-    quota_gpus: int | None,
-    running: RunningAttempt | None,
-    elastic: range,
-) -> SizingResult | None:
-    """The size on at most `most` GPUs of each type, if there is one."""
-    limits = [limit for limit in (quota_gpus, request.max_gpus) if limit is not None]
+    size: Size, question: SizingQuestion, most: Mapping[str, int], quota_gpus: int | None
+) -> SizingAnswer | None:
+    """The answer on at most `most` GPUs of each type; None if there is none of any."""
+    limits = [limit for limit in (quota_gpus, question.request.max_gpus) if limit is not None]
     most = {kind: min(gpus, *limits) for kind, gpus in most.items()} if limits else most
-    offered = tuple(replace(c, max_gpus=most[c.gpu.name]) for c in request.clusters if most[c.gpu.name])
-    return (
-        _cached_result(_Question(replace(request, clusters=offered), running, elastic)) if offered else None
+    if not any(most.values()):
+        return None
+    return report_of(
+        size,
+        SizingQuestion(question.request, most=most, running=question.running, elastic=question.elastic),
     )
 
 
@@ -175,10 +187,12 @@ def at_size(
     inventory: Inventory,
     created: dt.datetime,
     inter_gbps: float | None = None,
+    size: Size = answered,
 ) -> Mapping[str, Any] | None:
     """The report of a running plan at another size: in `layout` (None: the present one), else in any.
 
-    The deadline and the budget do not count: this size was chosen by measurement. None: no layout fits.
+    The deadline and the budget do not count: this size was chosen by measurement. None: no layout fits, or
+    the search takes too long.
     """
     request = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
     if request is None:
@@ -186,9 +200,12 @@ def at_size(
     unbounded = replace(request, gpu_counts=(gpus,), min_gpus=1, max_gpus=None)
     for pins in ({**request.pinned, **in_place_pins(layout or running.layout)}, request.pinned):
         pinned = {name: value for name, value in pins.items() if name != "dp"}
-        answer = size(replace(unbounded, pinned=pinned))
-        if isinstance(answer, Plan):
-            return _document(answer)
+        try:
+            found = report_of(size, SizingQuestion(replace(unbounded, pinned=pinned)))
+        except SizingRefusedError:
+            return None
+        if found.report is not None:
+            return found.report
     return None
 
 
@@ -263,67 +280,25 @@ def _continued(request: Request, running: RunningAttempt | None) -> Request:
     return replace(request, workload=workload, batch_tolerance=0.0)
 
 
-class _Question:
-    """A request, the running attempt and the sizes it may take in place, as the key of a cache."""
-
-    __slots__ = ("_key", "elastic", "request", "running")
-
-    def __init__(self, request: Request, running: RunningAttempt | None, elastic: range) -> None:
-        self.request, self.running, self.elastic = request, running, elastic
-        self._key = repr((request, running, elastic))  # requests hold mappings, which have no hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Question) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-
-@functools.lru_cache(maxsize=256)
-def _cached_result(question: _Question) -> SizingResult | None:
-    """The size, if the request can be met. The same requests repeat with every reconciliation."""
-    answer = _sized(question)
-    return (
-        SizingResult(report=_document(answer), message=verdict(answer)) if isinstance(answer, Plan) else None
-    )
-
-
 def _floor(seconds: float) -> float:
     """Rounded down by less than 0.4 %, so that plans submitted together share a cached answer."""
     step = 2.0 ** (math.floor(math.log2(seconds)) - 8)
     return math.floor(seconds / step) * step
 
 
-def _sized(question: _Question) -> Plan | NoPlan:
-    """The answer; for an elastic run, its own layout on more or fewer GPUs if that is as good."""
-    request, running = question.request, question.running
-    if running is None or not running.elastic:
-        answer = size(request)
-        if isinstance(answer, NoPlan):
-            return answer
-        return with_divisible_micro_batch(request, answer, question.elastic, size)
-    kept = size(replace(request, pinned={**request.pinned, **in_place_pins(running.layout)}))
-    free = size(request)
-    if isinstance(kept, Plan) and (not isinstance(free, Plan) or kept.option.gpus <= free.option.gpus):
-        return kept
-    return free
-
-
 def _missing(
-    answer: Plan | NoPlan, inventory: Inventory, requirements: NodeRequirements, quota_gpus: int | None
+    found: SizingAnswer,
+    kinds: Mapping[str, int],
+    inventory: Inventory,
+    requirements: NodeRequirements,
+    quota_gpus: int | None,
 ) -> SizingResult:
-    if isinstance(answer, NoPlan):
-        return SizingResult(possible=False, reason="NoPlan", message=verdict(answer))
+    """What is needed of any number of these GPUs, and what the cluster has."""
+    if found.report is None:
+        return SizingResult(possible=False, reason="NoPlan", message=found.message)
     limit = f"; quotas leave {quota_gpus}" if quota_gpus is not None else ""
-    needs = f"needs {answer.option.gpus} x {answer.option.cluster.gpu.name}"
-    nodes = f" in pods of up to {answer.option.cluster.gpus_per_node}"
+    gpu_type = found.report["gpuType"]
+    needs = f"needs {found.report['gpus']} x {gpu_type} in pods of up to {kinds[gpu_type]}"
     lacks = inventory.shortfall(requirements)
     has = f"the cluster has {inventory.summary()}{limit}" + (f": {lacks}" if lacks else "")
-    return SizingResult(reason="InsufficientGPUs", message=f"{needs}{nodes}; {has}")
-
-
-def _document(answer: Plan) -> dict[str, Any]:
-    """The report as status.sizing holds it, with three runners-up."""
-    document = sizing.report(answer).model_dump(mode="json", exclude_none=True, by_alias=True)
-    document["runnersUp"] = document.get("runnersUp", [])[:3]
-    return document
+    return SizingResult(reason="InsufficientGPUs", message=f"{needs}; {has}")

@@ -9,6 +9,7 @@ from rightsizer.values import immutable
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
 from rightsizer_operator.reconcile.persisted import PersistedStatus
+from rightsizer_operator.reconcile.sizing_answer import Size, answered
 from rightsizer_operator.values.actions import Action
 from rightsizer_operator.values.conditions import Condition
 from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
@@ -20,12 +21,14 @@ __all__ = ["ReconcileState"]
 class ReconcileState:
     """The snapshot, the parsed plan, the status to persist, and the conditions and actions decided so far.
 
-    `recommendation` replaces the status' one if set. `resized` is true if this reconcile changes the size.
+    `size` answers sizing questions. `recommendation` replaces the status' one if set. `resized` is true if
+    this reconcile changes the size.
     """
 
     snapshot: Snapshot
     plan: TrainingPlan
     persisted: PersistedStatus
+    size: Size = answered
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     actions: tuple[Action, ...] = ()
     recommendation: Mapping[str, Any] | None = None

@@ -18,20 +18,13 @@ from rightsizer_operator.cluster.plan_pods import PlanPods
 from rightsizer_operator.cluster.relist import relist
 from rightsizer_operator.measure.resize_advisor import Advisor
 from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
-from rightsizer_operator.reconcile.reconcile import reconcile
+from rightsizer_operator.reconcile.reconcile import faulted, reconcile
+from rightsizer_operator.reconcile.sizing_answer import TOO_LONG
+from rightsizer_operator.runtime.action_executor import ActionExecutor
+from rightsizer_operator.runtime.sizing import Sizing, sizing_processes
 from rightsizer_operator.runtime.work_queue import WorkQueue
-from rightsizer_operator.values.actions import (
-    Action,
-    Apply,
-    Delete,
-    EmitEvent,
-    PatchJob,
-    PatchStatus,
-    PatchWorkload,
-    Requeue,
-    describe,
-)
-from rightsizer_operator.values.conditions import is_true, json_merge_patch, reason_of
+from rightsizer_operator.values.actions import Action, Apply, Requeue, Size
+from rightsizer_operator.values.conditions import is_true, reason_of
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import (
     AttemptJob,
@@ -48,7 +41,6 @@ _LOG = logging.getLogger("rightsizer.operator")
 _WORKERS = 16
 _DEBOUNCE_S = 0.1
 _FIRST_RETRY_S, _LAST_RETRY_S, _BUG_RETRY_S = 0.2, 60.0, 5.0
-_REJECTIONS = (400, 403, 409, 422)  # of a child, by the API server, an admission policy or a quota
 _WAITING = ("NoSuchGPUs", "InsufficientGPUs", "WaitingForGPUs")
 
 
@@ -56,20 +48,37 @@ class Controller:
     """All state is in memory and can be rebuilt: a restart loses nothing."""
 
     def __init__(
-        self, kube: KubeClient, metrics: Metrics, settings: Settings, namespaces: tuple[str, ...]
+        self,
+        kube: KubeClient,
+        metrics: Metrics,
+        settings: Settings,
+        namespaces: tuple[str, ...],
+        sizing: Sizing | None = None,
     ) -> None:
         self.cache = Cache()
         self.settings, self.advisor = settings, Advisor(settings)
         self.last_relist_s = time.monotonic()
         self._kube, self._metrics = kube, metrics
-        self._namespaces = namespaces
+        self._namespaces, self._sizing = (
+            namespaces,
+            sizing or Sizing(sizing_processes(settings.sizing_s), budget_s=settings.sizing_s),
+        )
+        self._sizing.on_answer = self.enqueue
         self._queue = WorkQueue(metrics.queue.set)
-        self._recorder = EventRecorder(kube, metrics)
         self._failures: dict[Key, int] = {}
-        self._rejections: dict[Key, str] = {}
         self._debounce: asyncio.TimerHandle | None = None
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self.reader, self._pods = ClusterReader(kube, self.cache), PlanPods(kube, self.cache)
+        self._recorder = EventRecorder(kube, metrics)
+        self._executor = ActionExecutor(
+            kube,
+            self.cache,
+            self.reader,
+            metrics,
+            self._recorder,
+            enqueue=self.enqueue,
+            dry_run=settings.dry_run,
+        )
         self._leading = asyncio.Event()
 
     @property
@@ -142,13 +151,18 @@ class Controller:
     def _forget(self, key: Key) -> None:
         self.cache.remove_plan(key)
         self.advisor.forget(key)
+        self._sizing.forget(key)
         self._failures.pop(key, None)
-        self._rejections.pop(key, None)
+        self._executor.forget(key)
         self._metrics.forget(key)
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
         self.requeue_waiting()
+
+    def close(self) -> None:
+        """End the sizing processes."""
+        self._sizing.close()
 
     # --- leadership and relists --------------------------------------------
 
@@ -170,6 +184,7 @@ class Controller:
         """Reconcile until cancelled."""
         self._metrics.is_leader.set(1)
         self._leading.set()
+        self._sizing.start()
         try:
             while True:  # wait for an unavailable API server
                 try:
@@ -222,12 +237,24 @@ class Controller:
                 await self._reread(key)
             wait_s = self._retry(key, at_least_s=error.retry_after_s or 0.0)
             _LOG.warning("%s; retrying in %.1f s", error, wait_s, extra=log_fields(key))
-        except Exception:  # a bug that one plan triggers must not stop the others
+        except Exception as error:  # a bug that one plan triggers must not stop the others
             _LOG.exception("unexpected error", extra=log_fields(key))
+            await self._report_fault(key, error)
             self._retry(key, at_least_s=_BUG_RETRY_S)
         else:
             self._failures.pop(key, None)
             self._set_gauges(key)
+
+    async def _report_fault(self, key: Key, error: Exception) -> None:
+        """Count a fault and write it to the plan, as far as that can be done."""
+        self._metrics.faults.inc()
+        plan = self.cache.plans.get(key)
+        try:
+            for action in faulted(self._snapshot(key, plan, None), error) if plan else ():
+                await self._execute(key, action)
+        except Exception:  # the next try reports it again
+            _LOG.exception("cannot report a fault", extra=log_fields(key))
+        self._set_gauges(key)
 
     def _retry(self, key: Key, *, at_least_s: float) -> float:
         """Requeue with exponential back-off and jitter; the delay in seconds."""
@@ -270,7 +297,7 @@ class Controller:
         snapshot = replace(
             self._snapshot(key, plan, quota), queue=queue, workloads=workloads, pods=pods, warnings=warnings
         )
-        actions = reconcile(snapshot)
+        actions = reconcile(snapshot, size=self._sizing.size_of(key))
         for action in actions:
             if isinstance(action, Apply) and action.child["kind"] == "Job":
                 self.cache.reserve(key, AttemptJob.of(action.child))
@@ -279,12 +306,21 @@ class Controller:
                 if key not in self.cache.plans:
                     return  # deleted meanwhile
                 await self._execute(key, action)
-                self.advisor.consume(key, snapshot.decision)  # the status, if it changed, is written first
+                self._consume(key, snapshot, actions)  # the status, if it changed, is written first
         finally:
             self.cache.unreserve(key)
-        self.advisor.consume(key, snapshot.decision)
+        self._consume(key, snapshot, actions)
         if any(isinstance(action, Apply) for action in actions):
-            self._rejections.pop(key, None)
+            self._executor.forget(key)
+
+    def _consume(self, key: Key, snapshot: Snapshot, actions: tuple[Action, ...]) -> None:
+        """Drop the resize decision and the sizing that these actions follow from."""
+        if any(isinstance(action, Size) for action in actions):
+            return  # both are looked at again with the answer
+        self.advisor.consume(key, snapshot.decision)
+        plan = self.cache.plans.get(key)
+        if plan is not None and reason_of(plan.get("status") or {}, "Sized") != TOO_LONG:
+            self._sizing.forget(key)
 
     def _snapshot(self, key: Key, plan: Mapping[str, Any], quota: int | None) -> Snapshot:
         return Snapshot(
@@ -299,59 +335,19 @@ class Controller:
             progress=self.advisor.progress(plan),
             decision=self.advisor.decision(plan),
             missing_metrics=self.advisor.missing_counters(key),
-            rejection=self._rejections.get(key, ""),
+            sizing_since=self._sizing.since(key, int(plan["metadata"]["generation"])),
+            rejection=self._executor.rejection(key),
         )
 
     async def _execute(self, key: Key, action: Action) -> None:
-        namespace, plan = key[0], self.cache.plans[key]
-        if self.settings.dry_run:
-            _LOG.info("dry run: %s", describe(action), extra=log_fields(key))
         match action:
-            case PatchStatus():
-                patch = json_merge_patch(plan.get("status") or {}, action.status)
-                self._metrics.count_resizes(plan.get("status") or {}, action.status)
-                version = plan["metadata"]["resourceVersion"]
-                self.cache.set_plan(await self._kube.patch_status(*key, version, patch))
-            case Apply():
-                self._record_child(key, await self._apply(key, action.child), action.child["kind"])
-            case PatchJob():
-                job = await self._kube.patch_job(namespace, action.name, action.spec, action.annotations)
-                self.cache.set_job(job)
-            case PatchWorkload():
-                await self.reader.activate(namespace, action.name, active=action.active)
-            case Delete():
-                if action.force:
-                    await self._kube.fail_pod(namespace, action.name, action.uid)
-                await self._kube.delete(
-                    *(action.kind, namespace, action.name),
-                    uid=action.uid,
-                    version=action.version,
-                    force=action.force,
-                )
-                self.cache.children[key].discard(f"{action.kind}/{action.name}")
-            case EmitEvent():
-                self._recorder.record(plan, action)
+            case Size():
+                generation = int(self.cache.plans[key]["metadata"]["generation"])
+                self._sizing.ask(key, generation, action.question)
             case Requeue():
                 self._requeue_after(key, action.after_s)
-
-    async def _apply(self, key: Key, child: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Apply a child; keep a rejection for the plan's status."""
-        try:
-            return await self._kube.apply(child)
-        except ApiError as error:
-            if error.status in _REJECTIONS:
-                self._rejections[key] = f"{child['kind']} {child['metadata']['name']}: {error.message}"
-            raise
-
-    def _record_child(self, key: Key, child: Mapping[str, Any], kind: str) -> None:
-        if kind == "Job":
-            self.cache.set_job(child)
-            if child.get("status"):
-                self.enqueue(key)  # it existed already, so no watch event will follow
-            else:
-                self._metrics.launches.inc()
-        elif kind != "Secret":  # it belongs to an attempt, and the operator may not list Secrets
-            self.cache.children[key].add(f"{kind}/{child['metadata']['name']}")
+            case _:
+                await self._executor.execute(key, action)
 
     def _requeue_after(self, key: Key, after_s: float) -> None:
         timer = self._timers.pop(key, None)

@@ -15,6 +15,7 @@ __all__ = [
     "PatchStatus",
     "PatchWorkload",
     "Requeue",
+    "Size",
     "describe",
 ]
 
@@ -80,7 +81,14 @@ class Requeue:
     after_s: float
 
 
-Action = PatchStatus | Apply | PatchJob | PatchWorkload | Delete | EmitEvent | Requeue
+@immutable
+class Size:
+    """Search for the answer to a sizing question outside the event loop, then reconcile again."""
+
+    question: Any
+
+
+Action = PatchStatus | Apply | PatchJob | PatchWorkload | Delete | EmitEvent | Requeue | Size
 
 
 def describe(action: Action) -> str:
@@ -101,4 +109,6 @@ def describe(action: Action) -> str:
             text = f"emit event {reason}: {message}"
         case Requeue(after_s=after_s):
             text = f"requeue after {after_s:g} s"
+        case Size():
+            text = "search for a size"
     return text

@@ -22,7 +22,8 @@ class Settings:
     reflector: 30 s between tries, with as much jitter), so that healthy workers are not evicted.
     `job_ttl_s`: how long a finished Job and its logs are kept. `inter_node_gbps`: GB/s between nodes, per GPU
     and direction, for plans that do not set it. `refresh_s`: the period of a full relist, in case
-    watches missed an event.
+    watches missed an event. `sizing_s`: the most processor time of one search for a size; a plan that takes
+    longer is refused.
 
     `network_policy`: whether each plan's pods get network policies. `metrics_from`: the NetworkPolicyPeers
     that may read the workers' metrics; empty: all.
@@ -36,6 +37,7 @@ class Settings:
     dead_node_s: float = 40.0
     evict_s: int = 90
     job_ttl_s: int = 604_800
+    sizing_s: float = 30.0
     inter_node_gbps: float | None = None
     rendezvous_image: str = ""
     observe_s: float = 60.0

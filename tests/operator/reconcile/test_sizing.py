@@ -5,7 +5,10 @@ import pytest
 from rightsizer.domain.layout import Layout
 from rightsizer.errors import InputError
 from rightsizer_api import validate
+from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.reconcile.size import RunningAttempt, cluster_request, decide
+from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError
+from rightsizer_operator.values.actions import PatchJob, PatchStatus, Size
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue
 from rightsizer_operator.values.nodes import Node, Taint
@@ -196,3 +199,20 @@ def test_a_plan_without_usable_gpus_says_why(fake_cluster, fault, words):
     waiting = fake_cluster(nodes=1).change_node(0, **fault).settle()
     assert waiting.state == "NoSuchGPUs"
     assert waiting.condition("Sized")["message"].endswith(words)
+
+
+def unknown_yet(question):
+    raise NotSizedYetError(question)
+
+
+def test_a_plan_that_runs_goes_on_while_its_new_size_is_searched(fake_cluster):
+    running = fake_cluster().settle()
+    running.job(ready=2)
+    running.settle().edit(workload={"tokens": "20M"}, suspend=True)
+    actions = reconcile(running.snapshot(), size=unknown_yet)
+    assert [type(action) for action in actions if not isinstance(action, PatchStatus)] == [Size, PatchJob]
+    assert all(a.status["observedGeneration"] == 1 for a in actions if isinstance(a, PatchStatus))
+
+
+def test_a_new_plan_writes_nothing_before_the_answer(fake_cluster):
+    assert [type(action) for action in reconcile(fake_cluster().snapshot(), size=unknown_yet)] == [Size]

@@ -4,32 +4,56 @@ import asyncio
 import contextlib
 import datetime as dt
 import json
+import math
 
 import pytest
 
 from rightsizer_operator.cluster.client import KubeClient
 from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.reconcile.sizing_answer import answer
 from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.runtime.sizing import Sizing
 from rightsizer_operator.values.settings import Settings
 
 PLAN = "/apis/rightsizer.dev/v1alpha1/namespaces/team/trainingplans/demo"
 JOB = "/apis/batch/v1/namespaces/team/jobs/demo-a1"
 STORE = "/apis/apps/v1/namespaces/team/replicasets/demo-rdzv"
+OTHER = PLAN.replace("team", "other")
 KEY = ("team", "demo")
 LONG_S = 30.0  # on a busy machine; nothing here waits for it
+
+
+class InlineSearcher:
+    """Searches in this process. `endless` tokens take for ever; more than `most` are over budget."""
+
+    def __init__(self, endless=0, most=math.inf):
+        self.endless, self.most = endless, most
+
+    async def answer(self, question):
+        tokens = question.request.workload.tokens
+        if tokens == self.endless:
+            await asyncio.Event().wait()
+        return answer(question) if tokens <= self.most else None
+
+    def start(self):
+        pass
+
+    def close(self):
+        pass
 
 
 class Running:
     """A controller that leads in this event loop; a watch tells it of every change."""
 
-    def __init__(self, api, fake_cluster, **settings):
+    def __init__(self, api, fake_cluster, searchers=None, **settings):
         self.api, self.metrics = api, Metrics()
         self.fake = fake_cluster
         now = dt.datetime.now(dt.UTC)
         fake_cluster.plan["metadata"]["creationTimestamp"] = now.isoformat(timespec="seconds")
         settings = Settings(**{"refresh_s": 3600.0} | settings)
         kube = KubeClient(api, self.metrics, dry_run=settings.dry_run)
-        self.controller = Controller(kube, self.metrics, settings, ())
+        sizing = Sizing(searchers or (InlineSearcher(),), budget_s=1.0)
+        self.controller = Controller(kube, self.metrics, settings, (), sizing)
         api.told = self.tell
         for node in fake_cluster.nodes:
             self.node(node.name)
@@ -77,6 +101,9 @@ class Running:
 
     def store(self, ready):
         return self.api.put(STORE, self.api.objects[STORE] | {"status": {"readyReplicas": ready}})
+
+    def sent_events(self):
+        return [path for path in self.api.objects if "/events/" in path]
 
     def sent(self, method, end):
         return [path for sent, path, _ in self.api.requests if sent == method and path.endswith(end)]
@@ -183,18 +210,74 @@ def test_a_refused_job_is_told_in_the_status_until_it_is_accepted(world):
     run(scenario, world)
 
 
-def test_a_fault_of_ours_in_one_plan_stops_no_other(world):
+def another(world, **spec):
+    """The same plan in another namespace."""
     other = json.loads(json.dumps(world.fake.plan).replace('"team"', '"other"'))
     other["metadata"]["uid"] = "uid-other"
+    for name, change in spec.items():
+        other["spec"][name] |= change
+    world.api.put(OTHER, other)
+
+
+def test_a_fault_of_ours_in_one_plan_is_its_condition_an_event_and_a_metric(world):
+    another(world)
     world.plan()
-    world.api.put(PLAN.replace("team", "other"), other)
-    world.api.refuse["GET", "/team/resourcequotas"] = [(200, b'{"items": [{}]}')]  # of no form that we know
+    world.api.refuse["GET", "/team/resourcequotas"] = [
+        (200, b'{"items": [{}]}')
+    ] * 2  # of no form that we know
 
     async def scenario(world):
         await world.until(lambda: JOB.replace("team", "other") in world.api.objects)
+        await world.reaches("Fault")
+        await world.until(
+            lambda: "Fault" in {world.api.objects[path]["reason"] for path in world.sent_events()}
+        )
+        world.controller.enqueue(KEY)  # the fault goes on, and is told once
+        await world.until(lambda: not world.api.refuse["GET", "/team/resourcequotas"])
+        world.controller.enqueue(KEY)
+        await world.reaches("Starting")
 
     run(scenario, world)
-    assert "rightsizer_operator_reconcile_failures_total 1.0" in world.metrics.render().decode()
+    conditions = {c["type"]: c for c in world.api.objects[PLAN]["status"]["conditions"]}
+    assert conditions["Accepted"]["reason"] == "Valid"
+    assert [world.api.objects[path]["reason"] for path in world.sent_events()].count("Fault") == 1
+    assert "rightsizer_operator_faults_total 2.0" in world.metrics.render().decode()
+
+
+def test_a_plan_whose_search_takes_for_ever_holds_up_no_other(fake_api, fake_cluster):
+    endless = 7e7
+    world = Running(
+        fake_api,
+        fake_cluster({"workload": {"tokens": "70M"}}),
+        (InlineSearcher(most=5e7), InlineSearcher(endless)),
+    )
+    world.plan()
+
+    async def scenario(world):
+        await world.reaches("Sizing")
+        another(world, workload={"tokens": "10M"})
+        await world.until(lambda: JOB.replace("team", "other") in world.api.objects)
+
+    run(scenario, world)
+    assert world.state() == "Sizing"
+    assert JOB not in world.api.objects
+
+
+def test_a_plan_over_budget_is_refused_once_and_goes_on_when_it_is_made_simpler(fake_api, fake_cluster):
+    searcher = InlineSearcher(most=5e7)
+    world = Running(fake_api, fake_cluster({"workload": {"tokens": "70M"}}), (searcher,), retry_s=0.01)
+    world.plan()
+
+    async def scenario(world):
+        await world.reaches("SizingTooLong")
+        (sized,) = [c for c in world.api.objects[PLAN]["status"]["conditions"] if c["type"] == "Sized"]
+        assert "stopped after 1 s of processor time; set spec.layout" in sized["message"]
+        world.fake.edit(workload={"tokens": "20M"})
+        world.api.objects[PLAN] |= {"spec": world.fake.plan["spec"]}
+        world.api.put(PLAN, world.api.objects[PLAN] | {"metadata": {"generation": 2}})
+        await world.until(lambda: JOB in world.api.objects)
+
+    run(scenario, world)
 
 
 def test_an_api_server_that_does_not_answer_at_first_is_waited_for(world):

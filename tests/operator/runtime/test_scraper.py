@@ -126,6 +126,7 @@ class Workers:
                     task.cancel()
                     with contextlib.suppress(asyncio.CancelledError):
                         await task
+                self.controller.close()
                 await runner.cleanup()
 
         asyncio.run(both())

@@ -21,7 +21,7 @@ def _become(order: dict) -> None:
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    os.close(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a child may get what is number 0
     os.environ["KUBECONFIG"] = order["kubeconfig"]
     options = OperatorOptions(
         namespaces=tuple(order["namespaces"]),

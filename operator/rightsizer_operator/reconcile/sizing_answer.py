@@ -1,0 +1,171 @@
+"""A question to the engine and its answer: values that can go to another process and back. Pure.
+
+A reconcile asks through a function. Inline, that is `answered`. The operator's returns what it knows, and
+raises `NotSizedYetError` otherwise: a search can take longer than the operator's Lease.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rightsizer.domain.layout import Layout
+from rightsizer.errors import RightsizerError, UnsupportedError
+from rightsizer.resize.scaling import in_place_pins
+from rightsizer.search.explain import verdict
+from rightsizer.search.plan import plan as search
+from rightsizer.search.types import NoPlan, Plan, Request
+from rightsizer.values import immutable
+from rightsizer_api import sizing
+from rightsizer_operator.reconcile.elastic_micro_batch import with_divisible_micro_batch
+
+__all__ = [
+    "FAULT",
+    "TOO_LONG",
+    "NotSizedYetError",
+    "RunningAttempt",
+    "Size",
+    "SizingAnswer",
+    "SizingQuestion",
+    "SizingRefusedError",
+    "answer",
+    "answered",
+    "report_of",
+]
+
+TOO_LONG = "SizingTooLong"
+FAULT = "Fault"
+_INVALID = "Invalid"
+
+
+@immutable
+class RunningAttempt:
+    """What a running attempt fixes: its layout, its batch and its trained tokens.
+
+    `pod_gpus` is the size of the pods that an elastic attempt adds; 0: each size has its own pods.
+    """
+
+    layout: Layout
+    batch: int
+    elastic: bool
+    gpu_type: str
+    tokens: float = 0.0
+    pod_gpus: int = 0
+
+
+class SizingQuestion:
+    """A request on at most `most` GPUs of each type (None: no limit), as the key of a cache."""
+
+    __slots__ = ("_key", "elastic", "most", "request", "running")
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        most: Mapping[str, int] | None = None,
+        running: RunningAttempt | None = None,
+        elastic: range = range(0),
+    ) -> None:
+        self.request, self.running, self.elastic = request, running, elastic
+        self.most = None if most is None else dict(most)
+        self._key = repr((request, running, elastic))  # requests hold mappings, which have no hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SizingQuestion) and (self._key, self.most) == (other._key, other.most)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def is_answered_by(self, found: "SizingAnswer", of: "SizingQuestion") -> bool:
+        """Whether the answer `of` the same request on as many GPUs or more holds here too.
+
+        The best size on more GPUs is the best one here if it fits. What more GPUs cannot meet, these cannot.
+        """
+        if of._key != self._key or self.most is None or of.most is None or found.refusal:
+            return False
+        if any(gpus > of.most.get(kind, 0) for kind, gpus in self.most.items()):
+            return False
+        return found.report is None or found.report["gpus"] <= self.most.get(found.report["gpuType"], 0)
+
+
+@immutable
+class SizingAnswer:
+    """`report` is the sized plan, as in status.sizing; None: no size, and `message` says why.
+
+    `refusal` is a condition's reason if there is no answer: the request is wrong, or it takes too long.
+    """
+
+    report: Mapping[str, Any] | None = None
+    message: str = ""
+    refusal: str = ""
+
+
+class NotSizedYetError(Exception):
+    """The answer is not known yet. `long`: a first, short search did not find it."""
+
+    def __init__(self, question: SizingQuestion, *, long: bool = False) -> None:
+        super().__init__("not sized yet")
+        self.question, self.long = question, long
+
+
+class SizingRefusedError(Exception):
+    """The search took more time or memory than it may."""
+
+
+Size = Callable[[SizingQuestion], SizingAnswer]
+
+
+def report_of(size: Size, question: SizingQuestion) -> SizingAnswer:
+    """The answer; UnsupportedError or SizingRefusedError if it is a refusal."""
+    found = size(question)
+    if found.refusal == FAULT:
+        raise RuntimeError(found.message)
+    if found.refusal == _INVALID:
+        raise UnsupportedError(found.message)
+    if found.refusal:
+        raise SizingRefusedError(found.message)
+    return found
+
+
+def answer(question: SizingQuestion) -> SizingAnswer:
+    """Search for the size. A wrong request is an answer too, so that it is not searched again."""
+    try:
+        found = _searched(question)
+    except RightsizerError as error:
+        return SizingAnswer(message=str(error), refusal=_INVALID)
+    if isinstance(found, NoPlan):
+        return SizingAnswer(message=verdict(found))
+    return SizingAnswer(report=_document(found), message=verdict(found))
+
+
+answered = functools.lru_cache(maxsize=256)(answer)
+"""`answer`, cached: the same questions repeat with every reconcile."""
+
+
+def _searched(question: SizingQuestion) -> Plan | NoPlan:
+    """The answer; for an elastic run, its own layout on more or fewer GPUs if that is as good."""
+    request, running, most = question.request, question.running, question.most
+    if most is not None:
+        offered = tuple(
+            replace(cluster, max_gpus=most[cluster.gpu.name])
+            for cluster in request.clusters
+            if most[cluster.gpu.name]
+        )
+        request = replace(request, clusters=offered)
+    if running is None or not running.elastic:
+        found = search(request)
+        if isinstance(found, NoPlan):
+            return found
+        return with_divisible_micro_batch(request, found, question.elastic, search)
+    kept = search(replace(request, pinned={**request.pinned, **in_place_pins(running.layout)}))
+    free = search(request)
+    if isinstance(kept, Plan) and (not isinstance(free, Plan) or kept.option.gpus <= free.option.gpus):
+        return kept
+    return free
+
+
+def _document(found: Plan) -> dict[str, Any]:
+    """The report as status.sizing holds it, with three runners-up."""
+    document = sizing.report(found).model_dump(mode="json", exclude_none=True, by_alias=True)
+    document["runnersUp"] = document.get("runnersUp", [])[:3]
+    return document

@@ -1,0 +1,202 @@
+"""Sizing outside the event loop: processes with limits, a cache of answers and refusals, turns by namespace.
+
+A search takes milliseconds or minutes, and nobody knows which before. Each question first has a short budget
+in one process; what needs more goes on in another one with the whole budget, so that quick questions never
+wait for slow ones. A question beyond the whole budget is refused.
+"""
+
+import asyncio
+import datetime as dt
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from rightsizer_launch.bounded_process import BoundedProcess, ChildError, Limits
+from rightsizer_operator.reconcile.sizing_answer import (
+    TOO_LONG,
+    NotSizedYetError,
+    Size,
+    SizingAnswer,
+    SizingQuestion,
+)
+from rightsizer_operator.runtime.turns import Turns
+from rightsizer_operator.values.snapshot import Key
+
+__all__ = ["Lane", "Searcher", "Sizing", "sizing_processes"]
+
+T = TypeVar("T")
+_LOG = logging.getLogger("rightsizer.operator")
+_MOST_ANSWERS = 512
+_QUICK_S = 0.25
+_KEEP_BYTES, _MEMORY_BYTES = 192 << 20, 384 << 20  # of a process after an answer, and during one
+_HANGS_AFTER = 8.0  # budgets: processor time that takes so long to get is a process that hangs
+_SHORTEST_S = 20.0
+
+
+class Searcher(Protocol):
+    """Something that answers one question at a time."""
+
+    async def answer(self, question: SizingQuestion) -> SizingAnswer | None:
+        """The answer; None: it takes more than the budget."""
+
+    def start(self) -> None:
+        """Be ready for the first question."""
+
+    def close(self) -> None:
+        """End, with a question that is being answered."""
+
+
+class Lane:
+    """A process with a budget of processor time for each question."""
+
+    def __init__(self, budget_s: float) -> None:
+        self._budget_s = budget_s
+        limits = Limits(
+            memory_bytes=_MEMORY_BYTES,
+            keep_bytes=_KEEP_BYTES,
+            time_s=max(_SHORTEST_S, _HANGS_AFTER * budget_s),
+        )
+        self._process = BoundedProcess("rightsizer_operator.runtime.sizing_process:answer_within", limits)
+        self._thread = ThreadPoolExecutor(max_workers=1)  # waits for the process; nothing else waits for it
+
+    async def answer(self, question: SizingQuestion) -> SizingAnswer | None:
+        """The answer; None: it takes more time or memory than it may."""
+        loop = asyncio.get_running_loop()
+        try:
+            found: SizingAnswer | None = await loop.run_in_executor(
+                self._thread, self._process.call, (question, self._budget_s)
+            )
+        except ChildError as error:
+            _LOG.warning("a sizing process has no answer: %s", error)
+            return None
+        return found
+
+    def start(self) -> None:
+        """Start the process, so that the first question does not wait for its imports."""
+        self._thread.submit(self._start)
+
+    def _start(self) -> None:
+        try:
+            self._process.start()
+        except ChildError as error:  # the first question tries again
+            _LOG.warning("cannot start a sizing process: %s", error)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def sizing_processes(budget_s: float) -> tuple[Lane, Lane]:
+    """The process of quick questions and that of the others."""
+    return Lane(min(_QUICK_S, budget_s)), Lane(budget_s)
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search of one plan."""
+
+    question: SizingQuestion
+    generation: int
+    since: dt.datetime
+    task: asyncio.Task[None] | None = None
+    long: bool = False
+    running: bool = False
+
+
+class Sizing:
+    """Answers by question, one search at a time for each plan. `on_answer`: reconcile this plan."""
+
+    def __init__(self, lanes: Sequence[Searcher], *, budget_s: float) -> None:
+        self.on_answer: Callable[[Key], None] = lambda _key: None
+        self._lanes = [(lane, Turns()) for lane in lanes]
+        self._refusal = SizingAnswer(
+            message=f"the search for a size was stopped after {budget_s:g} s of processor time",
+            refusal=TOO_LONG,
+        )
+        self._answers: OrderedDict[SizingQuestion, SizingAnswer] = OrderedDict()
+        self._slow: OrderedDict[SizingQuestion, None] = OrderedDict()
+        self._searches: dict[Key, _Search] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Start the processes."""
+        for lane, _ in self._lanes:
+            lane.start()
+
+    def close(self) -> None:
+        """End the processes and the searches."""
+        for task in self._tasks:
+            task.cancel()
+        self._searches.clear()
+        for lane, _ in self._lanes:
+            lane.close()
+
+    def size_of(self, key: Key) -> Size:
+        """What answers a plan's questions: the cache."""
+
+        def size(question: SizingQuestion) -> SizingAnswer:
+            search = self._searches.get(key)
+            found = self._known(question)
+            if found is None and search is not None and search.question in self._answers:
+                near = self._answers[search.question]
+                found = near if question.is_answered_by(near, search.question) else None
+            if found is None:
+                raise NotSizedYetError(question, long=search is not None and search.long)
+            return found
+
+        return size
+
+    def since(self, key: Key, generation: int) -> dt.datetime | None:
+        """When the sizing of this generation of a plan began, unless it is over."""
+        search = self._searches.get(key)
+        return search.since if search is not None and search.generation == generation else None
+
+    def ask(self, key: Key, generation: int, question: SizingQuestion) -> None:
+        """Search for an answer, unless a search of this plan goes on: its end brings the plan back."""
+        before = self._searches.get(key)
+        if before is not None and before.task is not None and not before.task.done():
+            return
+        since = self.since(key, generation) or dt.datetime.now(dt.UTC)
+        search = self._searches[key] = _Search(question=question, generation=generation, since=since)
+        search.task = asyncio.create_task(self._search(key, search))
+        self._tasks.add(search.task)
+        search.task.add_done_callback(self._tasks.discard)
+
+    def forget(self, key: Key) -> None:
+        """The plan is sized or deleted. A search that has its turn goes on, and its answer is kept."""
+        search = self._searches.pop(key, None)
+        if search is not None and search.task is not None and not search.running:
+            search.task.cancel()
+
+    async def _search(self, key: Key, search: _Search) -> None:
+        found: SizingAnswer | None = None
+        for lane, turns in self._lanes[1:] if search.question in self._slow else self._lanes:
+            async with turns.turn(key[0]):
+                search.running = True
+                found = self._known(search.question) or await lane.answer(search.question)
+                search.running = False
+            if found is not None:
+                break
+            if not search.long:
+                search.long = True
+                _keep(self._slow, search.question, None)
+                self.on_answer(key)
+        _keep(self._answers, search.question, found or self._refusal)
+        asyncio.get_running_loop().call_soon(self.on_answer, key)  # when this task is done
+
+    def _known(self, question: SizingQuestion) -> SizingAnswer | None:
+        found = self._answers.get(question)
+        if found is not None:
+            self._answers.move_to_end(question)
+        return found
+
+
+def _keep(cache: OrderedDict[SizingQuestion, T], question: SizingQuestion, value: T) -> None:
+    """Store a value; drop the oldest beyond the limit."""
+    cache[question] = value
+    while len(cache) > _MOST_ANSWERS:
+        cache.popitem(last=False)

@@ -1,0 +1,32 @@
+"""What a sizing process does: answers one question within a budget of processor time."""
+
+import signal
+import types
+
+from rightsizer_operator.reconcile.sizing_answer import FAULT, SizingAnswer, SizingQuestion, answer
+
+__all__ = ["answer_within"]
+
+
+class _OverBudgetError(BaseException):
+    """The budget is spent. No `except Exception` of the search catches it."""
+
+
+def answer_within(asked: tuple[SizingQuestion, float]) -> SizingAnswer | None:
+    """The answer, or None if it takes more seconds of processor time than this."""
+    question, budget_s = asked
+    signal.signal(signal.SIGPROF, _stop)
+    try:
+        signal.setitimer(signal.ITIMER_PROF, budget_s)
+        try:
+            return answer(question)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
+    except _OverBudgetError:
+        return None
+    except Exception as error:  # a fault of ours is the plan's, not the next one's
+        return SizingAnswer(message=f"{type(error).__name__}: {error}", refusal=FAULT)
+
+
+def _stop(_signal: int, _frame: types.FrameType | None) -> None:
+    raise _OverBudgetError

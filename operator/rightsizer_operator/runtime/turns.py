@@ -1,0 +1,51 @@
+"""A lock whose waiters take turns by namespace: many plans of one tenant delay another tenant's by one."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+
+__all__ = ["Turns"]
+
+
+class Turns:
+    """One holder at a time. Namespaces that wait are served in rotation, each in the order of its waiters."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @contextlib.asynccontextmanager
+    async def turn(self, namespace: str) -> AsyncIterator[None]:
+        """Hold the lock while inside."""
+        if self._held:
+            await self._wait(namespace)
+        self._held = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, namespace: str) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._pass_on()  # it came and nobody is there
+            raise
+
+    def _pass_on(self) -> None:
+        """Wake the next namespace's first waiter; the namespace goes to the end of the rotation."""
+        self._held = False
+        while self._waiting:
+            namespace, waiters = next(iter(self._waiting.items()))
+            del self._waiting[namespace]
+            turn = waiters.popleft()
+            if waiters:
+                self._waiting[namespace] = waiters
+            if not turn.done():
+                self._held = True  # nobody overtakes it before it wakes
+                turn.set_result(None)
+                return
