@@ -30,27 +30,51 @@ local function send(settings, request)
    return shared.exchange(stream(), settings.socket, TIMEOUT_S, request)
 end
 
+local function stated(options)
+   -- The names of the options that the user wrote: options[] also has Slurm's defaults (nodes 1, ntasks 1).
+   local names = {}
+   local text = slurm.json_cli_options(options):gsub("\\.", "")
+   for name, after in text:gmatch('"([^"]*)"(.?)') do
+      if after == ":" then names[name] = true end
+   end
+   return names
+end
+
+local wrote   -- what stated() found in this submit
+
 local function given(options, name)
-   -- An option's value; nil if it is not set, which Slurm writes in several ways.
-   local value = options[name]
-   if value == nil or value == "" or value == "unset" or value == "(null)" then return nil end
+   -- The value of an option that the user wrote; nil if they did not.
+   local value = wrote[name] and options[name]
+   if not value or value == "" or value == "unset" or value == "(null)" then return nil end
    return tostring(value)
+end
+
+local function megabytes(text)
+   -- MB of sbatch's --mem: 512, 3G, 1T.
+   local number, unit = tostring(text or ""):upper():match("^(%d+)([KMGT]?)B?$")
+   local factor = { K = 1 / 1024, [""] = 1, M = 1, G = 1024, T = 1048576 }
+   return number and math.ceil(number * factor[unit])
 end
 
 local function request_of(options)
    -- The options under the names of job_submit, so that both plugins share the protocol and the checks.
    local least, most = (given(options, "nodes") or ""):match("^(%d+)%-?(%d*)$")
    local gres = given(options, "gres")
-   if not gres and given(options, "gpus-per-node") then gres = "gpu:" .. options["gpus-per-node"] end
-   local gpus = given(options, "gpus")
+   local node_gpus = given(options, "gpus-per-node")
+   if not gres and node_gpus then gres = "gpu:" .. node_gpus end
    return {
       min_nodes = tonumber(least), max_nodes = tonumber(most or "") or tonumber(least),
       num_tasks = tonumber(given(options, "ntasks") or ""),
       ntasks_per_node = tonumber(given(options, "ntasks-per-node") or ""),
       cpus_per_task = tonumber(given(options, "cpus-per-task") or ""),
       time_limit = given(options, "time") and shared.minutes(options["time"]) or nil,
-      partition = given(options, "partition"), account = given(options, "account"),
-      gres = gres, tres_per_job = gpus and "gpu:" .. gpus or nil,
+      partition = given(options, "partition"), account = given(options, "account"), qos = given(options, "qos"),
+      gres = gres, exclusive = given(options, "exclusive") == "exclusive" and 0 or nil,
+      req_nodes = given(options, "nodelist"), exc_nodes = given(options, "exclude"),
+      features = given(options, "constraint"), reservation = given(options, "reservation"),
+      deadline = given(options, "deadline"), node_mb = megabytes(given(options, "mem")),
+      core_mb = megabytes(given(options, "mem-per-cpu")), node_cpus = tonumber(given(options, "mincpus") or ""),
+      gpu_memory = given(options, "mem-per-gpu") and "gpu:" .. (megabytes(options["mem-per-gpu"]) or 0),
    }
 end
 
@@ -76,8 +100,8 @@ end
 local function unsupported(options, offset)
    if options["type"] == "srun" then return "srun jobs are not sized; use sbatch or salloc" end
    if (tonumber(offset) or 0) > 0 then return "heterogeneous jobs are not sized" end
-   if given(options, "gpus-per-task") or given(options, "gpus-per-socket") or given(options, "gpus") then
-      return "jobs with --gpus, --gpus-per-task or --gpus-per-socket are not sized; use --gpus-per-node"
+   for _, name in ipairs({ "gpus", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu", "ntasks-per-gpu" }) do
+      if wrote[name] then return "jobs with --" .. name .. " are not sized; use --gpus-per-node" end
    end
    return nil
 end
@@ -109,6 +133,7 @@ local function decide(options, spec, mode, settings)
 end
 
 local function submit(options, offset)
+   wrote = stated(options)
    local spec, wrong = shared.spec(given(options, "comment"))
    if not spec or shared.sized_before(spec) then return slurm.SUCCESS end
    local settings = configure()

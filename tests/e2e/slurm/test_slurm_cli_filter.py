@@ -35,6 +35,24 @@ def test_a_plain_users_job_is_sized(client: Any) -> None:
     assert "rightsizer: 1 x " in submitted.said
 
 
+def test_a_job_of_several_nodes_gets_all_their_cores(client: Any) -> None:
+    submitted = client.sbatch("rightsizer: model=llama-3.1-8b tokens=10B deadline=24h", user="nobody")
+    assert (submitted.tres["node"], submitted.tres["cpu"]) == ("3", "192"), submitted.said
+
+
+@pytest.mark.parametrize(
+    ("options", "gres"),
+    [
+        (("--deadline=now+2hours",), "gres:gpu:h100:2"),
+        (("--exclude=n[1-4]", "--mem=3G"), "gres:gpu:a100:1"),
+        (("--ntasks-per-node=4",), "gres:gpu:h100:4"),
+    ],
+    ids=["deadline", "nodes and memory", "tasks"],
+)
+def test_the_size_keeps_to_the_users_options(client: Any, options: tuple[str, ...], gres: str) -> None:
+    assert client.sbatch(COMMENT, *options).job["TresPerNode"] == gres
+
+
 def test_what_the_user_wrote_bounds_it(client: Any) -> None:
     options = ("--nodes=1-2", "--gpus-per-node=a100:2", "--partition=a100", "--time=20:00:00")
     submitted = client.sbatch(COMMENT, *options)

@@ -90,7 +90,7 @@ def test_what_the_user_wrote_is_never_raised(site: Any) -> None:
         ("rightsizer: model=llama-3.1-8b tokens=$(id)", (), "invalid character in the comment: $"),
         ("rightsizer: " + "model=x " * 200, (), "more than 1024 characters"),
         ("rightsizer: tokens=1B", (), "model: is missing"),
-        ("rightsizer: plan=/etc/shadow", (), "cannot be read by the daemon"),
+        ("rightsizer: plan=/etc/shadow", (), "must be a regular file that you own"),
         ("rightsizer: plan=/etc/passwd", (), "must be a regular file that you own"),
         (DENSE.replace("72h", "30m"), (), "no plan: "),
         (DENSE, ("--nodes=1", "--gres=gpu:h100:1"), "[within 1 nodes"),
