@@ -152,6 +152,14 @@ def test_workers_that_are_never_all_ready_give_their_gpus_back(fake_cluster):
     assert len(ends(run)) == 1
 
 
+def test_a_silent_script_that_loses_a_worker_later_has_started(fake_cluster):
+    run = launched(fake_cluster, {"elasticity": {"mode": "Off"}}).later(minutes=5)
+    run.job(ready=2)
+    run.settle().later(minutes=60)
+    holding(run).job(ready=1)
+    assert run.settle().state == "Recovering"
+
+
 def test_workers_that_hold_no_gpu_may_wait(fake_cluster):
     assert launched(fake_cluster).later(hours=5).settle().state == "Starting"
 
