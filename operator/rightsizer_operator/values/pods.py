@@ -21,6 +21,7 @@ Object = Mapping[str, Any]
 _EVICTED = "Evicted"
 _LAST = 4000  # characters that are read of a message, from its end
 _MOST_CHARACTERS = 900  # of a worker's last lines
+_LATE_LINES = 5  # a worker that is being stopped may print after the entrypoint's last line
 _HEALTHY_WAITS = ("ContainerCreating", "PodInitializing")
 
 
@@ -102,7 +103,9 @@ class Pod:
     def cause(self) -> str:
         """Why it ended, in words: the reason, the exit code or signal, the worker's last lines, the pod."""
         lines = self.message.splitlines()
-        stated = lines.pop().removeprefix(LAST_LINE) if lines and lines[-1].startswith(LAST_LINE) else ""
+        late = [line for line in lines[-_LATE_LINES:] if line.startswith(LAST_LINE)]
+        stated = late[-1].removeprefix(LAST_LINE) if late else ""
+        lines = [line for line in lines if line not in late]
         said = "\n".join(lines).strip()
         said = said if len(said) <= _MOST_CHARACTERS else f"...{said[-_MOST_CHARACTERS:]}"
         where = f"{_ending(self.exit_code, self.reason)}, pod {self.name}"

@@ -33,6 +33,10 @@ CAUSES = {
         ended(78, message="Traceback\nOSError: disk\nrightsizer: 3 failures; worker killed by signal 9"),
         "3 failures; worker killed by signal 9 (exit code 78, pod w0); last lines: Traceback\nOSError: disk",
     ),
+    "a worker's line after it": (
+        ended(78, message="OSError: disk\nrightsizer: 3 failures\nstopping"),
+        "3 failures (exit code 78, pod w0); last lines: OSError: disk\nstopping",
+    ),
     "no container": (
         pod({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy GPU"}),
         "no healthy GPU (UnexpectedAdmissionError, pod w0)",
