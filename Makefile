@@ -35,7 +35,7 @@ coverage: $(READY)  ## lines that no unit test runs, file by file; LAYER=operato
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --show-missing
 
-# Not part of CI: a quarter of an hour on two cores
+# Not part of CI: half an hour on two idle cores
 mutants: $(READY)  ## change one operator or number at a time and count the changes that no unit test notices
 	$(BIN)/python -m bench.mutants
 

@@ -94,6 +94,12 @@ def test_waits_for_data_add_up_from_nothing():
     assert [mark.data_wait_s for mark in marks_of(waits)] == [None, 0.5, 1.0]
 
 
+def test_a_window_of_saving_alone_has_no_rate():
+    saved = Record(event="checkpoint", time=170.0, step=100, tokens=1e5, world=4)
+    reading = read([*STEADY[:101], saved], now_s=170.0)
+    assert (reading.tokens_per_s, reading.checkpoint_fraction) == (None, 1.0)
+
+
 def test_steps_whose_records_are_missing_lower_the_coverage_alone():
     reading = read([record for record in STEADY if not 160 < record.step <= 190], now_s=210.0)
     assert reading.coverage == 0.5

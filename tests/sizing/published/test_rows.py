@@ -251,7 +251,7 @@ CELL = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from([*COLUMNS, *OPTIONAL_COLUMNS]), CELL, max_size=8))
 def test_any_text_gives_a_case_or_a_reason(changes):
     try:
