@@ -140,6 +140,7 @@ def test_a_setting_that_cannot_work_is_refused_before_anything_is_read(daemon, v
     assert refused.value.field == field
 
 
+@pytest.mark.slow
 def test_a_file_in_the_socket_s_place_is_not_removed(daemon) -> None:
     daemon.socket.write_text("mine")
     with daemon.running() as process:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 from rightsizer_launch.worker.rendezvous import free_port
@@ -176,6 +177,7 @@ def test_the_operator_takes_the_lease_launches_plans_that_its_watches_show_and_e
     assert any("/leases" in path for method, path, _ in fake_api.requests if method == "POST")
 
 
+@pytest.mark.slow
 def test_without_a_kubeconfig_the_process_ends_with_the_remedy(tmp_path):
     errors = tmp_path / "errors"
     with operator(tmp_path / "none", free_port(), errors) as process:
