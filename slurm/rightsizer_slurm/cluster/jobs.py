@@ -30,6 +30,7 @@ class SlurmJob:
     user: str = ""
     user_id: int = 0
     account: str = ""
+    qos: str = ""
     states: tuple[str, ...] = ()
     reason: str = ""
     partition: str = ""

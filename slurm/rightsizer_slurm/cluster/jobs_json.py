@@ -28,6 +28,7 @@ def job_of_json(raw: Mapping[str, Any]) -> SlurmJob:
         user=_text(raw.get("user_name")),
         user_id=_number(raw.get("user_id")),
         account=_text(raw.get("account")),
+        qos=_text(raw.get("qos")),
         states=states,
         reason=_text(raw.get("state_reason")),
         partition=_text(raw.get("partition")),

@@ -1,5 +1,6 @@
 """The #SBATCH lines of a user's batch script, as the submit plugin would see them. Pure."""
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,10 @@ __all__ = ["directives", "overrides", "request_of"]
 _SHORT = {
     "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "p": "partition", "A": "account",
     "q": "qos", "J": "job-name", "o": "output", "a": "array", "G": "gpus",
+    "w": "nodelist", "x": "exclude", "C": "constraint",
 }  # fmt: skip
+_MEMORY = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
+_MB = {"K": 2.0**-10, "": 1.0, "M": 1.0, "G": 2.0**10, "T": 2.0**20}
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 
 
@@ -54,6 +58,15 @@ def request_of(
         ntasks_per_node=_number("ntasks-per-node", options.get("ntasks-per-node", "")),
         cpus_per_task=_number("cpus-per-task", options.get("cpus-per-task", "")),
         gres=options.get("gres", "") or (f"gpu:{node_gpus}" if node_gpus else ""),
+        exclusive=0 if options.get("exclusive") == "" else None,
+        req_nodes=options.get("nodelist", ""),
+        exc_nodes=options.get("exclude", ""),
+        features=options.get("constraint", ""),
+        reservation=options.get("reservation", ""),
+        deadline=options.get("deadline", ""),
+        node_cpus=_number("mincpus", options.get("mincpus", "")),
+        node_mb=_megabytes("mem", options),
+        core_mb=_megabytes("mem-per-cpu", options),
     )
     minutes = _minutes(options.get("time", ""))
     if time:
@@ -93,6 +106,17 @@ def _number(name: str, text: str) -> int | None:
     if not text.isdigit():
         raise InputError(f"#SBATCH --{name}", value=text, remedy="is not a number")
     return int(text)
+
+
+def _megabytes(name: str, options: Mapping[str, str]) -> int | None:
+    if name not in options:
+        return None
+    match = _MEMORY.fullmatch(options[name])
+    if match is None:
+        raise InputError(
+            f"#SBATCH --{name}", value=options[name], remedy="is not a size; write for example 64G"
+        )
+    return math.ceil(int(match[1]) * _MB[match[2].upper()])
 
 
 def _minutes(text: str) -> int | None:

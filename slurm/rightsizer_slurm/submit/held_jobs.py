@@ -69,6 +69,7 @@ def adopt(state: TicketStore, jobs: Sequence[SlurmJob]) -> None:
             uid=job.user_id,
             user=job.user,
             account=job.account,
+            qos=job.qos,
             partition=job.partition,
             priority=_UNKNOWN[hold],
         )

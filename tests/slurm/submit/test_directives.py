@@ -69,3 +69,16 @@ def test_what_cannot_be_bounded_is_refused(options):
 def test_gpus_are_said_in_the_script_s_own_way(options, option):
     flags = overrides({"max_nodes": 2, "gres": "gpu:h100:4", "time_limit": 60}, options)
     assert flags == ("--nodes=2", "--time=60", option)
+
+
+def test_the_options_that_bind_the_size_are_read() -> None:
+    lines = ("-w n[1-2] -x n1 -C h100 --mem=64G", "--reservation=r --deadline now+3hours --exclusive")
+    request = request_of(directives("#!/bin/sh\n" + "".join(f"#SBATCH {line}\n" for line in lines)))
+    assert (request.req_nodes, request.exc_nodes, request.features) == ("n[1-2]", "n1", "h100")
+    assert (request.node_mb, request.exclusive, request.core_mb) == (65_536, 0, None)
+    assert (request.reservation, request.deadline) == ("r", "now+3hours")
+
+
+def test_memory_that_is_no_size_is_an_error() -> None:
+    with pytest.raises(InputError, match="is not a size; write for example 64G"):
+        request_of(directives("#!/bin/sh\n#SBATCH --mem=much\n"))
