@@ -46,7 +46,7 @@ def run(config: Path, *, monitor: bool = False) -> int:
         if not os.access(folder, os.W_OK | os.X_OK):
             remedy = f"is not a folder that {site.user} can write to; create it as in docs/slurm.md"
             raise InputError("rightsizer.conf", value=str(folder), remedy=remedy)
-    watch = options_of(site.monitor, state=site.state) if monitor else None
+    watch = options_of(site.monitor, state=site.state, runs=site.runs) if monitor else None
     state = TicketStore(site.state)
     try:
         asyncio.run(_serve(site, state, frozenset({0, uid}), watch))

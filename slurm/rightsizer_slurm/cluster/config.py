@@ -37,6 +37,7 @@ class SiteConfig:
     A job whose sizing takes longer than `hold_after_s` is held; `refresh_s` is the poll interval.
     `user` is the daemon's user (slurm.conf's SlurmUser); `users` allows requests of all users (cli_filter).
     `on_fault` is what becomes of a job whose comment is all that it says, when it cannot be sized.
+    `runs` is a folder on all nodes to which jobs copy their records for the monitor; None: not needed here.
     `gpus` maps gres types, in lower case, to the engine's names; `monitor` has the monitor's settings.
     """
 
@@ -47,6 +48,7 @@ class SiteConfig:
     monitor: Mapping[str, str] = field(default_factory=dict)
     socket: Path = Path("/run/rightsizer/plan.sock")
     state: Path = Path("/var/lib/rightsizer/state.db")
+    runs: Path | None = None
     user: str = "slurm"
     users: bool = False
     timeout_s: float = 0.3
@@ -75,12 +77,14 @@ def read(path: Path) -> SiteConfig:
     return parse(text, name=str(path))
 
 
-def beside(slurm_conf: str) -> SiteConfig:
-    """The site's file beside slurm.conf if it is readable; else the defaults."""
-    try:
-        return read(Path(slurm_conf).with_name("rightsizer.conf")) if slurm_conf else SiteConfig()
-    except InputError:
-        return SiteConfig()
+def beside(slurm_conf: str, *, configless: Path = Path("/etc/slurm")) -> SiteConfig:
+    """The site's file beside slurm.conf if it is readable, else in /etc/slurm, else the defaults."""
+    for folder in dict.fromkeys((Path(slurm_conf).parent, configless) if slurm_conf else ()):
+        try:
+            return read(folder / "rightsizer.conf")
+        except InputError:
+            continue
+    return SiteConfig()
 
 
 def parse(text: str, *, name: str = "rightsizer.conf") -> SiteConfig:
@@ -157,7 +161,7 @@ def _value(key: str, text: str) -> object:
         return _one_of(key, text, ON_FAULT)
     if key in _BOUNDS:
         return _bounded(key, text)
-    if key in {"socket", "state"}:
+    if key in {"socket", "state", "runs"}:
         if not text.startswith("/"):
             raise InputError(key, value=text, remedy="must be an absolute path")
         return Path(text)

@@ -18,12 +18,10 @@ from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.comment import is_ours, parse, written
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.monitor import size_history
+from rightsizer_slurm.monitor.publish import TAIL_BYTES
 from rightsizer_slurm.monitor.size_history import SizeRecord
 
 __all__ = ["MonitoredJob", "live_gpu_jobs", "monitored_job"]
-
-_TAIL_BYTES = 2**20
-"""How much of progress.jsonl is read: about the newest 5,000 steps. Older restarts are not measured."""
 
 _MOST_GIVEN_UP = 32
 _MOST_PLAN_BYTES = 2**17
@@ -60,8 +58,8 @@ def live_gpu_jobs(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
     return tuple(job for job in jobs if job.live and job.gpus)
 
 
-def monitored_job(job: SlurmJob) -> MonitoredJob:
-    """The job with the contents of its run directory."""
+def monitored_job(job: SlurmJob, *, runs: Path | None = None) -> MonitoredJob:
+    """The job with the contents of its run directory, or of its copy in `runs` (`monitor.publish`)."""
     if not is_ours(job.comment):
         return MonitoredJob(job=job)
     try:
@@ -70,7 +68,11 @@ def monitored_job(job: SlurmJob) -> MonitoredJob:
         return MonitoredJob(job=job, note=str(error))
     if not folder.startswith("/"):
         return MonitoredJob(job=job, note="was not submitted by rightsizer sbatch")
-    return _of_folder(job, Path(folder))
+    own = _of_folder(job, Path(folder))
+    if runs is None or own.ours:
+        return own
+    copy = _of_folder(job, runs / str(job.job_id))
+    return copy if copy.ours else own
 
 
 def _of_folder(job: SlurmJob, folder: Path) -> MonitoredJob:
@@ -86,7 +88,7 @@ def _of_folder(job: SlurmJob, folder: Path) -> MonitoredJob:
         return MonitoredJob(job=job, note=str(error))
     if run is None or run.job_id != job.job_id:
         return MonitoredJob(job=job, note=f"{folder} is the directory of another job")
-    tail = runfile.text_of(folder / PROGRESS, owner=job.user_id, tail_bytes=_TAIL_BYTES) or ""
+    tail = runfile.text_of(folder / PROGRESS, owner=job.user_id, tail_bytes=TAIL_BYTES) or ""
     done = runfile.text_of(folder / DONE, owner=job.user_id) is not None
     sizes = size_history.of_job(
         runfile.text_of(folder / size_history.NAME, owner=job.user_id) or "", job.job_id

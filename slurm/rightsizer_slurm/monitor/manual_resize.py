@@ -1,5 +1,6 @@
 """`rightsizer slurm resize`: one resize, requested by a user. The rights of the job's owner suffice."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from rightsizer.errors import InputError
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
+from rightsizer_slurm.monitor import size_request
 from rightsizer_slurm.monitor.inspection import MonitoredJob, monitored_job
 from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.monitor import alone, plan_intent
@@ -40,6 +42,7 @@ def resize(
                 say(f"job {job_id}: {intent.kind} from {intent.from_nodes} to {intent.to_nodes} nodes")
             else:
                 say(f"job {job_id}: continues {intent.kind} to {intent.to_nodes} nodes ({intent.stage})")
+            _request(intent, backend)
             after = _advance(Resizer(backend, log), intent, backend, log, within_s)
         finally:
             log.close()
@@ -80,6 +83,19 @@ def _intent(job_id: int, nodes: int, *, requeue: bool, backend: Backend) -> Inte
         remedy = "cannot be requeued: it has no checkpoint yet, or was submitted with --no-requeue"
         raise InputError("job", value=job_id, remedy=remedy)
     return plan_intent(one, nodes=nodes, kind=kind, reason="requested by the user")
+
+
+def _request(intent: Intent, backend: Backend) -> None:
+    """Let the job requeue itself at the new size. It is held for those who cannot write there."""
+    job = backend.job(intent.job_id)
+    if intent.kind is Kind.REQUEUE and job is not None and job.running:
+        with contextlib.suppress(OSError):
+            size_request.write(
+                Path(monitored_job(job).folder),
+                job_id=intent.job_id,
+                restart=intent.restarts,
+                nodes=intent.to_nodes,
+            )
 
 
 def _advance(resizer: Resizer, intent: Intent, backend: Backend, log: IntentLog, within_s: float) -> Intent:

@@ -79,11 +79,15 @@ class ActionLevel(enum.StrEnum):
 
 @immutable
 class Settings:
-    """The monitor's settings. `annotate` writes AdminComment, which needs the rights of a Slurm operator."""
+    """The monitor's settings. `annotate` writes AdminComment, which needs the rights of a Slurm operator.
+
+    `runs` is the folder to which jobs copy their records if their home is private.
+    """
 
     level: ActionLevel = ActionLevel.FLAG
     every_s: float = 30.0
     annotate: bool = False
+    runs: Path | None = None
     tuning: Tuning = field(default_factory=Tuning)
 
 
@@ -166,7 +170,7 @@ class Monitor:
     def _row(
         self, job: SlurmJob, jobs: Sequence[SlurmJob], cluster: SlurmCluster, gpu: Reading | None
     ) -> ReportRow:
-        monitored, now_s = monitored_job(job), self._clock()
+        monitored, now_s = monitored_job(job, runs=self._settings.runs), self._clock()
         tuning, unseen = self._tuning(), lack(gpu)
         reading = reading_for(monitored, gpu, unseen=unseen, tuning=tuning, now_s=now_s)
         running, limits = policy_inputs(

@@ -29,7 +29,6 @@ class Step(enum.StrEnum):
     WAIT = "wait"
     ASK = "ask"
     SHRINK = "shrink"
-    HOLD = "hold"
     SIZE = "size"
     RELEASE = "release"
     UNDO = "undo"
@@ -93,8 +92,8 @@ def _waiting(intent: Intent, job: SlurmJob) -> Next:
         return _closed(Stage.OVERTAKEN, "the job is already pending: someone else requeued it")
     undoing = intent.stage is Stage.UNDOING
     if not job.held:
-        if intent.stage is Stage.ASKED:
-            return Next(step=Step.HOLD)
+        if intent.stage is Stage.ASKED:  # requeued by itself or by Slurm: no hold is needed before it starts
+            return Next(step=Step.SIZE)
         return _closed(Stage.FAILED, intent.outcome) if undoing else Next(step=Step.WAIT)
     if undoing:
         return Next(step=Step.UNDO)
@@ -148,8 +147,6 @@ class Resizer:
         elif step is Step.SHRINK:
             intent = self._intents.write(replace(intent, stage=Stage.ASKED, attempts=intent.attempts + 1))
             self._backend.shrink(job_id, nodes=nodes)
-        elif step is Step.HOLD:
-            self._backend.hold(job_id)
         elif step is Step.SIZE:
             intent = self._intents.write(replace(intent, stage=Stage.SIZED))
             self._backend.resize(job_id, nodes=nodes, tasks=nodes, cpus=nodes * intent.node_cores)

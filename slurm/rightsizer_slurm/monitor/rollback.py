@@ -1,7 +1,8 @@
-"""`python -m rightsizer_slurm.monitor.rollback start|failed`: rolls back from a size that never trained.
+"""`python -m rightsizer_slurm.monitor.rollback start|failed|resize`: the job requeues itself at another size.
 
-The batch script runs it at its start and when its workers have failed. Exit code 0 means that the job is
-requeued at the size that trained, and is about to be stopped. It needs no monitor, only the owner's rights.
+The batch script runs it at its start, when its workers have failed (rolls back from a size that never
+trained), and when they have saved for `rightsizer slurm resize`. Exit code 0 means that the job is requeued
+at the other size, and is about to be stopped. It needs no monitor, only the owner's rights; it holds nothing.
 
 Slurm can only shrink a running job, but can give a pending job any size. So the job is requeued first, then
 resized while it completes, before it can start again. If a crash comes between the two, the job starts once
@@ -22,10 +23,10 @@ from rightsizer_launch.worker.progress import EXIT_STOPPED, PROGRESS
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import unavailable
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-from rightsizer_slurm.monitor import size_history
+from rightsizer_slurm.monitor import size_history, size_request
 from rightsizer_slurm.monitor.size_history import BACK, START, SizeRecord
 
-__all__ = ["JobStart", "failed", "main", "size_after_failure", "size_at_start", "started"]
+__all__ = ["JobStart", "failed", "main", "resized", "size_after_failure", "size_at_start", "started"]
 
 _STOP_EXIT_CODES = (EXIT_STOPPED, 128 + signal.SIGTERM, 128 + signal.SIGINT)
 """Exit codes of workers that were stopped by a signal: the size has not failed."""
@@ -121,34 +122,50 @@ def failed(start: JobStart, *, code: int) -> bool:
     return _roll_back(start, to_nodes, why=f"{start.nodes} nodes failed to start training (exit code {code})")
 
 
+def resized(start: JobStart) -> bool:
+    """Requeue at the size that the job's owner requested. Returns whether the job is requeued."""
+    to_nodes = size_request.read(start.run, job_id=start.job_id, restart=start.restart)
+    if to_nodes is None:
+        return False
+    return _requeue_at(start, to_nodes, announce=lambda: start.say(f"saved; requeued at {to_nodes} nodes"))
+
+
 def _roll_back(start: JobStart, to_nodes: int, *, why: str) -> bool:
+    return _requeue_at(
+        start,
+        to_nodes,
+        only_nodes=start.nodes,
+        announce=lambda: start.say(start.record(BACK, to_nodes=to_nodes, why=why).outcome),
+    )
+
+
+def _requeue_at(
+    start: JobStart, to_nodes: int, *, announce: Callable[[], None], only_nodes: int | None = None
+) -> bool:
     """Requeue, then resize, each step by the job's present state; wait while Slurm is unavailable.
 
-    Returns whether the job is requeued: then this script ends, whatever its size.
+    `announce` is called before the requeue. A job on other than `only_nodes` was shrunk: it stays. Returns
+    whether the job is requeued: then this script ends, whatever its size.
     """
-    backend, recorded, requeued, until = (
-        SlurmCommands(start.slurm),
-        False,
-        False,
-        time.monotonic() + _TIMEOUT_S,
-    )
+    backend, announced, requeued = SlurmCommands(start.slurm), False, False
+    until = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < until:
         try:
             state, nodes, restarts = _job_state(start)
-            requeued = recorded and restarts > start.restart
+            requeued = announced and restarts > start.restart
             if requeued:
                 backend.resize(start.job_id, nodes=to_nodes, tasks=to_nodes, cpus=to_nodes * start.cores)
                 return True
-            if (state, nodes) != ("RUNNING", start.nodes):
-                start.say(f"not rolled back: the job is {state.lower()} on {nodes} nodes")
+            if state != "RUNNING" or only_nodes not in {None, nodes}:
+                start.say(f"not requeued: the job is {state.lower()} on {nodes} nodes")
                 return False
-            if not recorded:
-                start.say(start.record(BACK, to_nodes=to_nodes, why=why).outcome)
-                recorded = True
+            if not announced:
+                announce()
+                announced = True
             backend.requeue(start.job_id)
         except SlurmError as error:
             if not (requeued or unavailable(error)):
-                start.say(f"cannot roll back: {error}")
+                start.say(f"cannot be requeued: {error}")
                 return False
             time.sleep(_POLL_S)
     return requeued
@@ -169,7 +186,7 @@ def _job_state(start: JobStart) -> tuple[str, int, int]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0: the job rolls back and this script ends. 1: it continues."""
     parser = argparse.ArgumentParser(prog="rightsizer_slurm.monitor.rollback", description=__doc__)
-    parser.add_argument("when", choices=("start", "failed"))
+    parser.add_argument("when", choices=("start", "failed", "resize"))
     parser.add_argument("--run", type=Path, required=True, help="the run's directory")
     for name in ("job", "restart", "nodes", "node-gpus", "cores"):
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -187,6 +204,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         say=_say,
     )
     try:
+        if arguments.when == "resize":
+            return 0 if resized(start) else 1
         back = started(start) if arguments.when == "start" else failed(start, code=arguments.code)
     except OSError as error:
         start.say(f"{start.run / size_history.NAME}: {error.strerror}")

@@ -17,7 +17,7 @@ _DURATIONS = {"every": "30s", "cool_down": "1h", "warm_up": "10m", "window": "10
 _OTHERS = ("act", "annotate", "textfile", "metrics", "prometheus", "token_file", "backend")
 
 
-def options_of(values: Mapping[str, str], *, state: Path) -> MonitorOptions:
+def options_of(values: Mapping[str, str], *, state: Path, runs: Path | None = None) -> MonitorOptions:
     """The options of a [monitor] section; InputError names the wrong line."""
     for key in values:
         _check(key, values[key])
@@ -32,6 +32,7 @@ def options_of(values: Mapping[str, str], *, state: Path) -> MonitorOptions:
         level=ActionLevel(_one_of("act", values.get("act", "flag"), tuple(ActionLevel))),
         every_s=spans["every"],
         annotate=_one_of("annotate", values.get("annotate", "no"), ("yes", "no")) == "yes",
+        runs=runs,
         tuning=tuning,
     )
     url, token = values.get("prometheus", ""), _path("token_file", values)

@@ -32,7 +32,8 @@ class BatchSettings:
     """Where the job runs: its run directory, its working directory and its plan, all absolute paths.
 
     `python` is the interpreter that has rightsizer. `rendezvous` is host:port of an external store; if it is
-    empty, the batch script starts one. `options` are the user's own sbatch options.
+    empty, the batch script starts one. The job copies its records to a folder in `runs`.
+    `options` are the user's own sbatch options.
     """
 
     run: str
@@ -42,6 +43,7 @@ class BatchSettings:
     rendezvous: str = ""
     container: bool = False
     mounts: tuple[str, ...] = ()
+    runs: str = ""
     options: tuple[str, ...] = ()
 
 
@@ -81,7 +83,14 @@ def batch_options(placement: Placement, settings: BatchSettings) -> tuple[str, .
 def script(placement: Placement, settings: BatchSettings) -> str:
     """The whole batch script."""
     worker = worker_of(placement, settings)
-    for text in (settings.run, settings.home, settings.plan, settings.python, *settings.options):
+    for text in (
+        settings.run,
+        settings.home,
+        settings.plan,
+        settings.python,
+        settings.runs,
+        *settings.options,
+    ):
         if re.search(r"[\x00-\x1f\x7f]", text):
             raise InputError(
                 "path", value=text, remedy="has a control character, which a batch script cannot hold"
@@ -100,6 +109,8 @@ def script(placement: Placement, settings: BatchSettings) -> str:
         name=shlex.quote(placement.plan.metadata.name),
         exports=exports,
         rendezvous=_external_store(settings.rendezvous) if settings.rendezvous else _OWN_STORE,
+        publish=_PUBLISH.format(runs=shlex.quote(settings.runs)) if settings.runs else "",
+        unpublish='rm -rf "$published"\n' if settings.runs else "",
         cores=placement.cores,
         node_gpus=placement.node_gpus,
         container=_container(placement, settings),
@@ -187,6 +198,12 @@ store=$!
 export PET_RDZV_ENDPOINT="$address:$port"
 """
 
+_PUBLISH = """\
+# Homes are private: the monitor reads copies, which only this user and the daemon can open
+published={runs}/"$SLURM_JOB_ID"
+"$python" -m rightsizer_slurm.monitor.publish --run "$run" --to "$published" --until $$ &
+"""
+
 _TEMPLATE = """\
 #!/bin/bash
 {options}
@@ -202,14 +219,15 @@ if [ -e "$run/done.json" ]; then echo "rightsizer: the training is complete alre
 export RIGHTSIZER_RENDEZVOUS_KEY_FILE="$run/rendezvous.key"
 (umask 077; rm -f "$run/rendezvous.key" && head -c 32 /dev/urandom > "$run/rendezvous.key") || exit 1
 restart=${{SLURM_RESTART_COUNT:-0}}
-# Records the size of each start. If a size trains no step, the job is requeued at the size that trained.
-falls_back() {{
+# Records the size of each start. If a size trains no step, the job is requeued at the size that trained; if
+# its owner has requested another size, at that one.
+at_another_size() {{
   "$python" -m rightsizer_slurm.monitor.rollback "$@" --run "$run" --job "$SLURM_JOB_ID" \
     --restart "$restart" --nodes "$SLURM_JOB_NUM_NODES" --node-gpus {node_gpus} \
     --cores "${{SLURM_CPUS_PER_TASK:-{cores}}}"
 }}
-if falls_back start; then sleep 300; exit 1; fi
-fewest={fewest}
+if at_another_size start; then sleep 300; exit 1; fi
+{publish}fewest={fewest}
 [ "$fewest" -gt "$SLURM_JOB_NUM_NODES" ] && fewest=$SLURM_JOB_NUM_NODES
 export PET_NNODES="$fewest:$SLURM_JOB_NUM_NODES"
 export PET_RDZV_ID={name}"-$SLURM_JOB_ID-$restart"
@@ -246,11 +264,12 @@ while kill -0 "$step" 2> /dev/null; do wait "$step"; code=$?; done # a signal in
 # Preempted by another job: Slurm has signalled the workers, and gives the script time to end.
 [ -z "$after" ] && scontrol show job "$SLURM_JOB_ID" | grep -q ' PreemptTime=[0-9]' && after=requeue
 if [ -e "$run/done.json" ]; then code=0 # after a shrink srun reports the lost node, not the training
+elif [ "$after" = requeuehold ] && at_another_size resize; then sleep 300
 elif [ "$after" = requeue ] || [ "$after" = requeuehold ]; then
   echo "rightsizer: saved; $after"
   scontrol "$after" "$SLURM_JOB_ID" && sleep 300
-elif [ -z "$after" ] && falls_back failed --code "$code"; then sleep 300
+elif [ -z "$after" ] && at_another_size failed --code "$code"; then sleep 300
 fi
 echo "rightsizer: end, exit code $code"
-exit "$code"
+{unpublish}exit "$code"
 """

@@ -24,7 +24,7 @@ def read(path: str, *, uid: int) -> TrainingPlan:
         content = _content(path, uid)
     except OSError as error:
         remedy = (
-            f"cannot be read by the daemon: {error.strerror}; allow it (chmod o+r, and o+x on its folders)"
+            f"cannot be read by the daemon: {error.strerror}; use rightsizer sbatch, which reads it as you"
         )
         raise InputError("plan", value=path, remedy=remedy) from None
     if len(content) > _LONGEST:

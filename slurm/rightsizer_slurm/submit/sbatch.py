@@ -124,7 +124,7 @@ def submit_script(
     response = answer(
         replace(request, user=_user(), account=account, qos=qos),
         cluster=backend.cluster(),
-        site=SiteConfig(gpus=_names(backend)),
+        site=SiteConfig(gpus=_site(backend).gpus),
         now=dt.datetime.now(dt.UTC),
         plan_of_file=lambda path: load(Path(path)),
         limits=_limits(backend),
@@ -181,9 +181,9 @@ def _user() -> str:
     return pwd.getpwuid(os.getuid()).pw_name
 
 
-def _names(backend: SlurmCommands) -> Mapping[str, str]:
-    """The site's map of gres types, if its file is readable."""
-    return config.beside(settings(backend.slurm).get("SLURM_CONF", "")).gpus
+def _site(backend: SlurmCommands) -> SiteConfig:
+    """The site's file, if it is readable."""
+    return config.beside(settings(backend.slurm).get("SLURM_CONF", ""))
 
 
 def _limits(backend: SlurmCommands) -> accounting_limits.AccountingLimits:
@@ -201,7 +201,7 @@ def _fit(
     account = options.account or environment.get("SBATCH_ACCOUNT", "")
     everywhere = pools(
         cluster,
-        names=_names(backend),
+        names=_site(backend).gpus,
         wanted=sizing.gpu_types(plan),
         partition=options.partition or environment.get("SBATCH_PARTITION", ""),
         account=account,
@@ -244,6 +244,7 @@ def _batch_settings(
         rendezvous=options.rendezvous,
         container=bool(launch.image),
         mounts=(checkpoint,) if checkpoint.startswith("/") else (),
+        runs=str(_site(backend).runs or ""),
         options=(*(f"{name}={value}" for name, value in chosen.items() if value), *options.more),
     )
 

@@ -56,6 +56,7 @@ _SITE = """\
 mode = size
 socket = {daemon}/plan.sock
 state = {daemon}/state.db
+runs = {runs}
 user = {user}
 users = yes
 refresh_s = 1
@@ -80,6 +81,10 @@ def write(at: Place) -> None:
         (at.home / folder).mkdir(parents=True, exist_ok=True)
     for folder in ("state", "log", "run", "run/rightsizer"):
         shutil.chown(at.home / folder, USER, USER)
+    runs = at.home / "runs"
+    runs.mkdir(exist_ok=True)
+    shutil.chown(runs, USER, USER)
+    runs.chmod(0o3733)
     _key(at)
     _devices(at)
     mail = at.etc / "mail.sh"
@@ -166,6 +171,11 @@ def install_plugin(at: Place, source: Path) -> None:
         shutil.copy(path, at.etc / path.name)
     port = int(re.search(r"^SlurmctldPort=(\d+)$", at.conf.read_text(), re.MULTILINE)[1])  # type: ignore[index]
     text = _SITE.format(
-        daemon=at.daemon, user=USER, timeout_s=5, hold_after_s=4, metrics=port + _METRICS_PORT
+        daemon=at.daemon,
+        runs=at.home / "runs",
+        user=USER,
+        timeout_s=5,
+        hold_after_s=4,
+        metrics=port + _METRICS_PORT,
     )
     at.site.write_text(text)

@@ -29,12 +29,12 @@ def test_a_job_shrinks_live_and_grows_by_a_requeue_whatever_dies_meanwhile(train
     training.slurm.control("kill", "slurmctld")
     time.sleep(2)
     training.slurm.control("start", "slurmctld")
+    training.wait("four workers go on, nobody helps", training.trains(world=4, since=seen))
     again = training.rightsizer("slurm", "resize", job, "--nodes", "4")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "continues requeue to 4 nodes" in again.stdout
-    training.wait("four workers go on", training.trains(world=4, since=seen))
     assert training.slurm.job(job)["Restarts"] == "1"
-    assert training.output().count("rightsizer: saved; requeuehold") == 1
+    assert training.output().count("rightsizer: saved; requeued at 4 nodes") == 1
     assert check.continuous(training.records())
     assert check.losses_fall(training.records())
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rightsizer.errors import InputError
-from rightsizer_slurm.cluster.config import SiteConfig, parse, read
+from rightsizer_slurm.cluster.config import SiteConfig, beside, parse, read
 from rightsizer_slurm.monitor.monitor import ActionLevel
 from rightsizer_slurm.monitor.settings import options_of
 
@@ -89,3 +89,11 @@ def test_the_monitor_is_set_by_its_section() -> None:
         True,
     )
     assert (parsed.metrics, parsed.state) == (("127.0.0.1", 9817), Path("/s"))
+
+
+def test_a_configless_login_node_has_its_own_copy_of_the_site_s_file(tmp_path: Path) -> None:
+    (tmp_path / "rightsizer.conf").write_text("mode = warn\n")
+    found = beside("/run/slurm/conf/slurm.conf", configless=tmp_path)
+    assert found.mode == "warn"
+    assert beside(str(tmp_path / "slurm.conf"), configless=tmp_path / "none").mode == "warn"
+    assert beside("/nowhere/slurm.conf", configless=tmp_path / "none") == SiteConfig()

@@ -136,7 +136,7 @@ def test_a_job_has_one_change_at_a_time(tmp_path):
         (replace(GROW, stage=Stage.ASKED, changed_s=800.0, attempts=1), JOB, Step.ASK),
         (replace(GROW, stage=Stage.ASKED, changed_s=800.0, attempts=2), JOB, Step.CLOSE),
         (replace(GROW, stage=Stage.ASKED), replace(JOB, states=("RUNNING", "COMPLETING")), Step.WAIT),
-        (replace(GROW, stage=Stage.ASKED), replace(HELD, priority=9, reason="BeginTime"), Step.HOLD),
+        (replace(GROW, stage=Stage.ASKED), replace(HELD, priority=9, reason="BeginTime"), Step.SIZE),
         (replace(GROW, stage=Stage.ASKED), replace(JOB, restarts=1), Step.CLOSE),
         (replace(GROW, stage=Stage.SIZED), replace(HELD, nodes=6), Step.RELEASE),
         (

@@ -7,11 +7,18 @@ import pytest
 
 from rightsizer_launch.worker.progress import PROGRESS, Record, append
 from rightsizer_slurm.cluster.slurm_cli import Slurm
-from rightsizer_slurm.monitor import size_history
+from rightsizer_slurm.monitor import size_history, size_request
 from rightsizer_slurm.monitor.decide import history
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
 from rightsizer_slurm.monitor.monitor import failed_by
-from rightsizer_slurm.monitor.rollback import JobStart, failed, size_after_failure, size_at_start, started
+from rightsizer_slurm.monitor.rollback import (
+    JobStart,
+    failed,
+    resized,
+    size_after_failure,
+    size_at_start,
+    started,
+)
 from rightsizer_slurm.monitor.size_history import BACK, START, SizeRecord
 
 BACK_ROW = SizeRecord(event=BACK, job_id=7, restart=1, nodes=4, to_nodes=2, time=50.0, why="4 nodes ended")
@@ -167,3 +174,25 @@ def test_the_monitor_counts_it_as_failed_and_takes_it_for_a_resize():
 )
 def test_the_change_that_led_to_a_size_that_was_given_up_is_not_done(intents, numbers):
     assert tuple(intent.number for intent in failed_by(BACK_ROW, intents)) == numbers
+
+
+def test_a_job_requeues_itself_at_the_requested_size_and_is_never_held(start):
+    size_request.write(start.run, job_id=7, restart=1, nodes=2)
+    assert resized(start)
+    assert given(start) == ["requeue 7", UPDATE]
+
+
+def test_a_job_that_was_shrunk_live_requeues_itself_too(start):
+    (start.run / "state").write_text("RUNNING 3 1\n")
+    size_request.write(start.run, job_id=7, restart=1, nodes=2)
+    assert resized(start)
+    assert given(start) == ["requeue 7", UPDATE]
+
+
+@pytest.mark.parametrize("request_of", [(8, 1, 2), (7, 0, 2), (7, 1, 0), (7, 1, "2"), None], ids=str)
+def test_a_request_for_another_start_or_no_size_changes_nothing(start, request_of):
+    if request_of is not None:
+        job_id, restart, nodes = request_of
+        size_request.write(start.run, job_id=job_id, restart=restart, nodes=nodes)
+    assert not resized(start)
+    assert given(start) == []

@@ -1,0 +1,47 @@
+"""A real job in a directory that only its user can enter: the daemon watches it all the same."""
+
+import re
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+
+def served(conf: Path) -> str:
+    """The daemon's /metrics; nothing while it does not serve them."""
+    address = re.search(r"^metrics = (\S+)$", conf.read_text(), re.MULTILINE)
+    assert address is not None
+    try:
+        with urllib.request.urlopen(f"http://{address[1]}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
+def test_a_job_in_a_private_home_is_measured_and_nobody_else_reads_it(training: Any) -> None:
+    training.folder.chmod(0o700)
+    training.plan(gpus=1)
+    job = training.submit("--partition", "h100")
+    conf = Path(training.slurm.environment["RIGHTSIZER_SLURM_CONF"])
+    measured = re.compile(
+        rf'^rightsizer_slurm_job_measured_tokens_per_second{{cluster="\w+",jobid="{job}"}} [1-9]',
+        re.MULTILINE,
+    )
+    training.wait("it trains", training.trains(world=1))
+    training.wait("the daemon measures it", lambda: measured.search(served(conf)) is not None)
+    copies = conf.parent.parent / "runs" / job
+    for command in (["ls", copies.parent], ["ls", copies], ["cat", copies / "plan.yaml"]):
+        read = subprocess.run(command, check=False, capture_output=True, user="nobody", group="nogroup")
+        assert read.returncode != 0, command
+    assert (training.folder.stat().st_mode & 0o777) == 0o700
+
+
+def test_install_check_asks_the_daemon(training: Any) -> None:
+    said = training.rightsizer("slurm", "install", "--check").stdout
+    assert re.search(
+        r"^ok +the daemon answers at \S+: not changed|^ok +the daemon answers at \S+: 1 x", said, re.M
+    ), said
