@@ -89,7 +89,9 @@ async def _serve(
     ]
     monitoring, stop_monitor = None, threading.Event()
     if watch is not None:
-        monitoring = asyncio.create_task(asyncio.to_thread(run_in_daemon, watch, slurm, stop_monitor))
+        monitoring = asyncio.create_task(
+            asyncio.to_thread(run_in_daemon, watch, slurm, stop_monitor, verdicts=server.verdicts)
+        )
     _LOG.info("listening at %s as uid %d", site.socket, os.geteuid())
     async with listener:
         await ended.wait()

@@ -22,6 +22,7 @@ def slurm(tmp_path: Path):
         texts = {
             "config": f"SLURM_CONF = {tmp_path}/slurm.conf\nSlurmUser = slurm(64030)\n",
             "partition": PARTITION.format(",".join(names)),
+            "reservation": "No reservations in the system\n",
             "node": "".join(NODE.format(n, g, features) for n, g in zip(names, gres, strict=True)),
             "jobs": json.dumps({"jobs": [], "meta": {}, "errors": []}),
         }

@@ -3,7 +3,7 @@
 import json
 
 from rightsizer_slurm.cluster import snapshot
-from rightsizer_slurm.cluster.jobs import SlurmJob, noted
+from rightsizer_slurm.cluster.jobs import SlurmJob, decision_of, noted
 from rightsizer_slurm.cluster.jobs_json import job_of_json
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
@@ -75,9 +75,10 @@ class SlurmCommands:
             self.slurm.run("scontrol", "update", f"JobId={job_id}", f"NodeList={','.join(keep)}")
 
     def annotate(self, job_id: int, note: str) -> None:
-        """Write the note into the AdminComment, beside what other programs wrote there."""
+        """Write the note into the AdminComment, beside the job's size and what other programs wrote there."""
         job = self.job(job_id)
-        text = noted(job.admin_comment if job else "", note)
+        before = job.admin_comment if job else ""
+        text = noted(before, " | ".join(filter(None, (decision_of(before), note))))
         self.slurm.run("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
 
     def signal_script(self, job_id: int, name: str) -> None:

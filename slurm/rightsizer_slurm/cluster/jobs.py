@@ -4,7 +4,7 @@ import re
 
 from rightsizer.values import immutable
 
-__all__ = ["HELD", "PENDING", "RUNNING", "SlurmJob", "gres_gpus", "noted"]
+__all__ = ["HELD", "PENDING", "RUNNING", "SlurmJob", "decision_of", "gres_gpus", "noted"]
 
 PENDING = "PENDING"
 RUNNING = "RUNNING"
@@ -12,6 +12,7 @@ HELD = ("JobHeldUser", "JobHeldAdmin")
 """State reasons of a held job."""
 
 _NOTE = re.compile(r" ?\[rightsizer/1 [^\[\]]*\]")
+_DECISION = re.compile(r"\[rightsizer/1 (nodes=[^\[\]|]*)")
 _ROUND = str.maketrans("[]", "()")
 _LIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD")
 
@@ -95,6 +96,12 @@ def gres_gpus(text: str) -> tuple[str, int]:
         kind = kind or (named[0] if named else "")
         total += int(count)
     return kind, total
+
+
+def decision_of(admin_comment: str) -> str:
+    """The size that rightsizer has noted in an AdminComment; empty if it sized nothing."""
+    match = _DECISION.search(admin_comment)
+    return match[1].strip() if match else ""
 
 
 def noted(admin_comment: str, note: str) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -12,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from rightsizer.resize.types import Action
 from rightsizer.search.explain import layout_text
 from rightsizer_api.placeholders import layout_of
+from rightsizer_slurm.cluster.jobs import decision_of
 from rightsizer_slurm.monitor.monitor import ReportRow
 from rightsizer_telemetry.names import SLURM, SLURM_LABELS
 
@@ -24,9 +26,11 @@ _Samples = dict[tuple[str, ...], float]
 class SweepMetrics:
     """A collector: counters since the start, and gauges of the newest sweep."""
 
-    def __init__(self, *, cluster: str) -> None:
+    def __init__(self, *, cluster: str, verdicts: Mapping[str, int] = MappingProxyType({})) -> None:
+        """`verdicts` are the daemon's answers so far, by verdict."""
         self.registry = CollectorRegistry(auto_describe=False)
         self._cluster = cluster
+        self._verdicts = verdicts
         self._rows: Sequence[ReportRow] = ()
         self._decisions: Counter[str] = Counter(dict.fromkeys(map(str, Action), 0))
         self._errors: Counter[str] = Counter(dict.fromkeys(_COMMANDS, 0))
@@ -52,6 +56,9 @@ class SweepMetrics:
         yield self._gauge("rightsizer_slurm_sweep_timestamp_seconds", {(): self._at_s})
         yield self._gauge("rightsizer_slurm_sweep_seconds", {(): self._took_s})
         yield self._counter("rightsizer_slurm_decisions_total", self._decisions)
+        yield self._counter("rightsizer_slurm_requests_total", dict(self._verdicts))
+        unsized = sum(not (row.monitored.plan or decision_of(row.job.admin_comment)) for row in self._rows)
+        yield self._gauge("rightsizer_slurm_unsized_jobs", {(self._cluster,): float(unsized)})
         yield self._counter("rightsizer_slurm_command_errors_total", self._errors)
         states = Counter(row.job.state for row in self._rows if row.monitored.plan)
         by_state: _Samples = {(self._cluster, state): float(count) for state, count in states.items()}

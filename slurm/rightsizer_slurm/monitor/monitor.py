@@ -25,7 +25,7 @@ from rightsizer.values import immutable
 from rightsizer_launch.resize_inputs import Tuning
 from rightsizer_launch.worker_spec import grace_s
 from rightsizer_slurm.cluster.backends import Backend
-from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.jobs import SlurmJob, decision_of
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
@@ -217,6 +217,7 @@ class Monitor:
     def _acted(self, row: ReportRow) -> ReportRow:
         for record in row.monitored.given_up[-1:]:
             self._failed(row, record)
+        self._announce(row.job)
         decision = row.decision
         if decision.action is Action.KEEP:
             return row
@@ -231,6 +232,15 @@ class Monitor:
             return replace(row, intent=self._resizer.advance(self._intents.plan(intent), row.job))
         return row
 
+    def _announce(self, job: SlurmJob) -> None:
+        """Write the size that a running job got at submission into the log and the job's output, once."""
+        size = one_line(decision_of(job.admin_comment))
+        if not (size and job.running):
+            return
+        if self._intents.claim_notice(job.job_id, "size", size, again_s=math.inf, now_s=self._clock()):
+            _LOG.info("job %s of %s: sized: %s", job.job_id, one_line(job.user), size)
+            self._try(job, lambda: self._backend.notify(job.job_id, f"rightsizer: sized: {size}"))
+
     def _failed(self, row: ReportRow, record: SizeRecord) -> None:
         """Mark the resize to a size that completed no step as failed, and notify once."""
         outcome = one_line(record.outcome)
@@ -242,20 +252,20 @@ class Monitor:
         _LOG.info("job %s: resize failed: %s", record.job_id, outcome)
         notice = one_line(f"resize failed: {outcome}", 200)
         if self._settings.annotate:
-            self._try(row, lambda: self._backend.annotate(record.job_id, notice))
+            self._try(row.job, lambda: self._backend.annotate(record.job_id, notice))
         if self._settings.level.allows(ActionLevel.MAIL):
             subject = f"rightsizer: job {record.job_id} {row.job.name}: resize failed"
-            self._try(row, lambda: self._send(row.job.user, subject, notice))
+            self._try(row.job, lambda: self._send(row.job.user, subject, notice))
 
     def _annotate(self, row: ReportRow, channel: str, notice: str) -> None:
         if self._settings.annotate and self._is_new(row, channel, notice):
-            self._try(row, lambda: self._backend.annotate(row.job.job_id, notice))
+            self._try(row.job, lambda: self._backend.annotate(row.job.job_id, notice))
 
     def _mail(self, row: ReportRow, channel: str, notice: str) -> None:
         if self._settings.level.allows(ActionLevel.MAIL) and self._is_new(row, channel, row.decision.action):
             subject = f"rightsizer: job {row.job.job_id} {row.job.name}: {row.decision.action}"
             text = "\n".join((notice, *row.decision.evidence))
-            self._try(row, lambda: self._send(row.job.user, subject, text))
+            self._try(row.job, lambda: self._send(row.job.user, subject, text))
 
     def _is_new(self, row: ReportRow, channel: str, text: str) -> bool:
         return self._intents.claim_notice(row.job.job_id, channel, text, again_s=_DAY_S, now_s=self._clock())
@@ -265,13 +275,13 @@ class Monitor:
         if program:
             mail(program, user=user, subject=subject, text=text)
 
-    def _try(self, row: ReportRow, act: Callable[[], None]) -> None:
+    def _try(self, job: SlurmJob, act: Callable[[], None]) -> None:
         """Send a notice; a failure is logged and the sweep continues."""
         try:
             act()
         except SlurmError as error:
             self.failures.append(error.command)
-            _LOG.warning("job %s: %s", row.job.job_id, one_line(str(error)))
+            _LOG.warning("job %s: %s", job.job_id, one_line(str(error)))
 
 
 def fault(error: Exception) -> str:

@@ -10,8 +10,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from prometheus_client import start_http_server
 
@@ -69,12 +70,21 @@ def run(options: MonitorOptions, *, slurm: Slurm | None = None) -> int:
     return 0
 
 
-def run_in_daemon(options: MonitorOptions, slurm: Slurm, ended: threading.Event) -> None:
-    """The daemon's monitor; it waits while another monitor runs or Slurm is unavailable."""
+def run_in_daemon(
+    options: MonitorOptions,
+    slurm: Slurm,
+    ended: threading.Event,
+    *,
+    verdicts: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """The daemon's monitor; it waits while another monitor runs or Slurm is unavailable.
+
+    `verdicts` are the daemon's answers so far, for the metrics.
+    """
     logged = ""
     while not ended.is_set():
         try:
-            _watch(options, slurm, ended)
+            _watch(options, slurm, ended, verdicts)
         except BusyError as error:
             text = f"waits: {error}"
         except RightsizerError as error:
@@ -89,7 +99,12 @@ def run_in_daemon(options: MonitorOptions, slurm: Slurm, ended: threading.Event)
         ended.wait(options.settings.every_s)
 
 
-def _watch(options: MonitorOptions, slurm: Slurm, ended: threading.Event) -> None:
+def _watch(
+    options: MonitorOptions,
+    slurm: Slurm,
+    ended: threading.Event,
+    verdicts: Mapping[str, int] = MappingProxyType({}),
+) -> None:
     with alone(options.state):
         log = IntentLog(options.state)
         try:
@@ -97,7 +112,7 @@ def _watch(options: MonitorOptions, slurm: Slurm, ended: threading.Event) -> Non
             _LOG.info("backend %s, action level %s", backend.name, options.settings.level)
             metrics = gpu_metrics(options.prometheus, window_s=options.settings.tuning.least_window_s)
             monitor = Monitor(backend, log, options.settings, slurm=slurm, metrics=metrics)
-            sweep_metrics = SweepMetrics(cluster=cluster_name(slurm))
+            sweep_metrics = SweepMetrics(cluster=cluster_name(slurm), verdicts=verdicts)
             with _served(options.metrics, sweep_metrics):
                 _sweeps(monitor, options, sweep_metrics, ended.wait)
         finally:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -31,6 +32,7 @@ from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verd
 __all__ = ["answer"]
 
 _SHORTEST_S = 60.0
+_LONGEST_NOTE = 180  # the plugin accepts 200 characters with the brackets
 _NO_CHECKPOINT = "spec.launch.checkpoint"
 
 
@@ -271,7 +273,7 @@ def _response(placement: Placement, request: SizingRequest) -> SizingResponse:
         "gres": placement.gres,
         "partition": placement.pool.partition,
         **_tasks(placement, request),
-        "admin_comment": noted("", f"nodes={nodes} gpus={placement.option.layout.gpus} minutes={minutes}"),
+        "admin_comment": noted("", _decision(placement, minutes)),
     }
     if request.tres_per_job:
         values["tres_per_job"] = ""
@@ -283,6 +285,13 @@ def _response(placement: Placement, request: SizingRequest) -> SizingResponse:
         fields=values,
         variables=_variables(placement),
     )
+
+
+def _decision(placement: Placement, minutes: int) -> str:
+    """The size with its layout, expected end and price, in the characters that the plugin accepts."""
+    size = f"nodes={placement.nodes} gpus={placement.option.layout.gpus} minutes={minutes}"
+    text = verdict(placement.answer).replace("$", "USD ")
+    return f"{size}: {re.sub(r'[^A-Za-z0-9 _.=:,/+%@~-]', '', text)}"[:_LONGEST_NOTE]
 
 
 def _tasks(placement: Placement, request: SizingRequest) -> dict[str, int]:

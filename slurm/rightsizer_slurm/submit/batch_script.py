@@ -13,6 +13,7 @@ from rightsizer.values import immutable
 from rightsizer_launch.torchrun import Torchrun, environment, program_arguments
 from rightsizer_launch.worker_spec import Directories, Size, WorkerSpec, grace_s, worker_spec
 from rightsizer_slurm.cluster.comment import PREFIX
+from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.placement import Placement
 
 __all__ = ["BatchSettings", "batch_options", "elastic_nodes", "pyxis_image", "script", "worker_of"]
@@ -102,6 +103,7 @@ def script(placement: Placement, settings: BatchSettings) -> str:
     return _TEMPLATE.format(
         options=options,
         summary=re.sub(r"\s+", " ", placement.summary),
+        sized=shlex.quote(f"rightsizer: sized: {_decision(placement)}"),
         python=shlex.quote(settings.python),
         run=shlex.quote(settings.run),
         home=shlex.quote(settings.home),
@@ -117,6 +119,12 @@ def script(placement: Placement, settings: BatchSettings) -> str:
         inner_python=shlex.quote("python3" if settings.container else settings.python),
         arguments=shlex.join(program_arguments(worker.program)),
     )
+
+
+def _decision(placement: Placement) -> str:
+    """The size, its layout and price, and why it has this number of GPUs."""
+    reason = next(iter(placement.answer.reasons), "")
+    return one_line(f"{placement.summary}; {reason}", 600)
 
 
 def _variables(placement: Placement, worker: WorkerSpec) -> dict[str, str]:
@@ -251,6 +259,7 @@ trap 'stop requeuehold' USR2
 trap 'after=cancelled' TERM
 
 echo "rightsizer: job $SLURM_JOB_ID, start $restart, $SLURM_JOB_NUM_NODES nodes: $SLURM_JOB_NODELIST"
+echo {sized}
 srun --no-kill --kill-on-bad-exit=0 --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \\
   --ntasks-per-node=1 --cpus-per-task="${{SLURM_CPUS_PER_TASK:-{cores}}}"{container} \\
   bash -c 'for entry in $RIGHTSIZER_ADDRESSES; do

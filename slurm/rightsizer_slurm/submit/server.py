@@ -13,7 +13,7 @@ import socket
 import sqlite3
 import struct
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -89,6 +89,7 @@ class Server:
         self._slots = asyncio.Semaphore(_SIZING_AT_ONCE)
         self._sized: set[str] = set()
         self._connections = 0
+        self.verdicts: Counter[str] = Counter(dict.fromkeys(map(str, Verdict), 0))
 
     def update(self, cluster: SlurmCluster, limits: AccountingLimits | None = None) -> None:
         """Set the cluster and the limits of accounting; None keeps the limits."""
@@ -129,6 +130,7 @@ class Server:
             await writer.drain()
             return
         result = await self.respond(request)
+        self.verdicts[str(result.verdict)] += 1
         writer.write(response_text(result))
         await writer.drain()
         spent_ms = 1e3 * (time.monotonic() - began_s)

@@ -38,6 +38,17 @@ def test_a_job_in_a_private_home_is_measured_and_nobody_else_reads_it(training: 
         read = subprocess.run(command, check=False, capture_output=True, user="nobody", group="nogroup")
         assert read.returncode != 0, command
     assert (training.folder.stat().st_mode & 0o777) == 0o700
+    assert re.search(r"^rightsizer: sized: 1 x 1 h100 in h100 for .*done in", training.output(), re.MULTILINE)
+
+
+def test_a_job_sized_by_the_plugin_finds_its_size_in_its_output(training: Any) -> None:
+    output = training.folder / "out"
+    comment = "--comment=rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
+    sbatch = ("sbatch", "--parsable", f"--output={output}", comment, "--wrap=sleep 300")
+    job = training.slurm.run(*sbatch).strip()
+    size = re.compile(r"nodes=1 gpus=\d+ minutes=\d+: .*done in.*USD")
+    training.slurm.wait("a size", lambda: size.search(training.slurm.job(job)["AdminComment"]) is not None)
+    training.slurm.wait("it in the output", lambda: output.exists() and bool(size.search(output.read_text())))
 
 
 def test_install_check_asks_the_daemon(training: Any) -> None:

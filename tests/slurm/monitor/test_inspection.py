@@ -335,3 +335,14 @@ def test_a_job_without_a_known_end_has_no_margin(job, change):
     labels = {"cluster": "lab", "jobid": "7"}
     assert metrics.registry.get_sample_value("rightsizer_slurm_job_margin_seconds", labels) is None
     assert metrics.registry.get_sample_value("rightsizer_slurm_job_gpus", labels) is not None
+
+
+def test_jobs_without_a_size_are_counted(job):
+    keep = Decision(action=Action.KEEP, gpus=4, act=False, reason="because")
+    sized = replace(job, comment="", admin_comment="[rightsizer/1 nodes=4 gpus=4]")
+    jobs = (job, sized, replace(job, comment=""), replace(job, comment="", admin_comment="[rightsizer/1 x]"))
+    metrics = SweepMetrics(cluster="lab", verdicts={"OK": 3})
+    rows = [ReportRow(monitored=monitored_job(each), reading=Reading(), decision=keep) for each in jobs]
+    metrics.swept(rows, [], at_s=NOW_S, took_s=0.1)
+    assert metrics.registry.get_sample_value("rightsizer_slurm_unsized_jobs", {"cluster": "lab"}) == 2
+    assert metrics.registry.get_sample_value("rightsizer_slurm_requests_total", {"verdict": "OK"}) == 3

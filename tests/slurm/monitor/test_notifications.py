@@ -117,3 +117,29 @@ def test_a_mail_program_that_fails_is_noted_and_the_sweep_goes_on(slurm: Slurm, 
     assert len(monitor.sweep()) == 1
     assert monitor.failures == ["MailProg"]
     journal.close()
+
+
+SIZED = "audit=7 [rightsizer/1 nodes=4 gpus=4 minutes=90: 4 H100, DP 4, USD 12]"
+
+
+def test_the_size_of_a_running_job_goes_to_its_output_and_the_log_once(slurm: Slurm, caplog) -> None:
+    with caplog.at_level("INFO"):
+        swept(slurm, job=replace(JOB, admin_comment=SIZED), level=ActionLevel.FLAG, annotate=False, times=3)
+    told = (slurm.folder / "updates").read_text().splitlines()  # type: ignore[operator]
+    assert told == ["notify", "7", "rightsizer: sized: nodes=4 gpus=4 minutes=90: 4 H100, DP 4, USD 12"]
+    assert caplog.text.count("job 7 of ada: sized: nodes=4") == 1
+
+
+def test_a_notice_stands_beside_the_size_in_the_admin_comment(slurm: Slurm) -> None:
+    swept(slurm, job=replace(JOB, admin_comment=SIZED))
+    updates = (slurm.folder / "updates").read_text()  # type: ignore[operator]
+    assert f"AdminComment={SIZED[:-1]} | flag: " in updates
+
+
+def test_a_waiting_job_and_one_that_was_not_sized_are_not_announced(slurm: Slurm) -> None:
+    for job in (
+        replace(JOB, admin_comment=SIZED, states=("PENDING",)),
+        replace(JOB, admin_comment="nodes=4"),
+    ):
+        swept(slurm, job=job, level=ActionLevel.FLAG, annotate=False)
+    assert not (slurm.folder / "updates").exists()  # type: ignore[operator]
