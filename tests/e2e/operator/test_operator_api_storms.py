@@ -13,6 +13,7 @@ from life import SimulatedRun
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
 QUICK = {"refresh_s": 4.0, "retry_s": 2.0}
+UNTOUCHED = {"observedGeneration": -1}  # the default of the CRD
 
 
 @pytest.fixture
@@ -140,10 +141,10 @@ def test_a_write_whose_answer_is_lost_is_made_once(alone, life):
 def test_a_dry_run_says_what_it_would_do_and_does_nothing(alone, life):
     operator = alone.operator(dry_run=True).start()
     life.create()
-    life.wait("its words", lambda: "would apply Job" in operator.words, 180)
+    life.wait("its words", lambda: "dry run: apply Job" in operator.words, 180)
     assert all(seen.dry for seen in operator.proxy.writes)
     assert life.jobs == []
-    assert "status" not in life.now
+    assert life.now["status"] == UNTOUCHED
 
 
 def test_an_operator_of_one_namespace_leaves_the_others_alone(alone, life, neighbour):
@@ -153,6 +154,6 @@ def test_an_operator_of_one_namespace_leaves_the_others_alone(alone, life, neigh
     life.create()
     other.create()
     other.until("Running")
-    assert "status" not in life.now
+    assert life.now["status"] == UNTOUCHED
     asked = [seen.path for seen in operator.proxy.log if "/leases" not in seen.path]
     assert not any(f"/namespaces/{life.namespace}" in path or path.endswith("v1/jobs") for path in asked)
