@@ -24,7 +24,6 @@ def slurm(tmp_path: Path):
             "partition": PARTITION.format(",".join(names)),
             "reservation": "No reservations in the system\n",
             "node": "".join(NODE.format(n, g, features) for n, g in zip(names, gres, strict=True)),
-            "reservation": "No reservations in the system\n",
             "jobs": json.dumps({"jobs": [], "meta": {}, "errors": []}),
         }
         for name, text in texts.items():
