@@ -238,7 +238,7 @@ class FakeApi:
 
 PLURALS = (
     "nodes", "pods", "jobs", "services", "configmaps", "secrets", "networkpolicies", "replicasets",
-    "trainingplans", "resourcequotas", "events",
+    "trainingplans", "resourcequotas", "events", "customresourcedefinitions",
 )  # fmt: skip
 
 

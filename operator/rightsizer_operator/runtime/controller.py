@@ -1,14 +1,16 @@
 """The controller: watch events queue plans, workers reconcile them, failures are retried with back-off."""
 
 import asyncio
+import contextlib
 import datetime as dt
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError, KubeClient, plans_path
 from rightsizer_operator.cluster.events import EventRecorder
@@ -164,6 +166,15 @@ class Controller:
         """End the sizing processes."""
         self._sizing.close()
 
+    @contextlib.contextmanager
+    def faults(self, key: Key | None = None) -> Iterator[None]:
+        """Log and count a fault of the operator inside, which must not end it."""
+        try:
+            yield
+        except Exception:
+            _LOG.exception("unexpected error", extra=log_fields(key) if key else None)
+            self._metrics.faults.inc()
+
     # --- leadership and relists --------------------------------------------
 
     async def refresh(self) -> None:
@@ -186,13 +197,8 @@ class Controller:
         self._leading.set()
         self._sizing.start()
         try:
-            while True:  # wait for an unavailable API server
-                try:
-                    await self.refresh()
-                    break
-                except ApiError as error:
-                    _LOG.warning("relist failed: %s", error)
-                    await asyncio.sleep(1)
+            while not await self._try_refresh():  # an unavailable API server, a missing CRD
+                await asyncio.sleep(1)
             async with asyncio.TaskGroup() as group:
                 for _ in range(_WORKERS):
                     group.create_task(self._work())
@@ -206,10 +212,25 @@ class Controller:
     async def _relist_periodically(self) -> None:
         while True:
             await asyncio.sleep(self.settings.refresh_s)
-            try:
-                await self.refresh()
-            except ApiError as error:
-                _LOG.warning("relist failed: %s", error)
+            await self._try_refresh()
+
+    async def _try_refresh(self) -> bool:
+        try:
+            await self.refresh()
+        except ApiError as error:
+            _LOG.warning("relist failed: %s", error)
+            if error.status == 404:  # the API server answers; it does not know plans
+                self.last_relist_s = time.monotonic()
+            return False
+        return True
+
+    async def serves_plans(self) -> bool:
+        """Whether the API server has the plans' CustomResourceDefinition; true if it does not answer."""
+        try:
+            found = await self._kube.call("GET", f"/apis/{GROUP}/{VERSION}")
+        except ApiError as error:
+            return error.status != 404
+        return any(resource["name"] == "trainingplans" for resource in found["resources"])
 
     def _drop_queue(self) -> None:
         self._queue.clear()
@@ -246,14 +267,12 @@ class Controller:
             self._set_gauges(key)
 
     async def _report_fault(self, key: Key, error: Exception) -> None:
-        """Count a fault and write it to the plan, as far as that can be done."""
+        """Count a fault and write it to the plan, as far as that can be done: the next try does it again."""
         self._metrics.faults.inc()
         plan = self.cache.plans.get(key)
-        try:
+        with self.faults(key):
             for action in faulted(self._snapshot(key, plan, None), error) if plan else ():
                 await self._execute(key, action)
-        except Exception:  # the next try reports it again
-            _LOG.exception("cannot report a fault", extra=log_fields(key))
         self._set_gauges(key)
 
     def _retry(self, key: Key, *, at_least_s: float) -> float:
@@ -360,8 +379,9 @@ class Controller:
         plan = self.cache.plans.get(key)
         if plan is None:
             return
-        state = reason_of(plan.get("status") or {}, "Ready") or "New"
-        self._metrics.set_plan(key, state, plan_gauges(plan), plan_info(plan))
+        with self.faults(key):
+            state = reason_of(plan.get("status") or {}, "Ready") or "New"
+            self._metrics.set_plan(key, state, plan_gauges(plan), plan_info(plan))
 
 
 def _spec_changed(plan: Mapping[str, Any]) -> bool:

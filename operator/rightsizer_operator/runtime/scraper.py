@@ -36,7 +36,8 @@ async def scrape(controller: Controller) -> None:
             )  # the period includes the sweep itself
             await asyncio.sleep(next_s - time.monotonic())
             if controller.is_leader:
-                await _sweep(controller, session, schedule, advice)
+                with controller.faults():  # what one object triggers must not end the operator
+                    await _sweep(controller, session, schedule, advice)
 
 
 class ScrapeSchedule:
@@ -86,10 +87,11 @@ class _AdviceWorker:
         while True:
             key = await self._queue.get()
             self._queued.discard(key)
-            task = self._loop.advisor.question(key, self._loop.cache, now_s=time.monotonic())
-            if task is not None:
-                await asyncio.to_thread(task)
-                self._loop.enqueue(key)
+            with self._loop.faults(key):
+                task = self._loop.advisor.question(key, self._loop.cache, now_s=time.monotonic())
+                if task is not None:
+                    await asyncio.to_thread(task)
+                    self._loop.enqueue(key)
 
 
 async def _sweep(

@@ -347,3 +347,31 @@ def test_a_plan_that_is_no_news_and_a_follower_push_nothing(world):
     world.controller.on_plan(plan, deleted=False)
     world.controller.enqueue(KEY)
     assert "rightsizer_operator_queue 0.0" in world.metrics.render().decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "served"),
+    [
+        (404, b'{"message": "page not found"}', False),
+        (200, b'{"resources": [{"name": "others"}]}', False),
+        (200, b'{"resources": [{"name": "trainingplans"}]}', True),
+        (503, b'{"message": "overloaded"}', True),
+    ],
+    ids=["no group", "no plans", "plans", "no answer"],
+)
+def test_the_api_server_says_whether_it_knows_plans(world, status, body, served):
+    world.api.refuse["GET", "/v1alpha1"] = [(status, body)]
+    assert asyncio.run(world.controller.serves_plans()) is served
+
+
+def test_without_their_definition_plans_are_waited_for_and_the_operator_is_alive(world):
+    world.plan()
+    world.api.refuse["GET", "/trainingplans"] = [(404, b'{"message": "not found"}')]
+    world.controller.last_relist_s = 0.0
+
+    async def scenario(world):
+        await world.until(lambda: world.controller.last_relist_s)
+        assert not world.api.refuse["GET", "/trainingplans"]
+        await world.until(lambda: JOB in world.api.objects)
+
+    run(scenario, world)

@@ -1,6 +1,9 @@
 import asyncio
 import contextlib
 import os
+import sys
+from pathlib import Path
+from random import Random
 
 import pytest
 from aiohttp import web
@@ -14,7 +17,12 @@ from rightsizer_operator.runtime.scraper import ScrapeSchedule, read_limited, sc
 from rightsizer_operator.values.names import METRICS_PORT
 from rightsizer_operator.values.settings import Settings
 
+sys.path.append(str(Path(__file__).resolve().parents[3]))  # bench is run from the repository, not installed
+from bench.fuzz import kubernetes as hostile
+from bench.fuzz.inputs import damaged
+
 KEY = ("team", "demo")
+HOSTILE = int(os.environ.get("RIGHTSIZER_HOSTILE_INPUTS", "1200"))  # 100,000 take minutes
 PLAN = "/apis/rightsizer.dev/v1alpha1/namespaces/team/trainingplans/demo"
 JOB = "/apis/batch/v1/namespaces/team/jobs/demo-a1"
 LONG_S = 60.0  # on a busy machine; nothing here waits for it
@@ -173,3 +181,51 @@ def test_a_plan_that_no_longer_runs_is_forgotten(workers):
         await until(lambda: KEY not in workers.controller.advisor.plans)
 
     workers.run(scenario)
+
+
+def test_an_object_that_triggers_a_fault_does_not_end_the_scraper(workers, fake_api):
+    workers.trains()
+    fake_api.refuse["GET", "/api/v1/pods"] = [(200, b'{"items": [{}], "metadata": {}}')]  # of no known form
+
+    async def scenario(until):
+        await until(lambda: workers.progress is not None)
+
+    workers.run(scenario)
+    assert not fake_api.refuse["GET", "/api/v1/pods"]
+
+
+def hostile_round(workers, fake_api, random):
+    """A scrape, a Job, a pod and a plan's status as a tenant can write them, to the running operator."""
+    workers.body = hostile.scrape(random)
+    workers.controller.on_job(hostile.job(random), deleted=False)
+    fake_api.put("/api/v1/namespaces/team/pods/hostile", damaged(random, hostile.POD, typed=True))
+    path = PLAN.replace("demo", "victim")
+    status = damaged(random, hostile.SIZED["status"], typed=True)
+    metadata = hostile.PLAN["metadata"] | {"name": "victim", "uid": "uid-victim"}
+    plan = hostile.PLAN | {"metadata": metadata, "status": status}
+    workers.controller.on_plan(fake_api.put(path, plan), deleted=False)
+
+
+def test_nothing_that_tenants_write_ends_a_running_operator_or_stops_another_plan(
+    workers, fake_api, fake_cluster
+):
+    random = Random(16)  # noqa: S311 -- the same inputs each time
+
+    async def scenario(until):
+        await until(lambda: workers.controller.is_leader)
+        for count in range(HOSTILE // 4):
+            hostile_round(workers, fake_api, random)
+            await asyncio.sleep(0.02 if count % 20 == 0 else 0)
+        assert workers.asked
+        sound = fake_cluster().plan
+        sound["metadata"] |= {"namespace": "sound", "uid": "uid-sound"}
+        fake_api.put("/api/v1/nodes/n0", hostile.NODE | {"status": READY})
+        workers.controller.on_node(fake_api.objects["/api/v1/nodes/n0"], deleted=False)
+        workers.controller.on_plan(fake_api.put(PLAN.replace("team", "sound"), sound), deleted=False)
+        await until(lambda: fake_api.objects[PLAN.replace("team", "sound")].get("status"))
+        assert workers.controller.is_leader
+
+    workers.run(scenario)
+
+
+READY = {"allocatable": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}
