@@ -197,7 +197,9 @@ def test_an_object_that_triggers_a_fault_does_not_end_the_scraper(workers, fake_
 def hostile_round(workers, fake_api, random):
     """A scrape, a Job, a pod and a plan's status as a tenant can write them, to the running operator."""
     workers.body = hostile.scrape(random)
-    workers.controller.on_job(hostile.job(random), deleted=False)
+    job = hostile.job(random)
+    job["metadata"] |= {"namespace": "team", "ownerReferences": [VICTIM]}
+    workers.controller.on_job(job, deleted=False)
     fake_api.put("/api/v1/namespaces/team/pods/hostile", damaged(random, hostile.POD, typed=True))
     path = PLAN.replace("demo", "victim")
     status = damaged(random, hostile.SIZED["status"], typed=True)
@@ -212,11 +214,12 @@ def test_nothing_that_tenants_write_ends_a_running_operator_or_stops_another_pla
     random = Random(16)  # noqa: S311 -- the same inputs each time
 
     async def scenario(until):
-        await until(lambda: workers.controller.is_leader)
+        await until(lambda: workers.asked)
         for count in range(HOSTILE // 4):
             hostile_round(workers, fake_api, random)
             await asyncio.sleep(0.02 if count % 20 == 0 else 0)
-        assert workers.asked
+        asked = workers.asked
+        await until(lambda: workers.asked > asked)  # it is still scraped
         sound = fake_cluster().plan
         sound["metadata"] |= {"namespace": "sound", "uid": "uid-sound"}
         fake_api.put("/api/v1/nodes/n0", hostile.NODE | {"status": READY})
@@ -228,4 +231,5 @@ def test_nothing_that_tenants_write_ends_a_running_operator_or_stops_another_pla
     workers.run(scenario)
 
 
+VICTIM = {"kind": "TrainingPlan", "name": "victim", "uid": "uid-victim", "controller": True}
 READY = {"allocatable": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}
