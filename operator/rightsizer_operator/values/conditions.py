@@ -106,7 +106,7 @@ def _progress(conditions: Mapping[str, Condition]) -> dict[str, Condition]:
     ready = conditions.get("Ready", unknown("New"))
     kinds = ("Ready",) if ready.reason in ("Complete", "Failed") else ("Accepted", "Sized", "Ready")
     pending = [conditions[kind] for kind in kinds if kind in conditions]
-    pending = [each for each in pending if each.status == "False" and each.reason != "Suspended"]
+    pending = [each for each in pending if each.status != "True" and each.reason != "Suspended"]
     stalled = next((each for each in pending if each.reason in STALLED), None)
     if stalled is not None:
         return {"Reconciling": no("Stalled"), "Stalled": yes(stalled.reason, stalled.message)}

@@ -5,6 +5,7 @@ from pathlib import Path
 import lupa.lua51
 import pytest
 
+from rightsizer_operator.reconcile.reconcile import faulted
 from rightsizer_operator.values.inventory import Inventory
 
 HEALTH = Path(__file__).parents[3] / "deploy/argocd/health.lua"
@@ -71,6 +72,13 @@ def failed(cluster):
     return running(cluster).ends("Failed", reason="PodFailurePolicy", message="exit code 78").settle()
 
 
+def running_with_a_fault_of_the_operator(cluster):
+    plan = running(cluster)
+    for action in faulted(plan.snapshot(), ValueError("no such thing")):
+        plan.execute(action)
+    return plan
+
+
 STATES = [
     (new, "InProgress", "Progressing"),
     (invalid, "Failed", "Degraded"),
@@ -81,6 +89,7 @@ STATES = [
     (edited, "InProgress", "Progressing"),
     (running_with_an_invalid_edit, "Failed", "Degraded"),
     (running_with_too_large_an_edit, "InProgress", "Progressing"),
+    (running_with_a_fault_of_the_operator, "InProgress", "Progressing"),
     (suspended, "InProgress", "Suspended"),
     (complete, "Current", "Healthy"),
     (complete_after_too_large_an_edit, "Current", "Healthy"),
