@@ -7,6 +7,8 @@ from rightsizer_operator.reconcile.sizing_answer import FAULT, SizingAnswer, Siz
 
 __all__ = ["answer_within"]
 
+_AGAIN_S = 0.05  # Python drops an exception that is raised in a callback of the garbage collector
+
 
 class _OverBudgetError(BaseException):
     """The budget is spent. No `except Exception` of the search catches it."""
@@ -17,12 +19,13 @@ def answer_within(asked: tuple[SizingQuestion, float]) -> SizingAnswer | None:
     question, budget_s = asked
     signal.signal(signal.SIGPROF, _stop)
     try:
-        signal.setitimer(signal.ITIMER_PROF, budget_s)
+        signal.setitimer(signal.ITIMER_PROF, budget_s, _AGAIN_S)
         try:
             return answer(question)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0.0)
     except _OverBudgetError:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
         return None
     except Exception as error:  # a fault of ours is the plan's, not the next one's
         return SizingAnswer(message=f"{type(error).__name__}: {error}", refusal=FAULT)
