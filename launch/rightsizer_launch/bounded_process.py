@@ -25,6 +25,7 @@ __all__ = ["BoundedProcess", "ChildError", "Limits"]
 
 _START_TIMEOUT_S = 120.0  # Python and its imports, on a busy machine
 _NICE = 10  # the machine's own services come first
+_OOM_SCORE = "500"  # without memory the kernel ends the child, not its parent
 _ORPHAN_S = 5.0  # beyond the time limit: a child whose parent was killed ends by itself
 
 
@@ -54,6 +55,7 @@ class BoundedProcess:
         self._function, self._limits = function, limits
         self._lock = threading.Lock()
         self._child: _Child | None = None
+        self._closed = False
 
     def start(self) -> None:
         """Start the child, so that the first call does not wait for it. ChildError if it cannot."""
@@ -74,13 +76,16 @@ class BoundedProcess:
             return result
 
     def close(self) -> None:
-        """End the child; a call in progress raises ChildError."""
+        """End the child; a call in progress and all later ones raise ChildError."""
+        self._closed = True
         if (child := self._child) is not None:
             child.kill()
         with self._lock:
             self._replace(None)
 
     def _ready_child(self) -> "_Child":
+        if self._closed:
+            raise ChildError("it is closed")
         if self._child is None or not self._child.alive:
             self._replace(_Child(self._function, self._limits))
         assert self._child is not None
@@ -177,6 +182,7 @@ def _resident_bytes() -> int:
 def _main(name: str, descriptor: str, memory_bytes: str, keep_bytes: str, time_s: str) -> int:
     """The child: `python -m rightsizer_launch.bounded_process`."""
     os.nice(_NICE)
+    Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory_bytes), int(memory_bytes)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     module, _, attribute = name.partition(":")

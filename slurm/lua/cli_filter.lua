@@ -123,6 +123,8 @@ local function decide(options, spec, mode, settings)
    local exceeded = shared.exceeds(answer.set, requested)
    if exceeded then
       print_to_user("not sized (the answer exceeds your " .. exceeded .. "); the job is submitted unchanged")
+   elseif answer.code == "fault" then
+      print_to_user("not sized (" .. answer.say .. "); the job is submitted unchanged")
    elseif answer.verdict == "OK" and mode ~= "warn" then
       apply(options, answer.set)
       print_to_user(answer.say)

@@ -1,5 +1,5 @@
 -- job_submit.lua: sizes a job by its comment, "rightsizer: model=... tokens=... deadline=...".
--- Runs in slurmctld under its locks: one request to the daemon over a unix socket, at most 0.3 s. After a failure
+-- Runs in slurmctld under its locks: one request to the daemon over a unix socket, at most 0.3 s. After a timeout
 -- it sends none for 30 s. On every error the job is submitted unchanged. See docs/slurm.md.
 
 local folder = (debug.getinfo(1, "S").source:match("^@(.*/)")) or "/etc/slurm/"
@@ -63,9 +63,9 @@ end
 
 local function question(job, spec, uid, mode)
    local node_mb, core_mb = shared.memory(job)
-   return shared.request({
+   return shared.request({   -- the uid as text: 65534, nobody, is no unset number
       { "comment", "rightsizer:" .. spec }, { "kind", kind_of(job) }, { "mode", mode },
-      { "uid", uid }, { "user", job.user_name }, { "account", job.account or job.default_account },
+      { "uid", string.format("%d", uid) }, { "user", job.user_name }, { "account", job.account or job.default_account },
       { "qos", job.qos or job.default_qos }, { "partition", job.partition }, { "reservation", job.reservation },
       { "min_nodes", job.min_nodes }, { "max_nodes", job.max_nodes }, { "num_tasks", job.num_tasks },
       { "ntasks_per_node", job.ntasks_per_node }, { "cpus_per_task", job.cpus_per_task },
@@ -132,8 +132,11 @@ local function fault(job, why, mode)
 end
 
 local function no_answer(job, why, mode, now)
-   silent_until = now + settings.cooldown_s
-   log("no requests for " .. settings.cooldown_s .. " s")
+   -- Only a timeout delays slurmctld. So only after a timeout are other jobs not sized either.
+   if why == "timeout" then
+      silent_until = now + settings.cooldown_s
+      log("no requests for " .. settings.cooldown_s .. " s")
+   end
    return fault(job, why, mode)
 end
 

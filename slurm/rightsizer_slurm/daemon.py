@@ -1,8 +1,10 @@
-"""`rightsizer slurm daemon`: drops privileges, serves the socket, polls the cluster, releases held jobs."""
+"""`rightsizer slurm daemon`: drops privileges, serves the socket, polls the cluster, releases held jobs.
+
+At its end it releases what is still held. systemd's watchdog hears of every round of releases.
+"""
 
 import asyncio
 import contextlib
-import datetime as dt
 import itertools
 import logging
 import os
@@ -14,7 +16,7 @@ import threading
 from pathlib import Path
 
 from rightsizer.errors import InputError
-from rightsizer_api import loads
+from rightsizer_slurm import systemd
 from rightsizer_slurm.cluster import accounting_limits, snapshot
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.config import SiteConfig, read
@@ -22,19 +24,19 @@ from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon
 from rightsizer_slurm.monitor.settings import options_of
-from rightsizer_slurm.submit.answer import answer
-from rightsizer_slurm.submit.held_jobs import adopt, release_held_jobs
-from rightsizer_slurm.submit.protocol import SizingRequest
+from rightsizer_slurm.submit.held_jobs import adopt
+from rightsizer_slurm.submit.releases import Releases, release_all
 from rightsizer_slurm.submit.server import Server
+from rightsizer_slurm.submit.sizing_processes import SizingProcesses
 from rightsizer_slurm.submit.ticket_store import TicketStore
 
-__all__ = ["run"]
+__all__ = ["release", "run"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _HELD_JOBS_EVERY_S = 0.5
 _LIMITS_EVERY = 12  # reads of the cluster for each read of accounting's limits: a minute by default
 _BACKLOG = 1024
-_WARM_UP_COMMENT = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
+_SIZINGS = 2  # at once; each has a child process
 
 
 def run(config: Path, *, monitor: bool = False) -> int:
@@ -52,6 +54,16 @@ def run(config: Path, *, monitor: bool = False) -> int:
         asyncio.run(_serve(site, state, frozenset({0, uid}), watch))
     finally:
         state.close()
+    return 0
+
+
+def release(config: Path) -> int:
+    """End every hold without a daemon, as `on_fault` says: for an admin who removes it, and after a crash."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
+    site = read(config)
+    become(site.user)
+    slurm = Slurm()
+    release_all(slurm, SlurmCommands(slurm), site, "rightsizer is not running")
     return 0
 
 
@@ -74,34 +86,40 @@ def become(name: str) -> int:
 async def _serve(
     site: SiteConfig, state: TicketStore, trusted: frozenset[int], watch: MonitorOptions | None
 ) -> None:
-    server = Server(site=site, state=state, trusted=trusted)
+    sizer = SizingProcesses(_SIZINGS)
+    server = Server(site=site, state=state, trusted=trusted, sizer=sizer, sizings=_SIZINGS)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     slurm = Slurm()
+    releases = Releases(state, slurm, SlurmCommands(slurm), site)
     await _read_cluster(server, slurm, limits_too=True)
-    await asyncio.to_thread(_warm_up)
     listener = await _listen(server, site)
     tasks = [
         asyncio.create_task(_poll_cluster(server, slurm, site, state)),
-        asyncio.create_task(_release_held_jobs(server, slurm, state)),
-        asyncio.create_task(server.warm_up()),
+        asyncio.create_task(_release_held_jobs(server, releases)),
+        asyncio.create_task(_warm_up(server, sizer)),
     ]
     monitoring, stop_monitor = None, threading.Event()
     if watch is not None:
         monitoring = asyncio.create_task(
-            asyncio.to_thread(run_in_daemon, watch, slurm, stop_monitor, verdicts=server.verdicts)
+            asyncio.to_thread(
+                run_in_daemon, watch, slurm, stop_monitor, verdicts=server.verdicts, collector=releases
+            )
         )
     _LOG.info("listening at %s as uid %d", site.socket, os.geteuid())
+    systemd.notify("READY=1")
     async with listener:
         await ended.wait()
     stop_monitor.set()
     if monitoring is not None:
         await monitoring  # it stores the result of the command that it has given
+    sizer.close()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     site.socket.unlink(missing_ok=True)
+    await asyncio.to_thread(releases.end)
     _LOG.info("ended")
 
 
@@ -141,42 +159,28 @@ async def _read_cluster(server: Server, slurm: Slurm, *, limits_too: bool) -> No
     except SlurmError as error:
         _LOG.warning("the cluster cannot be read: %s", one_line(str(error)))
         return
+    except Exception:  # one odd line of Slurm's must not end the daemon
+        _LOG.exception("the cluster cannot be read")
+        return
     limits = None
     if limits_too:
         try:
             limits = await asyncio.to_thread(accounting_limits.read, slurm)
-        except SlurmError as error:
+        except (SlurmError, ValueError, LookupError) as error:
             _LOG.warning("the accounting limits cannot be read: %s", one_line(str(error)))
     server.update(cluster, limits)
 
 
-async def _release_held_jobs(server: Server, slurm: Slurm, state: TicketStore) -> None:
-    """Size and release held jobs; retry while Slurm is unavailable."""
-    backend = SlurmCommands(slurm)
+async def _release_held_jobs(server: Server, releases: Releases) -> None:
+    """Size and release held jobs, for as long as the daemon runs."""
     while True:
         await asyncio.sleep(_HELD_JOBS_EVERY_S)
-        try:
-            await server.catch_up()
-            await asyncio.to_thread(_release_once, state, slurm, backend)
-        except SlurmError as error:
-            _LOG.warning("held jobs wait: %s", one_line(str(error)))
+        server.size_tickets()
+        await asyncio.to_thread(releases.round)
+        systemd.notify("WATCHDOG=1")
 
 
-def _release_once(state: TicketStore, slurm: Slurm, backend: SlurmCommands) -> None:
-    for result in release_held_jobs(state, slurm, backend):
-        _LOG.info("job %s, ticket %s: %s", result.job_id, result.ticket, one_line(result.text))
-
-
-def _warm_up() -> None:
-    """Load the catalog and the fitted parameters, so that the first question does not wait for them."""
-    node = snapshot.Node(name="warm", gpu="h100", gpus=8, cpus=8)
-    cluster = snapshot.SlurmCluster(
-        partitions=(snapshot.Partition(name="warm", nodes=("warm",)),), nodes=(node,)
-    )
-    answer(
-        SizingRequest(comment=_WARM_UP_COMMENT),
-        cluster=cluster,
-        site=SiteConfig(),
-        now=dt.datetime.now(dt.UTC),
-        plan_of_file=loads,
-    )
+async def _warm_up(server: Server, sizer: SizingProcesses) -> None:
+    """Start the child processes and fill their caches with the models that users train here."""
+    await asyncio.to_thread(sizer.start)
+    await server.warm_up()

@@ -78,8 +78,11 @@ SLURM: Mapping[str, str] = {
     "rightsizer_slurm_command_errors_total": "Slurm commands that failed or ran out of time, by command",
     "rightsizer_slurm_sweep_timestamp_seconds": "Unix time of the last complete look at all jobs",
     "rightsizer_slurm_sweep_seconds": "How long that look took",
+    "rightsizer_slurm_held_jobs": "Jobs that the daemon holds until they are sized",
+    "rightsizer_slurm_release_timestamp_seconds": "Unix time of the last complete round of releases",
+    "rightsizer_slurm_release_failures_total": "Rounds of releases that failed",
 }
-"""What the Slurm monitor says (`rightsizer_slurm.monitor.metrics`)."""
+"""What the Slurm monitor says (`rightsizer_slurm.monitor.metrics`), and the daemon (`submit.releases`)."""
 
 SLURM_LABELS: Mapping[str, tuple[str, ...]] = {
     "rightsizer_slurm_job_info": ("cluster", "jobid", "user", "account", "partition", "plan"),
@@ -91,6 +94,9 @@ SLURM_LABELS: Mapping[str, tuple[str, ...]] = {
     "rightsizer_slurm_command_errors_total": ("command",),
     "rightsizer_slurm_sweep_timestamp_seconds": (),
     "rightsizer_slurm_sweep_seconds": (),
+    "rightsizer_slurm_held_jobs": (),
+    "rightsizer_slurm_release_timestamp_seconds": (),
+    "rightsizer_slurm_release_failures_total": (),
 }
 """Labels of Slurm's metrics; those of one job that are not listed carry `cluster` and `jobid`."""
 

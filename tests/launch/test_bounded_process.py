@@ -94,8 +94,10 @@ def test_closing_ends_a_call_in_progress(child: Make) -> None:
     process = child(sleep)
     process.start()
     threading.Timer(0.3, process.close).start()
-    with pytest.raises(ChildError):
+    with pytest.raises(ChildError, match="SIGKILL"):
         process.call(600)
+    with pytest.raises(ChildError, match="closed"):
+        process.call(0)
 
 
 def test_a_function_that_is_not_there_is_an_error(child: Make) -> None:

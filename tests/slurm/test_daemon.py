@@ -30,6 +30,7 @@ QUESTION = b"""RIGHTSIZER 1 PLAN
 uid=1000
 comment=rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h
 partition=h100
+uid=1000
 END
 """
 LONG_S = 90.0  # on a busy machine; nothing here waits for it
@@ -91,11 +92,10 @@ def daemon(tmp_path: Path, fake_slurm) -> Daemon:
 
 
 def test_it_sizes_while_slurm_answers_and_when_it_does_not_and_ends_on_sigterm(daemon, fake_slurm) -> None:
-    daemon.configure(hold_after_s=5)
     with daemon.running() as process:
         daemon.until(process, daemon.logs("listening at"))
+        daemon.until(process, lambda: daemon.ask().startswith("RIGHTSIZER 1 OK\n"))
         answer = daemon.ask()
-        assert answer.startswith("RIGHTSIZER 1 OK\n")
         assert "partition=h100" in answer
         fake_slurm.breaks("nodes", "slurm_load_node error: Unable to contact slurm controller")
         daemon.until(process, daemon.logs("the cluster cannot be read: "))
@@ -107,7 +107,6 @@ def test_it_sizes_while_slurm_answers_and_when_it_does_not_and_ends_on_sigterm(d
 
 
 def test_a_slow_question_is_held_and_sized_when_its_job_is_found(daemon, fake_slurm) -> None:
-    daemon.configure(hold_after_s=0)
     with socket.socket(socket.AF_UNIX) as earlier:
         earlier.bind(str(daemon.socket))  # a daemon that was killed leaves its socket
     with daemon.running() as process:
@@ -121,11 +120,24 @@ def test_a_slow_question_is_held_and_sized_when_its_job_is_found(daemon, fake_sl
     assert "release 7" in fake_slurm.calls("scontrol")
 
 
+def test_what_is_held_when_it_ends_is_released_and_so_without_a_daemon(daemon, fake_slurm) -> None:
+    with daemon.running() as process:
+        daemon.until(process, daemon.logs("listening at"))
+        fake_slurm.prints("squeue", held_job("12ab0"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LONG_S) == 0
+    fake_slurm.prints("squeue", held_job("34cd0").replace(": 7", ": 8"))
+    argv = [Path(sys.executable).with_name("rightsizer"), "slurm", "daemon", "--release", "--config"]
+    path = f"{daemon.commands}:{os.environ['PATH']}"
+    subprocess.run([*argv, daemon.folder / "rightsizer.conf"], env=os.environ | {"PATH": path}, check=True)
+    assert {"release 7", "release 8"} <= set(fake_slurm.calls("scontrol"))
+
+
 def held_job(ticket: str) -> str:
     """What squeue prints of the job with this ticket."""
     return f"""{{"jobs": [{{"job_id": 7, "name": "train", "user_id": 1000, "partition": "h100",
-        "job_state": ["PENDING"], "state_reason": "JobHeldAdmin", "priority": {{"set": true, "number": 0}},
-        "comment": "rightsizer: model=x ticket={ticket}"}}]}}"""
+        "job_state": ["PENDING"], "state_reason": "JobHeldUser", "priority": {{"set": true, "number": 0}},
+        "comment": "rightsizer: model=llama-3.1-8b ticket={ticket}"}}]}}"""
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ _BOUNDS = {
     "cooldown_s": (0.0, 3600.0),
     "refresh_s": (0.5, 600.0),
     "hold_after_s": (0.0, 5.0),
+    "hold_limit_s": (10.0, 86_400.0),
 }
 
 
@@ -34,7 +35,8 @@ _BOUNDS = {
 class SiteConfig:
     """The site's settings. `timeout_s` is the plugin's timeout, `cooldown_s` its pause after a failure.
 
-    A job whose sizing takes longer than `hold_after_s` is held; `refresh_s` is the poll interval.
+    A job whose sizing takes longer than `hold_after_s` is held, for `hold_limit_s` at most.
+    `refresh_s` is the poll interval.
     `user` is the daemon's user (slurm.conf's SlurmUser); `users` allows requests of all users (cli_filter).
     `on_fault` is what becomes of a job whose comment is all that it says, when it cannot be sized.
     `runs` is a folder on all nodes to which jobs copy their records for the monitor; None: not needed here.
@@ -54,7 +56,13 @@ class SiteConfig:
     timeout_s: float = 0.3
     cooldown_s: float = 30.0
     refresh_s: float = 5.0
-    hold_after_s: float = 0.15
+    hold_after_s: float = 0.0
+    hold_limit_s: float = 600.0
+
+    def unsized(self, partitions: str) -> str:
+        """What becomes of a held job that cannot be sized: `on_fault`, or "refuse" with `enforce`."""
+        enforced = any(self.mode_of(name) == "enforce" for name in partitions.split(","))
+        return "refuse" if enforced else self.on_fault
 
     def mode_of(self, partition: str) -> str:
         """A partition's mode."""

@@ -75,6 +75,11 @@ class SlurmJob:
         return self.pending and (self.priority == 0 or self.reason in HELD)
 
     @property
+    def held_by_admin(self) -> bool:
+        """Whether an administrator holds it."""
+        return self.held and self.reason == HELD[1]
+
+    @property
     def live(self) -> bool:
         """Whether it has not ended."""
         return self.state in _LIVE

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from prometheus_client import start_http_server
+from prometheus_client.registry import Collector
 
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.values import immutable
@@ -76,15 +77,16 @@ def run_in_daemon(
     ended: threading.Event,
     *,
     verdicts: Mapping[str, int] = MappingProxyType({}),
+    collector: Collector | None = None,
 ) -> None:
     """The daemon's monitor; it waits while another monitor runs or Slurm is unavailable.
 
-    `verdicts` are the daemon's answers so far, for the metrics.
+    `verdicts` are the daemon's answers so far, `collector` has its other metrics.
     """
     logged = ""
     while not ended.is_set():
         try:
-            _watch(options, slurm, ended, verdicts)
+            _watch(options, slurm, ended, verdicts, collector)
         except BusyError as error:
             text = f"waits: {error}"
         except RightsizerError as error:
@@ -104,6 +106,7 @@ def _watch(
     slurm: Slurm,
     ended: threading.Event,
     verdicts: Mapping[str, int] = MappingProxyType({}),
+    collector: Collector | None = None,
 ) -> None:
     with alone(options.state):
         log = IntentLog(options.state)
@@ -113,6 +116,8 @@ def _watch(
             metrics = gpu_metrics(options.prometheus, window_s=options.settings.tuning.least_window_s)
             monitor = Monitor(backend, log, options.settings, slurm=slurm, metrics=metrics)
             sweep_metrics = SweepMetrics(cluster=cluster_name(slurm), verdicts=verdicts)
+            if collector is not None:
+                sweep_metrics.registry.register(collector)
             with _served(options.metrics, sweep_metrics):
                 _sweeps(monitor, options, sweep_metrics, ended.wait)
         finally:

@@ -2,30 +2,39 @@
 
 The plugin writes the ticket into the comment of the job; from then on the ticket has the number of the job. A
 job that its owner released or cancelled is not changed. A refused job stays held; its AdminComment says why.
-After a crash the update is repeated, with the same values.
+After a crash the update is repeated, with the same values. A job without a size after `hold_limit_s` is
+released unchanged or refused, by `on_fault`. What fails with one ticket is tried again and delays no other.
 """
 
 import contextlib
+import itertools
+import logging
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.comment import hold_of, with_variables, written
+from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
-__all__ = ["TicketResult", "adopt", "changes", "release_held_jobs"]
+__all__ = ["TicketResult", "adopt", "changes", "is_own_hold", "release_held_jobs", "ticket_name"]
 
+_LOG = logging.getLogger("rightsizer.slurm")
 _UNKNOWN: Mapping[str, int | None] = MappingProxyType({"0": None, "1": 0})
 """Tickets of jobs that the plugin held by itself, and the priority that their user had set."""
 _EXPIRES_S = 3600.0
 """A ticket without a job expires after this time: the submit failed after the plugin had answered."""
+_SHIPPED = SiteConfig()
+_RETRY_S = 30.0
+_AT_ONCE = 100  # tickets of one call: with all of a large burst it would seem to hang
 
 
 @immutable
@@ -37,28 +46,51 @@ class TicketResult:
     text: str
 
 
+def ticket_name(request: SizingRequest) -> str:
+    """A new ticket. Its last digit says whether the user holds the job, also when the ticket is lost."""
+    return f"{secrets.token_hex(8)}{int(request.priority == 0)}"
+
+
+def is_own_hold(ticket: str) -> bool:
+    """Whether the user of the ticket's job holds it too."""
+    return ticket.endswith("1")
+
+
 def release_held_jobs(
-    state: TicketStore, slurm: Slurm, backend: Backend, *, now_s: float | None = None
+    state: TicketStore,
+    slurm: Slurm,
+    backend: Backend,
+    *,
+    site: SiteConfig = _SHIPPED,
+    now_s: float | None = None,
 ) -> Iterator[TicketResult]:
-    """Process the tickets that have an answer. SlurmError if Slurm is unavailable; call again later."""
+    """Process the tickets that have an answer or are overdue. SlurmError if Slurm is unavailable: retry."""
+    now_s = time.time() if now_s is None else now_s
     tickets = state.tickets()
-    if all(ticket.response is None and ticket.job_id for ticket in tickets):
+    if all(ticket.job_id and not _answered(ticket, site, now_s) for ticket in tickets):
         return
     found = _jobs_of(tickets, backend.jobs())
-    now_s = time.time() if now_s is None else now_s
     for ticket in tickets:
+        if ticket.job_id is None and ticket.name in found:
+            state.set_job(ticket.name, found[ticket.name].job_id)
+    state.save()  # before the first command: a job that has its size no longer names its ticket
+    oldest_s = now_s - _EXPIRES_S
+    with_job = (ticket for ticket in tickets if ticket.name in found or ticket.made_s <= oldest_s)
+    due = (each for each in with_job if each.retry_s <= now_s)
+    answered = (one for each in due if (one := _answered(each, site, now_s)))
+    for ticket in itertools.islice(answered, _AT_ONCE):
         job = found.get(ticket.name)
-        if job is not None and ticket.job_id is None:
-            state.set_job(ticket.name, job.job_id)
-        if ticket.response is None or (job is None and now_s - ticket.made_s < _EXPIRES_S):
-            continue
-        text = "expired: no job has this ticket" if job is None else _one(ticket, job, slurm)
-        state.remove(ticket.name)
+        done, text = _one(ticket, job, slurm) if job else (True, "expired: no job has this ticket")
+        if done or ticket.made_s <= oldest_s:
+            state.remove(ticket.name)
+        else:
+            state.postpone(ticket.name, now_s + _RETRY_S)
         yield TicketResult(ticket=ticket.name, job_id=job.job_id if job else None, text=text)
 
 
-def adopt(state: TicketStore, jobs: Sequence[SlurmJob]) -> None:
+def adopt(state: TicketStore, jobs: Sequence[SlurmJob], *, now_s: float | None = None) -> None:
     """Add tickets for the jobs that the plugin held while the daemon did not answer (`on_fault = hold`)."""
+    now_s = time.time() if now_s is None else now_s
     known = {ticket.job_id for ticket in state.tickets()}
     for job in jobs:
         hold = hold_of(job.comment)
@@ -73,9 +105,21 @@ def adopt(state: TicketStore, jobs: Sequence[SlurmJob]) -> None:
             partition=job.partition,
             priority=_UNKNOWN[hold],
         )
-        name = secrets.token_hex(8)
-        state.add(Ticket(name=name, made_s=job.submitted_s, request=request))
-        state.set_job(name, job.job_id)
+        ticket = Ticket(name=ticket_name(request), made_s=now_s, request=request, job_id=job.job_id)
+        state.add(ticket)
+
+
+def _answered(ticket: Ticket, site: SiteConfig, now_s: float) -> Ticket | None:
+    """The ticket with its response, also where it has waited for too long; None if it waits."""
+    response = ticket.response
+    if response is None:
+        if now_s - ticket.made_s < site.hold_limit_s:
+            return None
+        response = SizingResponse(verdict=Verdict.KEEP, say=f"no size after {site.hold_limit_s:g} s")
+    strict = ticket.request.mode == "enforce" or site.on_fault != "as-written"
+    if response.verdict is Verdict.KEEP and strict:
+        response = replace(response, verdict=Verdict.REFUSE)
+    return replace(ticket, response=response)
 
 
 def _jobs_of(tickets: Sequence[Ticket], jobs: Sequence[SlurmJob]) -> Mapping[str, SlurmJob]:
@@ -88,18 +132,38 @@ def _jobs_of(tickets: Sequence[Ticket], jobs: Sequence[SlurmJob]) -> Mapping[str
     return {one.name: job for one, job in pairs if job}
 
 
-def _one(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
+def _one(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> tuple[bool, str]:
+    """Whether the ticket is done, and what was done. SlurmError only if Slurm is unavailable: retry later."""
     try:
-        return _settled(ticket, job, slurm)
+        return True, _settled(ticket, job, slurm)
     except SlurmError as error:
         if unavailable(error):
-            raise  # no answer from Slurm: retry later
-        with contextlib.suppress(SlurmError):
-            restored = (f"{name}={gpus}" for name, gpus in _own_gpus(ticket.request).items())
-            text = f"Comment={written(job.comment)}"
-            slurm.run("scontrol", "update", f"JobId={job.job_id}", *restored, text)
+            raise
+        cause = f"Slurm refused the size: {error}"
+    except Exception as error:  # a fault of ours in one ticket must not hold its job, nor the others
+        _LOG.exception("ticket %s", ticket.name)
+        cause = f"internal error: {error!r}"
+    try:
+        return True, _released_unchanged(ticket, job, slurm, cause)
+    except SlurmError as error:
+        if unavailable(error):
+            raise
+        return False, f"cannot be released, tried again later: {error}"
+
+
+def _released_unchanged(ticket: Ticket, job: SlurmJob, slurm: Slurm, cause: str) -> str:
+    with contextlib.suppress(SlurmError):
+        restored = (f"{name}={gpus}" for name, gpus in _own_gpus(ticket.request).items())
+        text = f"Comment={written(job.comment)}"
+        slurm.run("scontrol", "update", f"JobId={job.job_id}", *restored, text)
+    _release(ticket, job, slurm)
+    return f"released unchanged, {cause}"
+
+
+def _release(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> None:
+    """End our hold, but not one of the user or of an administrator."""
+    if ticket.request.priority != 0 and not job.held_by_admin:
         slurm.run("scontrol", "release", str(job.job_id))
-        return f"released unchanged, Slurm refused the size: {error}"
 
 
 def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
@@ -112,15 +176,16 @@ def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
         slurm.run("scontrol", "update", target, f"Comment={written(job.comment)}", f"AdminComment={note}")
         return f"refused, stays held: {reason}"
     sized = response.verdict is Verdict.OK
-    texts = [f"Comment={with_variables(job.comment, response.variables if sized else {})}"]
-    if sized:
-        if own := _own_gpus(request):  # Slurm refuses a typed request beside an untyped one
-            slurm.run("scontrol", "update", target, *(f"{name}=" for name in own))
-        texts.append(f"AdminComment={noted(job.admin_comment, _note(response))}")
+    note = _note(response) if sized else f"not sized: {one_line(response.say, 400)}"
+    texts = [
+        f"Comment={with_variables(job.comment, response.variables if sized else {})}",
+        f"AdminComment={noted(job.admin_comment, note)}",
+    ]
+    if sized and (own := _own_gpus(request)):  # Slurm refuses a typed request beside an untyped one
+        slurm.run("scontrol", "update", target, *(f"{name}=" for name in own))
     size = changes(request, response, before_s=job.deadline_s) if sized else ()
     slurm.run("scontrol", "update", target, *size, *texts)
-    if request.priority != 0:
-        slurm.run("scontrol", "release", str(job.job_id))
+    _release(ticket, job, slurm)
     return f"{'sized' if sized else 'released'}: {response.say}"
 
 

@@ -1,6 +1,6 @@
-"""The daemon's socket: answers the plugins' requests from a cache, within a timeout, or with "hold".
+"""The daemon's socket: answers the plugins' requests from a cache, or with "hold".
 
-It runs no Slurm command while a plugin waits: slurmctld holds its locks then, and would not answer.
+While a plugin waits slurmctld holds its locks. So nothing is sized, written to disk or asked of Slurm then.
 """
 
 import asyncio
@@ -8,7 +8,6 @@ import contextlib
 import datetime as dt
 import logging
 import pwd
-import secrets
 import socket
 import sqlite3
 import struct
@@ -24,8 +23,8 @@ from rightsizer_slurm.cluster.comment import LONGEST, parse, subject
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit import plan_files
-from rightsizer_slurm.submit.answer import answer
+from rightsizer_slurm.submit.fair_slots import FairSlots
+from rightsizer_slurm.submit.held_jobs import ticket_name
 from rightsizer_slurm.submit.protocol import (
     END,
     SizingRequest,
@@ -34,6 +33,7 @@ from rightsizer_slurm.submit.protocol import (
     parse_request,
     response_text,
 )
+from rightsizer_slurm.submit.sizing_processes import SizingTask
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 __all__ = ["Server"]
@@ -42,26 +42,16 @@ _LOG = logging.getLogger("rightsizer.slurm")
 _REQUEST_TIMEOUT_S = 1.0  # to receive a request; the plugin sends it at once
 _CACHE_SIZE = 4096  # answers
 _CACHE_TTL_S = 60.0  # a deadline at a fixed time comes nearer
-_MAX_CONNECTIONS = 256  # slurmctld opens one at a time, cli_filter one for each sbatch
-_SIZING_AT_ONCE = 2
+_MAX_CONNECTIONS = 16  # of one user: cli_filter opens one for each sbatch. slurmctld and root have no limit
+_MAX_WAITING = 1000  # requests of one user that wait to be sized
 _WARM_SUBJECTS = 8  # sized again after a start; the engine caches sixteen models for a GPU type
 _IDLE_S = 0.1
 _ADDED = 400  # characters that a held job's comment gets: its ticket, then its variables
 _CLI_TIMEOUT_S = 4.0  # only the user's own sbatch waits
 _USER_KINDS = ("cli",)
 
-_INTERNAL_ERRORS = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    RecursionError,
-    MemoryError,
-)
-
 Key = tuple[SizingRequest, int]
-Sizer = Callable[[SizingRequest], SizingResponse]
+Sizer = Callable[[SizingTask], SizingResponse]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -74,21 +64,25 @@ class _Snapshot:
 
 
 class Server:
-    """Answers requests. `trusted` are the users that may name another submitter: slurmctld's and root."""
+    """Answers requests. `trusted` are the users that may name another submitter: slurmctld's and root.
+
+    `sizer` is called in threads, `sizings` at once, one for each user.
+    """
 
     def __init__(
-        self, *, site: SiteConfig, state: TicketStore, trusted: frozenset[int], sizer: Sizer | None = None
+        self, *, site: SiteConfig, state: TicketStore, trusted: frozenset[int], sizer: Sizer, sizings: int = 2
     ) -> None:
         self._site = site
         self._state = state
         self._trusted = trusted
-        self._sizer = sizer or self._size
+        self._sizer = sizer
         self._snapshot = _Snapshot()
         self._cache: OrderedDict[Key, tuple[float, SizingResponse]] = OrderedDict()
         self._running: dict[Key, asyncio.Task[SizingResponse]] = {}
-        self._slots = asyncio.Semaphore(_SIZING_AT_ONCE)
+        self._slots = FairSlots(sizings)
+        self._attached: set[str] = set()
         self._sized: set[str] = set()
-        self._connections = 0
+        self._connections: Counter[int] = Counter()
         self.verdicts: Counter[str] = Counter(dict.fromkeys(map(str, Verdict), 0))
 
     def update(self, cluster: SlurmCluster, limits: AccountingLimits | None = None) -> None:
@@ -101,11 +95,11 @@ class Server:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection: one request, one response."""
-        self._connections += 1
+        peer = _peer(writer)
+        self._connections[peer] += 1
         try:
-            if self._connections > _MAX_CONNECTIONS:
-                return
-            await self._converse(reader, writer)
+            if peer in self._trusted or self._connections[peer] <= _MAX_CONNECTIONS:
+                await self._converse(reader, writer, peer)
         except (
             ConnectionError,
             TimeoutError,
@@ -114,16 +108,18 @@ class Server:
         ) as error:
             _LOG.info("a connection failed: %s", one_line(type(error).__name__))
         finally:
-            self._connections -= 1
+            self._connections -= Counter({peer: 1})
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
+        # only now: slurmctld has its response and waits no longer
+        await asyncio.to_thread(self._state.save)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: int) -> None:
         began_s = time.monotonic()
         data = await asyncio.wait_for(reader.readuntil(END), _REQUEST_TIMEOUT_S)
         try:
-            request = self._attributed(parse_request(data), _peer(writer))
+            request = self._attributed(parse_request(data), peer)
         except InputError as error:
             _LOG.warning("invalid request: %s", one_line(str(error)))
             writer.write(response_text(SizingResponse(verdict=Verdict.KEEP, say=str(error))))
@@ -147,22 +143,30 @@ class Server:
         return replace(request, uid=peer, user=_name(peer))
 
     async def respond(self, request: SizingRequest) -> SizingResponse:
-        """The response: from the cache, from the engine within the timeout, or a hold."""
+        """The response: from the cache, else from the engine if the site waits for it, or a hold."""
         if self._snapshot.cluster is None:
-            return self._later(request, None)
+            return self._later(request)
         key = (self._cache_key(request), self._snapshot.number)
         cached = self._cache.get(key)
         if cached is not None and time.monotonic() - cached[0] < _CACHE_TTL_S:
             return cached[1]
-        task = self._running.get(key)
-        if task is None:
-            task = asyncio.create_task(self._sized_once(key, request))
-            self._running[key] = task
+        if self._slots.waiting(request.uid) >= _MAX_WAITING and key not in self._running:
+            say = f"{_MAX_WAITING:,} of your requests wait to be sized"
+            return SizingResponse(verdict=Verdict.KEEP, say=say, code="fault")
+        task = self._task(key, request)
         timeout_s = _CLI_TIMEOUT_S if request.kind in _USER_KINDS else self._site.hold_after_s
         try:
             return await asyncio.wait_for(asyncio.shield(task), timeout_s)
         except TimeoutError:
-            return self._later(request, task)
+            return self._later(request)
+
+    def _task(self, key: Key, request: SizingRequest) -> "asyncio.Task[SizingResponse]":
+        """The sizing of a request; one for all that ask the same."""
+        task = self._running.get(key)
+        if task is None:
+            task = asyncio.create_task(self._sized_once(key, request))
+            self._running[key] = task
+        return task
 
     def _cache_key(self, request: SizingRequest) -> SizingRequest:
         """The fields that the response depends on; with a plan file also the uid that reads it."""
@@ -173,8 +177,11 @@ class Server:
 
     async def _sized_once(self, key: Key, request: SizingRequest) -> SizingResponse:
         try:
-            async with self._slots:
-                result = await asyncio.to_thread(self._sizer, request)
+            async with self._slots.turn(request.uid):
+                result = await asyncio.to_thread(self._sizer, self._sizing_task(request))
+        except Exception:  # a fault of ours in one request must not stop the others
+            _LOG.exception("internal error: %s", one_line(request.comment))
+            result = SizingResponse(verdict=Verdict.KEEP, say="internal error", code="fault")
         finally:
             del self._running[key]
         if "plan=" not in request.comment:
@@ -185,54 +192,47 @@ class Server:
                 self._sized.add(request.comment)
         return result
 
-    def _size(self, request: SizingRequest) -> SizingResponse:
-        """The engine's answer; runs in a thread."""
-        cluster = self._snapshot.cluster or SlurmCluster()
-        read = partial(plan_files.read, uid=request.uid)
-        now = dt.datetime.now(dt.UTC)
-        try:
-            return answer(
-                request,
-                cluster=cluster,
-                site=self._site,
-                now=now,
-                plan_of_file=read,
-                limits=self._snapshot.limits,
-            )
-        except _INTERNAL_ERRORS as error:
-            _LOG.error("internal error: %r for %s", error, one_line(request.comment))
-            return SizingResponse(verdict=Verdict.KEEP, say="internal error", code="fault")
+    def _sizing_task(self, request: SizingRequest) -> SizingTask:
+        return SizingTask(
+            request=request,
+            cluster=self._snapshot.cluster or SlurmCluster(),
+            site=self._site,
+            limits=self._snapshot.limits,
+            now=dt.datetime.now(dt.UTC),
+        )
 
-    def _later(self, request: SizingRequest, task: "asyncio.Task[SizingResponse] | None") -> SizingResponse:
+    def _later(self, request: SizingRequest) -> SizingResponse:
         """Hold the job under a ticket if it can be changed later; else leave it unchanged."""
-        reason = "sizing takes too long for a submit"
         full = len(request.comment) > LONGEST - _ADDED
         if request.kind in _USER_KINDS or request.mode == "warn" or full:
-            return SizingResponse(verdict=Verdict.KEEP, say=reason, code="fault")
+            return SizingResponse(verdict=Verdict.KEEP, say="its size is not yet known", code="fault")
         try:
             parse(request.comment)
         except RightsizerError as error:
             return SizingResponse(verdict=Verdict.REFUSE, say=one_line(str(error)), code="comment")
-        ticket = Ticket(name=secrets.token_hex(8), made_s=time.time(), request=request)
+        ticket = Ticket(name=ticket_name(request), made_s=time.time(), request=request)
         self._state.add(ticket)
-        if task is not None:
-            task.add_done_callback(partial(self._remember, ticket.name))
-        say = f"{reason}; the job is held (JobHeldUser) and released when it is sized"
+        self._attach(ticket)
+        say = "the job is held (JobHeldUser) and released when it is sized"
         fields: dict[str, int | str] = {"priority": 0, "ticket": ticket.name}
         return SizingResponse(verdict=Verdict.HOLD, say=say, fields=fields)
 
-    def _remember(self, name: str, task: "asyncio.Task[SizingResponse]") -> None:
+    def size_tickets(self) -> None:
+        """Size the open tickets, also those from before a restart or before the first read of the cluster."""
+        for ticket in self._state.tickets():
+            if ticket.response is None and ticket.name not in self._attached:
+                self._attach(ticket)
+
+    def _attach(self, ticket: Ticket) -> None:
+        if self._snapshot.cluster is not None:
+            self._attached.add(ticket.name)
+            key = (self._cache_key(ticket.request), self._snapshot.number)
+            self._task(key, ticket.request).add_done_callback(partial(self._answered, ticket.name))
+
+    def _answered(self, name: str, task: "asyncio.Task[SizingResponse]") -> None:
+        self._attached.discard(name)
         if not task.cancelled() and task.exception() is None:
             self._state.set_response(name, task.result())
-
-    async def catch_up(self) -> None:
-        """Size the open tickets: those from before a restart, or before the first read of the cluster."""
-        if self._snapshot.cluster is None:
-            return
-        for ticket in self._state.tickets():
-            if ticket.response is None and not self._running:
-                result = await asyncio.to_thread(self._sizer, ticket.request)
-                self._state.set_response(ticket.name, result)
 
     def save_subjects(self) -> None:
         """Store the subjects sized since the last call, for `warm_up`."""
@@ -248,7 +248,7 @@ class Server:
         for comment in self._state.comments(_WARM_SUBJECTS):
             while self._running:
                 await asyncio.sleep(_IDLE_S)
-            await asyncio.to_thread(self._sizer, SizingRequest(comment=comment))
+            await asyncio.to_thread(self._sizer, self._sizing_task(SizingRequest(comment=comment)))
 
 
 def _name(uid: int) -> str:

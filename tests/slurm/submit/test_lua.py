@@ -71,12 +71,13 @@ def test_a_question_of_the_plugin_is_what_the_daemon_reads(slurmctld: Any) -> No
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"garbage", b"RIGHTSIZER 1 OK\nmin_nodes=2\n"], ids=str)
-def test_without_a_good_answer_the_job_stays_and_nobody_asks_again_soon(
+def test_without_a_good_answer_the_job_stays_and_only_a_timeout_pauses_requests(
     slurmctld: Any, answer: bytes | None
 ) -> None:
     slurmctld.answer = answer
     first, second = slurmctld.submit(comment=GOOD), slurmctld.submit(comment=GOOD)
-    assert (first[0], second[0], len(slurmctld.requests)) == (0, 0, 1)
+    requests = 1 if answer is None else 2
+    assert (first[0], second[0], len(slurmctld.requests)) == (0, 0, requests)
     assert first[1]["min_nodes"] == second[1]["min_nodes"] == NO_VALUE
     assert all("the job is submitted unchanged" in message for message in slurmctld.messages)
 
@@ -321,3 +322,9 @@ def test_no_answer_sets_what_is_not_allowed(shared: Any) -> None:
         assert set(answer.set) <= ALLOWED
         assert all(name.startswith("RIGHTSIZER_") for name in answer.env)
         assert LINE.fullmatch(answer.say)
+
+
+def test_nobody_is_a_user_too(slurmctld: Any) -> None:
+    job = slurmctld.lua.table_from({"comment": GOOD, "script": "#!/bin/sh"})
+    slurmctld.lua.globals().slurm_job_submit(job, slurmctld.lua.table(), 65534)
+    assert parse_request(slurmctld.requests[0].encode("latin-1")).uid == 65534

@@ -63,4 +63,4 @@ def test_a_plan_is_read_for_its_owner_only(tmp_path: Path) -> None:
     assert plan_files.read(str(tmp_path / "p"), uid=os.getuid()).metadata.name == "mine"
     with pytest.raises(InputError, match="that you own"):
         plan_files.read(str(tmp_path / "p"), uid=os.getuid() + 1)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before

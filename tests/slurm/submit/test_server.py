@@ -1,7 +1,9 @@
 """The daemon's socket, really: a unix socket, an event loop, threads; only the sizing is the test's own."""
 
 import asyncio
+import contextlib
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -38,7 +40,7 @@ def talk(
 
     async def main() -> None:
         state = TicketStore(tmp_path / "state.db")
-        server = Server(site=site, state=state, trusted=trusted, sizer=sizer)
+        server = Server(site=site, state=state, trusted=trusted, sizer=lambda task: sizer(task.request))
         if cluster is not None:
             server.update(cluster)
         path = tmp_path / "s"
@@ -56,6 +58,11 @@ def talk(
         state.close()
 
     asyncio.run(main())
+
+
+async def answered(state: TicketStore) -> None:
+    while any(ticket.response is None for ticket in state.tickets()):
+        await asyncio.sleep(0.02)
 
 
 def test_an_answer_comes_from_the_memo_the_second_time(tmp_path: Path) -> None:
@@ -107,8 +114,7 @@ def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_answer(tmp_path: Path) ->
     async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         said = await ask(request(GOOD))
         assert said.startswith("RIGHTSIZER 1 HOLD\npriority=0\nticket=")
-        while state.tickets()[0].response is None:
-            await asyncio.sleep(0.05)
+        await answered(state)
         assert state.tickets()[0].response == OK
 
     talk(tmp_path, run, sizer=slowly, site=SiteConfig(hold_after_s=0.0))
@@ -117,10 +123,11 @@ def test_a_slow_size_is_a_hold_and_its_ticket_gets_the_answer(tmp_path: Path) ->
 def test_before_the_cluster_is_known_jobs_are_held(tmp_path: Path, cluster: SlurmCluster) -> None:
     async def run(server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 HOLD")
-        await server.catch_up()
+        server.size_tickets()
         assert state.tickets()[0].response is None
         server.update(cluster)
-        await server.catch_up()
+        server.size_tickets()
+        await answered(state)
         assert state.tickets()[0].response == OK
 
     talk(tmp_path, run, cluster=None)
@@ -138,14 +145,63 @@ def test_a_job_that_cannot_be_held_goes_on_as_written(tmp_path: Path, line: byte
     talk(tmp_path, run, cluster=None)
 
 
-def test_a_fault_of_the_engine_is_no_fault_of_the_jobs(tmp_path: Path, cluster: SlurmCluster) -> None:
-    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        said = await ask(
-            request(b"comment=rightsizer: model=llama-3.1-8b tokens=1B", b"gres=gpu:" + b"9" * 400)
-        )
-        assert said.startswith(("RIGHTSIZER 1 KEEP", "RIGHTSIZER 1 REFUSE", "RIGHTSIZER 1 OK"))
+def test_a_fault_in_one_request_leaves_its_job_unchanged_and_others_sized(tmp_path: Path) -> None:
+    def sizer(request: SizingRequest) -> SizingResponse:
+        if "plan=/tmp" in request.comment:
+            raise IsADirectoryError
+        return OK
 
-    talk(tmp_path, run, sizer=None, cluster=cluster)  # type: ignore[arg-type]  (the real one)
+    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
+        said = await ask(request(b"comment=rightsizer: plan=/tmp"))
+        assert said.startswith("RIGHTSIZER 1 KEEP\ncode=fault\nsay=internal error\n")
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 OK")
+
+    talk(tmp_path, run, sizer=sizer)
+
+
+def test_a_user_with_many_requests_delays_no_other(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def sizer(request: SizingRequest) -> SizingResponse:
+        if request.uid == 1:
+            ended.wait(20)
+        return OK
+
+    async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
+        for deadline in range(1, 1003):
+            said = await ask(request(GOOD + b" deadline=%dh" % deadline, b"uid=1"))
+        assert "1,000 of your requests wait to be sized" in said
+        assert (await ask(request(GOOD, b"uid=2"))).startswith("RIGHTSIZER 1 HOLD")
+        while state.tickets()[-1].response != OK:
+            await asyncio.sleep(0.02)
+        assert all(ticket.response is None for ticket in state.tickets()[:-1])
+        ended.set()
+        await answered(state)
+
+    talk(tmp_path, run, sizer=sizer, site=SiteConfig())
+
+
+def test_a_user_cannot_take_all_connections(tmp_path: Path) -> None:
+    async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
+        silent = [await asyncio.open_unix_connection(tmp_path / "s") for _ in range(16)]
+        with contextlib.suppress(ConnectionError):
+            assert await ask(request(GOOD)) == ""
+        for _, writer in silent:
+            writer.close()
+
+    talk(tmp_path, run, trusted=frozenset({os.getuid() + 1}), site=SiteConfig(users=True))
+
+
+def test_no_submit_waits_for_a_size_that_is_not_known(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    async def run(_server: Server, state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 HOLD")
+        ended.set()
+        await answered(state)
+        assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 OK")
+
+    talk(tmp_path, run, sizer=lambda _: (ended.wait(20), OK)[1], site=SiteConfig())
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,11 @@ def daemon(
     monitor: Annotated[
         bool, typer.Option("--monitor", help="Also monitor the jobs, as section [monitor] of the file sets.")
     ] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="Release all jobs that the daemon holds, unsized, and end.")
+    ] = False,
 ) -> int:
     """Answer the submit plugins, and size the jobs that they hold. As root it switches to SlurmUser."""
-    from rightsizer_slurm.daemon import run
+    from rightsizer_slurm import daemon as process
 
-    return run(config, monitor=monitor)
+    return process.release(config) if release else process.run(config, monitor=monitor)

@@ -1,0 +1,117 @@
+"""Users who try to stop the daemon: paths that are no plans, full disks, floods."""
+
+import contextlib
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slurm
+
+COMMENT = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
+COLD = "rightsizer: model=mixtral-8x7b tokens=2B deadline=72h sequence-length={}"
+SHIPPED = {"timeout_s": 0.3, "hold_after_s": 0, "cooldown_s": 30}
+
+
+@pytest.fixture
+def shipped(site: Any) -> Iterator[Any]:
+    """The site with the settings of deploy/slurm."""
+    with site.settings("", restart=True, **SHIPPED):
+        yield dataclasses.replace(site, again=False)
+        site.slurm.cancel_all()
+
+
+@pytest.fixture
+def patient(site: Any) -> Iterator[Any]:
+    """The site without a wait for sizes. The plugin waits 5 s for the daemon: for busy machines."""
+    with site.settings(hold_after_s=0, restart=True):
+        yield dataclasses.replace(site, again=False)
+        site.slurm.cancel_all()
+
+
+def _note(site: Any, job: str) -> str:
+    return str(site.slurm.job(job).get("AdminComment", ""))
+
+
+def _sized(site: Any, comment: str = COMMENT, **options: Any) -> Any:
+    """Submit a job, and wait until it is sized."""
+    submitted = site.sbatch(comment, hold=False, **options)
+    job = submitted.job["JobId"]
+    site.slurm.wait("the job is sized", lambda: "nodes=" in _note(site, job))
+    return submitted
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "huge"])
+def test_a_plan_that_is_no_file_is_refused_and_others_are_sized(shipped: Any, kind: str) -> None:
+    path = shipped.folder / kind
+    make = {
+        "folder": path.mkdir,
+        "pipe": lambda: os.mkfifo(path),
+        "device": lambda: path.symlink_to("/dev/zero"),
+        "huge": lambda: path.touch() or os.truncate(path, 1 << 40),
+    }
+    make[kind]()
+    os.chown(path, 65534, 65534, follow_symlinks=False)
+    submitted = shipped.sbatch(f"rightsizer: plan={path}", user="nobody", hold=False)
+    other = shipped.sbatch(COMMENT, hold=False)
+    assert "not sized" not in submitted.said + other.said
+    for job, note in ((submitted, "refused: plan: "), (other, "nodes=")):
+        number = job.job["JobId"]
+        shipped.slurm.wait("a decision", lambda number=number, note=note: note in _note(shipped, number))
+
+
+def test_a_full_disk_holds_no_job(site: Any, tmp_path_factory: Any) -> None:
+    disk = Path("/run/rightsizer-slurm") / f"disk-{os.getpid()}"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=777", "none", disk], check=True)
+    site = dataclasses.replace(site, again=False)
+    try:
+        with site.settings(state=disk / "state.db", restart=True, hold_after_s=0):
+            _sized(site)
+            with contextlib.suppress(OSError), (disk / "full").open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            for length in (1024, 2048, 3072):
+                _sized(site, COLD.format(length))
+            assert "held jobs are in memory only: " in site.log()
+    finally:
+        site.slurm.cancel_all()
+        subprocess.run(["umount", "--lazy", disk], check=True)
+        shutil.rmtree(disk)
+
+
+def test_when_the_daemon_ends_no_job_stays_held(patient: Any) -> None:
+    slurm = patient.slurm
+    held = [patient.sbatch(COLD.format(512 * number), hold=False).job["JobId"] for number in range(1, 9)]
+    slurm.control("end", "rightsizer")
+    notes = [_note(patient, job) for job in held]
+    patient.start()
+    assert [note for note in notes if "nodes=" not in note and "not sized: " not in note] == []
+    assert any("rightsizer was stopped" in note for note in notes)
+
+
+def test_a_flood_of_one_user_delays_no_other_and_stays_within_its_memory(patient: Any) -> None:
+    flood = [patient.sbatch(COLD.format(256 + 8 * number), hold=False).job["JobId"] for number in range(72)]
+    mine = _sized(patient, COMMENT, user="nobody")
+    waiting = [job for job in flood if "ticket=" in patient.slurm.job(job)["Comment"]]
+    assert waiting, "the flood was sized before the other user's job"
+    assert "is held" in mine.said
+    assert _resident_mib(patient) < 1500
+    patient.slurm.cancel_all()
+
+
+def _resident_mib(site: Any) -> float:
+    """Of the daemon and its children."""
+    listed = subprocess.run(["ps", "-eo", "rss=,args="], check=True, capture_output=True, text=True).stdout
+    ours = [
+        line.split()[0]
+        for line in listed.splitlines()
+        if re.search(str(site.conf) + "|bounded_process", line)
+    ]
+    return sum(map(int, ours)) / 1024

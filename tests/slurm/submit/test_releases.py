@@ -1,0 +1,227 @@
+"""Held jobs on a queue of values and a scontrol that logs what it is told; the clock is the test's own."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+from rightsizer_slurm.cluster.config import SiteConfig
+from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.slurm_cli import Slurm
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.releases import Releases
+from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
+
+SHIPPED = SiteConfig()
+LIMIT_S = SHIPPED.hold_limit_s
+KEEP = SizingResponse(verdict=Verdict.KEEP, say="as written")
+
+
+class Queue(SlurmCommands):
+    """Slurm's commands, with these jobs in the queue."""
+
+    queue: tuple[SlurmJob, ...] = ()
+
+    def jobs(self) -> tuple[SlurmJob, ...]:
+        return self.queue
+
+
+@dataclass
+class Lab:
+    """Releases, their tickets, and what scontrol was told."""
+
+    folder: Path
+    now_s: float = 1000.0
+    refuses: str = "none"
+    site: SiteConfig = SHIPPED
+    state: TicketStore = field(init=False)
+    queue: Queue = field(init=False)
+    releases: Releases = field(init=False)
+
+    def __post_init__(self) -> None:
+        scontrol = self.folder / "scontrol"
+        lines = (
+            f'echo "$*" >> {self.folder}/log',
+            f'case "$*" in *{self.refuses}*) echo "Access/permission denied" >&2; exit 1;; esac',
+        )
+        scontrol.write_text("\n".join(("#!/bin/sh", *lines, "")))
+        scontrol.chmod(0o755)
+        self.state = TicketStore(self.folder / "state.db")
+        slurm = Slurm(folder=self.folder)
+        self.queue = Queue(slurm)
+        self.releases = Releases(self.state, slurm, self.queue, self.site, clock=lambda: self.now_s)
+
+    def hold(self, number: int, *, ticket: bool = True, own: bool = False, **fields: object) -> None:
+        """A held job, with its ticket or without."""
+        name = f"{number}a{int(own)}"
+        job = {"priority": 0, "reason": "JobHeldUser", "comment": f"rightsizer: model=x ticket={name}"}
+        held = SlurmJob(
+            job_id=number, user_id=5, states=("PENDING",), submitted_s=self.now_s, **(job | fields)
+        )  # type: ignore[arg-type]
+        self.queue.queue = (*self.queue.queue, held)
+        if ticket:
+            request = SizingRequest(uid=5, priority=0 if own else None, mode=self.site.mode_of("p"))
+            self.state.add(Ticket(name=name, made_s=self.now_s, request=request))
+
+    def answer(self, number: int) -> None:
+        self.state.set_response(f"{number}a0", KEEP)
+
+    def released(self) -> list[int]:
+        """The jobs that were released, in this order."""
+        log = self.folder / "log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [int(line.split()[1]) for line in lines if line.startswith("release")]
+
+    def told(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Callable[..., Lab]:
+    return lambda **given: Lab(tmp_path, **given)
+
+
+def test_a_job_without_a_size_is_released_after_the_shipped_limit(lab: Callable[..., Lab]) -> None:
+    at = lab()
+    at.hold(7)
+    for passed_s in (0.0, LIMIT_S - 1.0):
+        at.now_s = 1000.0 + passed_s
+        at.releases.round()
+        assert at.released() == []
+    at.now_s = 1000.0 + LIMIT_S
+    at.releases.round()
+    assert (at.released(), at.state.tickets()) == ([7], ())
+    assert "not sized: no size after 600 s" in at.told()
+
+
+def test_a_job_that_slurm_does_not_release_delays_no_other_and_is_tried_again(
+    lab: Callable[..., Lab],
+) -> None:
+    at = lab(refuses='"release 7"')
+    for number in (7, 8):
+        at.hold(number)
+        at.answer(number)
+    tried = []
+    for passed_s in (0.0, 0.5, 31.0):  # the second round is too soon
+        at.now_s += passed_s
+        at.releases.round()
+        tried.append(at.released())
+    assert tried == [[7, 7, 8], [7, 7, 8], [7, 7, 8, 7, 7]]
+
+
+def test_a_fault_in_one_ticket_releases_its_job_and_the_others(lab: Callable[..., Lab]) -> None:
+    at = lab()
+    for number in (7, 8):
+        at.hold(number)
+        at.answer(number)
+    broken = SizingResponse(verdict=Verdict.OK, fields={"max_nodes": "many"})
+    at.state.set_response("7a0", broken)
+    at.releases.round()
+    assert (at.released(), at.state.tickets()) == ([7, 8], ())
+
+
+@pytest.mark.parametrize(
+    ("fields", "released"),
+    [
+        ({}, [7]),
+        ({"own": True}, []),
+        ({"reason": "JobHeldAdmin"}, []),
+        ({"priority": 9, "reason": "Priority"}, []),
+        ({"comment": "rightsizer: model=x"}, []),
+        ({"comment": "of others ticket=7a0"}, []),
+    ],
+    ids=["lost ticket", "held by its user too", "held by an admin", "released", "never held", "not ours"],
+)
+def test_a_held_job_whose_ticket_is_lost_is_released_after_the_limit(
+    lab: Callable[..., Lab], fields: dict[str, object], released: list[int]
+) -> None:
+    at = lab()
+    at.hold(7, ticket=False, **fields)  # type: ignore[arg-type]
+    at.releases.round()
+    assert at.released() == []
+    at.now_s += LIMIT_S
+    at.releases.round()
+    assert at.released() == released
+
+
+def test_at_the_end_every_job_is_released(lab: Callable[..., Lab]) -> None:
+    at = lab()
+    at.hold(7)
+    at.hold(8, ticket=False)
+    at.hold(9, own=True)
+    at.now_s += 10.0
+    at.releases.end()
+    assert at.released() == [7, 8]
+    assert at.told().count("not sized: rightsizer was stopped") == 3
+
+
+@pytest.mark.parametrize(
+    ("site", "told"),
+    [
+        (SiteConfig(on_fault="refuse"), ["not sized: rightsizer was stopped"]),
+        (SiteConfig(partitions={"p": "enforce"}), ["not sized: rightsizer was stopped"]),
+        (SiteConfig(on_fault="hold"), []),
+    ],
+    ids=["refuse", "enforce", "hold"],
+)
+def test_where_nothing_may_run_unsized_a_job_stays_held(
+    lab: Callable[..., Lab], site: SiteConfig, told: list[str]
+) -> None:
+    at = lab(site=site)
+    at.hold(7, partition="p")
+    at.hold(8, partition="p", ticket=False)
+    at.releases.end()
+    assert at.released() == []
+    assert [text for text in told if at.told().count(text) != 2] == []
+    at.now_s += LIMIT_S
+    at.releases.round()
+    assert at.released() == []
+    assert at.told().count("AdminComment=[rightsizer/1 ") >= 2
+
+
+def test_a_full_disk_ends_no_round(lab: Callable[..., Lab]) -> None:
+    at = lab()
+    pages = at.state._db.execute("PRAGMA page_count").fetchone()[0]
+    at.state._db.execute(f"PRAGMA max_page_count = {pages}")
+    for number in range(7, 60):
+        at.hold(number, comment=f"rightsizer: model={'x' * 900} ticket={number}a0")
+        at.answer(number)
+    assert not at.state.save()
+    at.releases.round()
+    assert at.released() == list(range(7, 60))
+    at.state._db.execute("PRAGMA max_page_count = 100000")
+    assert at.state.save()
+
+
+def test_a_queue_that_cannot_be_read_is_a_failure_in_the_metrics(lab: Callable[..., Lab]) -> None:
+    class Broken(Queue):
+        def jobs(self) -> tuple[SlurmJob, ...]:
+            raise KeyError("job_id")
+
+    at = lab()
+    at.hold(7)
+    slurm = Slurm(folder=at.folder)
+    releases = Releases(at.state, slurm, Broken(slurm), at.site, clock=lambda: at.now_s)
+    releases.round()
+    at.releases.round()
+    broken, whole = (
+        {family.name: family.samples[0].value for family in each.collect()}
+        for each in (releases, at.releases)
+    )
+    names = ("held_jobs", "release_timestamp_seconds", "release_failures")
+    assert [broken[f"rightsizer_slurm_{name}"] for name in names] == [1.0, 0.0, 1.0]
+    assert [whole[f"rightsizer_slurm_{name}"] for name in names] == [1.0, 1000.0, 0.0]
+
+
+@pytest.mark.parametrize("row", ["{", '{"nodes": 1}', "[]", "null"])
+def test_a_ticket_that_cannot_be_read_stops_no_start(tmp_path: Path, row: str) -> None:
+    TicketStore(tmp_path / "state.db").close()
+    with sqlite3.connect(tmp_path / "state.db") as db:
+        db.execute("INSERT INTO tickets VALUES ('a', 1.0, ?, NULL, NULL)", (row,))
+    db.close()
+    state = TicketStore(tmp_path / "state.db")
+    assert state.tickets() == ()
+    state.close()
