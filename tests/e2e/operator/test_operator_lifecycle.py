@@ -80,12 +80,17 @@ def test_an_older_crd_of_helm_is_replaced_by_the_documented_command_only(own, he
     text = path.read_text()
     path.write_text(text.replace(f"{NEW}:", "beganAt:"))
     assert path.read_text() != text
-    assert not helm(*(tmp_path / "older" if part == CHART else part for part in INSTALL))
+    older = tuple(tmp_path / "older" if part == CHART else part for part in INSTALL)
+    assert not helm(*older)
     assert not helm("upgrade", "rightsizer", CHART, f"--namespace={SYSTEM}", *WAIT)
     assert NEW not in fields(own)  # Helm leaves a chart's CRDs alone when it upgrades
     with pytest.raises(RuntimeError, match='conflict with "helm"'):
         apply_crd(own, "--server-side")
     apply_crd(own, "--server-side", "--force-conflicts")
+    assert NEW in fields(own)
+    assert not helm("uninstall", "rightsizer", f"--namespace={SYSTEM}", "--wait")
+    assert 'conflict with "kubectl"' in helm(*older)
+    assert not helm(*older, "--skip-crds")
     assert NEW in fields(own)
 
 
