@@ -288,8 +288,9 @@ def _response(placement: Placement, request: SizingRequest) -> SizingResponse:
 
 
 def _decision(placement: Placement, minutes: int) -> str:
-    """The size with its layout, expected end and price, in the characters that the plugin accepts."""
+    """The size, what prevents a smaller one, layout, end and price, in characters that the plugin takes."""
     size = f"nodes={placement.nodes} gpus={placement.option.layout.gpus} minutes={minutes}"
+    size += f" bound={placement.answer.binding}"
     text = verdict(placement.answer).replace("$", "USD ")
     return f"{size}: {re.sub(r'[^A-Za-z0-9 _.=:,/+%@~-]', '', text)}"[:_LONGEST_NOTE]
 

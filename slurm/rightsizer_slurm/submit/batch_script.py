@@ -122,9 +122,8 @@ def script(placement: Placement, settings: BatchSettings) -> str:
 
 
 def _decision(placement: Placement) -> str:
-    """The size, its layout and price, and why it has this number of GPUs."""
-    reason = next(iter(placement.answer.reasons), "")
-    return one_line(f"{placement.summary}; {reason}", 600)
+    """The size, its layout and price, and the constraint that prevents a smaller one."""
+    return one_line(f"{placement.summary}; not smaller because of: {placement.answer.binding}", 600)
 
 
 def _variables(placement: Placement, worker: WorkerSpec) -> dict[str, str]:

@@ -46,7 +46,7 @@ def test_a_job_sized_by_the_plugin_finds_its_size_in_its_output(training: Any) -
     comment = "--comment=rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
     sbatch = ("sbatch", "--parsable", f"--output={output}", comment, "--wrap=sleep 300")
     job = training.slurm.run(*sbatch).strip()
-    size = re.compile(r"nodes=1 gpus=\d+ minutes=\d+: .*done in.*USD")
+    size = re.compile(r"nodes=1 gpus=\d+ minutes=\d+ bound=\w+: .*done in.*USD")
     training.slurm.wait("a size", lambda: size.search(training.slurm.job(job)["AdminComment"]) is not None)
     training.slurm.wait("it in the output", lambda: output.exists() and bool(size.search(output.read_text())))
 

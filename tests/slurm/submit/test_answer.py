@@ -110,6 +110,8 @@ def test_a_refusal_names_the_partition_with_the_longest_time_limit(cluster) -> N
 def test_the_note_of_a_size_has_its_layout_and_price_and_fits_the_plugin(cluster) -> None:
     for comment in (LORA, "rightsizer: model=mixtral-8x7b tokens=2B deadline=72h"):
         note = str(response_to(cluster, comment).fields["admin_comment"])
-        assert re.fullmatch(r"\[rightsizer/1 nodes=\d+ gpus=\d+ minutes=\d+: [\w .=:,/+%@~-]*\]", note), note
+        assert re.fullmatch(
+            r"\[rightsizer/1 nodes=\d+ gpus=\d+ minutes=\d+ bound=\w+: [\w .=:,/+%@~-]*\]", note
+        ), note
         assert len(note) <= 200
         assert ", done in " in note

@@ -188,3 +188,13 @@ def test_more_than_there_is_is_no_plan():
 def test_a_partition_that_will_not_do_is_refused_in_a_line(partition, account, message):
     with pytest.raises(InputError, match=message):
         fitted_of(partition=partition, account=account)
+
+
+def test_the_job_s_output_begins_with_its_size_price_and_reason():
+    line = next(
+        line
+        for line in script(fitted_of(), PLACE).splitlines()
+        if line.startswith("echo 'rightsizer: sized: ")
+    )
+    assert "done in" in line
+    assert "; not smaller because of: " in line
