@@ -16,7 +16,10 @@ __all__ = ["serving"]
 async def serving(
     controller: Controller, metrics: Metrics, *, port: int, max_relist_age_s: float
 ) -> AsyncIterator[None]:
-    """Serve while inside. /healthz fails if the leader's last relist is older than `max_relist_age_s`."""
+    """Serve while inside. /healthz fails if the leader's last relist is older than `max_relist_age_s`.
+
+    /readyz also fails while the plans' CustomResourceDefinition is missing: a restart would not help.
+    """
 
     async def healthz(_request: web.Request) -> web.Response:
         age_s = time.monotonic() - controller.last_relist_s
@@ -24,13 +27,18 @@ async def serving(
             return web.Response(status=500, text=f"the last relist was {age_s:.0f} s ago\n")
         return web.Response(text="ok\n")
 
+    async def readyz(request: web.Request) -> web.Response:
+        if not await controller.serves_plans():
+            return web.Response(status=503, text="the CustomResourceDefinition of TrainingPlans is missing\n")
+        return await healthz(request)
+
     async def metrics_text(request: web.Request) -> web.Response:
         names = request.query.getall("name[]", [])
         return web.Response(body=metrics.render(names), headers={"Content-Type": "text/plain; version=0.0.4"})
 
     app = web.Application()
     app.add_routes(
-        [web.get("/healthz", healthz), web.get("/readyz", healthz), web.get("/metrics", metrics_text)]
+        [web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics_text)]
     )
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

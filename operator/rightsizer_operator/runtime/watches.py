@@ -30,11 +30,13 @@ class _NoState(kopf.DiffBaseStorage):
 
 
 def settings_for() -> kopf.OperatorSettings:
-    """Kopf without state of its own, watching only the operator's children, with back-off after errors."""
+    """Kopf without state of its own, watching only the operator's children, with back-off after errors.
+
+    It also watches CustomResourceDefinitions, so that plans are watched as soon as theirs is there.
+    """
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
-    settings.scanning.disabled = True
     for resource in (("batch", "v1", "jobs"), ("apps", "v1", "replicasets")):
         settings.watching.label_selectors[resource] = f"{LABEL_MANAGED}={MANAGED}"
     settings.watching.server_timeout = 300

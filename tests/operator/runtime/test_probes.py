@@ -12,9 +12,15 @@ from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.runtime.probes import serving
 
 
-def answers(*paths, is_leader=True, relist_age_s=0.0):
+def answers(*paths, is_leader=True, relist_age_s=0.0, served=True):
     """Status and body of each path, while the last relist is that old and may be 60 s old."""
-    controller = SimpleNamespace(is_leader=is_leader, last_relist_s=time.monotonic() - relist_age_s)
+
+    async def serves_plans():
+        return served
+
+    controller = SimpleNamespace(
+        is_leader=is_leader, last_relist_s=time.monotonic() - relist_age_s, serves_plans=serves_plans
+    )
     port = free_port()
 
     async def ask():
@@ -43,6 +49,12 @@ def answers(*paths, is_leader=True, relist_age_s=0.0):
 def test_a_leader_that_no_longer_lists_is_unhealthy(is_leader, relist_age_s, status, text):
     answered = answers("/healthz", "/readyz", is_leader=is_leader, relist_age_s=relist_age_s)
     assert answered == [(status, text)] * 2
+
+
+def test_without_the_definition_of_plans_it_is_alive_and_not_ready():
+    (alive, _), (ready, text) = answers("/healthz", "/readyz", served=False)
+    assert (alive, ready) == (200, 503)
+    assert "CustomResourceDefinition of TrainingPlans is missing" in text
 
 
 def test_metrics_are_served_whole_or_by_name():
