@@ -44,6 +44,7 @@ OPERATOR: Mapping[str, str] = {
     "rightsizer_operator_api_requests_total": "Requests to the API server, by method",
     "rightsizer_operator_api_errors_total": "Requests that failed, by HTTP status; 0: not reached",
     "rightsizer_operator_reconcile_failures_total": "Plans that had to be tried again",
+    "rightsizer_operator_faults_total": "Faults of the operator in one plan, which is tried again",
     "rightsizer_operator_launches_total": "Jobs created",
     "rightsizer_operator_events_dropped_total": "Events that could not be written",
     "rightsizer_operator_resizes_total": "Changes of size or layout, by cause",

@@ -91,6 +91,7 @@ def daemon(tmp_path: Path, fake_slurm) -> Daemon:
     return Daemon(tmp_path, fake_slurm.folder)
 
 
+@pytest.mark.slow
 def test_it_sizes_while_slurm_answers_and_when_it_does_not_and_ends_on_sigterm(daemon, fake_slurm) -> None:
     with daemon.running() as process:
         daemon.until(process, daemon.logs("listening at"))
@@ -106,6 +107,7 @@ def test_it_sizes_while_slurm_answers_and_when_it_does_not_and_ends_on_sigterm(d
     assert daemon.log.read_text().endswith("ended\n")
 
 
+@pytest.mark.slow
 def test_a_slow_question_is_held_and_sized_when_its_job_is_found(daemon, fake_slurm) -> None:
     with socket.socket(socket.AF_UNIX) as earlier:
         earlier.bind(str(daemon.socket))  # a daemon that was killed leaves its socket
@@ -120,6 +122,7 @@ def test_a_slow_question_is_held_and_sized_when_its_job_is_found(daemon, fake_sl
     assert "release 7" in fake_slurm.calls("scontrol")
 
 
+@pytest.mark.slow
 def test_what_is_held_when_it_ends_is_released_and_so_without_a_daemon(daemon, fake_slurm) -> None:
     with daemon.running() as process:
         daemon.until(process, daemon.logs("listening at"))

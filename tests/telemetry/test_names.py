@@ -5,7 +5,12 @@ from pathlib import Path
 
 from rightsizer_launch.worker.metrics import NAMES
 from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+from rightsizer_slurm.cluster.config import SiteConfig
+from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.metrics import SweepMetrics
+from rightsizer_slurm.submit.releases import Releases
+from rightsizer_slurm.submit.ticket_store import TicketStore
 from rightsizer_telemetry import alerts, generate, names, panels, rules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,8 +25,10 @@ def test_the_operator_serves_what_is_declared():
     assert {family.name + "_total" * (family.type == "counter") for family in found} == set(names.OPERATOR)
 
 
-def test_slurms_monitor_serves_what_is_declared():
-    found = SweepMetrics(cluster="c").collect()
+def test_slurms_monitor_and_daemon_serve_what_is_declared(tmp_path):
+    slurm = Slurm()
+    releases = Releases(TicketStore(tmp_path / "state.db"), slurm, SlurmCommands(slurm), SiteConfig())
+    found = [*SweepMetrics(cluster="c").collect(), *releases.collect()]
     assert {family.name + "_total" * (family.type == "counter") for family in found} == set(names.SLURM)
 
 

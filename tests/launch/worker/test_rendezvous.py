@@ -22,6 +22,7 @@ def test_without_a_store_nothing_is_recorded_and_nothing_was_complete(endpoint):
     assert not rendezvous.was_complete(variables)
 
 
+@pytest.mark.slow
 def test_a_store_serves_until_the_process_that_it_belongs_to_ends():
     pytest.importorskip("torch")
     port = rendezvous.free_port()

@@ -147,6 +147,7 @@ async def healthy(port):
     return False
 
 
+@pytest.mark.slow
 def test_the_operator_takes_the_lease_launches_plans_that_its_watches_show_and_ends_on_sigterm(
     fake_api, fake_cluster, tmp_path
 ):

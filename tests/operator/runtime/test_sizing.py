@@ -147,6 +147,7 @@ def test_the_time_of_a_sizing_stands_until_it_is_over_and_holds_for_one_generati
     asyncio.run(scenario())
 
 
+@pytest.mark.slow
 def test_a_real_process_answers_as_this_one_does_and_ends_what_takes_too_long(fake_cluster):
     quick, slow = sizing_processes(1.0)
     small, huge = questions(fake_cluster())[0], questions(fake_cluster(HUGE))[-1]
