@@ -88,7 +88,7 @@ def test_a_full_disk_holds_no_job(site: Any, tmp_path_factory: Any) -> None:
 
 def test_when_the_daemon_ends_no_job_stays_held(patient: Any) -> None:
     slurm = patient.slurm
-    held = [patient.sbatch(COLD.format(512 * number), hold=False).job["JobId"] for number in range(1, 9)]
+    held = [patient.sbatch(COLD.format(256 + 8 * number), hold=False).job["JobId"] for number in range(40)]
     slurm.control("end", "rightsizer")
     notes = [_note(patient, job) for job in held]
     patient.start()
