@@ -37,7 +37,7 @@ class ChildError(Exception):
 class Limits:
     """`memory_bytes` bounds the child's data, `time_s` one call.
 
-    A child that holds more than `keep_bytes` after a call is replaced.
+    A child that holds more than `keep_bytes` after a call is replaced as soon as its successor has started.
     """
 
     memory_bytes: int
@@ -55,6 +55,7 @@ class BoundedProcess:
         self._function, self._limits = function, limits
         self._lock = threading.Lock()
         self._child: _Child | None = None
+        self._successor: _Child | None = None  # of a child that has grown: no call waits for its start
         self._closed = False
 
     def start(self) -> None:
@@ -69,10 +70,10 @@ class BoundedProcess:
             try:
                 result, reusable = child.ask(argument, self._limits.time_s)
             except ChildError:
-                self._replace(None)
+                self._end()
                 raise
-            if not reusable:
-                self._replace(_Child(self._function, self._limits))
+            if not reusable and self._successor is None:
+                self._successor = _Child(self._function, self._limits)
             return result
 
     def close(self) -> None:
@@ -81,23 +82,28 @@ class BoundedProcess:
         if (child := self._child) is not None:
             child.kill()
         with self._lock:
-            self._replace(None)
+            self._end()
+            self._end()  # its successor
 
     def _ready_child(self) -> "_Child":
         if self._closed:
             raise ChildError("it is closed")
-        if self._child is None or not self._child.alive:
-            self._replace(_Child(self._function, self._limits))
-        assert self._child is not None
+        if self._successor is not None and self._successor.started:
+            self._end()
+        if self._child is not None and not self._child.alive:
+            self._end()
+        if self._child is None:
+            self._child = _Child(self._function, self._limits)
         try:
             self._child.wait_until_ready()
         except ChildError:
-            self._replace(None)
+            self._end()
             raise
         return self._child
 
-    def _replace(self, child: "_Child | None") -> None:
-        before, self._child = self._child, child
+    def _end(self) -> None:
+        """End the child; its successor, if there is one, takes its place."""
+        before, self._child, self._successor = self._child, self._successor, None
         if before is not None:
             before.end()
 
@@ -121,6 +127,11 @@ class _Child:
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def started(self) -> bool:
+        """Whether it has imported its function, or ended."""
+        return self._ready or self._socket.poll()
 
     def wait_until_ready(self) -> None:
         """Return when the child has imported its function."""

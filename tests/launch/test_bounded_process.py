@@ -11,6 +11,9 @@ import pytest
 
 from rightsizer_launch.bounded_process import BoundedProcess, ChildError, Limits
 
+while Path(os.environ.get("NO_CHILD_STARTS_WHILE", "no such file")).exists():
+    time.sleep(0.01)
+
 MIB = 1 << 20
 Make = Callable[..., BoundedProcess]
 
@@ -84,10 +87,26 @@ def test_a_crash_ends_the_call_only(child: Make, how: str, cause: str) -> None:
         child(misbehave).call(how)
 
 
-def test_a_child_that_has_grown_is_replaced(child: Make) -> None:
+def test_a_child_that_has_grown_answers_until_its_successor_has_started(
+    child: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process = child(keep, keep_mib=200)
-    pids = [process.call(mib) for mib in (0, 0, 300, 0)]
-    assert pids[0] == pids[1] == pids[2] != pids[3]
+    first, waits = process.call(0), tmp_path / "file"
+    waits.touch()
+    monkeypatch.setenv("NO_CHILD_STARTS_WHILE", str(waits))
+    assert [process.call(mib) for mib in (300, 0, 0)] == [first] * 3
+    waits.unlink()
+    while process.call(0) == first:
+        time.sleep(0.05)
+    assert process.call(0) == process.call(0)
+
+
+def test_if_a_child_that_has_grown_ends_its_successor_takes_its_place(child: Make) -> None:
+    process = child(keep, keep_mib=200)
+    process.call(300)
+    with pytest.raises(ChildError, match="more memory"):
+        process.call(400)
+    assert process.call(0) == process.call(0)
 
 
 def test_closing_ends_a_call_in_progress(child: Make) -> None:

@@ -31,7 +31,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger("rightsizer.operator")
 _MOST_ANSWERS = 512
 _QUICK_S = 0.25
-_KEEP_BYTES, _MEMORY_BYTES = 288 << 20, 448 << 20  # of a process after an answer, and during one
+_KEEP_BYTES, _MEMORY_BYTES = 224 << 20, 448 << 20  # of a process after an answer, and during one
 _HANGS_AFTER = 8.0  # budgets: processor time that takes so long to get is a process that hangs
 _SHORTEST_S = 20.0
 
