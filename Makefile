@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
 
 all: check test  ## check and test
 
@@ -39,7 +39,7 @@ coverage: $(READY)  ## lines that no test without torchrun and clusters runs, fi
 mutants: $(READY)  ## change one operator or number at a time and count the changes that no unit test notices
 	$(BIN)/python -m bench.mutants
 
-# Nightly: some minutes; the unit tests run a few hundred inputs for each parser
+# Part of `make nightly`; the unit tests run a few hundred inputs for each parser
 FUZZ ?= 1000000
 fuzz: $(READY)  ## random inputs for every parser of what tenants and users write (FUZZ=1000000, the same each time)
 	$(BIN)/python -m bench.fuzz --inputs $(FUZZ)
@@ -102,7 +102,7 @@ BUILD = $(BIN)/python tests/e2e/cluster/cluster.py build kubernetes etcd coredns
 	tests/e2e/cluster/install.sh
 	tests/e2e/prometheus/install.sh
 	$(BUILD)
-	$(BIN)/pytest -q -m kubernetes -n 2 --dist loadgroup --durations=8 $(AGAIN) tests/e2e
+	$(BIN)/pytest -q -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --durations=8 $(AGAIN) tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
 	@$(MAKE) --no-print-directory -s $(READY) >&2
@@ -133,6 +133,10 @@ test-slurm-releases:  ## the cluster and sized jobs on Slurm 24.11 and 26.05, in
 test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
 	tests/e2e/prometheus/install.sh
 	$(BIN)/pytest -q -m prometheus $(AGAIN) tests/e2e/prometheus
+
+nightly:  ## what CI does not wait for: operators killed at every request, upgrades, a million random inputs
+	@$(MAKE) --no-print-directory test-kubernetes NIGHTLY=1
+	@$(MAKE) --no-print-directory fuzz
 
 # On a busy machine a wait of these can be too short: modules in which something failed have a second chance
 twice = { $(MAKE) $1 || $(MAKE) $1 AGAIN=--again; }

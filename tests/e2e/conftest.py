@@ -101,7 +101,7 @@ class Clusters(LoadScopeScheduling):
 @pytest.hookimpl
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Clusters | None:
     """Whole groups, where they are asked for: the tests of a group come in their order."""
-    grouped = config.getoption("dist") == "loadgroup" and config.option.markexpr == "kubernetes"
+    grouped = config.getoption("dist") == "loadgroup" and "kubernetes" in config.option.markexpr
     return Clusters(config, log) if grouped else None
 
 

@@ -10,7 +10,7 @@ import pytest
 from apiproxy import CUT
 from life import SimulatedRun
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.nightly]
 LOG = logging.getLogger(__name__)
 SIDE_BY_SIDE = 6  # lives
 STRIDE = (

@@ -10,7 +10,7 @@ import pytest
 from outside import ApiClient
 from planrun import Run
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.nightly]
 
 CHART = Path(__file__).resolve().parents[3] / "helm" / "rightsizer"
 SYSTEM = "rightsizer-system"
