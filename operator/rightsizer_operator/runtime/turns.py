@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 
 __all__ = ["Turns"]
@@ -13,7 +13,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._held = False
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     @contextlib.asynccontextmanager
     async def turn(self, namespace: str) -> AsyncIterator[None]:
@@ -24,7 +24,7 @@ class Turns:
         try:
             yield
         finally:
-            self._pass_on()
+            self._pass_on(namespace)
 
     async def _wait(self, namespace: str) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -33,15 +33,16 @@ class Turns:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._pass_on()  # it came and nobody is there
+                self._pass_on(namespace)  # it came and nobody is there
             raise
 
-    def _pass_on(self) -> None:
-        """Wake the next namespace's first waiter; the namespace goes to the end of the rotation."""
+    def _pass_on(self, served: str) -> None:
+        """Wake the first waiter of the namespace whose last turn is longest ago."""
         self._held = False
+        if served in self._waiting:
+            self._waiting.move_to_end(served)  # behind those that came during its turn
         while self._waiting:
-            namespace, waiters = next(iter(self._waiting.items()))
-            del self._waiting[namespace]
+            namespace, waiters = self._waiting.popitem(last=False)
             turn = waiters.popleft()
             if waiters:
                 self._waiting[namespace] = waiters

@@ -43,6 +43,11 @@ def test_namespaces_take_turns_however_many_of_one_wait():
     assert order == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
+def test_who_comes_during_a_turn_of_another_namespace_waits_for_that_turn_only():
+    order = served(("first", "f1"), ("first", "f2"), ("b", "b1"), ("c", "c1"))
+    assert order == ["b1", "c1", "f1", "f2"]
+
+
 def test_a_waiter_that_goes_is_passed_over():
     assert served(("a", "a1"), ("a", "a2"), ("b", "b1"), cancelled=["a1", "b1"]) == ["a2"]
 
