@@ -1,12 +1,13 @@
 """What the submit plugin costs: `python -m bench.slurm`, as root, on two real Slurms side by side.
 
-One Slurm has no plugin, the other has the plugin with a site's own settings (0.3 s patience). Each round
-submits once of every kind, so that all kinds see the same load. Written: the medians of what sbatch took, and
-of what slurmctld itself spent on a submit (sdiag), which the plugin is a part of. On a machine that is busy
-with other things run it by `chrt --rr 5`; its daemons inherit that.
+One Slurm has no plugin, the other has the plugin with the time-outs of deploy/slurm. Each round submits once
+of every kind, so that all kinds see the same load. Written: the medians of what sbatch took, and of what
+slurmctld itself spent on a submit (sdiag), which the plugin is a part of. The same, with quantiles, while 72
+jobs of another user wait for sizes that nobody has asked for before, and without them, by turns.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -15,12 +16,14 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.results import RESULTS, write_json
+from bench.sizing import quantile
 
 ROOT = Path(__file__).resolve().parents[1]
+SHIPPED = ROOT / "deploy" / "slurm" / "rightsizer.conf"
 CONTROL = ROOT / "tests" / "e2e" / "slurm" / "cluster.py"
 OURS = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 OTHER = "a comment of somebody else"
@@ -29,8 +32,13 @@ KINDS = {
     "mixture of experts, 8x7B": "rightsizer: model=mixtral-8x7b tokens=2B deadline={}h",
     "LoRA, 8B": "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline={}h",
 }
-GOALS_MS = {"other jobs: plugin": 0.1, "sized from the memo": 5.0, "daemon hung, first submit": 350.0}
-SEEN_S = 1.2  # the plugin reads its settings at most once a second
+GOALS_MS = {"other jobs: plugin": 0.1, "sized from the cache": 5.0, "daemon hung, first submit": 350.0}
+COLD = "rightsizer: model=mixtral-8x7b tokens=2B deadline=72h sequence-length={}"
+FLOOD, FLOOD_USER, TURNS = 72, "nobody", 3
+HELD = "ticket="  # in the comment of a job that waits for its size
+MORE_GOAL_MS = 1.0  # of slurmctld's time, beside the flood
+Cases = Mapping[str, tuple["Lab", str]]
+Samples = dict[str, dict[str, list[float]]]  # by case: milliseconds of the client and of slurmctld
 NOTED_S = 6.0  # the daemon writes down what was asked with each look at the cluster, here every second
 RESTARTS = 5
 
@@ -49,11 +57,11 @@ class Lab:
         argv = [sys.executable, CONTROL, *words]
         return subprocess.run(argv, check=True, capture_output=True, text=True, env=self._environment).stdout
 
-    def submit_s(self, comment: str) -> float:
+    def submit_s(self, comment: str, *, option: str = "--hold", user: str = "root") -> float:
         """Seconds that one sbatch takes."""
-        argv = ("sbatch", "--hold", "--output=/dev/null", "--wrap=true", f"--comment={comment}")
+        argv = ("sbatch", option, "--output=/dev/null", "--wrap=true", f"--comment={comment}")
         began_s = time.perf_counter()
-        subprocess.run(argv, check=True, capture_output=True, env=self.slurm, cwd="/")
+        subprocess.run(argv, check=True, capture_output=True, env=self.slurm, cwd="/", user=user)
         return time.perf_counter() - began_s
 
     def ask(self, *argv: str) -> str:
@@ -65,31 +73,80 @@ class Lab:
         found = re.search(r"REQUEST_SUBMIT_BATCH_JOB.*total_time:(\d+)", self.ask("sdiag"))
         return int(found[1]) / 1e3 if found else 0.0
 
+    def held(self) -> int:
+        """How many jobs wait for their size."""
+        return self.ask("squeue", "--noheader", "--format=%k").count(HELD)
+
+    def all_sized(self) -> None:
+        """Wait until none does."""
+        while self.held():
+            time.sleep(0.5)
+
     def cancel(self) -> None:
-        """End all its jobs."""
-        self.ask("scancel", "--user=root")
+        """End all jobs."""
+        for user in ("root", FLOOD_USER):
+            self.ask("scancel", f"--user={user}")
 
 
-def rounds(cases: Mapping[str, tuple[Lab, str]], count: int) -> dict[str, dict[str, float]]:
+def rounds(cases: Cases, count: int, *, goes_on: Callable[[], object] = lambda: True) -> Samples:
     """Every kind once a round: what sbatch took, and how much slurmctld's own account grew."""
-    client: dict[str, list[float]] = {name: [] for name in cases}
-    server: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(count):
+    found: Samples = {name: {"client": [], "slurmctld": []} for name in cases}
+    for _ in itertools.takewhile(lambda _: goes_on(), range(count)):
         for name, (lab, comment) in cases.items():
             before_ms = lab.server_ms()
-            client[name].append(1e3 * lab.submit_s(comment))
-            server[name].append(lab.server_ms() - before_ms)
-    for lab, _ in cases.values():
-        lab.cancel()
-    return {
-        name: {
-            "client_median_ms": round(statistics.median(client[name]), 3),
-            "client_least_ms": round(min(client[name]), 3),
-            "slurmctld_median_ms": round(statistics.median(server[name]), 3),
-            "slurmctld_least_ms": round(min(server[name]), 3),
-        }
-        for name in cases
+            found[name]["client"].append(1e3 * lab.submit_s(comment))
+            found[name]["slurmctld"].append(lab.server_ms() - before_ms)
+    return found
+
+
+def medians(found: Samples) -> dict[str, dict[str, float]]:
+    """The median and the least of each."""
+    rows: dict[str, dict[str, float]] = {}
+    for name, row in found.items():
+        rows[name] = {}
+        for part, values in row.items():
+            rows[name][f"{part}_median_ms"] = round(statistics.median(values), 3)
+            rows[name][f"{part}_least_ms"] = round(min(values), 3)
+    return rows
+
+
+def beside_flood(cases: Cases, lab: Lab, count: int) -> dict[str, dict[str, float]]:
+    """The same submits with and without a flood of another user that waits for its sizes, by turns."""
+    without, beside = ({name: {"slurmctld": [], "client": []} for name in cases} for _ in range(2))
+    lengths = itertools.count(256, 8)
+    flood_ms: list[float] = []
+    for _ in range(TURNS):
+        for found, jobs, goes_on in ((without, 0, lambda: True), (beside, FLOOD, lab.held)):
+            lab.submit_s(OURS)  # in the cache for a minute
+            lab.all_sized()
+            for length in itertools.islice(lengths, jobs):
+                comment = COLD.format(length)
+                flood_ms.append(1e3 * lab.submit_s(comment, option="--begin=now+1day", user=FLOOD_USER))
+            for name, row in rounds(cases, count // TURNS, goes_on=goes_on).items():
+                for part, values in row.items():
+                    found[name][part] += values
+            lab.all_sized()
+            for each, _ in cases.values():
+                each.cancel()
+    rows = {name: dict(_compared(without[name], beside[name])) for name in cases}
+    rows["the flood's own submits, held"] = {
+        f"client_p{q}_ms": round(quantile(flood_ms, q / 100), 3) for q in (50, 99)
     }
+    return rows
+
+
+def _compared(
+    without: Mapping[str, Sequence[float]], beside: Mapping[str, Sequence[float]]
+) -> Iterator[tuple[str, float]]:
+    for part, q in itertools.product(("slurmctld", "client"), (50, 90, 99)):
+        before, after = (quantile(found[part], q / 100) for found in (without, beside))
+        yield f"{part}_p{q}_ms", round(before, 3)
+        yield f"{part}_p{q}_beside_ms", round(after, 3)
+        yield f"{part}_p{q}_ratio", round(after / before, 2)
+    more_ms = quantile(beside["slurmctld"], 0.5) - quantile(without["slurmctld"], 0.5)
+    yield "slurmctld_more_ms", round(more_ms, 3)
+    yield "goal_ms", MORE_GOAL_MS
+    yield "samples", len(beside["client"])
 
 
 def hung(lab: Lab) -> dict[str, dict[str, float]]:
@@ -109,8 +166,11 @@ def hung(lab: Lab) -> dict[str, dict[str, float]]:
 def down(lab: Lab, bare: Lab, count: int) -> dict[str, dict[str, float]]:
     """No daemon at all."""
     lab.control("kill", "rightsizer")
-    found = rounds({"no plugin ": (bare, OURS), "daemon down": (lab, OURS)}, count)
+    found = medians(rounds({"no plugin ": (bare, OURS), "daemon down": (lab, OURS)}, count))
+    for each in (lab, bare):
+        each.cancel()
     lab.control("start", "rightsizer")
+    time.sleep(NOTED_S)
     return {"daemon down": found["daemon down"]}
 
 
@@ -154,13 +214,17 @@ def _asked_s(path: Path, comment: str) -> float:
 
 
 def site_settings(lab: Lab) -> None:
-    """The settings of deploy/slurm, but for paths: the tests' own are more patient."""
+    """The time-outs of deploy/slurm: the tests' own are more patient."""
     path = Path(lab.slurm["RIGHTSIZER_SLURM_CONF"])
     text = path.read_text()
-    for key, value in (("timeout_s", 0.3), ("hold_after_s", 0.15), ("cooldown_s", 30)):
+    for key, value in re.findall(
+        r"^(timeout_s|cooldown_s|hold_after_s) = ([\d.]+)", SHIPPED.read_text(), re.M
+    ):
         text = re.sub(rf"^{key} = .*$", f"{key} = {value}", text, flags=re.MULTILINE)
     path.write_text(text)
-    time.sleep(SEEN_S)
+    lab.control("kill", "rightsizer")
+    lab.control("start", "rightsizer")
+    time.sleep(NOTED_S)
 
 
 def extra_ms(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -184,27 +248,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         site_settings(lab)
         lab.submit_s(OURS)
-        time.sleep(10)  # the first size may have been a hold; from here on it is in the memo for a minute
+        lab.all_sized()  # from here on it is in the cache for a minute
         cases = {
             "no plugin": (bare, OTHER),
             "other jobs: plugin": (lab, OTHER),
-            "sized from the memo": (lab, OURS),
+            "sized from the cache": (lab, OURS),
         }
-        found = rounds(cases, given.rounds)
+        found = medians(rounds(cases, given.rounds))
+        flood = beside_flood(cases, lab, given.rounds)
         sizes = answers(lab, max(5, given.rounds // 5))
-        found |= hung(lab)
         found |= down(lab, bare, max(10, given.rounds // 4))
+        found |= hung(lab)
     finally:
         bare.control("down")
         lab.control("down")
     document = {
         "submits": found,
         "over no plugin": extra_ms(found),
+        f"beside {FLOOD} cold requests": flood,
         "the daemon's own time": sizes,
         "rounds": given.rounds,
         "load_average": round(os.getloadavg()[0], 2),
         "cpus": os.cpu_count(),
-        "real_time": os.sched_getscheduler(0) == os.SCHED_RR,
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
     }
     write_json(given.out, document)
     print(json.dumps(document, indent=2))
