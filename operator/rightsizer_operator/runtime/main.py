@@ -31,6 +31,7 @@ from rightsizer_telemetry.client import PrometheusSettings
 __all__ = ["OperatorOptions", "run"]
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_DEFINITION_POLL_S = 2.0
 
 
 @immutable
@@ -59,20 +60,14 @@ async def _run(options: OperatorOptions) -> None:
     async with await _api() as api:
         kube = KubeClient(api, metrics, dry_run=options.settings.dry_run)
         controller = Controller(kube, metrics, options.settings, options.namespaces)
-        watching = kopf.operator(
-            registry=registry_for(controller),
-            settings=settings_for(),
-            standalone=True,
-            clusterwide=not options.namespaces,
-            namespaces=options.namespaces,
-        )
         leading = controller.lead() if options.settings.dry_run else _run_elected(kube, controller, options)
         async with serving(
             controller, metrics, port=options.port, max_relist_age_s=4 * options.settings.refresh_s
         ):
             collecting = [collect(controller, options.prometheus)] if options.prometheus else []
             tasks = [
-                asyncio.create_task(task) for task in (watching, leading, scrape(controller), *collecting)
+                asyncio.create_task(task)
+                for task in (_watch(controller, options), leading, scrape(controller), *collecting)
             ]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -84,6 +79,19 @@ async def _run(options: OperatorOptions) -> None:
         for result in ended:
             if isinstance(result, Exception):
                 raise result
+
+
+async def _watch(controller: Controller, options: OperatorOptions) -> None:
+    """Watch the cluster, or the options' namespaces once plans are defined."""
+    while options.namespaces and not await controller.serves_plans():
+        await asyncio.sleep(_DEFINITION_POLL_S)
+    await kopf.operator(
+        registry=registry_for(controller),
+        settings=settings_for(clusterwide=not options.namespaces),
+        standalone=True,
+        clusterwide=not options.namespaces,
+        namespaces=options.namespaces,
+    )
 
 
 def _run_elected(

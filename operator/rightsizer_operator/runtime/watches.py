@@ -29,14 +29,17 @@ class _NoState(kopf.DiffBaseStorage):
         """Nothing is stored."""
 
 
-def settings_for() -> kopf.OperatorSettings:
+def settings_for(*, clusterwide: bool) -> kopf.OperatorSettings:
     """Kopf without state of its own, watching only the operator's children, with back-off after errors.
 
-    It also watches CustomResourceDefinitions, so that plans are watched as soon as theirs is there.
+    Clusterwide it also watches CustomResourceDefinitions, so that plans are watched as soon as theirs is
+    there. An operator of some namespaces does not: kopf would first list all namespaces, which it may not,
+    and watch nothing until its last retry.
     """
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
+    settings.scanning.disabled = not clusterwide
     for resource in (("batch", "v1", "jobs"), ("apps", "v1", "replicasets")):
         settings.watching.label_selectors[resource] = f"{LABEL_MANAGED}={MANAGED}"
     settings.watching.server_timeout = 300
