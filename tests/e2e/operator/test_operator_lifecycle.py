@@ -103,8 +103,11 @@ def test_an_upgrade_of_the_operator_does_not_touch_a_training(own, helm, run):
     own.wait("more steps", lambda: run.last()[0] > step)
     assert {pod["metadata"]["uid"] for pod in run.pods()} == pods
     assert own.get("pdb", "rightsizer", namespace=SYSTEM)["spec"]["maxUnavailable"] == 1
-    log = own.kubectl("logs", "deployment/rightsizer", f"--namespace={SYSTEM}").splitlines()
-    assert all({"time", "level", "message"} <= json.loads(line).keys() for line in log)
+    pods = own.get("pods", "-l", "app.kubernetes.io/component=operator", namespace=SYSTEM)["items"]
+    current = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    assert len(current) == 2
+    lines = [line for name in current for line in own.logs(name, SYSTEM).splitlines()]
+    assert all({"time", "level", "message"} <= json.loads(line).keys() for line in lines)
 
 
 def test_an_uninstall_leaves_plans_training_and_says_what_else_is_left(own, helm, run):
