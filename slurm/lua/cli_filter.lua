@@ -8,7 +8,10 @@ local has_socket, unix = pcall(require, "socket.unix")
 local stream = has_socket and (type(unix) == "table" and unix.stream or unix) or nil
 local TIMEOUT_S = 5
 
+local quiet   -- --quiet of this submit: Slurm hides the line in sbatch only, not in salloc and srun
+
 local function print_to_user(text)
+   if quiet then return end
    slurm.log_info("rightsizer: %s", text)
 end
 
@@ -135,7 +138,9 @@ local function decide(options, spec, mode, settings)
 end
 
 local function submit(options, offset)
+   if options["type"] == "srun" and os.getenv("SLURM_JOB_ID") then return slurm.SUCCESS end   -- a step of a job
    wrote = stated(options)
+   quiet = (tonumber(options["quiet"]) or 0) > 0
    local spec, wrong = shared.spec(given(options, "comment"))
    if not spec or shared.sized_before(spec) then return slurm.SUCCESS end
    local settings = configure()

@@ -49,10 +49,6 @@ class SlurmCommands:
         """Requeue, or requeuehold."""
         self.slurm.run("scontrol", "requeuehold" if hold else "requeue", str(job_id))
 
-    def hold(self, job_id: int) -> None:
-        """Hold."""
-        self.slurm.run("scontrol", "hold", str(job_id))
-
     def release(self, job_id: int) -> None:
         """Release."""
         self.slurm.run("scontrol", "release", str(job_id))

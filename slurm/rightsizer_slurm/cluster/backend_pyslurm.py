@@ -28,7 +28,7 @@ def backend(slurm: Slurm | None = None) -> Backend:
 
 
 class Pyslurm(SlurmCommands):
-    """Reads, requeues, holds, releases and notifies through pyslurm; the rest uses Slurm's commands."""
+    """Reads, requeues, releases and notifies through pyslurm; the rest uses Slurm's commands."""
 
     name = "pyslurm"
 
@@ -70,10 +70,6 @@ class Pyslurm(SlurmCommands):
             lambda: self._library.Job(job_id).requeue(hold=hold),
             lambda: SlurmCommands.requeue(self, job_id, hold=hold),
         )
-
-    def hold(self, job_id: int) -> None:
-        """Hold."""
-        self._call("hold", lambda: self._library.Job(job_id).hold(), lambda: SlurmCommands.hold(self, job_id))
 
     def release(self, job_id: int) -> None:
         """Release."""
@@ -133,6 +129,7 @@ def job_of(raw: Any) -> SlurmJob:
         requeue=bool(raw.is_requeueable),
         priority=int(raw.priority or 0),
         special="array" if raw.array_id else "het" if raw.heterogeneous_id else "",
+        batch=bool(raw.is_batch_job),
     )
 
 

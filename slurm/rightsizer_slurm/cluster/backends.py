@@ -45,9 +45,6 @@ class Backend(Protocol):
     def requeue(self, job_id: int, *, hold: bool = False) -> None:
         """Requeue a running job; with `hold` it stays pending until it is released."""
 
-    def hold(self, job_id: int) -> None:
-        """Hold a pending job."""
-
     def release(self, job_id: int) -> None:
         """Release a held job."""
 

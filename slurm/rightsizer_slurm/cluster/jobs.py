@@ -23,7 +23,7 @@ class SlurmJob:
 
     `states` is Slurm's base state and its flags (RUNNING, COMPLETING). Times are seconds since the epoch, 0
     if unknown; `time_limit_s` is None without a limit. `special` is "array" or "het" for jobs of several
-    parts, which are never changed.
+    parts, which are never changed. `batch` is False for jobs of salloc and srun, where a terminal waits.
     """
 
     job_id: int
@@ -53,6 +53,7 @@ class SlurmJob:
     requeue: bool = False
     priority: int = 0
     special: str = ""
+    batch: bool = True
 
     @property
     def state(self) -> str:

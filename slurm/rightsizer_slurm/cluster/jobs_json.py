@@ -50,6 +50,7 @@ def job_of_json(raw: Mapping[str, Any]) -> SlurmJob:
         requeue=bool(raw.get("requeue")),
         priority=_number(raw.get("priority")),
         special=_special(raw),
+        batch=bool(raw.get("batch_flag", True)),
     )
 
 

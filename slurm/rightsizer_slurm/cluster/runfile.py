@@ -27,7 +27,8 @@ class RunFile:
 
     `nodes` of `node_gpus` GPUs and `node_cores` cores each; an `elastic` job may run on `fewest_nodes` to
     `most_nodes`. `layout` has wire names as keys. `deadline_at_s` is in seconds since the epoch; None without
-    a deadline.
+    a deadline. `decision` is the line with size, layout, price and
+    the constraint that prevents a smaller size.
     """
 
     job_id: int = 0
@@ -48,6 +49,7 @@ class RunFile:
     checkpoint_interval_s: float | None = None
     submitted_at_s: float = 0.0
     deadline_at_s: float | None = None
+    decision: str = ""
 
 
 def write(folder: Path, record: RunFile) -> None:
@@ -114,7 +116,7 @@ def _is_sound(record: RunFile) -> bool:
     rest = (record.job_id, record.batch_sequences)
     numbers = (record.batch_tokens, record.step_s, record.submitted_at_s)
     optional = (record.checkpoint_interval_s, record.deadline_at_s)
-    texts = (record.plan, record.partition, record.gres, record.gpu)
+    texts = (record.plan, record.partition, record.gres, record.gpu, record.decision)
     return (
         all(type(count) is int and 1 <= count <= _MOST_COUNT for count in counts)
         and all(type(count) is int and 0 <= count < _MOST_NUMBER for count in rest)

@@ -217,7 +217,7 @@ class Monitor:
     def _acted(self, row: ReportRow) -> ReportRow:
         for record in row.monitored.given_up[-1:]:
             self._failed(row, record)
-        self._announce(row.job)
+        self._announce(row.monitored)
         decision = row.decision
         if decision.action is Action.KEEP:
             return row
@@ -232,14 +232,19 @@ class Monitor:
             return replace(row, intent=self._resizer.advance(self._intents.plan(intent), row.job))
         return row
 
-    def _announce(self, job: SlurmJob) -> None:
-        """Write the size that a running job got at submission into the log and the job's output, once."""
-        size = one_line(decision_of(job.admin_comment))
+    def _announce(self, monitored: MonitoredJob) -> None:
+        """Write the size that a running job got at submission into the log and the job's output, once.
+
+        The script of `rightsizer sbatch` writes its output itself; a terminal has had its line at submission.
+        """
+        job, noted = monitored.job, decision_of(monitored.job.admin_comment)
+        size = one_line(noted or (monitored.run.decision if monitored.run else ""), 600)
         if not (size and job.running):
             return
         if self._intents.claim_notice(job.job_id, "size", size, again_s=math.inf, now_s=self._clock()):
             _LOG.info("job %s of %s: sized: %s", job.job_id, one_line(job.user), size)
-            self._try(job, lambda: self._backend.notify(job.job_id, f"rightsizer: sized: {size}"))
+            if noted and job.batch:
+                self._try(job, lambda: self._backend.notify(job.job_id, f"rightsizer: sized: {size}"))
 
     def _failed(self, row: ReportRow, record: SizeRecord) -> None:
         """Mark the resize to a size that completed no step as failed, and notify once."""

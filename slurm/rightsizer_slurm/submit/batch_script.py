@@ -16,7 +16,15 @@ from rightsizer_slurm.cluster.comment import PREFIX
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.placement import Placement
 
-__all__ = ["BatchSettings", "batch_options", "elastic_nodes", "pyxis_image", "script", "worker_of"]
+__all__ = [
+    "BatchSettings",
+    "batch_options",
+    "decision",
+    "elastic_nodes",
+    "pyxis_image",
+    "script",
+    "worker_of",
+]
 
 _SIGNAL_SLACK_S = 120
 """Added to the workers' grace: Slurm may send the signal a minute late, and processes need time to end."""
@@ -103,7 +111,7 @@ def script(placement: Placement, settings: BatchSettings) -> str:
     return _TEMPLATE.format(
         options=options,
         summary=re.sub(r"\s+", " ", placement.summary),
-        sized=shlex.quote(f"rightsizer: sized: {_decision(placement)}"),
+        sized=shlex.quote(f"rightsizer: sized: {decision(placement)}"),
         python=shlex.quote(settings.python),
         run=shlex.quote(settings.run),
         home=shlex.quote(settings.home),
@@ -121,7 +129,7 @@ def script(placement: Placement, settings: BatchSettings) -> str:
     )
 
 
-def _decision(placement: Placement) -> str:
+def decision(placement: Placement) -> str:
     """The size, its layout and price, and the constraint that prevents a smaller one."""
     return one_line(f"{placement.summary}; not smaller because of: {placement.answer.binding}", 600)
 

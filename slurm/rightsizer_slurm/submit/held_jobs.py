@@ -2,6 +2,7 @@
 
 The plugin writes the ticket into the comment of the job; from then on the ticket has the number of the job. A
 job that its owner released or cancelled is not changed. A refused job stays held; its AdminComment says why.
+That of a salloc ends, since its terminal waits.
 After a crash the update is repeated, with the same values. A job without a size after `hold_limit_s` is
 released unchanged or refused, by `on_fault`. What fails with one ticket is tried again and delays no other.
 """
@@ -23,6 +24,7 @@ from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.terminals import end_refused, tell
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 
 __all__ = ["TicketResult", "adopt", "changes", "is_own_hold", "release_held_jobs", "ticket_name"]
@@ -156,6 +158,7 @@ def _released_unchanged(ticket: Ticket, job: SlurmJob, slurm: Slurm, cause: str)
         restored = (f"{name}={gpus}" for name, gpus in _own_gpus(ticket.request).items())
         text = f"Comment={written(job.comment)}"
         slurm.run("scontrol", "update", f"JobId={job.job_id}", *restored, text)
+    tell(slurm, job, f"not sized: {one_line(cause)}")
     _release(ticket, job, slurm)
     return f"released unchanged, {cause}"
 
@@ -174,7 +177,8 @@ def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
         reason = one_line(response.say if response else "", 400)
         note = noted(job.admin_comment, f"refused: {reason}")
         slurm.run("scontrol", "update", target, f"Comment={written(job.comment)}", f"AdminComment={note}")
-        return f"refused, stays held: {reason}"
+        ended = end_refused(slurm, job, reason)
+        return f"refused, {'ended' if ended else 'stays held'}: {reason}"
     sized = response.verdict is Verdict.OK
     note = _note(response) if sized else f"not sized: {one_line(response.say, 400)}"
     texts = [
@@ -185,6 +189,7 @@ def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
         slurm.run("scontrol", "update", target, *(f"{name}=" for name in own))
     size = changes(request, response, before_s=job.deadline_s) if sized else ()
     slurm.run("scontrol", "update", target, *size, *texts)
+    tell(slurm, job, one_line(response.say) if sized else note)
     _release(ticket, job, slurm)
     return f"{'sized' if sized else 'released'}: {response.say}"
 

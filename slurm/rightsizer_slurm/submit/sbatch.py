@@ -36,6 +36,7 @@ from rightsizer_slurm.submit import placement
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.batch_script import (
     BatchSettings,
+    decision,
     elastic_nodes,
     script,
     worker_of,
@@ -316,4 +317,5 @@ def _record(placed: Placement, worker: WorkerSpec, job: int, plan: str) -> runfi
         checkpoint_interval_s=worker.checkpoint_interval_s if worker.checkpoint_path else None,
         submitted_at_s=now_s,
         deadline_at_s=None if deadline_s is None else now_s + deadline_s,
+        decision=decision(placed),
     )

@@ -15,6 +15,7 @@ from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.held_jobs import is_own_hold
+from rightsizer_slurm.submit.terminals import end_refused, tell
 
 __all__ = ["release_unsized"]
 
@@ -45,7 +46,7 @@ def release_unsized(
         waits = age_s < (site.hold_limit_s if policy == "hold" else held_s)
         if ticket and job.job_id not in except_for and not waits:
             try:
-                _end(slurm, job, reason, release=policy == "as-written" and not is_own_hold(ticket))
+                _end(slurm, job, reason, refused=policy != "as-written", own=is_own_hold(ticket))
             except SlurmError as error:
                 if unavailable(error):
                     raise
@@ -55,10 +56,14 @@ def release_unsized(
     return tuple(released)
 
 
-def _end(slurm: Slurm, job: SlurmJob, reason: str, *, release: bool) -> None:
+def _end(slurm: Slurm, job: SlurmJob, reason: str, *, refused: bool, own: bool) -> None:
     note = noted(job.admin_comment, f"not sized: {reason}")
     slurm.run(
         "scontrol", "update", f"JobId={job.job_id}", f"Comment={written(job.comment)}", f"AdminComment={note}"
     )
-    if release:
+    if refused:
+        end_refused(slurm, job, f"not sized: {reason}")
+        return
+    tell(slurm, job, f"not sized: {reason}")
+    if not own:
         slurm.run("scontrol", "release", str(job.job_id))

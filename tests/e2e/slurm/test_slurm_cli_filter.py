@@ -82,3 +82,12 @@ def test_without_the_daemon_the_job_goes_on_as_written(client: Any) -> None:
 def test_srun_keeps_what_it_was_told(client: Any) -> None:
     done = client.slurm.ask("srun", f"--comment={COMMENT}", "true")
     assert (done.returncode, "use sbatch or salloc" in done.stderr) == (0, True)
+
+
+@pytest.mark.parametrize(("option", "lines"), [("--verbose", 1), ("--quiet", 0)], ids=["one line", "quiet"])
+def test_salloc_prints_one_line_and_none_if_it_is_quiet(client: Any, option: str, lines: int) -> None:
+    client.sbatch(COMMENT)  # its size is known now
+    done = client.slurm.ask(
+        "salloc", option, f"--comment={COMMENT}", "srun", "--comment=rightsizer: x=1", "true"
+    )
+    assert done.stderr.count("rightsizer:") == lines, done.stderr

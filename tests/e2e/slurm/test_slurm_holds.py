@@ -60,6 +60,19 @@ def test_a_job_that_cannot_be_sized_stays_held_and_says_why(slow: Any) -> None:
     assert slow.slurm.job(job)["JobState"] == "PENDING"
 
 
+def test_a_salloc_whose_job_cannot_be_sized_ends_with_the_reason(slow: Any) -> None:
+    done = slow.slurm.ask("salloc", f"--comment={DENSE.format(1)}", "true")
+    assert (done.returncode, "rightsizer: refused: no plan: deadline" in done.stderr) == (1, True), (
+        done.stderr
+    )
+
+
+def test_a_held_salloc_is_told_its_size_once_and_goes_on(slow: Any) -> None:
+    done = slow.slurm.ask("salloc", "--time=7-0", f"--comment={DENSE.format(60)}", "sleep", "8")
+    lines = [line for line in done.stderr.splitlines() if "rightsizer:" in line]
+    assert ("the job is held" in lines[0], "done in" in lines[1], len(lines)) == (True, True, 2), done.stderr
+
+
 def test_a_comment_that_is_wrong_is_refused_at_once_though_sizing_is_slow(slow: Any) -> None:
     assert slow.sbatch("rightsizer: modle=x tokens=1B").job is None
 

@@ -90,3 +90,19 @@ def test_rightsizer_sbatch_keeps_to_them_without_the_plugin(limited: Any, tmp_pa
     argv = (Path(sys.executable).with_name("rightsizer"), "sbatch", script)
     done = subprocess.run(argv, check=False, capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert (done.returncode, "2 GPUs of QOS small" in done.stdout) == (3, True), done.stdout + done.stderr
+
+
+def test_sacct_shows_the_decision_once_the_job_has_ended(limited: Any) -> None:
+    submitted = limited.sbatch(LORA.format("24h"))
+    job = submitted.job["JobId"]
+
+    def record() -> list[str]:
+        line = limited.slurm.run(
+            "sacct", "-nXP", f"--jobs={job}", "--format=state,comment,admincomment"
+        ).strip()
+        return line.split("|")
+
+    limited.slurm.wait("slurmdbd has the job", lambda: record() == ["PENDING", "", ""])
+    limited.slurm.run("scancel", job)
+    limited.slurm.wait("its decision", lambda: "[rightsizer/1 nodes=1 gpus=1 " in record()[-1])
+    assert (record()[0].split()[0], record()[1]) == ("CANCELLED", "")  # no AccountingStoreFlags=job_comment

@@ -95,13 +95,11 @@ def test_a_running_job_is_read_in_full(tested: ClusterUnderTest) -> None:
     assert job in {each.job_id for each in tested.backend.jobs()}
 
 
-def test_a_held_job_is_known_released_and_held_again(tested: ClusterUnderTest) -> None:
+def test_a_held_job_is_known_and_released(tested: ClusterUnderTest) -> None:
     job = tested.submit("--hold", "--begin=now+1hour")
     assert tested.wait(job, lambda job: job.pending).held
     tested.backend.release(job)
     tested.wait(job, lambda job: not job.held)
-    tested.backend.hold(job)
-    tested.wait(job, lambda job: job.held)
 
 
 def test_a_job_is_requeued_held_resized_in_one_update_and_goes_on(tested: ClusterUnderTest) -> None:
@@ -143,7 +141,7 @@ def test_a_signal_reaches_the_script_and_a_word_its_output(tested: ClusterUnderT
 
 def test_a_job_that_never_was_is_none_and_cannot_be_changed(tested: ClusterUnderTest) -> None:
     assert tested.backend.job(999_999) is None
-    for verb in (tested.backend.hold, tested.backend.release, tested.backend.requeue):
+    for verb in (tested.backend.release, tested.backend.requeue):
         with pytest.raises(SlurmError) as raised:
             verb(999_999)
         assert not unavailable(raised.value)

@@ -78,7 +78,7 @@ def raw_job(**more):
     names = (
         "state user_name user_id account state_reason partition allocated_nodes batch_host ntasks cpus"
         " comment admin_comment time_limit submit_time start_time end_time requeue_count is_requeueable"
-        " priority array_id heterogeneous_id name"
+        " priority array_id heterogeneous_id name is_batch_job"
     )
     return SimpleNamespace(**dict.fromkeys(names.split()), id=7, num_nodes=2, **more)
 

@@ -57,9 +57,6 @@ class SmallSlurm:
     def signal_script(self, _job_id, _name):
         self._take("ask", replace(HELD, nodes=self.now.nodes, restarts=self.now.restarts + 1))
 
-    def hold(self, _job_id):
-        self._take("hold", replace(self.now, priority=0))
-
     def resize(self, _job_id, *, nodes, tasks, cpus):
         assert (tasks, cpus) == (nodes, nodes * 8)
         self._take("size", replace(self.now, nodes=nodes))

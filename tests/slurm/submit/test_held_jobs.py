@@ -158,3 +158,26 @@ def test_a_job_that_the_plugin_held_by_itself_gets_one_ticket(tmp_path: Path) ->
     (ticket,) = state.tickets()
     assert (ticket.job_id, ticket.request.uid, ticket.request.comment) == (7, 5, "rightsizer: model=x")
     state.close()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "batch", "verbs"),
+    [
+        (Verdict.REFUSE, True, ["update"]),
+        (Verdict.REFUSE, False, ["update", "notify", "7"]),
+        (Verdict.KEEP, True, ["update", "release"]),
+        (Verdict.KEEP, False, ["update", "notify", "release"]),
+    ],
+    ids=["refused batch", "refused salloc", "unsized batch", "unsized salloc"],
+)
+def test_a_terminal_that_waits_is_told_and_a_refusal_ends_it(tmp_path: Path, verdict, batch, verbs) -> None:
+    job = SlurmJob(job_id=7, user_id=5, states=("PENDING",), priority=0, comment=HELD, batch=batch)
+    state, slurm, queue = logged(tmp_path, job, SizingRequest(uid=5))
+    for name in ("scontrol", "scancel"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/verbs\n')
+        (tmp_path / name).chmod(0o755)
+    state.set_response("ab", SizingResponse(verdict=verdict, say="too late"))
+    (done,) = release_held_jobs(state, slurm, queue, now_s=1.0)
+    assert (tmp_path / "verbs").read_text().split() == verbs
+    assert ("ended" in done.text) == (verbs[-1] == "7")
+    state.close()
