@@ -84,7 +84,9 @@ def test_srun_keeps_what_it_was_told(client: Any) -> None:
     assert (done.returncode, "use sbatch or salloc" in done.stderr) == (0, True)
 
 
-@pytest.mark.parametrize(("option", "lines"), [("--job-name=training", 1), ("--quiet", 0)], ids=["one line", "quiet"])
+@pytest.mark.parametrize(
+    ("option", "lines"), [("--job-name=training", 1), ("--quiet", 0)], ids=["one line", "quiet"]
+)
 def test_salloc_prints_one_line_and_none_if_it_is_quiet(client: Any, option: str, lines: int) -> None:
     client.sbatch(COMMENT)  # its size is known now
     done = client.slurm.ask(
