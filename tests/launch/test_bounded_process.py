@@ -67,6 +67,7 @@ def test_one_child_answers_every_call(child: Make) -> None:
     assert first[0] != os.getpid()
 
 
+@pytest.mark.slow
 def test_who_needs_more_memory_gets_an_error_and_the_next_call_a_new_child(child: Make) -> None:
     process = child(fill)
     with pytest.raises(ChildError, match="more memory"):
@@ -74,6 +75,7 @@ def test_who_needs_more_memory_gets_an_error_and_the_next_call_a_new_child(child
     assert process.call(100) == 1
 
 
+@pytest.mark.slow
 def test_a_call_beyond_its_time_is_ended(child: Make) -> None:
     process = child(sleep, time_s=0.5)
     with pytest.raises(ChildError, match=r"longer than 0\.5 s"):
@@ -87,6 +89,7 @@ def test_a_crash_ends_the_call_only(child: Make, how: str, cause: str) -> None:
         child(misbehave).call(how)
 
 
+@pytest.mark.slow
 def test_a_child_that_has_grown_answers_until_its_successor_has_started(
     child: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -280,6 +280,7 @@ def test_a_plan_over_budget_is_refused_once_and_goes_on_when_it_is_made_simpler(
     run(scenario, world)
 
 
+@pytest.mark.slow
 def test_an_api_server_that_does_not_answer_at_first_is_waited_for(world):
     world.plan()
     world.api.refuse["GET", "/nodes"] = [OSError("no route")]

@@ -208,6 +208,7 @@ def hostile_round(workers, fake_api, random):
     workers.controller.on_plan(fake_api.put(path, plan), deleted=False)
 
 
+@pytest.mark.slow
 def test_nothing_that_tenants_write_ends_a_running_operator_or_stops_another_plan(
     workers, fake_api, fake_cluster
 ):

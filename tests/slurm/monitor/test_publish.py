@@ -68,6 +68,7 @@ def test_a_copy_follows_its_file_and_is_bounded(run, tmp_path):
     assert (to / "progress.jsonl").stat().st_size == TAIL_BYTES
 
 
+@pytest.mark.slow
 def test_only_the_owner_and_the_group_can_open_a_copy_and_it_ends_with_its_script(run, tmp_path):
     to = tmp_path / "runs" / "7"
     script = subprocess.Popen(["sleep", "300"])

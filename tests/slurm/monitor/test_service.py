@@ -35,6 +35,7 @@ def served(port: int) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_it_waits_while_another_monitor_acts_and_then_works_and_ends(slurm: Slurm, tmp_path: Path) -> None:
     port, ended, state = free_port(), threading.Event(), tmp_path / "state.db"
     options = MonitorOptions(

@@ -159,6 +159,7 @@ def test_a_fault_in_one_request_leaves_its_job_unchanged_and_others_sized(tmp_pa
     talk(tmp_path, run, sizer=sizer)
 
 
+@pytest.mark.slow
 def test_a_user_with_many_requests_delays_no_other(tmp_path: Path) -> None:
     ended = threading.Event()
 

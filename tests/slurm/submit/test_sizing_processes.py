@@ -61,6 +61,7 @@ def test_a_plan_of_a_thousand_million_laughs_is_refused_or_ends_its_child_only(
     assert processes(task(cluster, LORA)).verdict is Verdict.OK
 
 
+@pytest.mark.slow
 def test_a_request_that_ends_its_child_leaves_its_job_unchanged(cluster: SlurmCluster) -> None:
     small = SizingProcesses(1, limits=Limits(memory_bytes=64 * MIB, keep_bytes=64 * MIB, time_s=20.0))
     said = small(task(cluster, "rightsizer: model=mixtral-8x7b tokens=2B deadline=72h"))
