@@ -39,7 +39,7 @@ coverage: $(READY)  ## lines that no test without torchrun and clusters runs, fi
 mutants: $(READY)  ## change one operator or number at a time and count the changes that no unit test notices
 	$(BIN)/python -m bench.mutants
 
-# Part of `make nightly`; the unit tests run a few hundred inputs for each parser
+# Part of `make nightly`; the unit tests run a hundred inputs for each parser
 FUZZ ?= 1000000
 fuzz: $(READY)  ## random inputs for every parser of what tenants and users write (FUZZ=1000000, the same each time)
 	$(BIN)/python -m bench.fuzz --inputs $(FUZZ)
