@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from rightsizer_launch.bounded_process import BoundedProcess, ChildError, Limits
+from rightsizer_launch.fair_slots import FairSlots
 from rightsizer_operator.reconcile.sizing_answer import (
     TOO_LONG,
     NotSizedYetError,
@@ -22,7 +23,6 @@ from rightsizer_operator.reconcile.sizing_answer import (
     SizingAnswer,
     SizingQuestion,
 )
-from rightsizer_operator.runtime.turns import Turns
 from rightsizer_operator.values.snapshot import Key
 
 __all__ = ["Lane", "Searcher", "Sizing", "sizing_processes"]
@@ -112,7 +112,7 @@ class Sizing:
 
     def __init__(self, lanes: Sequence[Searcher], *, budget_s: float) -> None:
         self.on_answer: Callable[[Key], None] = lambda _key: None
-        self._lanes = [(lane, Turns()) for lane in lanes]
+        self._lanes = [(lane, FairSlots(1)) for lane in lanes]
         self._refusal = SizingAnswer(
             message=f"the search for a size was stopped after {budget_s:g} s of processor time",
             refusal=TOO_LONG,

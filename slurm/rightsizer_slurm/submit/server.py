@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rightsizer.errors import InputError, RightsizerError
+from rightsizer_launch.fair_slots import FairSlots
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
 from rightsizer_slurm.cluster.comment import LONGEST, parse, subject
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit.fair_slots import FairSlots
 from rightsizer_slurm.submit.held_jobs import ticket_name
 from rightsizer_slurm.submit.protocol import (
     END,
