@@ -26,8 +26,7 @@ NODES = "".join(
 )
 PARTITIONS = "PartitionName=h100 Default=YES MaxTime=7-00:00:00 Nodes=n[1-4] State=UP\n"
 COMMAND = """#!/bin/sh
-printf '%s ' "${0##*/}" "$@" >> $folder/calls
-echo >> $folder/calls
+printf '%s\\n' "${0##*/} $*" >> $folder/calls  # one write: commands run side by side
 case "$*" in
 *"show partition"*) name=partitions ;;
 *"show node"*) name=nodes ;;

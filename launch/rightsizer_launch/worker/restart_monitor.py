@@ -121,6 +121,8 @@ class RestartMonitor:
             trained = now_s - self._began_s >= self._start_s
             step = self._step if self._step else self._budget.step + trained
             self._budget, self._began_s = self._budget.failed(now_s=now_s, step=step), now_s
+            if self._budget.spent:  # torchrun may have restarted again since; the limit was reached here
+                break
         self._seen = max(self._seen, restarts)
         if self._budget.spent and not self.reason:
             self.reason = self._budget.spent

@@ -46,6 +46,10 @@ def test_failures_without_a_new_step_give_up_sooner(pod, monkeypatch):
     assert "without a new step" in reasons[3]
 
 
+def test_restarts_between_two_polls_are_counted_up_to_the_limit(pod):
+    assert pod(7, 10.0) == ("3 failures within 3600 s; the plan allows 2", 1)
+
+
 def test_the_newest_error_that_can_be_read_is_the_last_word(tmp_path):
     for attempt, text in enumerate(['{"message": {"message": "OSError: disk"}}', "torn {"]):
         folder = tmp_path / "run" / f"attempt_{attempt}" / "0"
