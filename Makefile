@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
 
 all: check test  ## check and test
 
@@ -27,8 +27,15 @@ demo: $(READY)  ## size, train with two workers, kill one, resume, resize 2 -> 1
 LAYER ?=
 PACKAGES := sizing,crds,launch,telemetry,slurm,operator,cli
 test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no cluster; LAYER=operator for one layer
+	@$(MAKE) --no-print-directory .test-units
+	@$(MAKE) --no-print-directory .test-processes
+
+.test-units: $(READY)
 	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow" --ignore tests/e2e tests/$(LAYER)
-	$(BIN)/pytest -q -m "(torchrun or slow) and not kubernetes" tests/$(LAYER) || [ $$? = 5 -a -n "$(LAYER)" ]  # 5: it has none
+
+.test-processes: $(READY)
+	$(BIN)/pytest -q -m "(torchrun or slow) and not kubernetes" $(if $(AGAIN),--last-failed) tests/$(LAYER) \
+	  || [ $$? = 5 -a -n "$(LAYER)" ]  # 5: it has none
 
 coverage: $(READY)  ## lines that no test without torchrun and clusters runs, file by file; LAYER=operator for one layer
 	$(BIN)/coverage run --source $(PACKAGES) -m pytest -q -p no:xdist -m "not torchrun" --ignore tests/e2e tests/$(LAYER)
@@ -138,7 +145,7 @@ nightly:  ## what CI does not wait for: operators killed at every request, upgra
 	@$(MAKE) --no-print-directory test-kubernetes NIGHTLY=1
 	@$(MAKE) --no-print-directory fuzz
 
-# On a busy machine a wait of these can be too short: modules in which something failed have a second chance
+# On a busy machine a wait of these can be too short: what failed has a second chance
 twice = { $(MAKE) $1 || $(MAKE) $1 AGAIN=--again; }
 # What comes later than that is only begun where it is short: CI ends what runs for 90 minutes
 CI_MINUTES ?= 60
@@ -151,7 +158,8 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 
 .ci-tests:
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory .test-units
+	@$(call twice,.test-processes)
 	tests/e2e/prometheus/install.sh
 	@$(MAKE) --no-print-directory .ci-prometheus .ci-clusters
 
