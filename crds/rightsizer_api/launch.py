@@ -12,6 +12,7 @@ from pydantic import (
     Strict,
     WithJsonSchema,
     model_validator,
+    with_config,
 )
 from pydantic.config import JsonDict
 from typing_extensions import TypedDict
@@ -108,34 +109,34 @@ class Restarts(Model):
 
 
 # The parts of a pod template that are merged or read. The API server checks all other fields.
-_TYPED = ConfigDict(extra="allow", strict=True)
+_typed = with_config(ConfigDict(extra="allow", strict=True))
 
 
+@_typed
 class _Named(TypedDict, total=False):
     """An item of a list that is merged by name."""
 
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     name: Required[str]
 
 
+@_typed
 class _Mount(TypedDict):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     mountPath: str
 
 
+@_typed
 class _Port(TypedDict):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     containerPort: int
 
 
+@_typed
 class _Resources(TypedDict, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     limits: dict[str, Any]
     requests: dict[str, Any]
 
 
+@_typed
 class _Container(_Named, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     env: list[_Named]
     imagePullPolicy: str
     ports: list[_Port]
@@ -144,55 +145,55 @@ class _Container(_Named, total=False):
     volumeMounts: list[_Mount]
 
 
+@_typed
 class _Toleration(TypedDict, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     key: str
     operator: str
     value: str
     effect: str
 
 
+@_typed
 class _Spread(TypedDict):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     topologyKey: str
 
 
+@_typed
 class _Expression(TypedDict, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     key: Required[str]
     operator: Required[str]
     values: list[str]
 
 
+@_typed
 class _Term(TypedDict, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     matchExpressions: list[_Expression]
     matchFields: list[_Expression]
 
 
+@_typed
 class _Required(TypedDict, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     nodeSelectorTerms: list[_Term]
 
 
+@_typed
 class _NodeAffinity(TypedDict, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     requiredDuringSchedulingIgnoredDuringExecution: _Required
 
 
+@_typed
 class _Affinity(TypedDict, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     nodeAffinity: _NodeAffinity
 
 
+@_typed
 class _Metadata(TypedDict, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     labels: dict[str, str]
     annotations: dict[str, str]
 
 
+@_typed
 class _Spec(TypedDict, total=False):
-    __pydantic_config__ = _TYPED  # type: ignore[misc]
     affinity: _Affinity
     containers: list[_Container]
     imagePullSecrets: list[_Named]

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -264,6 +265,17 @@ class Slurm:
         """A job as `scontrol show job` tells it, field by field."""
         shown = self.run("scontrol", "--oneliner", "show", "job", job)
         return dict(re.findall(r"(?:^| )([A-Z][A-Za-z/:]*)=(.*?)(?= [A-Z][A-Za-z/:]*=|$)", shown.strip()))
+
+    def metrics(self) -> str:
+        """The daemon's /metrics; nothing while it does not serve them."""
+        conf = Path(self.environment["RIGHTSIZER_SLURM_CONF"]).read_text()
+        address = re.search(r"^metrics = (\S+)$", conf, re.MULTILINE)
+        assert address is not None
+        try:
+            with urllib.request.urlopen(f"http://{address[1]}/metrics", timeout=10) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
 
     def wait(self, what: str, condition: Callable[[], bool], within_s: float = 60) -> None:
         """Return when the condition holds; fail when it does not within what `patience` makes of that."""

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,18 @@ import pytest
 pytestmark = pytest.mark.slurm
 
 
-def served(site: Any) -> str:
-    """The daemon's /metrics; nothing while it does not serve them."""
-    address = re.search(r"^metrics = (\S+)$", site.conf.read_text(), re.MULTILINE)
-    assert address is not None
-    try:
-        with urllib.request.urlopen(f"http://{address[1]}/metrics", timeout=10) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return ""
-
-
 def test_the_daemon_tells_of_every_gpu_job(site: Any) -> None:
     options = ("--nodes=2", "--gres=gpu:h100:4", "--output=/dev/null", "--wrap=sleep 300")
     job = site.slurm.run("sbatch", "--parsable", *options).strip()
     line = re.compile(rf'^rightsizer_slurm_job_gpus{{cluster="\w+",jobid="{job}"}} 8\.0$', re.MULTILINE)
-    site.slurm.wait("the job is told of", lambda: line.search(served(site)) is not None)
-    assert "rightsizer_slurm_sweep_timestamp_seconds" in served(site)
+    site.slurm.wait("the job is told of", lambda: line.search(site.slurm.metrics()) is not None)
+    assert "rightsizer_slurm_sweep_timestamp_seconds" in site.slurm.metrics()
 
 
 def test_of_two_monitors_with_one_state_one_acts(site: Any) -> None:
-    site.slurm.wait("the daemon's monitor works", lambda: "rightsizer_slurm_sweep_seconds" in served(site))
+    site.slurm.wait(
+        "the daemon's monitor works", lambda: "rightsizer_slurm_sweep_seconds" in site.slurm.metrics()
+    )
     state = re.search(r"^state = (\S+)$", site.conf.read_text(), re.MULTILINE)
     assert state is not None
     command = (

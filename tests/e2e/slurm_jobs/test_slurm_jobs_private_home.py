@@ -2,24 +2,12 @@
 
 import re
 import subprocess
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.slurm
-
-
-def served(conf: Path) -> str:
-    """The daemon's /metrics; nothing while it does not serve them."""
-    address = re.search(r"^metrics = (\S+)$", conf.read_text(), re.MULTILINE)
-    assert address is not None
-    try:
-        with urllib.request.urlopen(f"http://{address[1]}/metrics", timeout=10) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return ""
 
 
 def test_a_job_in_a_private_home_is_measured_and_nobody_else_reads_it(training: Any) -> None:
@@ -32,7 +20,7 @@ def test_a_job_in_a_private_home_is_measured_and_nobody_else_reads_it(training: 
         re.MULTILINE,
     )
     training.wait("it trains", training.trains(world=1))
-    training.wait("the daemon measures it", lambda: measured.search(served(conf)) is not None)
+    training.wait("the daemon measures it", lambda: measured.search(training.slurm.metrics()) is not None)
     copies = conf.parent.parent / "runs" / job
     for command in (["ls", copies.parent], ["ls", copies], ["cat", copies / "plan.yaml"]):
         read = subprocess.run(command, check=False, capture_output=True, user="nobody", group="nogroup")

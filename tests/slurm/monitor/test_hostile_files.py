@@ -14,17 +14,6 @@ from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import Monitor, Settings
 from rightsizer_slurm.monitor.report import Report, document, table_row
 
-PLAN = """\
-apiVersion: rightsizer.dev/v1alpha1
-kind: TrainingPlan
-metadata: {name: small}
-spec:
-  model: {dimensions: {layers: 4, hidden: 192, heads: 4, vocab: 256}}
-  workload: {tokens: 10B, sequenceLength: 128, globalBatchSequences: 64}
-  deadline: {finishWithin: 100h}
-  resources: {minGPUs: 1, maxGPUs: 4}
-  launch: {framework: ddp, command: [train.py], checkpoint: {path: ckpt, interval: 5m}}
-"""
 LAYOUT = {"dp": 1, "microBatch": 4, "microBatches": 16, "sharding": "none"}
 RUN = {
     "job_id": 7, "gpu": "H100-SXM5-80GB", "gres": "h100", "nodes": 1, "node_gpus": 1, "node_cores": 8,
@@ -59,9 +48,9 @@ LINES = {
 SIZES = {"nested": DEEP, "a list as event": json.dumps({"event": [], "job_id": 7, "restart": 0, "nodes": 1})}
 
 
-def job(folder, number):
+def job(folder, number, plan):
     folder.mkdir()
-    (folder / "plan.yaml").write_text(PLAN)
+    (folder / "plan.yaml").write_text(plan)
     (folder / "slurm.json").write_text(json.dumps(RUN | {"job_id": number}))
     (folder / "progress.jsonl").write_text(json.dumps(STEP) + "\n")
     return SlurmJob(
@@ -73,9 +62,9 @@ def job(folder, number):
 class Two:
     """A cluster with the job of a hostile user and that of their neighbour."""
 
-    def __init__(self, folder):
-        self.hostile, self.folder = job(folder / "hostile", 7), folder / "hostile"
-        self.neighbour = job(folder / "neighbour", 8)
+    def __init__(self, folder, plan):
+        self.hostile, self.folder = job(folder / "hostile", 7, plan), folder / "hostile"
+        self.neighbour = job(folder / "neighbour", 8, plan)
 
     def jobs(self):
         return (self.hostile, self.neighbour)
@@ -85,8 +74,8 @@ class Two:
 
 
 @pytest.fixture
-def two(tmp_path):
-    return Two(tmp_path)
+def two(tmp_path, small_plan):
+    return Two(tmp_path, small_plan)
 
 
 def swept(two, **given):

@@ -28,18 +28,6 @@ from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
 from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import ActionLevel, ReportRow, intent_for
 
-PLAN = """\
-apiVersion: rightsizer.dev/v1alpha1
-kind: TrainingPlan
-metadata: {name: small}
-spec:
-  model: {dimensions: {layers: 4, hidden: 192, heads: 4, vocab: 256}}
-  workload: {tokens: 10B, sequenceLength: 128, globalBatchSequences: 64}
-  deadline: {finishWithin: 100h}
-  resources: {minGPUs: 1, maxGPUs: 4}
-  launch: {framework: ddp, command: [train.py], checkpoint: {path: ckpt, interval: 5m}}
-  elasticity: {mode: Auto, minGPUs: 1}
-"""
 LAYOUT = {
     "dp": 4,
     "microBatch": 4,
@@ -71,8 +59,8 @@ RECORDS = [
 
 
 @pytest.fixture
-def job(tmp_path):
-    (tmp_path / "plan.yaml").write_text(PLAN)
+def job(tmp_path, small_plan):
+    (tmp_path / "plan.yaml").write_text(small_plan)
     runfile.write(tmp_path, RUN)
     names = ("event", "time", "world", "step", "tokens", "step_s")
     lines = [{name: getattr(each, name) for name in names} for each in RECORDS]
@@ -161,8 +149,8 @@ def test_a_job_far_ahead_of_its_deadline_gives_gpus_to_those_who_wait(job):
     assert (intent.kind, intent.from_nodes, intent.to_nodes) == (Kind.SHRINK, 4, made.gpus)
 
 
-def test_a_size_that_the_plan_fixes_is_not_changed(job, tmp_path):
-    (tmp_path / "plan.yaml").write_text(PLAN.replace("{minGPUs: 1, maxGPUs: 4}", "{gpus: 4}"))
+def test_a_size_that_the_plan_fixes_is_not_changed(job, tmp_path, small_plan):
+    (tmp_path / "plan.yaml").write_text(small_plan.replace("{minGPUs: 1, maxGPUs: 4}", "{gpus: 4}"))
     _, _, made = fast(job)
     assert (made.action, made.gpus) == (Action.KEEP, 4), made.reason
 

@@ -15,15 +15,6 @@ from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.monitor import ActionLevel, Monitor, Settings
 
-PLAN = """\
-apiVersion: rightsizer.dev/v1alpha1
-kind: TrainingPlan
-metadata: {name: small}
-spec:
-  model: {dimensions: {layers: 4, hidden: 192, heads: 4, vocab: 256}}
-  workload: {tokens: 10B, sequenceLength: 128, globalBatchSequences: 64}
-  launch: {framework: ddp, command: [train.py]}
-"""
 HOSTILE = "$(touch pwned) `touch pwned`; touch pwned\nBcc: all@example.org\r\x1b[2J' \" %n {x} Priority=0"
 IDLE = Reading(
     window_s=1800.0, age_s=5.0, coverage=1.0, samples=60, gpu_busy_mean=0.0, gpu_busy_max=0.0,
@@ -164,8 +155,10 @@ def test_a_terminal_that_has_had_its_line_is_not_interrupted(slurm: Slurm, caplo
     assert "job 7 of ada: sized: nodes=4" in caplog.text
 
 
-def test_the_log_has_the_size_of_a_job_of_rightsizer_sbatch(slurm: Slurm, tmp_path: Path, caplog) -> None:
-    (tmp_path / "plan.yaml").write_text(PLAN)
+def test_the_log_has_the_size_of_a_job_of_rightsizer_sbatch(
+    slurm: Slurm, tmp_path: Path, caplog, small_plan: str
+) -> None:
+    (tmp_path / "plan.yaml").write_text(small_plan)
     runfile.write(tmp_path, runfile.RunFile(job_id=7, decision="4 x 1 h100\nERROR"))
     job = replace(JOB, comment=f"rightsizer: plan=/p.yaml run={tmp_path}", user_id=os.getuid())
     with caplog.at_level("INFO"):

@@ -14,25 +14,16 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.monitor.inspection import monitored_job
 from rightsizer_slurm.monitor.publish import TAIL_BYTES, publish
 
-PLAN = """\
-apiVersion: rightsizer.dev/v1alpha1
-kind: TrainingPlan
-metadata: {name: small}
-spec:
-  model: {dimensions: {layers: 4, hidden: 192, heads: 4, vocab: 256}}
-  workload: {tokens: 10B, sequenceLength: 128}
-  launch: {framework: ddp, command: [train.py]}
-"""
 STEP = '{"event": "step", "time": 1.0, "step": 3}\n'
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, small_plan):
     """A run directory, and a folder of runs beside it."""
     (tmp_path / "runs").mkdir()
     folder = tmp_path / "home"
     folder.mkdir()
-    (folder / "plan.yaml").write_text(PLAN)
+    (folder / "plan.yaml").write_text(small_plan)
     runfile.write(folder, runfile.RunFile(job_id=7))
     (folder / "progress.jsonl").write_text(STEP)
     return folder
