@@ -18,6 +18,7 @@ __all__ = [
     "Observed",
     "Recommendation",
     "Resize",
+    "Sample",
     "Status",
 ]
 
@@ -139,6 +140,21 @@ class Failure(Model):
     trained: bool = Field(False, description="Whether training advanced since the failure before.")
 
 
+class Sample(Model):
+    """The position of the present run at one moment, as its workers' metrics stated it."""
+
+    unix_seconds: Seconds = Field(description="When, in Unix time.")
+    step: Annotated[int, Field(ge=0)] = Field(description="Optimizer steps done.")
+    tokens: Seconds = Field(description="Tokens trained.")
+    workers: Gpus | None = Field(None, description="Workers in the world.")
+    attempt: Annotated[int, Field(ge=0, le=1_000_000)] = Field(description="The attempt.")
+    restarts: Annotated[int, Field(ge=0)] = Field(description="Worker restarts within the attempt.")
+    phase: Annotated[str, Field(max_length=16)] = Field(description="What the training did.")
+    covers_seconds: Seconds = Field(description="Time before this moment in which the operator measured.")
+    saving_seconds: Seconds | None = Field(None, description="Time spent in checkpoints so far.")
+    data_wait_seconds: Seconds | None = Field(None, description="Time spent waiting for data so far.")
+
+
 class Status(Model):
     """Plan, attempt and measurements of a TrainingPlan."""
 
@@ -163,6 +179,11 @@ class Status(Model):
     attempt: Attempt | None = Field(None, description="The current attempt.", json_schema_extra=_WHOLE)
     observed: Observed | None = Field(
         None, description="Measurements of the current attempt.", json_schema_extra=_WHOLE
+    )
+    samples: Annotated[tuple[Sample, ...], Field(max_length=32), Strict(False)] = Field(
+        (),
+        description="Measurements that a new operator continues from.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     recommendation: Recommendation | None = Field(
         None, description="The recommended change.", json_schema_extra=_WHOLE

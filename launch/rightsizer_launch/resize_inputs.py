@@ -147,7 +147,8 @@ def _next_mark(before: Mark | None, record: Record) -> Mark:
 def _restarted(a: Mark, b: Mark) -> bool:
     """Whether the workers started again between two marks, or their number changed."""
     starts = b.phase in _BEFORE_FIRST_STEP and a.phase not in _BEFORE_FIRST_STEP
-    return starts or b.tokens < a.tokens or (a.world, a.run) != (b.world, b.run)
+    counts_anew = b.tokens < a.tokens or (b.saving_s or 0.0) < (a.saving_s or 0.0)
+    return starts or counts_anew or (a.world, a.run) != (b.world, b.run)
 
 
 def present_run(marks: Sequence[Mark]) -> Sequence[Mark]:
@@ -164,11 +165,28 @@ def _training(run: Sequence[Mark]) -> Sequence[Mark]:
     return run[first:]
 
 
-def pruned(marks: Sequence[Mark], *, keep_s: float) -> tuple[Mark, ...]:
-    """The marks of the last `keep_s`, and each run's first step and last mark, which start times need."""
-    oldest_s = marks[-1].time_s - keep_s if marks else 0.0
-    neighbours = zip((None, *marks), marks, (*marks[1:], None), strict=False)
-    return tuple(m for a, m, b in neighbours if m.time_s >= oldest_s or _is_boundary(a, m, b))
+def pruned(marks: Sequence[Mark], *, keep_s: float, most: int = 240) -> tuple[Mark, ...]:
+    """The marks of the last `keep_s`, about `most`, and each run's first step and last mark for start times.
+
+    Marks that are closer than `keep_s / most` become one, the later. Every figure of a mark counts up, so
+    this changes no rate.
+    """
+    kept: list[Mark] = []
+    oldest_s, cell_s, fixed = (marks[-1].time_s - keep_s if marks else 0.0), keep_s / most, True
+    for before, mark, after in zip((None, *marks), marks, (*marks[1:], None), strict=False):
+        boundary = _is_boundary(before, mark, after)
+        if mark.time_s < oldest_s and not boundary:
+            continue
+        joins = not fixed and kept[-1].time_s // cell_s == mark.time_s // cell_s
+        kept.append(_joined(kept.pop(), mark) if joins else mark)
+        fixed = boundary
+    return tuple(kept[-2 * most :])
+
+
+def _joined(a: Mark, b: Mark) -> Mark:
+    """Two consecutive marks of one run as one."""
+    covers_s = a.covers_s + min(b.covers_s, b.time_s - a.time_s)
+    return replace(b, covers_s=covers_s)
 
 
 def _is_boundary(before: Mark | None, mark: Mark, after: Mark | None) -> bool:

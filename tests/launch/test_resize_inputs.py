@@ -11,6 +11,7 @@ from rightsizer_launch.resize_inputs import (
     SizeChange,
     history_of,
     marks_of,
+    pruned,
     reading_of,
     restart_s,
     seconds_left,
@@ -152,6 +153,32 @@ def test_a_start_that_failed_before_its_first_step_is_part_of_the_next_one():
     broken = [*STEADY, start(220.0, 200, restart=1), start(240.0, 200, restart=2)]
     marks = marks_of([*broken, *steps(201, 203, began_s=249.0, restart=2)])
     assert start_durations_s(marks) == (40.0,)
+
+
+GAP = [*steps(1, 500, began_s=10.0), *steps(601, 1000, began_s=610.0)]
+
+
+@pytest.mark.parametrize("records", [[start(5.0), *steps(1, 1000, began_s=10.0)], GAP], ids=["whole", "gap"])
+def test_pruning_keeps_rate_coverage_and_the_start_in_few_marks(records):
+    marks, few = marks_of(records), ()
+    for mark in marks:
+        few = pruned((*few, mark), keep_s=800.0, most=40)
+    assert len(few) <= 42
+    every, kept = (reading_of(each, now_s=1012.0, window_s=800.0, warm_up_s=10.0) for each in (marks, few))
+    assert kept.tokens_per_s == pytest.approx(every.tokens_per_s, rel=0.01)
+    assert kept.coverage == pytest.approx(every.coverage, abs=0.01)
+    assert trained_s(few, now_s=1012.0) == trained_s(marks, now_s=1012.0)
+
+
+def test_a_job_that_restarts_forever_leaves_few_marks():
+    marks = ()
+    for n in range(500):
+        marks = pruned(
+            (*marks, *marks_of([start(10.0 * n, restart=n), *steps(1, 2, began_s=10.0 * n, restart=n)])),
+            keep_s=1e9,
+            most=20,
+        )
+    assert len(marks) <= 40
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class FakeCluster:
         self.inventory = inventory
         self.jobs, self.children, self.events, self.log = {}, set(), [], []
         self.now, self.pods, self.progress, self.quota = NOW, (), None, None
-        self.decision = None
+        self.decision, self.samples = None, ()
         self.settings = Settings()
         self.queue, self.workloads, self.warnings = None, (), ()
         self.rendezvous_ready = True
@@ -81,6 +81,7 @@ class FakeCluster:
             warnings=self.warnings,
             progress=self.progress,
             decision=self.decision,
+            samples=self.samples,
         )
 
     def decide(self):

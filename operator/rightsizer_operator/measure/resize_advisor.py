@@ -1,8 +1,8 @@
 """What the operator remembers of running plans, and the resize decisions that follow.
 
-Nothing in it needs to survive a restart: a new operator waits until it has scraped a whole window. A memory
-belongs to one plan by UID, so a plan that is deleted and created again starts without one. A decision and a
-scaling curve belong to one generation of the plan's spec.
+A few marks of each plan are in its status, from which a new operator continues. A memory belongs to one plan
+by UID, so a plan that is deleted and created again starts without one. A decision and a scaling curve belong
+to one generation of the plan's spec.
 """
 
 import datetime as dt
@@ -33,7 +33,7 @@ from rightsizer_launch.resize_inputs import (
 )
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
-from rightsizer_operator.measure.samples import mark_of
+from rightsizer_operator.measure.samples import mark_of, marks_of_samples, samples_of
 from rightsizer_operator.reconcile.resize_advice import (
     ResizeContext,
     advise,
@@ -59,9 +59,9 @@ class _Memory:
     """One plan, by UID. `decision` and `curve` are stored with what they hold for."""
 
     uid: str
-    progress: Progress | None = None
+    keep_s: float
     marks: tuple[Mark, ...] = ()
-    window_s: float = 0.0
+    progress: Progress | None = None
     decided_at_s: float | None = None
     decision: tuple[int, Decision] | None = None
     curve: tuple[tuple[Any, ...], Scaling] | None = None
@@ -98,14 +98,42 @@ class Advisor:
         """A scrape of a plan's workers; None: none of them answered."""
         memory = self._known(plan)
         if memory is None:
-            memory = self._memories[_key(plan)] = _Memory(
-                uid=plan["metadata"]["uid"], window_s=self._settings.window_s
-            )
+            memory = self._memories[_key(plan)] = self._recalled(plan, at_s=at_s)
         memory.progress = progress
         if progress is not None:
-            new = mark_of(progress, at_s=at_s, unix_s=self._unix(), every_s=self._settings.measure_s)
-            keep_s = 2 * (memory.window_s + self._settings.warm_up_s)
-            memory.marks = pruned((*memory.marks, new), keep_s=keep_s)
+            new = mark_of(
+                progress,
+                attempt=_attempt(plan),
+                at_s=at_s,
+                unix_s=self._unix(),
+                every_s=self._settings.measure_s,
+            )
+            memory.marks = pruned((*memory.marks, new), keep_s=memory.keep_s)
+
+    def _recalled(self, plan: Mapping[str, Any], *, at_s: float) -> _Memory:
+        """A new memory, with the marks that another operator left in the plan's status."""
+        samples = (plan.get("status") or {}).get("samples", ())
+        recalled = marks_of_samples(samples, ahead_s=self._unix() - at_s)
+        marks = tuple(mark for mark in recalled if mark.time_s <= at_s)
+        span_s = at_s - marks[0].time_s if marks else 0.0
+        return _Memory(
+            uid=plan["metadata"]["uid"],
+            keep_s=max(span_s, self._keep_s(self._settings.window_s)),
+            marks=marks,
+            decided_at_s=at_s if marks else None,
+        )
+
+    def _keep_s(self, window_s: float) -> float:
+        """How long marks are kept for windows of this length, the warm-up and a later start of the window."""
+        return 2.0 * (window_s + self._settings.warm_up_s)
+
+    def samples(self, plan: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+        """What of a plan's marks goes into its status."""
+        memory = self._known(plan)
+        if memory is None:
+            return ()
+        ahead_s = self._unix() - self._monotonic()
+        return samples_of(memory.marks, keep_s=memory.keep_s, ahead_s=ahead_s)
 
     def progress(self, plan: Mapping[str, Any]) -> Progress | None:
         """The newest scrape of a plan."""
@@ -183,18 +211,18 @@ class Advisor:
         status: Mapping[str, Any] = question.plan.get("status") or {}
         if plan.spec.elasticity.mode is ElasticityMode.OFF or not {"sizing", "attempt"} <= status.keys():
             return None
+        context = self._context(question, plan, status)
+        needed_s = window_s(limits_of_plan(plan, status, context=context, settings=self._settings))
+        memory.keep_s = self._keep_s(needed_s)
         if question.missing_counters:
             return unmeasured(status, question.missing_counters)
         scaling = self._scaling(question, memory, plan, status)
         if scaling is None:
             return None
-        context = self._context(question, plan, status)
-        limits = limits_of_plan(plan, status, context=context, settings=self._settings)
-        memory.window_s = window_s(limits)
         own = reading_of(
             question.marks,
             now_s=question.now_s,
-            window_s=memory.window_s,
+            window_s=needed_s,
             warm_up_s=self._settings.warm_up_s,
             source="its own metrics",
         )
@@ -271,6 +299,10 @@ class _Question:
 
 def _key(plan: Mapping[str, Any]) -> Key:
     return plan["metadata"]["namespace"], plan["metadata"]["name"]
+
+
+def _attempt(plan: Mapping[str, Any]) -> int:
+    return int(((plan.get("status") or {}).get("attempt") or {}).get("number", 0))
 
 
 def _others_wait(plan: Mapping[str, Any], key: Key, cache: Cache) -> bool:

@@ -1,16 +1,23 @@
-"""Scraped metrics of a plan's workers as the marks of the resize inputs. Pure.
+"""Scraped metrics of a plan's workers as the marks of the resize inputs, and their copy in the status. Pure.
 
-After the operator itself starts, nothing is measured until it has scraped a whole window.
+The status holds a few marks of the present run (`status.samples`), so that a new operator continues with the
+window of the one before. Time without an operator lowers the window's coverage.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
 from rightsizer.domain.reading import Phase
-from rightsizer_launch.resize_inputs import Mark
+from rightsizer_launch.resize_inputs import Mark, present_run, pruned
 from rightsizer_operator.values.snapshot import Progress
 
-__all__ = ["mark_of"]
+__all__ = ["mark_of", "marks_of_samples", "samples_of"]
+
+_MOST_SAMPLES = 16
+"""Marks in the status: the window of a decision begins up to an eighth of its length early."""
 
 
-def mark_of(progress: Progress, *, at_s: float, unix_s: float, every_s: float) -> Mark:
+def mark_of(progress: Progress, *, attempt: int, at_s: float, unix_s: float, every_s: float) -> Mark:
     """A scrape at `at_s` on a monotonic clock, `unix_s` in Unix time; scrapes are `every_s` apart."""
     saved = progress.checkpoint_at
     return Mark(
@@ -18,10 +25,57 @@ def mark_of(progress: Progress, *, at_s: float, unix_s: float, every_s: float) -
         step=progress.step,
         tokens=progress.tokens,
         world=progress.workers,
-        run=(progress.restarts,),
-        phase=Phase(progress.phase) if progress.phase in set(Phase) else Phase.UNKNOWN,
+        run=(attempt, progress.restarts),
+        phase=_phase(progress.phase),
         covers_s=every_s,
         saving_s=progress.checkpoint_s,
         data_wait_s=progress.data_wait_s,
         saved_at_s=None if saved is None else at_s - max(0.0, unix_s - saved.timestamp()),
     )
+
+
+def samples_of(marks: Sequence[Mark], *, keep_s: float, ahead_s: float) -> tuple[Mapping[str, Any], ...]:
+    """The marks of the present run as status.samples; `ahead_s`: Unix time less the marks' clock."""
+    few = pruned(present_run(marks), keep_s=keep_s, most=_MOST_SAMPLES)
+    return tuple(_document(mark, ahead_s) for mark in few[-2 * _MOST_SAMPLES :])
+
+
+def marks_of_samples(samples: Iterable[Mapping[str, Any]], *, ahead_s: float) -> tuple[Mark, ...]:
+    """The marks of status.samples on a clock that is `ahead_s` behind Unix time."""
+    marks = (_mark(sample, ahead_s) for sample in samples)
+    return tuple(sorted(marks, key=lambda mark: mark.time_s))
+
+
+def _document(mark: Mark, ahead_s: float) -> Mapping[str, Any]:
+    attempt, restarts = mark.run
+    found = {
+        "unixSeconds": round(mark.time_s + ahead_s, 3),
+        "step": mark.step,
+        "tokens": mark.tokens,
+        "workers": mark.world,
+        "attempt": attempt,
+        "restarts": restarts,
+        "phase": mark.phase.value,
+        "coversSeconds": round(mark.covers_s, 3),
+        "savingSeconds": mark.saving_s,
+        "dataWaitSeconds": mark.data_wait_s,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _mark(sample: Mapping[str, Any], ahead_s: float) -> Mark:
+    return Mark(
+        time_s=sample["unixSeconds"] - ahead_s,
+        step=sample["step"],
+        tokens=sample["tokens"],
+        world=sample.get("workers"),
+        run=(sample["attempt"], sample["restarts"]),
+        phase=_phase(sample["phase"]),
+        covers_s=sample["coversSeconds"],
+        saving_s=sample.get("savingSeconds"),
+        data_wait_s=sample.get("dataWaitSeconds"),
+    )
+
+
+def _phase(text: str) -> Phase:
+    return Phase(text) if text in set(Phase) else Phase.UNKNOWN

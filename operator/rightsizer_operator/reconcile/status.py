@@ -69,6 +69,9 @@ def status_document(state: ReconcileState) -> dict[str, Any]:
     observed = _observed(state)
     if observed:
         status["observed"] = observed
+    samples = _samples(state, renewed=observed.get("updatedAt") != persisted.observed.get("updatedAt"))
+    if samples:
+        status["samples"] = samples
     recommendation = state.recommendation or snapshot.status.get("recommendation")
     if recommendation:
         status["recommendation"] = dict(recommendation)
@@ -289,6 +292,14 @@ def _observed(state: ReconcileState) -> dict[str, Any]:
     if progress.checkpoint_at is not None:
         observed["lastCheckpointTime"] = format_time(progress.checkpoint_at)
     return observed
+
+
+def _samples(state: ReconcileState, *, renewed: bool) -> list[dict[str, Any]]:
+    """The samples that a new operator would continue from, written as often as the measured progress."""
+    if state.job is None or not state.job.is_active:
+        return []
+    known = state.snapshot.status.get("samples", ())
+    return [dict(sample) for sample in (state.snapshot.samples if renewed else known)]
 
 
 def _failure_message(state: ReconcileState) -> str:

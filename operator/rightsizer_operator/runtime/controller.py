@@ -353,6 +353,7 @@ class Controller:
             quota_gpus=quota,
             progress=self.advisor.progress(plan),
             decision=self.advisor.decision(plan),
+            samples=self.advisor.samples(plan),
             missing_metrics=self.advisor.missing_counters(key),
             sizing_since=self._sizing.since(key, int(plan["metadata"]["generation"])),
             rejection=self._executor.rejection(key),

@@ -238,6 +238,7 @@ class Snapshot:
     quotas leave to this plan; None without a limit. `queue` is its Kueue queue, `workloads` the Workloads of
     its pending Jobs. `rejection` is why the API server rejected a child at the last try. `decision` is a new
     resize decision, if there is one. `missing_metrics` says why expected GPU metrics are missing.
+    `samples` are the newest status.samples.
     `sizing_since` is when a search began that is not over: the deadline counts from there, so that the
     question stays the same.
     """
@@ -259,6 +260,7 @@ class Snapshot:
     decision: Decision | None = None
     missing_metrics: str = ""
     sizing_since: dt.datetime | None = None
+    samples: tuple[Object, ...] = ()
 
     @property
     def status(self) -> Object:

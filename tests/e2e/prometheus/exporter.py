@@ -216,7 +216,9 @@ def _slurm() -> bytes:
             Histogram(name, words, registry=registry).observe(0.01)
         elif name.endswith("_total"):
             counter = Counter(name, words, labels, registry=registry)
-            (counter.labels(*(values.get(label, label) for label in labels)) if labels else counter).inc(number)
+            (counter.labels(*(values.get(label, label) for label in labels)) if labels else counter).inc(
+                number
+            )
         else:
             gauge = Gauge(name, words, labels, registry=registry)
             (gauge.labels(*(values.get(label, label) for label in labels)) if labels else gauge).set(number)
