@@ -38,7 +38,7 @@ CALCULON_RECORDED_S_PER_LAYOUT = 0.8e-3
 
 
 def request(model: str, tokens: float, days: float, gpus: tuple[str, ...], **given: object) -> Request:
-    """A pretraining request under Megatron."""
+    """A pretraining request, under Megatron unless the framework is given."""
     sequence, batch = int(str(given["sequence"])), int(str(given["batch"]))
     workload = Workload(
         tokens=tokens,
@@ -49,7 +49,7 @@ def request(model: str, tokens: float, days: float, gpus: tuple[str, ...], **giv
     return Request(
         architecture=lookup.model(model),
         workload=workload,
-        framework=framework("megatron"),
+        framework=framework(str(given.get("framework", "megatron"))),
         clusters=tuple(lookup.cluster(gpu) for gpu in gpus),
         deadline_s=days * DAY_S,
         max_gpus=int(str(given["most"])),
@@ -79,7 +79,27 @@ PLANS: dict[str, Callable[[], Request]] = {
         batch=1024,
         most=1024,
     ),
+    "Llama 3.1 405B, 15.6T tokens in 80 days, <= 16,384 H100, refused": lambda: request(
+        "meta-llama/Llama-3.1-405B",
+        15.6e12,
+        80,
+        ("H100",),
+        sequence=8192,
+        batch=2048,
+        most=16384,
+        framework="torchtitan",
+    ),
+    "Llama 2 70B, 1T tokens in 2 days, <= 1,024 of four GPU types, refused": lambda: request(
+        "meta-llama/Llama-2-70b-hf",
+        1e12,
+        2,
+        ("H100", "H200", "B200", "A100-SXM4-80GB"),
+        sequence=4096,
+        batch=1024,
+        most=1024,
+    ),
 }
+"""Refusals search beyond the limit too, to say how many GPUs would be enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

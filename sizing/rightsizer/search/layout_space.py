@@ -25,6 +25,7 @@ __all__ = [
     "families",
     "families_within",
     "layouts",
+    "micro_batches",
 ]
 
 MIN_TOKENS_PER_CP_RANK = 4096
@@ -131,20 +132,29 @@ def layouts(
     dp = gpus // families.unit
     legal = dp * families.unit == gpus
     dp = np.maximum(dp, 1)
-    per_pass = dp * axes["micro_batch"]
-    micro_batches = np.maximum(1, np.rint(workload.global_batch_sequences / per_pass).astype(np.int64))
-    change = np.abs(per_pass * micro_batches / workload.global_batch_sequences - 1.0)
-    legal &= change <= batch_tolerance + 1e-12
-    legal &= (axes["vpp"] == 1) | (micro_batches % axes["pp"] == 0)
+    passes, divides = micro_batches(dp * axes["micro_batch"], workload, batch_tolerance=batch_tolerance)
+    legal &= divides
+    legal &= (axes["vpp"] == 1) | (passes % axes["pp"] == 0)
     legal &= (dp * axes["cp"] * axes["tp"]) % axes["ep"] == 0
     legal &= _shards_legal(axes, dp)
     columns = _PLAIN.replace(
         **{name: axes[name] for name in _AXES},
         dp=dp,
-        micro_batches=micro_batches,
+        micro_batches=passes,
         sequence_parallel=axes["tp"] > 1,
     )
     return columns, legal
+
+
+def micro_batches(per_pass: Array, workload: Workload, *, batch_tolerance: float) -> tuple[Array, Array]:
+    """Micro-batches a step, nearest to the global batch; and whether they change it by the tolerance at most.
+
+    `per_pass`: sequences of one micro-batch on all replicas.
+    """
+    batch = workload.global_batch_sequences
+    passes = np.maximum(1, np.rint(batch / per_pass).astype(np.int64))
+    change = np.abs(per_pass * passes / batch - 1.0)
+    return passes, np.asarray(change <= batch_tolerance + 1e-12)
 
 
 def complexity(layout: Columns) -> Array:

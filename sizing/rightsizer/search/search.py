@@ -18,7 +18,7 @@ from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.estimate.correction import configuration_slack, measured_layouts
 from rightsizer.estimate.prediction import model_flop_per_token, peak_flop_per_s
 from rightsizer.estimate.uncertainty import step_sigma
-from rightsizer.search.layout_space import Families, complexity, layouts
+from rightsizer.search.layout_space import Families, complexity, layouts, micro_batches
 from rightsizer.search.pricing import Rows, SearchContext, fit_layouts, price, price_pairs
 from rightsizer.search.types import Request
 from rightsizer.values import immutable
@@ -53,15 +53,16 @@ One replica saves communicator buffers, and a micro-batch in some interleaved st
 _CALIBRATED_FACTOR = 2.0
 """With calibration, families that take up to this multiple of GPU memory are still considered."""
 
+_Pairs = tuple[Array, Array]
 _DEGREES = {f.name for f in fields(Layout)}
-_WINDOW = 128
 _BLOCK_ROWS = 6000
 """Rows priced per batch, before checking for a feasible row. A call costs as much as about 1,000 rows."""
 
 _COUNTS_AT_ONCE = 16
-"""Counts per table: a table of the whole window by all families would not fit the CPU cache."""
+_CELLS_AT_ONCE = 131072
+"""Counts and cells of a table of counts by families: a larger one would not fit the CPU cache."""
 
-_BOUND_ROUNDS = 2
+_BOUND_ROUNDS = 4
 _LEAST_LIFT = 1.02
 
 SIMPLER_WITHIN = 0.02
@@ -156,8 +157,8 @@ def fewest(context: SearchContext, allowed: Array, feasible: Array) -> tuple[Sea
     if possible.size > _FEW_COUNTS:
         need, evaluated = _fewest_by_family(context, feasible, int(possible[0]), int(possible[-1]))
     fewer_gpus: Rows | None = None
-    for chosen, gpus in _blocks(context.families.unit[feasible], need, possible):
-        rows = price_pairs(context, feasible[chosen], gpus)
+    for family, gpus in _blocks(context, feasible, need, possible):
+        rows = price_pairs(context, family, gpus)
         rows = rows.take(np.flatnonzero(rows.gpus >= floor)) if possible is allowed else rows
         evaluated += len(rows)
         good = meets(rows, request)
@@ -287,6 +288,13 @@ def _at_least_required_dp(families: Families, dp: Array) -> Array:
     return np.asarray(np.maximum(dp, np.maximum(experts, groups)))
 
 
+def _most_by_family(context: SearchContext, feasible: Array) -> Array:
+    """The most GPUs of each family: on more, a step of one micro-batch exceeds the global batch."""
+    request, families = context.request, context.families.take(feasible)
+    batch = request.workload.global_batch_sequences * (1 + request.batch_tolerance) + 1e-6
+    return np.asarray(families.unit * np.floor(batch / families.axes["micro_batch"]))
+
+
 def pairs(unit: Array, need: Array, block: Array) -> tuple[Array, Array]:
     """Indices into `unit` and counts of `block`, for each pair where unit divides count and count >= need."""
     units = distinct(unit)  # few distinct values; integer division is slow
@@ -347,28 +355,26 @@ def _raise_bound(context: SearchContext, leaders: Array, bound: Array, most: int
     return lifted, len(rows)
 
 
-def _first_pairs(unit: Array, need: Array, window: Array) -> tuple[Array, Array]:
-    """The pairs of the window's first counts: just over _BLOCK_ROWS pairs, or all of them."""
-    blocks, rows = [], 0
-    for start in range(0, window.size, _COUNTS_AT_ONCE):
-        blocks.append(pairs(unit, need, window[start : start + _COUNTS_AT_ONCE]))
-        rows += blocks[-1][1].size
-        if rows > _BLOCK_ROWS:
-            break
-    return np.concatenate([family for family, _ in blocks]), np.concatenate([gpus for _, gpus in blocks])
+def _blocks(context: SearchContext, feasible: Array, need: Array, possible: Array) -> Iterator[_Pairs]:
+    """(families, counts): the pairs that divide the batch, with count >= need, in ascending order of counts.
 
-
-def _blocks(unit: Array, need: Array, possible: Array) -> Iterator[tuple[Array, Array]]:
-    """The result of `pairs` in ascending order, in blocks of whole counts of about _BLOCK_ROWS rows."""
-    remaining = possible[possible >= need.min(initial=np.inf)]
+    A block has all pairs of its counts, and a little over _BLOCK_ROWS pairs if there are as many.
+    """
+    families, most = context.families.take(feasible), _most_by_family(context, feasible)
+    remaining = possible[(possible >= need.min(initial=np.inf)) & (possible <= most.max(initial=0))]
+    workload, blocks, rows = context.request.workload, [], 0
     while remaining.size:
-        family, gpus = _first_pairs(unit, need, remaining[:_WINDOW])
-        enough = (
-            gpus[min(_BLOCK_ROWS, gpus.size) - 1]
-            if gpus.size
-            else remaining[min(_WINDOW, remaining.size) - 1]
-        )
-        complete = gpus <= enough
-        yield family[complete], gpus[complete]
-        last = enough if gpus.size > _BLOCK_ROWS else remaining[min(_WINDOW, remaining.size) - 1]
-        remaining = remaining[remaining > last]
+        able = np.flatnonzero((most >= remaining[0]) & (need <= remaining[-1]))
+        some = remaining[: max(_COUNTS_AT_ONCE, _CELLS_AT_ONCE // max(1, able.size))]
+        remaining = remaining[some.size :]
+        able = able[need[able] <= some[-1]]
+        chosen, gpus = pairs(families.unit[able], need[able], some)
+        chosen = able[chosen]
+        per_pass = gpus // families.unit[chosen] * families.axes["micro_batch"][chosen]
+        legal = micro_batches(per_pass, workload, batch_tolerance=context.request.batch_tolerance)[1]
+        blocks.append((feasible[chosen[legal]], gpus[legal]))
+        rows += int(np.count_nonzero(legal))
+        if rows > _BLOCK_ROWS or not remaining.size:
+            family, counts = zip(*blocks, strict=True)
+            yield np.concatenate(family), np.concatenate(counts)
+            blocks, rows = [], 0

@@ -5,7 +5,7 @@ from rightsizer.catalog import lookup
 from rightsizer.domain.framework import framework
 from rightsizer.domain.workload import Method, Workload
 from rightsizer.search import search
-from rightsizer.search.layout_space import families
+from rightsizer.search.layout_space import families, layouts
 from rightsizer.search.pricing import families_context, price_pairs
 from rightsizer.search.types import Request
 
@@ -59,6 +59,19 @@ def test_nothing_is_pruned_that_could_be_the_best(request_):
     if found is not None and truth is not None:
         assert found.row.gpus[0] == truth.row.gpus[0]
         assert found.row.finish_s[0] == pytest.approx(truth.row.finish_s[0], rel=1e-9)
+
+
+def test_only_pairs_that_divide_the_batch_are_priced_and_each_once():
+    some, allowed = _ground(_request(max_gpus=1024))
+    alive, _ = search.fitting(some, int(allowed[-1]))
+    blocks = list(search._blocks(some, alive, np.zeros(alive.shape), allowed))
+    family, gpus = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    chosen, counts = search.pairs(some.families.unit[alive], np.zeros(alive.shape), allowed)
+    _, legal = layouts(some.families.take(alive[chosen]), counts, some.request.workload, batch_tolerance=0.05)
+    wanted = set(zip(alive[chosen][legal].tolist(), counts[legal].tolist(), strict=True))
+    assert wanted <= set(zip(family.tolist(), gpus.tolist(), strict=True))
+    assert len(set(zip(family.tolist(), gpus.tolist(), strict=True))) == gpus.size < counts.size
+    assert (np.diff(gpus) >= 0).all()
 
 
 @pytest.mark.parametrize("model", ["meta-llama/Llama-3.1-8B", "mistralai/Mixtral-8x7B-v0.1"])
