@@ -1,6 +1,6 @@
 """The exit codes, as scripts rely on them."""
 
-__all__ = ["BAD_INPUT", "INTERRUPTED", "NO_PLAN", "OK"]
+__all__ = ["BAD_INPUT", "INTERRUPTED", "NO_DATA", "NO_PLAN", "OK"]
 
 OK = 0
 """Success."""
@@ -8,5 +8,7 @@ BAD_INPUT = 2
 """The input is wrong; stderr says which field, the value, and the remedy."""
 NO_PLAN = 3
 """Valid input that no plan meets; stdout names the binding limit and the nearest options."""
+NO_DATA = 4
+"""A valid question about which the metrics server knows nothing; stderr says what it lacks."""
 INTERRUPTED = 130
 """Ctrl-C: 128 + SIGINT, as shells report it."""

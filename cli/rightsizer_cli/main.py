@@ -31,7 +31,7 @@ COMMANDS = {
 }
 """Each command and its module in `rightsizer_cli.commands`, in the order of the help."""
 
-EPILOG = """Exit codes: 0 success, 2 bad input, 3 no plan meets the goal.
+EPILOG = """Exit codes: 0 success, 2 bad input, 3 no plan meets the goal, 4 no data.
 Completion for your shell: rightsizer --install-completion."""
 
 

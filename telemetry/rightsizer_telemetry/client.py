@@ -22,7 +22,7 @@ class PrometheusSettings:
     """How to reach a Prometheus (or what speaks its API: Thanos, Mimir, VictoriaMetrics).
 
     `timeout_s` bounds one query as a whole. `token_file` is read again for each query: tokens of pods
-    are rotated. Certificates are files in PEM.
+    are rotated. Certificates are files in PEM. `tenant` goes in Mimir's header.
     """
 
     url: str
@@ -33,6 +33,7 @@ class PrometheusSettings:
     token_file: Path | None = None
     user: str | None = None
     password_file: Path | None = None
+    tenant: str = ""
     most_bytes: int = _MOST_BYTES
 
 
@@ -71,6 +72,7 @@ class Prometheus:
         self._http = httpx.Client(
             base_url=_checked(access.url),
             timeout=access.timeout_s,
+            headers={"X-Scope-OrgID": access.tenant} if access.tenant else None,
             verify=_tls(access) if access.url.startswith("https:") else False,
             transport=transport,
             follow_redirects=False,

@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rightsizer_telemetry.usage import TARGET_BUSY, Report, Usage, owners
+from rightsizer_telemetry.usage import TARGET_BUSY, Report, Usage, owners, total
 
 __all__ = ["page"]
 
@@ -30,26 +30,13 @@ def page(report: Report) -> str:
         days=report.window_s / 86400,
         report=report,
         owners=owners(report),
-        totals=_totals(report),
+        total=total(report),
         target=TARGET_BUSY,
         curves=_curves(report),
         bars=_bars(report),
         dots=_dots(report.workloads),
         plot={"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "bottom": _BOTTOM},
     )
-
-
-def _totals(report: Report) -> Mapping[str, float | None]:
-    metered = [use for use in report.workloads if use.used_gpu_h is not None]
-    prices = [use.idle_usd for use in metered if use.idle_usd is not None]
-    return {
-        "held": sum(use.held_gpu_h for use in report.workloads),
-        "used": sum(use.used_gpu_h or 0.0 for use in metered),
-        "idle": sum(use.idle_gpu_h or 0.0 for use in metered),
-        "unmetered": sum(use.held_gpu_h for use in report.workloads if use.used_gpu_h is None),
-        "free": report.free_gpu_h,
-        "usd": sum(prices) if prices else None,
-    }
 
 
 def _curves(report: Report) -> Mapping[str, Any]:
@@ -84,8 +71,8 @@ def _bars(report: Report) -> Sequence[Mapping[str, Any]]:
             "name": owner.name,
             "y": 6 + 20 * i,
             "held": room * owner.held_gpu_h / most,
-            "used": room * owner.used_gpu_h / most,
-            "idle": room * owner.idle_gpu_h / most,
+            "used": room * (owner.used_gpu_h or 0.0) / most,
+            "idle": room * (owner.idle_gpu_h or 0.0) / most,
             "label": _hours(owner.idle_gpu_h),
         }
         for i, owner in enumerate(largest)

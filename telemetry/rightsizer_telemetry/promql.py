@@ -1,11 +1,22 @@
 """PromQL as text: quoting of foreign words, matchers, label rewriting."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rightsizer.errors import InputError
 
-__all__ = ["Step", "any_of", "constants", "duration", "matchers", "quote_regex", "relabel", "string"]
+__all__ = [
+    "Step",
+    "any_of",
+    "constants",
+    "duration",
+    "filtered",
+    "matchers",
+    "quote_regex",
+    "relabel",
+    "string",
+]
 
 Step = tuple[str, str, str, str]
 """(target label, replacement, source label, regular expression), as label_replace takes them."""
@@ -42,6 +53,20 @@ def matchers(**wanted: str | Iterable[str]) -> str:
         for name, value in wanted.items()
     ]
     return "{" + ",".join(parts) + "}"
+
+
+_MATCHER = re.compile(r'(\w+)(!?=)"([^"\\]*)"')
+
+
+def filtered(expression: str, wanted: str) -> str:
+    """An expression's series that meet these matchers (= and != only), which fit a selector alone."""
+    for matcher in wanted.split(",") if expression and wanted else ():
+        found = _MATCHER.fullmatch(matcher)
+        assert found, matcher
+        label, equal, value = found.groups()
+        other = relabel("vector(1)", constants({label: value})) if value else "vector(1)"
+        expression = f"({expression} {'and' if equal == '=' else 'unless'} on ({label}) {other})"
+    return expression
 
 
 def duration(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """The recording rules: one family of series for all sources of GPU and training metrics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from rightsizer.catalog import lookup
@@ -9,9 +9,9 @@ from rightsizer.estimate.parameters import load_resize
 from rightsizer.values import immutable
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import any_of, constants, relabel, string
-from rightsizer_telemetry.sources import SOURCES, of_slurm, samples, workload_steps
+from rightsizer_telemetry.sources import SOURCES, Source, of_slurm, one_source, samples, workload_steps
 
-__all__ = ["AMOUNTS", "INTERVAL_S", "SHARES", "Group", "Rule", "groups"]
+__all__ = ["AMOUNTS", "GPU_REQUESTS", "INTERVAL_S", "SHARES", "Group", "Rule", "gpu_families", "groups"]
 
 INTERVAL_S = 30
 """How often the rules are evaluated: the interval of recorded samples. Also DCGM's default."""
@@ -99,7 +99,7 @@ RAW = "rightsizer:gpu:raw"
 def groups() -> tuple[Group, ...]:
     """Every recording rule, in groups."""
     return (
-        Group(name="rightsizer-gpus", rules=(*_gpus(), *_shares(), *_workloads())),
+        Group(name="rightsizer-gpus", rules=(*_gpus(), _power_share(), *_workloads())),
         Group(name="rightsizer-trainings", rules=(*_trainings(), *_plans())),
     )
 
@@ -108,43 +108,43 @@ def _gpus() -> Sequence[Rule]:
     sources = [
         Rule(record=BY_SOURCE, expr=samples(source), labels={"source": source.name}) for source in SOURCES
     ]
-    shares = [
-        Rule(record=f"rightsizer:{name}", expr=_first(readings, 1.0)) for name, readings in SHARES.items()
-    ]
-    amounts = [
-        Rule(record=f"rightsizer:{name}", expr=_first(readings, _MAX_W if name.endswith("watts") else None))
+    families = [Rule(record=name, expr=expr) for name, expr in gpu_families(_recorded).items()]
+    return [*sources, Rule(record=RAW, expr=one_source(_recorded_of, _recorded_of)), *families]
+
+
+def _recorded_of(source: Source, matcher: str) -> str:
+    return f'{BY_SOURCE}{{source="{source.name}"{_also(matcher)}}}'
+
+
+def _recorded(signals: Sequence[str], matcher: str) -> str:
+    return f"{RAW}{{signal=~{string('|'.join(signals))}{_also(matcher)}}}"
+
+
+def _also(matcher: str) -> str:
+    return f",{matcher}" if matcher else ""
+
+
+Select = Callable[[Sequence[str], str], str]
+"""PromQL of the samples of some signals that meet a matcher: one source per GPU, in the source's unit."""
+
+
+def gpu_families(select: Select) -> Mapping[str, str]:
+    """The recorded families of one GPU, each as PromQL over the samples that `select` names."""
+    shares = {f"rightsizer:{name}": _first(readings, 1.0, select) for name, readings in SHARES.items()}
+    amounts = {
+        f"rightsizer:{name}": _first(readings, _MAX_W if name.endswith("watts") else None, select)
         for name, readings in AMOUNTS.items()
-    ]
-    return [*sources, Rule(record=RAW, expr=_one_source()), *shares, *amounts]
+    }
+    return {**shares, **amounts, "rightsizer:gpu_memory_used:ratio": _memory_share(select)}
 
 
-def _one_source() -> str:
-    """One source per GPU: a series with a holder wins over one without, then the order of SOURCES decides.
-
-    slurm-job-exporter has no UUIDs: its GPUs are matched by job, or by node and index.
-    """
-    dcgm, jobstats, exporter = (f'{BY_SOURCE}{{source="{source.name}"' for source in SOURCES)
-    others = f'{BY_SOURCE}{{source!="{SOURCES[-1].name}",executor="slurm"}}'
-    held, free, device, place = 'executor!=""}', 'executor=""}', "on (uuid, mig)", "on (node, gpu)"
-    return "\nor ".join(
-        (
-            f"{dcgm},{held}",
-            f"({jobstats},{held} unless {device} {dcgm},{held})",
-            f"({exporter}}} unless on (cluster, workload) {others})",
-            f"(({dcgm},{free} unless {device} {jobstats},{held}) unless {place} {exporter}}})",
-            f"(({jobstats},{free} unless {device} {dcgm}}}) unless {place} {exporter}}})",
-        )
-    )
+def _first(readings: Sequence[Reading], max_value: float | None, select: Select) -> str:
+    return "\nor ".join(_scaled(reading, max_value, select) for reading in readings)
 
 
-def _first(readings: Sequence[Reading], max_value: float | None) -> str:
-    return "\nor ".join(_scaled(reading, max_value) for reading in readings)
-
-
-def _scaled(reading: Reading, max_value: float | None) -> str:
+def _scaled(reading: Reading, max_value: float | None, select: Select) -> str:
     """One reading in our unit, without values above the possible maximum."""
-    matcher = f"signal=~{string('|'.join(reading.signals))}{',' if reading.matcher else ''}{reading.matcher}"
-    selected = f"{RAW}{{{matcher}}}"
+    selected = select(reading.signals, reading.matcher)
     if max_value is not None:
         selected = f"({selected} <= {max_value * _ROUNDING / reading.factor:g})"
     single = f"max without (source, signal) ({selected})"
@@ -152,25 +152,26 @@ def _scaled(reading: Reading, max_value: float | None) -> str:
     return scaled if max_value is None else f"clamp_max({scaled}, {max_value:g})"
 
 
-def _shares() -> Sequence[Rule]:
+def _memory_share(select: Select) -> str:
     used = "rightsizer:gpu_memory_used:bytes"
 
     def amount(*signals: str, factor: str = "") -> str:
-        return f"max without (source, signal) ({RAW}{{signal=~{string('|'.join(signals))}}}){factor}"
+        return f"max without (source, signal) ({select(signals, '')}){factor}"
 
     mib = f" * {_MIB:.12g}"
     free, reserved = amount("DEV_FB_FREE", factor=mib), amount("DEV_FB_RESERVED", factor=mib)
     total = (
         f"({amount('memory_total_bytes', 'memory_total')} or ({used} + {free} + ({reserved} or {used} * 0)))"
     )
+    return f"({used} / ({total} > 0)) <= 1"
+
+
+def _power_share() -> Rule:
     powers = "\nor ".join(
         f"rightsizer:gpu_power:watts{{model=~{string(any_of(models))}}} / {tdp_w:g}"
         for tdp_w, models in sorted(_models_by_tdp().items())
     )
-    return (
-        Rule(record="rightsizer:gpu_memory_used:ratio", expr=f"({used} / ({total} > 0)) <= 1"),
-        Rule(record="rightsizer:gpu_power:ratio", expr=powers),
-    )
+    return Rule(record="rightsizer:gpu_power:ratio", expr=powers)
 
 
 def _models_by_tdp() -> dict[float, list[str]]:
@@ -224,10 +225,17 @@ def _owners() -> str:
     return f"group {who} ({ours})\nor {job} group {who} ({by_name})\nor {job} group {who} ({by_number})"
 
 
+GPU_REQUESTS = (
+    'kube_pod_container_resource_requests{resource=~"nvidia_com_gpu|nvidia_com_mig_.+"}',
+    "rightsizer_slurm_job_gpus",
+)
+"""What pods and Slurm jobs ask for, as kube-state-metrics and our Slurm monitor say."""
+
+
 def _requested() -> str:
     """GPUs that running pods request and Slurm jobs hold, with or without a GPU exporter."""
     by = f"sum by ({', '.join(HOLDER)})"
-    resource = 'kube_pod_container_resource_requests{resource=~"nvidia_com_gpu|nvidia_com_mig_.+"}'
+    resource, slurm = GPU_REQUESTS
     running = 'kube_pod_status_phase{phase="Running"} == 1'
     exported = (("namespace", "$1", "exported_namespace", "(.+)"), ("pod", "$1", "exported_pod", "(.+)"))
     requested = f"sum by (cluster, namespace, pod) ({relabel(resource, exported)})"
@@ -236,7 +244,7 @@ def _requested() -> str:
         f"({requested} and on (cluster, namespace, pod) {live})",
         (*constants({"executor": "kubernetes"}), *workload_steps()),
     )
-    jobs = of_slurm("rightsizer_slurm_job_gpus", "jobid")
+    jobs = of_slurm(slurm, "jobid")
     return f"{by} ({pods})\nor {by} ({jobs})"
 
 

@@ -7,7 +7,7 @@ says the job as label `jobid`, before 0.2.2 as the value of `nvidia_gpu_jobId`; 
 `*_util_percent` are ratios. slurm-job-exporter serves GPUs of jobs only, without UUIDs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rightsizer.values import immutable
 from rightsizer_telemetry.names import HOLDER
@@ -21,6 +21,7 @@ __all__ = [
     "SOURCES",
     "Source",
     "of_slurm",
+    "one_source",
     "samples",
     "workload_steps",
 ]
@@ -42,9 +43,17 @@ class Source:
     signals: tuple[str, ...]
     suffix: str = ""
 
+    def names(self) -> str:
+        """A regular expression of its metrics' names; its group is the signal."""
+        return f"{self.prefix}({'|'.join(self.signals)}){self.suffix}"
+
+    def metric(self, signal: str) -> str:
+        """A signal's metric."""
+        return f"{self.prefix}{signal}{self.suffix}"
+
     def select(self, matcher: str) -> str:
         """Its series, each with its signal's name as a label, without NaN and what is negative."""
-        regex = f"{self.prefix}({'|'.join(self.signals)}){self.suffix}"
+        regex = self.names()
         every = f"{{__name__=~{string(regex)},{matcher}}}"
         return f"({relabel(every, [('signal', '$1', '__name__', regex)])} >= 0)"
 
@@ -97,6 +106,33 @@ def samples(source: Source) -> str:
     branches = {DCGM.name: _dcgm, JOBSTATS.name: _jobstats, SLURM_JOB_EXPORTER.name: _slurm_job_exporter}
     labelled = "\nor\n".join(branches[source.name](source))
     return f"max by ({', '.join((*GPU_LABELS, 'signal'))}) (\n{labelled}\n)"
+
+
+def one_source(kept: Callable[[Source, str], str], seen: Callable[[Source, str], str]) -> str:
+    """One source per GPU: a series with a holder wins over one without, then the order of SOURCES decides.
+
+    `kept(source, matcher)` is PromQL of the samples to choose from, `seen` of those that tell which GPUs a
+    source reports; both are empty for an absent source. slurm-job-exporter has no UUIDs: its GPUs are matched
+    by job, or by node and index.
+    """
+    held, free, every = 'executor!=""', 'executor=""', ""
+
+    def unless(part: str, *others: tuple[str, str]) -> str:
+        """A part without what the others have; each with the labels to compare."""
+        for labels, other in others:
+            part = f"({part} unless on ({labels}) {other})" if part and other else part
+        return part
+
+    device, place, job = "uuid, mig", "node, gpu", "executor, cluster, workload"
+    exporter = (place, seen(SLURM_JOB_EXPORTER, every))
+    branches = (
+        kept(DCGM, held),
+        unless(kept(JOBSTATS, held), (device, seen(DCGM, held))),
+        unless(kept(SLURM_JOB_EXPORTER, every), (job, seen(DCGM, held)), (job, seen(JOBSTATS, held))),
+        unless(kept(DCGM, free), (device, seen(JOBSTATS, held)), exporter),
+        unless(kept(JOBSTATS, free), (device, seen(DCGM, every)), exporter),
+    )
+    return "\nor ".join(branch for branch in branches if branch)
 
 
 def workload_steps() -> tuple[Step, ...]:

@@ -9,11 +9,14 @@ from rightsizer.errors import InputError, RightsizerError
 from rightsizer.estimate.parameters import load_resize
 from rightsizer.values import immutable
 from rightsizer_telemetry.client import FailedQuery, Prometheus, Row, Series
+from rightsizer_telemetry.coverage import Coverage, NoData, look
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import duration
+from rightsizer_telemetry.raw import families as raw_families
+from rightsizer_telemetry.raw import inline
 from rightsizer_telemetry.rules import INTERVAL_S
 
-__all__ = ["TARGET_BUSY", "Owner", "Report", "Usage", "collect", "owners"]
+__all__ = ["TARGET_BUSY", "Owner", "Report", "Usage", "collect", "owners", "total"]
 
 TARGET_BUSY = 0.8
 """GPUs as busy as this are well used: NVIDIA calls 0.8 necessary for effective use (DCGM, SM_ACTIVE)."""
@@ -80,14 +83,14 @@ class Usage:
 
 @immutable
 class Owner:
-    """Sums over the workloads of one namespace or account, without unmeasured values."""
+    """Sums over the workloads of one namespace or account, without unmeasured values; None: none is known."""
 
     executor: str
     name: str
     workloads: int
     held_gpu_h: float
-    used_gpu_h: float
-    idle_gpu_h: float
+    used_gpu_h: float | None
+    idle_gpu_h: float | None
     unmetered_gpu_h: float
     idle_usd: float | None
 
@@ -99,13 +102,16 @@ class Report:
     at_s: float
     window_s: float
     step_s: float
+    coverage: Coverage
     workloads: tuple[Usage, ...]
     free_gpu_h: float | None = None
     curves: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
 
 
-def collect(client: Prometheus, *, window_s: float, price_usd_per_gpu_h: float | None = None) -> Report:
-    """Query a Prometheus that evaluates our recording rules. InputError if it returns no usable answer."""
+def collect(
+    client: Prometheus, *, window_s: float, price_usd_per_gpu_h: float | None = None
+) -> Report | NoData:
+    """The usage as our recording rules have it, else as exporters report it. InputError without an answer."""
     if not (math.isfinite(window_s) and window_s >= 60):
         raise InputError("window", value=window_s, remedy="at least a minute")
     clock = _require(client.instant("vector(time())"))
@@ -113,7 +119,11 @@ def collect(client: Prometheus, *, window_s: float, price_usd_per_gpu_h: float |
         raise InputError("prometheus", value="vector(time())", remedy="the server returned no time")
     now_s = clock[0].value
     step_s = float(max(INTERVAL_S, math.ceil(window_s / _POINTS)))
-    queries = _Queries(client=client, now_s=now_s, window_s=window_s, step_s=step_s)
+    coverage = look(client, start_s=now_s - window_s, end_s=now_s, step_s=step_s)
+    if isinstance(coverage, NoData):
+        return coverage
+    raw = {} if coverage.recorded else raw_families(coverage.sources)
+    queries = _Queries(client=client, now_s=now_s, window_s=window_s, step_s=step_s, raw=raw)
     figures = queries.figures()
     labels = {label: queries.label_values(label, family) for label, family in _LABEL_FAMILIES.items()}
     workloads = [
@@ -127,6 +137,7 @@ def collect(client: Prometheus, *, window_s: float, price_usd_per_gpu_h: float |
         at_s=now_s,
         window_s=window_s,
         step_s=step_s,
+        coverage=coverage,
         workloads=tuple(named),
         free_gpu_h=queries.total('count(rightsizer:gpu_busy:ratio{executor=""})'),
         curves=queries.curves(),
@@ -138,20 +149,26 @@ def owners(report: Report) -> tuple[Owner, ...]:
     groups: dict[tuple[str, str], list[Usage]] = {}
     for use in report.workloads:
         groups.setdefault((use.executor, use.owner), []).append(use)
-    sums = [
-        Owner(
-            executor=executor,
-            name=name,
-            workloads=len(uses),
-            held_gpu_h=math.fsum(use.held_gpu_h for use in uses),
-            used_gpu_h=_sum(use.used_gpu_h for use in uses) or 0.0,
-            idle_gpu_h=_sum(use.idle_gpu_h for use in uses) or 0.0,
-            unmetered_gpu_h=math.fsum(use.held_gpu_h for use in uses if use.used_gpu_h is None),
-            idle_usd=_sum(use.idle_usd for use in uses),
-        )
-        for (executor, name), uses in groups.items()
-    ]
-    return tuple(sorted(sums, key=lambda owner: (-owner.idle_gpu_h, -owner.held_gpu_h, owner.name)))
+    sums = [_owner(executor, name, uses) for (executor, name), uses in groups.items()]
+    return tuple(sorted(sums, key=lambda owner: (-(owner.idle_gpu_h or 0.0), -owner.held_gpu_h, owner.name)))
+
+
+def total(report: Report) -> Owner:
+    """The sum over all workloads."""
+    return _owner("", "", report.workloads)
+
+
+def _owner(executor: str, name: str, uses: Sequence[Usage]) -> Owner:
+    return Owner(
+        executor=executor,
+        name=name,
+        workloads=len(uses),
+        held_gpu_h=math.fsum(use.held_gpu_h for use in uses),
+        used_gpu_h=_sum(use.used_gpu_h for use in uses),
+        idle_gpu_h=_sum(use.idle_gpu_h for use in uses),
+        unmetered_gpu_h=math.fsum(use.held_gpu_h for use in uses if use.used_gpu_h is None),
+        idle_usd=_sum(use.idle_usd for use in uses),
+    )
 
 
 _Holder = tuple[str, str, str, str]
@@ -181,12 +198,20 @@ _CURVES = {
 
 @immutable
 class _Queries:
-    """The queries of one report."""
+    """The queries of one report; `raw`: recorded family -> PromQL over raw series, empty with our rules."""
 
     client: Prometheus
     now_s: float
     window_s: float
     step_s: float
+    raw: Mapping[str, str]
+
+    def instant(self, query: str) -> Sequence[Row]:
+        """The rows at the end of the window."""
+        return _require(self.client.instant(self._spelt(query), at_s=self.now_s))
+
+    def _spelt(self, query: str) -> str:
+        return inline(query, self.raw, step=duration(self.step_s)) if self.raw else query
 
     def figures(self) -> dict[_Holder, dict[str, float]]:
         """Every figure of every workload, by name; unmeasured ones are absent."""
@@ -197,7 +222,7 @@ class _Queries:
             **{name: query.replace("%r", duration(self.window_s)) for name, query in _LEVELS.items()},
         }
         for name, query in questions.items():
-            for row in _require(self.client.instant(query, at_s=self.now_s)):
+            for row in self.instant(query):
                 if math.isfinite(row.value) and row.value >= 0:
                     figures.setdefault(_holder(row), {})[name] = row.value
         return figures
@@ -206,7 +231,7 @@ class _Queries:
         """The values of one label for each workload."""
         query = f"group by ({_BY}, {label}) (last_over_time({family}[{duration(self.window_s)}]))"
         values: dict[_Holder, set[str]] = {}
-        for row in _require(self.client.instant(query, at_s=self.now_s)):
+        for row in self.instant(query):
             if row.labels.get(label):
                 values.setdefault(_holder(row), set()).add(row.labels[label])
         return {holder: tuple(sorted(names)) for holder, names in values.items()}
@@ -214,7 +239,7 @@ class _Queries:
     def total(self, query: str) -> float | None:
         """GPU-hours of a count over the window."""
         spans = f"[{duration(self.window_s)}:{duration(self.step_s)}]"
-        rows = _require(self.client.instant(f"sum_over_time(({query}){spans})", at_s=self.now_s))
+        rows = self.instant(f"sum_over_time(({query}){spans})")
         return rows[0].value * self.step_s / 3600 if len(rows) == 1 and math.isfinite(rows[0].value) else None
 
     def curves(self) -> dict[str, tuple[tuple[float, float], ...]]:
@@ -222,7 +247,8 @@ class _Queries:
         start_s = self.now_s - self.window_s
         curves = {}
         for name, query in _CURVES.items():
-            answer = self.client.range(query, start_s=start_s, end_s=self.now_s, step_s=self.step_s)
+            spelt = self._spelt(query)
+            answer = self.client.range(spelt, start_s=start_s, end_s=self.now_s, step_s=self.step_s)
             series: Sequence[Series] = () if isinstance(answer, FailedQuery) else answer
             curves[name] = tuple(
                 (at_s, value) for one in series for at_s, value in one.points if math.isfinite(value)

@@ -1,11 +1,12 @@
-"""The fixture `live`: a real Prometheus with our rules, fed by this machine's stand-in for GPU exporters."""
+"""Real Prometheus servers, `live` with our rules and `bare` without, fed by a stand-in for GPU exporters."""
 
+import contextlib
 import dataclasses
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -87,10 +88,13 @@ class Server:
         return Prometheus(dataclasses.replace(access, **changes))  # type: ignore[arg-type]
 
 
-def configuration(folder: Path, port: int) -> None:
-    """prometheus.yml and the shipped rules, evaluated more often."""
+RULES = ("recording-rules.yaml", "alerts.yaml")
+
+
+def configuration(folder: Path, port: int, rule_files: Sequence[str] = RULES) -> None:
+    """prometheus.yml and shipped rules, evaluated more often."""
     names = []
-    for name in ("recording-rules.yaml", "alerts.yaml"):
+    for name in rule_files:
         rules = yaml.safe_load((ROOT / "helm/rightsizer/monitoring" / name).read_text())
         for group in rules["groups"]:
             group["interval"] = f"{INTERVAL_S}s"
@@ -114,29 +118,47 @@ def configuration(folder: Path, port: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Prometheus with data over more than a minute."""
-    folder = tmp_path_factory.mktemp("prometheus")
-    exporter = subprocess.Popen(
+def exporter() -> Iterator[int]:
+    """The port of the stand-in exporter."""
+    process = subprocess.Popen(
         [sys.executable, Path(__file__).with_name("exporter.py")], stdout=subprocess.PIPE, text=True
     )
+    assert process.stdout is not None
+    yield int(process.stdout.readline())
+    process.terminate()
+    process.communicate()
+
+
+@contextlib.contextmanager
+def _started(folder: Path, exporter: int, rule_files: Sequence[str]) -> Iterator[Server]:
     server = Server(folder=folder, port=free_port())
+    configuration(folder, exporter, rule_files)
     try:
-        assert exporter.stdout is not None
-        configuration(folder, int(exporter.stdout.readline()))
         server.start()
-        _warm(server)
         yield server
     finally:
         server.stop()
-        exporter.terminate()
-        exporter.communicate()
 
 
-def _warm(server: Server) -> None:
-    """Wait until the recorded family is as old as that; a loaded machine takes its time."""
-    old = f"offset {WARM_S}s"
-    query = f"rightsizer:workload_gpus:count {old} and on () rightsizer:train_step:max {old}"
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory, exporter: int) -> Iterator[Server]:
+    """Prometheus with our rules and data over more than a minute."""
+    with _started(tmp_path_factory.mktemp("prometheus"), exporter, RULES) as server:
+        _warm(server, "rightsizer:workload_gpus:count {0} and on () rightsizer:train_step:max {0}", WARM_S)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory, exporter: int) -> Iterator[Server]:
+    """Prometheus without our rules, with raw data over more than a minute."""
+    with _started(tmp_path_factory.mktemp("bare"), exporter, ()) as server:
+        _warm(server, "DCGM_FI_PROF_GR_ENGINE_ACTIVE {0}", 70)
+        yield server
+
+
+def _warm(server: Server, template: str, age_s: int) -> None:
+    """Wait until the series are as old as that; a loaded machine takes its time."""
+    query = template.format(f"offset {age_s}s")
     end_s = time.monotonic() + 600
     with server.client() as client:
         while time.monotonic() < end_s:

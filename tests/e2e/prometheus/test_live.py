@@ -10,6 +10,7 @@ import pytest
 
 from rightsizer.domain.reading import Phase, Reading
 from rightsizer_telemetry.client import FailedQuery
+from rightsizer_telemetry.coverage import NoData, look
 from rightsizer_telemetry.readings import MonitoredJob, read
 from rightsizer_telemetry.usage import collect, owners
 
@@ -96,19 +97,26 @@ def test_a_wrong_query_says_why(live):
     assert "parse error" in answer.reason
 
 
+NEEDS = {
+    "llama-a1": 4,
+    "notebook": 0,
+    "server": 1,
+    'quo"te\\ness': 1,
+    "101": 2,
+    "102": 1,
+    "unseen": None,
+}
+
+
+def needs(report):
+    return {use.workload: use.needs_gpus for use in report.workloads if use.workload != "small"}
+
+
 def test_the_report_knows_who_holds_what(live):
     with live.client() as client:
         found = collect(client, window_s=60, price_usd_per_gpu_h=3.0)
     uses = {use.workload: use for use in found.workloads}
-    assert {name: use.needs_gpus for name, use in uses.items() if name != "small"} == {
-        "llama-a1": 4,
-        "notebook": 0,
-        "server": 1,
-        'quo"te\\ness': 1,
-        "101": 2,
-        "102": 1,
-        "unseen": None,
-    }
+    assert needs(found) == NEEDS
     assert (uses["101"].owner, uses["102"].owner) == ("lab/ada", "physics/bob")
     assert uses["101"].idle_gpu_h == pytest.approx(uses["101"].held_gpu_h / 2, rel=0.3)
     assert uses["llama-a1"].plan == "llama"
@@ -118,6 +126,36 @@ def test_the_report_knows_who_holds_what(live):
     assert play.idle_usd == pytest.approx(3.0 * play.held_gpu_h)
     assert found.free_gpu_h > 0
     assert max(value for _, value in found.curves["held"]) >= 13
+
+
+def test_a_server_without_our_rules_gives_the_same_report_from_raw_series(live, bare):
+    with live.client() as ruled, bare.client() as unruled:
+        recorded, raw = collect(ruled, window_s=60), collect(unruled, window_s=60)
+    assert (recorded.coverage.recorded, raw.coverage.recorded) == (True, False)
+    assert needs(raw) == NEEDS
+    figures = [
+        {
+            use.workload: (use.owner, use.plan, use.models, use.tensor_active, use.memory_used_max)
+            for use in uses
+        }
+        for uses in (recorded.workloads, raw.workloads)
+    ]
+    assert figures[0] == figures[1]
+    assert raw.free_gpu_h == pytest.approx(recorded.free_gpu_h)
+    assert [len(raw.curves[name]) for name in ("held", "busy", "free")] == [3, 3, 3]
+
+
+def test_a_window_longer_than_the_data_is_said(live):
+    with live.client() as client:
+        found = collect(client, window_s=30 * 86400)
+    assert found.coverage.gpu_s < 86400
+    assert "of the 30d asked" in found.coverage.notes[0]
+
+
+def test_a_server_that_scrapes_no_gpus_is_no_data(bare):
+    with bare.client() as client:
+        past_s = float(client.instant("vector(time())")[0].value) - 7 * 86400
+        assert isinstance(look(client, start_s=past_s, end_s=past_s + 600, step_s=30), NoData)
 
 
 def rightsizer(*arguments):

@@ -1,9 +1,14 @@
 """The shipped rule files under promtool: well-formed, and doing what the tables beside this say."""
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+
+from rightsizer_telemetry.raw import families, inline
+from rightsizer_telemetry.sources import SOURCES
 
 pytestmark = pytest.mark.prometheus
 
@@ -23,3 +28,20 @@ def test_the_rule_files_are_well_formed():
 @pytest.mark.parametrize("table", ["gpus", "trainings", "alerts"])
 def test_rules_make_of_raw_series_what_the_table_says(table):
     promtool("test", "rules", HERE / "rules" / f"{table}.yaml")
+
+
+def test_raw_series_give_the_same_gpus_as_the_rules(tmp_path):
+    """The table of the rules, asked of a server without rules: names of recorded families go, values stay."""
+    table = yaml.safe_load((HERE / "rules/gpus.yaml").read_text())
+    known = families({source: frozenset(source.signals) for source in SOURCES})
+    for case in table["tests"]:
+        case["promql_expr_test"] = [
+            asked for asked in case["promql_expr_test"] if "gpu_power:ratio" not in asked["expr"]
+        ]  # no report reads the share of TDP
+        for asked in case["promql_expr_test"]:
+            asked["expr"] = inline(asked["expr"], known, step="30s")
+            for sample in asked["exp_samples"]:
+                sample["labels"] = re.sub(r"^rightsizer:[a-z0-9_:]+", "", sample["labels"]) or "{}"
+    rewritten = tmp_path / "raw.yaml"
+    rewritten.write_text(yaml.safe_dump({"evaluation_interval": "30s", "tests": table["tests"]}))
+    promtool("test", "rules", rewritten)

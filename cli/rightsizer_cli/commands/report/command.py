@@ -15,9 +15,11 @@ def report(
     prometheus: Annotated[
         str,
         typer.Option(
-            metavar="URL", envvar="RIGHTSIZER_PROMETHEUS", help="Prometheus server with rightsizer's rules."
+            metavar="URL", envvar="RIGHTSIZER_PROMETHEUS", help="Default: found among the cluster's services."
         ),
-    ],
+    ] = "",
+    context: Annotated[str, typer.Option(metavar="NAME", help="Context of your kubeconfig.")] = "",
+    tenant: Annotated[str, typer.Option(metavar="ID", help="X-Scope-OrgID, for Mimir.")] = "",
     window: Annotated[str, typer.Option(metavar="DURATION", help="Length of the period: 24h, 7d.")] = "24h",
     price: Annotated[
         str | None,
@@ -53,5 +55,6 @@ def report(
         token_file=token_file,
         user=user,
         password_file=password_file,
+        tenant=tenant,
     )
-    return run(access, ReportOptions(window=window, price=price, html=html, as_json=as_json))
+    return run(access, ReportOptions(context=context, window=window, price=price, html=html, as_json=as_json))

@@ -5,17 +5,20 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+import typer
 from rich.table import Table
 from rich.text import Text
 
 from rightsizer.errors import InputError
 from rightsizer.units import format_duration, parse_duration_s, parse_usd
 from rightsizer.values import immutable
+from rightsizer_cli.commands.report.discovery import discovered
 from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.exits import OK
+from rightsizer_cli.exits import NO_DATA, OK
 from rightsizer_telemetry.client import Prometheus, PrometheusSettings
+from rightsizer_telemetry.coverage import NoData
 from rightsizer_telemetry.html_report import page
-from rightsizer_telemetry.usage import Report, Usage, collect, owners
+from rightsizer_telemetry.usage import Report, Usage, collect, owners, total
 
 __all__ = ["ReportOptions", "as_dict", "run"]
 
@@ -24,6 +27,7 @@ __all__ = ["ReportOptions", "as_dict", "run"]
 class ReportOptions:
     """The command's options."""
 
+    context: str
     window: str
     price: str | None
     html: Path | None
@@ -33,8 +37,13 @@ class ReportOptions:
 def run(access: PrometheusSettings, options: ReportOptions) -> int:
     """Collect and print; the exit code."""
     price = None if options.price is None else parse_usd(options.price)
-    with Prometheus(access) as client:
-        usage = collect(client, window_s=parse_duration_s(options.window), price_usd_per_gpu_h=price)
+    window_s = parse_duration_s(options.window, field="--window")
+    with Prometheus(access) if access.url else discovered(access, options.context) as client:
+        usage = collect(client, window_s=window_s, price_usd_per_gpu_h=price)
+    if isinstance(usage, NoData):
+        echo_json({"noData": usage.reason, "remedy": usage.remedy}) if options.as_json else None
+        typer.echo(f"unknown: {usage.reason}; {usage.remedy}", err=True)
+        return NO_DATA
     if options.html is not None:
         _write(options.html, page(usage))
         if str(options.html) == "-":
@@ -42,7 +51,13 @@ def run(access: PrometheusSettings, options: ReportOptions) -> int:
     if options.as_json:
         echo_json(as_dict(usage))
     else:
-        show(_headline(usage), "In GPU-hours:", _owners(usage), _workloads(usage))
+        show(
+            _headline(usage),
+            *map(_note, usage.coverage.notes),
+            "In GPU-hours:",
+            _owners(usage),
+            _workloads(usage),
+        )
     return OK
 
 
@@ -51,6 +66,9 @@ def as_dict(report: Report) -> dict[str, object]:
     return {
         "at": dt.datetime.fromtimestamp(report.at_s, dt.UTC).isoformat(timespec="seconds"),
         "windowS": report.window_s,
+        "coveredS": report.coverage.gpu_s,
+        "readFrom": "rules" if report.coverage.recorded else "raw series",
+        "notes": list(report.coverage.notes),
         "freeGPUHours": report.free_gpu_h,
         "owners": [_camel(asdict(owner)) for owner in owners(report)],
         "workloads": [
@@ -89,12 +107,19 @@ def _write(path: Path, text: str) -> None:
 
 
 def _headline(report: Report) -> str:
-    held = sum(use.held_gpu_h for use in report.workloads)
-    idle = sum(use.idle_gpu_h or 0.0 for use in report.workloads)
-    costs = [use.idle_usd for use in report.workloads if use.idle_usd is not None]
-    money = f", {sum(costs):,.0f} USD" if costs else ""
-    share = f" ({idle / held:.0%} of those held)" if held else ""
-    return f"{idle:,.1f} GPU-hours idle{share}{money}, over {format_duration(report.window_s)}"
+    """The idle GPU-hours of those that are measured."""
+    every = total(report)
+    over = f"over {format_duration(report.window_s)}"
+    measured = every.held_gpu_h - every.unmetered_gpu_h
+    if every.idle_gpu_h is None:
+        return f"idle GPU-hours unknown: {every.held_gpu_h:,.1f} held, none of them measured, {over}"
+    money = "" if every.idle_usd is None else f", {every.idle_usd:,.0f} USD"
+    share = f" ({every.idle_gpu_h / measured:.0%} of those measured)" if measured else ""
+    return f"{every.idle_gpu_h:,.1f} GPU-hours idle{share}{money}, {over}"
+
+
+def _note(note: str) -> Text:
+    return Text(f"Note: {note}.")
 
 
 def _owners(report: Report) -> Table:
@@ -105,8 +130,8 @@ def _owners(report: Report) -> Table:
             owner.executor,
             str(owner.workloads),
             f"{owner.held_gpu_h:,.1f}",
-            f"{owner.used_gpu_h:,.1f}",
-            f"{owner.idle_gpu_h:,.1f}",
+            _number(owner.used_gpu_h, ",.1f"),
+            _number(owner.idle_gpu_h, ",.1f"),
             f"{owner.unmetered_gpu_h:,.1f}",
             _number(owner.idle_usd, ",.0f"),
         )

@@ -1,0 +1,208 @@
+"""`rightsizer report` against a stand-in server, and how it finds one."""
+
+import http.server
+import json
+import sys
+import threading
+from urllib.parse import parse_qs
+
+import pytest
+
+from rightsizer_cli.commands.report.discovery import candidates
+from rightsizer_cli.main import execute
+
+HOLDER = {"executor": "kubernetes", "namespace": "team", "workload": "llama"}
+NOW_S = 1_700_000_000.0
+
+
+class StandIn:
+    """Answers as a Prometheus: `families` last so many seconds; `values` by a part of the query."""
+
+    def __init__(self, families, values=()):
+        self.families, self.values = families, dict(values)
+
+    def answer(self, path, form):
+        query = form["query"][0]
+        if path.endswith("query_range"):
+            return "matrix", self.ranges(form) if "family" in query else []
+        if query in {"vector(1)", "vector(time())"}:
+            return "vector", [{"metric": {}, "value": [NOW_S, str(NOW_S)]}]
+        value = next((value for part, value in self.values.items() if part in query), None)
+        return "vector", [] if value is None else [{"metric": HOLDER, "value": [NOW_S, str(value)]}]
+
+    def ranges(self, form):
+        end_s, step_s = float(form["end"][0]), float(form["step"][0])
+        return [
+            {
+                "metric": {"family": name},
+                "values": [[end_s - step_s * i, "1"] for i in range(int(n / step_s) + 1)],
+            }
+            for name, n in self.families.items()
+        ]
+
+
+@pytest.fixture
+def served():
+    """Starts a stand-in on a free port; its address."""
+    servers = []
+
+    def start(stand_in):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                kind, result = stand_in.answer(self.path, form)
+                document = {"status": "success", "data": {"resultType": kind, "result": result}}
+                body = json.dumps(document).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+BUSY = {"rightsizer:gpu_busy:ratio": 86400.0, "requested": 86400.0}
+DAY_OF_FOUR = {"workload_idle_gpus:count)": 240.0, "(rightsizer:workload_busy:ratio *": 720.0}
+DAY_OF_FOUR |= {"((rightsizer:workload_gpus:count)": 960.0}
+
+
+def test_a_server_that_knows_nothing_exits_with_4_and_prints_no_table(served, capsys):
+    code = execute(["report", "--prometheus", served(StandIn({}))])
+    out, err = capsys.readouterr()
+    assert (code, out) == (4, "")
+    assert err.startswith("unknown: the server has no GPU metrics of the last 24h")
+
+
+def test_no_data_in_json_is_no_number(served, capsys):
+    code = execute(["report", "--json", "--prometheus", served(StandIn({}))])
+    assert code == 4
+    assert set(json.loads(capsys.readouterr().out)) == {"noData", "remedy"}
+
+
+def test_held_gpus_that_nobody_measures_are_unknown(served, capsys):
+    stand_in = StandIn({"requested": 86400.0}, {"workload_requested": 1920.0, "kube_pod_container": 1920.0})
+    code = execute(["report", "--prometheus", served(stand_in)])
+    first = capsys.readouterr().out.splitlines()[0]
+    assert code == 0
+    assert first == "idle GPU-hours unknown: 192.0 held, none of them measured, over 24h"
+
+
+def test_a_window_longer_than_the_data_is_said(served, capsys):
+    stand_in = StandIn({"rightsizer:gpu_busy:ratio": 3 * 86400.0, "requested": 3 * 86400.0}, DAY_OF_FOUR)
+    code = execute(["report", "--window", "30d", "--prometheus", served(stand_in)])
+    assert code == 0
+    assert "GPU metrics cover 3d of the 30d asked" in capsys.readouterr().out
+
+
+def test_json_says_what_it_was_read_from(served, capsys):
+    url = served(StandIn({"DCGM_FI_DEV_GPU_UTIL": 86400.0, "requested": 86400.0}))
+    assert execute(["report", "--json", "--prometheus", url]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["readFrom"], found["coveredS"]) == ("raw series", 86400)
+    assert len(found["notes"]) == 2
+
+
+def test_a_recorded_day_is_summed(served, capsys):
+    assert execute(["report", "--json", "--prometheus", served(StandIn(BUSY, DAY_OF_FOUR))]) == 0
+    (owner,) = json.loads(capsys.readouterr().out)["owners"]
+    assert (owner["heldGPUHours"], owner["usedGPUHours"], owner["idleGPUHours"]) == (96, 72, 24)
+
+
+def service(name, labels, *ports):
+    listed = [dict(zip(("name", "port"), port, strict=True)) for port in ports]
+    return {"metadata": {"namespace": "m", "name": name, "labels": labels}, "spec": {"ports": listed}}
+
+
+VM = service("vm", {"app.kubernetes.io/name": "vmselect"}, ("http", 8481))
+THANOS = service("thanos", {"app.kubernetes.io/name": "thanos-query"}, ("grpc", 10901), ("web", 9091))
+PLAIN = service("prom", {"app": "prometheus", "component": "server", "x": "y"}, ("any", 80))
+OTHER = service("shop", {"app": "shop"}, ("http", 80))
+
+
+def test_services_are_tried_in_the_order_of_krr():
+    found = candidates([PLAIN, OTHER, THANOS, VM])
+    assert [one.name for one in found] == ["vm", "thanos", "prom"]
+    assert found[0].inside == "http://vm.m.svc:8481/select/0/prometheus"
+    assert found[1].port == 9091
+
+
+def test_a_service_without_labels_or_ports_is_no_candidate():
+    assert candidates([service("none", {}, ("http", 80)), service("x", {"app": "prometheus-server"})]) == ()
+
+
+KUBECTL = """#!{python}
+import http.server, socketserver, sys, urllib.request
+if "get" in sys.argv:
+    print({listing!r})
+    sys.exit({code})
+path = next(word.partition("=")[2] for word in sys.argv if word.startswith("--unix-socket="))
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        service, _, asked = self.path.partition("/proxy/")
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        known = service == "/api/v1/namespaces/m/services/prom:80"
+        answer = urllib.request.urlopen("{url}/" + asked, body).read() if known else b"no"
+        self.send_response(200 if known else 503)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+    def log_message(self, *_):
+        pass
+server = socketserver.UnixStreamServer(path, Handler)
+print("Starting to serve on", path, flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture
+def kubectl(tmp_path, monkeypatch):
+    """A stand-in kubectl, alone on the PATH: it lists these services and proxies to one of them."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.delenv("RIGHTSIZER_PROMETHEUS", raising=False)
+
+    def install(*services, url="", code=0):
+        listing = json.dumps({"items": services})
+        program = tmp_path / "kubectl"
+        program.write_text(KUBECTL.format(python=sys.executable, listing=listing, url=url, code=code))
+        program.chmod(0o755)
+
+    return install
+
+
+def test_the_first_service_that_answers_is_asked_through_kubectl(kubectl, served, capsys):
+    kubectl(VM, PLAIN, url=served(StandIn(BUSY, DAY_OF_FOUR)))
+    code = execute(["report"])
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "Prometheus: service m/prom:80\n")
+    assert out.startswith("24.0 GPU-hours idle (25% of those measured)")
+
+
+@pytest.mark.parametrize(
+    ("services", "code", "words"),
+    [([OTHER], 0, "no service is labelled as one"), ([VM], 0, "m/vm:8481: HTTP 503"), ([], 1, "no message")],
+    ids=["none", "silent", "no cluster"],
+)
+def test_a_cluster_without_a_server_says_what_was_tried(kubectl, capsys, services, code, words):
+    kubectl(*services, code=code)
+    assert execute(["report"]) == 2
+    err = capsys.readouterr().err
+    assert "--prometheus: give its address" in err
+    assert words in err
+
+
+@pytest.mark.usefixtures("kubectl")
+def test_without_kubectl_the_address_must_be_given(capsys):
+    assert execute(["report"]) == 2
+    assert "no kubectl on the PATH" in capsys.readouterr().err
