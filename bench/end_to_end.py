@@ -79,12 +79,10 @@ def main() -> None:
     with Path(__file__).with_name("end_to_end_inputs.csv").open(encoding="utf-8", newline="") as file:
         inputs = {r["id"]: r for r in csv.DictReader(file)}
     document: dict[str, Any] = {"goal": GOAL, "tellings": {}}
-    laid_out_sigma = None
     for name, telling in TELLINGS.items():
         results, skipped = judge(rows, inputs, telling)
         document["tellings"][name] = told = summary(results)
-        sigma, left_out = whole_run(results, laid_out_sigma if name == "asked" else None)
-        laid_out_sigma = sigma if name == "laid_out" else laid_out_sigma
+        sigma, left_out = whole_run(results)
         told |= {"runs": [asdict(r) for r in results], "skipped": skipped, "left_out": left_out}
         show(name, told, results)
         print(f"{name}: scatter of whole runs {sigma}; fitted without the run's source: {left_out}")

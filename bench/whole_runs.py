@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from bench.fitting import DATA
 
-from rightsizer.estimate.uncertainty import z_quantile
+from rightsizer.estimate import goodput
+from rightsizer.estimate.uncertainty import quantile
 
 __all__ = ["FITTED", "GOAL", "Result", "summary", "whole_run", "write"]
 
 GOAL = 0.15
 COVERAGE = 0.8
-FITTED = {"laid_out": "sigma_ln", "asked": "sigma_ln_assumed"}
-"""The entries of data/whole_run.json that tellings settle."""
+LARGE = 0.7
+FITTED = {"told": "sigma_ln"}
+"""The entry of data/whole_run.json that a telling settles: a plan too chooses its layout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,39 +90,33 @@ def _sources(results: Sequence[Result]) -> Any:
     return np.asarray([re.split(r"[-\d. ]", r.model)[0] for r in results])
 
 
-def whole_run(results: Sequence[Result], laid_out: float | None) -> tuple[float, dict[str, float]]:
-    """What whole runs scatter beyond the step time, and what a fit without the run's source covers.
+def whole_run(results: Sequence[Result]) -> tuple[float, dict[str, float]]:
+    """What whole runs scatter beyond the step time, and what a fit without the run's family covers.
 
-    With what they scatter laid out: what they scatter beyond that too, large or small.
+    `large` and `small`: runs with more and with less than LARGE of the losses of an endless run.
     """
-    ln = np.log([r.measured_gpu_h / r.predicted_gpu_h for r in results])
-    step, share = np.asarray([r.step_sigma for r in results]), np.asarray([r.share for r in results])
-    if laid_out is not None:
-        step, share = np.hypot(step, laid_out * np.sqrt(share)), np.ones(len(results))
-    source = _sources(results)
-    spread = np.zeros(ln.shape)
-    for one in np.unique(source):
-        rest = source != one
-        spread[~rest] = _spread(np.abs(ln)[rest], step[rest], share[rest], source[rest])
-    inside = np.abs(ln) <= z_quantile(0.9) * np.hypot(step, spread * np.sqrt(share))
+    ln = np.abs(np.log([r.measured_gpu_h / r.predicted_gpu_h for r in results]))
+    step = np.hypot([r.step_sigma for r in results], goodput.stays_ln())
+    source, share = _sources(results), np.asarray([r.share for r in results])
+    spread = np.asarray(
+        [_spread(ln[source != one], step[source != one], source[source != one]) for one in source]
+    )
+    inside = ln <= quantile(0.9) * np.hypot(step, spread)
+    groups = {"": np.ones(ln.shape, dtype=bool), "_large": share > LARGE, "_small": share <= LARGE}
     by_source = [np.mean(inside[source == one]) for one in np.unique(source)]
-    return round(_spread(np.abs(ln), step, share, source), 3), {
+    return round(_spread(ln, step, source), 3), {
         "n": len(results),
-        "inside_80": round(float(np.mean(inside)), 4),
+        **{f"inside_80{name}": round(float(np.mean(inside[rows])), 4) for name, rows in groups.items()},
         "inside_80_by_source": round(float(np.mean(by_source)), 4),
     }
 
 
-def _spread(size: Any, step: Any, share: Any, source: Any) -> float:
-    """The least deviation with which 80 % of the weight is inside; sources weigh by the root of their n.
-
-    Hours that are tokens at a rate (share 0) say nothing of it.
-    """
-    size, step, share, source = (column[share > 0] for column in (size, step, share, source))
+def _spread(size: Any, step: Any, source: Any) -> float:
+    """The least deviation with which 80 % of the weight is inside; sources weigh by the root of their n."""
     _, index, counts = np.unique(source, return_inverse=True, return_counts=True)
     weight = 1.0 / np.sqrt(counts[index])
     for trial in np.arange(0.0, 1.5, 0.005):
-        inside = size <= z_quantile(0.9) * np.hypot(step, trial * np.sqrt(share))
+        inside = size <= quantile(0.9) * np.hypot(step, trial)
         if np.average(inside, weights=weight) >= COVERAGE:
             break
     return float(trial)

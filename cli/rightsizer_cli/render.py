@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rightsizer.search.explain import layout_text, verdict
-from rightsizer.search.reasons import calibration_text
+from rightsizer.search.reasons import calibration_text, opening_text
 from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
         request_line(plan.request),
         *option_tables(option),
     ]
+    if plan.staging:
+        parts.insert(1, Text(_opening_line(plan)))
     if plan.runners_up:
         parts.append(Group(Text("Runners-up", style="bold"), options_table(plan.runners_up)))
     if plan.reasons:
@@ -37,6 +39,17 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
     if plan.request.framework_assumed:
         parts.append(Text("No framework is named: --framework narrows the interval and may save GPUs"))
     return [*parts, *calibration_line(plan.request, option)]
+
+
+def _opening_line(plan: "Plan") -> str:
+    """The opening, the deadline's probability and what a job that is never resized would need."""
+    assert plan.staging is not None
+    static = plan.staging.static_gpus
+    never = "more than is allowed" if static is None else f"{static:,}"
+    return (
+        f"{opening_text(plan.option, plan.staging)}. The deadline holds with {plan.staging.probability:.0%};"
+        f" a job that is never resized would need {never}"
+    )
 
 
 def calibration_line(request: "Request", option: "Option") -> list[RenderableType]:

@@ -6,7 +6,7 @@ from pydantic import Field, Strict
 
 from rightsizer_api.base import Model
 
-__all__ = ["Interval80", "LayoutReport", "Loss", "PlanReport", "Runner"]
+__all__ = ["Interval80", "LayoutReport", "Loss", "Opening", "PlanReport", "Runner"]
 
 Seconds = Annotated[float, Field(ge=0)]
 Gpus = Annotated[int, Field(ge=0, le=65_536)]
@@ -78,6 +78,32 @@ class Loss(Model):
     lost_by_cause: Causes = Field(description="Lost fraction of wall time, by cause.")
 
 
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+class Opening(Model):
+    """Two-stage sizing: the job opens with `gpus`, is measured, and then takes what its rate needs."""
+
+    text: Sentence = Field(description="The opening in one line.")
+    gpus: Gpus = Field(description="GPUs to open with.")
+    look_after_seconds: Seconds = Field(description="Training after which the rate is known, seconds.")
+    reserve_gpus: Gpus = Field(
+        alias="reserveGPUs", description="The most GPUs that the job takes when it grows."
+    )
+    likely_gpus: Gpus = Field(
+        alias="likelyGPUs", description="The job never takes more than these, with likelyProbability."
+    )
+    likely_probability: Probability = Field(description="Probability of staying within likelyGPUs.")
+    deadline_probability: Probability = Field(
+        description="Probability of meeting the deadline if the job is resized as measured."
+    )
+    static_gpus: Gpus | None = Field(
+        None,
+        alias="staticGPUs",
+        description="GPUs that the deadline would need if the job were never resized.",
+    )
+
+
 class PlanReport(Model):
     """A sized plan, or why none exists (`feasible` is false and the figures are absent)."""
 
@@ -87,6 +113,9 @@ class PlanReport(Model):
     gpus: Gpus | None = Field(None, description="GPUs used for training.")
     gpu_type: Annotated[str, Field(max_length=253)] | None = Field(None, description="GPU type.")
     nodes: Gpus | None = Field(None, description="Nodes used for training.")
+    opening: Opening | None = Field(
+        None, description="How an elastic job goes on from gpus, its opening size; absent: the size is fixed."
+    )
     spare_nodes: Gpus | None = Field(None, description="Idle spare nodes, included in the cost.")
     layout: LayoutReport | None = Field(None, description="The parallel layout.")
     layout_text: Sentence | None = Field(None, description="The layout, abbreviated.")

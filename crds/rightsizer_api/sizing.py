@@ -12,19 +12,21 @@ from rightsizer.domain.framework import Framework
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Workload
 from rightsizer.errors import InputError, UnknownNameError
-from rightsizer.search.explain import layout_text, verdict
-from rightsizer.search.types import NoPlan, Option, Plan, Request
+from rightsizer.search.explain import layout_text, opening_text, verdict
+from rightsizer.search.types import NoPlan, Option, Plan, Request, Staging
 from rightsizer.units import parse_duration_s, parse_usd
 from rightsizer.values import immutable
 from rightsizer_api.launch import FrameworkName
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import moment_text
-from rightsizer_api.report import Interval80, LayoutReport, Loss, PlanReport, Runner
+from rightsizer_api.report import Interval80, LayoutReport, Loss, Opening, PlanReport, Runner
+from rightsizer_api.resources import ElasticityMode
 from rightsizer_api.spec_defaults import architecture_of, workload_of
 
 __all__ = [
     "ResolvedPlan",
+    "can_resize",
     "clusters_of",
     "deadline_s",
     "gpu_types",
@@ -52,11 +54,15 @@ class ResolvedPlan:
     workload: Workload
 
     def request(
-        self, *, now: dt.datetime | None = None, clusters: tuple[Cluster, ...] | None = None
+        self,
+        *,
+        now: dt.datetime | None = None,
+        clusters: tuple[Cluster, ...] | None = None,
+        resizable: bool = True,
     ) -> Request:
         """The sizing request, with the deadline counted from `now` (default: the present).
 
-        `clusters` replaces those of the plan's resources.
+        `clusters` replaces those of the plan's resources. `resizable`: the executor can resize the job.
         """
         spec, budget = self.plan.spec, self.plan.spec.budget
         return Request(
@@ -73,8 +79,17 @@ class ResolvedPlan:
             spare_nodes=spec.resources.spare_nodes,
             pinned=spec.layout.model_dump(by_alias=False, exclude_none=True) if spec.layout else {},
             gpu_counts=(spec.resources.gpus,) if spec.resources.gpus else (),
+            elastic=resizable and can_resize(self.plan),
             batch_tolerance=_STATED_BATCH if _batch_stated(self.plan) else _ASSUMED_BATCH,
         )
+
+
+def can_resize(plan: TrainingPlan) -> bool:
+    """Whether a plan's job may change its size: not Off, not a fixed size, with a place for checkpoints."""
+    resources, launch = plan.spec.resources, plan.spec.launch
+    fixed = resources.gpus is not None or resources.min_gpus == resources.max_gpus
+    saves = launch.checkpoint is not None or not launch.command
+    return plan.spec.elasticity.mode is not ElasticityMode.OFF and not fixed and saves
 
 
 def resolve(plan: TrainingPlan) -> ResolvedPlan:
@@ -234,6 +249,7 @@ def _plan_report(plan: Plan) -> PlanReport:
         gpus=option.gpus,
         gpu_type=option.cluster.gpu.name,
         nodes=option.nodes,
+        opening=_opening(option, plan.staging) if plan.staging else None,
         spare_nodes=option.spare_nodes,
         layout=layout_report(option),
         layout_text=layout_text(option.layout),
@@ -262,6 +278,21 @@ def _plan_report(plan: Plan) -> PlanReport:
         checkpoint_interval_seconds=_rounded(option.checkpoint_interval_s),
         reasons=tuple(_sentence(reason) for reason in plan.reasons[:_MOST_REASONS]),
         runners_up=_runners(plan.runners_up),
+    )
+
+
+def _opening(option: Option, staging: Staging) -> Opening:
+    return Opening.model_validate(
+        {
+            "text": opening_text(option, staging),
+            "gpus": option.gpus,
+            "look_after_seconds": _number(staging.look_s),
+            "reserve_gpus": staging.reserve_gpus,
+            "likely_gpus": staging.likely_gpus,
+            "likely_probability": _number(staging.likely_probability),
+            "deadline_probability": _number(staging.probability),
+            "static_gpus": staging.static_gpus,
+        }
     )
 
 

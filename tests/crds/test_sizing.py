@@ -227,3 +227,33 @@ def test_a_framework_is_assumed_only_where_nothing_will_be_launched(ask, launch,
     asked = ask({"spec.launch": launch, "spec.workload.method": method})
     assert (asked.framework.name, asked.framework_assumed) == (name, assumed)
     assert asked.framework.known == (launch == {"framework": "megatron"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "elastic"),
+    [
+        ({}, True),
+        ({"spec.launch": None}, True),
+        ({"spec.elasticity": {"mode": "Off"}}, False),
+        ({"spec.resources.gpus": 64}, False),
+        ({"spec.resources.minGPUs": 256}, False),
+        ({"spec.launch.checkpoint": None}, False),
+    ],
+    ids=["as usual", "nothing to launch yet", "Off", "exact size", "one size", "no checkpoints"],
+)
+def test_a_job_is_elastic_where_it_may_be_resized_and_can_resume(ask, changes, elastic):
+    assert ask(changes).elastic is elastic
+
+
+def test_an_executor_that_cannot_resize_plans_a_fixed_size(document):
+    assert sizing.resolve(validate(document())).request(resizable=False).elastic is False
+
+
+def test_an_opening_is_reported_in_full(ask):
+    answer = plan(ask())
+    found = sizing.report(answer).model_dump(mode="json")
+    opening, schema = found["opening"], STATUS["sizing"]["properties"]["opening"]["properties"]
+    assert sorted(opening) == sorted(schema)
+    assert opening["gpus"] == found["gpus"] < opening["likelyGPUs"] <= opening["reserveGPUs"]
+    assert found["confidence"] <= opening["deadlineProbability"] <= 1.0
+    assert opening["text"].startswith(f"open with {found['gpus']} H100-SXM5-80GB; after ~20 min of training")

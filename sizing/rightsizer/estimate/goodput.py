@@ -24,6 +24,7 @@ __all__ = [
     "estimate",
     "reliability",
     "spare_nodes",
+    "stays_ln",
     "whole_run",
 ]
 
@@ -70,7 +71,8 @@ class WholeRun:
     """Losses of a pretraining run beyond failures and checkpoints, as shares of its wall time.
 
     `unplanned` is downtime; `stragglers` and `slower_stack` are slower steps. `sigma_ln` is the deviation of
-    ln(hours) on top of the step time's. `weight` (0 to 1) grows with the size of the run. Shapes broadcast.
+    ln(hours) on top of the step time's; a measurement of the rate removes it.
+    `weight` (0 to 1) grows with the size of the run. Shapes broadcast.
     """
 
     unplanned: Array
@@ -132,22 +134,18 @@ def estimate(gpus: Array, checkpoint_bytes: Array, reliability: Reliability) -> 
     )
 
 
-def whole_run(
-    gpus: Array, planned_s: Array, productive: Array, *, assumed: bool = False, slower_stack: bool = False
-) -> WholeRun:
+def whole_run(gpus: Array, planned_s: Array, productive: Array, *, slower_stack: bool = False) -> WholeRun:
     """Losses of a pretraining run that no formula covers, and the scatter of its hours (data/whole_run.json).
 
     Large runs report the effective share of their time, failures included. The part of the loss that
-    `productive` does not explain is unplanned. It and the scatter grow with the node-days W of the run as
-    W / (W + settled). All other nodes, a share of 1 - 1 / nodes, wait for stragglers. `assumed`: the user
-    named no framework, so sequence, batch and layout are guesses. `slower_stack`: any framework may train
+    `productive` does not explain is unplanned. It grows with the node-days W of the run as W / (W + settled).
+    All other nodes, a share of 1 - 1 / nodes, wait for stragglers. `slower_stack`: any framework may train
     the job, and steps take exp(assumed_stack_ln) times those of the assumed framework's best layout.
     """
     constants = _whole_run()
     nodes = gpus / _GPUS_PER_RATED_NODE
     work = nodes * planned_s / _DAY_S
     weight = work / (work + constants["settled_node_days"])
-    guessed = constants["sigma_ln_assumed"] if assumed else 0.0
     unplanned = np.maximum(0.0, constants["not_effective"] * weight - (1.0 - productive))
     stragglers = np.asarray(constants["stragglers"] * np.maximum(0.0, 1.0 - 1.0 / nodes))
     slower = -math.expm1(-constants["assumed_stack_ln"]) if slower_stack else 0.0
@@ -155,9 +153,14 @@ def whole_run(
         unplanned=unplanned,
         stragglers=stragglers,
         slower_stack=np.asarray(slower * (1.0 - unplanned - stragglers)),
-        sigma_ln=np.hypot(constants["sigma_ln"] * np.sqrt(weight), guessed),
+        sigma_ln=np.full(np.shape(weight), constants["sigma_ln"]),
         weight=np.asarray(weight),
     )
+
+
+def stays_ln() -> float:
+    """The deviation of ln(finish) that no measurement of the rate removes: failures and downtime."""
+    return _whole_run()["stays_ln"]
 
 
 @cache

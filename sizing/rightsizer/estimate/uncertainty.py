@@ -18,7 +18,17 @@ from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.domain.workload import Method, Precision, Recompute
 
-__all__ = ["coefficients", "features", "memory_sigma", "sigma", "step_sigma", "z_quantile"]
+__all__ = [
+    "WIDE",
+    "coefficients",
+    "features",
+    "memory_sigma",
+    "probability_within",
+    "quantile",
+    "sigma",
+    "step_sigma",
+    "z_quantile",
+]
 
 FITTED_CAPABILITIES = (8.0, 9.0, 10.0)
 """GPU generations (compute capability) that the reference tables hold many training runs of.
@@ -27,9 +37,34 @@ A100, H100, B200.
 """
 
 
+WIDE = 1.7
+"""A finish is as likely to scatter by WIDE times its deviation as by the deviation itself.
+
+Deviations fitted to known sources were too small by 1.57 to 2.1 on sources that nobody had seen
+(published_runs_wave2.csv). Tails are therefore those of an even mixture of two normal distributions.
+"""
+
+_NORMAL = NormalDist()
+
+
 def z_quantile(probability: float) -> float:
     """The standard normal quantile."""
-    return NormalDist().inv_cdf(probability)
+    return _NORMAL.inv_cdf(probability)
+
+
+def probability_within(z: float) -> float:
+    """The probability that ln(true / predicted) of a finish is at most z deviations."""
+    return 0.5 * (_NORMAL.cdf(z) + _NORMAL.cdf(z / WIDE))
+
+
+@cache
+def quantile(probability: float) -> float:
+    """The inverse of `probability_within`: deviations of ln(true / predicted finish)."""
+    below, above = sorted((z_quantile(probability), WIDE * z_quantile(probability)))
+    for _ in range(60):
+        middle = 0.5 * (below + above)
+        below, above = (middle, above) if probability_within(middle) < probability else (below, middle)
+    return 0.5 * (below + above)
 
 
 def step_sigma(cases: Cases) -> Array:

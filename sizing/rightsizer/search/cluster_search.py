@@ -10,7 +10,7 @@ from rightsizer.search.layout_space import layouts
 from rightsizer.search.options import option
 from rightsizer.search.pricing import SearchContext, fit_layouts, price_pairs, search_context
 from rightsizer.search.search import SearchResult, cheapest, counts, fewest, fitting, pairs, thin
-from rightsizer.search.types import Binding, Option, Request
+from rightsizer.search.types import Binding, Option, Request, Staging
 from rightsizer.values import immutable
 
 __all__ = ["ClusterResult", "Infeasible", "search_cluster"]
@@ -21,13 +21,17 @@ _LOOK_BEYOND = 16
 
 @immutable
 class ClusterResult:
-    """A cluster that meets the request. `feasible` families fit memory on some of the `allowed` counts."""
+    """A cluster that meets the request. `feasible` families fit memory on some of the `allowed` counts.
+
+    `staging`: how an elastic job goes on from the best row.
+    """
 
     context: SearchContext
     best: SearchResult
     feasible: Array
     allowed: Array
     evaluated: int
+    staging: Staging | None = None
 
 
 @immutable

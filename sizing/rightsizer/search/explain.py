@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping
 
-from rightsizer.search.reasons import gpus_text, layout_text
+from rightsizer.search.reasons import gpus_text, layout_text, opening_text
 from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import format_bytes, format_duration, format_usd
 from rightsizer.values import immutable
 
-__all__ = ["Explanation", "compare", "explain", "gpus_text", "layout_text", "verdict"]
+__all__ = ["Explanation", "compare", "explain", "gpus_text", "layout_text", "opening_text", "verdict"]
 
 _WIDE_SIGMA = 0.15
 
@@ -49,12 +49,16 @@ def explain(decision: Plan | NoPlan) -> Explanation:
     chosen = decision.option
     return Explanation(
         verdict=verdict(decision),
-        why=decision.reasons,
+        why=(*_opening(decision), *decision.reasons),
         step=_shares(chosen.step_by_cause_s, chosen.step_s),
         memory=_shares(chosen.memory_by_cause_bytes, chosen.device_bytes),
         runners_up=tuple(compare(chosen, o, decision.request) for o in decision.runners_up),
         caveats=_caveats(decision),
     )
+
+
+def _opening(plan: Plan) -> tuple[str, ...]:
+    return (opening_text(plan.option, plan.staging),) if plan.staging else ()
 
 
 def verdict(decision: Plan | NoPlan) -> str:

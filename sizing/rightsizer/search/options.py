@@ -13,6 +13,7 @@ from rightsizer.estimate import cost, goodput
 from rightsizer.estimate.memory import Memory, Verdict, verdict
 from rightsizer.estimate.prediction import Prediction, fit, predict
 from rightsizer.estimate.step_time import StepTime
+from rightsizer.estimate.uncertainty import quantile
 from rightsizer.search.layout_space import Families
 from rightsizer.search.pricing import Rows, SearchContext, families_context, price
 from rightsizer.search.types import Option, Request
@@ -21,8 +22,8 @@ __all__ = ["layout_of", "option", "options", "price_layout"]
 
 _BEYOND = ("unplanned", "stragglers", "slower_stack")
 """Losses of whole runs beyond failures and checkpoints."""
-_Z_80 = 1.2815515655446004
-"""Half width of the central 80 % of a normal distribution, in standard deviations."""
+_Z_80 = quantile(0.9)
+"""Half width of the central 80 % of a finish, in standard deviations of its logarithm."""
 
 
 def layout_of(columns: Columns, index: int) -> Layout:

@@ -1,5 +1,7 @@
 """The sizing decision: the fewest GPUs and the layout that meet the deadline; or why none do."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from rightsizer.domain.columns import Array, distinct
@@ -12,6 +14,7 @@ from rightsizer.search.options import options
 from rightsizer.search.pricing import Rows, concatenate_rows, fitting_pairs, price_pairs
 from rightsizer.search.reasons import no_plan_reason, plan_reasons
 from rightsizer.search.search import best, meets, pairs, thin
+from rightsizer.search.staged import stage
 from rightsizer.search.types import Binding, CurvePoint, NoPlan, Option, Plan, Request
 
 __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request", "plan"]
@@ -47,9 +50,9 @@ _BINDING_ORDER = (
 def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     """The cheapest option that meets every constraint of the request at its confidence.
 
-    On each cluster: the fewest GPUs. Among clusters: the lowest cost, or the fewest GPUs if any price is
-    missing. Without a deadline: the fastest option within 5 % of the lowest cost. `compared=False` leaves
-    out runners-up, reasons and the curve; the option is the same.
+    On each cluster: the fewest GPUs; of an elastic request, the smallest opening size. Among clusters: the
+    lowest cost, or the fewest GPUs if any price is missing. Without a deadline: the fastest option within 5 %
+    of the lowest cost. `compared=False` leaves out runners-up, reasons and the curve; the option is the same.
     """
     _validate(request)
     missing = _unsupported_method(request)
@@ -61,7 +64,7 @@ def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     answers: list[ClusterResult | Infeasible] = []
     for cluster in able:  # explaining a failure costs a second search: only if no cluster succeeds
         won = any(isinstance(a, ClusterResult) for a in answers)
-        answers.append(search_cluster(request, cluster, explained=not won))
+        answers.append(_answer(request, cluster, explained=not won))
     evaluated = sum(a.evaluated for a in answers)
     results = [a for a in answers if isinstance(a, ClusterResult)]
     if not results:
@@ -69,6 +72,16 @@ def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     priced = all(cost.price_usd_per_gpu_h(w.context.cluster) is not None for w in results)
     results.sort(key=lambda w: _rank(w, priced=priced))
     return _plan(request, results, evaluated) if compared else _option_only(request, results[0], evaluated)
+
+
+def _answer(request: Request, cluster: Cluster, *, explained: bool) -> ClusterResult | Infeasible:
+    """The cluster's answer: staged where the job is elastic and gains by it, else of a fixed size."""
+    if request.elastic and request.deadline_s is not None:
+        found = search_cluster(request, cluster, explained=False)
+        staged = stage(found) if isinstance(found, ClusterResult) else None
+        if staged is not None:
+            return staged
+    return search_cluster(replace(request, elastic=False), cluster, explained=explained)
 
 
 def _option_only(request: Request, result: ClusterResult, evaluated: int) -> Plan:
@@ -82,6 +95,7 @@ def _option_only(request: Request, result: ClusterResult, evaluated: int) -> Pla
         binding=_binding(request, chosen, smaller=result.best.fewer_gpus is not None or _fits_fewer(result)),
         curve=(),
         layouts_evaluated=evaluated,
+        staging=result.staging,
     )
 
 
@@ -190,6 +204,7 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
         binding=_binding(request, chosen, smaller=fewer is not None),
         curve=_curve(first, nearby),
         layouts_evaluated=evaluated + len(nearby),
+        staging=first.staging,
     )
 
 
@@ -235,7 +250,7 @@ def _fewer(result: ClusterResult, nearby: Rows) -> Rows | None:
         rows = concatenate_rows([rows, result.best.fewer_gpus])
     if not len(rows):
         return None
-    soonest = int(np.argmin(rows.finish_at_confidence_s))
+    soonest = int(np.argmin(rows.due_s))
     return _best_row(rows, rows.gpus == rows.gpus[soonest])
 
 

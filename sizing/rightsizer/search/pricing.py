@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from hashlib import blake2b
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Precision, Workload
 from rightsizer.estimate import cost, goodput
 from rightsizer.estimate.correction import Calibration
+from rightsizer.estimate.uncertainty import quantile
 from rightsizer.search.family_tables import ClusterTables, StageTables, StepRates
 from rightsizer.search.layout_space import Families, domain_gpus, families_within, layouts
 from rightsizer.search.types import Request
@@ -64,7 +64,11 @@ class SearchContext:
 
 @immutable
 class Rows:
-    """n priced rows, arrays of shape (n,). `family` indexes the context's families. NaN USD: no price."""
+    """n priced rows, arrays of shape (n,). `family` indexes the context's families. NaN USD: no price.
+
+    `due_s` is what the deadline is compared with: the median of an elastic job, which grows if it must, else
+    the finish at the request's confidence.
+    """
 
     family: Array
     gpus: Array
@@ -76,6 +80,7 @@ class Rows:
     finish_sigma: Array
     finish_s: Array
     finish_at_confidence_s: Array
+    due_s: Array
     cost_usd: Array
 
     def __len__(self) -> int:
@@ -172,7 +177,7 @@ def _make_context(
         nouns=_nouns(request.architecture, request.workload, cluster, request.framework),
         families=families,
         tables=tables,
-        confidence_z=NormalDist().inv_cdf(request.confidence),
+        confidence_z=quantile(request.confidence),
         checkpoint_bytes=checkpoint_bytes(request),
     )
 
@@ -246,7 +251,9 @@ def _rows(context: SearchContext, family: Array, gpus: Array, columns: Columns, 
     productive = _productive(context, gpus)
     planned_s = steps * rates.step_s / productive
     beyond = _beyond_plan(context, gpus, planned_s, productive)
-    finish_s, finish_sigma = planned_s / (1.0 - beyond.lost), np.hypot(sigma, beyond.sigma_ln)
+    finish_s = planned_s / (1.0 - beyond.lost)
+    finish_sigma = np.hypot(np.hypot(sigma, beyond.sigma_ln), goodput.stays_ln())
+    at_confidence_s = finish_s * np.exp(context.confidence_z * finish_sigma)
     price_usd = cost.price_usd_per_gpu_h(context.cluster)
     spare_gpus = (request.spare_nodes or 0) * context.cluster.gpus_per_node
     usd = np.full(gpus.shape, np.nan)
@@ -262,7 +269,8 @@ def _rows(context: SearchContext, family: Array, gpus: Array, columns: Columns, 
         slower_stack=beyond.slower_stack,
         finish_sigma=finish_sigma,
         finish_s=finish_s,
-        finish_at_confidence_s=finish_s * np.exp(context.confidence_z * sigma),
+        finish_at_confidence_s=at_confidence_s,
+        due_s=finish_s if request.elastic else at_confidence_s,
         cost_usd=usd,
     )
 
@@ -281,12 +289,13 @@ def _beyond_plan(
         gpus,
         planned_s,
         productive,
-        assumed=request.framework_assumed,
         slower_stack=_uses_typical_stack(context),
     )
     # steps measured on several nodes already include waiting for stragglers
-    several = _steps_measured(context, more_than=context.cluster.gpus_per_node)
-    return replace(beyond, stragglers=np.zeros(gpus.shape)) if several else beyond
+    if _steps_measured(context, more_than=context.cluster.gpus_per_node):
+        beyond = replace(beyond, stragglers=np.zeros(gpus.shape))
+    # what whole runs scatter beyond published steps are the steps of their stack: measured here
+    return replace(beyond, sigma_ln=np.zeros(gpus.shape)) if _steps_measured(context, more_than=0) else beyond
 
 
 def _uses_typical_stack(context: SearchContext) -> bool:

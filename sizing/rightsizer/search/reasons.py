@@ -6,10 +6,17 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import Recompute
 from rightsizer.estimate import goodput
-from rightsizer.search.types import Binding, Option, Request
+from rightsizer.search.types import Binding, Option, Request, Staging
 from rightsizer.units import format_bytes, format_duration, format_usd
 
-__all__ = ["calibration_text", "gpus_text", "layout_text", "no_plan_reason", "plan_reasons"]
+__all__ = [
+    "calibration_text",
+    "gpus_text",
+    "layout_text",
+    "no_plan_reason",
+    "opening_text",
+    "plan_reasons",
+]
 
 _WASTE_CAUSES = {
     "pipeline_bubble": "the pipeline bubble",
@@ -30,6 +37,16 @@ def gpus_text(option: Option) -> str:
     """Such as "56 H100-SXM5-80GB (7 nodes)"."""
     nodes = f" ({option.nodes} nodes)" if option.nodes > 1 else ""
     return f"{option.gpus:,} {option.cluster.gpu.name}{nodes}"
+
+
+def opening_text(opening: Option, staging: Staging) -> str:
+    """The opening in one line: the size, when the rate is known, the likely size and the reserve."""
+    return (
+        f"open with {opening.gpus:,} {opening.cluster.gpu.name};"
+        f" after ~{staging.look_s / 60:.0f} min of training we know;"
+        f" {100 * staging.likely_probability:.0f} %: never more than {staging.likely_gpus:,};"
+        f" reserve {staging.reserve_gpus:,}"
+    )
 
 
 def layout_text(layout: Layout) -> str:
@@ -150,6 +167,9 @@ def _why_this_count(request: Request, chosen: Option, fewer: Option | None) -> s
         return f"fewer than {chosen.gpus} GPUs do not have enough memory or are not allowed"
     late = fewer.finish_at_confidence_s - request.deadline_s
     step = f"{gpus_text(fewer)}, the next smaller size,"
+    if request.elastic and fewer.finish_s > request.deadline_s:
+        late = fewer.finish_s - request.deadline_s
+        return f"{step} would finish {format_duration(late)} late at even odds"
     if late > 0:
         return f"{step} would finish {format_duration(late)} late at {request.confidence:g} confidence"
     return f"{step} would exceed another limit: {_usd(fewer)}, {format_bytes(fewer.device_bytes)} per GPU"

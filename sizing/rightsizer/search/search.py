@@ -101,7 +101,7 @@ def meets(rows: Rows, request: Request) -> Array:
     """Which rows meet deadline and budget. All rows already fit in memory."""
     good = np.ones(len(rows), dtype=bool)
     if request.deadline_s is not None:
-        good &= rows.finish_at_confidence_s <= request.deadline_s
+        good &= rows.due_s <= request.deadline_s
     if request.max_usd is not None:
         good &= ~(rows.cost_usd > request.max_usd)
     return np.asarray(good)
@@ -112,11 +112,9 @@ def best(rows: Rows, good: Array) -> int | None:
     candidates = np.flatnonzero(good)
     if not candidates.size:
         return None
-    finish = rows.finish_at_confidence_s[candidates]
+    finish = rows.due_s[candidates]
     near_fastest = candidates[finish <= finish.min() * (1 + SIMPLER_WITHIN)]
-    order = np.lexsort(
-        (rows.finish_at_confidence_s[near_fastest], np.round(complexity(rows.layout.take(near_fastest)), 6))
-    )
+    order = np.lexsort((rows.due_s[near_fastest], np.round(complexity(rows.layout.take(near_fastest)), 6)))
     return int(near_fastest[order[0]])
 
 
@@ -179,8 +177,8 @@ def _soonest(rows: Rows, earlier: Rows | None, *, below: int) -> Rows | None:
     fewer = np.flatnonzero(rows.gpus < below)
     if not fewer.size:
         return earlier
-    first = rows.take(fewer[[np.argmin(rows.finish_at_confidence_s[fewer])]])
-    if earlier is not None and earlier.finish_at_confidence_s[0] <= first.finish_at_confidence_s[0]:
+    first = rows.take(fewer[[np.argmin(rows.due_s[fewer])]])
+    if earlier is not None and earlier.due_s[0] <= first.due_s[0]:
         return earlier
     return first
 
@@ -349,7 +347,7 @@ def _raise_bound(context: SearchContext, leaders: Array, bound: Array, most: int
         return lifted, 0
     columns, _ = layouts(families.take(chosen), gpus[chosen], request.workload, batch_tolerance=1.0)
     rows = price(context, leaders[chosen], gpus[chosen], columns)
-    need = rows.gpus * rows.finish_at_confidence_s / request.deadline_s / (1 + RATE_SLACK)
+    need = rows.gpus * rows.due_s / request.deadline_s / (1 + RATE_SLACK)
     need /= _configuration_spread(context, columns)
     lifted[chosen] = np.where(need > most, np.inf, np.maximum(need, rows.gpus))
     return lifted, len(rows)

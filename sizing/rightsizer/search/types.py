@@ -13,7 +13,7 @@ from rightsizer.estimate.correction import Calibration
 from rightsizer.estimate.goodput import Reliability
 from rightsizer.values import immutable
 
-__all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request"]
+__all__ = ["Binding", "CurvePoint", "Growth", "NoPlan", "Option", "Plan", "Request", "Staging"]
 
 
 def _nothing() -> Mapping[str, int]:
@@ -45,6 +45,7 @@ class Request:
     no spares, and the reasons recommend a number. `pinned` fixes layout fields by their names in `Layout`
     (such as {"tp": 8}). `gpu_counts`, if not empty, are the only GPU counts searched. `batch_tolerance` is
     the accepted relative change of the global batch so that it divides over the data-parallel ranks.
+    `elastic`: the job can be resized while it runs, so a plan opens at the likely size and keeps a reserve.
     `calibration` comes from the user's measured runs.
     """
 
@@ -62,6 +63,7 @@ class Request:
     pinned: Mapping[str, int] = field(default_factory=_nothing)
     gpu_counts: tuple[int, ...] = ()
     batch_tolerance: float = 0.05
+    elastic: bool = False
     reliability: Reliability = field(default_factory=Reliability)
     calibration: Calibration | None = None
 
@@ -76,9 +78,9 @@ class Option:
 
     `gpus` train on `nodes` nodes; `spare_nodes` are idle and paid for. `finish_s` is the median wall time of
     the whole run. It includes failures, checkpoints, stragglers, unplanned losses and the slowdown of an
-    unnamed stack. `finish_lo_s` and `finish_hi_s` are the 80 % interval, the scatter of whole runs included.
-    `finish_at_confidence_s` is the quantile of the engine's own error at the request's confidence; the
-    scatter of whole runs is not in it. `goodput` is the productive fraction of wall time, `lost_by_cause` the
+    unnamed stack. `finish_lo_s` and `finish_hi_s` are its 80 % interval, `finish_at_confidence_s` its
+    quantile at the request's confidence, all of one distribution (`uncertainty.quantile`) without resizes.
+    `goodput` is the productive fraction of wall time, `lost_by_cause` the
     rest. `global_batch_sequences` is the batch after rounding. `cost_usd` is None if the cluster has no
     price. `sigma` is the standard deviation of ln(true / predicted step time). `step_correction` and
     `memory_correction` come from measured runs and are already applied to every figure.
@@ -129,10 +131,38 @@ class CurvePoint:
 
 
 @immutable
+class Growth:
+    """From this measured over predicted step time on (`step_ratio`), the policy takes `gpus`."""
+
+    step_ratio: float
+    gpus: int
+
+
+@immutable
+class Staging:
+    """Two-stage sizing: open with the plan's option, measure for `look_s` of training, then resize.
+
+    `reserve_gpus`: the most GPUs that the policy takes. With `likely_probability` it never takes more than
+    `likely_gpus`. `probability`: that the deadline holds under the policy. `static_gpus`: the fewest GPUs
+    that would meet the deadline at the same confidence without resizes, None if no allowed count does.
+    `policy`: the size for each measured rate at the first look, in ascending order.
+    """
+
+    look_s: float
+    reserve_gpus: int
+    likely_gpus: int
+    likely_probability: float
+    probability: float
+    static_gpus: int | None
+    policy: tuple[Growth, ...]
+
+
+@immutable
 class Plan:
     """The chosen `option`, its `reasons` as sentences, the `binding` constraint and the runners-up.
 
     `curve` is cost against time over GPU counts, for plots. `layouts_evaluated` counts the rows priced.
+    `staging`: how an elastic job goes on from `option`, its opening size; None: the size is fixed.
     """
 
     request: Request
@@ -142,6 +172,7 @@ class Plan:
     binding: str
     curve: tuple[CurvePoint, ...]
     layouts_evaluated: int
+    staging: Staging | None = None
 
 
 @immutable

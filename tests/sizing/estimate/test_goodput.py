@@ -70,12 +70,15 @@ def _whole_run(gpus, days, productive=1.0, **told):
     return goodput.whole_run(np.asarray(gpus), np.asarray(days) * 86400.0, np.asarray(productive), **told)
 
 
-def test_large_whole_runs_lose_and_scatter_what_no_formula_lists_and_short_ones_hardly():
+def test_large_whole_runs_lose_what_no_formula_lists_and_short_ones_hardly():
     found = _whole_run([8, 2048], [1 / 24, 60.0])
     assert found.unplanned[0] < 0.001
     assert 0.09 < found.unplanned[1] < 0.1
-    assert found.sigma_ln[0] < 0.02
-    assert found.sigma_ln[1] > 0.3
+
+
+def test_whole_runs_scatter_alike_whatever_their_size():
+    found = _whole_run([8, 2048], [1 / 24, 60.0])
+    assert found.sigma_ln[0] == found.sigma_ln[1] > goodput.stays_ln()
 
 
 def test_what_failures_take_is_part_of_the_time_that_is_not_effective():
@@ -88,12 +91,6 @@ def test_other_nodes_wait_for_stragglers_and_a_single_one_does_not():
     assert np.all(found[:2] == 0)
     assert found[2] == pytest.approx(found[4] / 2, rel=0.01)
     assert found[3] > 0.9 * found[4]
-
-
-def test_runs_of_which_nobody_says_the_framework_scatter_more():
-    told, untold = _whole_run(2048, 60.0), _whole_run(2048, 60.0, assumed=True)
-    assert told.unplanned == untold.unplanned
-    assert told.sigma_ln < untold.sigma_ln
 
 
 def test_a_stack_that_nobody_named_takes_its_share_of_what_is_left():

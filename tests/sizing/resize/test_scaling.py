@@ -27,6 +27,7 @@ def planned():
             clusters=(lookup.cluster("H100-SXM5-80GB"),),
             deadline_s=3 * DAY,
             max_gpus=32,
+            elastic=True,
         )
     )
     assert isinstance(answer, Plan)

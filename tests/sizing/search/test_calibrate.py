@@ -218,10 +218,11 @@ def request(**changes) -> Request:
 
 
 def test_a_stack_slower_than_predicted_gets_more_gpus_and_says_why():
-    deadline_s = 1.02 * plan(request()).option.finish_at_confidence_s
-    before = plan(request(deadline_s=deadline_s))
+    deadline_s = 1.02 * plan(request(confidence=0.5)).option.finish_s
+    before = plan(request(deadline_s=deadline_s, confidence=0.5))
     same = replace(CASE, workload=request().workload, layout=before.option.layout)
-    after = plan(request(deadline_s=deadline_s, calibration=calibration([measured(1.4, case=same)])))
+    learnt = calibration([measured(1.4, case=same)])
+    after = plan(request(deadline_s=deadline_s, confidence=0.5, calibration=learnt))
     assert after.option.gpus > before.option.gpus
     assert after.option.step_correction > 1.03
     assert any("measured 1.40 x predicted over 1,400 steps" in line for line in explain(after).why)

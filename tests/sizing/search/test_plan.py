@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from rightsizer.domain.layout import Sharding
 from rightsizer.domain.workload import Method, Precision, Workload
 from rightsizer.errors import InputError
 from rightsizer.estimate.prediction import MEMORY_LIMIT
+from rightsizer.estimate.uncertainty import quantile
 from rightsizer.search.plan import plan
 from rightsizer.search.pricing import _cluster_tables
 from rightsizer.search.types import Binding, NoPlan, Plan, Request
@@ -54,17 +56,19 @@ def _planned(*args, **kwargs) -> Plan:
 
 
 def test_llama_8b_in_three_days_takes_some_fifty_h100():
-    answer = _planned()
+    answer = _planned(elastic=True)
     assert 40 <= answer.option.gpus <= 72
-    assert answer.option.finish_at_confidence_s <= 3 * DAY
+    assert answer.option.finish_s <= 3 * DAY < answer.option.finish_at_confidence_s
     assert answer.option.layout.sharding == Sharding.ZERO3
     assert answer.binding == Binding.DEADLINE
 
 
 def test_llama2_70b_in_sixty_days_takes_some_hundreds_of_h100():
-    """4.3e23 FLOP at an MFU of 49 % are 171 GPUs for 60 days; what large runs lose and 0.9 come on top."""
+    """4.3e23 FLOP at an MFU of 49 % are 171 GPUs for 60 days; what large runs lose comes on top."""
     model = "meta-llama/Llama-2-70b-hf"
-    answer = _planned(model, 1e12, 60, name="megatron", sequence=4096, batch=1024, max_gpus=1024)
+    answer = _planned(
+        model, 1e12, 60, name="megatron", sequence=4096, batch=1024, max_gpus=1024, elastic=True
+    )
     assert 171 <= answer.option.gpus <= 320
 
 
@@ -80,6 +84,7 @@ def test_deepseek_v3_takes_the_scale_it_took():
         batch=15360,
         precision=Precision.FP8,
         max_gpus=8192,
+        elastic=True,
     )
     assert 1400 <= answer.option.gpus <= 4096
 
@@ -270,3 +275,30 @@ def test_what_is_kept_of_a_model_changes_no_answer(most):
     again, alone = plan(other), plan(other, compared=False)
     assert again == fresh
     assert alone.option == fresh.option
+
+
+@pytest.mark.parametrize("confidence", [0.6, 0.8, 0.9, 0.95])
+@pytest.mark.parametrize("elastic", [False, True])
+def test_the_printed_interval_and_the_asked_confidence_are_one_distribution(confidence, elastic):
+    option = _planned(confidence=confidence, elastic=elastic).option
+    z = math.log(option.finish_at_confidence_s / option.finish_s) / quantile(confidence)
+    assert math.log(option.finish_hi_s / option.finish_s) == pytest.approx(z * quantile(0.9))
+    assert math.log(option.finish_s / option.finish_lo_s) == pytest.approx(z * quantile(0.9))
+    if confidence == 0.9:
+        assert option.finish_hi_s == pytest.approx(option.finish_at_confidence_s)
+
+
+def test_an_elastic_job_opens_with_fewer_gpus_than_a_fixed_one_and_states_both():
+    elastic, fixed = _planned(elastic=True), _planned()
+    assert elastic.staging is not None
+    assert fixed.staging is None
+    assert elastic.option.gpus < fixed.option.gpus == elastic.staging.static_gpus
+    assert elastic.option.gpus < elastic.staging.reserve_gpus <= 256
+    assert elastic.staging.probability >= 0.9
+
+
+def test_an_elastic_job_whose_cap_leaves_no_room_to_grow_is_sized_as_a_fixed_one():
+    fixed = _planned()
+    capped = _planned(elastic=True, max_gpus=fixed.option.gpus, days=3.0)
+    assert capped.option.gpus <= fixed.option.gpus
+    assert isinstance(plan(_request(elastic=True, max_gpus=48)), NoPlan)

@@ -158,7 +158,7 @@ def test_a_script_is_sized_within_its_lines_and_submitted(run, fake_slurm, tmp_p
 
 @pytest.mark.parametrize(("nodes", "code"), [(1, 3), (2, 0), (9, 0)])
 def test_an_option_bounds_the_nodes_of_a_script_and_never_raises_them(run, fake_slurm, nodes, code):
-    two_nodes = SCRIPT.replace("method=lora tokens=50M deadline=24h", "tokens=2B deadline=8h")
+    two_nodes = SCRIPT.replace("method=lora tokens=50M deadline=24h", "tokens=2B deadline=9h")
     assert run(two_nodes, nodes=nodes)[0] == code
     assert ["--nodes=2" in arguments for arguments in fake_slurm.calls("sbatch")] == [True] * (code == 0)
 

@@ -1,0 +1,135 @@
+"""The opening size and the reserve of one cluster's answer, from the best layouts on the sizes around it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from rightsizer.domain.columns import Array, distinct
+from rightsizer.estimate import cost, goodput
+from rightsizer.estimate.parameters import load_calibration
+from rightsizer.search.cluster_search import ClusterResult
+from rightsizer.search.opening import Belief, Case, Course, Sizes, choose_opening
+from rightsizer.search.pricing import Rows, SearchContext, concatenate_rows, price_pairs
+from rightsizer.search.search import SearchResult, best, meets, rows_at, thin
+
+__all__ = ["stage"]
+
+LEAD_S = 3600.0
+"""Time until a grown job has its GPUs. A guess: an hour in a queue."""
+
+_POINTS = 24
+_REACH = (0.5, 4.0)
+"""Sizes considered, as multiples of the size that is enough at even odds."""
+_STEPS = 48
+"""Sizes between the two ends that each family is asked for."""
+_FAMILIES = 64
+"""The fastest families at that size, and at twice that size, are priced on the others."""
+
+
+def stage(result: ClusterResult) -> ClusterResult | None:
+    """The result with its opening size and staging; None if a fixed size does as well, or nothing holds.
+
+    `result` is the search of an elastic request: the fewest GPUs whose median finish is in time.
+    """
+    context, even = result.context, int(result.best.row.gpus[0])
+    priced = _price(result)
+    sizes = _best_finish(priced, even)
+    case = Case(sizes=sizes, belief=_belief(result.best.row), course=_course(context))
+    found = choose_opening(case, first=int(np.searchsorted(sizes.gpus, even)))
+    if found is None:
+        return None
+    opening, staging = int(sizes.gpus[found[0]]), found[1]
+    static = _static_gpus(context.request.deadline_s, priced)
+    if static is not None and static <= opening:
+        return None
+    best_result = result.best if opening == even else _at(context, opening, result)
+    return replace(result, best=best_result, staging=replace(staging, static_gpus=static))
+
+
+def _price(result: ClusterResult) -> Rows:
+    """The fastest families, each on the sizes within reach over which its batch divides well."""
+    context, even, at_count = result.context, int(result.best.row.gpus[0]), result.best.at_count
+    twice = rows_at(context, 2 * even, result.feasible) if 2 * even in result.allowed else at_count
+    fastest = distinct(np.concatenate([_fastest(at_count), _fastest(twice)]))
+    family, gpus = _even_sizes(context, fastest, result.allowed, even)
+    return concatenate_rows([price_pairs(context, family, gpus), result.best.row])
+
+
+def _fastest(rows: Rows) -> Array:
+    return np.asarray(rows.family[np.argsort(rows.finish_s)[:_FAMILIES]])
+
+
+def _even_sizes(context: SearchContext, families: Array, allowed: Array, even: int) -> tuple[Array, Array]:
+    """Pairs of a family and a size near each step of an even grid at which n micro-batches make the batch."""
+    unit, micro_batch = context.families.unit[families], context.families.axes["micro_batch"][families]
+    batch = context.request.workload.global_batch_sequences
+    wanted = np.geomspace(even * _REACH[0], even * _REACH[1], _STEPS)
+    micro_batches = np.maximum(1, np.rint(batch * (unit / micro_batch)[:, None] / wanted))
+    gpus = np.maximum(1, np.rint(batch / micro_batch[:, None] / micro_batches)) * unit[:, None]
+    nearest = np.minimum(np.searchsorted(allowed, gpus), allowed.size - 1)
+    found = np.unique(
+        np.stack([np.broadcast_to(families[:, None], gpus.shape), allowed[nearest]]).reshape(2, -1), axis=1
+    )
+    return found[0], found[1]
+
+
+def _best_finish(rows: Rows, even: int) -> Sizes:
+    """The sizes on which some layout is faster than on all smaller ones: surplus GPUs would stay idle."""
+    order = np.lexsort((rows.finish_s, rows.gpus))
+    gpus, finish_s = rows.gpus[order], rows.finish_s[order]
+    faster = np.append(True, finish_s[1:] < np.minimum.accumulate(finish_s)[:-1])
+    faster &= np.append(True, gpus[1:] != gpus[:-1]) | (gpus == even)
+    gpus, finish_s = gpus[faster], finish_s[faster]
+    keep = np.isin(gpus, np.append(thin(gpus, _POINTS), even))
+    return Sizes(gpus=gpus[keep], finish_s=finish_s[keep])
+
+
+def _belief(row: Rows) -> Belief:
+    """The deviations of the question: of the step time's, the part that differs between configurations."""
+    stays, total, step = goodput.stays_ln(), float(row.finish_sigma[0]), float(row.sigma[0])
+    return Belief(
+        removed=math.sqrt(max(0.0, total**2 - stays**2)),
+        scaling=step * math.sqrt(2.0 * load_calibration().step_share_configuration),
+        stays=stays,
+    )
+
+
+def _course(context: SearchContext) -> Course:
+    request = context.request
+    assert request.deadline_s is not None  # only requests with a deadline are staged
+    return Course(
+        deadline_s=request.deadline_s,
+        confidence=request.confidence,
+        start_s=request.reliability.restart_s,
+        restart_s=request.reliability.restart_s,
+        lead_s=LEAD_S,
+        most_gpu_s=_budget_gpu_s(context),
+    )
+
+
+def _budget_gpu_s(context: SearchContext) -> float:
+    """GPU-seconds that the budget pays for; without a price no budget holds."""
+    request, price_usd = context.request, cost.price_usd_per_gpu_h(context.cluster)
+    if request.max_usd is None or not price_usd:
+        return math.inf
+    return request.max_usd / price_usd * 3600.0
+
+
+def _static_gpus(deadline_s: float | None, priced: Rows) -> int | None:
+    """The fewest GPUs that meet the deadline at the confidence without resizes."""
+    enough = priced.gpus[priced.finish_at_confidence_s <= deadline_s]
+    return int(enough.min()) if enough.size else None
+
+
+def _at(context: SearchContext, gpus: int, result: ClusterResult) -> SearchResult:
+    """The best row on exactly these GPUs."""
+    rows = rows_at(context, gpus, result.feasible)
+    index = best(rows, meets(rows, context.request))
+    assert index is not None  # this size was priced, and more GPUs than at even odds are in time
+    return SearchResult(
+        row=rows.take(np.asarray([index])),
+        at_count=rows,
+        evaluated=len(rows),
+        fewer_gpus=result.best.row,
+    )
