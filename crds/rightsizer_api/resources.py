@@ -8,7 +8,16 @@ from pydantic import Field, Strict
 from rightsizer_api.base import Model, Rule
 from rightsizer_api.quantities import Duration, Moment, Name, Usd
 
-__all__ = ["Budget", "Deadline", "Elasticity", "ElasticityMode", "Interconnect", "LayoutPins", "Resources"]
+__all__ = [
+    "Budget",
+    "Deadline",
+    "Elasticity",
+    "ElasticityMode",
+    "Interconnect",
+    "LayoutPins",
+    "Resources",
+    "WhenIdle",
+]
 
 Gpus = Annotated[int, Field(ge=1, le=65_536)]
 Degree = Annotated[int, Field(ge=1, le=65_536)]
@@ -134,6 +143,13 @@ class ElasticityMode(enum.StrEnum):
     AUTO = "Auto"
 
 
+class WhenIdle(enum.StrEnum):
+    """What happens to a running plan whose GPUs are idle."""
+
+    FLAG = "Flag"
+    SUSPEND = "Suspend"
+
+
 class Elasticity(Model):
     """Resizing of a running plan: off, recommended or automatic."""
 
@@ -149,6 +165,16 @@ class Elasticity(Model):
     max_gpus: Gpus | None = Field(
         None, description="Maximum GPUs after a resize. Default: resources.maxGPUs.", examples=[128]
     )
+    when_idle: Annotated[WhenIdle, Strict(False)] = Field(
+        WhenIdle.FLAG,
+        description="Flag: report idle GPUs; Suspend: after a warning and idleGrace, save and stop the job.",
+        examples=["Flag"],
+    )
+    idle_grace: Duration = Field(
+        "1h",
+        description="Time from the warning to the suspension, in which the job was idle without a break.",
+        examples=["1h"],
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -156,5 +182,11 @@ class Elasticity(Model):
             remedy="minGPUs cannot exceed maxGPUs",
             cel="!has(self.minGPUs) || !has(self.maxGPUs) || self.minGPUs <= self.maxGPUs",
             holds=lambda e: e.min_gpus is None or e.max_gpus is None or e.min_gpus <= e.max_gpus,
+        ),
+        Rule(
+            field="whenIdle",
+            remedy='whenIdle: Suspend needs measurements; mode "Off" takes none',
+            cel="self.whenIdle != 'Suspend' || self.mode != 'Off'",
+            holds=lambda e: e.when_idle is not WhenIdle.SUSPEND or e.mode is not ElasticityMode.OFF,
         ),
     )

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from rightsizer_operator.reconcile.reconcile import reconcile
-from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, PatchStatus
+from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, PatchPlan, PatchStatus
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.settings import Settings
@@ -99,17 +99,23 @@ class FakeCluster:
         elif isinstance(action, PatchJob):
             self.jobs[action.name]["spec"].update(action.spec)
             self.jobs[action.name]["metadata"].setdefault("annotations", {}).update(action.annotations)
-        elif isinstance(action, Delete) and action.kind == "Job":
-            self.jobs.pop(action.name, None)
-        elif isinstance(action, Delete) and action.kind == "Pod":
-            self.pods = tuple(pod for pod in self.pods if pod.name != action.name)
-        elif isinstance(action, Delete) and action.kind == "TrainingPlan":
-            assert action.uid == self.plan["metadata"]["uid"]
-            self.plan["metadata"]["deletionTimestamp"] = self.now.isoformat()
+        elif isinstance(action, PatchPlan):
+            self.edit(**action.spec)
         elif isinstance(action, Delete):
-            self.children.discard(f"{action.kind}/{action.name}")
+            self._delete(action)
         elif isinstance(action, EmitEvent):
             self.events.append(action)
+
+    def _delete(self, action):
+        if action.kind == "Job":
+            self.jobs.pop(action.name, None)
+        elif action.kind == "Pod":
+            self.pods = tuple(pod for pod in self.pods if pod.name != action.name)
+        elif action.kind == "TrainingPlan":
+            assert action.uid == self.plan["metadata"]["uid"]
+            self.plan["metadata"]["deletionTimestamp"] = self.now.isoformat()
+        else:
+            self.children.discard(f"{action.kind}/{action.name}")
 
     def settle(self, passes=10):
         """Reconcile and execute until only requeues are left."""

@@ -210,6 +210,12 @@ class KubeClient:
         query = {"fieldManager": names.FIELD_MANAGER}
         await self.call("PATCH", path, body={"spec": {"active": active}}, query=query, content=_MERGE)
 
+    async def patch_plan(self, namespace: str, name: str, uid: str, spec: Mapping[str, Any]) -> Object:
+        """Merge-patch a plan's spec; an error if its uid is another."""
+        body = {"metadata": {"uid": uid}, "spec": dict(spec)}
+        query = {"fieldManager": names.FIELD_MANAGER}
+        return await self.call("PATCH", plans_path(namespace, name), body=body, query=query, content=_MERGE)
+
     async def patch_status(self, namespace: str, name: str, version: str, patch: Mapping[str, Any]) -> Object:
         """Merge-patch a plan's status; 409 if the plan has changed since `version`."""
         body = {"metadata": {"resourceVersion": version}, "status": patch}

@@ -25,7 +25,6 @@ from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch.resize_inputs import (
     Mark,
     pruned,
-    reading_of,
     restart_s,
     start_durations_s,
     trained_s,
@@ -33,7 +32,12 @@ from rightsizer_launch.resize_inputs import (
 )
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
-from rightsizer_operator.measure.samples import mark_of, marks_of_samples, samples_of
+from rightsizer_operator.measure.samples import (
+    mark_of,
+    marks_of_samples,
+    newest_reading,
+    samples_of,
+)
 from rightsizer_operator.reconcile.resize_advice import (
     ResizeContext,
     advise,
@@ -219,12 +223,12 @@ class Advisor:
         scaling = self._scaling(question, memory, plan, status)
         if scaling is None:
             return None
-        own = reading_of(
+        own = newest_reading(
             question.marks,
             now_s=question.now_s,
             window_s=needed_s,
+            stall_s=self._settings.window_s,
             warm_up_s=self._settings.warm_up_s,
-            source="its own metrics",
         )
         return self._advise(
             plan,

@@ -7,12 +7,14 @@ window of the one before. Time without an operator lowers the window's coverage.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rightsizer.domain.reading import Phase
-from rightsizer_launch.resize_inputs import Mark, present_run, pruned
+from rightsizer.domain.reading import Phase, Reading
+from rightsizer_launch.resize_inputs import Mark, present_run, pruned, reading_of
 from rightsizer_operator.values.snapshot import Progress
 
-__all__ = ["mark_of", "marks_of_samples", "samples_of"]
+__all__ = ["mark_of", "marks_of_samples", "newest_reading", "samples_of"]
 
+_STEPS_TO_STALL = 5
+"""Usual step times without a step after which a job stands still. A guess."""
 _MOST_SAMPLES = 16
 """Marks in the status: the window of a decision begins up to an eighth of its length early."""
 
@@ -32,6 +34,24 @@ def mark_of(progress: Progress, *, attempt: int, at_s: float, unix_s: float, eve
         data_wait_s=progress.data_wait_s,
         saved_at_s=None if saved is None else at_s - max(0.0, unix_s - saved.timestamp()),
     )
+
+
+def newest_reading(
+    marks: Sequence[Mark], *, now_s: float, window_s: float, stall_s: float, warm_up_s: float
+) -> Reading:
+    """The reading of the window; of its last `stall_s` if the job made no step in them.
+
+    A job that stands still has no rate, whatever it did hours ago. A job with longer steps does not stand
+    still.
+    """
+
+    def read(over_s: float) -> Reading:
+        return reading_of(marks, now_s=now_s, window_s=over_s, warm_up_s=warm_up_s, source="its own metrics")
+
+    whole = read(window_s)
+    step_s = (whole.window_s or 0.0) / (whole.window_steps or 1)
+    newest = read(max(stall_s, _STEPS_TO_STALL * step_s))
+    return newest if newest.window_steps == 0 else whole
 
 
 def samples_of(marks: Sequence[Mark], *, keep_s: float, ahead_s: float) -> tuple[Mapping[str, Any], ...]:

@@ -16,6 +16,7 @@ from rightsizer_api import sizing, validate
 from rightsizer_api.plan import Metadata, TrainingPlan
 from rightsizer_operator.reconcile.attempts import adopted, attempted, running_of
 from rightsizer_operator.reconcile.failures import recorded
+from rightsizer_operator.reconcile.idle import idle_checked
 from rightsizer_operator.reconcile.lifetime import clocked, expired
 from rightsizer_operator.reconcile.pending import OBSTACLES
 from rightsizer_operator.reconcile.persisted import PersistedStatus
@@ -76,7 +77,7 @@ def _decided(state: ReconcileState) -> ReconcileState:
         state = fallen_back(proven(state))
         if _has_ended(state):
             return expired(clean_up(state))
-    return run(clocked(state if state.resized else advised(_size(state))))
+    return run(clocked(state if state.resized else idle_checked(advised(_size(state)))))
 
 
 def _while_sizing(state: ReconcileState, missing: NotSizedYetError) -> tuple[Action, ...]:

@@ -11,6 +11,7 @@ from rightsizer_api.quantities import format_time, parse_time
 from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
 from rightsizer_operator.reconcile.failures import failed_pods, latest_failure, worker_restarts
 from rightsizer_operator.reconcile.final_progress import final_progress
+from rightsizer_operator.reconcile.idle import suspended_because
 from rightsizer_operator.reconcile.pending import obstacle
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
@@ -115,7 +116,10 @@ def _finished(state: ReconcileState, job: AttemptJob) -> ReconcileState:
 def _live(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     state = state.then(Complete=no("NotFinished"), Failed=no("NotFinished"))
     if job.suspended and state.plan.spec.suspend:
-        return state.then(Admitted=no("Suspended"), Running=no("Suspended", "suspended; checkpoint saved"))
+        return state.then(
+            Admitted=no("Suspended", suspended_because(state)),
+            Running=no("Suspended", "suspended; checkpoint saved"),
+        )
     if job.suspended:
         reason = pending_reason(state.snapshot.workloads)
         return state.then(Admitted=no("Queued", reason), Running=no("NotAdmitted"))

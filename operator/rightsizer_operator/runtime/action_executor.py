@@ -15,6 +15,7 @@ from rightsizer_operator.values.actions import (
     Delete,
     EmitEvent,
     PatchJob,
+    PatchPlan,
     PatchStatus,
     PatchWorkload,
     describe,
@@ -70,6 +71,8 @@ class ActionExecutor:
             case PatchJob():
                 job = await self._kube.patch_job(namespace, action.name, action.spec, action.annotations)
                 self._cache.set_job(job)
+            case PatchPlan():
+                self._cache.set_plan(await self._kube.patch_plan(*key, action.uid, action.spec))
             case PatchWorkload():
                 await self._reader.activate(namespace, action.name, active=action.active)
             case Delete():

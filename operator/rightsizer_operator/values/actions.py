@@ -12,6 +12,7 @@ __all__ = [
     "Delete",
     "EmitEvent",
     "PatchJob",
+    "PatchPlan",
     "PatchStatus",
     "PatchWorkload",
     "Requeue",
@@ -41,6 +42,14 @@ class PatchJob:
     name: str
     spec: Mapping[str, Any]
     annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@immutable
+class PatchPlan:
+    """Change fields of the plan's spec; an error if another plan of that name has replaced this one."""
+
+    uid: str
+    spec: Mapping[str, Any]
 
 
 @immutable
@@ -88,7 +97,7 @@ class Size:
     question: Any
 
 
-Action = PatchStatus | Apply | PatchJob | PatchWorkload | Delete | EmitEvent | Requeue | Size
+Action = PatchStatus | Apply | PatchJob | PatchPlan | PatchWorkload | Delete | EmitEvent | Requeue | Size
 
 
 def describe(action: Action) -> str:
@@ -101,6 +110,8 @@ def describe(action: Action) -> str:
             text = f"apply {child['kind']} {child['metadata']['name']}"
         case PatchJob(name=name, spec=spec, annotations=annotations):
             text = f"patch Job {name}: {dict(spec) | dict(annotations)}"
+        case PatchPlan(spec=spec):
+            text = f"patch the plan: {dict(spec)}"
         case PatchWorkload(name=name, active=active):
             text = f"{'activate' if active else 'deactivate'} Workload {name}"
         case Delete(kind=kind, name=name):

@@ -31,6 +31,7 @@ ORDER = (
     "Resizing",
     "DeadlineAtRisk",
     "OverProvisioned",
+    "Idle",
     "MetricsAvailable",
     "Complete",
     "Failed",
