@@ -12,13 +12,14 @@ from rightsizer.errors import RightsizerError
 from rightsizer.values import immutable
 from rightsizer_api import loads
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_launch.resize_inputs import Mark, marks_of
-from rightsizer_launch.worker.progress import DONE, PROGRESS, Record
+from rightsizer_launch.resize_inputs import Mark
+from rightsizer_launch.worker.progress import DONE, PROGRESS
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.comment import is_ours, parse, written
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.monitor import size_history
 from rightsizer_slurm.monitor.publish import TAIL_BYTES
+from rightsizer_slurm.monitor.recorded import Recorded, RecordMemory
 from rightsizer_slurm.monitor.size_history import SizeRecord
 
 __all__ = ["MonitoredJob", "live_gpu_jobs", "monitored_job"]
@@ -58,8 +59,14 @@ def live_gpu_jobs(jobs: Sequence[SlurmJob]) -> tuple[SlurmJob, ...]:
     return tuple(job for job in jobs if job.live and job.gpus)
 
 
-def monitored_job(job: SlurmJob, *, runs: Path | None = None) -> MonitoredJob:
-    """The job with the contents of its run directory, or of its copy in `runs` (`monitor.publish`)."""
+def monitored_job(
+    job: SlurmJob, *, runs: Path | None = None, memory: RecordMemory | None = None
+) -> MonitoredJob:
+    """The job with the contents of its run directory, or of its copy in `runs` (`monitor.publish`).
+
+    `memory` has the records that earlier looks read.
+    """
+    memory = memory or RecordMemory()
     if not is_ours(job.comment):
         return MonitoredJob(job=job)
     try:
@@ -68,14 +75,14 @@ def monitored_job(job: SlurmJob, *, runs: Path | None = None) -> MonitoredJob:
         return MonitoredJob(job=job, note=str(error))
     if not folder.startswith("/"):
         return MonitoredJob(job=job, note="was not submitted by rightsizer sbatch")
-    own = _of_folder(job, Path(folder))
+    own = _of_folder(job, Path(folder), memory)
     if runs is None or own.ours:
         return own
-    copy = _of_folder(job, runs / str(job.job_id))
+    copy = _of_folder(job, runs / str(job.job_id), memory)
     return copy if copy.ours else own
 
 
-def _of_folder(job: SlurmJob, folder: Path) -> MonitoredJob:
+def _of_folder(job: SlurmJob, folder: Path, memory: RecordMemory) -> MonitoredJob:
     text = runfile.text_of(folder / "plan.yaml", owner=job.user_id, most_bytes=_MOST_PLAN_BYTES)
     if text is None:
         return MonitoredJob(job=job, note=f"no plan.yaml of user {job.user} in {folder}")
@@ -93,14 +100,14 @@ def _of_folder(job: SlurmJob, folder: Path) -> MonitoredJob:
     sizes = size_history.of_job(
         runfile.text_of(folder / size_history.NAME, owner=job.user_id) or "", job.job_id
     )
-    records = _records(tail)
+    recorded = memory.read(job.job_id, tail, checkpoint_interval_s=run.checkpoint_interval_s)
     return MonitoredJob(
         job=job,
         plan=plan,
         run=run,
         folder=str(folder),
-        marks=marks_of(records),
-        launches_s=_launches_s(sizes, records),
+        marks=recorded.marks,
+        launches_s=_launches_s(sizes, recorded),
         done=done,
         given_up=size_history.given_up(sizes)[-_MOST_GIVEN_UP:],
     )
@@ -115,21 +122,7 @@ def _plan_of(text: str, name: str) -> TrainingPlan | str:
         return str(error)
 
 
-def _records(text: str) -> tuple[Record, ...]:
-    records = []
-    for line in text.splitlines():
-        try:
-            records.append(Record.parse(line))
-        except (ValueError, TypeError):
-            continue  # the first line of a tail, or one torn by a crash
-    return tuple(records)
-
-
-def _launches_s(sizes: Sequence[SizeRecord], records: Sequence[Record]) -> tuple[float, ...]:
-    """The starts whose first step is among the records, which may be only the newest ones."""
-    whole = bool(records) and records[0].event == "start"
-    return tuple(
-        row.time
-        for row in sizes
-        if row.event == size_history.START and (whole or (records and row.time > records[0].time))
-    )
+def _launches_s(sizes: Sequence[SizeRecord], recorded: Recorded) -> tuple[float, ...]:
+    """The starts whose first step is among the marks."""
+    starts = (row.time for row in sizes if row.event == size_history.START)
+    return tuple(at_s for at_s in starts if at_s > recorded.complete_from_s)

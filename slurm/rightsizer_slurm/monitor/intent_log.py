@@ -6,6 +6,7 @@ An intent is on disk before its command is given, so that no command is given tw
 import enum
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -70,8 +71,11 @@ _COLUMNS = tuple(f.name for f in fields(Intent))
 class IntentLog:
     """The tables. A change is on disk when the call returns."""
 
-    def __init__(self, path: Path | str, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path | str, *, read_only: bool = False, clock: Callable[[], float] = time.time
+    ) -> None:
         self._db = state_file.connect(path, read_only=read_only)
+        self._clock = clock
 
     def close(self) -> None:
         """Close the file."""
@@ -79,7 +83,7 @@ class IntentLog:
 
     def plan(self, intent: Intent) -> Intent:
         """Store a new intent. InputError if the job has an open one."""
-        now_s = time.time()
+        now_s = self._clock()
         made = replace(intent, began_s=intent.began_s or now_s, changed_s=now_s)
         names = _COLUMNS[1:]
         marks = ", ".join("?" for _ in names)
@@ -92,7 +96,7 @@ class IntentLog:
 
     def write(self, intent: Intent) -> Intent:
         """Store the stage of an intent; on disk when this returns."""
-        made = replace(intent, changed_s=time.time())
+        made = replace(intent, changed_s=self._clock())
         self._db.execute(
             "UPDATE intents SET stage = ?, attempts = ?, changed_s = ?, outcome = ? WHERE number = ?",
             (made.stage, made.attempts, made.changed_s, made.outcome, made.number),

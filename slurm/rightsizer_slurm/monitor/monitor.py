@@ -41,6 +41,7 @@ from rightsizer_slurm.monitor.gpu_metrics import lack
 from rightsizer_slurm.monitor.inspection import MonitoredJob, live_gpu_jobs, monitored_job
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.notify import mail, mail_program
+from rightsizer_slurm.monitor.recorded import RecordMemory
 from rightsizer_slurm.monitor.resize_steps import Resizer
 from rightsizer_slurm.monitor.size_history import SizeRecord
 
@@ -131,6 +132,7 @@ class Monitor:
         self._clock = clock
         self._resizer = Resizer(backend, intents, clock=clock)
         self._scalings: dict[tuple[int, float], Scaling | None] = {}
+        self._records = RecordMemory(settings.tuning)
         self.failures: list[str] = []
 
     def sweep(self) -> tuple[ReportRow, ...]:
@@ -146,6 +148,7 @@ class Monitor:
         jobs = self._backend.jobs()
         cluster = self._backend.cluster()
         live = live_gpu_jobs(jobs)
+        self._records.forget(but={job.job_id for job in live})
         measured = self._metrics(live)
         return tuple(
             self._isolated(job, partial(self._row, job, jobs, cluster, measured.get(job.job_id)))
@@ -170,7 +173,8 @@ class Monitor:
     def _row(
         self, job: SlurmJob, jobs: Sequence[SlurmJob], cluster: SlurmCluster, gpu: Reading | None
     ) -> ReportRow:
-        monitored, now_s = monitored_job(job, runs=self._settings.runs), self._clock()
+        monitored = monitored_job(job, runs=self._settings.runs, memory=self._records)
+        now_s = self._clock()
         tuning, unseen = self._tuning(), lack(gpu)
         reading = reading_for(monitored, gpu, unseen=unseen, tuning=tuning, now_s=now_s)
         running, limits = policy_inputs(

@@ -20,7 +20,7 @@ from rightsizer_slurm.monitor import size_history
 __all__ = ["TAIL_BYTES", "main", "publish"]
 
 TAIL_BYTES = 2**20
-"""How much of progress.jsonl the monitor reads: about 5,000 steps. Older restarts are not measured."""
+"""How much of progress.jsonl a look reads: about 5,000 steps."""
 _FILES = ("plan.yaml", runfile.NAME, size_history.NAME, DONE, PROGRESS)
 _EVERY_S = 15.0
 _POLL_S = 1.0

@@ -199,8 +199,8 @@ def test_a_machine_s_sizes_move_with_what_was_measured():
     assert one.option.global_batch_sequences == two.option.global_batch_sequences
 
 
-def recorded(folder, cap, *, now_s=305.0):
-    """A resizer, its job and the totals of 300 steady steps on two workers where one is enough."""
+def recorded(folder, cap, *, now_s=305.0, interval_s=60, steps=300):
+    """A resizer, its job and the totals of steady steps on two workers where one is enough."""
     answer, clusters = planned()
 
     def job(option):
@@ -212,7 +212,7 @@ def recorded(folder, cap, *, now_s=305.0):
             program=Program(target="worker.py"),
             run_directory=folder,
             working_directory=folder,
-            environment={"RIGHTSIZER_CHECKPOINT_INTERVAL_S": "60"},
+            environment={"RIGHTSIZER_CHECKPOINT_INTERVAL_S": f"{interval_s}"},
         )
 
     resizer = Resizer(
@@ -227,7 +227,7 @@ def recorded(folder, cap, *, now_s=305.0):
     )
     rows = [
         Record(event="step", time=4.0 + n, step=n, tokens=n, step_s=1.0, world=2, attempt=1)
-        for n in range(1, 301)
+        for n in range(1, steps + 1)
     ]
     totals = RunTotals(attempt=1).add(rows)
     return resizer, job(answer.option), totals
@@ -251,6 +251,13 @@ def test_a_recommended_resize_is_noted_and_not_carried_out(tmp_path):
     assert (resizer.decision.action, resizer.decision.option.gpus) == (Action.SHRINK, 1)
     assert (resizer.option.gpus, resizer.last_change(2)["cause"]) == (2, "")
     assert "not done" in notes[0]
+
+
+def test_a_window_spans_two_of_the_longest_automatic_checkpoint_intervals(tmp_path):
+    resizer, job, totals = recorded(tmp_path, Mode.AUTO, now_s=14_405.0, interval_s=5520, steps=14_400)
+    reading, *_ = resizer.inputs(totals, job, now_s=14_405.0)
+    assert reading.window_s == 2 * 5520.0
+    assert resizer.look(totals, job).workers == 1
 
 
 @pytest.mark.parametrize("change", ["too-soon", "older-attempt"])

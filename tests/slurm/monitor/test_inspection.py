@@ -75,7 +75,7 @@ def test_a_job_s_own_directory_says_what_it_trains(job):
     monitored = monitored_job(job)
     assert monitored.ours
     assert monitored.plan.metadata.name == "small"
-    assert len(monitored.marks) == len(RECORDS)
+    assert (monitored.marks[0].step, monitored.marks[-1].step) == (1, 199)
 
 
 @pytest.mark.parametrize(
