@@ -36,7 +36,8 @@ class Observation:
     """One measured run. `run` identifies it, so that it counts once. Zero bytes or seconds: not measured.
 
     `step_s` is the mean over `steps` steps, without the first and without stalls; `scatter` the standard
-    deviation of ln(step seconds). `allocated_bytes` is the allocator's peak on the fullest rank.
+    deviation of ln(step seconds). `allocated_bytes` is the allocator's peak on the fullest rank. `start_s` is
+    the time from the launch to the end of the first step, `checkpoint_s` the write time of a checkpoint.
     """
 
     run: str
@@ -45,6 +46,8 @@ class Observation:
     step_s: float = 0.0
     scatter: float = 0.0
     allocated_bytes: float = 0.0
+    start_s: float = 0.0
+    checkpoint_s: float = 0.0
 
 
 def observe(
@@ -102,6 +105,8 @@ def to_document(some: Observation) -> dict[str, Any]:
             "stepSeconds": some.step_s,
             "scatter": some.scatter,
             "allocatedBytes": some.allocated_bytes,
+            "startSeconds": some.start_s,
+            "checkpointSeconds": some.checkpoint_s,
         },
     }
 
@@ -131,6 +136,8 @@ def from_document(document: object, *, name: str = "observation") -> Observation
         step_s=_number(measured, "stepSeconds", name),
         scatter=_number(measured, "scatter", name),
         allocated_bytes=_number(measured, "allocatedBytes", name),
+        start_s=_number(measured, "startSeconds", name),
+        checkpoint_s=_number(measured, "checkpointSeconds", name),
     )
 
 

@@ -6,7 +6,9 @@ checkpoints. Failures are exponential; the rate is per node of 8 GPUs and scales
 
 import json
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -22,15 +24,19 @@ __all__ = [
     "WholeRun",
     "checkpoint_interval_s",
     "estimate",
+    "measured",
     "reliability",
     "spare_nodes",
     "stays_ln",
     "whole_run",
+    "writers",
 ]
 
 _DAY_S = 86400.0
 _GPUS_PER_RATED_NODE = 8
 _SHORTEST_INTERVAL_S = 60.0
+_START_S = 300.0
+"""The part of the default restart that is start-up and first step, the half of it. A guess."""
 
 
 @immutable
@@ -117,8 +123,10 @@ def estimate(gpus: Array, checkpoint_bytes: Array, reliability: Reliability) -> 
     nodes = np.asarray(gpus, dtype=float) / _GPUS_PER_RATED_NODE
     rate = np.maximum(nodes * reliability.failures_per_1000_node_days / 1000.0 / _DAY_S, 1e-15)
     mean = 1.0 / rate
-    writers = np.ceil(nodes) * reliability.checkpoint_bytes_per_s_per_node
-    blocking = np.maximum(checkpoint_bytes / np.minimum(writers, reliability.checkpoint_bytes_per_s), 1e-3)
+    rate_of_nodes = writers(gpus) * reliability.checkpoint_bytes_per_s_per_node
+    blocking = np.maximum(
+        checkpoint_bytes / np.minimum(rate_of_nodes, reliability.checkpoint_bytes_per_s), 1e-3
+    )
     restart = reliability.restart_s + blocking
     interval = checkpoint_interval_s(blocking, mean)
     wall = mean * np.exp(restart / mean) * np.expm1((interval + blocking) / mean) / interval
@@ -132,6 +140,28 @@ def estimate(gpus: Array, checkpoint_bytes: Array, reliability: Reliability) -> 
         interval_s=interval,
         mean_time_to_failure_s=mean,
     )
+
+
+def writers(gpus: Array | int) -> Array:
+    """Nodes of 8 GPUs that write a checkpoint together."""
+    return np.ceil(np.asarray(gpus, dtype=float) / _GPUS_PER_RATED_NODE)
+
+
+def measured(
+    reliability: Reliability, *, start_s: Sequence[float], write_bytes_per_s: Sequence[float]
+) -> Reliability:
+    """The reliability with the medians of what runs measured; zeros were not measured.
+
+    A start-up replaces its part of `restart_s`; what is left is detection and rescheduling.
+    """
+    starts = [value for value in start_s if value > 0]
+    rates = [value for value in write_bytes_per_s if value > 0]
+    if starts:
+        restart_s = reliability.restart_s - min(_START_S, reliability.restart_s) + statistics.median(starts)
+        reliability = replace(reliability, restart_s=restart_s)
+    if rates:
+        reliability = replace(reliability, checkpoint_bytes_per_s_per_node=statistics.median(rates))
+    return reliability
 
 
 def whole_run(gpus: Array, planned_s: Array, productive: Array, *, slower_stack: bool = False) -> WholeRun:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rightsizer.domain.columns import Array, Columns, distinct
 from rightsizer.domain.layout import Layout
-from rightsizer.estimate.correction import layout_family, noise_ln
+from rightsizer.estimate.correction import SHARES, layout_family, noise_ln, same_configuration
 from rightsizer.estimate.parameters import load_calibration
 from rightsizer.resize.types import Size
 from rightsizer.search.layout_space import families
@@ -58,10 +58,10 @@ class PlanScaling:
     def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
         """The engine's rates times measured / predicted at the present size.
 
-        Settings, stack and model are the same at every size, so their part of the residual cancels. What
-        remains is the part of the configuration, and of the layout family if it changes. ln(rate / present
-        rate) therefore has the variance sigma^2 * 2 (share_configuration + share_family if the family
-        changes), plus the measurement's noise. The shares are those fitted for the correction of predictions.
+        Stack and model are the same at every size, so their part of the residual cancels. What remains is the
+        part of a single run, and those of the configuration and of the layout family if they change. ln(rate
+        / present rate) has twice their variance, plus the measurement's noise. The shares are those fitted
+        for the correction of predictions.
         """
         self._predicted_sizes = self._predicted_sizes or _predicted_sizes(self._request, self._option)
         return recalibrate(
@@ -84,8 +84,12 @@ def recalibrate(
         variance_share = 0.0
         if size.option.layout != present.layout:
             other_family = _layout_family(size.option.layout) != _layout_family(present.layout)
+            other_shape = not same_configuration(size.option.layout, present.layout)
             variance_share = 2.0 * (
-                p.step_share_configuration + (p.step_share_family if other_family else 0.0)
+                1.0
+                - sum(getattr(p, f"step_share_{name}") for name in SHARES)
+                + (p.step_share_configuration if other_shape else 0.0)
+                + (p.step_share_family if other_family else 0.0)
             )
         sigma = math.sqrt(noise**2 + variance_share * size.option.sigma**2)
         recalibrated.append(replace(size, tokens_per_s=size.tokens_per_s * ratio, sigma=sigma))

@@ -9,6 +9,7 @@ import numpy as np
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Columns
 from rightsizer.domain.observation import Observation
+from rightsizer.estimate import goodput
 from rightsizer.estimate.correction import (
     Calibration,
     Evidence,
@@ -21,6 +22,7 @@ from rightsizer.estimate.correction import (
 )
 from rightsizer.estimate.parameters import load_calibration
 from rightsizer.estimate.prediction import predict
+from rightsizer.search.pricing import checkpoint_bytes
 from rightsizer.values import immutable
 
 __all__ = ["Calibration", "CorrectionFactors", "calibration", "correction_factors", "merge_observations"]
@@ -74,7 +76,17 @@ def _evidence(observation: Observation, step: tuple[float, float], memory: tuple
         steps=observation.steps,
         step=_residual(observation.step_s, *step, noise),
         memory=_residual(observation.allocated_bytes, *memory, p.memory_between_runs),
+        start_s=observation.start_s,
+        checkpoint_bytes_per_s_per_node=_write_bytes_per_s(observation),
     )
+
+
+def _write_bytes_per_s(observation: Observation) -> float:
+    """How fast each writing node saved the checkpoint that the engine assumes; 0: not measured."""
+    if not observation.checkpoint_s > 0:
+        return 0.0
+    writers = goodput.writers(observation.case.layout.gpus)
+    return checkpoint_bytes(observation.case) / observation.checkpoint_s / float(writers)
 
 
 def _residual(measured: float, predicted: float, sigma: float, noise: float) -> Residual | None:

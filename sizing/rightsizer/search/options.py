@@ -74,7 +74,7 @@ def _option(context: SearchContext, rows: Rows, layout: Layout, prediction: Pred
     """One row as an Option; `index` is its row in the prediction."""
     request, cluster = context.request, context.cluster
     goodput_estimate = goodput.estimate(
-        np.asarray(layout.gpus), np.asarray(context.checkpoint_bytes), request.reliability
+        np.asarray(layout.gpus), np.asarray(context.checkpoint_bytes), context.reliability
     )
     finish_s, sigma, finish_sigma = (float(c[0]) for c in (rows.finish_s, rows.sigma, rows.finish_sigma))
     beyond = {cause: float(getattr(rows, cause)[0]) for cause in _BEYOND}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rightsizer.domain.architecture import Architecture, parameters_total
-from rightsizer.domain.cases import Cases
+from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.columns import Array, Columns, distinct
 from rightsizer.domain.framework import Framework
 from rightsizer.domain.hardware import Cluster
@@ -60,6 +60,20 @@ class SearchContext:
     def cases(self, columns: Columns) -> Cases:
         """The request's columns with these layouts."""
         return replace(self.nouns, layout=columns)
+
+    @property
+    def reliability(self) -> goodput.Reliability:
+        """The request's reliability, with the start-up and the write rate measured on this stack."""
+        request = self.request
+        if not request.calibration:
+            return request.reliability
+        stack = (request.framework.name, self.cluster.gpu.name)
+        runs = [e for e in request.calibration.evidence if (e.framework, e.gpu) == stack]
+        return goodput.measured(
+            request.reliability,
+            start_s=[e.start_s for e in runs],
+            write_bytes_per_s=[e.checkpoint_bytes_per_s_per_node for e in runs],
+        )
 
 
 @immutable
@@ -188,10 +202,10 @@ def _columns(noun: Any) -> Columns:
     return Columns.of(noun)
 
 
-def checkpoint_bytes(request: Request) -> float:
+def checkpoint_bytes(job: Request | Case) -> float:
     """Bytes of a checkpoint: weights, master weights and moments; adapters only if the base is frozen."""
-    parameters = float(parameters_total(request.architecture))
-    if request.workload.method in (Method.LORA, Method.QLORA):
+    parameters = float(parameters_total(job.architecture))
+    if job.workload.method in (Method.LORA, Method.QLORA):
         parameters *= ADAPTER_SHARE
     return parameters * CHECKPOINT_BYTES_PER_PARAMETER
 
@@ -319,7 +333,7 @@ def _steps_measured(context: SearchContext, *, more_than: int) -> bool:
 def _productive(context: SearchContext, gpus: Array) -> Array:
     """The productive share of wall time, computed once per distinct GPU count."""
     counts = distinct(gpus)
-    estimate = goodput.estimate(counts, np.asarray(context.checkpoint_bytes), context.request.reliability)
+    estimate = goodput.estimate(counts, np.asarray(context.checkpoint_bytes), context.reliability)
     table = np.zeros(int(counts.max(initial=0)) + 1)
     table[counts] = estimate.productive
     return np.asarray(table[gpus])

@@ -56,11 +56,12 @@ def correction(*evidence, layout=DP8, sigma=0.1, name="torchtitan"):
     ("layout", "name", "shared"),
     [
         (Layout(dp=8), "torchtitan", 0.9),  # all but what belongs to one run
-        (Layout(dp=16), "torchtitan", 0.6),  # not the configuration
+        (Layout(dp=16, micro_batches=4), "torchtitan", 0.9),  # each GPU does the same
+        (Layout(dp=8, micro_batch=2), "torchtitan", 0.6),  # not the configuration
         (Layout(tp=8), "torchtitan", 0.5),  # not the family either
         (Layout(dp=8), "megatron-core", 0.1),  # the GPU alone
     ],
-    ids=["itself", "another size", "another family", "another framework"],
+    ids=["itself", "another size", "another micro-batch", "another family", "another framework"],
 )
 def test_one_run_moves_a_prediction_by_what_both_share(layout, name, shared):
     """mean = shared x value / (1 + (noise / sigma)^2), variance = 1 - shared^2 / (1 + (noise / sigma)^2)."""
@@ -83,7 +84,12 @@ def test_noise_has_three_independent_parts():
 
 
 def test_covariances_say_for_every_share_which_runs_have_it_in_common():
-    runs = (run(), run(layout=Layout(dp=16)), run(gpu="A100"), run(framework="megatron-core", model="m"))
+    runs = (
+        run(),
+        run(layout=Layout(dp=16, micro_batch=2)),
+        run(gpu="A100"),
+        run(framework="megatron-core", model="m"),
+    )
     shared = covariances(runs)
     assert shared.shape == (len(SHARES), 4, 4)
     first = {name: list(shared[i, 0]) for i, name in enumerate(SHARES)}
@@ -105,6 +111,10 @@ def test_stacked_cases_are_corrected_row_by_row():
         framework=framework("torchtitan"),
         layout=Layout(dp=8),
     )
-    rows = [case, replace(case, layout=Layout(dp=16)), replace(case, framework=framework("megatron-core"))]
+    rows = [
+        case,
+        replace(case, layout=Layout(dp=16, micro_batch=2)),
+        replace(case, framework=framework("megatron-core")),
+    ]
     found = correct(Calibration(evidence=(run(),)), Cases.stack(rows), np.asarray(0.1), Quantity.STEP, P)
     assert found.factor == pytest.approx([math.exp(s / 1.25 * 0.1) for s in (0.9, 0.6, 0.1)], rel=1e-6)

@@ -144,3 +144,11 @@ def test_one_storage_limits_all_writers():
 def test_a_checkpoint_without_bytes_blocks_for_a_millisecond():
     rate = goodput.Reliability(failures_per_1000_node_days=1000.0)
     assert float(goodput.estimate(np.asarray(64), np.asarray(0.0), rate).checkpoint) < 1e-4
+
+
+def test_medians_of_what_runs_measured_replace_the_assumptions_and_zeros_do_not():
+    assumed = goodput.Reliability()
+    assert goodput.measured(assumed, start_s=[0.0], write_bytes_per_s=[]) == assumed
+    found = goodput.measured(assumed, start_s=[60.0, 0.0, 20.0, 30.0], write_bytes_per_s=[5e9])
+    assert found.restart_s == 330.0, "detection and rescheduling stay"
+    assert found.checkpoint_bytes_per_s_per_node == 5e9

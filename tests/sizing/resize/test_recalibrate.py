@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.estimate.correction import noise_ln
+from rightsizer.estimate.correction import SHARES, noise_ln
 from rightsizer.estimate.parameters import load_calibration
 from rightsizer.resize.scaling import recalibrate, size_from_option
 from rightsizer.search.types import Option
@@ -48,10 +48,11 @@ def test_a_size_that_no_option_has_is_compared_in_proportion(sizes):
     assert found[0].tokens_per_s == pytest.approx(600.0)
 
 
-def test_another_configuration_and_another_family_add_twice_their_share_of_the_variance(sizes):
-    """sigma^2 = noise^2 + 0.2^2 x 2 (share of the configuration, and of the family where it differs)."""
+def test_another_size_and_another_layout_add_twice_their_share_of_the_variance(sizes):
+    """sigma^2 = noise^2 + 0.2^2 x 2 (shares of a run, of the configuration and family where they differ)."""
     noise = noise_ln(100, P.step_scatter)
-    one, family = P.step_share_configuration, P.step_share_family
+    run = 1.0 - sum(getattr(P, f"step_share_{name}") for name in SHARES)
+    layout = P.step_share_configuration + P.step_share_family
     found = recalibrate(sizes, sizes[0].option, gpus=8, tokens_per_s=600.0, steps=100)
-    shares = (0.0, one, one + family)
+    shares = (0.0, run, run + layout)
     assert [s.sigma for s in found] == pytest.approx([math.sqrt(noise**2 + 2 * x * 0.04) for x in shares])

@@ -11,7 +11,7 @@ from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.columns import Columns
 from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.domain.observation import dumps, loads, observe
-from rightsizer.domain.workload import Precision, Workload
+from rightsizer.domain.workload import Precision, Recompute, Workload
 from rightsizer.errors import InputError
 from rightsizer.estimate.correction import (
     Calibration,
@@ -21,10 +21,12 @@ from rightsizer.estimate.correction import (
     correct,
     layout_family,
 )
+from rightsizer.estimate.goodput import Reliability
 from rightsizer.estimate.prediction import predict
 from rightsizer.search.calibrate import MOST_OBSERVATIONS, calibration, correction_factors, merge_observations
 from rightsizer.search.explain import explain
 from rightsizer.search.plan import plan
+from rightsizer.search.pricing import checkpoint_bytes
 from rightsizer.search.types import Request
 
 WORK = Workload(tokens=1e9, sequence_tokens=8192, global_batch_sequences=64)
@@ -101,8 +103,11 @@ def test_the_correction_lies_between_nothing_and_what_was_measured(ratio):
 @pytest.mark.parametrize(
     ("nearer", "further"),
     [
-        (CASE, replace(CASE, layout=replace(FSDP, dp=16))),
-        (replace(CASE, layout=replace(FSDP, dp=16)), replace(CASE, architecture=lookup.model("Qwen3 8B"))),
+        (CASE, replace(CASE, layout=replace(FSDP, micro_batch=4))),
+        (
+            replace(CASE, layout=replace(FSDP, micro_batch=4)),
+            replace(CASE, architecture=lookup.model("Qwen3 8B")),
+        ),
         (
             replace(CASE, architecture=lookup.model("Qwen3 8B")),
             replace(CASE, architecture=lookup.model("Qwen3 8B"), layout=Layout(pp=8)),
@@ -131,7 +136,7 @@ def test_the_less_alike_the_less_it_counts(nearer, further):
 def test_one_run_moves_others_by_less_than_half_and_many_that_agree_by_most_of_it():
     """One run may be a scatter around a right mean; ten that agree tell that the stack is off."""
     other = replace(CASE, architecture=lookup.model("Qwen3 8B"))
-    layouts = [replace(FSDP, dp=2**i, micro_batches=2**j) for i in range(2, 7) for j in range(2)]
+    layouts = [replace(FSDP, micro_batch=2**i, recompute=r) for i in range(5) for r in list(Recompute)[:2]]
     runs = [measured(0.8, case=replace(CASE, layout=one), run=str(one)) for one in layouts]
     moved = [float(np.log(factor(runs[:n], other)[0]) / np.log(0.8)) for n in (1, 10)]
     assert 0.05 < moved[0] < 0.5 < moved[1] < 1.0
@@ -224,7 +229,7 @@ def test_a_stack_slower_than_predicted_gets_more_gpus_and_says_why():
     learnt = calibration([measured(1.4, case=same)])
     after = plan(request(deadline_s=deadline_s, confidence=0.5, calibration=learnt))
     assert after.option.gpus > before.option.gpus
-    assert after.option.step_correction > 1.03
+    assert after.option.step_correction > 1.02
     assert any("measured 1.40 x predicted over 1,400 steps" in line for line in explain(after).why)
 
 
@@ -298,3 +303,14 @@ def test_the_table_has_one_row_for_each_stack_and_family():
     assert [(r.family, r.runs) for r in rows] == [(LayoutFamily.SHARDED, 2), (LayoutFamily.TENSOR, 1)]
     assert rows[0].step_ratio == pytest.approx((0.9 * 0.8) ** 0.5)
     assert rows[0].memory_ratio is None
+
+
+def test_measured_start_up_and_write_time_replace_what_is_assumed():
+    """Writes five times as slow: fewer checkpoints, more loss; a slow start: a dearer restart."""
+    before = plan(request(gpu_counts=(32,), deadline_s=None)).option
+    slow_s = 5 * checkpoint_bytes(CASE) / Reliability().checkpoint_bytes_per_s_per_node
+    seen = replace(measured(1.0), start_s=1800.0, checkpoint_s=slow_s)
+    found = plan(request(gpu_counts=(32,), deadline_s=None, calibration=calibration([seen]))).option
+    assert found.checkpoint_interval_s == pytest.approx(5**0.5 * before.checkpoint_interval_s, rel=0.05)
+    assert found.lost_by_cause["checkpoint"] > 1.5 * before.lost_by_cause["checkpoint"]
+    assert found.lost_by_cause["restart"] > 2 * before.lost_by_cause["restart"]
