@@ -1,18 +1,23 @@
 """What `plan` and `explain` print: tables for people, the report for programs, the manifest to keep."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import typer
 
 from rightsizer.search.plan import NoPlan, Plan
+from rightsizer.values import immutable
 from rightsizer_api import dump, sizing
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.usage_errors import OptionError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from rightsizer_api import TrainingPlan
 
-__all__ = ["check_output", "print_answer", "print_manifest"]
+__all__ = ["Section", "check_output", "print_answer", "print_manifest"]
 
 OUTPUTS = ("table", "json", "yaml")
 
@@ -24,15 +29,23 @@ def check_output(kind: str) -> str:
     return kind
 
 
-def print_answer(answer: Plan | NoPlan, *, as_json: bool) -> None:
+@immutable
+class Section:
+    """More than the plan, on request: parts of the page, and keys of the JSON report."""
+
+    parts: Sequence["RenderableType"] = ()
+    document: Mapping[str, object] = field(default_factory=dict)
+
+
+def print_answer(answer: Plan | NoPlan, *, as_json: bool, more: Section = Section()) -> None:  # noqa: B008
     """The answer as tables or as JSON."""
     if as_json:
         report = sizing.report(answer)
-        echo_json(report.model_dump(mode="json", by_alias=True))
+        echo_json({**report.model_dump(mode="json", by_alias=True), **more.document})
         return
     from rightsizer_cli.render import no_plan_page, plan_page
 
-    show(*(plan_page(answer) if isinstance(answer, Plan) else no_plan_page(answer)))
+    show(*(plan_page(answer) if isinstance(answer, Plan) else no_plan_page(answer)), *more.parts)
 
 
 def print_manifest(plan: "TrainingPlan") -> None:

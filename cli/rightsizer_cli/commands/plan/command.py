@@ -31,6 +31,13 @@ def plan(
         typer.Option(metavar="FILE", help="Draw cost against time to FILE.svg or FILE.png."),
     ] = None,
     no_calibration: NoCalibration = False,
+    compare_ownership: Annotated[
+        bool, typer.Option("--compare-ownership", help="Also compare renting with buying; and give stages.")
+    ] = False,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A figure of that comparison, such as years=5."),
+    ] = None,
 ) -> int:
     """Find the fewest GPUs, and the layout, that finish in time."""
     from rightsizer.search.plan import (
@@ -39,9 +46,10 @@ def plan(
     from rightsizer.search.plan import (
         plan as decide,
     )
+    from rightsizer_cli.commands.plan.ownership import section
     from rightsizer_cli.commands.plan.plot import check_plot, draw_plan
     from rightsizer_cli.inputs import calibrated, read
-    from rightsizer_cli.plan_output import check_output, print_answer, print_manifest
+    from rightsizer_cli.plan_output import Section, check_output, print_answer, print_manifest
 
     kind = check_output("json" if json else output)
     if plot is not None:
@@ -55,5 +63,10 @@ def plan(
     if kind == "yaml":
         print_manifest(wanted)
     else:
-        print_answer(answer, as_json=kind == "json")
+        more = (
+            section(answer, own or ())
+            if (compare_ownership or own) and isinstance(answer, Plan)
+            else Section()
+        )
+        print_answer(answer, as_json=kind == "json", more=more)
     return OK if isinstance(answer, Plan) else NO_PLAN

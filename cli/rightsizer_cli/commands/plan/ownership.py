@@ -1,0 +1,145 @@
+"""Rent or buy, and the plan in stages: `rightsizer plan --compare-ownership`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rightsizer.errors import InputError
+from rightsizer.estimate.ownership import Comparison, Job, compare, terms
+from rightsizer.search.pricing import checkpoint_bytes
+from rightsizer.search.scale_up import Stage, stages
+from rightsizer.search.types import Plan
+from rightsizer.units import format_duration, format_usd
+from rightsizer_cli.plan_output import Section
+from rightsizer_cli.render import table
+
+__all__ = ["section"]
+
+
+def section(plan: Plan, given: Sequence[str]) -> Section:
+    """What the command prints below the plan."""
+    found = _comparison(plan, _parse(given))
+    return Section(parts=_page(plan, found), document=_document(plan, found))
+
+
+def _parse(given: Sequence[str]) -> dict[str, float]:
+    """`NAME=VALUE` words as figures."""
+    figures = {}
+    for word in given:
+        name, _, value = word.partition("=")
+        try:
+            figures[name.strip()] = float(value)
+        except ValueError:
+            raise InputError("--own", value=word, remedy="write NAME=NUMBER, such as years=5") from None
+    return figures
+
+
+def _comparison(plan: Plan, given: dict[str, float]) -> Comparison:
+    """Each offer for this plan's run."""
+    option, request = plan.option, plan.request
+    job = Job(
+        cluster=option.cluster,
+        gpus=option.gpus + option.spare_nodes * option.cluster.gpus_per_node,
+        wall_s=option.finish_s,
+        goodput=option.goodput,
+        checkpoint_bytes=checkpoint_bytes(request),
+        reliability=request.reliability,
+    )
+    return compare(job, terms(option.cluster, given))
+
+
+def _page(plan: Plan, found: Comparison) -> list[RenderableType]:
+    """The offers, the stages, and the assumptions with their sources."""
+    verdict = Group(*map(Text, _verdict(found)))
+    return [_offers(found), verdict, Group(*_stages(stages(plan))), Group(*_assumptions(found))]
+
+
+def _document(plan: Plan, found: Comparison) -> dict[str, object]:
+    """Both as JSON; null: never, or not known."""
+    return {
+        "ownership": {
+            "gpus": found.gpus,
+            "purchaseUSD": found.purchase_usd,
+            "jobsAYear": found.jobs_a_year,
+            "ownedPaysFromJobsAYear": found.pays_from_jobs,
+            "offers": [
+                {
+                    "name": offer.name,
+                    "usdPerGPUHour": offer.usd_per_gpu_h,
+                    "finishSeconds": offer.wall_s,
+                    "costUSD": offer.usd,
+                    "streamCostUSD": offer.stream_usd,
+                    "paysFromGPUHoursAYear": offer.pays_from_gpu_h,
+                }
+                for offer in found.offers
+            ],
+            "assumptions": [asdict(one) for one in found.terms.assumptions],
+        },
+        "stages": [
+            {
+                "name": stage.name,
+                "gpus": stage.gpus,
+                "seconds": stage.wall_s,
+                "costUSD": stage.usd,
+                "mustShow": list(stage.must_show),
+            }
+            for stage in stages(plan)
+        ],
+    }
+
+
+def _offers(found: Comparison) -> RenderableType:
+    """One row for each offer."""
+    grid = table("Rent or buy", ">a GPU-hour", ">finish", ">this plan alone", ">in a stream", ">pays from")
+    for offer in found.offers:
+        pays = "" if offer.pays_from_gpu_h is None else f"{offer.pays_from_gpu_h:,.0f} GPU-h a year"
+        grid.add_row(
+            offer.name,
+            format_usd(offer.usd_per_gpu_h),
+            format_duration(offer.wall_s),
+            format_usd(offer.usd),
+            format_usd(offer.stream_usd),
+            pays,
+        )
+    return grid
+
+
+def _verdict(found: Comparison) -> list[str]:
+    """The break-even, the cheapest offer of a stream, and what "alone" means."""
+    gpus, owned = found.gpus, next(offer for offer in found.offers if offer.name == "owned")
+    text = f"Owning {gpus:,} GPUs ({format_usd(found.purchase_usd)} to buy)"
+    if owned.pays_from_gpu_h is None:
+        text += " never pays against the on-demand rate"
+    else:
+        busy = owned.pays_from_gpu_h / gpus / 8760
+        text += f" pays from {owned.pays_from_gpu_h:,.0f} GPU-hours a year (in use {busy:.0%} of it),"
+        text += f" or {found.pays_from_jobs:,.3g} such plans a year"
+    best = min(found.offers, key=lambda offer: offer.stream_usd)
+    return [
+        text,
+        f"Cheapest in a stream of {found.jobs_a_year:,.3g} such plans a year, with the GPUs in use "
+        f"{found.terms.utilization:.0%} of it: {best.name}",
+        f"Alone, a reservation is paid for a year and own GPUs for {found.terms.years:g}; "
+        "waiting for spot capacity is not counted",
+    ]
+
+
+def _stages(found: Sequence[Stage]) -> list[RenderableType]:
+    lines: list[RenderableType] = [Text("In stages; go on when a stage has shown", style="bold")]
+    for i, stage in enumerate(found, 1):
+        held = f"{stage.gpus:,} GPU{'s' if stage.gpus > 1 else ''} for {format_duration(stage.wall_s)}"
+        cost = "" if stage.usd is None else f", {format_usd(stage.usd)}"
+        lines.append(Text(f"{i}. {stage.name}: {held}{cost}"))
+        lines += [Text(f"   - {shown}") for shown in stage.must_show]
+    return lines
+
+
+def _assumptions(found: Comparison) -> list[RenderableType]:
+    """Every input with its date and source."""
+    lines = [
+        f"{one.name}={one.value:.6g} {one.unit} ({one.date}{', ' if one.date else ''}{one.source})"
+        for one in found.terms.assumptions
+    ]
+    return [Text("Assumed; change with --own NAME=VALUE", style="bold"), *map(Text, lines)]
