@@ -16,7 +16,7 @@ import numpy as np
 from rightsizer import packaged
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
-from rightsizer.domain.workload import Method, Precision, Recompute
+from rightsizer.domain.workload import Method, Precision
 
 __all__ = [
     "WIDE",
@@ -85,7 +85,11 @@ def sigma(cases: Cases, terms: Mapping[str, float]) -> Array:
 
 
 def features(cases: Cases) -> dict[str, Array]:
-    """Features that widen or narrow the interval: 1.0 if present."""
+    """Features that widen or narrow the interval: 1.0 if present.
+
+    They belong to the question (model, method, hardware, what is stated), never to the layout chosen: a
+    search would otherwise prefer layouts that are merely better known.
+    """
     layout, workload, gpu = cases.layout, cases.workload, cases.gpu
     gpus = layout.dp * layout.tp * layout.pp * layout.cp
     nodes = gpus > cases.cluster.gpus_per_node
@@ -100,12 +104,10 @@ def features(cases: Cases) -> dict[str, Array]:
         "trainer": trainer,
         "many_nodes": nodes,
         "link_not_stated": nodes & ~np.asarray(cases.cluster.inter_known, dtype=bool),
-        "pipeline": layout.pp > 1,
         "experts": cases.architecture.experts > 0,
         "adapters": adapters,
         "eight_bit": eight,
         "other_hardware": ~fitted,
-        "recomputes_some": layout.recompute == Recompute.SELECTIVE,
     }
     return {name: np.asarray(value, dtype=float) for name, value in holds.items()}
 

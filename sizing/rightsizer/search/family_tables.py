@@ -9,7 +9,7 @@ The results equal `prediction.throughput` and `prediction.fit` up to rounding, w
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -159,12 +159,10 @@ class ClusterTables:
             _new_cache
         )
         self._passes = _LazyTable(size)
-        self._step_sigma = _LazyTable(size)
-        self._memory_sigma = _LazyTable(size)
+        self._step_sigma, self._memory_sigma = self._sigmas(step_sigma), self._sigmas(memory_sigma)
 
     def fill(self, family: Array) -> None:
         """Compute step-time tables for these families in one call."""
-        self._step_sigma.fill(family, partial(self._compute_sigma, step_sigma))
         self._passes.fill(family[~self._stages.layered[family]], self._compute_passes)
 
     def throughput(self, family: Array, layout: Columns) -> StepRates:
@@ -176,7 +174,6 @@ class ClusterTables:
 
     def fit(self, family: Array, layout: Columns) -> MemoryFits:
         """Whether layouts of these families (both of shape (n,)) fit memory, and their bytes."""
-        self._memory_sigma.fill(family, partial(self._compute_sigma, memory_sigma))
         self._stages.fill(family)
         parts = [self._fit(family[s], layout.take(s)) for s in _chunks(family.size)]
         fits = _concatenate([part.fits for part in parts]).astype(bool)
@@ -192,7 +189,7 @@ class ClusterTables:
     def _fit(self, family: Array, layout: Columns) -> MemoryFits:
         cases = self._rows(family, layout)
         peak = memory.peak(cases, load_memory(), self._stages.stage_memory(family))
-        sigma = self._sigma(self._memory_sigma, family, cases)
+        sigma = self._sigma(self._memory_sigma, cases)
         correction = correct(self._calibration, self._cases(layout), sigma, Quantity.MEMORY)
         if self._calibration:
             peak, sigma = (
@@ -221,7 +218,7 @@ class ClusterTables:
     def _step_rates_from_tables(self, family: Array, layout: Columns) -> StepRates:
         assert self._layer_inputs is not None  # `fill` has filled the table
         cases = self._rows(family, layout)
-        sigma = self._sigma(self._step_sigma, family, cases)
+        sigma = self._sigma(self._step_sigma, cases)
         total_s = step_time.total_s(
             replace(self._layer_inputs, cases=cases), StageTimes(**self._passes.rows(family))
         )
@@ -239,21 +236,18 @@ class ClusterTables:
         counts = {"dp": layout.dp.astype(float), "micro_batches": layout.micro_batches.astype(float)}
         return self._cases(self._stages.counts.take(family).replace(**counts))
 
-    def _sigma(self, table: _LazyTable, family: Array, cases: Cases) -> Array:
-        columns = table.rows(family)
-        return np.where(
-            gpus(cases.layout) > cases.cluster.gpus_per_node, columns["beyond"], columns["inside"]
-        )
+    def _sigmas(self, sigma: Callable[[Cases], Array]) -> Array:
+        """The deviation within one node and beyond. It depends on the question, not on the layout."""
+        layout = Columns.of(Layout()).replace(dp=np.asarray([1, _MANY_REPLICAS]))
+        return np.broadcast_to(sigma(self._cases(layout)), (2,))
+
+    def _sigma(self, sigmas: Array, cases: Cases) -> Array:
+        return np.asarray(sigmas[(gpus(cases.layout) > cases.cluster.gpus_per_node).astype(np.int64)])
 
     def _compute_passes(self, index: Array) -> dict[str, Array]:
         known, layer = price_layers(self._cases(self._stages.layout.take(index)))
         self._layer_inputs = known
         return _field_columns(step_time.stage_times(known, layer))
-
-    def _compute_sigma(self, sigma: Callable[[Cases], Array], index: Array) -> dict[str, Array]:
-        layout = self._stages.counts.take(index)
-        many_replicas = layout.replace(dp=np.asarray(_MANY_REPLICAS))
-        return {"inside": sigma(self._cases(layout)), "beyond": sigma(self._cases(many_replicas))}
 
 
 def _new_cache(_asked: bytes, _batch_tolerance: float) -> dict[str, Any]:

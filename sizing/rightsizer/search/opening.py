@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from rightsizer.domain.columns import Array
-from rightsizer.estimate.uncertainty import WIDE, quantile, z_quantile
+from rightsizer.estimate.uncertainty import WIDE, z_quantile
 from rightsizer.search.types import Growth, Staging
 from rightsizer.values import immutable
 
@@ -48,10 +48,10 @@ _SHRINK_MARGIN = 0.1
 
 _LIKELY = 0.8
 _SCALES_AGREE = 0.05
-"""The deadline's probability under believed and under WIDE deviations differs by at most this, so that the
-stated one, their mean, is within 3 points of both."""
+"""The deadline's probability under believed and under WIDE deviations differs by at most this, if any reserve
+does that: the stated one, their mean, is then within 3 points of both."""
 
-_DRAWS = 512
+_DRAWS = 1024
 _LOOKS = 1 + len(_LATER_LOOKS)
 
 
@@ -198,11 +198,10 @@ def _choose(case: Case, jobs: Jobs, measured: Array, reserve: int, *, first: boo
     left = jobs.left[:, None] - lead_s / np.take_along_axis(full_s, at, axis=1)
     median_s = np.maximum(0.0, left) * full_s
     spare_s = course.deadline_s - jobs.now_s[:, None] - lead_s - course.restart_s * (index != at)
-    known = np.hypot(MEASURED_LN, belief.stays * np.sqrt(jobs.left))[:, None]
-    deviation = np.where(index == at, known, np.hypot(known, belief.scaling))
+    deviation = np.hypot(MEASURED_LN, belief.scaling * (index != at))
     smaller = index < at
     spare_at_confidence_s = spare_s * np.where(smaller, 1.0 - _SHRINK_MARGIN, 1.0)
-    good = median_s * np.exp(quantile(course.confidence) * deviation) <= spare_at_confidence_s
+    good = median_s * np.exp(z_quantile(course.confidence) * deviation) <= spare_at_confidence_s
     good &= first | ~smaller
     even = (median_s <= spare_s) & ~smaller
     otherwise = np.where(even.any(axis=1), even.argmax(axis=1), jobs.at)
@@ -250,7 +249,7 @@ def _holds(case: Case, opening: int, reserve: int) -> tuple[float, float]:
 def _smallest_reserve(case: Case, opening: int) -> int:
     """The smallest reserve with which the confidence holds, under both scales where any reserve does that."""
     low, high = opening, case.sizes.gpus.size - 1
-    agree = max(_SCALES_AGREE, _holds(case, opening, high)[1])
+    agree = max(_SCALES_AGREE, _holds(case, opening, high)[1] + 0.01)
     while low < high:
         middle = (low + high) // 2
         probability, apart = _holds(case, opening, middle)

@@ -18,7 +18,7 @@ SAVE_S = 90.0
 SPEC = {
     "model": {"dimensions": None, "name": "meta-llama/Llama-3.1-8B"},
     "workload": {"tokens": "100B", "sequenceLength": 2048, "globalBatchSequences": 512, "precision": "bf16"},
-    "deadline": {"finishWithin": "120h"},
+    "deadline": {"finishWithin": "130h"},
     "resources": {"gpus": None, "minGPUs": 8, "maxGPUs": None, "gpusPerNode": 8},
     "layout": None,
     "launch": {"framework": "torchtitan", "command": ["train.py"]},

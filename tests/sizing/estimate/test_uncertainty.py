@@ -36,7 +36,7 @@ def test_widths_come_one_per_case():
 
 def test_features_are_what_is_known_of_the_case():
     found = {name: float(value) for name, value in features(Cases.of(WITHHELD)).items()}
-    assert (found["unknown_framework"], found["pipeline"], found["other_hardware"]) == (1.0, 0.0, 0.0)
+    assert (found["unknown_framework"], found["many_nodes"], found["other_hardware"]) == (1.0, 0.0, 0.0)
 
 
 def test_quantiles_are_the_normal_ones():

@@ -37,7 +37,7 @@ def test_a_job_opens_at_the_size_that_is_enough_at_even_odds_and_may_grow():
 
 
 @pytest.mark.parametrize("scale", [1.0, WIDE])
-@pytest.mark.parametrize("stays", [0.02, 0.04, 0.08])
+@pytest.mark.parametrize("stays", [0.02, 0.04, 0.06])
 def test_the_stated_probability_holds_within_3_points(scale, stays):
     case = replace(CASE, belief=replace(CASE.belief, stays=stays))
     opening, staging = choose_opening(case, first=EVEN)
