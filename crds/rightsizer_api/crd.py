@@ -28,6 +28,7 @@ _NAME_RULES = (
 
 _COLUMNS = (
     ("GPUs", "integer", ".status.sizing.gpus", "GPUs that train", 0),
+    ("Reserve", "integer", ".status.sizing.opening.reserveGPUs", "GPUs that it may grow to as measured", 0),
     ("Type", "string", ".status.sizing.gpuType", "GPU type", 1),
     ("Layout", "string", ".status.sizing.layoutText", "How the work is split", 0),
     ("ETA", "string", ".status.eta", "When it will finish", 0),

@@ -180,7 +180,7 @@ class Status(Model):
     observed: Observed | None = Field(
         None, description="Measurements of the current attempt.", json_schema_extra=_WHOLE
     )
-    samples: Annotated[tuple[Sample, ...], Field(max_length=32), Strict(False)] = Field(
+    samples: Annotated[tuple[Sample, ...], Field(max_length=48), Strict(False)] = Field(
         (),
         description="Measurements that a new operator continues from.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},

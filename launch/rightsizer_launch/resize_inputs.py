@@ -57,6 +57,9 @@ take minutes, and a low prior would resize jobs too eagerly."""
 _LEAST_RESTART_S = 5.0
 """Resolution of the measurement; a restart is never free."""
 
+_MOST_MARKS = 1000
+"""Of a job that restarts forever."""
+
 _COLD_STEPS = 1
 """Steps between the first mark of a run (the end of its first step) and its first warm mark."""
 
@@ -165,22 +168,23 @@ def _training(run: Sequence[Mark]) -> Sequence[Mark]:
     return run[first:]
 
 
-def pruned(marks: Sequence[Mark], *, keep_s: float, most: int = 240) -> tuple[Mark, ...]:
-    """The marks of the last `keep_s`, about `most`, and each run's first step and last mark for start times.
+def pruned(marks: Sequence[Mark], *, keep_s: float, resolution: int = 60) -> tuple[Mark, ...]:
+    """The marks of the last `keep_s`, fewer the older, and each run's first step and last mark.
 
-    Marks that are closer than `keep_s / most` become one, the later. Every figure of a mark counts up, so
-    this changes no rate.
+    Start times need the latter. Marks are apart by their age over `resolution`: those between become one with
+    the next. Every figure of a mark counts up, so this changes no rate.
     """
     kept: list[Mark] = []
-    oldest_s, cell_s, fixed = (marks[-1].time_s - keep_s if marks else 0.0), keep_s / most, True
+    newest_s, fixed = (marks[-1].time_s if marks else 0.0), True
     for before, mark, after in zip((None, *marks), marks, (*marks[1:], None), strict=False):
         boundary = _is_boundary(before, mark, after)
-        if mark.time_s < oldest_s and not boundary:
+        if mark.time_s < newest_s - keep_s and not boundary:
             continue
-        joins = not fixed and kept[-1].time_s // cell_s == mark.time_s // cell_s
+        apart_s = (newest_s - mark.time_s) / resolution
+        joins = not fixed and len(kept) > 1 and mark.time_s - kept[-2].time_s <= apart_s
         kept.append(_joined(kept.pop(), mark) if joins else mark)
         fixed = boundary
-    return tuple(kept[-2 * most :])
+    return tuple(kept[-_MOST_MARKS:])
 
 
 def _joined(a: Mark, b: Mark) -> Mark:
@@ -344,6 +348,7 @@ def limits_of(
     saves_first: bool,
     free_gpus: int | None = None,
     others_waiting: bool | None = None,
+    look_s: float | None = None,
 ) -> Limits:
     """The limits that the plan, the site and the executor set. `gpus` are the fewest and the most."""
     return Limits(
@@ -358,6 +363,7 @@ def limits_of(
         saves_first=saves_first,
         warm_up_s=tuning.warm_up_s,
         least_window_s=tuning.least_window_s,
+        look_s=look_s,
         pressure=tuning.pressure,
         others_waiting=others_waiting,
     )

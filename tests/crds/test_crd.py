@@ -197,7 +197,9 @@ def test_models_and_schema_refuse_the_same_documents(document, changes):
 def test_columns_scale_and_names():
     version = crd()["spec"]["versions"][0]
     names = [column["name"] for column in version["additionalPrinterColumns"]]
-    assert [n for n in names if n != "Type"] == ["GPUs", "Layout", "ETA", "Deadline", "State", "Age"]
+    assert [n for n in names if n != "Type"] == [
+        *("GPUs", "Reserve", "Layout", "ETA", "Deadline", "State", "Age")
+    ]
     scale = version["subresources"]["scale"]
     assert NODES[scale["specReplicasPath"]]["type"] == "integer"
     assert NODES[scale["statusReplicasPath"]]["type"] == "integer"

@@ -85,6 +85,12 @@ def operator(
     cool_down: Annotated[
         str, typer.Option(metavar="DURATION", help="At most one resize of a plan in it.")
     ] = "1h",
+    look: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="Training before a plan's first look. Default: what it states."
+        ),
+    ] = None,
     restart: Annotated[
         str, typer.Option(metavar="DURATION", help="Expected time of a restart until one is measured.")
     ] = "10m",
@@ -115,6 +121,7 @@ def operator(
         window_s=parse_duration_s(window, field="--window"),
         warm_up_s=parse_duration_s(warm_up, field="--warm-up"),
         cool_down_s=parse_duration_s(cool_down, field="--cool-down"),
+        look_s=parse_duration_s(look, field="--look") if look else None,
         restart_s=parse_duration_s(restart, field="--restart"),
         resize_s=parse_duration_s(resize_within, field="--resize-within"),
         give_back=_one_of(give_back, list(Pressure), field="--give-back"),

@@ -159,7 +159,18 @@ def _size(plan: Object) -> str:
     gpus = f"{sizing['gpus']} x {sizing['gpuType']}, {sizing['layoutText']}"
     message = condition(plan, "Sized").get("message", "")
     detail = f" Sized as: {message}." if condition(plan, "Sized").get("status") == "True" and message else ""
-    return f"Size: {gpus}{requested}.{detail}"
+    return f"Size: {gpus}{requested}.{detail}{_opening(plan)}"
+
+
+def _opening(plan: Object) -> str:
+    """How the plan opens, and what has come of it."""
+    status = plan["status"]
+    opening = status["sizing"].get("opening")
+    if not opening:
+        return ""
+    resized = any(row.get("cause") == "Measured" for row in status.get("resizes", ()))
+    known = "It was measured and resized since." if resized else "It was not resized by measurement so far."
+    return f" Plan: {opening['text']}. {known}"
 
 
 _LIMITS = {"gpus": "exactly", "minGPUs": "at least", "maxGPUs": "at most"}

@@ -75,6 +75,8 @@ def _deadline_cell(plan: Object) -> Text:
 def detail_page(plan: Object) -> list[RenderableType]:
     """One plan: its row, whether it is on time, its conditions and its resizes."""
     parts: list[RenderableType] = [plans_table([plan], namespaces=True), Text(on_time(plan))]
+    opening = plan.get("status", {}).get("sizing", {}).get("opening")
+    parts += [Text(f"Plan: {opening['text']}")] if opening else []
     parts.append(conditions_table(plan))
     resizes = plan.get("status", {}).get("resizes", ())
     if resizes:

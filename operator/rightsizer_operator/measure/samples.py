@@ -15,8 +15,8 @@ __all__ = ["mark_of", "marks_of_samples", "newest_reading", "samples_of"]
 
 _STEPS_TO_STALL = 5
 """Usual step times without a step after which a job stands still. A guess."""
-_MOST_SAMPLES = 16
-"""Marks in the status: the window of a decision begins up to an eighth of its length early."""
+_RESOLUTION, _MOST_SAMPLES = 4, 48
+"""Of the marks in the status: the window of a decision begins up to a quarter of its length early."""
 
 
 def mark_of(progress: Progress, *, attempt: int, at_s: float, unix_s: float, every_s: float) -> Mark:
@@ -56,8 +56,8 @@ def newest_reading(
 
 def samples_of(marks: Sequence[Mark], *, keep_s: float, ahead_s: float) -> tuple[Mapping[str, Any], ...]:
     """The marks of the present run as status.samples; `ahead_s`: Unix time less the marks' clock."""
-    few = pruned(present_run(marks), keep_s=keep_s, most=_MOST_SAMPLES)
-    return tuple(_document(mark, ahead_s) for mark in few[-2 * _MOST_SAMPLES :])
+    few = pruned(present_run(marks), keep_s=keep_s, resolution=_RESOLUTION)
+    return tuple(_document(mark, ahead_s) for mark in few[-_MOST_SAMPLES:])
 
 
 def marks_of_samples(samples: Iterable[Mapping[str, Any]], *, ahead_s: float) -> tuple[Mark, ...]:

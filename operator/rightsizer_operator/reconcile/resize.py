@@ -104,6 +104,8 @@ def _to(
     )
     if report is None:
         return state
+    opening = (state.persisted.report or {}).get("opening")
+    report = {**report, "opening": opening} if opening else report  # its reserve limits later growth too
     persisted = attempted(state, report, state.persisted, reason=reason, cause=cause)
     return replace(state, persisted=persisted, resized=True)
 

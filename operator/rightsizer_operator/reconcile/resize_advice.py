@@ -110,11 +110,15 @@ def unmeasured(status: Mapping[str, Any], why: str) -> Decision:
 def limits_of_plan(
     plan: TrainingPlan, status: Mapping[str, Any], *, context: ResizeContext, settings: Settings
 ) -> Limits:
-    """The limits that the plan, the administrator and the cluster set."""
+    """The limits that the plan, the administrator and the cluster set. A staged plan grows to its reserve."""
+    opening, (least, most) = status["sizing"].get("opening"), gpu_bounds(plan)
+    if opening:
+        most = min(most or opening["reserveGPUs"], opening["reserveGPUs"])
     return limits_of(
         plan,
         tuning_of(settings, plan.metadata.namespace or ""),
-        gpus=gpu_bounds(plan),
+        gpus=(least, most),
+        look_s=(settings.look_s or opening["lookAfterSeconds"]) if opening else None,
         checkpoint_interval_s=_checkpoint_interval_s(plan, status),
         restart_s=context.restart_s,
         saves_first=True,

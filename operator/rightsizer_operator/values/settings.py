@@ -30,6 +30,7 @@ class Settings:
 
     Resizing: workers are scraped every `measure_s`. A resize is considered every `decide_s`, over a window of
     at least `window_s` that excludes the first `warm_up_s` of a size, and at most once in `cool_down_s`.
+    `look_s` replaces the training before the first look that a staged plan states.
     `restart_s` is the expected time of a restart until one is measured. A resize has failed if its workers
     are not all ready after `resize_s`.
     """
@@ -51,6 +52,7 @@ class Settings:
     cool_down_s: float = 3600.0
     restart_s: float = PRIOR_RESTART_S
     resize_s: float = 600.0
+    look_s: float | None = None
     give_back: Pressure = Pressure.ON_PRESSURE
     network_policy: bool = True
     metrics_from: tuple[Mapping[str, Any], ...] = ()

@@ -166,7 +166,8 @@ def _choose(keep: Decision, inputs: _Inputs) -> Decision:
         action = Action.FLAG if choice.never_in_time or choice.oversized else Action.KEEP
         return replace(keep, action=action, reason=f"{choice.why}; {because}")
     late = choice.action is Action.GROW
-    blocked = may_grow(inputs.reading, limits, p) if late else may_shrink(inputs.reading, limits, p)
+    long_enough = may_grow if late else may_shrink
+    blocked = long_enough(inputs.reading, limits, inputs.history, p)
     if blocked:
         return replace(keep, reason=f"{choice.why}; {blocked}")
     return _resize(keep, choice, choice.size, sizes, inputs.withheld(choice.action))

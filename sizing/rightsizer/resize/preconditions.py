@@ -47,16 +47,23 @@ def may_resize(
     return ""
 
 
-def may_shrink(r: Reading, limits: Limits, p: Parameters) -> str:
+def may_shrink(r: Reading, limits: Limits, history: History, p: Parameters) -> str:
     """Shrinking needs a window of whole checkpoint intervals."""
     required_s = max(limits.least_window_s, p.window_checkpoints * (limits.checkpoint_interval_s or 0.0))
-    return _long_enough(r, required_s)
+    return _long_enough(r, _at_first_look(limits, history, required_s))
 
 
-def may_grow(r: Reading, limits: Limits, p: Parameters) -> str:
+def may_grow(r: Reading, limits: Limits, history: History, p: Parameters) -> str:
     """Growing needs a shorter window, since a late job gets later while it waits."""
     shorter_s = min(p.grow_window_s, limits.checkpoint_interval_s or 0.0)
-    return _long_enough(r, max(limits.least_window_s, shorter_s))
+    return _long_enough(r, _at_first_look(limits, history, max(limits.least_window_s, shorter_s)))
+
+
+def _at_first_look(limits: Limits, history: History, otherwise_s: float) -> float:
+    """The window of a staged job's first resize: the training until its first look, less the warm-up."""
+    if limits.look_s is None or history.last_resize_s is not None:
+        return otherwise_s
+    return max(0.0, limits.look_s - limits.warm_up_s)
 
 
 def _long_enough(r: Reading, required_s: float) -> str:

@@ -66,7 +66,9 @@ class Limits:
     `checkpoint_interval_s` is the time between checkpoints; None: the job writes none and is never resized.
     `restart_s` is the time from the stop to the first step at the new size. `saves_first`: the executor
     makes the job save before it stops, so no work is repeated. The first `warm_up_s` at a size, and windows
-    shorter than `least_window_s`, are ignored. `others_waiting` overrides the reading's value if not None.
+    shorter than `least_window_s`, are ignored. `look_s`: a staged plan may be resized for the first time
+    after so much training, whatever the other windows; None: not staged. `others_waiting` overrides the
+    reading's value if not None.
     """
 
     mode: Mode = Mode.RECOMMEND
@@ -80,6 +82,7 @@ class Limits:
     saves_first: bool = False
     warm_up_s: float = 300.0
     least_window_s: float = 600.0
+    look_s: float | None = None
     pressure: Pressure = Pressure.ON_PRESSURE
     others_waiting: bool | None = None
 

@@ -54,3 +54,12 @@ def test_every_state_that_the_operator_knows_has_a_meaning():
 @pytest.mark.parametrize("state", sorted(set(describe._NEXT) - {""}))
 def test_every_next_step_can_be_said(plan, state):
     assert "{" not in describe.next_step(says(plan, Ready=("False", state, "")))
+
+
+def test_a_staged_plan_tells_its_opening_and_whether_it_was_resized_since(plan):
+    plan["status"]["sizing"]["opening"] = {"text": "open with 2 H100-SXM5-80GB; reserve 8"}
+    assert "Plan: open with 2 H100-SXM5-80GB; reserve 8. It was not resized" in told(plan)
+    plan["status"]["resizes"] = [
+        {"at": "2026-11-21T12:00:00Z", "fromGPUs": 2, "toGPUs": 4, "cause": "Measured", "reason": "late"}
+    ]
+    assert "It was measured and resized since." in told(plan)

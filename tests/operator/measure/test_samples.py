@@ -48,7 +48,7 @@ def test_samples_in_the_status_read_as_the_marks_that_they_were():
     run = marks(until_s=20_000.0)
     samples = samples_of(run, keep_s=22_680.0, ahead_s=1e9)
     back = marks_of_samples(samples, ahead_s=1e9)
-    assert len(samples) <= 18
+    assert len(samples) <= 48
     assert (back[0], back[-1].tokens) == (run[0], run[-1].tokens)
     assert read(back).tokens_per_s == pytest.approx(read(run).tokens_per_s, rel=0.01)
     assert read(back).coverage == 1.0

@@ -163,20 +163,33 @@ def test_the_shipped_settings_are_replayed(replay):
 
 
 @pytest.mark.parametrize(
-    ("pace", "grows"), [(0.5, True), (2.0, False)], ids=["too-slow-grows", "too-fast-shrinks"]
+    ("pace", "grows"), [(0.67, True), (2.0, False)], ids=["too-slow-grows", "too-fast-shrinks"]
 )
-def test_within_twelve_hours_a_wrong_size_is_corrected_once(replay, pace, grows):
+def test_within_twelve_hours_a_wrong_size_is_corrected_and_never_taken_back(replay, pace, grows):
     case = replay(pace).advance(12)
-    ((before, after, cause),) = case.resizes
-    assert (after > before, cause) == (grows, "Measured")
+    assert 1 <= len(case.resizes) <= 2
+    for before, after, cause in case.resizes:
+        assert (after > before, cause) == (grows, "Measured")
     assert case.run.condition("DeadlineAtRisk")["status"] == "False"
+
+
+def test_a_plan_opens_small_and_grows_at_its_first_look_within_its_reserve(replay):
+    case = replay(0.67)
+    opening = case.status["sizing"]["opening"]
+    assert case.status["attempt"]["gpus"] == opening["gpus"] < opening["staticGPUs"]
+    case.advance((START_S + opening["lookAfterSeconds"] - 60.0) / HOUR_S)
+    assert case.resizes == []
+    case.advance(3 * 60.0 / HOUR_S)
+    ((before, after, _),) = case.resizes
+    assert before < after <= opening["reserveGPUs"]
+    assert case.status["sizing"]["opening"] == opening
 
 
 def test_a_right_size_stays_for_twelve_hours_with_few_marks(replay):
     case = replay(1.0).advance(12)
     assert case.resizes == []
-    assert len(case.status["samples"]) <= 32
-    assert len(case.advisor._memories[KEY].marks) <= 300
+    assert len(case.status["samples"]) <= 48
+    assert len(case.advisor._memories[KEY].marks) <= 400
 
 
 def test_a_new_operator_continues_with_the_window_of_the_one_before(replay):

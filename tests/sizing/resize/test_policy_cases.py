@@ -245,3 +245,15 @@ def test_a_reading_is_stale_past_the_limit_and_not_at_it(late_s, usable):
     limits = load_resize()
     fresh = Reading(window_s=1800.0, age_s=limits.stale_s + late_s, coverage=1.0, samples=100)
     assert ("old" not in missing_data(fresh, limits)) is usable
+
+
+@pytest.mark.parametrize(
+    ("window_s", "last_resize_s", "action"),
+    [(900.0, None, Action.SHRINK), (840.0, None, Action.KEEP), (900.0, 0.0, Action.KEEP)],
+    ids=["at-the-look", "before-the-look", "after-the-first-resize"],
+)
+def test_a_staged_job_is_first_resized_at_its_look(window_s, last_resize_s, action):
+    reading = replace(READING, window_s=window_s)
+    running = replace(RUNNING, deadline_left_s=300 * HOUR)
+    limits, history = replace(LIMITS, look_s=1200.0), History(last_resize_s=last_resize_s)
+    assert decide(reading, running, limits, history, now_s=NOW).action is action
