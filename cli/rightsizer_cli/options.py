@@ -138,6 +138,10 @@ class GoalFlags:
         str | None,
         typer.Option(metavar="USD", help="Most the run may cost: 60000, $60k."),
     ] = None
+    objective: Annotated[
+        str | None,
+        typer.Option(metavar="gpus|cost|time", help="What is minimised within the limits (default gpus)."),
+    ] = None
     max_gpus: Annotated[int | None, typer.Option(metavar="N", help="Most GPUs to use.")] = None
     min_gpus: Annotated[int | None, typer.Option(metavar="N", help="Fewest GPUs to use.")] = None
     gpus: Annotated[

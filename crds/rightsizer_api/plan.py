@@ -2,8 +2,9 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, Strict
 
+from rightsizer.search.types import Objective
 from rightsizer_api.base import Model, Rule
 from rightsizer_api.launch import Launch
 from rightsizer_api.model import ModelSpec
@@ -49,6 +50,12 @@ class Spec(Model):
         None, description="The deadline. Default: the cheapest reasonable plan."
     )
     budget: Budget | None = Field(None, description="The cost limit.")
+    objective: Annotated[Objective, Strict(False)] = Field(
+        Objective.GPUS,
+        description="What is minimised within the limits: gpus (without a deadline: the time, within 5 % of"
+        " the lowest cost), cost, or time.",
+        examples=["cost"],
+    )
     resources: Resources = Field(
         default_factory=Resources.model_construct, description="The hardware that may be used."
     )

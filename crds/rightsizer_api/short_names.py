@@ -28,6 +28,7 @@ SHORT_NAMES: Mapping[str, str] = {
     "finish_by": "deadline.finishBy",
     "confidence": "deadline.confidence",
     "budget": "budget.maxUSD",
+    "objective": "objective",
     "max_gpus": "resources.maxGPUs",
     "min_gpus": "resources.minGPUs",
     "gpus": "resources.gpus",

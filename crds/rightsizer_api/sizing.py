@@ -79,6 +79,8 @@ class ResolvedPlan:
             spare_nodes=spec.resources.spare_nodes,
             pinned=spec.layout.model_dump(by_alias=False, exclude_none=True) if spec.layout else {},
             gpu_counts=(spec.resources.gpus,) if spec.resources.gpus else (),
+            may_idle=True,
+            objective=spec.objective,
             elastic=resizable and can_resize(self.plan),
             batch_tolerance=_STATED_BATCH if _batch_stated(self.plan) else _ASSUMED_BATCH,
         )

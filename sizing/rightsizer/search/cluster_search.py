@@ -7,9 +7,10 @@ import numpy as np
 from rightsizer.domain.columns import Array, distinct
 from rightsizer.domain.hardware import Cluster
 from rightsizer.search.layout_space import layouts
+from rightsizer.search.objectives import search_for
 from rightsizer.search.options import option
 from rightsizer.search.pricing import SearchContext, fit_layouts, price_pairs, search_context
-from rightsizer.search.search import SearchResult, cheapest, counts, fewest, fitting, pairs, thin
+from rightsizer.search.search import SearchResult, best, counts, fewest, fitting, pairs, rows_at, thin
 from rightsizer.search.types import Binding, Option, Request, Staging
 from rightsizer.values import immutable
 
@@ -71,12 +72,11 @@ def _search(
     if not len(families):
         return Infeasible(cluster=cluster, binding=Binding.LAYOUT)
     if not allowed.size:
-        return Infeasible(cluster=cluster, binding=Binding.MAX_GPUS)
+        return Infeasible(cluster=cluster, binding=Binding.MAX_GPUS, nearest=_nearest_sizes(context))
     feasible, least_bytes = fitting(context, int(allowed[-1]))
     if not feasible.size:
         return _infeasible(context, Binding.MEMORY, least_bytes=least_bytes, evaluated=len(families))
-    search = cheapest if request.deadline_s is None else fewest
-    result, evaluated = search(context, allowed, feasible)
+    result, evaluated = search_for(request)(context, allowed, feasible)
     evaluated += len(families)
     if result is None and not explained:
         return _infeasible(context, Binding.DEADLINE, evaluated=evaluated)
@@ -132,6 +132,21 @@ def _explain_infeasible(
         needs_gpus=needed.gpus,
         evaluated=evaluated + more,
     )
+
+
+def _nearest_sizes(context: SearchContext) -> tuple[Option, ...]:
+    """The best layouts on the sizes around a single GPU count that makes no whole nodes."""
+    request = context.request
+    if len(request.gpu_counts) != 1:
+        return ()
+    every = counts(replace(request, gpu_counts=(), min_gpus=1), context.cluster)
+    after = int(np.searchsorted(every, request.gpu_counts[0]))
+    found = []
+    for gpus in every[max(0, after - 1) : after + 1]:
+        rows = rows_at(context, int(gpus), fitting(context, int(gpus))[0])
+        index = best(rows, np.ones(len(rows), dtype=bool))
+        found += [] if index is None else [option(context, rows, index)]
+    return tuple(found)
 
 
 def _with_more_gpus(context: SearchContext, allowed: Array) -> tuple[Option | None, int]:

@@ -9,13 +9,14 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Precision
 from rightsizer.errors import InputError
 from rightsizer.estimate import cost
+from rightsizer.search.bargain import bargain
 from rightsizer.search.cluster_search import ClusterResult, Infeasible, search_cluster
 from rightsizer.search.options import options
 from rightsizer.search.pricing import Rows, concatenate_rows, fitting_pairs, price_pairs
 from rightsizer.search.reasons import no_plan_reason, plan_reasons
 from rightsizer.search.search import best, meets, pairs, thin
 from rightsizer.search.staged import stage
-from rightsizer.search.types import Binding, CurvePoint, NoPlan, Option, Plan, Request
+from rightsizer.search.types import Binding, CurvePoint, NoPlan, Objective, Option, Plan, Request
 
 __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request", "plan"]
 
@@ -50,9 +51,11 @@ _BINDING_ORDER = (
 def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     """The cheapest option that meets every constraint of the request at its confidence.
 
-    On each cluster: the fewest GPUs; of an elastic request, the smallest opening size. Among clusters: the
-    lowest cost, or the fewest GPUs if any price is missing. Without a deadline: the fastest option within 5 %
-    of the lowest cost. `compared=False` leaves out runners-up, reasons and the curve; the option is the same.
+    On each cluster: the fewest GPUs, the lowest cost or the earliest finish, as the request's objective says;
+    of an elastic request, the smallest opening size from there on. The objective gpus without a deadline
+    takes the fastest option within 5 % of the lowest cost. Among clusters: the lowest cost, or the fewest
+    GPUs if any price is missing; with the objective time, the earliest finish. `compared=False` leaves out
+    runners-up, reasons and the curve; the option is the same.
     """
     _validate(request)
     missing = _unsupported_method(request)
@@ -148,6 +151,8 @@ def _no_precision_reason(request: Request) -> str:
 
 def _rank(result: ClusterResult, *, priced: bool) -> tuple[float, float]:
     row = result.best.row
+    if result.context.request.objective is Objective.TIME:
+        return float(row.finish_s[0]), float(row.gpus[0])
     return float(row.cost_usd[0] if priced else row.gpus[0]), float(row.finish_s[0])
 
 
@@ -184,6 +189,7 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
         "same": _other_parallelism(first, nearby),
         "more": _more(first, nearby),
         "fewer": _fewer(first, nearby),
+        "bargain": bargain(first, nearby),
     }
     named_rows = {name: row for name, row in neighbours.items() if row is not None}
     rows = [(w.context, w.best.row) for w in results]
@@ -199,7 +205,12 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
         option=chosen,
         runners_up=(*other_clusters, *named.values()),
         reasons=plan_reasons(
-            request, chosen, fewer=fewer, same=named.get("same"), other_clusters=other_clusters
+            request,
+            chosen,
+            fewer=fewer,
+            same=named.get("same"),
+            bargain=named.get("bargain"),
+            other_clusters=other_clusters,
         ),
         binding=_binding(request, chosen, smaller=fewer is not None),
         curve=_curve(first, nearby),
@@ -210,7 +221,7 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
 
 def _binding(request: Request, chosen: Option, *, smaller: bool) -> str:
     """The constraint that prevents a smaller plan. `smaller`: some layout fits on fewer GPUs."""
-    if request.deadline_s is None:
+    if request.objective is Objective.COST or request.deadline_s is None:
         return Binding.COST
     if smaller:
         return Binding.DEADLINE

@@ -6,8 +6,8 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import Recompute
 from rightsizer.estimate import goodput
-from rightsizer.search.types import Binding, Option, Request, Staging
-from rightsizer.units import format_bytes, format_duration, format_usd
+from rightsizer.search.types import Binding, Objective, Option, Request, Staging
+from rightsizer.units import format_bytes, format_count, format_duration, format_usd
 
 __all__ = [
     "calibration_text",
@@ -78,10 +78,13 @@ def plan_reasons(
     *,
     fewer: Option | None,
     same: Option | None,
+    bargain: Option | None = None,
     other_clusters: tuple[Option, ...],
 ) -> tuple[str, ...]:
     """Plain sentences, the most important first."""
-    lines = [_why_this_count(request, chosen, fewer), _why_this_layout(chosen, same), _memory(chosen)]
+    lines = [_why_this_count(request, chosen, fewer)]
+    lines += [] if bargain is None else [_trade_off(chosen, bargain)]
+    lines += [_why_this_layout(chosen, same), _memory(chosen)]
     lines += [_versus(chosen, other) for other in other_clusters]
     lines += [_waste(chosen), _failures(request, chosen), _batch(request, chosen)]
     lines.append(calibration_text(request, chosen))
@@ -120,14 +123,14 @@ def no_plan_reason(
     needs_gpus: int | None,
 ) -> str:
     """One sentence: what is needed, what is allowed, and the gap."""
-    allowed = min(cluster.max_gpus, request.max_gpus or cluster.max_gpus)
+    allowed = max(request.gpu_counts, default=min(cluster.max_gpus, request.max_gpus or cluster.max_gpus))
     if binding == Binding.MEMORY:
         least = format_bytes(least_bytes) if math.isfinite(least_bytes) else "more"
         fits = "fits" if least_bytes > cluster.gpu.memory_bytes else "is certain to fit"
         return (
             f"memory: no layout that {request.framework.name} supports {fits}: the smallest needs {least} per"
             f" GPU; {cluster.gpu.name} has {format_bytes(cluster.gpu.memory_bytes)},"
-            f" the limit is {allowed:,} GPUs"
+            f" {_limit(request, allowed)}"
         )
     if binding == Binding.LAYOUT:
         return f"layout: {request.framework.name} has no valid layout for {_pins(request)}"
@@ -136,9 +139,20 @@ def no_plan_reason(
             f"global batch: {request.workload.global_batch_sequences} sequences do not divide evenly over"
             f" {_range(request, cluster)} {cluster.gpu.name}; change the batch or allow other GPU counts"
         )
+    if binding == Binding.MAX_GPUS and request.gpu_counts and needs_gpus is None:
+        return _no_such_size(request, cluster, nearest)
     if not nearest:
         return f"GPUs: no allowed GPU count in {_range(request, cluster)} for {cluster.gpu.name}"
     return _missed(request, binding, nearest[0], allowed, needs_gpus)
+
+
+def _no_such_size(request: Request, cluster: Cluster, nearest: tuple[Option, ...]) -> str:
+    sizes = " and ".join(f"{option.gpus:,}" for option in nearest) or "none"
+    return (
+        f"GPUs: {_range(request, cluster)} {cluster.gpu.name} are neither a divisor of a node of"
+        f" {cluster.gpus_per_node} nor whole nodes within {cluster.max_gpus:,}; the nearest"
+        f" size{'s are' if len(nearest) > 1 else ' is'} {sizes}"
+    )
 
 
 def _missed(request: Request, binding: str, best: Option, allowed: int, needs_gpus: int | None) -> str:
@@ -155,24 +169,54 @@ def _missed(request: Request, binding: str, best: Option, allowed: int, needs_gp
     return f"deadline: no GPU count meets it with a global batch of {batch:,} sequences; {closest}"
 
 
+_CHOSEN_BY = {
+    Objective.GPUS: "no deadline given: this is the fastest plan within 5 % of the least cost",
+    Objective.COST: "objective cost: of the sizes within the limits this takes the fewest GPU-hours",
+    Objective.TIME: "objective time: of the sizes within the limits this finishes first",
+}
+
+
+def _asked(asked: int, chosen: Option) -> str:
+    if asked == chosen.gpus:
+        return f"{asked:,} GPUs were asked for"
+    idle = asked - chosen.gpus
+    return f"{asked:,} asked; {chosen.gpus:,} train, {idle:,} idle: no faster layout uses them"
+
+
 def _why_this_count(request: Request, chosen: Option, fewer: Option | None) -> str:
-    if request.deadline_s is None:
-        return (
-            "no deadline given: this is the fastest plan within 5 % of the fewest GPU-hours"
-            f" ({chosen.gpus * chosen.finish_s / 3600:,.0f})"
-        )
+    if request.gpu_counts:
+        return _asked(max(request.gpu_counts), chosen)
+    if request.objective is not Objective.GPUS or request.deadline_s is None:
+        hours = f"{chosen.gpus * chosen.finish_s / 3600:,.0f}"
+        return f"{_CHOSEN_BY[request.objective]} ({hours} GPU-hours)"
     if fewer is None:
-        if chosen.gpus <= 1:
-            return "one GPU is enough"
-        return f"fewer than {chosen.gpus} GPUs do not have enough memory or are not allowed"
+        return _no_fewer(chosen)
     late = fewer.finish_at_confidence_s - request.deadline_s
     step = f"{gpus_text(fewer)}, the next smaller size,"
+    odds = f"{request.confidence:g} confidence"
     if request.elastic and fewer.finish_s > request.deadline_s:
-        late = fewer.finish_s - request.deadline_s
-        return f"{step} would finish {format_duration(late)} late at even odds"
+        late, odds = fewer.finish_s - request.deadline_s, "even odds"
     if late > 0:
-        return f"{step} would finish {format_duration(late)} late at {request.confidence:g} confidence"
+        return f"{step} would finish {format_duration(late)} late at {odds}"
     return f"{step} would exceed another limit: {_usd(fewer)}, {format_bytes(fewer.device_bytes)} per GPU"
+
+
+def _no_fewer(chosen: Option) -> str:
+    if chosen.gpus <= 1:
+        return "one GPU is enough"
+    return f"fewer than {chosen.gpus} GPUs do not have enough memory or are not allowed"
+
+
+def _trade_off(chosen: Option, other: Option) -> str:
+    """What another number of GPUs would cost, and when it would finish."""
+    hours = [option.gpus * option.finish_s / 3600 for option in (other, chosen)]
+    text = f"{gpus_text(other)}, {other.gpus / chosen.gpus - 1:+.0%}, would take {format_count(hours[0])}"
+    text += f" GPU-hours instead of {format_count(hours[1])}"
+    if chosen.cost_usd is not None and other.cost_usd is not None:
+        text += f" ({_usd(other)} instead of {_usd(chosen)})"
+    apart_s = abs(other.finish_s - chosen.finish_s)
+    when = "earlier" if other.finish_s < chosen.finish_s else "later"
+    return f"{text} and finish {format_duration(apart_s)} {when}: objective cost takes the cheapest"
 
 
 def _why_this_layout(chosen: Option, same: Option | None) -> str:
@@ -237,8 +281,16 @@ def _usd(option: Option) -> str:
 
 
 def _range(request: Request, cluster: Cluster) -> str:
+    if request.gpu_counts:
+        return ", ".join(f"{gpus:,}" for gpus in request.gpu_counts)
     most = min(cluster.max_gpus, request.max_gpus or cluster.max_gpus)
     return f"{request.min_gpus:,} to {most:,}"
+
+
+def _limit(request: Request, allowed: int) -> str:
+    if request.gpu_counts:
+        return f"{allowed:,} GPU{'s were' if allowed > 1 else ' was'} asked for"
+    return f"the limit is {allowed:,} GPUs"
 
 
 def _pins(request: Request) -> str:

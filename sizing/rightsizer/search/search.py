@@ -26,13 +26,14 @@ from rightsizer.values import immutable
 __all__ = [
     "SearchResult",
     "best",
-    "cheapest",
     "counts",
     "fewest",
     "fewest_exhaustive",
+    "finishing_in_time",
     "fitting",
     "meets",
     "rows_at",
+    "thin",
 ]
 
 RATE_SLACK = 0.10
@@ -67,9 +68,6 @@ _LEAST_LIFT = 1.02
 
 SIMPLER_WITHIN = 0.02
 """A simpler layout wins over a layout less than 2 % faster: the prediction interval is far wider."""
-
-CHEAP_WITHIN = 0.05
-"""Without a deadline the fastest plan within 5 % of the lowest cost wins."""
 
 
 @immutable
@@ -172,6 +170,15 @@ def fewest(context: SearchContext, allowed: Array, feasible: Array) -> tuple[Sea
     return None, evaluated
 
 
+def finishing_in_time(context: SearchContext, allowed: Array, feasible: Array) -> Iterator[Rows]:
+    """All rows that may meet the deadline on the `allowed` counts, in blocks of ascending counts."""
+    if not allowed.size or not feasible.size:
+        return
+    need, _ = _fewest_by_family(context, feasible, int(allowed[0]), int(allowed[-1]))
+    for family, gpus in _blocks(context, feasible, need, allowed):
+        yield price_pairs(context, family, gpus)
+
+
 def _soonest(rows: Rows, earlier: Rows | None, *, below: int) -> Rows | None:
     """The row that finishes first among `rows` on fewer than `below` GPUs and `earlier`."""
     fewer = np.flatnonzero(rows.gpus < below)
@@ -181,28 +188,6 @@ def _soonest(rows: Rows, earlier: Rows | None, *, below: int) -> Rows | None:
     if earlier is not None and earlier.due_s[0] <= first.due_s[0]:
         return earlier
     return first
-
-
-def cheapest(
-    context: SearchContext, allowed: Array, feasible: Array, *, points: int = 40
-) -> tuple[SearchResult | None, int]:
-    """Without a deadline: the fastest row within CHEAP_WITHIN of the fewest GPU-hours."""
-    if not allowed.size or not feasible.size:
-        return None, 0
-    grid = thin(allowed, points)
-    chosen, gpus = pairs(context.families.unit[feasible], np.zeros(feasible.shape), grid)
-    rows = price_pairs(context, feasible[chosen], gpus)
-    good = meets(rows, context.request)
-    if not good.any():
-        return None, len(rows)
-    hours = rows.gpus * rows.finish_s
-    cheap = good & (hours <= hours[good].min() * (1 + CHEAP_WITHIN))
-    fastest = best(rows, cheap)
-    assert fastest is not None  # `cheap` holds at least the cheapest row
-    at_count = rows.take(np.flatnonzero(rows.gpus == rows.gpus[fastest]))
-    return SearchResult(row=rows.take(np.asarray([fastest])), at_count=at_count, evaluated=len(rows)), len(
-        rows
-    )
 
 
 def thin(allowed: Array, points: int) -> Array:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from enum import StrEnum
 from types import MappingProxyType
 
 from rightsizer.domain.architecture import Architecture
@@ -13,11 +14,19 @@ from rightsizer.estimate.correction import Calibration
 from rightsizer.estimate.goodput import Reliability
 from rightsizer.values import immutable
 
-__all__ = ["Binding", "CurvePoint", "Growth", "NoPlan", "Option", "Plan", "Request", "Staging"]
+__all__ = ["Binding", "CurvePoint", "Growth", "NoPlan", "Objective", "Option", "Plan", "Request", "Staging"]
 
 
 def _nothing() -> Mapping[str, int]:
     return MappingProxyType({})
+
+
+class Objective(StrEnum):
+    """What is minimised within the limits."""
+
+    GPUS = "gpus"
+    COST = "cost"
+    TIME = "time"
 
 
 class Binding:
@@ -39,12 +48,14 @@ class Binding:
 class Request:
     """A sizing request: train this workload of this model on one of these clusters, within the limits.
 
-    `deadline_s` is from now; None requests the fastest plan near the lowest cost. `confidence` is the
-    probability with which the deadline must hold. `framework_assumed`: the user named no framework.
-    `max_usd` limits the expected cost. `max_gpus` limits every cluster, spares included. `spare_nodes` None:
-    no spares, and the reasons recommend a number. `pinned` fixes layout fields by their names in `Layout`
-    (such as {"tp": 8}). `gpu_counts`, if not empty, are the only GPU counts searched. `batch_tolerance` is
-    the accepted relative change of the global batch so that it divides over the data-parallel ranks.
+    `objective` is what is minimised: the GPUs (without a deadline: the time, near the lowest cost), the
+    expected cost, or the time. `deadline_s` is from now. `confidence` is the probability with which the
+    deadline must hold. `framework_assumed`: the user named no framework. `max_usd` limits the expected cost.
+    `max_gpus` limits every cluster, spares included. `spare_nodes` None: no spares, and the reasons recommend
+    a number. `pinned` fixes layout fields by their names in `Layout` (such as {"tp": 8}). `gpu_counts`, if
+    not empty, are the only GPU counts searched. `may_idle`: of a single count some GPUs may idle, if no
+    layout on all of them is as fast. `batch_tolerance` is the accepted relative change of the global batch so
+    that it divides over the data-parallel ranks.
     `elastic`: the job can be resized while it runs, so a plan opens at the likely size and keeps a reserve.
     `calibration` comes from the user's measured runs.
     """
@@ -54,6 +65,7 @@ class Request:
     framework: Framework
     clusters: tuple[Cluster, ...]
     framework_assumed: bool = False
+    objective: Objective = Objective.GPUS
     deadline_s: float | None = None
     confidence: float = 0.9
     max_usd: float | None = None
@@ -62,6 +74,7 @@ class Request:
     spare_nodes: int | None = None
     pinned: Mapping[str, int] = field(default_factory=_nothing)
     gpu_counts: tuple[int, ...] = ()
+    may_idle: bool = False
     batch_tolerance: float = 0.05
     elastic: bool = False
     reliability: Reliability = field(default_factory=Reliability)

@@ -97,7 +97,7 @@ IN_TIME = replace(LATE, finish_at_confidence_s=2 * DAY)
     [
         (
             replace(REQUEST, deadline_s=None), OPTION, None,
-            "no deadline given: this is the fastest plan within 5 % of the fewest GPU-hours (384)",
+            "no deadline given: this is the fastest plan within 5 % of the least cost (384 GPU-hours)",
         ),
         (REQUEST, replace(OPTION, gpus=1, nodes=1), None, "one GPU is enough"),
         (
