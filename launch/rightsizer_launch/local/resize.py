@@ -9,7 +9,7 @@ from typing import Any
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.reading import Reading
 from rightsizer.resize.policy import decide, window_s
-from rightsizer.resize.scaling import PlanScaling, recalibrate, size_from_option
+from rightsizer.resize.scaling import PlanScaling, in_place_pins, recalibrate, size_from_option
 from rightsizer.resize.types import Action, Decision, History, Limits, Mode, Pressure, Running, Scaling, Size
 from rightsizer.search.plan import plan
 from rightsizer.search.types import Option, Plan, Request
@@ -29,6 +29,7 @@ from rightsizer_launch.resize_inputs import (
     seconds_left,
     start_durations_s,
     trained_s,
+    visits_of,
 )
 from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.worker.progress import ENV_CHECKPOINT_INTERVAL_S
@@ -109,7 +110,9 @@ def history_of_attempts(attempts: Sequence[Mapping[str, Any]]) -> History:
     for before, after in itertools.pairwise(attempts):
         if after.get("cause"):
             failed = before["workers"] if after["cause"] == FAILURE else None
-            changes.append(SizeChange(at_s=float(after["startedAt"]), failed_gpus=failed))
+            changes.append(
+                SizeChange(at_s=float(after["startedAt"]), failed_gpus=failed, from_gpus=before["workers"])
+            )
     return history_of(changes)
 
 
@@ -138,6 +141,7 @@ class Resizer:
     _before: Option | None = None
     _reported: tuple[object, ...] = ()
     _marks: list[Mark] = field(default_factory=list)
+    _kept: dict[int, dict[str, int]] = field(default_factory=dict)
     _records_read: int = 0
 
     def look(self, totals: RunTotals, spec: JobSpec) -> JobSpec | None:
@@ -152,16 +156,15 @@ class Resizer:
             self.decision, self.decided_s = decision, now_s
         if not decision.act or decision.option is None:
             return None
-        self.history = replace(self.history, last_resize_s=now_s)
+        first = self.history.first_gpus or self.option.gpus
+        self.history = replace(self.history, last_resize_s=now_s, first_gpus=first)
         self._before, self.option, self._scaling = self.option, decision.option, None
         return self.job(decision.option)
 
     def failed(self, spec: JobSpec) -> None:
         """Exclude a size that failed to start training; the size before it runs again."""
-        self.history = history_of(
-            SizeChange(at_s=self.clock(), failed_gpus=gpus)
-            for gpus in (*self.history.failed_gpus, spec.workers)
-        )
+        failed = tuple(sorted({*self.history.failed_gpus, spec.workers}))
+        self.history = replace(self.history, last_resize_s=self.clock(), failed_gpus=failed)
         if self._before is not None:
             self.option, self._scaling = self._before, None
 
@@ -203,7 +206,11 @@ class Resizer:
             deadline_left_s=seconds_left(self.deadline_s, now_s=now_s),
             trained_s=trained_s(self._marks, now_s=now_s),
         )
-        return reading, running, limits, self.history
+        kept = self._kept[spec.attempt] = in_place_pins(self.option.layout)
+        visited = visits_of(
+            self._marks, layout=lambda mark: "" if self._kept.get(mark.run[0]) == kept else None
+        )
+        return reading, running, limits, replace(self.history, visited=visited)
 
     def decide(self, totals: RunTotals, spec: JobSpec, *, now_s: float) -> Decision:
         """What the policy decides about the run as it is."""

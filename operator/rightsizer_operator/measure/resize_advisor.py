@@ -28,6 +28,7 @@ from rightsizer_launch.resize_inputs import (
     restart_s,
     start_durations_s,
     trained_s,
+    visits_of,
     with_gpu_counters,
 )
 from rightsizer_operator.cluster.cache import Cache
@@ -42,6 +43,7 @@ from rightsizer_operator.reconcile.resize_advice import (
     ResizeContext,
     advise,
     launches_of,
+    layout_before,
     limits_of_plan,
     recorded_starts_s,
     unmeasured,
@@ -258,6 +260,9 @@ class Advisor:
             others_waiting=question.others_waiting,
             trained_s=trained_s(question.marks, now_s=question.now_s),
             restart_s=restart_s(starts, prior_s=self._settings.restart_s),
+            visited=visits_of(
+                question.marks, layout=lambda mark: layout_before(status, mark.time_s + ahead_s)
+            ),
         )
 
     def _scaling(

@@ -2,11 +2,12 @@
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rightsizer.domain.reading import Reading
 from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, Bottleneck, Decision, History, Limits, Running, Scaling
+from rightsizer.resize.types import Action, Bottleneck, Decision, History, Limits, Running, Scaling, Visit
 from rightsizer.units import parse_duration_s
 from rightsizer.values import immutable
 from rightsizer_api import sizing
@@ -31,6 +32,7 @@ __all__ = [
     "document",
     "history_of_status",
     "launches_of",
+    "layout_before",
     "limits_of_plan",
     "over_provisioned",
     "policy_inputs",
@@ -43,12 +45,16 @@ __all__ = [
 
 @immutable
 class ResizeContext:
-    """What a decision needs besides the plan: GPUs free for it, demand, and what its marks say."""
+    """What a decision needs besides the plan: GPUs free for it, demand, and what its marks say.
+
+    `visited` are the rates measured at earlier sizes.
+    """
 
     free_gpus: int | None
     others_waiting: bool | None
     trained_s: float | None
     restart_s: float
+    visited: tuple[Visit, ...] = ()
 
 
 def policy_inputs(
@@ -64,7 +70,7 @@ def policy_inputs(
     """The inputs of the policy for a running plan."""
     running = running_job(plan, status, reading=reading, context=context, scaling=scaling, now=now)
     limits = limits_of_plan(plan, status, context=context, settings=settings)
-    return reading, running, limits, history_of_status(status)
+    return reading, running, limits, replace(history_of_status(status), visited=context.visited)
 
 
 def advise(plan: TrainingPlan, status: Mapping[str, Any], *, now: dt.datetime, **inputs: Any) -> Decision:
@@ -152,11 +158,21 @@ def history_of_status(status: Mapping[str, Any]) -> History:
     """Earlier resizes of a plan, from its status."""
     return history_of(
         SizeChange(
-            at_s=time.timestamp(), failed_gpus=row["fromGPUs"] if row.get("cause") == "Failure" else None
+            at_s=time.timestamp(),
+            failed_gpus=row["fromGPUs"] if row.get("cause") == "Failure" else None,
+            from_gpus=row["fromGPUs"],
         )
         for row in status.get("resizes") or ()
         if (time := parse_time(row["at"])) is not None
     )
+
+
+def layout_before(status: Mapping[str, Any], at_s: float) -> str:
+    """The layout, as text, that the plan ran with at an earlier Unix time; empty: the present one."""
+    for row in status.get("resizes") or ():
+        if (time := parse_time(row["at"])) is not None and at_s < time.timestamp():
+            return str(row.get("fromLayout", ""))
+    return ""
 
 
 def launches_of(status: Mapping[str, Any]) -> tuple[float, ...]:

@@ -7,6 +7,7 @@ from statistics import NormalDist
 from rightsizer.domain.reading import Reading
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.resize.types import Action, History, Limits, Pressure, Running, Size
+from rightsizer.resize.visits import with_visits
 from rightsizer.units import format_duration
 from rightsizer.values import immutable
 
@@ -21,7 +22,8 @@ class CandidateSizes:
     """The present size of a job, the `alternatives` it may take, and its remaining work.
 
     `lost_s` is work at the present size that a restart repeats. `z` is the normal quantile of the deadline's
-    confidence. `others_wait`: other jobs are waiting for GPUs.
+    confidence. `others_wait`: other jobs are waiting for GPUs. `beyond` are sizes that the job may take, but
+    not now, since too few GPUs are free. `first` is the size that the job had first; None: the present one.
     """
 
     present: Size
@@ -33,6 +35,8 @@ class CandidateSizes:
     z: float
     others_wait: bool
     pressure: Pressure
+    beyond: tuple[Size, ...] = ()
+    first: Size | None = None
 
     def seconds(self, size: Size, *, z: float = 0.0) -> float:
         """Seconds to the end of the run with this size, restart and repeated work included, at quantile z."""
@@ -55,6 +59,16 @@ class CandidateSizes:
         if spare_s <= 0 or median_s <= 0:
             return 1.0 if median_s <= 0 else 0.0
         return _NORMAL.cdf(math.log(spare_s / median_s) / max(size.sigma, 1e-6))
+
+    def best_chance(self) -> float:
+        """The highest probability that the deadline holds, with the present GPUs or more, now or later."""
+        larger = (s for s in (*self.alternatives, *self.beyond) if s.gpus >= self.present.gpus)
+        return max(self.confidence(size) or 0.0 for size in (self.present, *larger))
+
+    def longest_s(self, slower: float) -> float:
+        """Seconds to the end at the first size, and the share `slower` of them more."""
+        first = self.first or self.present
+        return self.tokens_left / (first.tokens_per_s * first.goodput) * (1.0 + slower)
 
     def price_gpu_hours(self, size: Size) -> float:
         """GPU-hours of the restart, which holds the new GPUs, and of the repeated work."""
@@ -99,21 +113,28 @@ def candidate_sizes(
     """
     assert running.scaling is not None  # unmanaged jobs are handled before
     rate = float(r.tokens_per_s or 0.0)
-    every = running.scaling.sizes(gpus=running.gpus, tokens_per_s=rate, steps=int(r.window_steps or 0))
+    modelled = running.scaling.sizes(gpus=running.gpus, tokens_per_s=rate, steps=int(r.window_steps or 0))
+    every = with_visits(modelled, history.visited, present_gpus=running.gpus, p=p)
     present = next(
         (s for s in every if s.gpus == running.gpus and s.layout == running.layout),
         Size(gpus=running.gpus, tokens_per_s=rate, layout=running.layout),
     )
-    most = min(limits.max_gpus or _UNLIMITED, running.gpus + _value_or(limits.free_gpus, _UNLIMITED))
-    alternatives = [
-        s for s in every if s is not present and limits.min_gpus <= s.gpus <= max(most, running.gpus)
+    most = max(limits.max_gpus or _UNLIMITED, running.gpus)
+    allowed = [
+        s
+        for s in every
+        if s is not present
+        and limits.min_gpus <= s.gpus <= most
+        and (s.gpus not in history.failed_gpus or s.gpus == running.gpus)
     ]
-    alternatives = [s for s in alternatives if s.gpus not in history.failed_gpus or s.gpus == running.gpus]
+    reach = running.gpus + _value_or(limits.free_gpus, _UNLIMITED)
     waiting = r.others_waiting if limits.others_waiting is None else limits.others_waiting
     lost_s = _value_or(r.checkpoint_age_s, limits.checkpoint_interval_s or 0.0)
     return CandidateSizes(
         present=present,
-        alternatives=_preferred(alternatives, p),
+        alternatives=_preferred([s for s in allowed if s.gpus <= reach], p),
+        beyond=_preferred([s for s in allowed if s.gpus > reach], p),
+        first=next((s for s in every if s.gpus == history.first_gpus and s.in_place), None),
         tokens_left=running.tokens_left or 0.0,
         deadline_left_s=_value_or(running.deadline_left_s, math.inf),
         restart_s=limits.restart_s,
@@ -167,26 +188,35 @@ def choose_size(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
 def _when_late(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
     """The fewest GPUs (or another layout) that meet the deadline at the confidence, else at even odds.
 
-    If no size meets the deadline, GPUs that hardly speed up the job are released.
+    A job that may still be in time keeps its GPUs. Only a hopeless one releases GPUs.
     """
     late = _finish_text(sizes, sizes.present)
     able = [s for s in sizes.alternatives if s.gpus >= sizes.present.gpus]
     for z in (sizes.z, 0.0):
+        if sizes.in_time(sizes.present, z=z):
+            break
         good = [s for s in able if sizes.in_time(s, z=z)]
         if good and sizes.seconds(good[0]) < sizes.seconds(sizes.present):
             size = good[0]
             action = Action.GROW if size.gpus > sizes.present.gpus else Action.RELAYOUT
             odds = "" if z == sizes.z else " at even odds"
             return SizeChoice(action=action, size=size, why=f"{late}; {_finish_text(sizes, size)}{odds}")
-    most = max((s.gpus for s in able), default=sizes.present.gpus)
-    never_in_time = f"{late}, and no size up to {most} GPUs meets it"
-    longest_s = sizes.seconds(sizes.present) * (1.0 + p.hopeless_slower)
+    why = f"{late}, and no size up to {max((s.gpus for s in able), default=sizes.present.gpus)} GPUs meets it"
+    chance = sizes.best_chance()
+    if chance >= p.hopeless_chance:
+        return SizeChoice(why=f"{why} for sure ({chance:.0%} likely at best)", never_in_time=True)
+    released = _hopeless_shrink(sizes, p)
+    return _shrink(sizes, released, why) if released else SizeChoice(why=why, never_in_time=True)
+
+
+def _hopeless_shrink(sizes: CandidateSizes, p: Parameters) -> Size | None:
+    """The fewest GPUs that are hardly slower than the first size, if worth the restart."""
+    longest_s = sizes.longest_s(p.hopeless_slower)
     for size in sizes.alternatives:
-        near = sizes.seconds(size) <= longest_s
         reachable = sizes.present.gpus > size.gpus >= sizes.present.gpus / p.most_shrink
-        if near and reachable and sizes.worth_shrinking(size, p):
-            return _shrink(sizes, size, never_in_time)
-    return SizeChoice(why=never_in_time, never_in_time=True)
+        if reachable and sizes.seconds(size) <= longest_s and sizes.worth_shrinking(size, p):
+            return size
+    return None
 
 
 def _shrink(sizes: CandidateSizes, size: Size, before: str = "") -> SizeChoice:

@@ -11,7 +11,7 @@ from rightsizer.domain.reading import Reading, cleaned
 from rightsizer.estimate.parameters import Parameters, load_resize
 from rightsizer.resize.candidates import CandidateSizes, SizeChoice, candidate_sizes, choose_size
 from rightsizer.resize.diagnosis import Diagnosis, diagnose
-from rightsizer.resize.preconditions import may_grow, may_resize, may_shrink, missing_data
+from rightsizer.resize.preconditions import may_grow, may_resize, may_shrink, missing_data, unusable_input
 from rightsizer.resize.types import (
     Action,
     Bottleneck,
@@ -23,6 +23,7 @@ from rightsizer.resize.types import (
     Running,
     Scaling,
     Size,
+    Visit,
 )
 from rightsizer.units import format_count, format_duration
 from rightsizer.values import immutable
@@ -38,6 +39,7 @@ __all__ = [
     "Running",
     "Scaling",
     "Size",
+    "Visit",
     "decide",
     "window_s",
 ]
@@ -79,7 +81,7 @@ def decide(
     )
     if limits.mode is Mode.OFF or limits.cap is Mode.OFF:
         return replace(keep, reason="elasticity is Off")
-    missing = missing_data(reading, p)
+    missing = missing_data(reading, p) or unusable_input(running, limits, history, now_s=now_s)
     if missing:
         return replace(keep, reason=missing, bottleneck=Bottleneck.UNKNOWN)
     other_problem = inputs.other_problem()

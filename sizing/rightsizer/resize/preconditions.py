@@ -3,12 +3,15 @@
 Every check returns the reason that blocks a resize, or an empty string.
 """
 
+import math
+from collections.abc import Iterator
+
 from rightsizer.domain.reading import Phase, Reading
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.resize.types import History, Limits, Running
 from rightsizer.units import format_duration
 
-__all__ = ["may_grow", "may_resize", "may_shrink", "missing_data"]
+__all__ = ["may_grow", "may_resize", "may_shrink", "missing_data", "unusable_input"]
 
 
 def missing_data(r: Reading, p: Parameters) -> str:
@@ -32,6 +35,38 @@ def _too_few_samples(r: Reading, p: Parameters) -> str:
     return ""
 
 
+def unusable_input(running: Running, limits: Limits, history: History, *, now_s: float) -> str:
+    """Which number of the job, its limits or its history is NaN, infinite or out of range; empty if none."""
+    for name, value, least in _numbers(running, limits, history, now_s):
+        if value is not None and not least <= value < math.inf:
+            return f"unknown: {name} is {value:g}"
+    if not 0.0 < running.confidence < 1.0:
+        return f"unknown: the deadline's confidence is {running.confidence:g}"
+    return ""
+
+
+def _numbers(
+    running: Running, limits: Limits, history: History, now_s: float
+) -> Iterator[tuple[str, float | None, float]]:
+    """Every number with its name and its least value. A finite deadline may have passed."""
+    yield "the number of GPUs", running.gpus, 1
+    yield "the remaining work in tokens", running.tokens_left, 0.0
+    yield "the time to the deadline", running.deadline_left_s, -_LONGEST_S
+    yield "the time since training began", running.trained_s, 0.0
+    for name in _DURATIONS:
+        yield name, getattr(limits, name), 0.0
+    yield "the fewest GPUs", limits.min_gpus, 0
+    yield "the most GPUs", limits.max_gpus, 0
+    yield "the number of free GPUs", limits.free_gpus, 0
+    yield "the time of the last resize", history.last_resize_s, -_LONGEST_S
+    yield "the present time", now_s, -_LONGEST_S
+
+
+_DURATIONS = ("cool_down_s", "checkpoint_interval_s", "restart_s", "warm_up_s", "least_window_s")
+_LONGEST_S = 1e12
+"""About 30,000 years: no deadline and no run is further away."""
+
+
 def may_resize(
     r: Reading, running: Running, limits: Limits, history: History, *, now_s: float, parameters: Parameters
 ) -> str:
@@ -40,7 +75,7 @@ def may_resize(
         _not_training(r, running, limits),
         _cooling_down(limits, history, now_s=now_s),
         _measured(r, running, parameters),
-        _work_left_known(running, limits),
+        _work_left_known(r, running, limits),
     ):
         if blocked:
             return blocked
@@ -106,10 +141,12 @@ def _measured(r: Reading, running: Running, p: Parameters) -> str:
     return ""
 
 
-def _work_left_known(running: Running, limits: Limits) -> str:
-    """The remaining work must be known and survive a restart."""
-    if running.tokens_left is None or not running.tokens_left >= 0:
+def _work_left_known(r: Reading, running: Running, limits: Limits) -> str:
+    """The remaining work must be known, have an end, and survive a restart."""
+    if running.tokens_left is None:
         return "unknown: the remaining tokens are not known"
+    if running.tokens_left > (r.tokens_per_s or 0.0) * _LONGEST_S:
+        return "unknown: at the measured rate the run never ends"
     if limits.checkpoint_interval_s is None:
         return "writes no checkpoints, so a resize would lose all progress"
     return ""

@@ -18,6 +18,7 @@ __all__ = [
     "Running",
     "Scaling",
     "Size",
+    "Visit",
 ]
 
 
@@ -88,15 +89,28 @@ class Limits:
 
 
 @immutable
+class Visit:
+    """The mean rate over `steps` steps at an earlier size. `layout` as text; empty: only dp differed."""
+
+    gpus: int
+    tokens_per_s: float
+    steps: int
+    layout: str = ""
+
+
+@immutable
 class History:
     """Earlier resizes of the job. Times are seconds on the clock of `decide`'s `now_s`.
 
     `last_resize_s` is the start of the last resize, successful or not; None: never.
-    `failed_gpus` are sizes that failed; they are not tried again.
+    `failed_gpus` are sizes that failed; they are not tried again. `first_gpus` is the job's first size; None:
+    the present one. `visited` are measured rates, oldest first; the newest of a size holds.
     """
 
     last_resize_s: float | None = None
     failed_gpus: tuple[int, ...] = ()
+    first_gpus: int | None = None
+    visited: tuple[Visit, ...] = ()
 
 
 @immutable

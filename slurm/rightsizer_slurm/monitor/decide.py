@@ -13,6 +13,7 @@ from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.resize_inputs import (
+    Mark,
     SizeChange,
     Tuning,
     history_of,
@@ -24,6 +25,7 @@ from rightsizer_launch.resize_inputs import (
     start_durations_s,
     tokens_left,
     trained_s,
+    visits_of,
     with_gpu_counters,
 )
 from rightsizer_slurm.cluster.jobs import SlurmJob
@@ -166,18 +168,24 @@ def margin_s(monitored: MonitoredJob, reading: Reading, *, now_s: float) -> floa
     return None if left_s is None or left is None or not rate else left_s - left / rate
 
 
-def history(intents: Sequence[Intent], node_gpus: int, given_up: Sequence[SizeRecord] = ()) -> History:
-    """A job's earlier resizes. `given_up` are the sizes that its batch script rolled back from."""
+def history(
+    intents: Sequence[Intent],
+    node_gpus: int,
+    given_up: Sequence[SizeRecord] = (),
+    marks: Sequence[Mark] = (),
+) -> History:
+    """A job's earlier resizes and rates. `given_up` are the sizes that its batch script rolled back from."""
     resizes = [
         SizeChange(
             at_s=intent.began_s,
             failed_gpus=intent.to_nodes * node_gpus if intent.stage is Stage.FAILED else None,
+            from_gpus=intent.from_nodes * node_gpus,
         )
         for intent in intents
         if intent.attempts or intent.stage in {Stage.DONE, Stage.FAILED}
     ]
     rollbacks = [SizeChange(at_s=row.time, failed_gpus=row.nodes * node_gpus) for row in given_up]
-    return history_of((*resizes, *rollbacks))
+    return replace(history_of((*resizes, *rollbacks)), visited=visits_of(marks))
 
 
 def free_gpus(cluster: SlurmCluster, job: SlurmJob, gres: str, node_gpus: int) -> int:

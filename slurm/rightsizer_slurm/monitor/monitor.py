@@ -190,6 +190,7 @@ class Monitor:
             self._intents.of_job(job.job_id),
             monitored.run.node_gpus if monitored.run else 1,
             monitored.given_up,
+            monitored.marks,
         )
         decision = decide(reading, running, limits, past, now_s=now_s)
         if unseen:

@@ -185,7 +185,7 @@ def test_a_resumed_run_remembers_its_resizes_and_the_sizes_that_failed():
         {"workers": 2, "startedAt": 99.0, "reason": "", "cause": ""},
     ]
     history = history_of_attempts(attempts)
-    assert (history.last_resize_s, history.failed_gpus) == (30.0, (1,))
+    assert (history.last_resize_s, history.failed_gpus, history.first_gpus) == (30.0, (1,), 2)
 
 
 def test_a_machine_s_sizes_move_with_what_was_measured():

@@ -8,7 +8,13 @@ from rightsizer.domain.reading import Phase, Reading
 from rightsizer.resize.types import Action, Mode, Pressure, Size
 from rightsizer_api import validate
 from rightsizer_api.quantities import format_time
-from rightsizer_operator.reconcile.resize_advice import ResizeContext, advise, recorded_starts_s
+from rightsizer_operator.reconcile.resize_advice import (
+    ResizeContext,
+    advise,
+    history_of_status,
+    layout_before,
+    recorded_starts_s,
+)
 from rightsizer_operator.values.settings import Settings
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
@@ -99,3 +105,14 @@ def test_recorded_starts_are_those_that_trained_and_began_in_time():
     ]
     until_s = dt.datetime(2026, 11, 21, 12, 30, tzinfo=dt.UTC).timestamp()
     assert recorded_starts_s({"resizes": rows}, until_s=until_s) == (90.0,)
+
+
+def test_a_mark_has_the_layout_of_the_resize_that_ended_it_or_the_present_one():
+    rows = [
+        {"at": "2026-01-01T00:00:00Z", "fromGPUs": 2, "fromLayout": "DP 2"},
+        {"at": "2026-01-01T02:00:00Z", "fromGPUs": 4, "fromLayout": "TP 2 x DP 2"},
+    ]
+    began_s = dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()
+    found = [layout_before({"resizes": rows}, began_s + hour * 3600) for hour in (-1, 1, 3)]
+    assert found == ["DP 2", "TP 2 x DP 2", ""]
+    assert history_of_status({"resizes": rows}).first_gpus == 2

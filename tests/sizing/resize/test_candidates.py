@@ -1,6 +1,7 @@
 """The sums of a resize by hand: a job at 1,000 tokens/s on 8 GPUs with 100 h of work left."""
 
 import math
+from dataclasses import replace
 from statistics import NormalDist
 
 import pytest
@@ -167,6 +168,30 @@ def test_a_job_late_at_every_size_keeps_its_gpus_or_gives_back_what_hardly_helps
     assert same.never_in_time
 
 
+def test_a_late_job_that_may_still_be_in_time_keeps_its_gpus():
+    """ln(101 / 100) / 0.02 is a chance of 69 %: nothing to gain from fewer GPUs, nor from 16 at even odds."""
+    present = Size(gpus=8, tokens_per_s=1000.0, sigma=0.02)
+    half, double = Size(gpus=4, tokens_per_s=990.0), Size(gpus=16, tokens_per_s=1020.0, sigma=0.1)
+    choice = choose_size(replace(sizes(half, double, deadline_left_s=101 * HOUR, z=1.0), present=present), P)
+    assert choice.never_in_time
+    assert choice.why.endswith("no size up to 16 GPUs meets it for sure (69% likely at best)")
+
+
+def test_a_job_is_not_hopeless_if_gpus_that_are_taken_now_would_save_it():
+    half, free_later = Size(gpus=4, tokens_per_s=990.0), Size(gpus=16, tokens_per_s=4000.0)
+    late = sizes(half, deadline_left_s=50 * HOUR)
+    assert choose_size(late, P).size is half
+    assert choose_size(replace(late, beyond=(free_later,)), P).never_in_time
+
+
+def test_a_hopeless_job_gives_back_no_more_than_its_first_size_allows():
+    """1.5 times the 100 h at 1,000 tokens/s of 8 GPUs, whatever the rate at 6 GPUs is."""
+    six, four = Size(gpus=6, tokens_per_s=750.0), Size(gpus=4, tokens_per_s=650.0)
+    late = replace(sizes(four, deadline_left_s=50 * HOUR, lost_s=0.0), present=six)
+    assert choose_size(late, P).size is four
+    assert choose_size(replace(late, first=PRESENT), P).never_in_time
+
+
 class Curve:
     """The sizes given, whatever was measured."""
 
@@ -181,10 +206,10 @@ class Curve:
 DP8, DP4 = Layout(dp=8), Layout(dp=4)
 
 
-def found(*every, reading=None, failed=(), running=None, **limits):
+def found(*every, reading=None, failed=(), running=None, history=None, **limits):
     measured = Reading(window_s=HOUR, gpus=8, tokens_per_s=1000.0, window_steps=700, **(reading or {}))
     job = Running(gpus=8, layout=DP8, scaling=Curve(*every), confidence=0.9, **(running or {}))
-    return candidate_sizes(measured, job, Limits(**limits), History(failed_gpus=failed), P)
+    return candidate_sizes(measured, job, Limits(**limits), history or History(failed_gpus=failed), P)
 
 
 AT = {n: Size(gpus=n, tokens_per_s=n * 100.0, layout=Layout(dp=n)) for n in (2, 4, 8, 12, 16)}
@@ -205,6 +230,13 @@ def test_alternatives_are_within_the_limits_and_have_not_failed(changes, gpus):
     some = found(*AT.values(), **changes)
     assert some.present is AT[8]
     assert [s.gpus for s in some.alternatives] == gpus
+
+
+def test_sizes_beyond_the_free_gpus_are_kept_apart_and_the_first_size_is_known():
+    some = found(*AT.values(), free_gpus=4, history=History(first_gpus=16))
+    assert [s.gpus for s in some.beyond] == [16]
+    assert some.first is AT[16]
+    assert found(*AT.values()).first is None
 
 
 def test_without_limits_any_size_is_an_alternative():

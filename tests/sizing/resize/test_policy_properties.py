@@ -2,14 +2,15 @@
 
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.domain.reading import Phase, Reading
 from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, History, Limits, Mode, Pressure, Running, Size
+from rightsizer.resize.types import Action, History, Limits, Mode, Pressure, Running, Size, Visit
 
 HOUR = 3600.0
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -152,6 +153,7 @@ class Job:
     deadline_s: float
     history: History = field(default_factory=History)
     trained_since_s: float = -1e6
+    changes: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
     def of(cls, some):
@@ -170,8 +172,14 @@ class Job:
         some = replace(reading(self.gpus, rate), **seen)
         found = decide(some, job, limits, self.history, now_s=now_s)
         if found.act:
+            self.changes.append((self.gpus, found.gpus))
+            self.history = replace(
+                self.history,
+                last_resize_s=now_s,
+                first_gpus=self.history.first_gpus or self.gpus,
+                visited=(*self.history.visited, Visit(gpus=self.gpus, tokens_per_s=rate, steps=500)),
+            )
             self.gpus, self.trained_since_s = found.gpus, now_s + limits.restart_s
-            self.history = replace(self.history, last_resize_s=now_s)
         return found
 
 
@@ -205,15 +213,107 @@ def test_a_steady_job_never_takes_back_what_it_gave(some, noise):
     """True rates on the curve, measured within 3 %: a growth may be shrunk once it caught up, no more."""
     limits, curve = replace(LIMITS, pressure=some.pressure), some.curve
     job = Job.of(some)
-    done, now_s = [], 0.0
-    for error in itertools.islice(itertools.cycle(noise), 60):
-        if job.tokens_left <= 0:
-            break
-        true = curve.rate(job.gpus)
-        found = job.step(now_s, limits, true * math.exp(error))
-        if found.act:
-            done.append(found.action)
-        now_s += HOUR
-        job.tokens_left -= HOUR * true
+    steady(job, limits, curve, noise=noise)
+    done = [Action.GROW if after > before else Action.SHRINK for before, after in job.changes]
     assert done == sorted(done, key=[Action.GROW, Action.SHRINK].index)
     assert len(done) <= len(COUNTS)
+
+
+def steady(job, limits, curve, *, hours=60, noise=(0.0,)):
+    """Decide every hour about a job whose true rates are on `curve`."""
+    now_s = 0.0
+    for error in itertools.islice(itertools.cycle(noise), hours):
+        if job.tokens_left <= 0:
+            return
+        rate = curve.rate(job.gpus)
+        job.step(now_s, limits, rate * math.exp(error))
+        now_s += HOUR
+        job.tokens_left -= HOUR * rate
+
+
+@given(some=JOBS, truth=st.floats(1.1, 2.0), noise=st.lists(st.floats(-0.02, 0.02), min_size=5, max_size=5))
+def test_a_steady_job_never_regrets_a_shrink_to_a_size_that_it_knows(some, truth, noise):
+    """Whatever scaling is believed: the rates seen at visited sizes decide, so no series flaps."""
+    limits = replace(LIMITS, pressure=some.pressure)
+    job, curve = Job.of(some), Curve(doubling=truth)
+    job.tokens_left = some.hours * HOUR * curve.rate(some.gpus)
+    steady(job, limits, curve, hours=60, noise=noise)
+    assert all(job.changes.count(change) <= 2 for change in job.changes), job.changes
+    visited = set()
+    for (before, after), then in itertools.pairwise(job.changes):
+        visited.add(before)
+        if after < before and after in visited:
+            assert then[1] < then[0], job.changes
+
+
+@given(some=JOBS, slack=st.floats(0.3, 1.2))
+def test_a_late_job_keeps_its_gpus_while_it_has_a_chance_and_then_nearly_its_first_rate(some, slack):
+    """The case of issue 17.10: 512 GPUs became 384 in three cool-downs, until no chance was left."""
+    limits = replace(LIMITS, max_gpus=some.gpus, pressure=some.pressure, free_gpus=0)
+    job = Job.of(some)
+    job.deadline_s = slack * some.hours * HOUR
+    for hour in range(60):
+        before, had = job.gpus, job.tokens_left
+        rate = job.curve.rate(job.gpus)
+        found = job.step(hour * HOUR, limits, rate)
+        late = had / rate > (job.deadline_s - hour * HOUR)
+        if found.act and late:
+            assert found.action is Action.SHRINK
+            assert job.history.first_gpus == some.gpus
+            assert job.curve.rate(found.gpus) >= some.rate / 1.1
+            assert had / rate * math.exp(-0.02 * 1.9) > job.deadline_s - hour * HOUR, before
+        job.tokens_left -= HOUR * rate
+        if job.tokens_left <= 0:
+            return
+
+
+NUMBERS = st.one_of(st.floats(), st.integers(-(10**20), 10**20))
+ANY = st.one_of(st.none(), NUMBERS)
+
+
+def hostile(kind, known):
+    """One to three numbers of a value replaced by anything; None only where the type allows it."""
+    fitting = {
+        f.name: ANY if f.default is None else NUMBERS
+        for f in fields(kind)
+        if f.name not in ("scaling", "layout") and isinstance(getattr(known, f.name), int | float | None)
+    }
+    one = st.sampled_from(sorted(fitting)).flatmap(lambda name: st.tuples(st.just(name), fitting[name]))
+    return st.lists(one, max_size=3).map(lambda some: replace(known, **dict(some)))
+
+
+SOUND = Setting(curve=Curve(), gpus=8, hours=100.0, slack=0.8, pressure=Pressure.ALWAYS)
+
+
+@given(
+    seen=hostile(Reading, reading(8, SOUND.rate)),
+    running=hostile(Running, SOUND.running()),
+    limits=hostile(Limits, LIMITS),
+    past=hostile(History, History(last_resize_s=-1e6)),
+    now_s=st.one_of(st.just(0.0), st.floats()),
+)
+def test_hostile_numbers_raise_nothing_and_move_nothing_without_finite_ones(
+    seen, running, limits, past, now_s
+):
+    found = decide(seen, running, limits, past, now_s=now_s)
+    if found.action in RESIZES:
+        assert all(math.isfinite(v) for v in (running.tokens_left, running.deadline_left_s, now_s))
+        assert math.isfinite(found.price_gpu_hours)
+        assert found.gpus in COUNTS
+
+
+INFINITE = {
+    "deadline NaN": {"deadline_left_s": math.nan},
+    "deadline never": {"deadline_left_s": math.inf},
+    "tokens infinite": {"tokens_left": math.inf},
+    "tokens NaN": {"tokens_left": math.nan},
+    "confidence NaN": {"confidence": math.nan},
+    "confidence one": {"confidence": 1.0},
+}
+
+
+@pytest.mark.parametrize("change", INFINITE.values(), ids=INFINITE)
+def test_a_job_with_an_impossible_number_is_kept_and_the_number_named(change):
+    found = decide(reading(8, SOUND.rate), replace(SOUND.running(), **change), LIMITS, History(), now_s=0.0)
+    assert (found.action, found.act) == (Action.KEEP, False)
+    assert found.reason.startswith("unknown: the ")

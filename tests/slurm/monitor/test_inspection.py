@@ -274,7 +274,7 @@ def test_the_history_is_what_the_journal_says():
     done = history(
         (replace(base, stage=Stage.DONE), replace(base, stage=Stage.FAILED, to_nodes=8, began_s=9.0)), 8
     )
-    assert (done.last_resize_s, done.failed_gpus) == (9.0, (64,))
+    assert (done.last_resize_s, done.failed_gpus, done.first_gpus) == (9.0, (64,), 32)
 
 
 HOUR_S = 3600.0
