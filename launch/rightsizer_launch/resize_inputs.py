@@ -19,12 +19,12 @@ import bisect
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 
 from rightsizer.domain.layout import Layout
 from rightsizer.domain.reading import Phase, Reading
-from rightsizer.resize.types import History, Limits, Mode, Pressure, Running, Scaling, Visit
+from rightsizer.resize.types import Limits, Mode, Pressure, Running, Scaling
 from rightsizer.values import immutable
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.worker.progress import Record
@@ -32,10 +32,9 @@ from rightsizer_launch.worker.progress import Record
 __all__ = [
     "PRIOR_RESTART_S",
     "Mark",
-    "SizeChange",
     "Tuning",
+    "earlier_runs",
     "gpu_bounds",
-    "history_of",
     "limits_of",
     "marks_of",
     "present_run",
@@ -47,7 +46,6 @@ __all__ = [
     "start_durations_s",
     "tokens_left",
     "trained_s",
-    "visits_of",
     "with_gpu_counters",
 ]
 
@@ -110,15 +108,6 @@ class Tuning:
     pressure: Pressure = Pressure.ON_PRESSURE
 
 
-@immutable
-class SizeChange:
-    """A resize from `from_gpus`, or a rollback from `failed_gpus`, a size that never completed a step."""
-
-    at_s: float
-    failed_gpus: int | None = None
-    from_gpus: int | None = None
-
-
 def marks_of(records: Iterable[Record], *, after: Mark | None = None) -> list[Mark]:
     """The marks of these records, which follow `after`."""
     marks: list[Mark] = []
@@ -162,6 +151,16 @@ def present_run(marks: Sequence[Mark]) -> Sequence[Mark]:
     while first > 0 and not _restarted(marks[first - 1], marks[first]):
         first -= 1
     return marks[max(0, first) :]
+
+
+def earlier_runs(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
+    """The training marks of each run before the present one."""
+    began = 0
+    for i in range(1, len(marks)):
+        if _restarted(marks[i - 1], marks[i]):
+            if training := _training(marks[began:i]):
+                yield training
+            began = i
 
 
 def _training(run: Sequence[Mark]) -> Sequence[Mark]:
@@ -309,44 +308,6 @@ def start_durations_s(marks: Sequence[Mark], launches_s: Iterable[float] = ()) -
 def restart_s(durations_s: Sequence[float], *, prior_s: float = PRIOR_RESTART_S) -> float:
     """The restart price: the median measured start, else the prior."""
     return max(_LEAST_RESTART_S, statistics.median(durations_s)) if durations_s else prior_s
-
-
-def history_of(changes: Iterable[SizeChange]) -> History:
-    """Earlier resizes; rollbacks count for the cool-down, and the sizes they left are not tried again."""
-    rows = sorted(changes, key=lambda row: row.at_s)
-    return History(
-        last_resize_s=max((row.at_s for row in rows), default=None),
-        failed_gpus=tuple(sorted({row.failed_gpus for row in rows if row.failed_gpus is not None})),
-        first_gpus=rows[0].from_gpus if rows else None,
-    )
-
-
-def visits_of(
-    marks: Sequence[Mark], *, layout: Callable[[Mark], str | None] = lambda _: ""
-) -> tuple[Visit, ...]:
-    """The mean rate of each run before the present one, saves left out, oldest first.
-
-    `layout` is the layout at a mark as text; empty: the present one but dp; None: unknown, so no visit.
-    """
-    found = []
-    for run in _earlier_runs(marks):
-        first, last, text = run[0], run[-1], layout(run[0])
-        training_s = last.time_s - first.time_s - (_grown(first.saving_s, last.saving_s) or 0.0)
-        if last.world and training_s > 0 and last.tokens > first.tokens and text is not None:
-            rate = (last.tokens - first.tokens) / training_s
-            steps = last.step - first.step
-            found.append(Visit(gpus=last.world, tokens_per_s=rate, steps=steps, layout=text))
-    return tuple(found)
-
-
-def _earlier_runs(marks: Sequence[Mark]) -> Iterator[Sequence[Mark]]:
-    """The training marks of each run before the present one."""
-    began = 0
-    for i in range(1, len(marks)):
-        if _restarted(marks[i - 1], marks[i]):
-            if training := _training(marks[began:i]):
-                yield training
-            began = i
 
 
 def tokens_left(target: float, done: float | None) -> float | None:

@@ -6,11 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rightsizer.domain.reading import Phase, Reading
-from rightsizer.resize.types import Visit
 from rightsizer_launch.resize_inputs import (
     PRIOR_RESTART_S,
-    SizeChange,
-    history_of,
     marks_of,
     pruned,
     reading_of,
@@ -19,9 +16,9 @@ from rightsizer_launch.resize_inputs import (
     start_durations_s,
     tokens_left,
     trained_s,
-    visits_of,
     with_gpu_counters,
 )
+from rightsizer_launch.size_history import SizeChange, history_of
 from rightsizer_launch.worker.progress import Record
 
 
@@ -200,30 +197,6 @@ def test_the_first_size_is_the_one_before_the_first_resize():
     changes = [SizeChange(at_s=9.0, from_gpus=2), SizeChange(at_s=5.0, from_gpus=4)]
     assert history_of(changes).first_gpus == 4
     assert history_of([]).first_gpus is None
-
-
-RESIZED = [
-    *STEADY,
-    start(300.0, 200, world=2, restart=1),
-    *steps(201, 260, began_s=310.0, step_s=2.0, world=2, restart=1),
-]
-
-
-def test_a_rate_seen_at_an_earlier_size_is_a_visit_and_the_present_one_is_none():
-    assert visits_of(marks_of(STEADY)) == ()
-    assert visits_of(marks_of(RESIZED)) == (Visit(gpus=4, tokens_per_s=1000.0, steps=199),)
-    kept = pruned(marks_of(RESIZED), keep_s=10.0)
-    assert visits_of(kept) == visits_of(marks_of(RESIZED))
-
-
-def test_a_visit_has_the_layout_of_its_marks_and_there_is_none_without_one():
-    assert visits_of(marks_of(RESIZED), layout=lambda mark: f"DP {mark.world}")[0].layout == "DP 4"
-    assert visits_of(marks_of(RESIZED), layout=lambda _: None) == ()
-
-
-def test_a_run_that_never_trained_is_no_visit():
-    failed = [*RESIZED, start(500.0, 260, world=8, restart=2), *steps(261, 262, began_s=600.0, restart=3)]
-    assert [visit.gpus for visit in visits_of(marks_of(failed))] == [4, 2]
 
 
 @pytest.mark.parametrize("target", [math.inf, math.nan])

@@ -17,10 +17,8 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.local.processes import JobSpec
 from rightsizer_launch.resize_inputs import (
     Mark,
-    SizeChange,
     Tuning,
     gpu_bounds,
-    history_of,
     limits_of,
     marks_of,
     reading_of,
@@ -29,9 +27,9 @@ from rightsizer_launch.resize_inputs import (
     seconds_left,
     start_durations_s,
     trained_s,
-    visits_of,
 )
 from rightsizer_launch.run_totals import RunTotals
+from rightsizer_launch.size_history import SizeChange, history_of, visits_of
 from rightsizer_launch.worker.progress import ENV_CHECKPOINT_INTERVAL_S
 
 __all__ = [

@@ -28,9 +28,9 @@ from rightsizer_launch.resize_inputs import (
     restart_s,
     start_durations_s,
     trained_s,
-    visits_of,
     with_gpu_counters,
 )
+from rightsizer_launch.size_history import visits_of
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.samples import (

@@ -15,14 +15,13 @@ from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import format_time, parse_time
 from rightsizer_launch.resize_inputs import (
-    SizeChange,
     Tuning,
     gpu_bounds,
-    history_of,
     limits_of,
     running_of,
     seconds_left,
 )
+from rightsizer_launch.size_history import SizeChange, history_of
 from rightsizer_operator.values.conditions import Condition, no, unknown, yes
 from rightsizer_operator.values.settings import Settings
 

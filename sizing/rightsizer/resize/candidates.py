@@ -86,10 +86,10 @@ class CandidateSizes:
 
     def worth_shrinking(self, size: Size, p: Parameters) -> bool:
         """Whether releasing GPUs is worth the restart."""
-        price = self.price_gpu_hours(size)
-        if self.saves_gpu_hours(size) > price:
+        cost = self.price_gpu_hours(size) - self.saves_gpu_hours(size)
+        if cost < 0:
             return True
-        frees_enough = self.freed_gpu_hours(size) > p.worth_under_pressure * price
+        frees_enough = self.freed_gpu_hours(size) > p.worth_under_pressure * cost
         return frees_enough and (self.others_wait or self.pressure is Pressure.ON_PRESSURE)
 
 

@@ -14,9 +14,7 @@ from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.resize_inputs import (
     Mark,
-    SizeChange,
     Tuning,
-    history_of,
     limits_of,
     reading_of,
     restart_s,
@@ -25,9 +23,9 @@ from rightsizer_launch.resize_inputs import (
     start_durations_s,
     tokens_left,
     trained_s,
-    visits_of,
     with_gpu_counters,
 )
+from rightsizer_launch.size_history import SizeChange, history_of, visits_of
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.inspection import MonitoredJob
