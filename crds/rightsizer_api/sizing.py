@@ -82,6 +82,7 @@ class ResolvedPlan:
             may_idle=True,
             objective=spec.objective,
             elastic=resizable and can_resize(self.plan),
+            grow_to=spec.elasticity.max_gpus,
             batch_tolerance=_STATED_BATCH if _batch_stated(self.plan) else _ASSUMED_BATCH,
         )
 

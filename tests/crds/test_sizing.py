@@ -39,10 +39,21 @@ def test_a_plan_becomes_a_request(ask):
         ({"spec.layout": {"tp": 8, "microBatch": 2}}, "pinned", {"tp": 8, "micro_batch": 2}),
         ({"spec.budget": None}, "max_usd", None),
         ({"spec.resources.spareNodes": 2}, "spare_nodes", 2),
+        ({"spec.elasticity.maxGPUs": 96}, "grow_to", 96),
         ({}, "batch_tolerance", 0.05),
         ({"spec.workload.globalBatchTokens": None}, "batch_tolerance", 0.1),
     ],
-    ids=["finish by", "no deadline", "exact size", "pins", "no budget", "spares", "batch", "no batch"],
+    ids=[
+        "finish by",
+        "no deadline",
+        "exact size",
+        "pins",
+        "no budget",
+        "spares",
+        "elasticity",
+        "batch",
+        "no batch",
+    ],
 )
 def test_each_section_reaches_the_engine(ask, changes, attribute, expected):
     assert getattr(ask(changes), attribute) == expected

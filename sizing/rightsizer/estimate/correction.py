@@ -25,7 +25,7 @@ import numpy as np
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.estimate.parameters import Parameters, load_calibration
+from rightsizer.estimate.parameters import SHARES, Parameters, load_calibration
 from rightsizer.values import immutable
 
 __all__ = [
@@ -366,10 +366,6 @@ def _scale(targets: Sequence[_Target], value: Array, covariance: Array, gpu: str
     mine = np.flatnonzero([target.gpu == gpu for target in targets])
     distance = float(value[mine] @ np.linalg.solve(covariance[np.ix_(mine, mine)], value[mine]))
     return (trust + distance) / (trust + len(mine))
-
-
-SHARES = ("gpu", "framework", "stack", "family", "model", "configuration")
-"""Shares of the variance by cause; the rest to 1 belongs to one run: settings that no field states."""
 
 
 def _shared(a: _Target, b: _Target) -> tuple[bool, ...]:

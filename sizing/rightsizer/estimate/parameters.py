@@ -17,6 +17,7 @@ from rightsizer.errors import InputError
 from rightsizer.values import immutable
 
 __all__ = [
+    "SHARES",
     "Parameter",
     "Parameters",
     "load_calibration",
@@ -25,6 +26,7 @@ __all__ = [
     "load_resize",
     "load_step_time",
     "parse",
+    "share_of_one_run",
 ]
 
 
@@ -125,3 +127,13 @@ def load_calibration() -> Parameters:
 def load_resize() -> Parameters:
     """The thresholds of the resize policy, each with its source or called a guess."""
     return _load("resize.json")
+
+
+SHARES = ("gpu", "framework", "stack", "family", "model", "configuration")
+"""Shares of the variance by cause; the rest to 1 belongs to one run: settings that no field states."""
+
+
+def share_of_one_run(p: Parameters | None = None) -> float:
+    """The share of the variance that a run has alone, also beside its configuration on other ranks."""
+    p = p or load_calibration()
+    return 1.0 - float(sum(getattr(p, f"step_share_{name}") for name in SHARES))

@@ -8,8 +8,8 @@ import numpy as np
 
 from rightsizer.domain.columns import Array, Columns, distinct
 from rightsizer.domain.layout import Layout
-from rightsizer.estimate.correction import SHARES, layout_family, noise_ln, same_configuration
-from rightsizer.estimate.parameters import load_calibration
+from rightsizer.estimate.correction import layout_family, noise_ln, same_configuration
+from rightsizer.estimate.parameters import load_calibration, share_of_one_run
 from rightsizer.resize.types import Size
 from rightsizer.search.layout_space import families
 from rightsizer.search.options import options, price_layout
@@ -86,8 +86,7 @@ def recalibrate(
             other_family = _layout_family(size.option.layout) != _layout_family(present.layout)
             other_shape = not same_configuration(size.option.layout, present.layout)
             variance_share = 2.0 * (
-                1.0
-                - sum(getattr(p, f"step_share_{name}") for name in SHARES)
+                share_of_one_run(p)
                 + (p.step_share_configuration if other_shape else 0.0)
                 + (p.step_share_family if other_family else 0.0)
             )

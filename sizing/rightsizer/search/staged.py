@@ -7,7 +7,7 @@ import numpy as np
 
 from rightsizer.domain.columns import Array, distinct
 from rightsizer.estimate import cost, goodput
-from rightsizer.estimate.parameters import load_calibration
+from rightsizer.estimate.parameters import share_of_one_run
 from rightsizer.search.cluster_search import ClusterResult
 from rightsizer.search.opening import Belief, Case, Course, Sizes, choose_opening
 from rightsizer.search.pricing import Rows, SearchContext, concatenate_rows, price_pairs
@@ -52,7 +52,8 @@ def _price(result: ClusterResult) -> Rows:
     context, even, at_count = result.context, int(result.best.row.gpus[0]), result.best.at_count
     twice = rows_at(context, 2 * even, result.feasible) if 2 * even in result.allowed else at_count
     fastest = distinct(np.concatenate([_fastest(at_count), _fastest(twice)]))
-    family, gpus = _even_sizes(context, fastest, result.allowed, even)
+    grow_to = max(even, context.request.grow_to or even * math.ceil(_REACH[1]))
+    family, gpus = _even_sizes(context, fastest, result.allowed[result.allowed <= grow_to], even)
     return concatenate_rows([price_pairs(context, family, gpus), result.best.row])
 
 
@@ -86,11 +87,11 @@ def _best_finish(rows: Rows, even: int) -> Sizes:
 
 
 def _belief(row: Rows) -> Belief:
-    """The deviations of the question: of the step time's, the part that differs between configurations."""
+    """The deviations of the question; between sizes, as for the resize policy, twice a run's share."""
     stays, total, step = goodput.stays_ln(), float(row.finish_sigma[0]), float(row.sigma[0])
     return Belief(
         removed=math.sqrt(max(0.0, total**2 - stays**2)),
-        scaling=step * math.sqrt(2.0 * load_calibration().step_share_configuration),
+        scaling=step * math.sqrt(2.0 * share_of_one_run()),
         stays=stays,
     )
 

@@ -57,6 +57,7 @@ class Request:
     layout on all of them is as fast. `batch_tolerance` is the accepted relative change of the global batch so
     that it divides over the data-parallel ranks.
     `elastic`: the job can be resized while it runs, so a plan opens at the likely size and keeps a reserve.
+    It may grow to `grow_to` GPUs (None: to `max_gpus`).
     `calibration` comes from the user's measured runs.
     """
 
@@ -77,6 +78,7 @@ class Request:
     may_idle: bool = False
     batch_tolerance: float = 0.05
     elastic: bool = False
+    grow_to: int | None = None
     reliability: Reliability = field(default_factory=Reliability)
     calibration: Calibration | None = None
 

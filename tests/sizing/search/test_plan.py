@@ -302,3 +302,9 @@ def test_an_elastic_job_whose_cap_leaves_no_room_to_grow_is_sized_as_a_fixed_one
     capped = _planned(elastic=True, max_gpus=fixed.option.gpus, days=3.0)
     assert capped.option.gpus <= fixed.option.gpus
     assert isinstance(plan(_request(elastic=True, max_gpus=48)), NoPlan)
+
+
+def test_an_elastic_job_keeps_no_reserve_that_it_may_not_take():
+    answer = _planned(elastic=True, grow_to=96)
+    assert answer.option.gpus <= 96
+    assert answer.staging is None or answer.staging.reserve_gpus <= 96
