@@ -32,11 +32,13 @@ def run(
         typer.Option("--measure", help="Measure this machine again instead of reading the cached figures."),
     ] = False,
     resize_after: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="DURATION", help="Measure a size at least this long before resizing (elasticity.mode)."
+            metavar="DURATION",
+            help="Measure a size at least this long before resizing (elasticity.mode). Default: 10m, or the"
+            " plan's first look.",
         ),
-    ] = "10m",
+    ] = None,
 ) -> int:
     """Size a plan to this machine, train it here with torchrun, and report predicted against measured."""
     from rightsizer.units import parse_duration_s
@@ -53,6 +55,8 @@ def run(
         anyway=anyway,
         fresh=fresh,
         measure=measure,
-        resize_after_s=parse_duration_s(resize_after, field="--resize-after"),
+        resize_after_s=None
+        if resize_after is None
+        else parse_duration_s(resize_after, field="--resize-after"),
     )
     return run_here(file, options)

@@ -118,8 +118,9 @@ def history_of_attempts(attempts: Sequence[Mapping[str, Any]]) -> History:
 class Resizer:
     """Decides about a run every two seconds and resizes it where the limits allow.
 
-    `option` runs; `scaling` predicts its other sizes; `job` makes an option's job. `target_tokens` ends the
-    run. `deadline_s` is Unix time, as is `clock`. `note` prints a line.
+    `option` runs; `scaling` predicts its other sizes; `job` makes an option's job. A run that opened at its
+    likely size grows up to `reserve_gpus`. `target_tokens` ends the run. `deadline_s` is Unix time, as is
+    `clock`. `note` prints a line.
     """
 
     plan: TrainingPlan
@@ -129,6 +130,7 @@ class Resizer:
     deadline_s: float | None
     scaling: Callable[[Option], Scaling]
     job: Callable[[Option], JobSpec]
+    reserve_gpus: int | None = None
     note: Callable[[str], None] = lambda _text: None
     clock: Callable[[], float] = time.time
     history: History = field(default_factory=History)
@@ -184,12 +186,13 @@ class Resizer:
         limits = limits_of(
             self.plan,
             self.tuning,
-            gpus=gpu_bounds(self.plan),
+            gpus=self._bounds(),
             checkpoint_interval_s=None if interval is None else float(interval),
             restart_s=restart_s(
                 start_durations_s(self._marks, totals.launched_s.values()), prior_s=self.tuning.restart_s
             ),
             saves_first=True,
+            look_s=None if self.reserve_gpus is None else self.tuning.warm_up_s + self.tuning.least_window_s,
         )
         reading = reading_of(
             self._marks, now_s=now_s, window_s=window_s(limits), warm_up_s=self.tuning.warm_up_s
@@ -209,6 +212,11 @@ class Resizer:
             self._marks, layout=lambda mark: "" if self._kept.get(mark.run[0]) == kept else None
         )
         return reading, running, limits, replace(self.history, visited=visited)
+
+    def _bounds(self) -> tuple[int, int | None]:
+        """The fewest and the most GPUs: the plan's, and the reserve of an opening size."""
+        fewest, most = gpu_bounds(self.plan)
+        return fewest, min((n for n in (most, self.reserve_gpus) if n is not None), default=None)
 
     def decide(self, totals: RunTotals, spec: JobSpec, *, now_s: float) -> Decision:
         """What the policy decides about the run as it is."""

@@ -15,9 +15,9 @@ from rich.console import Console
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Workload
 from rightsizer.errors import InputError
-from rightsizer.search.explain import layout_text, verdict
+from rightsizer.search.explain import layout_text, opening_text, verdict
 from rightsizer.search.plan import plan as size
-from rightsizer.search.types import NoPlan, Option, Plan, Request
+from rightsizer.search.types import NoPlan, Option, Plan, Request, Staging
 from rightsizer.units import format_duration, parse_duration_s
 from rightsizer.values import immutable
 from rightsizer_api import dump, load, sizing
@@ -38,6 +38,8 @@ __all__ = ["EXIT_CODES", "Options", "job_spec", "run"]
 
 EXIT_CODES = {Ending.DONE: 0, Ending.FAILED: 1, Ending.STOPPED: 130}
 _NO_PLAN = 3
+_SETTLE_S = 600.0
+"""Time at a size before a decision. A choice: as in the other executors."""
 
 
 @immutable
@@ -46,7 +48,8 @@ class Options:
 
     `workers` overrides the search; `directory` holds the run (default runs/NAME); `anyway` runs even if the
     deadline cannot be met; `fresh` sets an earlier run aside; `measure` measures the machine anew. A size is
-    measured for at least `resize_after_s` before it is judged, half of it after its warm-up.
+    measured for at least `resize_after_s` before it is judged, half of it after its warm-up. None: until the
+    first look of a plan that opens at its likely size, else ten minutes.
     """
 
     workers: int | None = None
@@ -54,7 +57,7 @@ class Options:
     anyway: bool = False
     fresh: bool = False
     measure: bool = False
-    resize_after_s: float = 600.0
+    resize_after_s: float | None = None
 
 
 @immutable
@@ -65,6 +68,11 @@ class _Sized:
     option: Option
     workload: Workload
     deadline_s: float | None
+
+    @property
+    def staging(self) -> Staging | None:
+        """How the job goes on from an opening size."""
+        return self.answer.staging if isinstance(self.answer, Plan) else None
 
 
 def run(
@@ -116,6 +124,8 @@ def _run(
         console.print(f"(the plan's {', '.join(plan.spec.resources.gpu_types)} are not here)")
     sized = _size(plan, here, options, attempts, totals)
     console.print(_local_verdict(verdict(sized.answer), here), soft_wrap=True)
+    if sized.staging:
+        console.print(opening_text(sized.option, sized.staging), soft_wrap=True)
     if isinstance(sized.answer, NoPlan) and not options.anyway and not attempts:
         console.print("not started; --anyway runs the nearest all the same", soft_wrap=True)
         return _NO_PLAN
@@ -124,7 +134,8 @@ def _run(
     resizer = Resizer(
         plan=plan,
         option=sized.option,
-        tuning=tuning_of(settle_s=options.resize_after_s),
+        tuning=tuning_of(settle_s=_settle_s(options, sized.staging)),
+        reserve_gpus=sized.staging.reserve_gpus if sized.staging else None,
         target_tokens=sized.workload.tokens,
         deadline_s=None if sized.deadline_s is None else time.time() + sized.deadline_s,
         history=history_of_attempts(attempts),
@@ -142,6 +153,11 @@ def _run(
     _record_steps(document, console)
     console.print(f"report: {directory.path / 'report.json'}", soft_wrap=True)
     return EXIT_CODES[finished.ending]
+
+
+def _settle_s(options: Options, staging: Staging | None) -> float:
+    """How long a size trains before a decision."""
+    return options.resize_after_s or (staging.look_s if staging else _SETTLE_S)
 
 
 def _record_steps(document: Mapping[str, Any], console: Console) -> None:

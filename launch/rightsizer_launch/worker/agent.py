@@ -177,9 +177,8 @@ def step(*, tokens: float, loss: float | None = None) -> None:
     """
     if not _state.started:
         return
-    interval_s = float(os.environ.get(progress.ENV_CHECKPOINT_INTERVAL_S, "inf"))
-    now_s = time.monotonic()
-    due = _rank() == 0 and now_s - _state.checkpoint_s >= interval_s
+    now_s, after_s = time.monotonic(), progress.checkpoint_after_s(saved=_state.saved)
+    due = _rank() == 0 and now_s - _state.checkpoint_s >= after_s
     requested, measured = float(_state.stop_requested), float(loss is not None)
     stop, save, total, ranks = _reduce([requested, float(due), float(loss or 0.0), measured])
     now_s = time.monotonic()

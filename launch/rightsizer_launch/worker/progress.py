@@ -20,6 +20,7 @@ __all__ = [
     "ENV_CHECKPOINT_INTERVAL_S",
     "ENV_CHECKPOINT_PATH",
     "ENV_DIE_WITH_PARENT",
+    "ENV_FIRST_CHECKPOINT_S",
     "ENV_METRICS_ADDRESS",
     "ENV_METRICS_PORT",
     "ENV_OUTCOME",
@@ -33,6 +34,7 @@ __all__ = [
     "ProgressReader",
     "Record",
     "append",
+    "checkpoint_after_s",
     "data_wait_fraction",
     "last_numbers",
     "note_step",
@@ -48,6 +50,8 @@ ENV_ATTEMPT = "RIGHTSIZER_ATTEMPT"
 """The attempt's number, from 1. A new layout or a restart of all agents is a new attempt."""
 ENV_CHECKPOINT_INTERVAL_S = "RIGHTSIZER_CHECKPOINT_INTERVAL_S"
 """Seconds between periodic checkpoints."""
+ENV_FIRST_CHECKPOINT_S = "RIGHTSIZER_FIRST_CHECKPOINT_S"
+"""Seconds from a start to its first checkpoint, if that is sooner than the interval."""
 ENV_CHECKPOINT_PATH = "RIGHTSIZER_CHECKPOINT_PATH"
 """Where checkpoints go."""
 ENV_METRICS_PORT = "RIGHTSIZER_METRICS_PORT"
@@ -138,6 +142,12 @@ def data_wait_fraction(steps: Sequence[Record], *, over_s: float) -> float | Non
     """The share of `over_s` spent waiting for these steps' data; None if the script does not measure it."""
     waits = [record.data_wait_s for record in steps if record.data_wait_s is not None]
     return min(1.0, sum(waits) / over_s) if waits and over_s > 0 else None
+
+
+def checkpoint_after_s(*, saved: bool, environment: Mapping[str, str] = os.environ) -> float:
+    """Seconds from the start (`saved`: from the last checkpoint) to the next checkpoint."""
+    interval_s = float(environment.get(ENV_CHECKPOINT_INTERVAL_S, "inf"))
+    return interval_s if saved else min(interval_s, float(environment.get(ENV_FIRST_CHECKPOINT_S, "inf")))
 
 
 def append(path: Path, record: Record) -> None:

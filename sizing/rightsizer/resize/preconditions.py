@@ -95,10 +95,10 @@ def may_grow(r: Reading, limits: Limits, history: History, p: Parameters) -> str
 
 
 def _at_first_look(limits: Limits, history: History, otherwise_s: float) -> float:
-    """The window of a staged job's first resize: the training until its first look, less the warm-up."""
+    """The window before a staged job's first resize: no longer than its first look less the warm-up."""
     if limits.look_s is None or history.last_resize_s is not None:
         return otherwise_s
-    return max(0.0, limits.look_s - limits.warm_up_s)
+    return min(otherwise_s, max(0.0, limits.look_s - limits.warm_up_s))
 
 
 def _long_enough(r: Reading, required_s: float) -> str:

@@ -27,8 +27,9 @@ class RunFile:
 
     `nodes` of `node_gpus` GPUs and `node_cores` cores each; an `elastic` job may run on `fewest_nodes` to
     `most_nodes`. `layout` has wire names as keys. `deadline_at_s` is in seconds since the epoch; None without
-    a deadline. `decision` is the line with size, layout, price and
-    the constraint that prevents a smaller size.
+    a deadline. A job with `first_look_s` opened at its likely size: after so much training its rate is known,
+    and `most_nodes` is its reserve. `decision` is the line with size, layout, price and the constraint that
+    prevents a smaller size.
     """
 
     job_id: int = 0
@@ -49,6 +50,7 @@ class RunFile:
     checkpoint_interval_s: float | None = None
     submitted_at_s: float = 0.0
     deadline_at_s: float | None = None
+    first_look_s: float | None = None
     decision: str = ""
 
 
@@ -115,7 +117,7 @@ def _is_sound(record: RunFile) -> bool:
     counts = (record.nodes, record.node_gpus, record.node_cores, record.fewest_nodes, record.most_nodes)
     rest = (record.job_id, record.batch_sequences)
     numbers = (record.batch_tokens, record.step_s, record.submitted_at_s)
-    optional = (record.checkpoint_interval_s, record.deadline_at_s)
+    optional = (record.checkpoint_interval_s, record.deadline_at_s, record.first_look_s)
     texts = (record.plan, record.partition, record.gres, record.gpu, record.decision)
     return (
         all(type(count) is int and 1 <= count <= _MOST_COUNT for count in counts)

@@ -150,6 +150,7 @@ def policy_inputs(
         saves_first=False,  # scontrol takes nodes away at once
         free_gpus=free_gpus(cluster, job, run.gres, run.node_gpus),
         others_waiting=waiting,
+        look_s=run.first_look_s,
     )
     return running, limits
 

@@ -248,6 +248,8 @@ class Monitor:
             return
         if self._intents.claim_notice(job.job_id, "size", size, again_s=math.inf, now_s=self._clock()):
             _LOG.info("job %s of %s: sized: %s", job.job_id, one_line(job.user), size)
+            if self._settings.annotate and not noted:
+                self._try(job, lambda: self._backend.annotate(job.job_id, one_line(size, 200)))
             if noted and job.batch:
                 self._try(job, lambda: self._backend.notify(job.job_id, f"rightsizer: sized: {size}"))
 

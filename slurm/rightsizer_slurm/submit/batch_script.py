@@ -11,6 +11,7 @@ import shlex
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
 from rightsizer_launch.torchrun import Torchrun, environment, program_arguments
+from rightsizer_launch.worker.progress import ENV_FIRST_CHECKPOINT_S
 from rightsizer_launch.worker_spec import Directories, Size, WorkerSpec, grace_s, worker_spec
 from rightsizer_slurm.cluster.comment import PREFIX
 from rightsizer_slurm.cluster.untrusted_text import one_line
@@ -65,8 +66,11 @@ def worker_of(placement: Placement, settings: BatchSettings) -> WorkerSpec:
 
 
 def elastic_nodes(placement: Placement, worker: WorkerSpec) -> tuple[int, int]:
-    """The fewest and most nodes that the training can run on."""
+    """The fewest and most nodes that the training can run on; the reserve is the most for an opening size."""
     fewest, most = worker.elastic.nodes(placement.node_gpus)
+    staging = placement.answer.staging
+    if staging is not None:
+        most = min(most, -(-staging.reserve_gpus // placement.node_gpus))
     return min(fewest, placement.nodes), max(most, placement.nodes)
 
 
@@ -135,7 +139,10 @@ def decision(placement: Placement) -> str:
 
 
 def _variables(placement: Placement, worker: WorkerSpec) -> dict[str, str]:
-    """Environment of every worker, the user's last; the script sets those that depend on the size."""
+    """Environment of every worker, the user's last; the script sets those that depend on the size.
+
+    A job that opened at its likely size saves before the first look: only a job that has saved is requeued.
+    """
     run = Torchrun(
         name=placement.plan.metadata.name,
         attempt=1,
@@ -149,7 +156,9 @@ def _variables(placement: Placement, worker: WorkerSpec) -> dict[str, str]:
     torchrun = environment(run)
     for set_by_script in ("PET_NNODES", "PET_RDZV_ID", "PET_RDZV_ENDPOINT"):
         del torchrun[set_by_script]
-    return {**torchrun, **worker.environment}
+    staging = placement.answer.staging
+    saves_early = {ENV_FIRST_CHECKPOINT_S: f"{staging.look_s / 2:g}"} if staging else {}
+    return {**torchrun, **saves_early, **worker.environment}
 
 
 def _container(placement: Placement, settings: BatchSettings) -> str:

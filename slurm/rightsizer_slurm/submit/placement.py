@@ -8,14 +8,14 @@ from dataclasses import replace
 from rightsizer.domain.hardware import Cluster
 from rightsizer.errors import InputError
 from rightsizer.estimate.correction import Calibration
-from rightsizer.search.explain import verdict
+from rightsizer.search.explain import opening_text, verdict
 from rightsizer.search.plan import plan as size
-from rightsizer.search.types import NoPlan, Option, Plan
+from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import format_duration
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_launch.worker_spec import gpus_per_node
+from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes, is_data_parallel
 from rightsizer_slurm.cluster.pools import Pool, clusters
 
 __all__ = ["Placement", "PlacementLimits", "finish_limit_s", "fit"]
@@ -64,13 +64,14 @@ class Placement:
 
     @property
     def summary(self) -> str:
-        """The size and its reason in one line."""
-        finish = verdict(self.answer)
+        """The size and its reason in one line; for an opening size also how the job goes on."""
+        finish, staging = verdict(self.answer), self.answer.staging
+        opening = f"; {opening_text(self.option, staging)}" if staging else ""
         until = ", saved and requeued at each time limit" if self.chained else ""
         queue = "; waits until they are free" if self.waits else ""
         kind = f"{self.pool.gres or 'gpu'}"
         where = f"{self.nodes} x {self.node_gpus} {kind} in {self.pool.partition}"
-        return f"{where} for {format_duration(self.time_s)}{until}{queue}: {finish}"
+        return f"{where} for {format_duration(self.time_s)}{until}{queue}: {finish}{opening}"
 
 
 def fit(
@@ -81,14 +82,16 @@ def fit(
     bounds: PlacementLimits | None = None,
     now: dt.datetime | None = None,
     calibration: Calibration | None = None,
+    resizable: bool = False,
 ) -> Placement | NoPlan:
     """Size a plan on the free nodes, else on all nodes; `have` describes them.
 
-    InputError: no partition can run it.
+    `resizable`: the job is one of `rightsizer sbatch`, so it may open at its likely size. InputError: no
+    partition can run it.
     """
     bounds = bounds or PlacementLimits()
     inter_bytes_per_s, price = sizing.inter_node_bytes_per_s(plan), sizing.price_usd_per_gpu_h(plan)
-    resolved = sizing.resolve(plan)
+    resolved, resizable = sizing.resolve(plan), resizable and len(in_place_sizes(plan)) > 0
     bounded = [_bounded(pool, bounds) for pool in candidates]
     refused: NoPlan | None = None
     tried: tuple[tuple[Pool, Cluster], ...] = ()
@@ -97,8 +100,10 @@ def fit(
         if not offered or offered == tried:
             continue
         tried = offered
-        request = resolved.request(now=now, clusters=tuple(cluster for _, cluster in offered))
-        answer = size(replace(request, spare_nodes=0, calibration=calibration), compared=False)
+        request = resolved.request(
+            now=now, clusters=tuple(cluster for _, cluster in offered), resizable=resizable
+        )
+        answer = _sized(replace(request, spare_nodes=0, calibration=calibration))
         if isinstance(answer, Plan):
             chosen = answer.option.cluster
             pool = next(pool for pool, cluster in offered if cluster == chosen)
@@ -108,6 +113,14 @@ def fit(
         kinds = ", ".join(plan.spec.resources.gpu_types or ()) or "GPUs that the engine knows"
         raise InputError("cluster", value=have, remedy=f"has no partition for this job with {kinds}")
     return refused
+
+
+def _sized(request: Request) -> Plan | NoPlan:
+    """The plan; an opening size only for a layout that the job can resize."""
+    answer = size(request, compared=False)
+    if isinstance(answer, Plan) and answer.staging and not is_data_parallel(answer.option.layout):
+        return size(replace(request, elastic=False), compared=False)
+    return answer
 
 
 def _placement(

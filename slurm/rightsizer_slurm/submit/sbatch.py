@@ -224,6 +224,7 @@ def _fit(
         bounds=PlacementLimits(nodes=options.nodes, time_s=limit_s),
         now=dt.datetime.now(dt.UTC),
         calibration=calibration.load(),
+        resizable=True,
     )
 
 
@@ -317,5 +318,6 @@ def _record(placed: Placement, worker: WorkerSpec, job: int, plan: str) -> runfi
         checkpoint_interval_s=worker.checkpoint_interval_s if worker.checkpoint_path else None,
         submitted_at_s=now_s,
         deadline_at_s=None if deadline_s is None else now_s + deadline_s,
+        first_look_s=placed.answer.staging.look_s if placed.answer.staging else None,
         decision=decision(placed),
     )

@@ -253,6 +253,15 @@ def test_a_recommended_resize_is_noted_and_not_carried_out(tmp_path):
     assert "not done" in notes[0]
 
 
+def test_a_run_that_opened_at_its_likely_size_grows_up_to_its_reserve_from_the_first_look_on(tmp_path):
+    resizer, job, totals = recorded(tmp_path, Mode.AUTO, interval_s=5520)
+    limits = resizer.inputs(totals, job, now_s=305.0)[2]
+    assert (limits.max_gpus, limits.look_s) == (None, None)
+    resizer.reserve_gpus = 3
+    limits = resizer.inputs(totals, job, now_s=305.0)[2]
+    assert (limits.max_gpus, limits.look_s) == (3, 70.0)
+
+
 def test_a_window_spans_two_of_the_longest_automatic_checkpoint_intervals(tmp_path):
     resizer, job, totals = recorded(tmp_path, Mode.AUTO, now_s=14_405.0, interval_s=5520, steps=14_400)
     reading, *_ = resizer.inputs(totals, job, now_s=14_405.0)

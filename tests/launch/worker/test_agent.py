@@ -68,6 +68,13 @@ def test_the_interval_asks_for_checkpoints(tmp_path):
     assert [record.event for record in records(tmp_path)].count("checkpoint") == 5
 
 
+def test_the_first_checkpoint_may_come_before_the_interval_has_passed(tmp_path):
+    early = {"RIGHTSIZER_FIRST_CHECKPOINT_S": "0", "RIGHTSIZER_CHECKPOINT_INTERVAL_S": "3600"}
+    run(LOOP, "9", "SIGTERM", RIGHTSIZER_RUN_DIRECTORY=str(tmp_path), **early)
+    assert [record.event for record in records(tmp_path)][:4] == ["start", "step", "checkpoint", "step"]
+    assert sum(record.event == "checkpoint" for record in records(tmp_path)) == 1
+
+
 def test_the_layout_follows_the_real_world_size():
     code = "import rightsizer_launch.agent as a; x = a.layout(); print(x.dp, x.tp, a.model()['hidden'])"
     shape = {"RIGHTSIZER_LAYOUT_TP": "2", "RIGHTSIZER_LAYOUT_DP": "4", "RIGHTSIZER_MODEL_HIDDEN": "64"}

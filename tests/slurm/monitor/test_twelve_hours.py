@@ -13,6 +13,7 @@ import pytest
 from rightsizer.resize.types import Action
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 from rightsizer_slurm.monitor.intent_log import IntentLog, Stage
 from rightsizer_slurm.monitor.monitor import Monitor
@@ -52,6 +53,7 @@ class Simulated:
     step: int = 0
     begins_s: float = START_S + START_UP_S
     saved_s: float = START_S
+    first_save_s: float = 1e9
     sizes: list = field(default_factory=list)
 
     def write(self, event, at_s, **more):
@@ -70,7 +72,8 @@ class Simulated:
             self.begins_s += step_s
             self.step += 1
             self.write("step", self.begins_s, step_s=step_s)
-            if self.begins_s - self.saved_s >= INTERVAL_S:
+            if self.begins_s - self.saved_s >= min(INTERVAL_S, self.first_save_s):
+                self.first_save_s = INTERVAL_S
                 self.begins_s += 20.0
                 self.save()
         self.now_s = until_s
@@ -121,19 +124,22 @@ class Simulated:
 def simulated(tmp_path):
     """A job of so many nodes that trains at `pace` times the pace that it needs, on four nodes."""
 
-    def make(*, nodes, pace, **more):
+    def make(*, nodes, pace, first_look_s=None, **more):
         layout = {"dp": nodes, "microBatch": 8, "microBatches": 24 // nodes, "sharding": "none"}
         (tmp_path / "plan.yaml").write_text(PLAN.replace("TOKENS", f"{TOKENS:.0f}"))
         runfile.write(tmp_path, runfile.RunFile(
             job_id=7, gpu="H100-SXM5-80GB", gres="h100", nodes=nodes, elastic=True, most_nodes=4,
             layout=layout, batch_sequences=192, batch_tokens=float(BATCH_TOKENS), step_s=2.0,
             checkpoint_interval_s=INTERVAL_S, submitted_at_s=START_S, deadline_at_s=START_S + 100 * HOUR_S,
+            first_look_s=first_look_s,
         ))  # fmt: skip
         job = SlurmJob(
             job_id=7, user="ada", user_id=os.getuid(), states=("RUNNING",), partition="h100", nodes=nodes,
             gpus=nodes, requeue=True, priority=1, comment=f"rightsizer: plan=/p.yaml run={tmp_path}",
         )  # fmt: skip
-        cluster = Simulated(folder=tmp_path, pace=pace, job=job, **more)
+        cluster = Simulated(
+            folder=tmp_path, pace=pace, job=job, first_save_s=(first_look_s or 1e9) / 2, **more
+        )
         cluster.write("start", cluster.begins_s)
         return cluster
 
@@ -145,7 +151,7 @@ def watched(cluster, *, act="requeue", hours=12):
     settings = options_of({"act": act}, state=cluster.folder / "state.db").settings
     assert (settings.every_s, settings.tuning.warm_up_s, settings.tuning.cool_down_s) == (30.0, 600.0, 3600.0)
     log = IntentLog(":memory:", clock=lambda: cluster.now_s)
-    monitor = Monitor(cluster, log, settings, clock=lambda: cluster.now_s)
+    monitor = Monitor(cluster, log, settings, slurm=Slurm(folder=cluster.folder), clock=lambda: cluster.now_s)
     decisions = []
     for poll in range(1, int(hours * HOUR_S / settings.every_s) + 1):
         cluster.train(START_S + poll * settings.every_s)
@@ -160,6 +166,13 @@ def test_a_late_job_is_requeued_at_a_larger_size_within_the_hour(simulated):
     decisions, resizes = watched(cluster, hours=4)
     assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, Stage.DONE)]
     assert decisions[0][0] < 1.0, "growing needs half an hour after the warm-up"
+
+
+def test_a_job_that_opened_small_and_is_late_grows_once_at_the_first_look(simulated):
+    cluster = simulated(nodes=2, pace=1.3, first_look_s=1200.0)
+    _, resizes = watched(cluster, hours=4)
+    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, Stage.DONE)]
+    assert 1200.0 <= resizes[0].began_s - START_S < 1500.0
 
 
 def test_an_early_job_is_recommended_a_smaller_size_and_shrinks_once_others_wait(simulated):

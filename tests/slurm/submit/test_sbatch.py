@@ -33,6 +33,22 @@ srun train.sh
 """
 
 
+OPENING = """
+apiVersion: rightsizer.dev/v1alpha1
+kind: TrainingPlan
+metadata: {name: small}
+spec:
+  model: {dimensions: {layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}
+  workload: {tokens: 10B, sequenceLength: 1024, globalBatchSequences: 24, precision: bf16}
+  deadline: {finishWithin: 80h}
+  resources: {maxGPUs: 4, gpusPerNode: 1}
+  layout: {microBatch: 4}
+  launch: {framework: ddp, command: [train.py], checkpoint: {path: ckpt}}
+  elasticity: {mode: Recommend}
+"""
+"""One GPU is enough at even odds, not at a confidence of 0.9."""
+
+
 @pytest.fixture
 def run(tmp_path, fake_slurm):
     """run(text, **options): submits this file; the exit code and what was printed."""
@@ -64,6 +80,42 @@ def test_a_plan_is_submitted_with_its_files_and_its_record(run, fake_slurm, tmp_
     assert (record.elastic, record.fewest_nodes, record.most_nodes) == (True, 1, 2)
     assert record.checkpoint_interval_s == 5.0
     assert record.deadline_at_s == pytest.approx(record.submitted_at_s + 1800.0)
+
+
+def test_a_resizable_plan_opens_at_its_likely_size_and_grows_up_to_its_reserve(run, tmp_path):
+    code, printed = run(OPENING)
+    record = runfile.read(tmp_path / "run")
+    assert (code, record.nodes, record.most_nodes, record.first_look_s) == (0, 1, 3, 1200.0)
+    line = "open with 1 H100-SXM5-80GB; after ~20 min of training we know"
+    assert all(line in text and "reserve 3" in text for text in (printed, record.decision))
+    assert "export RIGHTSIZER_FIRST_CHECKPOINT_S=600" in (tmp_path / "run" / "job.sbatch").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("mode: Recommend", 'mode: "Off"'),
+        (", checkpoint: {path: ckpt}", ""),
+        ("[train.py]", '[train.py, "{layout.dp}"]'),
+        ("maxGPUs: 4", "gpus: 3"),
+    ],
+    ids=["off", "no-checkpoints", "size-in-the-command", "fixed-size"],
+)
+def test_a_job_that_cannot_be_resized_is_sized_for_its_whole_run(run, tmp_path, old, new):
+    code, printed = run(OPENING.replace(old, new))
+    record = runfile.read(tmp_path / "run")
+    assert (code, record.nodes > 1, record.first_look_s) == (0, True, None)
+    assert "open with" not in printed
+    assert "RIGHTSIZER_FIRST_CHECKPOINT_S" not in (tmp_path / "run" / "job.sbatch").read_text()
+
+
+def test_a_script_of_the_user_never_opens_small_because_nobody_resizes_it(run, fake_slurm, tmp_path):
+    (tmp_path / "plan.yaml").write_text(OPENING)
+    code, printed = run(
+        f'#!/bin/bash\n#SBATCH --comment="rightsizer: plan={tmp_path}/plan.yaml"\nsrun train.sh\n'
+    )
+    assert (code, "open with" in printed) == (0, False)
+    assert "--nodes=1" not in fake_slurm.calls("sbatch")[0]
 
 
 def test_the_job_inherits_the_environment_without_variables_that_override_the_script(run, fake_slurm):
