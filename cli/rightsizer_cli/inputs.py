@@ -12,7 +12,7 @@ from rightsizer.search.types import Request
 from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing, validate, with_config
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
 from rightsizer_cli.usage_errors import OptionError
-from rightsizer_launch.calibration import load as load_calibration
+from rightsizer_launch.calibration import calibrated as with_calibration
 
 __all__ = ["calibrated", "document_of", "read"]
 
@@ -37,8 +37,7 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
 
 def calibrated(request: Request, *, ignore: bool) -> Request:
     """The request with the calibration from the user's own runs, unless `ignore`."""
-    calibration = None if ignore else load_calibration()
-    return dataclasses.replace(request, calibration=calibration) if calibration else request
+    return request if ignore else with_calibration(request)
 
 
 def document_of(beneath: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ COMMANDS = {
     "estimate": "estimate.command",
     "explain": "explain.command",
     "run": "run",
+    "probe": "probe.command",
     "sbatch": "sbatch",
     "calibrate": "calibrate.command",
     "simulate": "simulate.command",

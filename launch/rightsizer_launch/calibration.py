@@ -20,6 +20,7 @@ from rightsizer_launch.worker.progress import Record
 __all__ = [
     "ENV_FILE",
     "add",
+    "calibrated",
     "default_path",
     "load",
     "observed",
@@ -58,6 +59,12 @@ def load(path: Path | None = None) -> Calibration:
     """The calibration from the user's runs; empty if there are none."""
     where = path or default_path()
     return calibration(read(where)) if where is not None else Calibration()
+
+
+def calibrated(request: Request, path: Path | None = None) -> Request:
+    """The request with the user's calibration, if there is any."""
+    found = load(path)
+    return replace(request, calibration=found) if found else request
 
 
 def add(new: Iterable[Observation], path: Path) -> tuple[Observation, ...]:
@@ -99,7 +106,14 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def observed(
-    request: Request, option: Option, *, run: str, steps: Iterable[Record], attempt: int
+    request: Request,
+    option: Option,
+    *,
+    run: str,
+    steps: Iterable[Record],
+    attempt: int,
+    start_s: float = 0.0,
+    checkpoint_s: float = 0.0,
 ) -> tuple[Observation, ...]:
     """What `attempt` measured of `option`; empty if it had too few steps or another number of workers."""
     steps = tuple(steps)
@@ -117,7 +131,9 @@ def observed(
     observation = observe(
         case, run=run, step_s=[record.step_s for record in warm], allocated_bytes=peak_bytes
     )
-    return () if observation is None else (observation,)
+    if observation is None:
+        return ()
+    return (replace(observation, start_s=start_s, checkpoint_s=checkpoint_s),)
 
 
 def _same_world(one: Record, last: Record) -> bool:

@@ -83,6 +83,18 @@ class RunTotals:
     def _spend(self, phase: str, seconds: float) -> None:
         self.phases_s[phase] += max(0.0, seconds)
 
+    def start_s(self, attempt: int) -> float:
+        """Seconds from an attempt's launch to the end of its first step; 0: not known."""
+        first = next((record for record in self.steps if record.attempt == attempt), None)
+        launched = self.launched_s.get(attempt)
+        return 0.0 if first is None or launched is None else max(0.0, first.time - launched)
+
+    @property
+    def checkpoint_s(self) -> float:
+        """Mean write time of the checkpoints; 0: none."""
+        saved = sum(record.event == "checkpoint" for record in self.records)
+        return self.phases_s["checkpoint"] / saved if saved else 0.0
+
     @property
     def curve(self) -> tuple[tuple[int, float], ...]:
         """The loss by step, thinned to about fifty points; the last value of a repeated step."""

@@ -5,7 +5,7 @@ Exit codes: 0 complete, 1 gave up, 2 bad input, 3 no plan, 130 stopped (saved; a
 
 import datetime as dt
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,12 @@ from rightsizer_launch.local.processes import Job, JobSpec
 from rightsizer_launch.local.resize import Resizer, history_of_attempts, scaling_of, tuning_of
 from rightsizer_launch.local.run_folder import RunDirectory, held, worker_error
 from rightsizer_launch.local.summary import summary
-from rightsizer_launch.local.supervisor import Ending, Finished, StopFlag, stop_on_signals, supervise
+from rightsizer_launch.local.supervisor import Ending, Finished, StopFlag, Until, stop_on_signals, supervise
 from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_launch.worker_spec import Directories, Size, target_of, worker_spec
 
-__all__ = ["EXIT_CODES", "Options", "job_spec", "run"]
+__all__ = ["EXIT_CODES", "Options", "Sized", "job_spec", "run", "sized_here"]
 
 EXIT_CODES = {Ending.DONE: 0, Ending.FAILED: 1, Ending.STOPPED: 130}
 _NO_PLAN = 3
@@ -49,7 +49,8 @@ class Options:
     `workers` overrides the search; `directory` holds the run (default runs/NAME); `anyway` runs even if the
     deadline cannot be met; `fresh` sets an earlier run aside; `measure` measures the machine anew. A size is
     measured for at least `resize_after_s` before it is judged, half of it after its warm-up. None: until the
-    first look of a plan that opens at its likely size, else ten minutes.
+    first look of a plan that opens at its likely size, else ten minutes. The run saves and stops as soon as
+    `until` gives a reason. `record` adds its measurements to the calibration.
     """
 
     workers: int | None = None
@@ -58,10 +59,12 @@ class Options:
     fresh: bool = False
     measure: bool = False
     resize_after_s: float | None = None
+    until: Callable[[RunTotals], str] = lambda _totals: ""
+    record: bool = True
 
 
 @immutable
-class _Sized:
+class Sized:
     """The engine's answer, and the option of it that runs."""
 
     answer: Plan | NoPlan
@@ -122,7 +125,7 @@ def _run(
     console.print(f"this machine: {here.description}", soft_wrap=True)
     if plan.spec.resources.gpu_types and not here.cuda:
         console.print(f"(the plan's {', '.join(plan.spec.resources.gpu_types)} are not here)")
-    sized = _size(plan, here, options, attempts, totals)
+    sized = sized_here(plan, here, options, attempts, totals)
     console.print(_local_verdict(verdict(sized.answer), here), soft_wrap=True)
     if sized.staging:
         console.print(opening_text(sized.option, sized.staging), soft_wrap=True)
@@ -143,14 +146,23 @@ def _run(
         job=lambda option: job_spec(plan, here, option, directory, home, attempt=1),
     )
     finished = _train(
-        plan, spec, sized, resizer, directory=directory, attempts=attempts, totals=totals, console=console
+        plan,
+        spec,
+        sized,
+        resizer,
+        directory=directory,
+        attempts=attempts,
+        totals=totals,
+        console=console,
+        until=options.until,
     )
     document = _report(plan, sized, directory, finished, resizer, words=here.description)
     if finished.ending is Ending.FAILED:
         console.print(f"gave up: {finished.reason}. The worker's last error:", style="bold", soft_wrap=True)
         console.print(worker_error(finished.last.logs), soft_wrap=True, markup=False)
     summary(document, console)
-    _record_steps(document, console)
+    if options.record:
+        _record_steps(document, console)
     console.print(f"report: {directory.path / 'report.json'}", soft_wrap=True)
     return EXIT_CODES[finished.ending]
 
@@ -174,15 +186,15 @@ def _local_verdict(text: str, here: machine.Machine) -> str:
     return text if here.cuda else text.replace("one GPU", "one worker")
 
 
-def _size(
+def sized_here(
     plan: TrainingPlan,
     here: machine.Machine,
-    options: Options,
-    attempts: list[dict[str, Any]],
-    totals: RunTotals,
-) -> _Sized:
+    options: Options | None = None,
+    attempts: Sequence[Mapping[str, Any]] = (),
+    totals: RunTotals | None = None,
+) -> Sized:
     """Size the rest of the training to this machine; the batch of earlier attempts stays."""
-    now = time.time()
+    options, totals, now = options or Options(), totals or RunTotals(), time.time()
     first = float(attempts[0]["startedAt"]) if attempts else now
     began = dt.datetime.fromtimestamp(first, dt.UTC)
     asked = sizing.resolve(plan).request(now=began, clusters=here.clusters)
@@ -207,7 +219,7 @@ def _size(
     answer = size(asked)
     option = _option(answer, asked)
     workload = replace(workload, global_batch_sequences=option.global_batch_sequences)
-    return _Sized(answer=answer, option=option, workload=workload, deadline_s=left)
+    return Sized(answer=answer, option=option, workload=workload, deadline_s=left)
 
 
 def _eligible(asked: Request) -> tuple[Cluster, ...]:
@@ -271,13 +283,14 @@ def job_spec(
 def _train(
     plan: TrainingPlan,
     spec: JobSpec,
-    sized: _Sized,
+    sized: Sized,
     resizer: Resizer,
     *,
     directory: RunDirectory,
     attempts: list[dict[str, Any]],
     totals: RunTotals,
     console: Console,
+    until: Callable[[RunTotals], str],
 ) -> Finished:
     """Supervise the job and keep run.json up to date."""
 
@@ -316,8 +329,9 @@ def _train(
     )
     with stop_on_signals(stop), View(console, expected) as view:
         resizer.note = view.note
+        watcher = Until(view, stop, until)
         finished = supervise(
-            spec, budget=budget, watcher=view, stop=stop, totals=totals, adviser=resizer, started=started
+            spec, budget=budget, watcher=watcher, stop=stop, totals=totals, adviser=resizer, started=started
         )
     attempts[-1] |= {"failures": finished.failures, "endedAt": time.time(), "ending": str(finished.ending)}
     directory.write_attempts(attempts)
@@ -326,7 +340,7 @@ def _train(
 
 def _report(
     plan: TrainingPlan,
-    sized: _Sized,
+    sized: Sized,
     directory: RunDirectory,
     finished: Finished,
     resizer: Resizer,
@@ -356,6 +370,8 @@ def _report(
             run=f"{plan.metadata.name}/{attempts[-1]['startedAt']:.0f}/{attempts[-1]['number']}",
             steps=finished.totals.steps,
             attempt=int(attempts[-1]["number"]),
+            start_s=finished.totals.start_s(int(attempts[-1]["number"])),
+            checkpoint_s=finished.totals.checkpoint_s,
         ),
     )
     return report.write(directory.path, outcome)

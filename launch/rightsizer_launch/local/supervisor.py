@@ -15,7 +15,7 @@ from rightsizer_launch.run_totals import RunTotals
 from rightsizer_launch.worker.progress import DONE, EXIT_STOPPED, PROGRESS, ProgressReader
 from rightsizer_launch.worker.restart_budget import RestartBudget
 
-__all__ = ["Adviser", "Ending", "Finished", "StopFlag", "Watcher", "stop_on_signals", "supervise"]
+__all__ = ["Adviser", "Ending", "Finished", "StopFlag", "Until", "Watcher", "stop_on_signals", "supervise"]
 
 _POLL_S = 0.2
 _SCAN_S = 1.0
@@ -69,6 +69,26 @@ class StopFlag:
     def ask(self, _number: int = 0, _frame: FrameType | None = None) -> None:
         """Count a request."""
         self.requests += 1
+
+
+@dataclass(slots=True)
+class Until:
+    """A watcher that asks for a stop once `reason` gives one; it forwards everything to `view`."""
+
+    view: Watcher
+    stop: StopFlag
+    reason: Callable[[RunTotals], str]
+
+    def note(self, text: str) -> None:
+        """Show an event."""
+        self.view.note(text)
+
+    def update(self, totals: RunTotals, failures: int) -> None:
+        """Show the progress; stop with a reason, once."""
+        self.view.update(totals, failures)
+        if not self.stop.requests and (reason := self.reason(totals)):
+            self.view.note(reason)
+            self.stop.ask()
 
 
 @immutable

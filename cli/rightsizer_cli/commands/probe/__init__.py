@@ -1,0 +1,3 @@
+"""`rightsizer probe`."""
+
+__all__: list[str] = []
