@@ -37,15 +37,17 @@ class Section:
     document: Mapping[str, object] = field(default_factory=dict)
 
 
-def print_answer(answer: Plan | NoPlan, *, as_json: bool, more: Section = Section()) -> None:  # noqa: B008
+def print_answer(answer: Plan | NoPlan, *, as_json: bool, more: Sequence[Section] = ()) -> None:
     """The answer as tables or as JSON."""
     if as_json:
         report = sizing.report(answer)
-        echo_json({**report.model_dump(mode="json", by_alias=True), **more.document})
+        document = report.model_dump(mode="json", by_alias=True)
+        echo_json(document | {key: value for section in more for key, value in section.document.items()})
         return
     from rightsizer_cli.render import no_plan_page, plan_page
 
-    show(*(plan_page(answer) if isinstance(answer, Plan) else no_plan_page(answer)), *more.parts)
+    show(*(plan_page(answer) if isinstance(answer, Plan) else no_plan_page(answer)))
+    show(*(part for section in more for part in section.parts))
 
 
 def print_manifest(plan: "TrainingPlan") -> None:

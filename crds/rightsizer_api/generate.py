@@ -19,7 +19,7 @@ from rightsizer_api.errors import wire_fields
 from rightsizer_api.placeholders import PLACEHOLDERS
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import Duration, Interval, Moment, Tokens, Usd
-from rightsizer_api.report import PlanReport
+from rightsizer_api.report import PlanAnswer
 
 __all__ = ["generated", "main", "stale"]
 
@@ -86,7 +86,7 @@ def generated() -> Mapping[str, str]:
 
 def report_schema() -> str:
     """The report's JSON schema (2020-12)."""
-    schema = PlanReport.model_json_schema(by_alias=True, mode="serialization")
+    schema = PlanAnswer.model_json_schema(by_alias=True, mode="serialization")
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(head | schema, indent=2) + "\n"
 

@@ -6,7 +6,16 @@ from pydantic import Field, Strict
 
 from rightsizer_api.base import Model
 
-__all__ = ["Interval80", "LayoutReport", "Loss", "Opening", "PlanReport", "Runner"]
+__all__ = [
+    "Interval80",
+    "LayoutReport",
+    "LeverReport",
+    "Loss",
+    "Opening",
+    "PlanAnswer",
+    "PlanReport",
+    "Runner",
+]
 
 Seconds = Annotated[float, Field(ge=0)]
 Gpus = Annotated[int, Field(ge=0, le=65_536)]
@@ -154,4 +163,27 @@ class PlanReport(Model):
     )
     runners_up: Annotated[tuple[Runner, ...], Field(max_length=16), Strict(False)] = Field(
         (), description="The next best options; without a plan, the nearest ones."
+    )
+
+
+class LeverReport(Model):
+    """A change that needs fewer GPUs or less money, or makes a plan possible."""
+
+    change: Sentence = Field(description="What to change.")
+    flag: Sentence = Field(description="What to write for it; empty: several things.")
+    worth: float = Field(description="The share of GPUs or money that it saves; 0 where there is no plan.")
+    gpus: Gpus = Field(description="GPUs with this change.")
+    gpu_type: Annotated[str, Field(max_length=253)] = Field(description="GPU type.")
+    finish_seconds: Seconds = Field(description="Median time to finish.")
+    cost_usd: Seconds | None = Field(None, description="Expected cost, if a price is known.")
+    gpus_saved: int = Field(description="GPUs fewer than in the plan.")
+    usd_saved: float | None = Field(None, description="Dollars less than in the plan.")
+    later_seconds: float = Field(description="How much later training ends.")
+
+
+class PlanAnswer(PlanReport):
+    """What `rightsizer plan --json` prints: the report, and its levers."""
+
+    levers: Annotated[tuple[LeverReport, ...], Strict(False)] = Field(
+        (), description="What would need fewer GPUs or less money, or make a plan possible; the best first."
     )

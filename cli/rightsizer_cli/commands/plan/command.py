@@ -46,10 +46,10 @@ def plan(
     from rightsizer.search.plan import (
         plan as decide,
     )
-    from rightsizer_cli.commands.plan.ownership import section
+    from rightsizer_cli.commands.plan import levers, ownership
     from rightsizer_cli.commands.plan.plot import check_plot, draw_plan
     from rightsizer_cli.inputs import calibrated, read
-    from rightsizer_cli.plan_output import Section, check_output, print_answer, print_manifest
+    from rightsizer_cli.plan_output import check_output, print_answer, print_manifest
 
     kind = check_output("json" if json else output)
     if plot is not None:
@@ -63,10 +63,8 @@ def plan(
     if kind == "yaml":
         print_manifest(wanted)
     else:
-        more = (
-            section(answer, own or ())
-            if (compare_ownership or own) and isinstance(answer, Plan)
-            else Section()
-        )
-        print_answer(answer, as_json=kind == "json", more=more)
+        sections = [levers.section(answer)]
+        if (compare_ownership or own) and isinstance(answer, Plan):
+            sections.insert(0, ownership.section(answer, own or ()))
+        print_answer(answer, as_json=kind == "json", more=sections)
     return OK if isinstance(answer, Plan) else NO_PLAN

@@ -1,0 +1,135 @@
+"""What would need fewer GPUs or less money, or make a plan possible."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rightsizer.catalog import lookup
+from rightsizer.domain.framework import framework
+from rightsizer.domain.workload import Method, Precision, Workload
+from rightsizer.search import levers as levers_module
+from rightsizer.search.levers import Lever, lever_text, levers
+from rightsizer.search.plan import plan
+from rightsizer.search.types import NoPlan, Plan, Request
+
+DAY = 86400.0
+
+
+def _request(
+    model="meta-llama/Llama-3.1-8B",
+    *,
+    days: float | None = 3.0,
+    name="torchtitan",
+    gpu="H100",
+    tokens=100e9,
+    sequence=8192,
+    batch=512,
+    method=Method.PRETRAIN,
+    precision=Precision.BF16,
+    **changes,
+):
+    workload = Workload(
+        tokens=tokens,
+        sequence_tokens=sequence,
+        global_batch_sequences=batch,
+        method=method,
+        precision=precision,
+    )
+    return Request(
+        architecture=lookup.model(model),
+        workload=workload,
+        framework=framework(name),
+        clusters=(lookup.cluster(gpu),),
+        deadline_s=None if days is None else days * DAY,
+        **({"max_gpus": 512} | changes),
+    )
+
+
+refused = st.builds(
+    _request,
+    st.sampled_from(["gpt2", "meta-llama/Llama-3.1-8B", "meta-llama/Llama-3.1-405B"]),
+    days=st.floats(0.001, 3),
+    tokens=st.floats(1e9, 1e13),
+    name=st.sampled_from(["torchtitan", "megatron", "ddp", "accelerate"]),
+    gpu=st.sampled_from(["H100", "A100-SXM4-40GB", "RTX 4090", "V100"]),
+    batch=st.integers(1, 300),
+    method=st.sampled_from([Method.PRETRAIN, Method.QLORA]),
+    precision=st.sampled_from([Precision.BF16, Precision.FP8]),
+    max_gpus=st.integers(1, 16),
+)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(request_=refused)
+def test_a_refusal_always_says_what_would_make_it_possible(request_):
+    answer = plan(request_)
+    if isinstance(answer, NoPlan):
+        assert levers(answer)
+
+
+NO_PLANS = {
+    "memory": _request("meta-llama/Llama-3.1-405B", name="ddp"),
+    "one GPU": _request(gpu_counts=(1,), may_idle=True),
+    "half nodes": _request(gpu_counts=(12,), may_idle=True),
+    "budget": _request(max_usd=100.0),
+    "method": _request(name="megatron", method=Method.QLORA),
+    "pinned": _request(pinned={"tp": 3}),
+    "limits": _request(min_gpus=64, max_gpus=32),
+    "batch": _request("gpt2", batch=1, min_gpus=8, name="ddp", sequence=1024, days=300),
+    "precision": _request(gpu="A100", precision=Precision.FP8),
+    "deadline": _request(days=1 / DAY),
+}
+
+
+@pytest.mark.parametrize("request_", NO_PLANS.values(), ids=NO_PLANS)
+def test_every_kind_of_refusal_has_a_lever_that_is_a_plan(request_):
+    answer = plan(request_)
+    assert isinstance(answer, NoPlan)
+    assert all(lever.option.gpus > 0 and lever.change in lever_text(lever) for lever in levers(answer))
+    assert levers(answer)
+
+
+def test_a_longer_deadline_that_is_named_is_enough():
+    refused_ = _request(days=1.0, max_gpus=64)
+    (longer,) = [lever for lever in levers(plan(refused_)) if lever.change == "allow more time"]
+    found = plan(replace(refused_, deadline_s=longer.option.finish_at_confidence_s))
+    assert isinstance(found, Plan)
+
+
+def test_levers_are_sorted_by_worth_and_save_something():
+    answer = plan(_request())
+    found = levers(answer)
+    assert [lever.worth for lever in found] == sorted((lever.worth for lever in found), reverse=True)
+    assert all(lever.gpus_saved > 0 or (lever.usd_saved or 0) > 0 for lever in found)
+    assert {"allow a quarter more time", "accept less certainty"} <= {lever.change for lever in found}
+
+
+def test_a_measurement_saves_what_the_deviation_costs():
+    answer = plan(_request())
+    (probe,) = [lever for lever in levers(answer) if lever.flag == "rightsizer probe"]
+    assert probe.option.gpus < answer.option.gpus
+
+
+def test_naming_the_framework_is_a_lever_only_if_it_was_assumed():
+    flags = [
+        {lever.flag for lever in levers(plan(_request(framework_assumed=assumed)))}
+        for assumed in (True, False)
+    ]
+    assert ["--framework torchtitan" in some for some in flags] == [True, False]
+
+
+def test_the_number_of_requests_planned_is_bounded():
+    changes = list(levers_module._single_changes(plan(_request(framework_assumed=True))))
+    assert len(changes) <= levers_module.MOST_VARIANTS
+
+
+def test_a_lever_reads_as_a_line():
+    option = plan(_request()).option
+    lever = Lever(
+        change="use x", flag="--x", option=replace(option, gpus=64, cost_usd=900.0, finish_s=3600.0)
+    )
+    assert lever_text(lever) == "use x (--x): 64 H100-SXM5-80GB, $900, done in 1h"
+    saved = replace(lever, gpus_saved=8, usd_saved=-100.0)
+    assert "64 H100-SXM5-80GB (-8), $900 (+$100)" in lever_text(saved)
