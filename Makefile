@@ -91,6 +91,7 @@ bench: $(READY)  ## accuracy against published and whole runs, worth of calibrat
 	$(BIN)/python -m bench.calibration
 	$(BIN)/python -m bench.speed
 	$(BIN)/python -m bench.simulate
+	$(BIN)/python -m bench.opening
 
 cluster-up:  ## a real Kubernetes on this machine (needs root); prints `export KUBECONFIG=...`
 	@$(MAKE) --no-print-directory -s $(READY) >&2

@@ -13,7 +13,7 @@ from rightsizer.search.opening import Belief, Case, Course, Sizes, choose_openin
 from rightsizer.search.pricing import Rows, SearchContext, concatenate_rows, price_pairs
 from rightsizer.search.search import SearchResult, best, meets, rows_at, thin
 
-__all__ = ["stage"]
+__all__ = ["opening_case", "stage"]
 
 LEAD_S = 3600.0
 """Time until a grown job has its GPUs. A guess: an hour in a queue."""
@@ -33,18 +33,23 @@ def stage(result: ClusterResult) -> ClusterResult | None:
     `result` is the search of an elastic request: the fewest GPUs whose median finish is in time.
     """
     context, even = result.context, int(result.best.row.gpus[0])
-    priced = _price(result)
-    sizes = _best_finish(priced, even)
-    case = Case(sizes=sizes, belief=_belief(result.best.row), course=_course(context))
-    found = choose_opening(case, first=int(np.searchsorted(sizes.gpus, even)))
+    case, priced = opening_case(result)
+    found = choose_opening(case, first=int(np.searchsorted(case.sizes.gpus, even)))
     if found is None:
         return None
-    opening, staging = int(sizes.gpus[found[0]]), found[1]
+    opening, staging = int(case.sizes.gpus[found[0]]), found[1]
     static = _static_gpus(context.request.deadline_s, priced)
     if static is not None and static <= opening:
         return None
     best_result = result.best if opening == even else _at(context, opening, result)
     return replace(result, best=best_result, staging=replace(staging, static_gpus=static))
+
+
+def opening_case(result: ClusterResult) -> tuple[Case, Rows]:
+    """What the opening is chosen by: the best finish on sizes around the result's; all rows priced."""
+    priced = _price(result)
+    sizes = _best_finish(priced, int(result.best.row.gpus[0]))
+    return Case(sizes=sizes, belief=_belief(result.best.row), course=_course(result.context)), priced
 
 
 def _price(result: ClusterResult) -> Rows:
