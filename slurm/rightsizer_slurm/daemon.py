@@ -22,7 +22,7 @@ from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.config import SiteConfig, read
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon
+from rightsizer_slurm.monitor.service import DaemonMetrics, MonitorOptions, run_in_daemon
 from rightsizer_slurm.monitor.settings import options_of
 from rightsizer_slurm.submit.held_jobs import adopt
 from rightsizer_slurm.submit.releases import Releases, release_all
@@ -102,11 +102,8 @@ async def _serve(
     ]
     monitoring, stop_monitor = None, threading.Event()
     if watch is not None:
-        monitoring = asyncio.create_task(
-            asyncio.to_thread(
-                run_in_daemon, watch, slurm, stop_monitor, verdicts=server.verdicts, collector=releases
-            )
-        )
+        served = DaemonMetrics(verdicts=server.verdicts, collector=releases)
+        monitoring = asyncio.create_task(asyncio.to_thread(run_in_daemon, watch, slurm, stop_monitor, served))
     _LOG.info("listening at %s as uid %d", site.socket, os.geteuid())
     systemd.notify("READY=1")
     async with listener:

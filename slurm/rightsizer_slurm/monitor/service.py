@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -29,7 +30,7 @@ from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone, fault
 from rightsizer_telemetry.client import PrometheusSettings
 
-__all__ = ["BACKENDS", "MonitorOptions", "backend_of", "run", "run_in_daemon"]
+__all__ = ["BACKENDS", "DaemonMetrics", "MonitorOptions", "backend_of", "run", "run_in_daemon"]
 
 BACKENDS = ("auto", "commands", "pyslurm")
 
@@ -50,6 +51,17 @@ class MonitorOptions:
     textfile: Path | None = None
     metrics: tuple[str, int] | None = None
     sweeps: int | None = None
+
+
+@immutable
+class DaemonMetrics:
+    """What the daemon's monitor serves besides its own: the daemon's answers so far, its other metrics."""
+
+    verdicts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    collector: Collector | None = None
+
+
+_NO_DAEMON = DaemonMetrics()
 
 
 def backend_of(wanted: str, slurm: Slurm) -> Backend:
@@ -75,18 +87,13 @@ def run_in_daemon(
     options: MonitorOptions,
     slurm: Slurm,
     ended: threading.Event,
-    *,
-    verdicts: Mapping[str, int] = MappingProxyType({}),
-    collector: Collector | None = None,
+    daemon: DaemonMetrics = _NO_DAEMON,
 ) -> None:
-    """The daemon's monitor; it waits while another monitor runs or Slurm is unavailable.
-
-    `verdicts` are the daemon's answers so far, `collector` has its other metrics.
-    """
+    """The daemon's monitor; it waits while another monitor runs or Slurm is unavailable."""
     logged = ""
     while not ended.is_set():
         try:
-            _watch(options, slurm, ended, verdicts, collector)
+            _watch(options, slurm, ended, daemon)
         except BusyError as error:
             text = f"waits: {error}"
         except RightsizerError as error:
@@ -102,11 +109,7 @@ def run_in_daemon(
 
 
 def _watch(
-    options: MonitorOptions,
-    slurm: Slurm,
-    ended: threading.Event,
-    verdicts: Mapping[str, int] = MappingProxyType({}),
-    collector: Collector | None = None,
+    options: MonitorOptions, slurm: Slurm, ended: threading.Event, daemon: DaemonMetrics = _NO_DAEMON
 ) -> None:
     with alone(options.state):
         log = IntentLog(options.state)
@@ -115,9 +118,9 @@ def _watch(
             _LOG.info("backend %s, action level %s", backend.name, options.settings.level)
             metrics = gpu_metrics(options.prometheus, window_s=options.settings.tuning.least_window_s)
             monitor = Monitor(backend, log, options.settings, slurm=slurm, metrics=metrics)
-            sweep_metrics = SweepMetrics(cluster=cluster_name(slurm), verdicts=verdicts)
-            if collector is not None:
-                sweep_metrics.registry.register(collector)
+            sweep_metrics = SweepMetrics(cluster=cluster_name(slurm), verdicts=daemon.verdicts)
+            if daemon.collector is not None:
+                sweep_metrics.registry.register(daemon.collector)
             with _served(options.metrics, sweep_metrics):
                 _sweeps(monitor, options, sweep_metrics, ended.wait)
         finally:

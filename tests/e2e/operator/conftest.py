@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).with_name("harness")))
+from charts import helm_at
 from outside import ApiClient, ExternalOperators
 from planrun import Run
 
@@ -29,11 +30,10 @@ def api(cluster):
 @pytest.fixture(scope="session")
 def helm(cluster):
     """helm(...) for the cluster."""
-    path = cluster.control("tool", "helm").strip()
+    helm_there = helm_at(cluster)
 
     def run(*arguments):
-        argv = [path, f"--kubeconfig={cluster.kubeconfig}", *map(str, arguments)]
-        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        done = helm_there(*arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

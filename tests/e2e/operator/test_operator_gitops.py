@@ -1,11 +1,11 @@
 """What GitOps tools make of a plan: the kstatus in Helm 4's --wait, and Argo CD's health check."""
 
-import subprocess
 from pathlib import Path
 
 import lupa.lua51
 import pytest
 import yaml
+from charts import helm_at
 
 pytestmark = pytest.mark.kubernetes
 
@@ -15,15 +15,14 @@ HEALTH = Path(__file__).resolve().parents[3] / "deploy" / "argocd" / "health.lua
 @pytest.fixture
 def install(cluster, tmp_path):
     """install(run): how `helm install --wait` of a chart with the plan ends."""
-    path = cluster.control("tool", "helm").strip()
+    helm = helm_at(cluster)
 
     def ended(run):
         (tmp_path / "templates").mkdir()
         (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: plan, version: 0.1.0}")
         (tmp_path / "templates/plan.yaml").write_text(yaml.safe_dump_all([run.claim, run.document]))
-        where = (f"--kubeconfig={cluster.kubeconfig}", f"--namespace={run.namespace}")
-        argv = [path, *where, "install", "plan", tmp_path, "--wait", "--timeout=300s"]
-        return subprocess.run(argv, check=False, capture_output=True, text=True)
+        where = f"--namespace={run.namespace}"
+        return helm("install", "plan", tmp_path, where, "--wait", "--timeout=300s")
 
     return ended
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from charts import helm_at
 from outside import ApiClient
 from planrun import Run
 
@@ -32,11 +33,10 @@ def own(control, cluster):
 @pytest.fixture(scope="module")
 def helm(own):
     """helm(...) there; what it says if it fails."""
-    path = own.control("tool", "helm").strip()
+    helm_there = helm_at(own)
 
     def run(*arguments):
-        argv = [path, f"--kubeconfig={own.kubeconfig}", *map(str, arguments)]
-        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        done = helm_there(*arguments)
         return done.stderr if done.returncode else ""
 
     return run

@@ -11,6 +11,7 @@ from planrun import PLANS
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
 CHART = Path(__file__).resolve().parents[3] / "helm" / "rightsizer"
+FAULTS = "test_operator_faults.py"
 PLAN_READ = ("rightsizer.dev", "trainingplans", "get")
 DEEPSPEED = {
     "framework": "deepspeed",
@@ -90,7 +91,7 @@ def _contradicted(run):
     run.cluster.wait("a plan read anew", late, within_s=30)
 
 
-def test_every_verb_is_granted_because_it_is_used(cluster, operator, helm, start):
+def test_every_verb_is_granted_because_it_is_used(request, cluster, operator, helm, start):
     brief = start(metadata={"name": "brief"}, workload={"tokens": "20k"}, ttlAfterFinished="1s")
     run = start(launch=DEEPSPEED, layout={"microBatch": 4})
     run.cluster.wait("a Job with its settings", lambda: run.jobs, within_s=60)
@@ -106,6 +107,8 @@ def test_every_verb_is_granted_because_it_is_used(cluster, operator, helm, start
     assert allowed <= granted
     assert not {verb for verb in refused - allowed if verb not in granted}
     queues = {verb for verb in granted if verb[0] == "kueue.x-k8s.io"}
-    unused = granted - allowed
     # Kueue's tests come before these; where they were left out, Kueue's verbs cannot have been used
-    assert unused <= (set() if queues & allowed else queues)
+    unused = granted - allowed - (set() if queues & allowed else queues)
+    if unused and FAULTS not in {item.path.name for item in request.session.items}:
+        pytest.skip(f"only {FAULTS} makes the operator use these; run it too: {sorted(unused)}")
+    assert not unused

@@ -56,26 +56,22 @@ def test_pods_that_fail_together_are_one_failure(fake_cluster):
     assert run.plan["status"]["observed"]["restarts"] == 1
 
 
-def test_pods_of_one_start_that_fail_one_after_another_are_one_failure(fake_cluster):
+@pytest.mark.parametrize(
+    ("pods", "every_s", "trains", "failures"),
+    [(5, 90, False, 1), (3, 5400, True, 3)],
+    ids=["one-after-another-is-one-failure", "while-the-others-train-is-one-each"],
+)
+def test_pods_of_one_start_that_fail_apart(fake_cluster, pods, every_s, trains, failures):
     run = launched(fake_cluster)
     began = run.now
-    for number in range(5):
-        run.later(seconds=90)
+    for number in range(pods):
+        run.later(seconds=every_s)
+        if trains:
+            run.progress = dataclasses.replace(STEPS, step=100 * (number + 1))
         failed = {"phase": "Failed", "exit_code": 1, "created": began, "finished_at": run.now}
         run.pods += (Pod(name=f"w{number}", attempt=1, **failed),)
         run.settle()
-    assert len(run.plan["status"]["failures"]) == 1
-
-
-def test_pods_of_one_start_that_fail_while_the_others_train_are_failures_of_their_own(fake_cluster):
-    run = launched(fake_cluster)
-    began = run.now
-    for number in range(3):
-        run.later(minutes=90).progress = dataclasses.replace(STEPS, step=100 * (number + 1))
-        failed = {"phase": "Failed", "exit_code": 1, "created": began, "finished_at": run.now}
-        run.pods += (Pod(name=f"w{number}", attempt=1, **failed),)
-        run.settle()
-    assert len(run.plan["status"]["failures"]) == 3
+    assert len(run.plan["status"]["failures"]) == failures
 
 
 def test_a_new_operator_goes_on_counting_although_the_pods_are_gone(fake_cluster):

@@ -79,7 +79,10 @@ def test_a_body_is_read_to_its_end_or_not_at_all(most_bytes, body):
 
 
 class Workers:
-    """A running plan's two pods, each at a loopback address of this process; rank 0's answers scrapes."""
+    """A running plan's two pods, each at a loopback address of this process; rank 0's answers scrapes.
+
+    The operator asks every pod at one fixed port: the address keeps two test processes apart.
+    """
 
     def __init__(self, api, fake):
         fake.settle().job(active=2, ready=2)
