@@ -19,6 +19,7 @@ def test_the_page_compares_and_gives_stages(capsys):
         "owned",
         "In stages",
         "1. one GPU: 1 GPU for",
+        "rightsizer probe FILE --gpus 1",
         "years=4 ",
     ):
         assert words in out

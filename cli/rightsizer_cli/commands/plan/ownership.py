@@ -127,11 +127,14 @@ def _verdict(found: Comparison) -> list[str]:
 
 
 def _stages(found: Sequence[Stage]) -> list[RenderableType]:
-    lines: list[RenderableType] = [Text("In stages; go on when a stage has shown", style="bold")]
-    for i, stage in enumerate(found, 1):
+    lines: list[RenderableType] = [
+        Text("In stages; go on when a stage has shown (FILE: this plan with --output yaml)", style="bold")
+    ]
+    commands = [*(f"rightsizer probe FILE --gpus {stage.gpus}" for stage in found[:-1]), "the plan itself"]
+    for i, (stage, command) in enumerate(zip(found, commands, strict=True), 1):
         held = f"{stage.gpus:,} GPU{'s' if stage.gpus > 1 else ''} for {format_duration(stage.wall_s)}"
         cost = "" if stage.usd is None else f", {format_usd(stage.usd)}"
-        lines.append(Text(f"{i}. {stage.name}: {held}{cost}"))
+        lines.append(Text(f"{i}. {stage.name}: {held}{cost}; {command}"))
         lines += [Text(f"   - {shown}") for shown in stage.must_show]
     return lines
 
