@@ -168,8 +168,10 @@ class HardwareFlags:
         typer.Option(metavar="NAME", help="Cloud node type, which fixes network and price."),
     ] = None
     inter_node_gbps: Annotated[
-        float | None,
-        typer.Option(metavar="RATE", help="GB/s between nodes, per GPU and direction."),
+        str | None,
+        typer.Option(
+            metavar="RATE", help="Between nodes, per GPU and direction: 400Gbps, 50GB/s or 50 (GB/s)."
+        ),
     ] = None
     price: Annotated[
         str | None,

@@ -16,6 +16,7 @@ __all__ = [
     "Interval",
     "Moment",
     "Name",
+    "Rate",
     "Tokens",
     "Usd",
     "format_time",
@@ -59,6 +60,13 @@ Duration = Annotated[
     WithJsonSchema(_text(units.DURATION_PATTERN)),
 ]
 """A duration: 72h, 3d, 90m, 1h30m."""
+
+Rate = Annotated[
+    int | str,
+    _checked(units.parse_network_bytes_per_s),
+    WithJsonSchema(_number_or_text(units.RATE_PATTERN)),
+]
+"""A network's rate: 400Gbps, 50GB/s, or a number of GB/s."""
 
 Usd = Annotated[int | str, _checked(units.parse_usd), WithJsonSchema(_number_or_text(units.USD_PATTERN))]
 """US dollars: 60000, $8,500, 60k."""

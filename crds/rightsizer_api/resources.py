@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, Strict
 
 from rightsizer_api.base import Model, Rule
-from rightsizer_api.quantities import Duration, Moment, Name, Usd
+from rightsizer_api.quantities import Duration, Moment, Name, Rate, Usd
 
 __all__ = [
     "Budget",
@@ -64,8 +64,11 @@ class Budget(Model):
 class Interconnect(Model):
     """Network bandwidth, if it differs from the catalog's typical node."""
 
-    inter_node_gbps: Annotated[float, Field(ge=0.01, le=100_000)] | None = Field(
-        None, description="GB/s between nodes, per GPU and direction.", examples=[50]
+    inter_node_gbps: Rate | None = Field(
+        None,
+        description="Rate between nodes, per GPU and direction: 400Gbps, 50GB/s, or a whole number of GB/s."
+        " At most 200GB/s.",
+        examples=["400Gbps"],
     )
 
 

@@ -14,7 +14,7 @@ from rightsizer.domain.workload import Method, Workload
 from rightsizer.errors import InputError, UnknownNameError
 from rightsizer.search.explain import layout_text, opening_text, verdict
 from rightsizer.search.types import NoPlan, Option, Plan, Request, Staging
-from rightsizer.units import parse_duration_s, parse_usd
+from rightsizer.units import parse_duration_s, parse_network_bytes_per_s, parse_usd
 from rightsizer.values import immutable
 from rightsizer_api.launch import FrameworkName
 from rightsizer_api.placeholders import layout_values
@@ -173,8 +173,9 @@ def price_usd_per_gpu_h(plan: TrainingPlan) -> float | None:
 def inter_node_bytes_per_s(plan: TrainingPlan) -> float | None:
     """The bandwidth between nodes that a plan states."""
     interconnect = plan.spec.resources.interconnect
-    gbps = interconnect.inter_node_gbps if interconnect else None
-    return gbps * 1e9 if gbps else None
+    rate = interconnect.inter_node_gbps if interconnect else None
+    path = "spec.resources.interconnect.interNodeGBps"
+    return None if rate is None else parse_network_bytes_per_s(rate, field=path)
 
 
 def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:

@@ -14,6 +14,7 @@ from rightsizer.errors import QuantityError
 __all__ = [
     "BYTES_PATTERN",
     "DURATION_PATTERN",
+    "RATE_PATTERN",
     "TOKENS_PATTERN",
     "USD_PATTERN",
     "format_bytes",
@@ -23,6 +24,7 @@ __all__ = [
     "format_usd",
     "parse_bytes",
     "parse_duration_s",
+    "parse_network_bytes_per_s",
     "parse_tokens",
     "parse_usd",
 ]
@@ -41,6 +43,9 @@ BYTES_PATTERN = rf"^{_NUMBER}(B|[kKMGTP]B|[KMGTP]iB?)$"
 USD_PATTERN = r"^\$?([0-9]{1,12}|[0-9]{1,3}(,[0-9]{3}){1,3})(\.[0-9]{1,4})?[kKM]?$"
 """US dollars as text: 60000, $8,500, 60k, 1.2M."""
 
+RATE_PATTERN = rf"^{_NUMBER}([MGT][Bb](/s|ps))?$"
+"""Network rates as text: 400Gbps and 400Gb/s are bits, 50GB/s and 50GBps bytes; a bare 50 is GB/s."""
+
 _TOKEN_UNITS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DOLLARS = {"k": 10**3, "M": 10**6}
@@ -58,6 +63,13 @@ _MOST_SECONDS = 100 * 366 * 86_400  # a century
 _MOST_BYTES = 10**21
 _MOST_USD = 10**12
 
+_MOST_NETWORK_BYTES_PER_S = 200 * 10**9
+"""Twice the fastest network card of one GPU (800 Gbit/s in 2025)."""
+
+_RATE_REMEDY = (
+    "write the rate of one GPU's network as 400Gbps, 50GB/s or 50 (GB/s), at most 200GB/s; divide a node's"
+    " rate by its GPUs"
+)
 _TOKENS_REMEDY = "write tokens as 100B, 1.5T, 4M, 300k, 1e9 or a whole number"
 _DURATION_REMEDY = "write a duration as 72h, 3d, 90m, 45s, 2w or 1h30m (units w d h m s, largest first)"
 _BYTES_REMEDY = "write bytes as 80GiB, 512MiB, 80GB or a whole number of bytes"
@@ -99,6 +111,19 @@ def parse_bytes(value: object, *, field: str = "bytes") -> float:
     else:
         amount = _number(value, field=field, remedy=_BYTES_REMEDY)
     return _bounded(amount, value, field=field, least=1, most=_MOST_BYTES, remedy=_BYTES_REMEDY)
+
+
+def parse_network_bytes_per_s(value: object, *, field: str = "network") -> float:
+    """Bytes/s between nodes, of one GPU and direction; a plain number is GB/s. No faster network exists."""
+    if isinstance(value, str):
+        text = _matched(value, RATE_PATTERN, field=field, remedy=_RATE_REMEDY)
+        digits, unit = re.fullmatch(r"([0-9.]+)(.*)", text).groups()  # type: ignore[union-attr]
+        scale = {"M": 10**6, "T": 10**12}.get(unit[:1], 10**9)
+        amount = Decimal(digits) * scale / (8 if unit[1:2] == "b" else 1)
+    else:
+        amount = _number(value, field=field, remedy=_RATE_REMEDY) * 10**9
+    most = _MOST_NETWORK_BYTES_PER_S
+    return _bounded(amount, value, field=field, least=10**6, most=most, remedy=_RATE_REMEDY)
 
 
 def parse_usd(value: object, *, field: str = "usd") -> float:

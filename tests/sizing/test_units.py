@@ -32,6 +32,12 @@ PARSERS = (units.parse_tokens, units.parse_duration_s, units.parse_bytes, units.
         (units.parse_bytes, "80GB", 80e9),
         (units.parse_bytes, "512MiB", 2.0**29),
         (units.parse_bytes, 1024, 1024.0),
+        (units.parse_network_bytes_per_s, 50, 50e9),
+        (units.parse_network_bytes_per_s, "12.5", 12.5e9),
+        (units.parse_network_bytes_per_s, "50GB/s", 50e9),
+        (units.parse_network_bytes_per_s, "400Gbps", 50e9),
+        (units.parse_network_bytes_per_s, "400Gb/s", 50e9),
+        (units.parse_network_bytes_per_s, "0.8Tbps", 100e9),
         (units.parse_usd, "60000", 60_000.0),
         (units.parse_usd, "$8,500", 8_500.0),
         (units.parse_usd, "60k", 60_000.0),
@@ -136,3 +142,9 @@ def test_formatted_dollars_read_back(usd):
 )
 def test_formats_are_short_and_plain(text, expected):
     assert text == expected
+
+
+@pytest.mark.parametrize("rate", [400, "400", "400GB/s", "3200Gbps", "400G", "400gbps"])
+def test_a_network_that_no_gpu_has_is_refused_with_the_remedy(rate):
+    with pytest.raises(QuantityError, match="400Gbps, 50GB/s or 50"):
+        units.parse_network_bytes_per_s(rate)

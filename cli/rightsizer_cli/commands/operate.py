@@ -35,8 +35,8 @@ def operator(
         str, typer.Option(metavar="NAME", help="Where the Lease is. Default: the pod's own namespace.")
     ] = "",
     inter_node_gbps: Annotated[
-        float | None,
-        typer.Option(metavar="GB/S", help="Network between nodes, GB/s per GPU; default: the usual node's."),
+        str | None,
+        typer.Option(metavar="RATE", help="Network between nodes per GPU: 400Gbps, 50GB/s; default: usual."),
     ] = None,
     rendezvous_image: Annotated[
         str, typer.Option(metavar="IMAGE", help="For rendezvous pods; default: the plan's own image.")
@@ -113,7 +113,7 @@ def operator(
     from rightsizer_telemetry.client import PrometheusSettings
 
     settings = Settings(
-        inter_node_gbps=inter_node_gbps,
+        inter_node_gbps=_gbps(inter_node_gbps),
         rendezvous_image=rendezvous_image,
         dry_run=dry_run,
         measure_s=parse_duration_s(every, field="--every"),
@@ -173,3 +173,9 @@ def _one_of(text: str, known: Sequence[_T], *, field: str) -> _T:
         if each == text:
             return each
     raise InputError(field, value=text, remedy=f"must be one of {', '.join(known)}")
+
+
+def _gbps(rate: str | None) -> float | None:
+    from rightsizer.units import parse_network_bytes_per_s
+
+    return None if rate is None else parse_network_bytes_per_s(rate, field="--inter-node-gbps") / 1e9

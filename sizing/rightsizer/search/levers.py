@@ -211,7 +211,7 @@ def _hardware(request: Request) -> Iterator[_Variant]:
         rate = request.clusters[0].inter_bytes_per_s / 1e9
         yield _variant(
             "state the network, if it is the assumed one",
-            f"--inter-node-gbps {rate:g}",
+            f"--inter-node-gbps {rate:g}GB/s",
             replace(request, clusters=known),
         )
     for cluster in _other_types(request):
