@@ -2,15 +2,16 @@
 
     python -m bench.assumed_stack [REFERENCE] [--fit] [--date DATE]
 
-A plan without a framework is answered with the best layout of an assumed stack. Published pretraining steps
+A plan without a framework is answered with the best layout of the best stack. Published pretraining steps
 say what people's stacks took for the same: of every model, GPU type, number of GPUs, sequence and precision
 the fastest published step (whoever trains for weeks measures layouts first), against the plan for the same
-GPUs, sequence and batch. The value is the mean of the sources' medians of ln(measured / planned) in 16 bits;
-no whole run is looked at. Published steps in 8 bits are printed beside it: they are vendors' own for the
-larger part. With --fit the value is written to data/whole_run.json.
+GPUs, sequence, batch and year. ln(measured / planned) is fitted as a 2^((2024 - year) / h), least absolute
+errors, sources weighing as the root of their rows, in 16 bits; no whole run is looked at. Published steps in
+8 bits are printed beside it: they are vendors' own for the larger part. With --fit the values are written to
+data/whole_run.json.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,13 +20,17 @@ from bench.step_rows import StepRows, load
 from bench.whole_runs import write
 
 from rightsizer.domain.cases import Case
-from rightsizer.domain.framework import assumed_framework
+from rightsizer.domain.columns import Array
+from rightsizer.domain.framework import assumed_frameworks
 from rightsizer.domain.workload import Method, Precision, Workload
 from rightsizer.published.rows import case_from_row
 from rightsizer.search.plan import plan
 from rightsizer.search.types import Plan, Request
 
-ENTRY = "assumed_stack_ln"
+LEAD, HALVING = "assumed_stack_ln", "assumed_stack_halving"
+YEAR = 2024.0
+"""The year that the lead is of."""
+HALVINGS = np.geomspace(0.5, 50.0, 93)
 SIXTEEN = (Precision.BF16, Precision.FP16)
 FEWEST_GPUS = {"VTRAIN": 64}
 """vTrain's single-node rows are sums of measured layers, not steps."""
@@ -40,16 +45,29 @@ class Fastest:
     s_per_token: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """ln(measured / planned) of a group's fastest step."""
+
+    source: str
+    year: float
+    ln: float
+
+
 def main() -> None:
-    """Print every source's median and their mean; write it with --fit."""
+    """Print every source's median and the fit; write it with --fit."""
     parser = arguments(__doc__)
     parser.add_argument("--fit", action="store_true", help="write data/whole_run.json")
     given = parser.parse_args()
     groups = fastest(load(reference(given.reference), notes=True))
-    value = shown("16 bits", {g: f for g, f in groups.items() if g[-1] in SIXTEEN})
-    shown("8 bits", {g: f for g, f in groups.items() if g[-1] is Precision.FP8})
+    found = compared({g: f for g, f in groups.items() if g[-1] in SIXTEEN})
+    shown("16 bits", found)
+    shown("8 bits", compared({g: f for g, f in groups.items() if g[-1] is Precision.FP8}))
+    lead, halving = fitted(found)
+    print(f"16 bits: {lead:+.3f} in {YEAR:g}, halves in {halving:.1f} years; left out {_left_out(found):.3f}")
     if given.fit:
-        write(ENTRY, value, given.date)
+        write(LEAD, lead, given.date)
+        write(HALVING, halving, given.date)
 
 
 def fastest(rows: StepRows) -> dict[Group, Fastest]:
@@ -74,26 +92,62 @@ def _group(source: str, case: Case) -> tuple[Group, float]:
     return group, float(sequence * work.global_batch_sequences)
 
 
-def shown(name: str, groups: Mapping[Group, Fastest]) -> float:
-    """Prints the medians by source; the mean of them."""
-    by_source: dict[str, list[float]] = {}
+def compared(groups: Mapping[Group, Fastest]) -> Sequence[Compared]:
+    """Every group that can be planned."""
+    found = []
     for group, one in groups.items():
         answer = plan(_asked(one.case), compared=False)
         if isinstance(answer, Plan):  # V100s have no bf16, for one
             ln = float(np.log(one.s_per_token * answer.option.tokens_per_s))
-            by_source.setdefault(group[0], []).append(ln)
-    medians = {source: float(np.median(found)) for source, found in by_source.items()}
-    for source, median in sorted(medians.items(), key=lambda item: item[1]):
-        print(f"{name} {source:8} n {len(by_source[source]):3}  median ln(measured / planned) {median:+.3f}")
-    spread, value = float(np.std(list(medians.values()))), float(np.mean(list(medians.values())))
-    print(f"{name}: mean {value:+.3f} of {len(medians)} sources, which scatter by {spread:.3f}")
-    return round(value, 3)
+            found.append(Compared(source=group[0], year=one.case.workload.library_year or YEAR, ln=ln))
+    return found
+
+
+def shown(name: str, found: Sequence[Compared]) -> None:
+    """Prints the medians by source."""
+    for source in sorted({one.source for one in found}):
+        own = [one for one in found if one.source == source]
+        years = f"{min(o.year for o in own):.0f} to {max(o.year for o in own):.0f}"
+        print(f"{name} {source:8} n {len(own):3}  {years}  {np.median([o.ln for o in own]):+.3f}")
+
+
+def fitted(found: Sequence[Compared]) -> tuple[float, float]:
+    """The lead in 2024 and the years in which it halves, with the least weighted absolute error."""
+    ln, year, weight = _columns(found)
+    best = (np.inf, 0.0, 0.0)
+    for halving in HALVINGS:
+        shape = 2.0 ** ((YEAR - year) / halving)
+        lead = _weighted_median(ln / shape, weight * shape)
+        best = min(best, (float(np.sum(weight * np.abs(ln - lead * shape))), lead, float(halving)))
+    return round(best[1], 3), round(best[2], 2)
+
+
+def _left_out(found: Sequence[Compared]) -> float:
+    """The mean of the sources' median errors, each source left out of its fit."""
+    medians = []
+    for source in sorted({one.source for one in found}):
+        lead, halving = fitted([one for one in found if one.source != source])
+        ln, year, _ = _columns([one for one in found if one.source == source])
+        medians.append(np.median(np.abs(ln - lead * 2.0 ** ((YEAR - year) / halving))))
+    return float(np.mean(medians))
+
+
+def _columns(found: Sequence[Compared]) -> tuple[Array, Array, Array]:
+    sources = [one.source for one in found]
+    weight = np.asarray([sources.count(source) ** -0.5 for source in sources])
+    return np.asarray([o.ln for o in found]), np.asarray([o.year for o in found]), weight
+
+
+def _weighted_median(values: Array, weight: Array) -> float:
+    order = np.argsort(values)
+    total = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(total, 0.5 * total[-1])])
 
 
 def _asked(case: Case) -> Request:
     """The same model, GPUs, sequence and batch, where nobody says more."""
     work, gpus = case.workload, case.layout.gpus
-    eight = work.precision is Precision.FP8
+    eight, stacks = work.precision is Precision.FP8, assumed_frameworks(decoder=True, adapters=False)
     return Request(
         architecture=case.architecture,
         workload=Workload(
@@ -101,9 +155,11 @@ def _asked(case: Case) -> Request:
             sequence_tokens=work.sequence_tokens,
             global_batch_sequences=work.global_batch_sequences,
             precision=Precision.FP8 if eight else Precision.BF16,
+            library_year=work.library_year,
         ),
-        framework=assumed_framework(decoder=True, adapters=False),
+        framework=stacks[0],
         framework_assumed=True,
+        stacks=stacks,
         clusters=(replace(case.cluster, max_gpus=max(case.cluster.max_gpus, gpus)),),
         gpu_counts=(gpus,),
     )

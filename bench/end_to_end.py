@@ -3,12 +3,12 @@
     python -m bench.end_to_end [REFERENCE] [--json FILE]
 
 Model, tokens, GPU type and number of GPUs come from end_to_end_runs.csv; the layout is the engine's own
-choice on those GPUs, goodput included. Four tellings: `asked` knows nothing more (a usual sequence, a usual
-batch, the framework assumed); `blind` knows the published sequence, batch and precision, the framework
-unknown; `told` knows the framework too; `laid_out` also what was published of the layout
-(end_to_end_inputs.csv, each with its source; `checked` says what of it was compared with the source's
-text, the rest, and the years, are from memory). Runs whose number of GPUs was not published are planned on as
-many as the engine likes, and reported apart.
+choice on those GPUs, goodput included. Four tellings: `asked` knows the year and nothing more (the model's
+own sequence, batch and precision where the catalog has them, else usual ones; the best stack); `blind` knows
+the published sequence, batch and precision, the framework unknown; `told` knows the framework too; `laid_out`
+also what was published of the layout (end_to_end_inputs.csv, each with its source; `checked` says what of it
+was compared with the source's text, the rest, and the years, are from memory). Runs whose number of GPUs was
+not published are planned on as many as the engine likes, and reported apart.
 
 A published figure holds all that happened in the run; the engine's layout is the best that it finds, the
 run's may not have been. Both make predictions low. `scaled` is the error left when one factor, the median
@@ -16,7 +16,6 @@ of all other sources, is taken off: what a constant for "runs are worse than pla
 """
 
 import csv
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,19 +27,20 @@ from bench.results import RESULTS, write_json
 from bench.whole_runs import FITTED, GOAL, Result, summary, whole_run, write
 
 from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import Architecture, parameters_matmul_active
-from rightsizer.domain.framework import Framework, assumed_framework, framework
+from rightsizer.catalog.recipes import recipe
+from rightsizer.domain.architecture import Architecture
+from rightsizer.domain.framework import Framework, assumed_frameworks, framework
 from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.workload import AttentionKernel, Precision, Workload, usual_batch_tokens
+from rightsizer.domain.workload import AttentionKernel, Method, Precision, Workload
 from rightsizer.errors import RightsizerError
 from rightsizer.estimate import goodput
 from rightsizer.search.explain import layout_text
 from rightsizer.search.plan import plan
 from rightsizer.search.types import NoPlan, Option, Plan, Request
+from rightsizer_api.spec_defaults import workload_of
+from rightsizer_api.workload import WorkloadSpec
 
 KINDS = ("whole_run", "pretrain_phase")
-ASSUMED_SEQUENCE = 8192
-"""What `rightsizer plan` assumes where nothing is said; the batch is the one that suits the compute."""
 ERA = 2023.0
 """Before this year the usual stack was Megatron-LM with unfused attention."""
 MOST_GPUS = 4096
@@ -61,7 +61,7 @@ class Telling:
     compile: bool | None = None
     attention: AttentionKernel = AttentionKernel.AUTO
     network: str = ""
-    assumed: bool = False
+    assumed: tuple[Framework, ...] = ()
     pinned: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -132,17 +132,19 @@ def architecture(row: Row, more: Row) -> Architecture:
     return Architecture(name=row["model"], head_dim=head_dim, **flags, **size)
 
 
-def asked(row: Row, _more: Row, shape: Architecture) -> Telling:
-    """Nothing but the model and its tokens."""
-    sequence = min(ASSUMED_SEQUENCE, shape.max_sequence or ASSUMED_SEQUENCE)
-    tokens = float(row["tokens_b"]) * 1e9
-    batch = usual_batch_tokens(parameters=float(parameters_matmul_active(shape)), tokens=tokens)
+def asked(row: Row, more: Row, shape: Architecture) -> Telling:
+    """Nothing but model, tokens, GPU type and year; the rest as `rightsizer plan` fills it in."""
+    stacks = assumed_frameworks(decoder=True, adapters=False)
+    spec = WorkloadSpec.model_construct(method=Method.PRETRAIN, tokens=f"{row['tokens_b']}B")
+    own = recipe(shape.name) if more["model"] else None
+    work = workload_of(spec, shape, stacks[0], recipe=own, gpus=[lookup.gpu(row["gpu_type"])])
     return Telling(
-        sequence_tokens=sequence,
-        batch_tokens=sequence * 2.0 ** max(0, round(math.log2(batch / sequence))),
-        precision=Precision.BF16,
-        framework=assumed_framework(decoder=True, adapters=False),
-        assumed=True,
+        sequence_tokens=work.sequence_tokens,
+        batch_tokens=float(work.global_batch_sequences * work.sequence_tokens),
+        precision=work.precision,
+        framework=stacks[0],
+        year=float(more["year"] or 0.0),
+        assumed=stacks,
     )
 
 
@@ -254,7 +256,8 @@ def _plan(
             architecture=shape,
             workload=workload,
             framework=telling.framework,
-            framework_assumed=telling.assumed,
+            framework_assumed=bool(telling.assumed),
+            stacks=telling.assumed,
             clusters=(cluster,),
             gpu_counts=() if gpus is None else (gpus,),
             pinned=telling.pinned,

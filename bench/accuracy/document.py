@@ -187,16 +187,15 @@ _WHOLE_RUNS = """\
 GPU-hours of whole published runs, |error| in percent (`python -m bench.end_to_end`): tokens, GPUs and hours
 as published; failures, checkpoints, stragglers and downtime predicted. *Laid out*: what is published of the
 layout is pinned; *told*: network, framework, sequence, batch and precision are; *blind*: these but the
-framework; *asked*: model, tokens and GPUs alone. *Null*: every run at the median utilisation of the other
-families' runs. Laid out the engine does better than that; asked it does worse: it answers with the layout
-that it would choose on torch's FSDP, at the pace of published stacks (`slower_stack`: 31.6 -> 27.8 % in the
-median, the mean 31.2 -> 31.9 %; on as many GPUs as the engine likes 23.7 -> 13.8 and 22.7 -> 19.0 %), and
-people's runs were slower. Goal: a median of 15 % laid out. Tried for *asked* without gain: the median of the
-plans of 5 to 9 frameworks (27 to 31 %, the mean 32 to 35 %), a pace for each generation of GPUs (A100s' 6
-sources +0.17, later ones' 9 +0.06: apart by 1.2 deviations), and of all published layouts, not the fastest
-(+0.26: people who train for weeks do not take those). Custom scripts, planned as an unknown framework, would
-be slower by 0.157 by the same count; it is not added, for their own steps are soon measured. A sequence of
-4,096 where none is told would take the mean from 31.9 to 29.3 %. What was tried else, and what is not
+framework; *asked*: model, tokens, GPUs and year, the rest as `rightsizer plan` fills it in. *Null*: every
+run at the median utilisation of the other families' runs. The engine does better than that. Asked, it plans
+with the best of three stacks, at the pace of published stacks of that year (`slower_stack`, fitted to
+published steps and no whole run): 18.9 % in the median, 20.0 % on average. With torchtitan for all, at
+one pace, it was 27.8 and 31.9 %; the best of three stacks at that pace 32.3 and 31.2 %, with recipes 30.5 and
+27.9 %. Left out by family, a constant for what remains (exp(0.10)) takes 18.8 to 18.2 %, and the mean from
+20.7 to 23.1 %; size in parameters, compute, GPUs or seconds a step explain none of it (21 to 24 %). It is not
+added. Goal: a median of 15 % laid out. Custom scripts, planned as an unknown framework, would be slower by
+0.157; it is not added, for their own steps are soon measured. What was tried else, and what is not
 understood: docs/engine.md.
 """
 

@@ -68,7 +68,7 @@ class JobFlags:
     ] = None
     precision: Annotated[
         str | None,
-        typer.Option(metavar="TYPE", help="bf16 (default), fp16, fp8 or fp32."),
+        typer.Option(metavar="TYPE", help="bf16, fp16, fp8 or fp32; default: the model's own or bf16."),
     ] = None
     optimizer: Annotated[
         str | None,
@@ -113,7 +113,8 @@ class JobFlags:
     framework: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="torchtitan (default), megatron, deepspeed, accelerate, ddp or custom."
+            metavar="NAME",
+            help="torchtitan, megatron, deepspeed, accelerate, ddp or custom; default: the best for it.",
         ),
     ] = None
 

@@ -36,6 +36,7 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
         parts.append(Group(Text("Runners-up", style="bold"), options_table(plan.runners_up)))
     if plan.reasons:
         parts.append(Text(f"Why: {plan.reasons[0]}"))
+    parts += [Text(f"Assumed: {note}") for note in plan.request.notes]
     if plan.request.framework_assumed:
         parts.append(Text("No framework is named: --framework narrows the interval and may save GPUs"))
     return [*parts, *calibration_line(plan.request, option)]

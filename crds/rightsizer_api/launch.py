@@ -255,7 +255,8 @@ class Launch(Model):
     framework: Annotated[FrameworkName, Strict(False)] = Field(
         FrameworkName.CUSTOM,
         description="The training framework. custom: any script; its estimates have a wider interval. Default"
-        " without a command: torchtitan (accelerate for adapters and for networks that are not decoders).",
+        " without a command: the best of torchtitan, megatron and deepspeed (accelerate for adapters and for"
+        " networks that are not decoders).",
         examples=["torchtitan"],
         json_schema_extra=fixed("the framework cannot change: another one cannot read the checkpoints"),
     )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from rightsizer.catalog import lookup
+from rightsizer.catalog.recipes import Recipe, recipe
 from rightsizer.domain import framework as frameworks
 from rightsizer.domain.architecture import Architecture, Family
 from rightsizer.domain.framework import Framework
@@ -22,7 +23,7 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import moment_text
 from rightsizer_api.report import Interval80, LayoutReport, Loss, Opening, PlanReport, Runner
 from rightsizer_api.resources import ElasticityMode
-from rightsizer_api.spec_defaults import architecture_of, workload_of
+from rightsizer_api.spec_defaults import architecture_of, recipe_notes, workload_of
 
 __all__ = [
     "ResolvedPlan",
@@ -52,6 +53,8 @@ class ResolvedPlan:
     architecture: Architecture
     framework: Framework
     workload: Workload
+    stacks: tuple[Framework, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def request(
         self,
@@ -69,7 +72,9 @@ class ResolvedPlan:
             architecture=self.architecture,
             workload=self.workload,
             framework=self.framework,
-            framework_assumed=not _framework_stated(self.plan),
+            framework_assumed=bool(self.stacks),
+            stacks=self.stacks,
+            notes=self.notes,
             clusters=clusters or clusters_of(self.plan),
             deadline_s=deadline_s(self.plan, now=now),
             confidence=spec.deadline.confidence if spec.deadline else 0.9,
@@ -98,13 +103,26 @@ def can_resize(plan: TrainingPlan) -> bool:
 def resolve(plan: TrainingPlan) -> ResolvedPlan:
     """The plan in the engine's types. InputError and UnknownNameError name the wrong field."""
     architecture = _architecture(plan)
-    framework = _framework(plan, architecture)
+    stacks, asked = _stacks(plan, architecture), plan.spec.workload
+    framework = stacks[0] if stacks else _framework(plan)
+    own = _recipe(plan, architecture)
+    gpus = [lookup.gpu(name) for name in gpu_types(plan)] if own else []
+    workload = workload_of(asked, architecture, framework, recipe=own, gpus=gpus)
     return ResolvedPlan(
         plan=plan,
         architecture=architecture,
         framework=framework,
-        workload=workload_of(plan.spec.workload, architecture, framework),
+        workload=workload,
+        stacks=stacks,
+        notes=recipe_notes(asked, workload, own, gpus),
     )
+
+
+def _recipe(plan: TrainingPlan, architecture: Architecture) -> Recipe | None:
+    """How the catalog's model was pretrained. Another network may have its name, but not its recipe."""
+    spec = plan.spec
+    named = spec.model.name is not None and spec.workload.method is Method.PRETRAIN
+    return recipe(architecture.name) if named else None
 
 
 def _architecture(plan: TrainingPlan) -> Architecture:
@@ -127,15 +145,17 @@ def _architecture(plan: TrainingPlan) -> Architecture:
     )
 
 
-def _framework(plan: TrainingPlan, architecture: Architecture) -> Framework:
-    """The engine's profile of the training framework; a custom script gets the unknown one.
+def _stacks(plan: TrainingPlan, architecture: Architecture) -> tuple[Framework, ...]:
+    """The frameworks to choose from where a plan states neither framework nor command."""
+    if _framework_stated(plan):
+        return ()
+    decoder, adapters = architecture.family is Family.DECODER, plan.spec.workload.method in _ADAPTERS
+    return frameworks.assumed_frameworks(decoder=decoder, adapters=adapters)
 
-    A plan with neither framework nor command is sized for the usual framework of its kind.
-    """
+
+def _framework(plan: TrainingPlan) -> Framework:
+    """The engine's profile of the stated framework; a custom script gets the unknown one."""
     launch, adapters = plan.spec.launch, plan.spec.workload.method in _ADAPTERS
-    if not _framework_stated(plan):
-        decoder = architecture.family is Family.DECODER
-        return frameworks.assumed_framework(decoder=decoder, adapters=adapters)
     if launch.profile is not None:
         with _at("spec.launch.profile"):
             return frameworks.framework(launch.profile)

@@ -1,31 +1,46 @@
-"""Defaults of what a spec leaves out: the sequence length, the batch, a network's dimensions."""
+"""Defaults of what a spec leaves out: sequence length, batch, precision, a network's dimensions."""
 
 import math
+from collections.abc import Sequence
 
+from rightsizer.catalog.recipes import Recipe
 from rightsizer.domain.architecture import Architecture, parameters_matmul_active
 from rightsizer.domain.framework import Framework
-from rightsizer.domain.workload import Method, Recompute, Workload, usual_batch_tokens
+from rightsizer.domain.hardware import Gpu
+from rightsizer.domain.workload import Method, Precision, Recompute, Workload, usual_batch_tokens
 from rightsizer.errors import InputError
 from rightsizer.units import parse_tokens
 from rightsizer_api.model import Dimensions
 from rightsizer_api.workload import Lora, WorkloadSpec
 
-__all__ = ["architecture_of", "workload_of"]
+__all__ = ["architecture_of", "recipe_notes", "workload_of"]
 
 _PRETRAIN_SEQUENCE, _TUNE_SEQUENCE = 8192, 2048  # documented on the field
 _TUNE_BATCH_SEQUENCES = 64
+_FEWEST_STEPS = 1000
+"""A shorter run takes the batch that suits its compute, not the one of the model's own, far longer run."""
 
 
-def workload_of(spec: WorkloadSpec, architecture: Architecture, framework: Framework) -> Workload:
-    """The workload, with defaults for the sequence length and the batch."""
+def workload_of(
+    spec: WorkloadSpec,
+    architecture: Architecture,
+    framework: Framework,
+    *,
+    recipe: Recipe | None = None,
+    gpus: Sequence[Gpu] = (),
+) -> Workload:
+    """The workload. Sequence, batch and precision default to the model's own recipe, where it has one.
+
+    `gpus` are the GPU types that the plan allows: the recipe's precision needs all of them to have it.
+    """
     lora = spec.lora or Lora.model_construct()
-    sequence = spec.sequence_length or _usual_sequence(spec, architecture)
+    sequence = spec.sequence_length or _usual_sequence(spec, architecture, recipe)
     return Workload(
         method=spec.method,
         tokens=_tokens(spec),
         sequence_tokens=sequence,
-        global_batch_sequences=_batch(spec, architecture, sequence),
-        precision=spec.precision,
+        global_batch_sequences=_batch(spec, architecture, sequence, recipe),
+        precision=spec.precision or (Precision.FP8 if _eight_bits(recipe, gpus) else Precision.BF16),
         optimizer=spec.optimizer,
         recompute=Recompute[spec.recompute.upper()],
         quantised_bits=spec.quantised_bits,
@@ -57,8 +72,45 @@ def architecture_of(given: Dimensions, name: str) -> Architecture:
     )
 
 
-def _usual_sequence(spec: WorkloadSpec, architecture: Architecture) -> int:
+def recipe_notes(
+    spec: WorkloadSpec, workload: Workload, recipe: Recipe | None, gpus: Sequence[Gpu]
+) -> tuple[str, ...]:
+    """What of the workload the model's own recipe filled in, and what of it these GPUs cannot do."""
+    if recipe is None:
+        return ()
+    sequence, batch = workload.sequence_tokens, workload.global_batch_sequences
+    taken = [
+        (f"sequences of {sequence:,} tokens", spec.sequence_length is None and spec.dataset is None),
+        (f"{batch:,} sequences a step", not _batch_stated(spec) and _own_batch(spec, recipe)),
+        (f"{workload.precision}", spec.precision is None and _eight_bits(recipe, gpus)),
+    ]
+    parts = [text for text, own in taken if own]
+    notes = [f"{', '.join(parts)}: {recipe.model}'s own recipe ({recipe.source})"] if parts else []
+    if spec.precision is None and recipe.precision is Precision.FP8 and not _eight_bits(recipe, gpus):
+        without = ", ".join(gpu.name for gpu in gpus if not gpu.fp8_flop_per_s) or "an unnamed GPU type"
+        notes.append(f"{recipe.model} was pretrained in fp8, which {without} lacks: sized in bf16")
+    return tuple(notes)
+
+
+def _eight_bits(recipe: Recipe | None, gpus: Sequence[Gpu]) -> bool:
+    """Whether the model was pretrained in fp8 and every GPU type has it. All have 16 bits."""
+    able = bool(gpus) and all(gpu.fp8_flop_per_s > 0 for gpu in gpus)
+    return able and recipe is not None and recipe.precision is Precision.FP8
+
+
+def _batch_stated(spec: WorkloadSpec) -> bool:
+    return spec.global_batch_sequences is not None or spec.global_batch_tokens is not None
+
+
+def _own_batch(spec: WorkloadSpec, recipe: Recipe | None) -> bool:
+    """Whether the recipe has a batch, and the run is long enough for it."""
+    return recipe is not None and 0 < recipe.batch_tokens * _FEWEST_STEPS <= _tokens(spec)
+
+
+def _usual_sequence(spec: WorkloadSpec, architecture: Architecture, recipe: Recipe | None) -> int:
     usual = _PRETRAIN_SEQUENCE if spec.method is Method.PRETRAIN else _TUNE_SEQUENCE
+    if recipe is not None:
+        usual = recipe.sequence_tokens
     if spec.dataset is not None:
         usual = spec.dataset.length
     longest = architecture.max_sequence or architecture.fixed_tokens
@@ -74,10 +126,12 @@ def _tokens(spec: WorkloadSpec) -> float:
     return max(1.0, examples * spec.dataset.length * spec.dataset.epochs)
 
 
-def _batch(spec: WorkloadSpec, architecture: Architecture, sequence: int) -> int:
+def _batch(spec: WorkloadSpec, architecture: Architecture, sequence: int, recipe: Recipe | None) -> int:
     if spec.global_batch_sequences is not None:
         return spec.global_batch_sequences
     if spec.global_batch_tokens is None:
+        if recipe is not None and _own_batch(spec, recipe):
+            return max(1, round(recipe.batch_tokens / sequence))
         return _usual_batch(spec, architecture, sequence)
     field = "spec.workload.globalBatchTokens"
     tokens = parse_tokens(spec.global_batch_tokens, field=field)

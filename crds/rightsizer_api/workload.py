@@ -77,22 +77,25 @@ class WorkloadSpec(Model):
     dataset: Dataset | None = Field(None, description="Total training tokens as examples x length x epochs.")
     sequence_length: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
         None,
-        description="Tokens per training sequence. Default: the data set's length, else 8192 for pretrain and"
-        " 2048 otherwise; at most the model's maximum.",
+        description="Tokens per training sequence. Default: the data set's length, else for pretrain what"
+        " the catalog's model was pretrained with, or 8192; otherwise 2048; at most the model's maximum.",
         examples=[8192],
     )
     global_batch_tokens: Tokens | None = Field(
         None,
-        description="Tokens per optimizer step, over all GPUs. Default for pretrain: compute-optimal"
-        " (arXiv:2401.02954), at most 16M; otherwise 64 sequences. rightsizer may change it by 5 % (a"
-        " default by 10 %) so that it divides evenly over the ranks.",
+        description="Tokens per optimizer step, over all GPUs. Default for pretrain: what the catalog's"
+        " model was pretrained with, else compute-optimal (arXiv:2401.02954), at most 16M; otherwise 64"
+        " sequences. rightsizer may change it by 5 % (a default by 10 %) so that it divides over the ranks.",
         examples=["4M"],
     )
     global_batch_sequences: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = Field(
         None, description="Sequences per optimizer step; replaces globalBatchTokens.", examples=[512]
     )
-    precision: Annotated[Precision, Strict(False)] = Field(
-        Precision.BF16, description="Matmul data type.", examples=["bf16"]
+    precision: Annotated[Precision, Strict(False)] | None = Field(
+        None,
+        description="Matmul data type. Default: bf16; for pretrain fp8, if the catalog's model was"
+        " pretrained in fp8 and every GPU type has it.",
+        examples=["bf16"],
     )
     optimizer: Annotated[Optimizer, Strict(False)] = Field(
         Optimizer.ADAMW,

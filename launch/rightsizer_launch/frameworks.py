@@ -147,10 +147,14 @@ def _layers_per_chunk(layout: Layout, layers: int) -> int:
     return -(-layers // chunks)
 
 
-def _megatron(layout: Layout, workload: Workload, _layers: int, _directory: str) -> Flags:
-    """Megatron-LM: pretrain_gpt.py's arguments, which come from megatron-core's config classes."""
+def _megatron(layout: Layout, workload: Workload, layers: int, _directory: str) -> Flags:
+    """Megatron-LM: pretrain_gpt.py's arguments, which come from megatron-core's config classes.
+
+    Tensor-parallel and expert exchange run beside compute wherever it allows that; the engine counts on it.
+    """
     _refuse("Megatron-LM", layout, offload=layout.offload in {Offload.NONE, Offload.OPTIMIZER})
     full = layout.recompute is Recompute.FULL
+    stages = _stage_layout(layout, layers)
     sharding = {
         Sharding.ZERO2: "optim_grads",
         Sharding.ZERO3: "optim_grads_params",
@@ -160,11 +164,14 @@ def _megatron(layout: Layout, workload: Workload, _layers: int, _directory: str)
     options: dict[str, object] = {
         "tensor-model-parallel-size": layout.tp,
         "pipeline-model-parallel-size": layout.pp,
-        "num-virtual-stages-per-pipeline-rank": layout.vpp if layout.vpp > 1 else None,
+        "num-virtual-stages-per-pipeline-rank": layout.vpp if layout.vpp > 1 and not stages else None,
+        "pipeline-model-parallel-layout": stages,
         "context-parallel-size": layout.cp,
         "expert-model-parallel-size": layout.ep,
         "expert-tensor-parallel-size": layout.expert_tp if layout.ep > 1 else None,
         "sequence-parallel": layout.sequence_parallel and layout.tp > 1,
+        "tp-comm-overlap": layout.sequence_parallel and layout.tp > 1,
+        "overlap-moe-expert-parallel-comm": layout.ep > 1 and (layout.pp == 1 or layout.vpp > 1) and not full,
         "use-distributed-optimizer": layout.sharding is Sharding.ZERO1 or sharding is not None,
         "use-megatron-fsdp": sharding is not None,
         "data-parallel-sharding-strategy": sharding,
@@ -184,6 +191,22 @@ def _megatron(layout: Layout, workload: Workload, _layers: int, _directory: str)
         "fp8-format": "hybrid" if workload.precision is Precision.FP8 else None,
     }
     return Flags(arguments=_arguments(options))
+
+
+def _stage_layout(layout: Layout, layers: int) -> str | None:
+    """Stages of unequal numbers of layers: E embeds, t is a layer, L is head and loss. None: equal ones.
+
+    Embedding and head count as a layer each where that makes the stages equal; else the last ones are short.
+    """
+    chunks = layout.pp * layout.vpp
+    if layout.pp == 1 or layers < chunks or layers % chunks == 0:
+        return None
+    ends = (layers + 2) % chunks == 0
+    total = layers + 2 if ends else layers
+    sizes = [total // chunks + (index < total % chunks) for index in range(chunks)]
+    if ends:
+        sizes[0], sizes[-1] = sizes[0] - 1, sizes[-1] - 1
+    return "E" + "|".join("t" * size for size in sizes) + "L"
 
 
 def _deepspeed(layout: Layout, workload: Workload, _layers: int, directory: str) -> Flags:

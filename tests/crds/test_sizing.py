@@ -103,7 +103,7 @@ def test_a_sequence_left_out_is_never_longer_than_the_model_takes(ask):
         ("custom", "pretrain", "unknown"),
         ("custom", "lora", "unknown-adapters"),
         ("accelerate", "qlora", "peft"),
-        ("megatron", "pretrain", "megatron-core"),
+        ("megatron", "pretrain", "megatron"),
         ("deepspeed", "finetune", "deepspeed-zero"),
     ],
 )
@@ -230,7 +230,7 @@ def test_a_report_fits_its_schema_and_the_status(ask, small):
         (None, "lora", "peft", True),
         ({"command": ["train.py"]}, "pretrain", "unknown", False),
         ({"framework": "custom"}, "pretrain", "unknown", False),
-        ({"framework": "megatron"}, "pretrain", "megatron-core", False),
+        ({"framework": "megatron"}, "pretrain", "megatron", False),
     ],
     ids=["nothing said", "adapters", "a script", "custom", "named"],
 )

@@ -64,6 +64,41 @@ def test_a_layout_that_a_framework_cannot_run_is_refused(name, layout):
         frameworks.flags(name, layout, WORKLOAD)
 
 
+@pytest.mark.parametrize(
+    ("layout", "tensor", "experts"),
+    [
+        (THREE_D, True, False),
+        (dataclasses.replace(THREE_D, ep=4, recompute=Recompute.NONE), True, True),
+        (dataclasses.replace(THREE_D, ep=4, vpp=1, recompute=Recompute.NONE), True, False),
+        (Layout(dp=8, ep=8, micro_batches=8), False, True),
+    ],
+    ids=["dense", "interleaved experts", "plain stages", "no stages"],
+)
+def test_megatron_hides_what_the_engine_counts_as_hidden(layout, tensor, experts):
+    given = options(frameworks.flags("megatron", layout, WORKLOAD, architecture=MODEL))
+    assert ("tp-comm-overlap" in given) is tensor
+    assert ("overlap-moe-expert-parallel-comm" in given) is experts
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "vpp", "stages"),
+    [
+        (8, 4, 2, None),
+        (8, 1, 1, None),
+        (7, 4, 1, "Ett|tt|tt|tL"),
+        (6, 4, 1, "Et|tt|tt|tL"),
+        (9, 2, 4, "Ett|t|t|t|t|t|t|tL"),
+    ],
+    ids=["equal", "one stage", "short last stage", "ends count", "interleaved"],
+)
+def test_megatron_gets_unequal_stages_layer_by_layer(layers, pp, vpp, stages):
+    layout = Layout(dp=2, pp=pp, vpp=vpp, micro_batches=8)
+    model = dataclasses.replace(MODEL, layers=layers)
+    given = options(frameworks.flags("megatron", layout, WORKLOAD, architecture=model))
+    assert given.get("pipeline-model-parallel-layout") == stages
+    assert ("num-virtual-stages-per-pipeline-rank" in given) is (vpp > 1 and stages is None)
+
+
 def test_deepspeeds_batch_is_the_product_of_its_parts():
     config = json.loads(frameworks.flags("deepspeed", FSDP, WORKLOAD).files["deepspeed.json"])
     assert config["train_batch_size"] == 2 * 8 * 16

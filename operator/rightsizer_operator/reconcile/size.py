@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rightsizer.domain.hardware import MOST_GPUS
 from rightsizer.domain.layout import Layout
 from rightsizer.errors import InputError
 from rightsizer.resize.scaling import PlanScaling, in_place_pins
@@ -41,7 +42,6 @@ __all__ = [
     "scaling_of",
 ]
 
-_UNLIMITED_GPUS = 16_384  # the engine's own limit
 _SIMPLER = "set spec.layout, spec.resources.gpuTypes or spec.resources.gpus, so that less is searched"
 _GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 
@@ -262,7 +262,7 @@ def _request(
     stated = sizing.inter_node_bytes_per_s(resolved.plan)
     offered = clusters(
         kinds,
-        dict.fromkeys(kinds, _UNLIMITED_GPUS),
+        dict.fromkeys(kinds, MOST_GPUS),
         inter_gbps=stated / 1e9 if stated else inter_gbps,
         price=sizing.price_usd_per_gpu_h(resolved.plan),
     )

@@ -9,7 +9,7 @@ from rightsizer import packaged
 from rightsizer.catalog.naming import Index, Spellings, build_index, lookup, nearest
 from rightsizer.domain.architecture import Architecture, AttentionKind, Family
 from rightsizer.domain.framework import framework, frameworks
-from rightsizer.domain.hardware import Cluster, Gpu, Link, Node
+from rightsizer.domain.hardware import MOST_GPUS, Cluster, Gpu, Link, Node
 from rightsizer.errors import InputError, UnknownNameError, UnsupportedError
 
 __all__ = [
@@ -73,7 +73,7 @@ def cluster(
     gpus_per_node: int | None = None,
     nodes_shape: str | None = None,
     inter_bytes_per_s: float | None = None,
-    max_gpus: int = 16384,
+    max_gpus: int = MOST_GPUS,
     price: float | None = None,
 ) -> Cluster:
     """GPUs in nodes. Missing values come from the node shape, else from the GPU's typical node.

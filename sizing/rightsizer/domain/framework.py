@@ -22,7 +22,7 @@ __all__ = [
     "KernelStyle",
     "SelectiveRecompute",
     "StageBalance",
-    "assumed_framework",
+    "assumed_frameworks",
     "framework",
     "framework_from_text",
     "frameworks",
@@ -70,7 +70,8 @@ class Framework:
     the plain ones for bf16 (and for fp8 where its own are 0); `moment_bytes` is of one moment (Adam keeps
     two). Of `deferred_head_gradients` micro-batches the logits' gradients wait for the end of the pipeline;
     `interleaved_group` (0: as many as stages) pass a chunk before the next. `first_stage_layers` and
-    `last_stage_layers` are as the rule of balance deals them where 0. `can_*` says what to search.
+    `last_stage_layers` are as the rule of balance deals them where 0. `expert_overlap_interleaves`: stages
+    hide the experts' exchange only if they are interleaved. `can_*` says what to search.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Framework:
     dropout_with_plain_mlp: bool = False
     compiles_loss: bool = False
     fused_weight_gradients: bool = False
+    groups_fp8_experts: bool = False
 
     # What it communicates
     gradient_reduce_bytes: float = 4.0
@@ -98,6 +100,7 @@ class Framework:
     overlaps_context_exchange: bool = True
     merges_context_parts: bool = False
     overlaps_expert_exchange: bool = False
+    expert_overlap_interleaves: bool = False
     reduces_every_micro_batch: bool = False
     scatters_gradients: bool = True
     sequence_parallel_default: bool = False
@@ -227,9 +230,14 @@ def unknown_framework(
     return framework(f"unknown-finetune{before}" if finetune else "unknown")
 
 
-def assumed_framework(*, decoder: bool, adapters: bool) -> Framework:
-    """The usual stack if the user names no framework, with the uncertainty of an unknown one."""
-    return replace(framework("torchtitan" if decoder and not adapters else "peft"), known=False)
+def assumed_frameworks(*, decoder: bool, adapters: bool) -> tuple[Framework, ...]:
+    """The stacks that an executor can launch for such a job, each with the uncertainty of an unknown one.
+
+    Accelerate is left out of pretraining and full finetuning of decoders: its profile trains with 16-bit
+    moments, which nobody asks for by naming no framework.
+    """
+    names = ("torchtitan", "megatron", "deepspeed") if decoder and not adapters else ("peft",)
+    return tuple(replace(framework(name), known=False) for name in names)
 
 
 @cache

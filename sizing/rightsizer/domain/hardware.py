@@ -4,7 +4,11 @@ from dataclasses import field
 
 from rightsizer.values import immutable
 
-__all__ = ["Cluster", "Gpu", "Link", "Node"]
+__all__ = ["MOST_GPUS", "Cluster", "Gpu", "Link", "Node"]
+
+MOST_GPUS = 32768
+"""The most GPUs that a plan takes where nobody sets a limit: published runs on one cluster took up to 32K
+(Llama 4 Behemoth, Meta's announcement of April 2025)."""
 
 
 @immutable
@@ -91,5 +95,5 @@ class Cluster:
     inter_bytes_per_s: float
     inter_link: str = ""
     inter_known: bool = False
-    max_gpus: int = 16384
+    max_gpus: int = MOST_GPUS
     price_usd_per_gpu_h: float | None = None

@@ -26,6 +26,7 @@ __all__ = [
     "estimate",
     "measured",
     "reliability",
+    "slower_stack_ln",
     "spare_nodes",
     "stays_ln",
     "whole_run",
@@ -35,6 +36,7 @@ __all__ = [
 _DAY_S = 86400.0
 _GPUS_PER_RATED_NODE = 8
 _SHORTEST_INTERVAL_S = 60.0
+_STACKS_OF = 2024.0  # the year that `assumed_stack_ln` is of
 _START_S = 300.0
 """The part of the default restart that is start-up and first step, the half of it. A guess."""
 
@@ -164,13 +166,13 @@ def measured(
     return reliability
 
 
-def whole_run(gpus: Array, planned_s: Array, productive: Array, *, slower_stack: bool = False) -> WholeRun:
+def whole_run(gpus: Array, planned_s: Array, productive: Array, *, slower_stack_ln: float = 0.0) -> WholeRun:
     """Losses of a pretraining run that no formula covers, and the scatter of its hours (data/whole_run.json).
 
     Large runs report the effective share of their time, failures included. The part of the loss that
     `productive` does not explain is unplanned. It grows with the node-days W of the run as W / (W + settled).
-    All other nodes, a share of 1 - 1 / nodes, wait for stragglers. `slower_stack`: any framework may train
-    the job, and steps take exp(assumed_stack_ln) times those of the assumed framework's best layout.
+    All other nodes, a share of 1 - 1 / nodes, wait for stragglers. `slower_stack_ln`: of the step
+    time, over that of the assumed framework's best layout.
     """
     constants = _whole_run()
     nodes = gpus / _GPUS_PER_RATED_NODE
@@ -178,7 +180,7 @@ def whole_run(gpus: Array, planned_s: Array, productive: Array, *, slower_stack:
     weight = work / (work + constants["settled_node_days"])
     unplanned = np.maximum(0.0, constants["not_effective"] * weight - (1.0 - productive))
     stragglers = np.asarray(constants["stragglers"] * np.maximum(0.0, 1.0 - 1.0 / nodes))
-    slower = -math.expm1(-constants["assumed_stack_ln"]) if slower_stack else 0.0
+    slower = -math.expm1(-slower_stack_ln)
     return WholeRun(
         unplanned=unplanned,
         stragglers=stragglers,
@@ -193,10 +195,22 @@ def stays_ln() -> float:
     return _whole_run()["stays_ln"]
 
 
+def slower_stack_ln(library_year: float) -> float:
+    """How much longer a stack of that year takes for a step than the assumed one on its best layout.
+
+    People's stacks catch up: the lead halves every `assumed_stack_halving` years. Year 0: that of the data.
+    """
+    constants = _whole_run()
+    age = (library_year or constants["today"]) - _STACKS_OF
+    return constants["assumed_stack_ln"] * math.exp2(-age / constants["assumed_stack_halving"])
+
+
 @cache
 def _whole_run() -> Mapping[str, float]:
-    text = packaged.text("whole_run.json")
-    return {name: float(entry["value"]) for name, entry in json.loads(text).items() if "value" in entry}
+    document = json.loads(packaged.text("whole_run.json"))
+    year, month, _ = document.pop("date").split("-")
+    constants = {name: float(entry["value"]) for name, entry in document.items()}
+    return {**constants, "today": int(year) + (int(month) - 1) / 12}
 
 
 def spare_nodes(nodes: int, gpus_per_node: int, reliability: Reliability, *, confidence: float = 0.9) -> int:

@@ -48,6 +48,7 @@ _USUAL_POWER_W = (0.0, 0.0, 700.0, 1000.0, 750.0, 0.0)  # by generation; 0: matm
 _SUM_BYTES = 8.0  # a weight gradient added to a 32-bit sum in the same kernel: read and written
 _FUSED_SUMS_YEAR = 2022  # NVIDIA/apex#1297 (February 2022) and Megatron-LM's linear layers of that spring
 _FUSED_EXPERTS_YEAR = 2026.4  # Megatron-Bridge 26.06
+_GROUPED_FP8_YEAR = 2026.5  # NVIDIA/TransformerEngine#2971 and #3181: fp8 GroupedLinear on Hopper in one GEMM
 _CAST_LAUNCHES = 3.0  # of an expert: its matmul, and a cast of either operand
 _MERGED_BYTES = 40.0  # of an element of attention's result and part: see docs/engine.md
 _SUMMED_BYTES = 58.0
@@ -195,7 +196,7 @@ def kernels(cases: Cases, work: LayerWork, rates: GpuRates, parameters: Paramete
     """The seconds of every kernel class for one micro-batch."""
     mm, trained = work.matmuls, np.where(frozen(cases), 0.0, 1.0)
     eight = parameters.keyed("grouped_low_precision", GENERATIONS)[rates.generation]
-    alone = rates.low_precision & ~fused_experts(cases, rates)
+    alone = rates.low_precision & ~fused_experts(cases, rates) & ~_grouped_fp8(cases, rates)
     several = np.where(alone, eight, parameters.grouped_matmul)
     low = np.where(mm.grouped, several, 1.0)
     launches = np.where(mm.grouped & alone, _CAST_LAUNCHES, 1.0)
@@ -306,6 +307,15 @@ def fused_experts(cases: Cases, rates: GpuRates) -> Array:
     new = ((year == 0) | (year >= _FUSED_EXPERTS_YEAR)) & (cases.framework.time_class == "core")
     blackwell = rates.generation == GENERATIONS.index("blackwell")
     return np.asarray(new & blackwell & rates.low_precision & (cases.architecture.experts > 0))
+
+
+def _grouped_fp8(cases: Cases, rates: GpuRates) -> Array:
+    """True where Hopper multiplies all experts in one fp8 kernel; they are still cast one by one."""
+    year = cases.workload.library_year
+    core = ((year == 0) | (year >= _GROUPED_FP8_YEAR)) & (cases.framework.time_class == "core")
+    hopper = rates.generation == GENERATIONS.index("hopper")
+    own = (cases.framework.groups_fp8_experts > 0) | core
+    return np.asarray(own & hopper & rates.low_precision & (cases.architecture.experts > 0))
 
 
 def flash(cases: Cases) -> Array:

@@ -260,9 +260,16 @@ def _collectives(inputs: StepInputs, forward: _GpuTime) -> tuple[Array, Array, A
         return tp, cp, np.zeros(())
     experts = group(links, np.maximum(layout.ep, 1), np.maximum(layout.expert_tp, 1))
     once = _once_per_domain(inputs, experts.domains)
-    exposed = np.where(framework.overlaps_expert_exchange > 0, p.expert_overlapped, p.expert_exposed)
+    exposed = np.where(_hides_exchange(cases), p.expert_overlapped, p.expert_exposed)
     ep = 2.0 * exposed * all_to_all_s(work.routed_bytes, once, experts, links, p)
     return tp, cp, np.where(cases.architecture.experts > 0, ep, 0.0)
+
+
+def _hides_exchange(cases: Cases) -> Array:
+    """Whether the experts' exchange runs behind another micro-batch's compute."""
+    layout, facts = cases.layout, cases.framework
+    pairs = ((layout.pp == 1) | (layout.vpp > 1)) & (layout.recompute != Recompute.FULL)
+    return np.asarray(facts.overlaps_expert_exchange & (pairs | (facts.expert_overlap_interleaves == 0)))
 
 
 def _tensor_exposed(inputs: StepInputs) -> Array:

@@ -195,6 +195,7 @@ def _layer_keys(layout: Columns) -> tuple[Array, ...]:
         np.where(sharded, layout.dp, 0),
         np.where(sharded, layout.shard_group, 0),
         np.where((layout.recompute_layers > 0) | (layout.offload_layers > 0), layout.pp, 0),
+        (layout.ep > 1) & ((layout.pp == 1) | (layout.vpp > 1)),  # stages that may hide the experts' exchange
     )
 
 

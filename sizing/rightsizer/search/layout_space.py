@@ -232,6 +232,13 @@ def _stages(architecture: Architecture, framework: Framework, pins: _Pins) -> li
             for p in _divisors(chunks)
             if 1 < p < chunks
         }
+    if framework.can_interleave and uneven:
+        stages |= {
+            (p, chunks // p)
+            for chunks in _powers(layers)
+            if -(-layers // chunks) * chunks <= _FULL_ENOUGH * layers
+            for p in _powers(chunks // 2)[1:]
+        }
     return [s for s in sorted(stages) if s[0] == pins.get("pp", s[0]) and s[1] == pins.get("vpp", s[1])]
 
 

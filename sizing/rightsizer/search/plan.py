@@ -15,6 +15,7 @@ from rightsizer.search.options import options
 from rightsizer.search.pricing import Rows, concatenate_rows, fitting_pairs, price_pairs
 from rightsizer.search.reasons import no_plan_reason, plan_reasons
 from rightsizer.search.search import best, meets, pairs, thin
+from rightsizer.search.stacks import with_best_stack
 from rightsizer.search.staged import stage
 from rightsizer.search.types import Binding, CurvePoint, NoPlan, Objective, Option, Plan, Request
 
@@ -55,9 +56,17 @@ def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     of an elastic request, the smallest opening size from there on. The objective gpus without a deadline
     takes the fastest option within 5 % of the lowest cost. Among clusters: the lowest cost, or the fewest
     GPUs if any price is missing; with the objective time, the earliest finish. `compared=False` leaves out
-    runners-up, reasons and the curve; the option is the same.
+    runners-up, reasons and the curve; the option is the same. A request with `stacks` is answered with the
+    best of them.
     """
     _validate(request)
+    if request.stacks:
+        request = with_best_stack(request, lambda one: _sized(one, compared=False, explained=False))
+    return _sized(request, compared=compared)
+
+
+def _sized(request: Request, *, compared: bool, explained: bool = True) -> Plan | NoPlan:
+    """The answer for the request's framework. A NoPlan that is not `explained` has no reason."""
     missing = _unsupported_method(request)
     if missing:
         return NoPlan(request=request, binding=Binding.FRAMEWORK, reason=missing)
@@ -67,11 +76,14 @@ def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
     answers: list[ClusterResult | Infeasible] = []
     for cluster in able:  # explaining a failure costs a second search: only if no cluster succeeds
         won = any(isinstance(a, ClusterResult) for a in answers)
-        answers.append(_answer(request, cluster, explained=not won))
+        answers.append(_answer(request, cluster, explained=explained and not won))
     evaluated = sum(a.evaluated for a in answers)
     results = [a for a in answers if isinstance(a, ClusterResult)]
     if not results:
-        return _no_plan(request, [a for a in answers if isinstance(a, Infeasible)], evaluated)
+        refusals = [a for a in answers if isinstance(a, Infeasible)]
+        if not explained:
+            return NoPlan(request=request, binding=refusals[0].binding, reason="")
+        return _no_plan(request, refusals, evaluated)
     priced = all(cost.price_usd_per_gpu_h(w.context.cluster) is not None for w in results)
     results.sort(key=lambda w: _rank(w, priced=priced))
     return _plan(request, results, evaluated) if compared else _option_only(request, results[0], evaluated)

@@ -303,7 +303,7 @@ def _beyond_plan(
         gpus,
         planned_s,
         productive,
-        slower_stack=_uses_typical_stack(context),
+        slower_stack_ln=_slower_stack_ln(context),
     )
     # steps measured on several nodes already include waiting for stragglers
     if _steps_measured(context, more_than=context.cluster.gpus_per_node):
@@ -312,11 +312,13 @@ def _beyond_plan(
     return replace(beyond, sigma_ln=np.zeros(gpus.shape)) if _steps_measured(context, more_than=0) else beyond
 
 
-def _uses_typical_stack(context: SearchContext) -> bool:
-    """Whether to add the slowdown of a typical stack over the assumed one. Known for 16 bits only."""
+def _slower_stack_ln(context: SearchContext) -> float:
+    """The slowdown of a typical stack over the assumed one; 0 if one is named or measured, or in 8 bits."""
     request = context.request
     sixteen = request.workload.precision in (Precision.BF16, Precision.FP16)
-    return request.framework_assumed and sixteen and not _steps_measured(context, more_than=0)
+    if not (request.framework_assumed and sixteen) or _steps_measured(context, more_than=0):
+        return 0.0
+    return goodput.slower_stack_ln(request.workload.library_year)
 
 
 def _steps_measured(context: SearchContext, *, more_than: int) -> bool:

@@ -87,7 +87,7 @@ def plan_reasons(
     lines += [_why_this_layout(chosen, same), _memory(chosen)]
     lines += [_versus(chosen, other) for other in other_clusters]
     lines += [_waste(chosen), _failures(request, chosen), _batch(request, chosen)]
-    lines.append(calibration_text(request, chosen))
+    lines += [calibration_text(request, chosen), *request.notes]
     return tuple(line for line in lines if line)
 
 

@@ -50,15 +50,15 @@ class Request:
 
     `objective` is what is minimised: the GPUs (without a deadline: the time, near the lowest cost), the
     expected cost, or the time. `deadline_s` is from now. `confidence` is the probability with which the
-    deadline must hold. `framework_assumed`: the user named no framework. `max_usd` limits the expected cost.
-    `max_gpus` limits every cluster, spares included. `spare_nodes` None: no spares, and the reasons recommend
-    a number. `pinned` fixes layout fields by their names in `Layout` (such as {"tp": 8}). `gpu_counts`, if
-    not empty, are the only GPU counts searched. `may_idle`: of a single count some GPUs may idle, if no
-    layout on all of them is as fast. `batch_tolerance` is the accepted relative change of the global batch so
-    that it divides over the data-parallel ranks.
-    `elastic`: the job can be resized while it runs, so a plan opens at the likely size and keeps a reserve.
-    It may grow to `grow_to` GPUs (None: to `max_gpus`).
-    `calibration` comes from the user's measured runs.
+    deadline must hold. `framework_assumed`: the user named no framework. `stacks`: the frameworks of which
+    the plan takes the best as `framework`; empty: no choice. `notes` say what else was assumed, and why.
+    `max_usd` limits the expected cost. `max_gpus` limits every cluster, spares included. `spare_nodes` None:
+    no spares, and the reasons recommend a number. `pinned` fixes layout fields by their names in `Layout`
+    (such as {"tp": 8}). `gpu_counts`, if not empty, are the only GPU counts searched. `may_idle`: of a single
+    count some GPUs may idle, if no layout on all of them is as fast. `batch_tolerance` is the accepted
+    relative change of the global batch so that it divides over the data-parallel ranks. `elastic`: the job
+    can be resized while it runs, so a plan opens at the likely size and keeps a reserve. It may grow to
+    `grow_to` GPUs (None: to `max_gpus`). `calibration` comes from the user's measured runs.
     """
 
     architecture: Architecture
@@ -66,6 +66,8 @@ class Request:
     framework: Framework
     clusters: tuple[Cluster, ...]
     framework_assumed: bool = False
+    stacks: tuple[Framework, ...] = ()
+    notes: tuple[str, ...] = ()
     objective: Objective = Objective.GPUS
     deadline_s: float | None = None
     confidence: float = 0.9

@@ -94,7 +94,7 @@ def test_other_nodes_wait_for_stragglers_and_a_single_one_does_not():
 
 
 def test_a_stack_that_nobody_named_takes_its_share_of_what_is_left():
-    named, unnamed = _whole_run(2048, 60.0), _whole_run(2048, 60.0, slower_stack=True)
+    named, unnamed = _whole_run(2048, 60.0), _whole_run(2048, 60.0, slower_stack_ln=0.123)
     assert named.slower_stack == 0
     assert unnamed.unplanned == named.unplanned
     assert (1 - named.lost) / (1 - unnamed.lost) == pytest.approx(np.exp(0.123), rel=1e-6)

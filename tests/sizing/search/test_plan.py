@@ -308,3 +308,22 @@ def test_an_elastic_job_keeps_no_reserve_that_it_may_not_take():
     answer = _planned(elastic=True, grow_to=96)
     assert answer.option.gpus <= 96
     assert answer.staging is None or answer.staging.reserve_gpus <= 96
+
+
+def test_deepseek_v3_as_it_was_run_takes_its_published_step_and_fits():
+    asked = _request(
+        "DeepSeek-V3 671B",
+        14.8e12,
+        None,
+        gpus=("H800",),
+        name="hai-llm",
+        sequence=4096,
+        batch=15_360,
+        precision=Precision.FP8,
+        max_gpus=2048,
+        gpu_counts=(2048,),
+        pinned={"tp": 1, "pp": 16, "ep": 64},
+    )
+    option = plan(asked, compared=False).option
+    assert option.step_s == pytest.approx(19.9, rel=0.08)  # 180K H800-hours a 1T tokens: arXiv:2412.19437
+    assert option.device_bytes < 70 * 2**30

@@ -1,0 +1,61 @@
+import pytest
+
+from rightsizer.catalog import lookup
+from rightsizer.catalog.recipes import recipe
+from rightsizer.domain.framework import framework
+from rightsizer.domain.workload import Method, Precision
+from rightsizer_api.spec_defaults import recipe_notes, workload_of
+from rightsizer_api.workload import WorkloadSpec
+
+MODEL = lookup.model("DeepSeek-V3 671B")
+OWN = recipe(MODEL.name)
+
+
+def _gpus(*names):
+    return [lookup.gpu(name) for name in names]
+
+
+def _workload(gpus=("H800",), own=OWN, **stated):
+    spec = WorkloadSpec(**({"tokens": "14.8T"} | stated))
+    return workload_of(spec, MODEL, framework("megatron"), recipe=own, gpus=_gpus(*gpus))
+
+
+def test_a_pretraining_takes_the_models_own_sequence_batch_and_precision():
+    found = _workload()
+    assert (found.sequence_tokens, found.global_batch_sequences) == (4096, 15_360)
+    assert found.precision is Precision.FP8
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({"sequenceLength": 8192}, (8192, 7_680, Precision.FP8)),
+        ({"globalBatchSequences": 1024}, (4096, 1024, Precision.FP8)),
+        ({"precision": "bf16"}, (4096, 15_360, Precision.BF16)),
+    ],
+    ids=["sequence", "batch", "precision"],
+)
+def test_what_the_user_states_wins(stated, expected):
+    found = _workload(**stated)
+    assert (found.sequence_tokens, found.global_batch_sequences, found.precision) == expected
+
+
+def test_a_short_run_takes_the_batch_that_suits_its_compute():
+    assert _workload(tokens="10B").global_batch_sequences < 1024
+
+
+@pytest.mark.parametrize("gpus", [("A100",), ("H800", "A100"), ()], ids=["no fp8", "one without", "unnamed"])
+def test_a_gpu_without_fp8_is_sized_in_bf16_and_the_plan_says_so(gpus):
+    found, spec = _workload(gpus), WorkloadSpec(tokens="14.8T")
+    assert found.precision is Precision.BF16
+    assert recipe_notes(spec, found, OWN, _gpus(*gpus))[-1].endswith("sized in bf16")
+
+
+def test_without_a_recipe_the_usual_values_are_assumed_and_nothing_is_said():
+    found = _workload(own=None)
+    assert (found.sequence_tokens, found.precision) == (8192, Precision.BF16)
+    assert recipe_notes(WorkloadSpec(tokens="14.8T"), found, None, []) == ()
+
+
+def test_finetuning_takes_no_recipe():
+    assert _workload(own=None, method=Method.FINETUNE, tokens="1B").sequence_tokens == 2048

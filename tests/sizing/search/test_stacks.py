@@ -1,0 +1,77 @@
+from dataclasses import replace
+
+import pytest
+
+from rightsizer.catalog import lookup
+from rightsizer.domain.cases import Case
+from rightsizer.domain.framework import assumed_frameworks, framework
+from rightsizer.domain.layout import Layout, Sharding
+from rightsizer.domain.observation import Observation
+from rightsizer.domain.workload import Workload
+from rightsizer.search.calibrate import calibration
+from rightsizer.search.plan import plan
+from rightsizer.search.types import NoPlan, Plan, Request
+
+STACKS = assumed_frameworks(decoder=True, adapters=False)
+
+
+@pytest.fixture
+def asked():
+    return Request(
+        architecture=lookup.model("Llama 2 13B"),
+        workload=Workload(tokens=300e9, sequence_tokens=4096, global_batch_sequences=1024),
+        framework=STACKS[0],
+        framework_assumed=True,
+        stacks=STACKS,
+        clusters=(lookup.cluster("A100-SXM4-80GB", max_gpus=1024),),
+        deadline_s=30 * 86400.0,
+        confidence=0.5,
+    )
+
+
+def test_the_best_stack_needs_no_more_gpus_than_any_other(asked):
+    answer = plan(asked)
+    assert isinstance(answer, Plan)
+    single = [plan(replace(asked, framework=stack, stacks=())) for stack in STACKS]
+    assert answer.option.gpus == min(one.option.gpus for one in single if isinstance(one, Plan))
+    assert answer.request.framework in STACKS
+    assert answer.request.stacks == ()
+
+
+def test_the_comparison_is_among_the_reasons(asked):
+    answer = plan(asked)
+    assert any(
+        f"{answer.request.framework.name} is the fastest of 3 stacks" in reason for reason in answer.reasons
+    )
+
+
+def test_a_deadline_that_no_stack_meets_is_refused_for_the_fastest_one(asked):
+    answer = plan(replace(asked, deadline_s=3600.0))
+    assert isinstance(answer, NoPlan)
+    assert answer.request.framework.name == "megatron"
+    assert answer.reason
+
+
+def test_without_a_deadline_the_best_stack_takes_the_fewest_gpu_hours(asked):
+    answer = plan(replace(asked, deadline_s=None), compared=False)
+    slowest = plan(replace(asked, deadline_s=None, stacks=(), framework=STACKS[-1]), compared=False)
+    cost = [one.option.gpus * one.option.finish_s for one in (answer, slowest)]
+    assert cost[0] < cost[1]
+
+
+def test_a_stack_that_the_user_has_measured_is_taken(asked):
+    case = Case(
+        architecture=asked.architecture,
+        workload=asked.workload,
+        cluster=asked.clusters[0],
+        framework=framework("torchtitan"),
+        layout=Layout(dp=8, micro_batches=64, sharding=Sharding.ZERO3),
+    )
+    measured = calibration([Observation(run="a", case=case, steps=100, step_s=60.0)])
+    assert plan(replace(asked, calibration=measured)).request.framework.name == "torchtitan"
+
+
+def test_a_named_framework_is_not_compared(asked):
+    answer = plan(replace(asked, stacks=(), framework=framework("torchtitan"), framework_assumed=False))
+    assert answer.request.framework.name == "torchtitan"
+    assert not answer.request.notes
