@@ -28,22 +28,22 @@ spec:
   model: {{dimensions: {{layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}}}
   workload: {{tokens: {tokens}, sequenceLength: 1024, globalBatchSequences: 24, precision: bf16}}
   deadline: {{finishWithin: {finish}}}
-  resources: {{minGPUs: 1, maxGPUs: 2, gpusPerNode: 1}}
+  resources: {{minGPUs: {least}, maxGPUs: 2, gpusPerNode: 1}}
   layout: {{microBatch: 4}}
   launch:
     framework: ddp
     command: [paced_train.py]
     env: {env}
     checkpoint: {{path: checkpoints, interval: 5s, grace: 60s}}
-  elasticity: {{mode: Auto}}
+  elasticity: {{mode: Auto, minGPUs: 1}}
 """
 PLANS = {
-    # by prediction two GPUs are needed; by its pace one will do
-    "early": ("h100", "10B", "74h", {"STEP_SECONDS": "0.24"}),
+    # its user asks for two GPUs to begin with; by its pace one will do
+    "early": ("h100", 2, ("10B", "74h"), {"STEP_SECONDS": "0.24"}),
     # by prediction one GPU is enough; by its pace it is not
-    "late": ("h100", "10B", "6d", {"STEP_SECONDS": "1.3"}),
+    "late": ("h100", 1, ("10B", "6d"), {"STEP_SECONDS": "1.3"}),
     # by its pace too, and most of a step waits for data
-    "starved": ("a100", "1B", "6d", {"STEP_SECONDS": "1.3", "STALL": "0.6"}),
+    "starved": ("a100", 1, ("1B", "6d"), {"STEP_SECONDS": "1.3", "STALL": "0.6"}),
 }
 
 
@@ -51,13 +51,14 @@ PLANS = {
 def start(slurm, tmp_path_factory):
     """start(name): its plan, submitted; the training, and the job."""
 
-    def begin(name, partition, tokens, finish, env):
+    def begin(name, partition, least, goal, env):
         folder = tmp_path_factory.mktemp(name)
         shutil.copy(Path(__file__).parents[1] / "paced_train.py", folder)
         stated = [
             {"name": key, "value": value} for key, value in (env | {"GLOO_SOCKET_IFNAME": "lo"}).items()
         ]
-        (folder / "plan.yaml").write_text(PLAN.format(tokens=tokens, finish=finish, env=json.dumps(stated)))
+        text = PLAN.format(least=least, tokens=goal[0], finish=goal[1], env=json.dumps(stated))
+        (folder / "plan.yaml").write_text(text)
         training = Training(slurm=slurm, folder=folder)
         return training, training.submit("--partition", partition)
 

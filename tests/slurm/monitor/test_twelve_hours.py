@@ -28,13 +28,12 @@ metadata: {name: small}
 spec:
   model: {name: gpt2-xl}
   workload: {tokens: TOKENS, sequenceLength: 1024, globalBatchSequences: 192}
-  deadline: {finishWithin: 100h}
+  deadline: {finishWithin: HOURSh}
   launch: {framework: ddp, command: [train.py], checkpoint: {path: ckpt}}
   elasticity: {mode: Auto, minGPUs: 1}
 """
 HOUR_S, BATCH_TOKENS, INTERVAL_S = 3600.0, 192 * 1024, 92 * 60.0
 NEEDED_TOKENS_PER_S = 100_000.0
-TOKENS = NEEDED_TOKENS_PER_S * 100 * HOUR_S
 RATES = {1: 0.27, 2: 0.53, 3: 0.78, 4: 1.0}
 """Of a job on so many nodes; on four it is `pace` times as fast as it needs to be."""
 START_S, START_UP_S = 1.7e9, 60.0
@@ -46,6 +45,7 @@ class Simulated:
 
     folder: object
     pace: float
+    tokens: float
     job: SlurmJob
     now_s: float = START_S
     pressed_from_s: float = float("inf")
@@ -69,6 +69,9 @@ class Simulated:
         """The steps until then."""
         step_s = BATCH_TOKENS / (NEEDED_TOKENS_PER_S * self.pace * RATES[self.job.nodes])
         while not self.stopped and self.begins_s + step_s <= until_s:
+            if self.step * BATCH_TOKENS >= self.tokens:
+                self.stopped, self.job = True, replace(self.job, states=("COMPLETED",))
+                break
             self.begins_s += step_s
             self.step += 1
             self.write("step", self.begins_s, step_s=step_s)
@@ -124,13 +127,16 @@ class Simulated:
 def simulated(tmp_path):
     """A job of so many nodes that trains at `pace` times the pace that it needs, on four nodes."""
 
-    def make(*, nodes, pace, first_look_s=None, **more):
+    def make(*, nodes, pace, first_look_s=None, hours=100, **more):
+        tokens = NEEDED_TOKENS_PER_S * hours * HOUR_S
         layout = {"dp": nodes, "microBatch": 8, "microBatches": 24 // nodes, "sharding": "none"}
-        (tmp_path / "plan.yaml").write_text(PLAN.replace("TOKENS", f"{TOKENS:.0f}"))
+        (tmp_path / "plan.yaml").write_text(
+            PLAN.replace("TOKENS", f"{tokens:.0f}").replace("HOURS", f"{hours}")
+        )
         runfile.write(tmp_path, runfile.RunFile(
             job_id=7, gpu="H100-SXM5-80GB", gres="h100", nodes=nodes, elastic=True, most_nodes=4,
             layout=layout, batch_sequences=192, batch_tokens=float(BATCH_TOKENS), step_s=2.0,
-            checkpoint_interval_s=INTERVAL_S, submitted_at_s=START_S, deadline_at_s=START_S + 100 * HOUR_S,
+            checkpoint_interval_s=INTERVAL_S, submitted_at_s=START_S, deadline_at_s=START_S + hours * HOUR_S,
             first_look_s=first_look_s,
         ))  # fmt: skip
         job = SlurmJob(
@@ -138,7 +144,7 @@ def simulated(tmp_path):
             gpus=nodes, requeue=True, priority=1, comment=f"rightsizer: plan=/p.yaml run={tmp_path}",
         )  # fmt: skip
         cluster = Simulated(
-            folder=tmp_path, pace=pace, job=job, first_save_s=(first_look_s or 1e9) / 2, **more
+            folder=tmp_path, pace=pace, tokens=tokens, job=job, first_save_s=(first_look_s or 1e9) / 2, **more
         )
         cluster.write("start", cluster.begins_s)
         return cluster
@@ -155,7 +161,9 @@ def watched(cluster, *, act="requeue", hours=12):
     decisions = []
     for poll in range(1, int(hours * HOUR_S / settings.every_s) + 1):
         cluster.train(START_S + poll * settings.every_s)
-        (row, *_) = monitor.sweep()
+        row = next(iter(monitor.sweep()), None)
+        if row is None:
+            break
         if row.decision.action is not Action.KEEP:
             decisions.append(((cluster.now_s - START_S) / HOUR_S, row.decision))
     return decisions, log.of_job(7)
@@ -173,6 +181,13 @@ def test_a_job_that_opened_small_and_is_late_grows_once_at_the_first_look(simula
     _, resizes = watched(cluster, hours=4)
     assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, Stage.DONE)]
     assert 1200.0 <= resizes[0].began_s - START_S < 1500.0
+
+
+def test_a_job_that_opened_small_grows_once_and_ends_before_its_deadline(simulated):
+    cluster = simulated(nodes=2, pace=1.3, first_look_s=1200.0, hours=10)
+    _, resizes = watched(cluster, hours=12)
+    assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(2, 4, Stage.DONE)]
+    assert (cluster.job.state, cluster.begins_s < START_S + 10 * HOUR_S) == ("COMPLETED", True)
 
 
 def test_an_early_job_is_recommended_a_smaller_size_and_shrinks_once_others_wait(simulated):
