@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rightsizer.catalog import lookup
-from rightsizer.domain.reading import Reading
+from rightsizer.domain.reading import Phase, Reading
+from rightsizer.estimate.parameters import load_resize
 from rightsizer.resize.policy import window_s
 from rightsizer.resize.scaling import PlanScaling, in_place_pins
 from rightsizer.resize.types import History, Limits, Running, Scaling, Size
@@ -29,7 +30,7 @@ from rightsizer_launch.size_history import SizeChange, history_of, visits_of
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.inspection import MonitoredJob
-from rightsizer_slurm.monitor.intent_log import Intent, Stage
+from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
 from rightsizer_slurm.monitor.size_history import SizeRecord
 
 __all__ = [
@@ -108,6 +109,9 @@ def reading_for(
     own = reading_of(monitored.marks, now_s=now_s, window_s=window_s(window), warm_up_s=tuning.warm_up_s)
     if unseen:
         return Reading(phase=own.phase)
+    if gpu is not None and own.phase is Phase.TRAINING and (own.age_s or 0.0) > load_resize().stale_s:
+        # no step for minutes: its GPU metrics tell whether it is idle
+        return replace(gpu, phase=own.phase, steps=own.steps, tokens_done=own.tokens_done)
     return with_gpu_counters(own, gpu) if monitored.marks or gpu is None else gpu
 
 
@@ -181,6 +185,7 @@ def history(
             from_gpus=intent.from_nodes * node_gpus,
         )
         for intent in intents
+        if intent.kind is not Kind.SUSPEND
         if intent.attempts or intent.stage in {Stage.DONE, Stage.FAILED}
     ]
     rollbacks = [SizeChange(at_s=row.time, failed_gpus=row.nodes * node_gpus) for row in given_up]

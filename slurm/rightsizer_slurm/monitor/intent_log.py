@@ -19,10 +19,15 @@ __all__ = ["CLOSED", "Intent", "IntentLog", "Kind", "Stage"]
 
 
 class Kind(enum.StrEnum):
-    """How a size changes: take nodes from a running job, or save, requeue, change the size and release."""
+    """What happens to a job.
+
+    Nodes are taken while it runs; or it is saved, requeued and released at another size; or it is saved,
+    requeued and stays held.
+    """
 
     SHRINK = "shrink"
     REQUEUE = "requeue"
+    SUSPEND = "suspend"
 
 
 class Stage(enum.StrEnum):

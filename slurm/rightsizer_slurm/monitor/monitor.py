@@ -21,6 +21,7 @@ from rightsizer.domain.reading import Reading
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.resize.policy import decide
 from rightsizer.resize.types import Action, Decision, Mode, Scaling
+from rightsizer.units import format_duration
 from rightsizer.values import immutable
 from rightsizer_launch.resize_inputs import Tuning
 from rightsizer_launch.worker_spec import grace_s
@@ -38,6 +39,7 @@ from rightsizer_slurm.monitor.decide import (
     scaling_of,
 )
 from rightsizer_slurm.monitor.gpu_metrics import lack
+from rightsizer_slurm.monitor.idle import IdleJobs, Suspension
 from rightsizer_slurm.monitor.inspection import MonitoredJob, live_gpu_jobs, monitored_job
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.notify import mail, mail_program
@@ -60,6 +62,8 @@ __all__ = [
 
 _LOG = logging.getLogger("rightsizer.slurm.monitor")
 _DAY_S = 86_400.0
+_LOOKS_MISSED = 10
+"""Looks without a job after which it is idle from the beginning again."""
 _SAVE_SLACK_S = 120.0
 """Added to a job's grace period for torchrun's stop and Slurm's requeue."""
 
@@ -133,6 +137,7 @@ class Monitor:
         self._resizer = Resizer(backend, intents, clock=clock)
         self._scalings: dict[tuple[int, float], Scaling | None] = {}
         self._records = RecordMemory(settings.tuning)
+        self._idle = IdleJobs(break_s=_LOOKS_MISSED * settings.every_s)
         self.failures: list[str] = []
 
     def sweep(self) -> tuple[ReportRow, ...]:
@@ -148,7 +153,8 @@ class Monitor:
         jobs = self._backend.jobs()
         cluster = self._backend.cluster()
         live = live_gpu_jobs(jobs)
-        self._records.forget(but={job.job_id for job in live})
+        for memory in (self._records, self._idle):
+            memory.forget(but={job.job_id for job in live})
         measured = self._metrics(live)
         return tuple(
             self._isolated(job, partial(self._row, job, jobs, cluster, measured.get(job.job_id)))
@@ -223,19 +229,42 @@ class Monitor:
         for record in row.monitored.given_up[-1:]:
             self._failed(row, record)
         self._announce(row.monitored)
-        decision = row.decision
+        decision, suspension = row.decision, self._suspension(row)
         if decision.action is Action.KEEP:
             return row
         withheld = f" ({decision.withheld})" if decision.withheld else ""
-        notice = one_line(f"{decision.action}: {decision.reason}{withheld}", 200)
+        warning = f"; {suspension.warning}" if suspension else ""
+        notice = one_line(f"{decision.action}: {decision.reason}{withheld}{warning}", 200)
         for channel, send in (("comment", self._annotate), ("mail", self._mail)):
             send(row, channel, notice)
         intent = intent_for(row, self._settings.level)
+        if suspension:
+            intent = self._suspend(row, suspension)
         if intent is None:
             return row
         with contextlib.suppress(InputError):  # the job is being resized already
             return replace(row, intent=self._resizer.advance(self._intents.plan(intent), row.job))
         return row
+
+    def _suspension(self, row: ReportRow) -> Suspension | None:
+        """When the job is suspended for being idle; None below the level `requeue`."""
+        seen = self._idle.seen(row.monitored, row.decision, row.reading.phase, now_s=self._clock())
+        return seen if self._settings.level.allows(ActionLevel.REQUEUE) else None
+
+    def _suspend(self, row: ReportRow, suspension: Suspension) -> Intent | None:
+        """The suspension if it is due; before, the warning in the job's output. Once for each start."""
+        earlier = self._intents.of_job(row.job.job_id)
+        if any(each.kind is Kind.SUSPEND and each.restarts == row.job.restarts for each in earlier):
+            return None
+        if suspension.due:
+            reason = f"{row.decision.reason}, for {format_duration(self._clock() - suspension.since_s)}"
+            return plan_intent(row.monitored, nodes=row.job.nodes, kind=Kind.SUSPEND, reason=reason)
+        text = f"rightsizer: {row.decision.reason}; {suspension.warning}"
+        if self._intents.claim_notice(
+            row.job.job_id, "idle", suspension.warning, again_s=math.inf, now_s=self._clock()
+        ):
+            self._try(row.job, lambda: self._backend.notify(row.job.job_id, one_line(text, 400)))
+        return None
 
     def _announce(self, monitored: MonitoredJob) -> None:
         """Write the size that a running job got at submission into the log and the job's output, once.
@@ -305,7 +334,8 @@ def fault(error: Exception) -> str:
 
 def failed_by(record: SizeRecord, intents: Sequence[Intent]) -> tuple[Intent, ...]:
     """The closed resize that led to a size that completed no step: DONE means only that the job started."""
-    causes = [i for i in intents if i.to_nodes == record.nodes and i.restarts < record.restart]
+    resizes = [intent for intent in intents if intent.kind is not Kind.SUSPEND]
+    causes = [i for i in resizes if i.to_nodes == record.nodes and i.restarts < record.restart]
     return tuple(intent for intent in causes[-1:] if intent.stage is Stage.DONE)
 
 

@@ -19,6 +19,7 @@ from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind,
 __all__ = ["Resizer", "Step", "next_step"]
 
 _MOST_ATTEMPTS = 2
+_SLOW = "the job did not save and stop in time; it keeps running"
 _SHRINK_SEEN_S = 30.0
 """A shrink takes effect at once. If it has not after this time, the command was never given."""
 
@@ -49,8 +50,9 @@ def next_step(intent: Intent, job: SlurmJob | None, *, now_s: float) -> Next:
     if job is None or not job.live:
         state = "no longer exists" if job is None else f"is {job.state}"
         return _closed(Stage.OVERTAKEN, f"the job {state}")
-    if intent.kind is Kind.SHRINK:
-        return _shrink(intent, job, now_s=now_s)
+    if intent.kind is not Kind.REQUEUE:
+        part = _shrink if intent.kind is Kind.SHRINK else _suspend
+        return part(intent, job, now_s=now_s)
     if job.running:
         return _running(intent, job, now_s=now_s)
     return _waiting(intent, job) if job.pending else Next(step=Step.WAIT)
@@ -67,6 +69,18 @@ def _shrink(intent: Intent, job: SlurmJob, *, now_s: float) -> Next:
     return _asked(intent, Step.SHRINK, "Slurm removed no node", now_s=now_s, timeout_s=_SHRINK_SEEN_S)
 
 
+def _suspend(intent: Intent, job: SlurmJob, *, now_s: float) -> Next:
+    if job.running and job.restarts > intent.restarts:
+        return _closed(Stage.OVERTAKEN, "the job has been released and runs again")
+    if job.running:
+        return _asked(intent, Step.ASK, _SLOW, now_s=now_s, timeout_s=intent.stop_timeout_s)
+    if job.pending and intent.stage is Stage.PLANNED:
+        return _closed(Stage.OVERTAKEN, "the job is already pending: someone else requeued it")
+    if job.held:
+        return _closed(Stage.DONE, f"saved and held; scontrol release {job.job_id} continues it")
+    return Next(step=Step.WAIT)
+
+
 def _running(intent: Intent, job: SlurmJob, *, now_s: float) -> Next:
     again = job.restarts > intent.restarts
     if again and job.nodes == intent.to_nodes:
@@ -74,8 +88,7 @@ def _running(intent: Intent, job: SlurmJob, *, now_s: float) -> Next:
     if again or intent.stage in {Stage.SIZED, Stage.RELEASED, Stage.UNDOING}:
         stage = Stage.OVERTAKEN if intent.stage in {Stage.PLANNED, Stage.ASKED} else Stage.FAILED
         return _closed(stage, f"runs again on {job.nodes} nodes, not {intent.to_nodes}")
-    slow = "the job did not save and stop in time; it keeps running"
-    return _asked(intent, Step.ASK, slow, now_s=now_s, timeout_s=intent.stop_timeout_s)
+    return _asked(intent, Step.ASK, _SLOW, now_s=now_s, timeout_s=intent.stop_timeout_s)
 
 
 def _asked(intent: Intent, step: Step, slow: str, *, now_s: float, timeout_s: float) -> Next:
