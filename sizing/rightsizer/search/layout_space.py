@@ -13,7 +13,7 @@ from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.framework import Framework
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import Recompute, Workload
+from rightsizer.domain.workload import Method, Recompute, Workload
 from rightsizer.values import immutable
 
 __all__ = [
@@ -106,7 +106,9 @@ def families_within(
         "recompute": _recompute(workload, framework, pins),
     }
     stages = np.asarray(_stages(architecture, framework, pins), dtype=np.int64).reshape(-1, 2)
-    shards = np.asarray(_shards(domain, framework, pins, offload=offload), dtype=np.int64).reshape(-1, 3)
+    shards = np.asarray(_shards(domain, workload, framework, pins, offload=offload), dtype=np.int64).reshape(
+        -1, 3
+    )
     tokens = np.asarray(values["micro_batch"]) * workload.sequence_tokens
     legal = tokens <= MAX_TOKENS_PER_MICRO_BATCH * np.asarray(values["cp"])[:, None, None]
     legal |= np.asarray(values["micro_batch"]) == 1
@@ -283,9 +285,13 @@ def _recompute(workload: Workload, framework: Framework, pins: Mapping[str, int]
 
 
 def _shards(
-    domain: int, framework: Framework, pins: Mapping[str, int], *, offload: bool
+    domain: int, workload: Workload, framework: Framework, pins: Mapping[str, int], *, offload: bool
 ) -> list[tuple[int, int, int]]:
-    """(sharding, shard group, offload). HSDP groups span one NVLink domain or a few nodes."""
+    """(sharding, shard group, offload). HSDP groups span one NVLink domain or a few nodes.
+
+    Quantised weights stay on the GPU: bitsandbytes' kernels read them there, in every stack that uses it.
+    """
+    moves_weights = framework.can_offload_parameters and workload.method is not Method.QLORA
     rows: list[tuple[int, int, int]] = []
     for sharding in _shardings(framework):
         groups = [0]
@@ -294,7 +300,7 @@ def _shards(
         rows += [(int(sharding), group, 0) for group in groups]
         if offload and sharding == Sharding.ZERO3 and framework.can_offload_optimizer:
             rows.append((int(sharding), 0, int(Offload.OPTIMIZER)))
-        if offload and sharding == Sharding.ZERO3 and framework.can_offload_parameters:
+        if offload and sharding == Sharding.ZERO3 and moves_weights:
             rows.append((int(sharding), 0, int(Offload.OPTIMIZER | Offload.PARAMETERS)))
     names = ("sharding", "shard_group", "offload")
     return [row for row in rows if all(row[i] == pins.get(name, row[i]) for i, name in enumerate(names))]

@@ -4,7 +4,7 @@ import math
 
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import Recompute
+from rightsizer.domain.workload import Method, Optimizer, Recompute
 from rightsizer.estimate import goodput
 from rightsizer.search.types import Binding, Objective, Option, Request, Staging
 from rightsizer.units import format_bytes, format_count, format_duration, format_usd
@@ -18,6 +18,8 @@ __all__ = [
     "plan_reasons",
 ]
 
+_FULL_MOMENT_BYTES = 4.0
+_FROZEN = (Method.LORA, Method.QLORA)
 _WASTE_CAUSES = {
     "pipeline_bubble": "the pipeline bubble",
     "tensor_parallel": "tensor-parallel communication",
@@ -86,7 +88,7 @@ def plan_reasons(
     lines += [] if bargain is None else [_trade_off(chosen, bargain)]
     lines += [_why_this_layout(chosen, same), _memory(chosen)]
     lines += [_versus(chosen, other) for other in other_clusters]
-    lines += [_waste(chosen), _failures(request, chosen), _batch(request, chosen)]
+    lines += [_waste(chosen), _failures(request, chosen), _batch(request, chosen), _short_states(request)]
     lines += [calibration_text(request, chosen), *request.notes]
     return tuple(line for line in lines if line)
 
@@ -274,6 +276,18 @@ def _batch(request: Request, chosen: Option) -> str:
     if requested == used:
         return ""
     return f"global batch: {used:,} sequences instead of {requested:,} ({used / requested - 1:+.1%})"
+
+
+def _short_states(request: Request) -> str:
+    """A warning where the framework's optimizer states are shorter than AdamW's usual 32 bits."""
+    stack, workload = request.framework, request.workload
+    short = stack.moment_bytes + stack.master_bytes < _FULL_MOMENT_BYTES
+    if not short or workload.optimizer is not Optimizer.ADAMW or workload.method in _FROZEN:
+        return ""
+    return (
+        f"{stack.name} trains weights and AdamW's moments in 16 bits, as its usual script loads the model;"
+        " with 32-bit weights (torch_dtype=float32) the states take twice the memory"
+    )
 
 
 def _usd(option: Option) -> str:

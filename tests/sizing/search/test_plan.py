@@ -103,6 +103,30 @@ def test_qlora_of_70b_fits_24_gib_cards():
     assert answer.option.gpus <= 16
 
 
+@pytest.mark.parametrize("name", ["accelerate", "peft", "deepspeed", "custom"])
+def test_quantised_weights_never_lie_in_host_memory(name):
+    asked = _request(
+        "meta-llama/Llama-2-70b-hf",
+        50e6,
+        None,
+        gpus=("RTX 4090",),
+        name=name,
+        sequence=2048,
+        batch=16,
+        method=Method.QLORA,
+        gpu_counts=(1,),
+    )
+    answer = plan(asked)
+    assert isinstance(answer, NoPlan)
+    assert answer.binding in {Binding.MEMORY, Binding.FRAMEWORK}
+
+
+def test_sixteen_bit_moments_are_said():
+    answer = _planned("meta-llama/Llama-2-7b-hf", 1e9, name="accelerate", method=Method.FINETUNE)
+    assert any("moments in 16 bits" in reason for reason in answer.reasons)
+    assert not any("16 bits" in reason for reason in _planned().reasons)
+
+
 def test_whisper_large_is_planned():
     assert _planned("openai/whisper-large-v3", 1e9, 7, name="ddp", sequence=448, batch=256).option.gpus >= 1
 
