@@ -33,7 +33,16 @@ from rightsizer_api.workload import RecomputeMode
 from rightsizer_launch.run_totals import warm_steps
 from rightsizer_launch.worker.progress import Record
 
-__all__ = ["Interrupted", "Probe", "Question", "has_enough", "interval_ratio", "no_steps", "probe_of"]
+__all__ = [
+    "ENOUGH_STEPS",
+    "Interrupted",
+    "Probe",
+    "Question",
+    "has_enough",
+    "interval_ratio",
+    "no_steps",
+    "probe_of",
+]
 
 _STEPS = 40
 """Steps that a probe should have time for; fewer micro-batches make steps shorter. A choice."""
@@ -42,6 +51,8 @@ _TELLS = 1.05
 _ENOUGH = 1.2
 """Measure until the noise is at most this multiple of what differs between two equal runs. A choice."""
 _LEAST_STEPS = 10
+ENOUGH_STEPS = 60
+"""Steps after which a probe ends where their scatter is not known. A choice."""
 _PINNED = ("tp", "pp", "vpp", "cp", "ep", "micro_batch")
 _FOLDER = "rightsizer-probe"
 
@@ -161,11 +172,12 @@ def _counts(asked: Question) -> Iterator[int]:
     """
     target, node, unit = asked.target, asked.target.cluster.gpus_per_node, _unit(asked.target.layout)
     room, nodes, whole = min(target.gpus, asked.room), 2, math.lcm(unit, node)
-    sizes = {min(2, room // unit) * unit, node // unit * unit, target.gpus}
+    least = max(1, min(2, room // unit)) * unit
+    sizes = {least, node // unit * unit, target.gpus}
     while nodes * node < 2 * room:
         sizes.add(-(-nodes * node // whole) * whole)
         nodes *= 2
-    yield from sorted(count for count in sizes if 0 < count <= room and not count % unit)
+    yield from sorted(count for count in sizes if least <= count <= room and not count % unit)
 
 
 def _unit(layout: Layout) -> int:
@@ -187,6 +199,7 @@ def _derived(asked: Question, recompute: Recompute, *, gpus: int) -> TrainingPla
         "deadline": None,
         "budget": None,
         "active_deadline": f"{math.ceil(asked.limit_s)}s",
+        "ttl_after_finished": "1h",
         "elasticity": Elasticity(mode=ElasticityMode.OFF),
         "layout": LayoutPins(**{name: getattr(layout, name) for name in _PINNED}),
         "resources": spec.resources.model_copy(

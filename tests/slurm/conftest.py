@@ -45,7 +45,7 @@ class FakeSlurm:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.slurm = Slurm(folder=folder)
-        for name in ("scontrol", "sacctmgr", "sbatch", "squeue", "srun"):
+        for name in ("scontrol", "sacctmgr", "sbatch", "scancel", "squeue", "srun"):
             (folder / name).write_text(COMMAND.replace("$folder", str(folder)))
             (folder / name).chmod(0o755)
             self.prints(name, "")

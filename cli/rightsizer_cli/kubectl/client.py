@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -94,6 +95,17 @@ class Client:
         """Change fields of a plan's spec."""
         body = json.dumps({"spec": spec})
         self.call("patch", PLANS, checked_name(name), "--type=merge", f"--patch={body}")
+
+    def create(self, manifest: str) -> None:
+        """Create the objects of a manifest."""
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(manifest)
+            file.flush()
+            self.call("create", f"--filename={file.name}")
+
+    def delete(self, name: str) -> None:
+        """Delete a plan, if it is there; its children follow."""
+        self.call("delete", PLANS, checked_name(name), "--ignore-not-found", "--wait=false")
 
     def scale(self, name: str, gpus: int) -> None:
         """Set the number of GPUs, as `kubectl scale` does."""

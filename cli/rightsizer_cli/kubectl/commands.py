@@ -3,6 +3,7 @@
 import datetime as dt
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,6 +48,41 @@ def explain(*, name: Name = "", file: File = None, json: Json = False, where: Wh
     answer = size_on_cluster(Client.of(where), name=name, file=file)
     print_explanation(answer, as_json=json)
     return OK if isinstance(answer, Plan) else NO_PLAN
+
+
+@grouped
+def probe(
+    *,
+    name: Name = "",
+    file: File = None,
+    time_limit: Annotated[
+        str, typer.Option("--time", metavar="DURATION", help="Longest time of training.")
+    ] = "5m",
+    gpus: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="GPUs to measure on; default: the fewest that tell."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the probe's TrainingPlan only.")] = False,
+    where: Where,
+) -> int:
+    """Run a plan's script on few GPUs for minutes as a TrainingPlan of its own, and size the plan by it."""
+    import secrets
+
+    from rightsizer.units import parse_duration_s
+    from rightsizer_cli.commands.probe.measure import ProbeOptions, run_probe
+    from rightsizer_cli.kubectl.probe import KubernetesProbe
+    from rightsizer_cli.kubectl.size_on_cluster import named_plan
+
+    options = ProbeOptions(
+        limit_s=parse_duration_s(time_limit, field="--time"),
+        gpus=gpus,
+        dry_run=dry_run,
+        tag=f"-{secrets.token_hex(2)}",
+    )
+    plan = named_plan(Client.of(where), name=name, file=file)[0]
+    client = Client.of(replace(where, namespace=where.namespace or plan.metadata.namespace or ""))
+    run_probe(plan, options, executor=lambda: KubernetesProbe(client=client, say=typer.echo), say=typer.echo)
+    return OK
 
 
 @grouped
@@ -137,7 +173,7 @@ def resume(*, name: Name, no_wait: NoWait = False, timeout: Timeout = "10m", whe
     return _waited(client, name, resumed, timeout=timeout, no_wait=no_wait)
 
 
-COMMANDS: tuple[Callable[..., Any], ...] = (plan, explain, why, status, resize, suspend, resume)
+COMMANDS: tuple[Callable[..., Any], ...] = (plan, explain, probe, why, status, resize, suspend, resume)
 
 
 def _waited(

@@ -17,7 +17,7 @@ from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import Node
 
-__all__ = ["live_plan", "size_on_cluster"]
+__all__ = ["live_plan", "named_plan", "size_on_cluster"]
 
 
 def live_plan(raw: Mapping[str, Any]) -> TrainingPlan:
@@ -30,15 +30,19 @@ def _head(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
 
 
+def named_plan(client: Client, *, name: str, file: Path | None) -> tuple[TrainingPlan, dt.datetime]:
+    """A manifest's plan or a live one, and when it was created."""
+    now = dt.datetime.now(dt.UTC)
+    if file is not None:
+        return load(file), now
+    if not name:
+        raise InputError("NAME", value="", remedy="name a TrainingPlan, or a manifest with --file")
+    raw = client.plan(name)
+    return live_plan(raw), parse_time(raw["metadata"]["creationTimestamp"]) or now
+
+
 def size_on_cluster(client: Client, *, name: str, file: Path | None) -> Plan | NoPlan:
     """Size a live plan or a manifest on all GPUs of the cluster's usable nodes."""
-    created = dt.datetime.now(dt.UTC)
-    if file is not None:
-        plan = load(file)
-    elif name:
-        raw = client.plan(name)
-        plan, created = live_plan(raw), parse_time(raw["metadata"]["creationTimestamp"]) or created
-    else:
-        raise InputError("NAME", value="", remedy="name a TrainingPlan, or a manifest with --file")
+    plan, created = named_plan(client, name=name, file=file)
     nodes = tuple(Node.of(raw) for raw in client.get("nodes")["items"])
     return size(cluster_request(plan, inventory=Inventory(nodes=nodes), created=created))

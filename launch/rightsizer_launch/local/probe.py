@@ -24,7 +24,7 @@ from rightsizer_launch.local.supervisor import Ending
 from rightsizer_launch.probe import Interrupted, Probe, has_enough, no_steps
 from rightsizer_launch.run_totals import RunTotals
 
-__all__ = ["LocalProbe", "TimeLimit"]
+__all__ = ["LocalProbe", "TimeLimit", "remove_checkpoints"]
 
 
 @dataclass(slots=True)
@@ -73,14 +73,14 @@ class LocalProbe:
         """Run the probe, remove its checkpoints, and return what it measured."""
         path = (self.directory or Path("runs") / probe.plan.metadata.name).resolve()
         limit = TimeLimit(limit_s=probe.limit_s)
-        _remove_checkpoints(probe.plan, path)
+        remove_checkpoints(probe.plan, path)
         code = run(
             probe.plan,
             Options(directory=path, anyway=True, fresh=True, until=limit, record=False),
             console=self.console,
             detect=lambda **_: self.here,
         )
-        _remove_checkpoints(probe.plan, path)
+        remove_checkpoints(probe.plan, path)
         if code == EXIT_CODES[Ending.STOPPED] and not limit.fired:
             raise Interrupted
         report = json.loads((path / "report.json").read_text())
@@ -90,7 +90,7 @@ class LocalProbe:
         return observations
 
 
-def _remove_checkpoints(plan: TrainingPlan, run_directory: Path) -> None:
+def remove_checkpoints(plan: TrainingPlan, run_directory: Path) -> None:
     """A probe's checkpoints lie in a folder of its own; a later probe must not resume from them."""
     checkpoint = plan.spec.launch.checkpoint
     if checkpoint is None:

@@ -122,6 +122,7 @@ def script(placement: Placement, settings: BatchSettings) -> str:
         fewest=elastic_nodes(placement, worker)[0],
         name=shlex.quote(placement.plan.metadata.name),
         exports=exports,
+        at_limit="cancelled" if placement.plan.spec.active_deadline else "requeue",
         rendezvous=_external_store(settings.rendezvous) if settings.rendezvous else _OWN_STORE,
         publish=_PUBLISH.format(runs=shlex.quote(settings.runs)) if settings.runs else "",
         unpublish='rm -rf "$published"\n' if settings.runs else "",
@@ -270,7 +271,7 @@ stop() {{
   after=$1
   until scancel --signal=TERM "$SLURM_JOB_ID" || ! kill -0 "$step" 2> /dev/null; do sleep 2; done
 }}
-trap 'stop requeue' USR1
+trap 'stop {at_limit}' USR1
 trap 'stop requeuehold' USR2
 trap 'after=cancelled' TERM
 

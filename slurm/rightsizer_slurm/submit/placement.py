@@ -11,7 +11,7 @@ from rightsizer.estimate.correction import Calibration
 from rightsizer.search.explain import opening_text, verdict
 from rightsizer.search.plan import plan as size
 from rightsizer.search.types import NoPlan, Option, Plan, Request
-from rightsizer.units import format_duration
+from rightsizer.units import format_duration, parse_duration_s
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
@@ -130,6 +130,9 @@ def _placement(
     node_gpus = gpus_per_node(option.layout, pool.node_gpus)
     needed_s = math.ceil((_MARGIN * option.finish_at_confidence_s + _START_S) / 60.0) * 60.0
     most_s = min(pool.max_time_s or math.inf, bounds.time_s or math.inf)
+    longest = plan.spec.active_deadline
+    if longest is not None:
+        needed_s = min(needed_s, math.ceil((parse_duration_s(longest) + _START_S) / 60.0) * 60.0)
     if needed_s > most_s and plan.spec.launch.checkpoint is None:
         remedy = (
             f"the training needs {format_duration(needed_s)} and the time limit is {format_duration(most_s)}:"

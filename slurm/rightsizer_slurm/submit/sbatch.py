@@ -29,7 +29,7 @@ from rightsizer_slurm.cluster import accounting_limits, config, runfile
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.comment import is_ours
 from rightsizer_slurm.cluster.config import SiteConfig
-from rightsizer_slurm.cluster.pools import pools
+from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import placement
@@ -45,7 +45,7 @@ from rightsizer_slurm.submit.directives import directives, overrides, request_of
 from rightsizer_slurm.submit.placement import Placement, PlacementLimits
 from rightsizer_slurm.submit.protocol import Verdict
 
-__all__ = ["SbatchOptions", "submit", "submit_plan", "submit_script"]
+__all__ = ["SbatchOptions", "allowed_pools", "fit_plan", "submit", "submit_plan", "submit_script"]
 
 _NO_PLAN = 3
 _SCRIPT = "job.sbatch"
@@ -153,8 +153,12 @@ def submit_plan(
     say: Callable[[str], None],
     slurm: Slurm | None = None,
     environment: Mapping[str, str] = os.environ,
+    submitted: Callable[[Placement, int], None] = lambda _placed, _job: None,
 ) -> int:
-    """Size a plan file, write its batch script and submit it; returns the exit code. `say` prints."""
+    """Size a plan file, write its batch script and submit it; returns the exit code. `say` prints.
+
+    `submitted` gets the size and the job's number.
+    """
     plan = load(file)
     target_of(plan)  # refuses a command that cannot be launched, before anything is sized
     backend = SlurmCommands(slurm)
@@ -163,7 +167,7 @@ def submit_plan(
         say(f"{plan.metadata.name} is already complete ({directory.path}); use another --dir to start over")
         return 0
     _check_directory(plan, directory, backend)
-    placed = _fit(plan, options, backend, environment)
+    placed = fit_plan(plan, options, backend, environment)
     if isinstance(placed, NoPlan):
         say(verdict(placed))
         return _NO_PLAN
@@ -173,6 +177,7 @@ def submit_plan(
         say(text)
         return 0
     job = _submit(placed, batch, text, directory=directory, backend=backend, environment=environment)
+    submitted(placed, job)
     say(f"job {job}: {placed.summary}")
     say(f"next: squeue --jobs={job}; tail -f {directory.path}/slurm-{job}.out; rightsizer slurm report")
     return 0
@@ -195,9 +200,10 @@ def _limits(backend: SlurmCommands) -> accounting_limits.AccountingLimits:
         return accounting_limits.AccountingLimits()
 
 
-def _fit(
+def allowed_pools(
     plan: TrainingPlan, options: SbatchOptions, backend: SlurmCommands, environment: Mapping[str, str]
-) -> Placement | NoPlan:
+) -> tuple[Pool, ...]:
+    """The nodes that the plan may take, within the accounting limits."""
     cluster = backend.cluster()
     account = options.account or environment.get("SBATCH_ACCOUNT", "")
     everywhere = pools(
@@ -216,11 +222,18 @@ def _fit(
         account=account,
         qos=options.qos or environment.get("SBATCH_QOS", ""),
     )
+    return tuple(allowed)
+
+
+def fit_plan(
+    plan: TrainingPlan, options: SbatchOptions, backend: SlurmCommands, environment: Mapping[str, str]
+) -> Placement | NoPlan:
+    """Size a plan on what this cluster allows it."""
     limit_s = parse_duration_s(options.time, field="--time") if options.time else None
     return placement.fit(
         plan,
-        allowed,
-        have=cluster.summary(),
+        allowed_pools(plan, options, backend, environment),
+        have=backend.cluster().summary(),
         bounds=PlacementLimits(nodes=options.nodes, time_s=limit_s),
         now=dt.datetime.now(dt.UTC),
         calibration=calibration.load(),

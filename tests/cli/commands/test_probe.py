@@ -68,7 +68,7 @@ def probe(tmp_path, monkeypatch):
         document = head | {"spec": spec | {"launch": spec["launch"] | launch}}
         file.write_text(json.dumps(document))
         said = []
-        run_probe(file, options, executor=lambda: executor or Instant(), say=said.append)
+        run_probe(load(file), options, executor=lambda: executor or Instant(), say=said.append)
         return "\n".join(said)
 
     run.file = file

@@ -1,11 +1,16 @@
 """`rightsizer probe`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rightsizer_cli.exits import OK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rightsizer_cli.commands.probe.measure import Executor
 
 __all__ = ["probe"]
 
@@ -22,24 +27,49 @@ def probe(
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Where the probe is kept; default: runs/NAME-probe."),
     ] = None,
+    slurm: Annotated[bool, typer.Option("--slurm", help="Run it as a Slurm job.")] = False,
+    partition: Annotated[
+        str, typer.Option("--partition", "-p", metavar="NAME", help="Slurm: only this partition.")
+    ] = "",
+    account: Annotated[
+        str, typer.Option("--account", "-A", metavar="NAME", help="Slurm: whom it is charged to.")
+    ] = "",
+    qos: Annotated[str, typer.Option("--qos", "-q", metavar="NAME", help="Slurm: quality of service.")] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the probe's TrainingPlan; run nothing.")
     ] = False,
 ) -> int:
     """Run a plan's own script for a few minutes on few GPUs, and size the plan by what was measured."""
-    from rich.console import Console
+    import secrets
 
     from rightsizer.units import parse_duration_s
+    from rightsizer_api import load
     from rightsizer_cli.commands.probe.measure import ProbeOptions, run_probe
+
+    options = ProbeOptions(
+        limit_s=parse_duration_s(time, field="--time"),
+        gpus=gpus,
+        dry_run=dry_run,
+        home=file.resolve().parent,
+        tag=f"-{secrets.token_hex(2)}" if slurm else "",
+    )
+    executor = _slurm(directory, partition, account, qos) if slurm else _local(directory)
+    run_probe(load(file), options, executor=executor, say=typer.echo)
+    return OK
+
+
+def _local(directory: Path | None) -> "Callable[[], Executor]":
+    from rich.console import Console
+
     from rightsizer_launch.local import machine
     from rightsizer_launch.local.probe import LocalProbe
 
-    options = ProbeOptions(limit_s=parse_duration_s(time, field="--time"), gpus=gpus, dry_run=dry_run)
-    console = Console(highlight=False)
-    run_probe(
-        file,
-        options,
-        executor=lambda: LocalProbe(here=machine.detect(), console=console, directory=directory),
-        say=lambda text: console.print(text, soft_wrap=True, markup=False),
-    )
-    return OK
+    return lambda: LocalProbe(here=machine.detect(), console=Console(highlight=False), directory=directory)
+
+
+def _slurm(directory: Path | None, partition: str, account: str, qos: str) -> "Callable[[], Executor]":
+    from rightsizer_slurm.submit.probe import SlurmProbe
+    from rightsizer_slurm.submit.sbatch import SbatchOptions
+
+    options = SbatchOptions(directory=directory, partition=partition, account=account, qos=qos)
+    return lambda: SlurmProbe(options=options, say=typer.echo)

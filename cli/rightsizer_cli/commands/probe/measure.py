@@ -15,7 +15,7 @@ from rightsizer.search.explain import gpus_text, layout_text, verdict
 from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import format_bytes, format_duration
 from rightsizer.values import immutable
-from rightsizer_api import dump, load
+from rightsizer_api import dump
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch import calibration
 from rightsizer_launch.probe import Interrupted, Probe, Question, interval_ratio, probe_of
@@ -43,20 +43,19 @@ class Executor(Protocol):
 
 @immutable
 class ProbeOptions:
-    """Options of a probe on any executor. `home`: workers start in the folder of the plan's file."""
+    """Options of a probe on any executor. `home`: where workers start unless the plan says so."""
 
     limit_s: float
     gpus: int | None = None
     dry_run: bool = False
-    home: bool = True
+    home: Path | None = None
     tag: str = ""
 
 
 def run_probe(
-    file: Path, options: ProbeOptions, *, executor: Callable[[], Executor], say: Callable[[str], None]
+    plan: TrainingPlan, options: ProbeOptions, *, executor: Callable[[], Executor], say: Callable[[str], None]
 ) -> None:
     """Probe a plan. The errors: a plan without a command, no calibration file, nothing measured."""
-    plan = load(file)
     target_of(plan)
     if options.limit_s < _SHORTEST_S:
         raise InputError("--time", value=options.limit_s, remedy="must be at least 10s")
@@ -75,7 +74,7 @@ def run_probe(
         request=before.request,
         clusters=tuple(where.clusters),
         limit_s=options.limit_s,
-        home=file.resolve().parent if options.home else None,
+        home=options.home,
         tag=options.tag,
     )
     probe = probe_of(asked, gpus=options.gpus)
