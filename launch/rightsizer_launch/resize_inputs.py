@@ -341,6 +341,7 @@ def limits_of(
     free_gpus: int | None = None,
     others_waiting: bool | None = None,
     look_s: float | None = None,
+    takes_spare: bool = False,
 ) -> Limits:
     """The limits that the plan, the site and the executor set. `gpus` are the fewest and the most."""
     return Limits(
@@ -356,6 +357,7 @@ def limits_of(
         warm_up_s=tuning.warm_up_s,
         least_window_s=tuning.least_window_s,
         look_s=look_s,
+        takes_spare=takes_spare,
         pressure=tuning.pressure,
         others_waiting=others_waiting,
     )

@@ -1,7 +1,8 @@
 """A real, small, elastic DDP training whose step time the test sets: a linear map, saved and resumed.
 
 STEP_SECONDS: duration of a step with one worker; w workers take 1/sqrt(w) of it. STALL: the share of a step
-that waits for data. CRASH_AT: the number of workers at which it exits. A step counts as the plan's batch.
+that waits for data. CRASH_AT: the number of workers at which it exits. STANDS_STILL_AT: the step at which it
+hangs, unless it was resumed. A step counts as the plan's batch.
 """
 
 import math
@@ -20,6 +21,7 @@ ROWS, WIDTH = 24, 32
 STEP_S = float(os.environ.get("STEP_SECONDS", "0.3"))
 STALL = float(os.environ.get("STALL", "0"))
 CRASH_AT = int(os.environ.get("CRASH_AT", "0"))
+STANDS_STILL_AT = int(os.environ.get("STANDS_STILL_AT", "0"))
 
 
 def rows(step: int, rank: int, world: int) -> torch.Tensor:
@@ -55,6 +57,7 @@ def main() -> None:
         state = torch.load(path)
         model.module.load_state_dict(state["model"])
         step = state["step"]
+    stands_still_at = 0 if step else STANDS_STILL_AT
     agent.start(step=step, tokens=step * tokens)
     pause_s = STEP_S / math.sqrt(world)
     while step * tokens < agent.target_tokens(1e6):
@@ -68,6 +71,8 @@ def main() -> None:
         time.sleep((1 - STALL) * pause_s)
         step += 1
         agent.step(tokens=tokens, loss=loss.item())
+        while step == stands_still_at:
+            time.sleep(1)
         if agent.should_checkpoint():
             save(path, model.module, step)
         if agent.should_stop():

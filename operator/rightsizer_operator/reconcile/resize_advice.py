@@ -123,6 +123,7 @@ def limits_of_plan(
         plan,
         tuning_of(settings, plan.metadata.namespace or ""),
         gpus=(least, most),
+        takes_spare=most is not None,
         look_s=(settings.look_s or opening["lookAfterSeconds"]) if opening else None,
         checkpoint_interval_s=_checkpoint_interval_s(plan, status),
         restart_s=context.restart_s,

@@ -12,6 +12,7 @@ from rightsizer.estimate.parameters import Parameters, load_resize
 from rightsizer.resize.candidates import CandidateSizes, SizeChoice, candidate_sizes, choose_size
 from rightsizer.resize.diagnosis import Diagnosis, diagnose
 from rightsizer.resize.preconditions import may_grow, may_resize, may_shrink, missing_data, unusable_input
+from rightsizer.resize.spare import choose_spare
 from rightsizer.resize.types import (
     Action,
     Bottleneck,
@@ -160,7 +161,7 @@ def _choose(keep: Decision, inputs: _Inputs) -> Decision:
     sizes = candidate_sizes(inputs.reading, inputs.running, limits, inputs.history, p)
     keep = replace(keep, confidence=sizes.confidence(sizes.present))
     if inputs.running.deadline_left_s is None:
-        return replace(keep, reason=f"no deadline to size for; {because}")
+        return _spare(keep, inputs, sizes)
     if inputs.running.deadline_left_s <= 0:
         return replace(keep, action=Action.FLAG, reason="the deadline has passed; " + _remaining_text(sizes))
     choice = choose_size(sizes, p)
@@ -170,6 +171,23 @@ def _choose(keep: Decision, inputs: _Inputs) -> Decision:
     late = choice.action is Action.GROW
     long_enough = may_grow if late else may_shrink
     blocked = long_enough(inputs.reading, limits, inputs.history, p)
+    if blocked:
+        return replace(keep, reason=f"{choice.why}; {blocked}")
+    return _resize(keep, choice, choice.size, sizes, inputs.withheld(choice.action))
+
+
+def _spare(keep: Decision, inputs: _Inputs, sizes: CandidateSizes) -> Decision:
+    """Decide about a job without a deadline: idle GPUs are taken, and given back at once to who waits."""
+    p, limits, because = inputs.parameters, inputs.limits, inputs.diagnosis.because
+    if not limits.takes_spare:
+        return replace(keep, reason=f"no deadline to size for; {because}")
+    first = inputs.history.first_gpus or inputs.running.gpus
+    waiting = others_waiting_now(limits, inputs.reading)
+    choice = choose_spare(sizes, first_gpus=first, others_waiting=waiting, p=p)
+    if choice.size is None:
+        return replace(keep, reason=f"{choice.why}; {because}")
+    grows = choice.action is Action.GROW
+    blocked = may_grow(inputs.reading, limits, inputs.history, p) if grows else ""
     if blocked:
         return replace(keep, reason=f"{choice.why}; {blocked}")
     return _resize(keep, choice, choice.size, sizes, inputs.withheld(choice.action))

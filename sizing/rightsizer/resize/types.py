@@ -68,8 +68,9 @@ class Limits:
     `restart_s` is the time from the stop to the first step at the new size. `saves_first`: the executor
     makes the job save before it stops, so no work is repeated. The first `warm_up_s` at a size, and windows
     shorter than `least_window_s`, are ignored. `look_s`: a staged plan may be resized for the first time
-    after so much training, also where other windows are longer; None: not staged. `others_waiting` overrides
-    the reading's value if not None.
+    after so much training, also where other windows are longer; None: not staged. `takes_spare`: without a
+    deadline the job may take idle GPUs, and gives them back while others wait. `others_waiting` overrides the
+    reading's value if not None.
     """
 
     mode: Mode = Mode.RECOMMEND
@@ -84,6 +85,7 @@ class Limits:
     warm_up_s: float = 300.0
     least_window_s: float = 600.0
     look_s: float | None = None
+    takes_spare: bool = False
     pressure: Pressure = Pressure.ON_PRESSURE
     others_waiting: bool | None = None
 

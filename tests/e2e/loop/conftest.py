@@ -30,6 +30,7 @@ HASTE = {
     "window": "24s",
     "warmUp": "5s",
     "coolDown": "15s",
+    "look": "30s",
     "restart": "1s",
     "resizeWithin": "90s",
 }
@@ -158,7 +159,7 @@ def launch(cluster, api, operator):
     """launch(name, ...): a plan in a namespace of its own, which trains from now on."""
     made = []
 
-    def begin(name, *, mode="Auto", finish="31d", env=None, notes=None, pods=None):
+    def begin(name, *, mode="Auto", finish="31d", most=2, env=None, notes=None, pods=None, idle=None):
         namespace = f"loop-{name}"
         cluster.kubectl("create", "namespace", namespace)
         made.append(namespace)
@@ -166,8 +167,8 @@ def launch(cluster, api, operator):
         spec = {
             **WORKLOAD,
             "deadline": {"finishWithin": finish},
-            "resources": {"gpus": None, "minGPUs": 1, "maxGPUs": 2},
-            "elasticity": {"mode": mode},
+            "resources": {"gpus": None, "minGPUs": 1, "maxGPUs": most},
+            "elasticity": {"mode": mode} | (idle or {}),
             "launch": {
                 "command": [script],
                 "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
@@ -180,3 +181,16 @@ def launch(cluster, api, operator):
 
     yield begin
     cluster.kubectl("delete", "namespace", *made, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def somebody_waits(cluster):
+    """somebody_waits(namespace): a pod waits for a whole node, while each node has GPUs in use."""
+
+    def begin(namespace):
+        container = {"name": "next", "image": IMAGE, "resources": {"limits": {"nvidia.com/gpu": 8}}}
+        spec = json.dumps({"spec": {"containers": [container]}})
+        name = f"--namespace={namespace}"
+        cluster.kubectl("run", "next", f"--image={IMAGE}", "--restart=Never", name, f"--overrides={spec}")
+
+    return begin

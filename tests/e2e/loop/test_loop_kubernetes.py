@@ -1,6 +1,5 @@
 """The closed loop on a real control plane: what a real Prometheus saw decides about real trainings."""
 
-import json
 import logging
 import time
 
@@ -115,11 +114,11 @@ def test_growth_that_fails_is_taken_back_once(runs, name):
     wait(run, "people are told", lambda: told(run).get("action") == "Flag")
 
 
-def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, cluster):
+def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, somebody_waits):
     run = runs["early"]
     run.patch(elasticity={"mode": "Auto"})
     wait(run, "nobody waits", lambda: "no other job waits" in told(run).get("reason", ""))
-    somebody_waits(cluster, run.namespace)
+    somebody_waits(run.namespace)
     before = [r for r, _ in run.records() if r["event"] == "step"]
     wait(run, "one GPU", lambda: resized(run) == [(2, 1, "Measured")])
     began = time.time()
@@ -134,15 +133,6 @@ def test_in_auto_gpus_are_given_back_to_who_waits_and_training_goes_on(runs, clu
         lambda: parse_time(run.status["observed"]["updatedAt"]).timestamp() > began,
     )
     assert parse_time(run.status["eta"]) < parse_time(run.status["deadline"])
-
-
-def somebody_waits(cluster, namespace):
-    """A pod that waits for a whole node, while each node has GPUs in use."""
-    image = "ghcr.io/acme/train:1.4"
-    container = {"name": "next", "image": image, "resources": {"limits": {"nvidia.com/gpu": 8}}}
-    spec = json.dumps({"spec": {"containers": [container]}})
-    name = f"--namespace={namespace}"
-    cluster.kubectl("run", "next", f"--image={image}", "--restart=Never", name, f"--overrides={spec}")
 
 
 def test_every_panel_shows_something_of_it(runs, asked):
