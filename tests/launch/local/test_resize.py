@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -42,31 +43,7 @@ PLAN = {
     },
 }
 
-COUNTER = """
-import json, os, sys, time
-from rightsizer_launch import agent
-world, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
-if world == int(sys.argv[1]):
-    sys.exit("this size does not work")
-if world > 1:
-    import torch.distributed as dist
-    dist.init_process_group("gloo")
-path = agent.checkpoint_directory("x") / "step.json"
-path.parent.mkdir(exist_ok=True)
-step = json.loads(path.read_text()) if path.exists() else 0
-agent.start(step=step, tokens=step)
-while step < 1_000_000:
-    time.sleep(0.05)
-    step += 1
-    agent.step(tokens=1, loss=1.0 / step)
-    if agent.should_checkpoint():
-        if rank == 0:
-            path.with_suffix(".new").write_text(json.dumps(step))
-            path.with_suffix(".new").rename(path)
-        agent.checkpointed(path)
-    if agent.should_stop():
-        break
-"""
+COUNTER = Path(__file__).with_name("counter.py").read_text()
 
 
 def planned(workers=2, clusters=None):
@@ -117,7 +94,7 @@ def resized(folder, *, broken=0, enough):
             attempt=1,
             workers=option.gpus,
             min_workers=option.gpus,
-            program=Program(target="worker.py", arguments=(str(broken),)),
+            program=Program(target="worker.py", arguments=("1000000", str(broken))),
             run_directory=folder,
             working_directory=folder,
             environment={"RIGHTSIZER_CHECKPOINT_INTERVAL_S": "0.5"},
