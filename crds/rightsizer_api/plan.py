@@ -71,7 +71,8 @@ class Spec(Model):
     active_deadline: Duration | None = Field(
         None,
         description="Kubernetes: the longest time from the start of training to its end, over all attempts."
-        " Then the workers save and stop, and the plan is Failed (DeadlineExceeded). A suspension resets it.",
+        " Then the workers save and stop, and the plan is Failed (DeadlineExceeded). A suspension resets it."
+        " Slurm: bounds the job's time limit, at which the workers save and the job ends, not requeued.",
         examples=["96h"],
     )
     ttl_after_finished: Duration | None = Field(

@@ -91,6 +91,7 @@ def test_the_next_plan_is_narrower_and_says_how_much(probe):
     assert "start-up: 12s" in said
     assert "checkpoint: 30s to write" in said
     assert "opens with " in said
+    assert ", reserve " in said
     known = calibration.load(probe.records).evidence
     assert [(run.steps, run.start_s) for run in known] == [(59, 12.0)]
     request = calibration.calibrated(sizing.resolve(load(probe.file)).request())

@@ -11,7 +11,7 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.observation import Observation
 from rightsizer.errors import InputError
 from rightsizer.estimate.correction import same_configuration
-from rightsizer.search.explain import gpus_text, layout_text, verdict
+from rightsizer.search.explain import gpus_text, layout_text, opening_text, verdict
 from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import format_bytes, format_duration
 from rightsizer.values import immutable
@@ -135,7 +135,10 @@ def comparison(
         lines.append(f"start-up: {format_duration(measured.start_s)} to the end of the first step")
     if measured.checkpoint_s > 0:
         lines.append(f"checkpoint: {format_duration(measured.checkpoint_s)} to write")
-    return (*lines, _change(probe, before, after), verdict(after))
+    lines += [_change(probe, before, after), verdict(after)]
+    if isinstance(after, Plan) and after.staging:
+        lines.append(opening_text(after.option, after.staging))
+    return tuple(lines)
 
 
 def _change(probe: Probe, before: Plan | NoPlan, after: Plan | NoPlan) -> str:
@@ -150,6 +153,8 @@ def _change(probe: Probe, before: Plan | NoPlan, after: Plan | NoPlan) -> str:
     )
     same = (old.gpus, old.cluster.gpu.name) == (new.gpus, new.cluster.gpu.name)
     size = f"opens with {gpus_text(new)}" + (" as before" if same else f" instead of {gpus_text(old)}")
+    if before.staging and after.staging:
+        size += f", reserve {before.staging.reserve_gpus} -> {after.staging.reserve_gpus}"
     other = "" if same_configuration(new.layout, probe.option.layout) else _OTHER_LAYOUT
     return f"{text}; {size}{other}"
 
