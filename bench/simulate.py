@@ -1,10 +1,11 @@
-"""How much resizing saves on real jobs: the Philly trace replayed under several assumptions.
+"""What right-sizing saves and costs on real jobs: every 10th job of the Philly trace under all assumptions.
 
-Writes bench/results/simulate.json and docs/simulate.svg. The trace is traces/philly_jobs.csv.gz under
-$RIGHTSIZER_REFERENCE (default: ../shared/reference). Each case is written when it is done.
+    python -m bench.simulate [STRIDE]
+
+Writes bench/results/simulate.json, docs/simulate.svg and the table of docs/simulate.md. The trace is
+traces/philly_jobs.csv.gz under $RIGHTSIZER_REFERENCE (default: ../shared/reference).
 """
 
-import json
 import os
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Any
 from bench.results import RESULTS, write_json
 
 from rightsizer.fleet.simulation import ReplayRules
-from rightsizer_cli.commands.simulate.attributes import Draw
+from rightsizer_cli.commands.simulate.attributes import DEADLINES, SCALINGS, Draw
 from rightsizer_cli.commands.simulate.comparison import compare, report
 from rightsizer_cli.commands.simulate.plot import draw_replay
 from rightsizer_cli.commands.simulate.traces import read_trace
@@ -25,63 +26,33 @@ ROOT = Path(__file__).parents[1]
 REFERENCE = Path(os.environ.get("RIGHTSIZER_REFERENCE", ROOT.parent / "shared" / "reference"))
 RESULT = RESULTS / "simulate.json"
 PAGE = ROOT / "docs" / "simulate.md"
-
-CASES = {
-    "default": (Draw(), 1),
-    "deadlines 1 to 3": (Draw(deadlines=(1.0, 3.0)), 1),
-    "every 10th job: default": (Draw(), 10),
-    "every 10th job: seed 1": (Draw(seed=1), 10),
-    "every 10th job: two thirds of the rest fixed": (Draw(fixed_share=0.64), 10),
-    "every 10th job: Philly's utilisation": (Draw(utilisation="philly"), 10),
-    "every 10th job: Philly's utilisation, deadlines 1 to 3": (
-        Draw(utilisation="philly", deadlines=(1.0, 3.0)),
-        10,
-    ),
-}
-"""What is drawn, and how many jobs one stands for.
-
-0.64: of Platform-X's classified causes (ICSE 2024), those whose cost is per step or per checkpoint.
-"""
+STRIDE = 10
 
 BEGIN, END = "<!-- table: python -m bench.simulate -->", "<!-- end of table -->"
-WAYS = ("static", "rightsizer", "oracle")
-KEPT = (*WAYS, "savedFraction", "aboveOracleFraction", "clusterGPUs", "assumptions")
 
 
-def main(names: Sequence[str]) -> None:
-    """Replay the named cases, or all, and write what came out of them."""
+def main(arguments: Sequence[str]) -> None:
+    """Replay the trace under every assumption and write what came out."""
+    stride = int(arguments[0]) if arguments else STRIDE
     whole = read_trace(REFERENCE / "traces" / "philly_jobs.csv.gz")
-    found: dict[str, Any] = {"trace": whole.name, "jobs": len(whole.rows), "cases": {}}
-    if names and RESULT.exists():
-        found = json.loads(RESULT.read_text())
-    for name in names or CASES:
-        draw, stride = CASES[name]
-        began = time.process_time()
-        one = compare(replace(whole, rows=whole.rows[::stride]), draw, ReplayRules(), None)
-        document = report(one)
-        found["cases"][name] = {key: document[key] for key in KEPT}
-        found["cases"][name]["cpuSeconds"] = round(time.process_time() - began, 1)
-        if name == "default":
-            found["virtualClusters"] = document["virtualClusters"]
-            draw_replay(one, ROOT / "docs" / "simulate.svg")
-        write_json(RESULT, found)
-        PAGE.write_text(with_table(PAGE.read_text(), found))
-        print(f"{name}: {document['savedFraction']:.1%} fewer GPU-hours", flush=True)
+    began = time.process_time()
+    draws = [Draw(deadlines=bounds, scaling=kind) for kind in SCALINGS for bounds in DEADLINES]
+    found = compare(replace(whole, rows=whole.rows[::stride]), draws, ReplayRules(), None)
+    document = report(found) | {"stride": stride, "cpuSeconds": round(time.process_time() - began, 1)}
+    write_json(RESULT, document)
+    draw_replay(found, ROOT / "docs" / "simulate.svg")
+    PAGE.write_text(with_table(PAGE.read_text(), document))
 
 
-def with_table(page: str, found: Mapping[str, Any]) -> str:
-    """The page with its table made anew from the results."""
-    lines = [
-        "| assumed | GPU-hours, static | rightsizer | fewer | oracle | above it "
-        "| missed, static | rightsizer | oracle |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, case in found["cases"].items():
-        hours = [f"{case[way]['gpuHours']:,.0f}" for way in WAYS]
-        missed = [f"{case[way]['missedDeadlines']:,}" for way in WAYS]
-        saved, above = f"{case['savedFraction']:.1%}", f"{case['aboveOracleFraction']:.1%}"
-        cells = [name, hours[0], hours[1], saved, hours[2], above, *missed]
-        lines.append(f"| {' | '.join(cells)} |")
+def with_table(page: str, document: Mapping[str, Any]) -> str:
+    """The page with its table made anew: GPU-hours against static, and missed deadlines."""
+    cases = document["cases"]
+    names = list(cases[0]["policies"])
+    lines = [f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for case in cases:
+        rows = [case["policies"][name] for name in names]
+        cells = [f"{row['gpuHoursChange']:+.1%}, {row['missedDeadlines']:,}" for row in rows]
+        lines.append(f"| {case['assumption']} | {' | '.join(cells)} |")
     before, after = page.split(BEGIN, maxsplit=1)[0], page.split(END)[1]
     return before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after
 

@@ -1,3 +1,3 @@
-"""Many jobs on one cluster: GPU allocation, and a job trace replayed under the policy."""
+"""Many jobs on one cluster: a job trace replayed under several policies."""
 
 __all__: list[str] = []

@@ -1,10 +1,12 @@
-"""Jobs of a trace, the rules of a replay, and its outcome.
+"""Jobs of a trace, the policies and rules of a replay, and its outcome.
 
-Traces do not record how a job's rate depends on its GPUs, so it is modelled: on n GPUs a job that requested g
-takes (1 - s) g/n + s of its duration, where s is the serial part (Amdahl's law, anchored at the size that
-ran). Random draws are made by the caller and are part of each job.
+Traces do not record how a job's rate depends on its GPUs, so it is modelled: a job that requested g GPUs runs
+on n GPUs at (n / g)^e times its rate on g. The exponents e of published runs are measured; 1 is even scaling.
+Random draws are made by the caller and are part of each job.
 """
 
+import enum
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +14,9 @@ from rightsizer.resize.types import Limits, Mode, Pressure, Size
 from rightsizer.values import immutable
 
 __all__ = [
+    "POLICIES",
+    "Opening",
+    "Policy",
     "ReplayOutcome",
     "ReplayRules",
     "Timeline",
@@ -27,14 +32,41 @@ __all__ = [
 HOUR_S = 3600.0
 
 
+class Opening(enum.StrEnum):
+    """The size that a job starts with: as requested, half of it, one GPU, or as the resize policy decides."""
+
+    REQUEST = "request"
+    HALF = "half"
+    ONE = "one"
+    STAGED = "staged"
+
+
+@immutable
+class Policy:
+    """How jobs are sized: their opening, and when the resize policy may shrink them; None: never resized."""
+
+    opening: Opening
+    pressure: Pressure | None = None
+
+
+POLICIES = {
+    "static": Policy(opening=Opening.REQUEST),
+    "one GPU each": Policy(opening=Opening.ONE),
+    "half of each": Policy(opening=Opening.HALF),
+    "resize, OnPressure": Policy(opening=Opening.REQUEST, pressure=Pressure.ON_PRESSURE),
+    "resize, Always": Policy(opening=Opening.REQUEST, pressure=Pressure.ALWAYS),
+    "staged, OnPressure": Policy(opening=Opening.STAGED, pressure=Pressure.ON_PRESSURE),
+    "staged, Always": Policy(opening=Opening.STAGED, pressure=Pressure.ALWAYS),
+}
+"""The policies that are compared. OnPressure is the shipped default of Kubernetes and Slurm."""
+
+
 @immutable
 class TraceJob:
     """One job. Times are seconds on the trace's clock; None: no deadline.
 
-    `serial` (0..1) is the part of its duration on `gpus` GPUs that more GPUs do not shorten;
-    `believed_serial` is the policy's estimate of it once the job has run. `busy` is the mean GPU utilisation.
-    `rate_error_ln` is ln(predicted / true rate) before the job runs, `measured_error_ln` that of a measured
-    rate.
+    `exponent` is that of its scaling. `rate_error_ln` is ln(predicted / true rate) before the job runs,
+    `measured_error_ln` that of a measured rate.
     """
 
     key: str
@@ -42,9 +74,7 @@ class TraceJob:
     duration_s: float
     gpus: int
     deadline_s: float | None = None
-    busy: float = 0.5
-    serial: float = 0.5
-    believed_serial: float = 0.5
+    exponent: float = 1.0
     rate_error_ln: float = 0.0
     measured_error_ln: float = 0.0
 
@@ -53,14 +83,15 @@ class TraceJob:
 class ReplayRules:
     """How the policy is run: its limits and how often it decides.
 
-    A job may start with `start_growth` and grow to `most_growth` times the GPUs it requested. `start_sigma`
-    and `scaling_sigma` are the assumed errors of rates before a job runs and at other sizes.
+    A job may grow to `most_growth` times the GPUs it requested. The policy does not know a job's scaling: it
+    believes the exponent `believed_exponent` with the deviation `exponent_sigma`, until the job has been
+    measured at two sizes. `start_sigma` is the deviation of ln(predicted / true rate) before a job runs.
+    A job opens at even odds if its deadline is more than `opening_looks` first looks away, a guess.
     """
 
     limits: Limits = field(
         default_factory=lambda: Limits(
             mode=Mode.AUTO,
-            pressure=Pressure.ALWAYS,
             cool_down_s=HOUR_S,
             checkpoint_interval_s=1800.0,
             restart_s=300.0,
@@ -68,12 +99,13 @@ class ReplayRules:
         )
     )
     most_growth: float = 2.0
-    start_growth: float = 1.0
     look_s: float = HOUR_S
     look_most_s: float = 6 * HOUR_S
     start_sigma: float = 0.15
-    scaling_sigma: float = 0.1
+    believed_exponent: float = 0.9
+    exponent_sigma: float = 0.15
     confidence: float = 0.9
+    opening_looks: float = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,28 +138,30 @@ def counts(requested: int, most: int) -> tuple[int, ...]:
     return tuple(sorted({requested} | {1 << k for k in range(most.bit_length()) if 1 << k <= most}))
 
 
-def relative_s(serial: float, requested: int, gpus: int) -> float:
+def relative_s(exponent: float, requested: int, gpus: int) -> float:
     """Time on `gpus` GPUs over the time on the requested GPUs."""
-    return (1.0 - serial) * requested / gpus + serial
+    return float((requested / gpus) ** exponent)
 
 
 @immutable
 class TraceScaling:
-    """A job's sizes as inputs of the policy. One unit of work is a second on the requested GPUs."""
+    """A job's sizes as inputs of the policy. One unit of work is a second on the requested GPUs.
 
-    requested: int
-    serial: float
+    `rate_sigma` is the deviation of the rate at the present size, `exponent_sigma` that of the exponent.
+    """
+
+    exponent: float
+    exponent_sigma: float
     counts: tuple[int, ...]
-    sigma: float
+    rate_sigma: float = 0.02
 
     def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
         """The curve through the measured rate."""
-        work_per_s = relative_s(self.serial, self.requested, gpus) * tokens_per_s
         return tuple(
             Size(
                 gpus=n,
-                tokens_per_s=work_per_s / relative_s(self.serial, self.requested, n),
-                sigma=0.02 if n == gpus and steps else self.sigma,
+                tokens_per_s=tokens_per_s / relative_s(self.exponent, gpus, n),
+                sigma=math.hypot(self.rate_sigma, self.exponent_sigma * math.log(n / gpus)),
             )
             for n in self.counts
         )

@@ -2,11 +2,14 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
+from rightsizer_cli.commands.simulate.attributes import published_exponents
 from rightsizer_cli.main import execute
 
+README = Path(__file__).parents[3] / "README.md"
 HEADER = "submitted_utc,duration_s,gpus,virtual_cluster"
 TRACE = f"""{HEADER}
 2017-10-03T08:00:00Z,36000,8,a
@@ -27,36 +30,71 @@ def answer(capsys, *args) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_sample_saves_gpu_hours_at_no_more_missed_deadlines(capsys):
-    found = answer(capsys)
-    assert found["jobs"] == 1536
-    assert found["savedFraction"] >= 0.3
-    assert found["rightsizer"]["missedDeadlines"] <= found["static"]["missedDeadlines"]
-    assert 0 <= found["aboveOracleFraction"] < 0.5
+ONE = ("--deadlines", "1:3", "--scaling", "published")
+
+
+def test_the_sample_is_nowhere_worse_on_both_than_a_null_policy(capsys):
+    found = answer(capsys, *ONE)
+    (case,) = found["cases"]
+    policies = case["policies"]
+    assert (found["jobs"], found["worseOnBoth"], found["notBetter"]) == (1536, [], [])
+    assert found["gpuHoursChange"][0] == policies["staged, OnPressure"]["gpuHoursChange"] < 0
+    assert policies["staged, OnPressure"]["missedDeadlines"] <= policies["static"]["missedDeadlines"]
+    assert all(row["missedDeadlines"] >= policies["bound"]["missedDeadlines"] for row in policies.values())
+
+
+def test_the_headline_is_the_range_over_all_assumptions(tmp_path, capsys):
+    found = answer(capsys, written(tmp_path, TRACE))
+    changes = [case["policies"][found["policy"]]["gpuHoursChange"] for case in found["cases"]]
+    assert len(changes) == 6
+    assert found["gpuHoursChange"] == [min(changes), max(changes)]
+
+
+def test_a_row_that_loses_is_said(tmp_path, capsys):
+    """With even scaling and loose deadlines no policy can save anything."""
+    args = [written(tmp_path, TRACE), "--deadlines", "1:3", "--scaling", "even"]
+    found = answer(capsys, *args)
+    assert ["scaling even, deadlines 1 to 3 x duration", "static"] in found["notBetter"]
+    assert execute(["simulate", *args]) == 0
+    assert "Not better in either than: " in capsys.readouterr().out
 
 
 def test_one_seed_gives_one_answer_and_another_another(tmp_path, capsys):
     trace = written(tmp_path, TRACE, "jobs.csv.gz")
     first, again, other = (answer(capsys, trace, "--seed", seed) for seed in ("1", "1", "2"))
     assert first == again
-    assert first["static"]["gpuHours"] == other["static"]["gpuHours"] == pytest.approx(160.167, abs=0.01)
+    hours = [found["cases"][0]["policies"]["static"]["gpuHours"] for found in (first, other)]
+    assert hours[0] == hours[1] == pytest.approx(160.167, abs=0.01)
     assert first != other
 
 
 def test_what_the_trace_says_is_not_drawn(tmp_path, capsys):
-    text = f"{HEADER},deadline_utc,utilisation\n2017-10-03T08:00:00Z,36000,8,a,2017-10-04T08:00:00Z,0.05\n"
-    found = answer(capsys, written(tmp_path, text), "--deadlines", "none")
-    assert found["jobsWithDeadline"] == 1
-    assert "1 of 1 jobs have the trace's own" in found["assumptions"]["utilisation"]
-    assert found["savedFraction"] > 0.3
+    text = f"{HEADER},deadline_utc\n2017-10-03T08:00:00Z,36000,8,a,2017-10-04T08:00:00Z\n"
+    found = answer(capsys, written(tmp_path, text), "--scaling", "0.5")
+    assert found["jobsWithDeadline"] == len(found["cases"]) == 1
+    assert "1 of 1 jobs have the trace's own" in found["assumptions"]["deadlines"]
+    assert found["gpuHoursChange"][0] < -0.2
 
 
-def test_people_read_the_verdict_first_and_what_was_assumed(tmp_path, capsys):
+def test_people_read_the_range_first_and_what_was_assumed(tmp_path, capsys):
     assert execute(["simulate", written(tmp_path, TRACE)]) == 0
     out = capsys.readouterr().out
-    assert "than static requests" in out.splitlines()[0]
-    assert "- deadlines: submitted + 0.5 to 1.5 x duration" in out
+    assert "against static requests over 6 assumptions: " in out.splitlines()[0]
     assert "0 of 3 jobs have the trace's own" in out
+    assert "one GPU each" in out
+
+
+def test_published_exponents_are_of_several_sources_and_between_none_and_even():
+    found = published_exponents()
+    assert len(found) >= 10
+    assert all(0 <= exponent <= 1 for values in found.values() for exponent in values)
+
+
+@pytest.mark.slow
+def test_the_readme_states_the_range_that_is_printed(capsys):
+    assert execute(["simulate"]) == 0
+    stated = capsys.readouterr().out.splitlines()[0].split("assumptions: ")[1].split(" (")[0]
+    assert stated in README.read_text()
 
 
 @pytest.mark.slow
@@ -80,9 +118,6 @@ BAD = {
     "deadline before": (
         f"{HEADER},deadline_utc\n2017-10-03T10:00:00Z,6,1,b,2017-10-03T09:00:00Z\n", "line 2, deadline_utc",
     ),
-    "utilisation in per cent": (
-        f"{HEADER},utilisation\n2017-10-03T10:00:00Z,6,1,b,52\n", "line 2, utilisation: '52'",
-    ),
 }  # fmt: skip
 
 
@@ -99,7 +134,8 @@ WRONG = {
     "no file": (["/nowhere.csv"], "cannot be read"),
     "too few GPUs": (["--cluster-gpus", "4"], "--cluster-gpus: 4: is less than the"),
     "deadlines": (["--deadlines", "2:1"], "--deadlines: '2:1'"),
-    "utilisation": (["--utilisation", "high"], "--utilisation: 'high'"),
+    "scaling": (["--scaling", "high"], "--scaling: 'high'"),
+    "scaling above even": (["--scaling", "1.5"], "--scaling: '1.5'"),
     "restart": (["--restart", "5"], "--restart"),
     "plot": (["--plot", "x.gif"], "--plot"),
 }

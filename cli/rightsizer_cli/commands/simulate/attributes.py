@@ -1,7 +1,11 @@
-"""Values that a trace lacks, drawn at random: deadlines, utilisation, scaling, errors."""
+"""Values that a trace lacks, drawn at random: deadlines, scaling, errors of predictions and measurements."""
 
+import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from statistics import median
 
 import numpy as np
 
@@ -10,53 +14,63 @@ from rightsizer.values import immutable
 from rightsizer_cli.commands.simulate.traces import TraceRow
 from rightsizer_cli.usage_errors import OptionError
 
-__all__ = ["Draw", "default_cluster_gpus", "draw_jobs", "parse_deadlines", "parse_utilisation"]
+__all__ = [
+    "DEADLINES",
+    "SCALINGS",
+    "Draw",
+    "default_cluster_gpus",
+    "draw_jobs",
+    "parse_deadlines",
+    "parse_scaling",
+    "published_exponents",
+]
 
-_PAI_SHARES = (0.0, 0.345, 0.5, 0.754, 0.95, 1.0)
-_PAI_VALUES = (0.0, 0.0, 0.015, 0.1, 0.5, 1.0)
 _WEEK_S = 7 * 86_400.0
 _NODE_GPUS = 8
 _HEADROOM = 1.5
-_MIN_SHARE = 1e-3  # no job scales perfectly, every job scales a little
 
-UTILISATIONS = {
-    "pai": "Alibaba PAI 2020 (3.0 million instances): mean 10 %, median 1.5 %, 34.5 % of them at 0",
-    "philly": "Philly 2017: mean 52 %; its shape is a guess, nearly uniform from 0 to 1",
-}
+DEADLINES = ((0.5, 1.5), (1.0, 3.0))
+"""Ranges of lambda: as ElasticFlow draws it (half of the jobs need more speed than requested), and loose."""
+
+SCALINGS = ("published", "even", "poor")
+"""Scaling of the jobs: of a source of published runs at random, even, or of the source that scales worst."""
 
 
 @immutable
 class Draw:
     """The distributions. `deadlines`: the range of lambda in submitted + lambda * duration; None: none.
 
-    `utilisation` is "pai", "philly", or one share for all jobs. `fixed_share` is the part of the GPUs' idle
-    time that more GPUs do not shorten. The sigmas are of ln(predicted / true) before a job runs,
-    of ln(measured / true), and of the logit of the policy's estimate of the fixed part.
+    `scaling` is one of `SCALINGS`, or one exponent for all jobs. The sigmas are of ln(predicted / true rate)
+    before a job runs, and of ln(measured / true).
     """
 
     seed: int = 0
-    deadlines: tuple[float, float] | None = (0.5, 1.5)
-    utilisation: str | float = "pai"
-    fixed_share: float = 1.0
+    deadlines: tuple[float, float] | None = DEADLINES[0]
+    scaling: str | float = SCALINGS[0]
     rate_sigma: float = 0.15
     measured_sigma: float = 0.02
-    scaling_sigma: float = 0.3
+
+
+@cache
+def published_exponents() -> Mapping[str, tuple[float, ...]]:
+    """ln(rate ratio) / ln(GPU ratio) of published runs at one batch size, by source; at most 1."""
+    text = files("rightsizer_cli").joinpath("data", "strong_scaling.csv").read_text("utf-8")
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    groups: dict[str, list[float]] = {}
+    for row in csv.DictReader(lines):
+        groups.setdefault(row["group"], []).append(min(1.0, float(row["exponent"])))
+    return {name: tuple(sorted(values)) for name, values in sorted(groups.items())}
 
 
 def draw_jobs(rows: Sequence[TraceRow], rules: Draw) -> tuple[TraceJob, ...]:
     """The trace's jobs; values that the trace lacks are drawn."""
     source, n = np.random.default_rng(rules.seed), len(rows)
-    uses = _utilisation(source, n, rules.utilisation)
     low, high = rules.deadlines or (1.0, 1.0)
     slack = source.uniform(low, high, n)
-    rate, measured, scaling = (
-        source.normal(0.0, sigma, n)
-        for sigma in (rules.rate_sigma, rules.measured_sigma, rules.scaling_sigma)
-    )
+    rate, measured = (source.normal(0.0, sigma, n) for sigma in (rules.rate_sigma, rules.measured_sigma))
+    exponents = _exponents(source, n, rules.scaling)
     jobs = []
     for i, row in enumerate(rows):
-        use = float(uses[i]) if row.utilisation is None else row.utilisation
-        fixed = min(max(rules.fixed_share * (1.0 - use), _MIN_SHARE), 1.0 - _MIN_SHARE)
         deadline_s = row.deadline_s
         if deadline_s is None and rules.deadlines is not None:
             deadline_s = row.submitted_s + float(slack[i]) * row.duration_s
@@ -67,9 +81,7 @@ def draw_jobs(rows: Sequence[TraceRow], rules: Draw) -> tuple[TraceJob, ...]:
                 duration_s=row.duration_s,
                 gpus=row.gpus,
                 deadline_s=deadline_s,
-                busy=use,
-                serial=fixed,
-                believed_serial=_shifted(fixed, float(scaling[i])),
+                exponent=float(exponents[i]),
                 rate_error_ln=float(rate[i]),
                 measured_error_ln=float(measured[i]),
             )
@@ -77,18 +89,16 @@ def draw_jobs(rows: Sequence[TraceRow], rules: Draw) -> tuple[TraceJob, ...]:
     return tuple(jobs)
 
 
-def _utilisation(source: np.random.Generator, n: int, kind: str | float) -> np.ndarray:
-    """Shares; PAI's are interpolated between its published quantiles."""
-    if kind == "pai":
-        return np.interp(source.uniform(0.0, 1.0, n), _PAI_SHARES, _PAI_VALUES)
-    if kind == "philly":
-        return source.beta(1.04, 0.96, n)
-    return np.full(n, float(kind))
-
-
-def _shifted(share: float, by: float) -> float:
-    """A share moved on the logit scale."""
-    return 1.0 / (1.0 + math.exp(-(math.log(share / (1.0 - share)) + by)))
+def _exponents(source: np.random.Generator, n: int, kind: str | float) -> np.ndarray:
+    """An exponent for each job. Every source counts alike, however many series it has."""
+    groups = list(published_exponents().values())
+    chosen, position = source.integers(len(groups), size=n), source.uniform(size=n)
+    if kind == "poor":
+        groups, chosen = [min(groups, key=median)], np.zeros(n, dtype=int)
+    if kind in SCALINGS and kind != "even":
+        pairs = zip(chosen, position, strict=True)
+        return np.asarray([groups[g][int(p * len(groups[g]))] for g, p in pairs])
+    return np.full(n, 1.0 if kind == "even" else float(kind))
 
 
 def default_cluster_gpus(rows: Sequence[TraceRow]) -> int:
@@ -118,15 +128,15 @@ def parse_deadlines(text: str) -> tuple[float, float] | None:
     return bounds
 
 
-def parse_utilisation(text: str) -> str | float:
-    """A published distribution's name, or one share for all."""
-    if text in UTILISATIONS:
+def parse_scaling(text: str) -> str | float:
+    """One of `SCALINGS`, or one exponent for all jobs."""
+    if text in SCALINGS:
         return text
     try:
-        share = float(text)
+        exponent = float(text)
     except ValueError:
-        share = math.nan
-    if not 0 <= share <= 1:
-        remedy = f"must be {', '.join(UTILISATIONS)} or a share, 0 to 1"
-        raise OptionError("--utilisation", value=text, remedy=remedy)
-    return share
+        exponent = math.nan
+    if not 0 <= exponent <= 1:
+        remedy = f"must be {', '.join(SCALINGS)} or an exponent, 0 (no speed-up) to 1 (even scaling)"
+        raise OptionError("--scaling", value=text, remedy=remedy)
+    return exponent

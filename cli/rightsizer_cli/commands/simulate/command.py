@@ -24,24 +24,19 @@ def simulate(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of all random draws.")] = 0,
     deadlines: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="LOW:HIGH", help="If the trace has none: submitted + LOW to HIGH x duration; or none."
+            metavar="LOW:HIGH",
+            help="If the trace has none: submitted + LOW to HIGH x duration; or none. Default: 0.5:1.5, 1:3.",
         ),
-    ] = "0.5:1.5",
-    utilisation: Annotated[
-        str,
-        typer.Option(metavar="KIND", help="If the trace has none: pai, philly, or one share for all jobs."),
-    ] = "pai",
-    fixed_share: Annotated[
-        float,
+    ] = None,
+    scaling: Annotated[
+        str | None,
         typer.Option(
-            metavar="SHARE",
-            min=0.0,
-            max=1.0,
-            help="Part of the GPUs' idle time that more GPUs do not shorten.",
+            metavar="KIND",
+            help="published, even, poor, or one exponent for all jobs. Default: the first three.",
         ),
-    ] = 1.0,
+    ] = None,
     most_growth: Annotated[
         float,
         typer.Option(metavar="TIMES", min=1.0, max=64.0, help="Maximum GPUs as a multiple of the request."),
@@ -52,39 +47,40 @@ def simulate(
     cool_down: Annotated[
         str, typer.Option(metavar="DURATION", help="Minimum time between two resizes of a job.")
     ] = "1h",
-    on_pressure: Annotated[
-        bool, typer.Option("--on-pressure", help="Shrink only while jobs wait; default: always.")
-    ] = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw GPUs in use over time: .svg or .png.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Replay a job trace and compare resizing with static requests and with an oracle."""
+    """Replay a job trace and compare right-sizing with static requests, null policies and a bound."""
     from rightsizer.fleet.simulation import ReplayRules
-    from rightsizer.resize.types import Pressure
     from rightsizer.units import parse_duration_s
     from rightsizer_cli.commands.plan.plot import check_plot
-    from rightsizer_cli.commands.simulate.attributes import Draw, parse_deadlines, parse_utilisation
+    from rightsizer_cli.commands.simulate.attributes import (
+        DEADLINES,
+        SCALINGS,
+        Draw,
+        parse_deadlines,
+        parse_scaling,
+    )
     from rightsizer_cli.commands.simulate.comparison import compare, print_comparison, report, with_options
     from rightsizer_cli.commands.simulate.traces import read_trace
     from rightsizer_cli.console import echo_json
 
     if plot is not None:
         check_plot(plot)
-    draw = Draw(
-        seed=seed,
-        deadlines=parse_deadlines(deadlines),
-        utilisation=parse_utilisation(utilisation),
-        fixed_share=fixed_share,
-    )
+    ranges = DEADLINES if deadlines is None else (parse_deadlines(deadlines),)
+    kinds = SCALINGS if scaling is None else (parse_scaling(scaling),)
     rules = with_options(
         ReplayRules(most_growth=most_growth),
         restart_s=parse_duration_s(restart, field="--restart"),
         cool_down_s=parse_duration_s(cool_down, field="--cool-down"),
-        pressure=Pressure.ON_PRESSURE if on_pressure else Pressure.ALWAYS,
     )
-    comparison = compare(read_trace(trace), draw, rules, cluster_gpus)
+    jobs = read_trace(trace)
+    if all(row.deadline_s is not None for row in jobs.rows):
+        ranges = ranges[:1]  # nothing to draw
+    draws = [Draw(seed=seed, deadlines=bounds, scaling=kind) for kind in kinds for bounds in ranges]
+    comparison = compare(jobs, draws, rules, cluster_gpus)
     if plot is not None:
         from rightsizer_cli.commands.simulate.plot import draw_replay
 

@@ -1,100 +1,154 @@
-"""`simulate`: one trace under static requests, the policy and the oracle, compared."""
+"""`simulate`: one trace under several policies and assumptions, compared with static requests and a bound."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from rightsizer.fleet.simulation import ReplayOutcome, ReplayRules, TraceJob, oracle, replay, static
+from rightsizer.fleet.simulation import POLICIES, ReplayOutcome, ReplayRules, TraceJob, bound, replay
 from rightsizer.units import format_count, format_duration
 from rightsizer.values import immutable
-from rightsizer_cli.commands.simulate.attributes import UTILISATIONS, Draw, default_cluster_gpus, draw_jobs
+from rightsizer_cli.commands.simulate.attributes import Draw, default_cluster_gpus, draw_jobs
 from rightsizer_cli.commands.simulate.traces import Trace
 from rightsizer_cli.console import show
 from rightsizer_cli.usage_errors import OptionError
 
-__all__ = ["Comparison", "compare", "print_comparison", "report"]
+__all__ = ["BOUND", "OURS", "STATIC", "Case", "Comparison", "compare", "print_comparison", "report"]
 
-POLICIES = ("static", "rightsizer", "oracle")
+STATIC, OURS, BOUND = "static", "staged, OnPressure", "bound"
+NULLS = (STATIC, "one GPU each", "half of each")
+_SAME = 1e-3
+"""A relative difference in GPU-hours that is none."""
+
+
+@immutable
+class Case:
+    """One assumption: the values drawn for the trace, and the outcome under each policy."""
+
+    draw: Draw
+    jobs: tuple[TraceJob, ...]
+    outcomes: Mapping[str, ReplayOutcome]
+
+    @property
+    def name(self) -> str:
+        """The assumption as text."""
+        low, high = self.draw.deadlines or (0.0, 0.0)
+        deadlines = f"{low:g} to {high:g} x duration" if self.draw.deadlines else "none"
+        return f"scaling {self.draw.scaling}, deadlines {deadlines}"
 
 
 @immutable
 class Comparison:
-    """A trace, the values drawn for it, the cluster, and the outcome under each policy."""
+    """A trace, the cluster, and the cases."""
 
     trace: Trace
-    draw: Draw
     rules: ReplayRules
-    jobs: tuple[TraceJob, ...]
     cluster_gpus: int
-    outcomes: Mapping[str, ReplayOutcome]
+    cases: tuple[Case, ...]
 
 
-def compare(trace: Trace, draw: Draw, rules: ReplayRules, cluster_gpus: int | None) -> Comparison:
-    """Replay the trace under static requests, the policy and the oracle."""
+def compare(trace: Trace, draws: Sequence[Draw], rules: ReplayRules, cluster_gpus: int | None) -> Comparison:
+    """Replay the trace under every policy and assumption."""
     gpus = default_cluster_gpus(trace.rows) if cluster_gpus is None else cluster_gpus
     largest = max(row.gpus for row in trace.rows)
     if gpus < largest:
         remedy = f"is less than the largest job's {largest} GPUs"
         raise OptionError("--cluster-gpus", value=gpus, remedy=remedy)
-    jobs = draw_jobs(trace.rows, draw)
-    outcomes = {
-        "static": static(jobs, gpus=gpus),
-        "rightsizer": replay(jobs, gpus=gpus, rules=rules),
-        "oracle": oracle(jobs, gpus=gpus, rules=rules),
-    }
-    return Comparison(trace=trace, draw=draw, rules=rules, jobs=jobs, cluster_gpus=gpus, outcomes=outcomes)
+    cases = []
+    for draw in draws:
+        jobs = draw_jobs(trace.rows, draw)
+        outcomes = {
+            name: replay(jobs, gpus=gpus, policy=policy, rules=rules) for name, policy in POLICIES.items()
+        }
+        outcomes[BOUND] = bound(jobs, gpus=gpus, rules=rules)
+        cases.append(Case(draw=draw, jobs=jobs, outcomes=outcomes))
+    return Comparison(trace=trace, rules=rules, cluster_gpus=gpus, cases=tuple(cases))
 
 
 def report(comparison: Comparison) -> dict[str, Any]:
     """The JSON document."""
-    policies = {name: _summary(comparison.jobs, comparison.outcomes[name]) for name in POLICIES}
-    ours, requested, best = (policies[name]["gpuHours"] for name in ("rightsizer", "static", "oracle"))
+    cases = [_case(case) for case in comparison.cases]
+    changes = [case["policies"][OURS]["gpuHoursChange"] for case in cases]
+    avoided = [_avoided(case["policies"]) for case in cases]
     return {
         "trace": comparison.trace.name,
-        "jobs": len(comparison.jobs),
-        "jobsWithDeadline": sum(job.deadline_s is not None for job in comparison.jobs),
+        "jobs": len(comparison.trace.rows),
+        "jobsWithDeadline": sum(job.deadline_s is not None for job in comparison.cases[0].jobs),
         "clusterGPUs": comparison.cluster_gpus,
-        "seed": comparison.draw.seed,
+        "seed": comparison.cases[0].draw.seed,
+        "policy": OURS,
+        "gpuHoursChange": [min(changes), max(changes)],
+        "missedDeadlinesAvoided": [min(avoided), max(avoided)],
+        "worseOnBoth": [list(pair) for pair in _worse(cases)],
+        "notBetter": [list(pair) for pair in _not_better(cases)],
         "assumptions": assumptions(comparison),
-        **policies,
-        "savedFraction": _rounded(1.0 - ours / requested),
-        "aboveOracleFraction": _rounded(ours / best - 1.0),
-        "virtualClusters": _virtual_clusters(comparison),
+        "cases": cases,
     }
+
+
+def _case(case: Case) -> dict[str, Any]:
+    policies = {name: _summary(case.jobs, outcome) for name, outcome in case.outcomes.items()}
+    requested = policies[STATIC]["gpuHours"]
+    for row in policies.values():
+        row["gpuHoursChange"] = _rounded(row["gpuHours"] / requested - 1.0)
+    return {"assumption": case.name, "policies": policies}
+
+
+def _avoided(policies: Mapping[str, Any]) -> int:
+    return int(policies[STATIC]["missedDeadlines"] - policies[OURS]["missedDeadlines"])
+
+
+def _pairs(cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, float, int]]:
+    """Our GPU-hours (relative) and missed deadlines minus those of each null policy, case by case."""
+    for case in cases:
+        ours = case["policies"][OURS]
+        for name in NULLS:
+            other = case["policies"][name]
+            hours = ours["gpuHours"] / other["gpuHours"] - 1.0
+            yield case["assumption"], name, hours, ours["missedDeadlines"] - other["missedDeadlines"]
+
+
+def _worse(cases: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Cases and null policies with fewer GPU-hours and fewer missed deadlines than ours."""
+    return [(case, name) for case, name, hours, missed in _pairs(cases) if hours > _SAME and missed > 0]
+
+
+def _not_better(cases: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Cases and null policies that ours beats in neither GPU-hours nor missed deadlines."""
+    return [(case, name) for case, name, hours, missed in _pairs(cases) if hours >= -_SAME and missed >= 0]
 
 
 def assumptions(comparison: Comparison) -> dict[str, str]:
     """The distributions of values that the trace lacks, and the model's assumptions."""
-    draw, rows = comparison.draw, comparison.trace.rows
+    draw, rows, rules = comparison.cases[0].draw, comparison.trace.rows, comparison.rules
     with_deadline = sum(row.deadline_s is not None for row in rows)
-    with_use = sum(row.utilisation is not None for row in rows)
-    low, high = draw.deadlines or (0.0, 0.0)
-    deadlines = f"submitted + {low:g} to {high:g} x duration, uniform" if draw.deadlines else "none"
-    use = draw.utilisation
-    use_text = UTILISATIONS[use] if isinstance(use, str) else f"{use:.0%} for every job"
-    limits = comparison.rules.limits
+    limits = rules.limits
     return {
-        "deadlines": f"{deadlines}; {with_deadline} of {len(rows)} jobs have the trace's own",
-        "utilisation": f"{use_text}; {with_use} of {len(rows)} jobs have the trace's own",
+        "deadlines": (
+            "submitted + lambda x duration, lambda uniform in the range stated; "
+            f"{with_deadline} of {len(rows)} jobs have the trace's own"
+        ),
         "scaling": (
-            "on n GPUs a job that requested g takes (1 - s) g/n + s of its duration; s = "
-            f"{draw.fixed_share:g} x (1 - utilisation) is the part that more GPUs do not shorten"
+            "a job that asked for g GPUs runs on n at (n / g)^e times its rate; e of published runs at one "
+            "batch size (published: a source at random; poor: the source that scales worst), or 1 (even)"
         ),
         "knowledge": (
-            f"before a job runs: its work, its rate within {draw.rate_sigma:.0%}, linear scaling; "
-            f"while it runs: its rate within {draw.measured_sigma:.0%}, "
-            f"its s within {draw.scaling_sigma:g} (logit)"
+            f"before a job runs: its work, its rate within {draw.rate_sigma:.0%}; while it runs: its rate "
+            f"within {draw.measured_sigma:.0%}; e: {rules.believed_exponent:g} +- {rules.exponent_sigma:g} "
+            "until the job was measured at two sizes"
         ),
         "policy": (
             f"a restart holds the GPUs for {format_duration(limits.restart_s)}; at most one resize in "
-            f"{format_duration(limits.cool_down_s)}; shrinks {limits.pressure}; grows to "
-            f"{comparison.rules.most_growth:g} x the request"
+            f"{format_duration(limits.cool_down_s)}; a job has at most {rules.most_growth:g} x the request"
         ),
-        "static": "the requested GPUs; first come, first served, no backfill",
-        "oracle": "knows every job's true scaling; no queue, no restarts, free resizes: a lower bound",
+        "staged": "opens where the resize policy would go if the predicted rate were measured; then resized",
+        "queue": "first come, first served, no backfill, for all policies",
+        "bound": (
+            "each job alone, its scaling known, free resizes: no policy misses fewer deadlines, and none "
+            "that misses as few uses fewer GPU-hours"
+        ),
     }
 
 
@@ -110,33 +164,10 @@ def _summary(jobs: Sequence[TraceJob], outcome: ReplayOutcome) -> dict[str, Any]
         "missedDeadlines": outcome.missed,
         "meanLatenessSeconds": _rounded(float(np.mean(late))) if late else 0.0,
         "queueMeanSeconds": _rounded(float(waits.mean())),
-        "queueP95Seconds": _rounded(float(np.quantile(waits, 0.95))),
         "resizes": outcome.resizes,
         "restartGPUHours": _rounded(outcome.lost_gpu_hours),
         "decisions": {str(name): count for name, count in sorted(outcome.decisions.items())},
     }
-
-
-def _virtual_clusters(comparison: Comparison) -> dict[str, Any]:
-    """GPU-hours and missed deadlines by virtual cluster, the largest first."""
-    names = np.asarray([row.virtual_cluster for row in comparison.trace.rows])
-    parts: dict[str, Any] = {}
-    for name in sorted(set(names.tolist())):
-        index = np.flatnonzero(names == name)
-        part: dict[str, Any] = {"jobs": int(index.size)}
-        for policy in POLICIES:
-            outcome = comparison.outcomes[policy]
-            missed = sum(
-                comparison.jobs[i].deadline_s is not None
-                and outcome.finished_s[i] > (comparison.jobs[i].deadline_s or 0.0) + 1e-6
-                for i in index
-            )
-            part[policy] = {
-                "gpuHours": _rounded(sum(outcome.gpu_hours[i] for i in index)),
-                "missedDeadlines": missed,
-            }
-        parts[name] = part
-    return dict(sorted(parts.items(), key=lambda item: -item[1]["static"]["gpuHours"]))
 
 
 def _rounded(value: float) -> float:
@@ -144,39 +175,57 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def print_comparison(comparison: Comparison) -> None:
-    """Print the verdict, the table and the assumptions."""
-    document = report(comparison)
-    ours, requested = document["rightsizer"], document["static"]
-    saved, above = document["savedFraction"], document["aboveOracleFraction"]
-    fewer = f"{saved:.1%} fewer" if saved >= 0 else f"{-saved:.1%} more"
-    verdict = (
-        f"{format_count(ours['gpuHours'])} GPU-hours, {fewer} than static requests; "
-        f"{ours['missedDeadlines']:,} deadlines missed against {requested['missedDeadlines']:,}; "
-        f"{above:.1%} above the oracle"
+def headline(document: Mapping[str, Any]) -> str:
+    """Our policy against static requests, over all assumptions."""
+    (low, high), (least, most) = document["gpuHoursChange"], document["missedDeadlinesAvoided"]
+    cases = document["cases"]
+    missed = [case["policies"][STATIC]["missedDeadlines"] for case in cases]
+    over = f"over {len(cases)} assumptions" if len(cases) > 1 else f"with {cases[0]['assumption']}"
+    return (
+        f"{OURS}, against static requests {over}: {low:+.1%} to {high:+.1%} GPU-hours; "
+        f"{least:,} to {most:,} fewer missed deadlines (static misses {min(missed):,} to {max(missed):,})"
     )
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Print the range, a table for each assumption, and the assumptions."""
+    document = report(comparison)
     about = (
         f"{document['trace']}: {document['jobs']:,} jobs, {document['jobsWithDeadline']:,} with a deadline, "
         f"on {document['clusterGPUs']:,} GPUs, seed {document['seed']}"
     )
+    parts: list[Any] = [headline(document), _verdict(document), about]
+    for case in document["cases"]:
+        parts += [case["assumption"], _table(case["policies"])]
     lines = "\n".join(f"- {name}: {text}" for name, text in document["assumptions"].items())
-    show(verdict, about, _table(document), f"Assumptions\n{lines}")
+    show(*parts, f"Assumptions\n{lines}")
 
 
-def _table(document: Mapping[str, Any]) -> Table:
+def _verdict(document: Mapping[str, Any]) -> str:
+    """Where ours is not better than a null policy."""
+    if document["worseOnBoth"]:
+        where = "; ".join(f"{name} ({case})" for case, name in document["worseOnBoth"])
+        return f"Worse on both than: {where}"
+    text = f"Nowhere worse on both than {', '.join(NULLS[:-1])} or {NULLS[-1]}"
+    if not document["notBetter"]:
+        return f"{text}; everywhere fewer GPU-hours or fewer missed deadlines"
+    where = "; ".join(f"{name} ({case})" for case, name in document["notBetter"])
+    return f"{text}. Not better in either than: {where}"
+
+
+def _table(policies: Mapping[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    for name in ("GPU-hours", "missed", "late by", "queue mean", "queue 95 %", "resizes", "restarts"):
+    for name in ("GPU-hours", "", "missed", "late by", "queue mean", "resizes", "restarts"):
         table.add_column(name, justify="right")
-    for policy in POLICIES:
-        row = document[policy]
+    for policy, row in policies.items():
         table.add_row(
             policy,
             format_count(row["gpuHours"]),
+            f"{row['gpuHoursChange']:+.1%}",
             f"{row['missedDeadlines']:,}",
             format_duration(row["meanLatenessSeconds"]),
             format_duration(row["queueMeanSeconds"]),
-            format_duration(row["queueP95Seconds"]),
             f"{row['resizes']:,}",
             f"{row['restartGPUHours']:,.0f} GPU-h",
         )
@@ -184,5 +233,5 @@ def _table(document: Mapping[str, Any]) -> Table:
 
 
 def with_options(rules: ReplayRules, **changes: Any) -> ReplayRules:
-    """The rules with outcome of their limits changed."""
+    """The rules with some of their limits changed."""
     return replace(rules, limits=replace(rules.limits, **changes))

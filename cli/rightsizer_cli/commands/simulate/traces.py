@@ -20,7 +20,7 @@ SAMPLE = "philly_sample.csv"
 """The trace that comes with the package: every 40th job of Microsoft's Philly cluster."""
 
 _REQUIRED = ("submitted_utc", "duration_s", "gpus")
-_KNOWN = (*_REQUIRED, "virtual_cluster", "deadline_utc", "utilisation")
+_KNOWN = (*_REQUIRED, "deadline_utc")
 _LONGEST_S = 10 * 366 * 86_400.0
 _MOST_GPUS = 65_536
 _MOST_BYTES = 2**30
@@ -33,9 +33,7 @@ class TraceRow:
     submitted_s: float
     duration_s: float
     gpus: int
-    virtual_cluster: str = ""
     deadline_s: float | None = None
-    utilisation: float | None = None
 
 
 @immutable
@@ -123,9 +121,7 @@ def _row(columns: list[str], cells: list[str], where: str) -> TraceRow:
         submitted_s=submitted_s,
         duration_s=_cell(by_name, "duration_s", _duration_s, where),
         gpus=int(_cell(by_name, "gpus", _gpus, where)),
-        virtual_cluster=by_name.get("virtual_cluster", ""),
         deadline_s=deadline_s,
-        utilisation=_optional(by_name, "utilisation", _share, where),
     )
 
 
@@ -173,13 +169,5 @@ def _gpus(text: str) -> float:
     remedy = f"must be a whole number of GPUs, 1 to {_MOST_GPUS}"
     value = _number(text, remedy)
     if value != int(value) or not 1 <= value <= _MOST_GPUS:
-        raise ValueError(remedy)
-    return value
-
-
-def _share(text: str) -> float:
-    remedy = "must be a share, 0 to 1"
-    value = _number(text, remedy)
-    if not 0 <= value <= 1:
         raise ValueError(remedy)
     return value
