@@ -29,7 +29,8 @@ MOST_VARIANTS = 20
 _LEAST_WORTH = 0.03
 """Savings below this share of GPUs and money are not worth a line."""
 
-_STACKS = ("torchtitan", "megatron", "deepspeed", "accelerate")
+_STACKS = ("torchtitan", "megatron", "deepspeed")
+_FINETUNING_STACKS = ("accelerate", "deepspeed", "torchtitan")
 _LONGER = 1.25
 _LESS_SURE = 0.75
 _LARGER_BATCH = 2
@@ -103,10 +104,14 @@ def _planned(variants: list[_Variant] | Iterator[_Variant]) -> list[Lever]:
     """The variants that have a plan."""
     answers = []
     for variant, _ in zip(variants, range(MOST_VARIANTS), strict=False):
-        answer = plan(variant.request, compared=False)
+        answer = _quick(variant.request)
         if isinstance(answer, Plan):
             answers.append(Lever(change=variant.change, flag=variant.flag, option=answer.option))
     return answers
+
+
+def _quick(request: Request) -> Plan | NoPlan:
+    return plan(request, compared=False, explained=False)
 
 
 def _compared(lever: Lever, chosen: Option, deadline_s: float | None) -> Lever:
@@ -137,7 +142,7 @@ def _price(lever: Lever) -> tuple[float, int]:
 def _single_changes(decision: Plan | NoPlan) -> Iterator[_Variant]:
     """Changes that may help a plan and a NoPlan."""
     request = decision.request
-    yield from _other_precision(request)
+    yield from _narrower(request)
     yield from _other_stacks(request)
     yield from _goal(request)
     yield from _hardware(request)
@@ -148,8 +153,8 @@ def _single_changes(decision: Plan | NoPlan) -> Iterator[_Variant]:
         yield _variant("take the cheapest size", "--objective cost", near)
 
 
-def _other_precision(request: Request) -> Iterator[_Variant]:
-    """fp8 where the GPU and the stack train in it; 16 bits where the GPU has no narrower matmuls."""
+def _narrower(request: Request) -> Iterator[_Variant]:
+    """fp8 where the GPU and the stack train in it."""
     workload, gpus = request.workload, [cluster.gpu for cluster in request.clusters]
     if workload.precision in (Precision.BF16, Precision.FP16):
         stack = request.framework
@@ -157,6 +162,11 @@ def _other_precision(request: Request) -> Iterator[_Variant]:
         frozen = workload.method in (Method.LORA, Method.QLORA)
         if narrow and not frozen and all(gpu.fp8_flop_per_s > 0 for gpu in gpus):
             yield _precision(request, Precision.FP8)
+
+
+def _wider(request: Request) -> Iterator[_Variant]:
+    """16 bits, which more GPU types have than fp8."""
+    workload, gpus = request.workload, [cluster.gpu for cluster in request.clusters]
     for precision in (Precision.BF16, Precision.FP16):
         able = [getattr(gpu, f"{precision}_flop_per_s") > 0 for gpu in gpus]
         if workload.precision not in (Precision.BF16, precision) and any(able):
@@ -169,16 +179,14 @@ def _precision(request: Request, precision: Precision) -> _Variant:
 
 
 def _other_stacks(request: Request) -> Iterator[_Variant]:
-    """The frameworks that can be launched; the assumed one too, if the user names it."""
-    for name in _STACKS:
-        stack = _stack(name, request.workload.method)
-        if stack.name == request.framework.name and not request.framework_assumed:
+    """The other frameworks that can be launched; of an assumed one only its name: the plan compared them."""
+    method = request.workload.method
+    for name in _STACKS if method is Method.PRETRAIN else _FINETUNING_STACKS:
+        stack = _stack(name, method)
+        if (stack.name == request.framework.name) is not request.framework_assumed:
             continue
-        yield _variant(
-            f"use {name}",
-            f"--framework {name}",
-            replace(request, framework=stack, framework_assumed=False),
-        )
+        named = replace(request, framework=stack, framework_assumed=False)
+        yield _variant(f"use {name}", f"--framework {name}", named)
 
 
 def _stack(name: str, method: Method) -> Framework:
@@ -256,30 +264,42 @@ def _probe(decision: Plan | NoPlan) -> Iterator[_Variant]:
 def _relaxations(refused: NoPlan) -> Iterator[_Variant]:
     """The limits of a NoPlan, each lifted as far as needed."""
     request = refused.request
-    anyhow = plan(_timeless(request), compared=False)
-    if request.deadline_s is not None and isinstance(anyhow, Plan):
-        possible = anyhow.option.finish_at_confidence_s * _FEASIBLE_ALLOWANCE
-        if possible > request.deadline_s:
-            text = f"--deadline {format_duration(possible)}"
-            yield _variant("allow more time", text, replace(request, deadline_s=possible))
+    possible_s = _least_deadline_s(request)
+    if possible_s is not None:
+        text = f"--deadline {format_duration(possible_s)}"
+        yield _variant("allow more time", text, replace(request, deadline_s=possible_s))
     wide = _any_number(request)
     if wide != request:
         change, most = "allow more GPUs", refused.needs_gpus
         flag = f"--max-gpus {most}" if most and not request.gpu_counts else ""
         yield _variant(change, flag, wide)
     if request.max_usd is not None:
-        cheapest = plan(replace(request, max_usd=None, objective=Objective.COST), compared=False)
+        cheapest = _quick(replace(request, max_usd=None, objective=Objective.COST))
         if isinstance(cheapest, Plan) and cheapest.option.cost_usd:
             usd = math.ceil(cheapest.option.cost_usd * _FEASIBLE_ALLOWANCE)
             raised = replace(request, max_usd=float(usd))
             yield _variant("raise the budget", f"--budget {usd}", raised)
     if request.pinned:
         yield _variant("drop the pinned layout", "", replace(request, pinned={}))
+    yield from _wider(request)
     yield _variant("accept another global batch", "", replace(request, batch_tolerance=0.5))
 
 
-def _timeless(request: Request) -> Request:
-    return replace(request, deadline_s=None, objective=Objective.TIME, elastic=False)
+def _least_deadline_s(request: Request) -> float | None:
+    """A deadline that can be met: near the median of the fastest size if the job may grow, else surely."""
+    timeless = replace(request, deadline_s=None, objective=Objective.TIME, elastic=False)
+    fastest = None if request.deadline_s is None else _quick(timeless)
+    if not isinstance(fastest, Plan) or request.deadline_s is None:
+        return None
+    median_s, sure_s = fastest.option.finish_s, fastest.option.finish_at_confidence_s
+    for share in (0.25, 0.5) if request.elastic else ():
+        between_s = median_s * math.pow(sure_s / median_s, share)
+        if between_s > request.deadline_s and isinstance(
+            _quick(replace(request, deadline_s=between_s)), Plan
+        ):
+            return between_s
+    sure_s *= _FEASIBLE_ALLOWANCE
+    return sure_s if sure_s > request.deadline_s else None
 
 
 def _any_number(request: Request) -> Request:
@@ -303,7 +323,7 @@ def _combined(request: Request) -> Iterator[_Variant]:
     roomy = replace(lookup.cluster(largest.name), max_gpus=_MOST_GPUS)
     for clusters in (free.clusters, (roomy,)):
         others = f" on {largest.name}" if clusters[0] is roomy else ""
-        for name in (None, *_STACKS, "ddp"):
+        for name in (None, *_STACKS, "accelerate", "ddp"):
             stack = free.framework if name is None else _stack(name, request.workload.method)
             change = f"lift every limit{'' if name is None else f' with {name}'}{others}"
             yield _variant(change, "", replace(free, framework=stack, clusters=clusters))

@@ -49,20 +49,20 @@ _BINDING_ORDER = (
 """If every cluster fails, the cluster whose binding constraint comes first here is reported."""
 
 
-def plan(request: Request, *, compared: bool = True) -> Plan | NoPlan:
+def plan(request: Request, *, compared: bool = True, explained: bool = True) -> Plan | NoPlan:
     """The cheapest option that meets every constraint of the request at its confidence.
 
     On each cluster: the fewest GPUs, the lowest cost or the earliest finish, as the request's objective says;
     of an elastic request, the smallest opening size from there on. The objective gpus without a deadline
     takes the fastest option within 5 % of the lowest cost. Among clusters: the lowest cost, or the fewest
     GPUs if any price is missing; with the objective time, the earliest finish. `compared=False` leaves out
-    runners-up, reasons and the curve; the option is the same. A request with `stacks` is answered with the
-    best of them.
+    runners-up, reasons and the curve; the option is the same. Without `explained` a NoPlan has no reason and
+    no options. A request with `stacks` is answered with the best of them.
     """
     _validate(request)
     if request.stacks:
         request = with_best_stack(request, lambda one: _sized(one, compared=False, explained=False))
-    return _sized(request, compared=compared)
+    return _sized(request, compared=compared, explained=explained)
 
 
 def _sized(request: Request, *, compared: bool, explained: bool = True) -> Plan | NoPlan:
