@@ -163,7 +163,8 @@ class ClusterReader:
             levels = levels_of(topology) if topology else ()
             if not levels:
                 break  # Kueue rejects a topology request if one flavor of the queue has no topology
-        return Queue(name=key[1], gpus=gpus_of(cluster_queue), levels=levels)
+        nominal = gpus_of(cluster_queue, borrows=False)
+        return Queue(name=key[1], gpus=gpus_of(cluster_queue), nominal_gpus=nominal, levels=levels)
 
     async def _get(self, path: str) -> Mapping[str, Any] | None:
         try:

@@ -35,7 +35,8 @@ _UNREACHABLE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unrea
 class Launch:
     """An attempt: the plan, its size and what its workers run.
 
-    `products` are the node labels of its GPU type; `queue` is its Kueue queue, if it waits in one.
+    `products` are the node labels of its GPU type; `queue` is its Kueue queue, if it waits in one;
+    `reserve_gpus` is what a staged plan may grow to, 0 for others.
     """
 
     plan: TrainingPlan
@@ -46,6 +47,7 @@ class Launch:
     gpu_type: str
     worker: WorkerSpec
     products: tuple[str, ...] = ()
+    reserve_gpus: int = 0
     queue: Queue | None = None
     settings: Settings = field(default_factory=Settings)
 

@@ -106,6 +106,7 @@ def launch_of(state: ReconcileState, *, attempt: int) -> Launch:
         gpus_per_pod=pod_gpus,
         gpu_type=report["gpuType"],
         worker=worker_spec(state.plan, size, DIRECTORIES, movable=_movable(state)),
+        reserve_gpus=(report.get("opening") or {}).get("reserveGPUs", 0),
         products=state.snapshot.inventory.products(report["gpuType"]),
         queue=state.snapshot.queue,
         settings=state.snapshot.settings,

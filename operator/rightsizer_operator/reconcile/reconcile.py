@@ -128,10 +128,11 @@ def _size(state: ReconcileState) -> ReconcileState:
         state = replace(state, persisted=persisted).then(Accepted=accepted, Sized=sized)
         return state if persisted.report else state.then(Requeue(after_s=snapshot.settings.retry_s))
     state = replace(state, persisted=attempted(state, decision.report, persisted))
+    message = decision.message + _borrowing_note(snapshot, decision.report)
     return state.then(
-        EmitEvent(reason="Sized", message=decision.message),
+        EmitEvent(reason="Sized", message=message),
         Accepted=yes("Valid", _checkpoint_warning(state.plan)),
-        Sized=yes("Sized", decision.message),
+        Sized=yes("Sized", message),
     )
 
 
@@ -219,6 +220,15 @@ def _gpu_limit(snapshot: Snapshot) -> int | None:
     """The most GPUs that the namespace's quotas and the plan's queue allow; None without a limit."""
     limits = (snapshot.quota_gpus, snapshot.queue.gpus if snapshot.queue else None)
     return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _borrowing_note(snapshot: Snapshot, report: Mapping[str, Any]) -> str:
+    """That a staged plan grows beyond its queue's own quota, on GPUs that others may reclaim."""
+    reserve = (report.get("opening") or {}).get("reserveGPUs", 0)
+    own = snapshot.queue.nominal_gpus if snapshot.queue else None
+    if own is None or reserve <= own:
+        return ""
+    return f"; beyond {own} GPUs, its queue's own quota, a reserve of {reserve} is borrowed"
 
 
 def _checkpoint_warning(plan: TrainingPlan) -> str:

@@ -91,7 +91,9 @@ def decide(
     try:
         found = _on_free_else_all(size, question, inventory, requirements, quota_gpus)
         if found is not None:
-            return SizingResult(report=found.report, message=found.message)
+            total = {kind: inventory.total(requirements, kind, node) for kind, node in kinds.items()}
+            note = _quota_note(size, question, found, total, quota_gpus)
+            return SizingResult(report=found.report, message=found.message + note)
         return _missing(report_of(size, SizingQuestion(request)), kinds, inventory, requirements, quota_gpus)
     except SizingRefusedError as refused:
         return SizingResult(reason=TOO_LONG, message=f"{refused}; {_SIMPLER}")
@@ -138,6 +140,22 @@ def _is_free(
 def pod_gpus_of(report: Mapping[str, Any]) -> int:
     """GPUs of each pod of a sized plan."""
     return gpus_per_node(layout_of(report["layout"]), -(-report["gpus"] // max(1, report["nodes"])))
+
+
+def _quota_note(
+    size: Size,
+    question: SizingQuestion,
+    found: SizingAnswer,
+    total: Mapping[str, int],
+    quota_gpus: int | None,
+) -> str:
+    """That quotas leave less than the reserve that a staged plan would have without them."""
+    if quota_gpus is None or "opening" not in (found.report or {}):
+        return ""
+    unlimited = _within(size, question, total, None)
+    opening = ((unlimited.report if unlimited else None) or {}).get("opening") or {}
+    reserve = opening.get("reserveGPUs", 0)
+    return f"; quotas leave {quota_gpus} GPUs of a reserve of {reserve}" if reserve > quota_gpus else ""
 
 
 def _none_usable(requirements: NodeRequirements, inventory: Inventory) -> str:

@@ -31,11 +31,13 @@ class Queue:
     """The LocalQueue that a plan names, if the cluster runs Kueue.
 
     `gpus` is the most that it can give to one plan, including borrowed quota; None without a known limit.
+    `nominal_gpus` is its own quota, which others cannot reclaim.
     `levels` are the node labels of its GPUs' topology, widest first; empty without a topology.
     """
 
     name: str
     gpus: int | None = None
+    nominal_gpus: int | None = None
     levels: tuple[str, ...] = ()
 
 
@@ -86,12 +88,16 @@ def pending_reason(workloads: Iterable[Workload]) -> str:
     return next((w.pending_reason for w in pending if w.pending_reason), "waiting for its queue")
 
 
-def gpus_of(cluster_queue: Object) -> int | None:
-    """The most GPUs that a ClusterQueue can give to one Workload; None without a limit."""
+def gpus_of(cluster_queue: Object, *, borrows: bool = True) -> int | None:
+    """The most GPUs that a ClusterQueue can give to one Workload; None without a limit.
+
+    Not `borrows`: of its own quota.
+    """
+    borrows = borrows and _has_cohort(cluster_queue)
     limits: list[int] = []
     for group in cluster_queue["spec"].get("resourceGroups", ()):
         for flavor in group["flavors"] if GPU_RESOURCE in group["coveredResources"] else ():
-            limit = _limit(flavor, borrows=_has_cohort(cluster_queue))
+            limit = _limit(flavor, borrows=borrows)
             if limit is None:
                 return None
             limits.append(limit)

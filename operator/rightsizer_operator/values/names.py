@@ -24,6 +24,7 @@ __all__ = [
     "QUEUE_ELASTIC",
     "QUEUE_LABEL",
     "RENDEZVOUS",
+    "RESERVE",
     "STORE",
     "WORKER",
     "job_name",
@@ -45,6 +46,8 @@ GPU_TYPE = f"{GROUP}/gpu-type"
 """Annotation of a Job: the engine's GPU type."""
 ELASTIC = f"{GROUP}/elastic"
 """Annotation of a Job: "true" where the number of workers may change in place."""
+RESERVE = f"{GROUP}/reserve-gpus"
+"""Annotation of a Job: the most GPUs that the plan takes when it grows, for queues and administrators."""
 NUDGED = f"{GROUP}/nudged"
 """Annotation of a Job: when it was last changed to make Kueue reconcile it."""
 

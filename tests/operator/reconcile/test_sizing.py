@@ -65,6 +65,35 @@ def test_a_quota_bounds_the_plan_and_is_named(fake_cluster):
     assert "quotas leave 1" in bounded.condition("Sized")["message"]
 
 
+STAGED = {
+    "workload": {"tokens": "100B", "sequenceLength": 1024, "globalBatchSequences": 24, "precision": "bf16"},
+    "model": {"dimensions": {"layers": 16, "hidden": 2048, "ffnHidden": 8192, "heads": 16, "vocab": 32000}},
+    "deadline": {"finishWithin": "34d"},
+    "resources": {"gpus": None, "maxGPUs": 4},
+    "layout": {"microBatch": 4},
+}
+
+
+def test_a_staged_plan_s_job_names_its_reserve_for_queues_and_administrators(fake_cluster):
+    staged = fake_cluster(STAGED).settle()
+    reserve = staged.plan["status"]["sizing"]["opening"]["reserveGPUs"]
+    assert staged.job()["metadata"]["annotations"]["rightsizer.dev/reserve-gpus"] == str(reserve)
+
+
+def test_a_quota_below_the_reserve_is_named(fake_cluster):
+    staged = fake_cluster(STAGED)
+    staged.quota = 2
+    sized = staged.settle().condition("Sized")["message"]
+    assert "quotas leave 2 GPUs of a reserve of 3" in sized
+    assert staged.plan["status"]["sizing"]["opening"]["reserveGPUs"] == 2
+
+
+def test_a_reserve_beyond_the_queue_s_own_quota_is_named_as_borrowed(fake_cluster):
+    staged = fake_cluster(STAGED)
+    staged.queue = Queue(name="team", gpus=8, nominal_gpus=2)
+    assert "beyond 2 GPUs, its queue's own quota" in staged.settle().condition("Sized")["message"]
+
+
 def test_a_plan_that_no_number_of_gpus_meets_is_not_accepted(fake_cluster):
     hopeless = fake_cluster({"deadline": {"finishWithin": "1s"}}).settle()
     assert (hopeless.condition("Accepted")["status"], hopeless.state) == ("False", "NoPlan")

@@ -51,6 +51,11 @@ def test_a_queue_s_limit_is_its_quota_and_its_borrowing_limit(queue, most):
     assert gpus_of(queue) == most
 
 
+def test_a_queue_s_own_quota_is_without_what_it_borrows():
+    queue = cluster_queue({"nominalQuota": 8, "borrowingLimit": 4}, cohortName="all")
+    assert gpus_of(queue, borrows=False) == 8
+
+
 def test_a_queued_job_is_created_suspended_with_kueue_s_labels_and_annotation(queued):
     job = queued().settle().job()
     assert job["spec"]["suspend"]
