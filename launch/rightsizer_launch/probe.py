@@ -113,7 +113,7 @@ def probe_of(asked: Question, *, gpus: int | None = None) -> Probe:
         if best is not None and count >= 2 * target.cluster.gpus_per_node:
             break
     if best is None:
-        raise InputError("--gpus", value=gpus or "", remedy=_none_fits(asked))
+        raise _none_fits(asked, gpus)
     if gpus is None and best.option.gpus > max(2 * target.cluster.gpus_per_node, target.gpus // 2):
         few = f"the fewest GPUs that tell are {best.option.gpus} of the plan's {target.gpus}"
         raise InputError("--gpus", value="", remedy=f"{few}; name their number to use them")
@@ -299,8 +299,12 @@ def _expected_ratio(asked: Question, option: Option) -> float:
     return interval_ratio(answer.option) if isinstance(answer, Plan) else interval_ratio(target)
 
 
-def _none_fits(asked: Question) -> str:
-    unit, kind = _unit(asked.target.layout), asked.target.cluster.gpu.name
-    if not asked.room:
-        return f"the plan is sized for {kind}, of which there are none here"
-    return f"the plan's layout has {unit} GPUs a replica, which do not fit on the {asked.room} {kind} here"
+def _none_fits(asked: Question, gpus: int | None) -> InputError:
+    room, unit, kind = asked.room, _unit(asked.target.layout), asked.target.cluster.gpu.name
+    if not room:
+        remedy = "is not here; --slurm or `kubectl rightsizer probe` runs the probe where it is"
+        return InputError("spec.resources.gpuTypes", value=kind, remedy=remedy)
+    if gpus and gpus > room:
+        return InputError("--gpus", value=gpus, remedy=f"there are {room} {kind} here")
+    remedy = f"are too few {kind}: a replica of the model in the plan's layout takes {unit}, or more memory"
+    return InputError("--gpus", value=gpus or room, remedy=remedy)

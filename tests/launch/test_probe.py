@@ -89,14 +89,19 @@ def test_a_small_plan_is_probed_as_it_is():
 @pytest.mark.parametrize(
     ("clusters", "words"),
     [
-        ((lookup.cluster("A100-SXM4-80GB"),), "none here"),
-        ((lookup.cluster(H100, max_gpus=1),), "do not fit on the 1 "),
+        ((lookup.cluster("A100-SXM4-80GB"),), "is not here"),
+        ((lookup.cluster(H100, max_gpus=1),), "--gpus: 1: are too few"),
     ],
     ids=["another type", "too few"],
 )
 def test_gpus_that_cannot_tell_are_one_error(clusters, words):
     with pytest.raises(InputError, match=words):
         probed(clusters=clusters)
+
+
+def test_more_gpus_than_there_are_is_one_error():
+    with pytest.raises(InputError, match="there are 16 "):
+        probed(room=16, gpus=32)
 
 
 def test_gpus_that_hold_no_replica_are_refused():
