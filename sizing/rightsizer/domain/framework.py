@@ -164,6 +164,7 @@ class Framework:
     can_pretrain: bool = True
     can_lora: bool = False
     can_qlora: bool = False
+    can_fp8: bool = False
 
     sources: tuple[tuple[str, str], ...] = field(default=(), metadata={"column": False})
 

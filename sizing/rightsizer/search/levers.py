@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rightsizer.catalog import lookup
 from rightsizer.domain import framework as frameworks
-from rightsizer.domain.framework import Framework, KernelStyle
+from rightsizer.domain.framework import Framework
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Precision
 from rightsizer.estimate import goodput
@@ -157,10 +157,8 @@ def _narrower(request: Request) -> Iterator[_Variant]:
     """fp8 where the GPU and the stack train in it."""
     workload, gpus = request.workload, [cluster.gpu for cluster in request.clusters]
     if workload.precision in (Precision.BF16, Precision.FP16):
-        stack = request.framework
-        narrow = stack.fp8_copy_bytes + stack.fp8_transpose_bytes > 0 or stack.kernels is KernelStyle.COMPILED
         frozen = workload.method in (Method.LORA, Method.QLORA)
-        if narrow and not frozen and all(gpu.fp8_flop_per_s > 0 for gpu in gpus):
+        if request.framework.can_fp8 and not frozen and all(gpu.fp8_flop_per_s > 0 for gpu in gpus):
             yield _precision(request, Precision.FP8)
 
 

@@ -120,6 +120,15 @@ def test_naming_the_framework_is_a_lever_only_if_it_was_assumed():
     assert ["--framework torchtitan" in some for some in flags] == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("name", "gpu", "offered"),
+    [("torchtitan", "H100", True), ("deepspeed", "H100", False), ("torchtitan", "A100", False)],
+)
+def test_fp8_is_a_lever_where_the_gpu_and_the_stack_have_it(name, gpu, offered):
+    found = levers(plan(_request(name=name, gpu=gpu)))
+    assert ("--precision fp8" in {lever.flag for lever in found}) is offered
+
+
 def test_the_number_of_requests_planned_is_bounded():
     changes = list(levers_module._single_changes(plan(_request(framework_assumed=True))))
     assert len(changes) <= levers_module.MOST_VARIANTS
