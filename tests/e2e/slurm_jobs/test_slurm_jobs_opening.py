@@ -1,0 +1,175 @@
+"""Jobs that open at their likely size, on a real Slurm, where the believed rate is too high or too low.
+
+The belief comes from the reports of earlier runs that the user gave to `rightsizer calibrate`. The shipped
+first look, after twenty minutes, is made shorter by the monitor's flags, the deadlines stay as they are:
+whether one holds is judged at the measured rate.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training import Check, Training
+
+from rightsizer.catalog import lookup
+from rightsizer.domain.cases import Case
+from rightsizer.domain.observation import Observation, to_document
+from rightsizer.search.plan import plan as size
+from rightsizer.search.types import Option, Plan
+from rightsizer_api import load, sizing
+from rightsizer_launch import calibration
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+PLAN = """\
+apiVersion: rightsizer.dev/v1alpha1
+kind: TrainingPlan
+metadata: {{name: small}}
+spec:
+  model: {{dimensions: {{layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}}}
+  workload: {{tokens: 10B, sequenceLength: 1024, globalBatchSequences: 24, precision: bf16}}
+  deadline: {{finishWithin: {deadline_s:.0f}s}}
+  resources: {{gpuTypes: [H100-SXM5-80GB], maxGPUs: 4, gpusPerNode: 1}}
+  layout: {{microBatch: 4}}
+  launch:
+    framework: ddp
+    command: [paced_train.py]
+    env: [{{name: GLOO_SOCKET_IFNAME, value: lo}}, {{name: STEP_SECONDS, value: "{step_s:.3f}"}}]
+    checkpoint: {{path: checkpoints, interval: 5s, grace: 60s}}
+  elasticity: {{mode: {mode}}}
+"""
+QUICK = ("--every", "2s", "--warm-up", "5s", "--window", "20s", "--cool-down", "15s")
+
+
+class Believed(Training):
+    """A training whose user has measured earlier runs."""
+
+    def environment(self) -> dict[str, str]:
+        """As of every training, with a calibration."""
+        return Training.environment(self) | {"RIGHTSIZER_CALIBRATION": str(self.folder / "calibration.json")}
+
+    def option(self, gpus: int) -> tuple[Option, Case]:
+        """What the engine predicts on so many GPUs, calibrated, and the case."""
+        cluster = lookup.cluster("H100-SXM5-80GB", gpus_per_node=1)
+        asked = sizing.resolve(load(self.folder / "plan.yaml")).request(clusters=(cluster,), resizable=False)
+        known = calibration.load(self.folder / "calibration.json")
+        answer = size(replace(asked, gpu_counts=(gpus,), deadline_s=None, calibration=known), compared=False)
+        assert isinstance(answer, Plan)
+        option = answer.option
+        workload = replace(answer.request.workload, global_batch_sequences=option.global_batch_sequences)
+        return option, Case(
+            architecture=answer.request.architecture, workload=workload, cluster=option.cluster,
+            framework=answer.request.framework, layout=option.layout,
+        )  # fmt: skip
+
+    def write(self, *, deadline_s: float, step_s: float = 0.3, mode: str = "Auto") -> None:
+        """Write the plan."""
+        text = PLAN.format(deadline_s=deadline_s, step_s=step_s, mode=mode)
+        (self.folder / "plan.yaml").write_text(text)
+
+    def believe(self, factor: float) -> float:
+        """Earlier runs took `factor` times the predicted step; the step on one GPU that is believed now."""
+        self.write(deadline_s=1e6)
+        earlier = []
+        for gpus in (1, 2):
+            option, case = self.option(gpus)
+            row = Observation(run="", case=case, steps=400, step_s=factor * option.step_s, scatter=0.02)
+            earlier += [replace(row, run=f"{gpus} GPUs, run {n}") for n in range(3)]
+        report = self.folder / "report.json"
+        report.write_text(json.dumps({"observations": [to_document(row) for row in earlier]}))
+        done = self.rightsizer("calibrate", report)
+        assert done.returncode == 0, done.stderr
+        return float(self.option(1)[0].step_s)
+
+    def record(self) -> dict[str, Any]:
+        """How the job was sized."""
+        return dict(json.loads((self.run / "slurm.json").read_text()))
+
+    def report(self, job: str, state: Path) -> tuple[dict[str, Any], list[tuple[str, int, int, str]]]:
+        """What `rightsizer slurm report` says of the job, and its resizes."""
+        done = self.rightsizer("slurm", "report", "--json", "--state", state, *QUICK[2:6])
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        rows = [
+            (row["kind"], row["fromNodes"], row["toNodes"], row["stage"])
+            for row in said["resizes"]
+            if row["jobId"] == int(job)
+        ]
+        return next((each for each in said["jobs"] if each["jobId"] == int(job)), {}), rows
+
+
+@pytest.fixture
+def believed(training: Training) -> Believed:
+    return Believed(slurm=training.slurm, folder=training.folder)
+
+
+@pytest.fixture
+def monitor(believed: Believed) -> Iterator[Path]:
+    """A monitor that may do everything, in haste; its state."""
+    state = believed.folder / "monitor.db"
+    argv = believed.command("slurm", "monitor", "--act", "requeue", "--state", state, *QUICK)
+    running = subprocess.Popen(argv, env=believed.environment(), cwd=believed.folder)
+    yield state
+    running.terminate()
+    running.wait()
+
+
+def test_a_job_that_is_slower_than_believed_opens_small_grows_once_and_meets_its_deadline(
+    believed: Believed, monitor: Path
+) -> None:
+    step_s = believed.believe(2 / 3)
+    finish_s = 10e9 / (24 * 1024) * step_s
+    believed.write(deadline_s=1.15 * finish_s, step_s=1.5 * step_s)
+    job = believed.submit("--partition", "h100")
+    sized = believed.record()
+    assert (sized["nodes"], sized["first_look_s"]) == (1, 1200.0), sized
+    believed.wait("it trains", believed.trains(world=1))
+    assert "open with 1 H100-SXM5-80GB; after ~20 min of training we know" in believed.output()
+    believed.wait("it has grown", lambda: bool(believed.report(job, monitor)[1]))
+    ((kind, before, after, _),) = believed.report(job, monitor)[1]
+    assert (kind, before) == ("requeue", 1)
+    assert 1 < after <= sized["most_nodes"]
+    seen = len(believed.records())
+    believed.wait(
+        "it trains at the larger size for several windows",
+        believed.trains(world=after, steps=200, since=seen),
+    )
+    said, resizes = believed.report(job, monitor)
+    assert resizes == [("requeue", 1, after, "done")]
+    assert (said["action"], said["nodes"], said["confidence"] >= 0.9) == ("keep", after, True), said
+    assert Check.continuous(believed.records())
+    assert Check.losses_fall(believed.records())
+
+
+def test_a_job_that_is_faster_than_believed_is_recommended_less_and_gives_it_to_who_waits(
+    believed: Believed, monitor: Path
+) -> None:
+    step_s = believed.believe(1.0)
+    finish_s = 10e9 / (24 * 1024) * step_s
+    believed.write(deadline_s=0.8 * finish_s, step_s=step_s / 1.8)
+    job = believed.submit("--partition", "h100")
+    sized = believed.record()
+    assert (sized["nodes"], sized["first_look_s"]) == (2, 1200.0), sized
+
+    def recommended() -> bool:
+        said, _ = believed.report(job, monitor)
+        return (said.get("action"), said.get("wantsGpus")) == ("shrink", 1)
+
+    believed.wait("a smaller size is recommended", recommended)
+    seen = len(believed.records())
+    believed.wait("the monitor looks again", believed.trains(world=2, since=seen, steps=40))
+    assert believed.report(job, monitor)[1] == [], "nobody waits"
+    seen = len(believed.records())
+    believed.slurm.run(
+        *("sbatch", "--partition=h100", "--nodes=4", "--gres=gpu:h100:8", "--job-name=next"),
+        *("--output=/dev/null", "--wrap=sleep 1"),
+    )
+    believed.wait("one worker goes on", believed.trains(world=1, since=seen, steps=200))
+    said, resizes = believed.report(job, monitor)
+    assert resizes == [("shrink", 2, 1, "done")]
+    assert (said["action"], said["confidence"] >= 0.9) == ("keep", True), said
+    assert Check.continuous(believed.records())
