@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rightsizer.domain.cases import Case
-from rightsizer.domain.observation import Observation, dumps, from_document, loads, observe
+from rightsizer.domain.observation import Observation, dumps, from_document, loads, observe, timed
 from rightsizer.errors import InputError
 from rightsizer.search.calibrate import Calibration, calibration, merge_observations
 from rightsizer.search.types import Option, Request
@@ -133,7 +133,7 @@ def observed(
     )
     if observation is None:
         return ()
-    return (replace(observation, start_s=start_s, checkpoint_s=checkpoint_s),)
+    return (timed(observation, start_s=start_s, checkpoint_s=checkpoint_s),)
 
 
 def _same_world(one: Record, last: Record) -> bool:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from rightsizer.domain.cases import Case
 from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.observation import Observation
+from rightsizer.domain.observation import Observation, timed
 from rightsizer.errors import InputError
 from rightsizer.search.explain import layout_text
 from rightsizer.search.plan import plan as size
 from rightsizer.search.types import NoPlan, Plan, Request
-from rightsizer.units import format_duration
+from rightsizer.values import immutable
 from rightsizer_api import dump, validate
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.status import Status
@@ -24,7 +24,7 @@ from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import Node
 
-__all__ = ["KubernetesProbe", "observed_of"]
+__all__ = ["KubernetesProbe", "Look", "observed_of"]
 
 _LOOK_S = 2.0
 _PLACED_S = 900.0
@@ -32,7 +32,17 @@ _PLACED_S = 900.0
 _SAVE_S = 120.0
 """After the probe's time, until the operator has published what it measured last. A choice."""
 _OVER = ("Failed", "Complete")
-_GIB = 2.0**30
+_WARM_UP, _LEAST_STEPS, _LEAST_S = 2, 10, 60.0
+"""Steps that do not count, and what is measured at least: the status states its time in seconds."""
+
+
+@immutable
+class Look:
+    """A status of the probe: the step that it trained, and when."""
+
+    step: int
+    at: dt.datetime
+    status: Status
 
 
 @dataclass(slots=True)
@@ -57,52 +67,71 @@ class KubernetesProbe:
         name = probe.plan.metadata.name
         self.say(f"created TrainingPlan {name}; Ctrl-C deletes it")
         try:
-            status, said = self._follow(probe, name)
+            looks, said = self._follow(probe, name)
         except KeyboardInterrupt:
             raise Interrupted from None
         finally:
             self.client.delete(name)
-        observation = None if status is None else observed_of(probe, self._request(probe.plan), status)
+        observation = observed_of(probe, self._request(probe.plan), looks)
         if observation is None:
-            self.say(said)
-            raise no_steps(probe, failed=said.startswith("Failed"))
+            raise no_steps(probe, failed=said.startswith("Failed") and not looks)
         return (observation,)
 
-    def _follow(self, probe: Probe, name: str) -> tuple[Status | None, str]:
-        """The last status with a measurement, and the last state in words."""
-        began_s, best, said = self.clock(), None, ""
-        until_s = began_s + probe.limit_s + _PLACED_S
-        while self.clock() < until_s:
+    def _follow(self, probe: Probe, name: str) -> tuple[Sequence[Look], str]:
+        """Every status with new steps past the warm-up, and the last state in words."""
+        until_s, looks, said = self.clock() + probe.limit_s + _PLACED_S, list[Look](), ""
+        while self.clock() < until_s and not _has_enough(looks):
             raw = self.client.plan(name)
             message = condition(raw, "Ready").get("message", "")
             words = f"{state_of(raw)}{f': {message}' if message else ''}"
             if words != said:
                 self.say(words)
                 said = words
-            status = validate(dict(raw)).status
-            if status is not None and status.observed is not None and status.observed.step_seconds:
-                if best is None:
+            look = _look(validate(dict(raw)).status)
+            if look is not None and (not looks or look.step > looks[-1].step):
+                if not looks:
                     until_s = self.clock() + probe.limit_s + _SAVE_S
-                best = status
-                if (status.observed.step or 0) >= ENOUGH_STEPS:
-                    break
+                looks.append(look)
             if state_of(raw) in _OVER:
                 break
             self.sleep(_LOOK_S)
-        return best, said or f"not placed within {format_duration(_PLACED_S)}"
+        return looks, said
 
     def _request(self, plan: TrainingPlan) -> Request:
         nodes = tuple(Node.of(raw) for raw in self.client.get("nodes")["items"])
         return cluster_request(plan, inventory=Inventory(nodes=nodes), created=dt.datetime.now(dt.UTC))
 
 
-def observed_of(probe: Probe, request: Request, status: Status) -> Observation | None:
-    """What the status measured; None without steps. InputError: the operator chose another layout."""
-    answer = size(request, compared=False)
-    sizing, observed, attempt = status.sizing, status.observed, status.attempt
-    if observed is None or not observed.step_seconds or not observed.step or not isinstance(answer, Plan):
+def _look(status: Status | None) -> Look | None:
+    """A status as a look, if it has a step past the warm-up."""
+    observed = status.observed if status is not None else None
+    if status is None or observed is None or observed.updated_at is None:
         return None
-    option = answer.option
+    step = observed.step or 0
+    return Look(step=step, at=observed.updated_at, status=status) if step > _WARM_UP else None
+
+
+def _pace(looks: Sequence[Look]) -> tuple[int, float]:
+    """Steps between the first and the last look, and their mean seconds; (0, 0): too few."""
+    steps = looks[-1].step - looks[0].step if looks else 0
+    if steps < _LEAST_STEPS:
+        return 0, 0.0
+    seconds = (looks[-1].at - looks[0].at).total_seconds()
+    return (steps, seconds / steps) if seconds > 0 else (0, 0.0)
+
+
+def _has_enough(looks: Sequence[Look]) -> bool:
+    steps, step_s = _pace(looks)
+    return steps >= ENOUGH_STEPS and steps * step_s >= _LEAST_S
+
+
+def observed_of(probe: Probe, request: Request, looks: Sequence[Look]) -> Observation | None:
+    """What the looks measured; None without steps. InputError: the operator chose another layout."""
+    answer, (steps, step_s) = size(request, compared=False), _pace(looks)
+    if not steps or not isinstance(answer, Plan):
+        return None
+    status = looks[-1].status
+    option, sizing, attempt = answer.option, status.sizing, status.attempt
     expected = (option.gpus, layout_text(option.layout))
     if sizing is None or (sizing.gpus, sizing.layout_text) != expected:
         given = None if sizing is None else sizing.layout_text
@@ -110,8 +139,8 @@ def observed_of(probe: Probe, request: Request, status: Status) -> Observation |
         raise InputError("status.sizing.layoutText", value=given, remedy=remedy)
     start_s = 0.0
     if attempt is not None and attempt.started_at and attempt.trained_at:
-        start_s = max(0.0, (attempt.trained_at - attempt.started_at).total_seconds())
-    return Observation(
+        start_s = (attempt.trained_at - attempt.started_at).total_seconds()
+    found = Observation(
         run=f"{probe.plan.metadata.name}/{attempt.job_name if attempt else ''}",
         case=Case(
             architecture=request.architecture,
@@ -120,8 +149,7 @@ def observed_of(probe: Probe, request: Request, status: Status) -> Observation |
             framework=request.framework,
             layout=option.layout,
         ),
-        steps=observed.step,
-        step_s=observed.step_seconds,
-        allocated_bytes=(observed.memory_gib or 0.0) * _GIB,
-        start_s=start_s,
+        steps=steps,
+        step_s=step_s,
     )
+    return timed(found, start_s=start_s, checkpoint_s=0.0)

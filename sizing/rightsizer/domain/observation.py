@@ -8,7 +8,7 @@ import enum
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -22,10 +22,13 @@ from rightsizer.domain.workload import Workload
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.values import immutable
 
-__all__ = ["SCHEMA", "Observation", "dumps", "from_document", "loads", "observe", "to_document"]
+__all__ = ["SCHEMA", "Observation", "dumps", "from_document", "loads", "observe", "timed", "to_document"]
 
 SCHEMA = "rightsizer.dev/calibration/v1"
 """The schema of a calibration file and of one observation in it."""
+
+_LONGEST_S = 7 * 86400.0
+"""The longest start-up or checkpoint that is believed."""
 
 _STALL = 5.0
 """A step this many times slower than the median is a stall (checkpoint, restart), which goodput prices."""
@@ -67,6 +70,12 @@ def observe(
         scatter=float(np.log(times).std(ddof=1)) if times.size > 2 else 0.0,
         allocated_bytes=max(0.0, allocated_bytes),
     )
+
+
+def timed(some: Observation, *, start_s: float, checkpoint_s: float) -> Observation:
+    """The observation with its start-up and write time; what no clock can mean counts as not measured."""
+    start, checkpoint = (s if 0 < s <= _LONGEST_S else 0.0 for s in (start_s, checkpoint_s))
+    return replace(some, start_s=start, checkpoint_s=checkpoint)
 
 
 def dumps(observations: Iterable[Observation]) -> str:
@@ -136,8 +145,8 @@ def from_document(document: object, *, name: str = "observation") -> Observation
         step_s=_number(measured, "stepSeconds", name),
         scatter=_number(measured, "scatter", name),
         allocated_bytes=_number(measured, "allocatedBytes", name),
-        start_s=_number(measured, "startSeconds", name),
-        checkpoint_s=_number(measured, "checkpointSeconds", name),
+        start_s=_number(measured, "startSeconds", name, most=_LONGEST_S),
+        checkpoint_s=_number(measured, "checkpointSeconds", name, most=_LONGEST_S),
     )
 
 
@@ -148,10 +157,13 @@ def _mapping(document: Mapping[str, Any], key: str, name: str) -> Mapping[str, A
     return value
 
 
-def _number(document: Mapping[str, Any], key: str, name: str) -> float:
+def _number(document: Mapping[str, Any], key: str, name: str, *, most: float = math.inf) -> float:
     value = document.get(key, 0)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise InputError(f"{name}: measured.{key}", value=value, remedy="must be a number, 0 if not measured")
+    sound = not isinstance(value, bool) and isinstance(value, int | float)
+    if not sound or not 0 <= value < math.inf or value > most:
+        limit = "" if most == math.inf else f" up to {most:g}"
+        remedy = f"must be a number{limit}, 0 if not measured"
+        raise InputError(f"{name}: measured.{key}", value=value, remedy=remedy)
     return float(value)
 
 

@@ -46,7 +46,7 @@ PLAN = {
 class Cluster:
     """A kubectl with an operator that measures: every look sees 20 more steps."""
 
-    def __init__(self, *, step_s=0.3, state="Running", layout=None, interrupted=False):
+    def __init__(self, *, step_s=0.5, state="Running", layout=None, interrupted=False):
         self.step_s, self.state, self.layout, self.interrupted = step_s, state, layout, interrupted
         self.created, self.deleted, self.looks = [], [], 0
 
@@ -61,6 +61,13 @@ class Cluster:
         if verb == "get":
             document = {"items": [NODE]} if "nodes" in arguments else self._live()
         return subprocess.CompletedProcess(arguments, 0, json.dumps(document), "")
+
+    def _observed(self):
+        step = 20 * self.looks
+        if not isinstance(self.step_s, float):
+            return {"step": self.step_s, "updatedAt": "2026-11-21T10:01:00Z"}
+        at = dt.datetime(2026, 11, 21, 10, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=step * self.step_s)
+        return {"step": step, "updatedAt": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
     def _live(self):
         if self.interrupted:
@@ -80,9 +87,7 @@ class Cluster:
                 "startedAt": "2026-11-21T10:00:00Z",
                 "trainedAt": "2026-11-21T10:00:42Z",
             },
-            "observed": {"step": 20 * self.looks, "stepSeconds": self.step_s, "memoryGiB": 9.5}
-            if self.step_s
-            else {},
+            "observed": self._observed() if self.step_s else {},
         }
         return raw
 
@@ -127,8 +132,7 @@ def test_a_probe_is_created_measured_from_its_status_and_deleted():
     assert (created["metadata"]["name"], created["spec"]["activeDeadline"]) == ("demo-probe-x", "300s")
     assert "deadline" not in created["spec"]
     assert created["spec"]["ttlAfterFinished"] == "1h", "deleted even if nobody waits for it any more"
-    assert (found.steps, found.step_s, found.start_s) == (60, 0.3, 42.0)
-    assert found.allocated_bytes == 9.5 * 2**30
+    assert (found.steps, found.step_s, found.start_s) == (120, 0.5, 42.0)
     assert cluster.deleted == ["demo-probe-x"]
     assert any(line.startswith("Running") for line in said)
 
@@ -139,8 +143,8 @@ def test_a_probe_is_created_measured_from_its_status_and_deleted():
         (Cluster(step_s=0.0), "too few steps"),
         (Cluster(step_s=0.0, state="Failed"), "failed before"),
         (Cluster(layout="TP 8"), "another version"),
-        (Cluster(step_s=-1.0), "stepSeconds"),
-        (Cluster(step_s="fast"), "stepSeconds"),
+        (Cluster(step_s=-1), "step"),
+        (Cluster(step_s="fast"), "step"),
     ],
     ids=["never a step", "failed", "sized otherwise", "impossible", "no number"],
 )

@@ -15,7 +15,7 @@ def test_a_probe_measures_a_manifest_and_leaves_no_plan(cluster, plan, rightsize
     cluster.apply(yaml.safe_dump(run.claim), run.namespace)
     run.document["metadata"]["namespace"] = run.namespace
     file.write_text(yaml.safe_dump(run.document))
-    said = rightsizer(run, "probe", "--file", str(file), "--time", "5m")
+    said = rightsizer(run, "probe", "--file", str(file), "--time", "4m")
     assert "created TrainingPlan " in said
     assert "plan: 80 %:" in said
     (found,) = json.loads(records.read_text())["observations"]

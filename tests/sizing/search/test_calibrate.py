@@ -10,7 +10,7 @@ from rightsizer.catalog import lookup
 from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.columns import Columns
 from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.domain.observation import dumps, loads, observe
+from rightsizer.domain.observation import dumps, loads, observe, timed
 from rightsizer.domain.workload import Precision, Recompute, Workload
 from rightsizer.errors import InputError
 from rightsizer.estimate.correction import (
@@ -263,8 +263,17 @@ def test_a_run_without_a_measurement_is_no_observation():
     assert observe(CASE, run="a", step_s=[]) is None
 
 
+@pytest.mark.parametrize(("seconds", "kept"), [(30.0, 30.0), (-5.0, 0.0), (1e300, 0.0), (float("nan"), 0.0)])
+def test_a_time_that_no_clock_can_mean_counts_as_not_measured(seconds, kept):
+    found = timed(measured(1.0), start_s=seconds, checkpoint_s=seconds)
+    assert (found.start_s, found.checkpoint_s) == (kept, kept)
+
+
 def test_observations_survive_being_written():
-    kept = [measured(0.9, memory=1.1), measured(1.1, run="b", case=replace(CASE, layout=Layout(tp=8)))]
+    kept = [
+        timed(measured(0.9, memory=1.1), start_s=12.5, checkpoint_s=3.0),
+        measured(1.1, run="b", case=replace(CASE, layout=Layout(tp=8))),
+    ]
     again = loads(dumps(kept))
     assert dumps(again) == dumps(kept)
     assert calibration(again) == calibration(kept)
@@ -280,8 +289,9 @@ def test_observations_survive_being_written():
         (lambda d: d["observations"][0]["workload"].update(precision="bf7"), "precision"),
         (lambda d: d["observations"][0]["architecture"].update(layers="many"), "layers"),
         (lambda d: d["observations"][0]["measured"].update(stepSeconds=-1), "stepSeconds"),
+        (lambda d: d["observations"][0]["measured"].update(startSeconds=1e300), "startSeconds"),
     ],
-    ids=["schema", "list", "framework", "layout", "enum", "type", "number"],
+    ids=["schema", "list", "framework", "layout", "enum", "type", "number", "a start of ages"],
 )
 def test_a_wrong_file_is_one_error_that_names_the_field(change, words):
     document = json.loads(dumps([measured(0.9)]))
