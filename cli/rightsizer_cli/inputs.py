@@ -26,13 +26,18 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
     if file is None:
         with _errors_named_after({spec: flag for spec, flag, _ in options}):
             plan = _plan_of(document_of({}, given))
-            return plan, sizing.resolve(plan).request()
+            return plan, _asked(plan)
     plan = loads(sys.stdin.read(), name="stdin") if str(file) == "-" else load(file)
     with _errors_named_after({spec: flag for spec, flag, _ in options if spec in given}):
         if given:
             beneath = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
             plan = _plan_of(document_of(beneath, given))
-        return plan, sizing.resolve(plan).request()
+        return plan, _asked(plan)
+
+
+def _asked(plan: TrainingPlan) -> Request:
+    """The plan's request. Some of an exact number of GPUs may idle: nothing is started."""
+    return dataclasses.replace(sizing.resolve(plan).request(), may_idle=True)
 
 
 def calibrated(request: Request, *, ignore: bool) -> Request:

@@ -84,7 +84,6 @@ class ResolvedPlan:
             spare_nodes=spec.resources.spare_nodes,
             pinned=spec.layout.model_dump(by_alias=False, exclude_none=True) if spec.layout else {},
             gpu_counts=(spec.resources.gpus,) if spec.resources.gpus else (),
-            may_idle=True,
             objective=spec.objective,
             elastic=resizable and can_resize(self.plan),
             grow_to=spec.elasticity.max_gpus,

@@ -60,9 +60,7 @@ class MachineScaling:
         if not self._table:
             sizes = [size_from_option(self._option, self._option)]
             for cluster in self._clusters:
-                request = replace(
-                    self._request, clusters=(cluster,), gpu_counts=(cluster.max_gpus,), may_idle=False
-                )
+                request = replace(self._request, clusters=(cluster,), gpu_counts=(cluster.max_gpus,))
                 answer = plan(request) if cluster.max_gpus != self._option.gpus else None
                 sizes += [size_from_option(answer.option, self._option)] if isinstance(answer, Plan) else []
             self._table = tuple(sorted(sizes, key=lambda size: size.gpus))

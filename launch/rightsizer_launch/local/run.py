@@ -209,7 +209,6 @@ def sized_here(
         workload=replace(workload, tokens=tokens),
         deadline_s=left,
         gpu_counts=(options.workers,) if options.workers else asked.gpu_counts,
-        may_idle=False,
         min_gpus=1 if options.workers else asked.min_gpus,
         max_gpus=None if options.workers else asked.max_gpus,
         batch_tolerance=0.0 if attempts else asked.batch_tolerance,

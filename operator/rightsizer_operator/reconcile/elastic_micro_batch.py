@@ -34,7 +34,6 @@ def with_divisible_micro_batch(
     same_size = replace(
         request,
         gpu_counts=(layout.gpus,),
-        may_idle=False,
         clusters=(option.cluster,),
         batch_tolerance=0.0,
         workload=replace(request.workload, global_batch_sequences=batch),

@@ -215,7 +215,7 @@ def at_size(
     request = _running_request(plan, running, inventory, created=created, inter_gbps=inter_gbps)
     if request is None:
         return None
-    unbounded = replace(request, gpu_counts=(gpus,), may_idle=False, min_gpus=1, max_gpus=None)
+    unbounded = replace(request, gpu_counts=(gpus,), min_gpus=1, max_gpus=None)
     for pins in ({**request.pinned, **in_place_pins(layout or running.layout)}, request.pinned):
         pinned = {name: value for name, value in pins.items() if name != "dp"}
         try:
