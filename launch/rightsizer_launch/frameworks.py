@@ -41,8 +41,7 @@ def flags(
     """
     if framework not in _EMITTERS:
         raise InputError("launch.framework", value=framework, remedy=f"use one of {', '.join(FRAMEWORKS)}")
-    layers = 0 if architecture is None else architecture.layers
-    own = _EMITTERS[framework](layout, workload, layers, directory)
+    own = _EMITTERS[framework](layout, workload, architecture, directory)
     shared = layout_environment(layout, workload)
     if architecture is not None:
         shared |= model_environment(architecture)
@@ -103,7 +102,7 @@ def _shards(layout: Layout) -> tuple[int, int]:
     return 1, layout.dp
 
 
-def _torchtitan(layout: Layout, workload: Workload, layers: int, _directory: str) -> Flags:
+def _torchtitan(layout: Layout, workload: Workload, model: Architecture | None, _directory: str) -> Flags:
     """torchtitan: fields of TrainingConfig and ParallelismConfig; recompute is a tyro subcommand at the end.
 
     Its local batch is a data-parallel rank's share of a step; with pipelines, of all micro-batches.
@@ -131,11 +130,15 @@ def _torchtitan(layout: Layout, workload: Workload, layers: int, _directory: str
         options["parallelism.pipeline_parallel_microbatch_size"] = layout.micro_batch
         options["parallelism.pipeline_parallel_schedule"] = "Interleaved1F1B" if layout.vpp > 1 else "1F1B"
     if layout.vpp > 1:
-        options["parallelism.pipeline_parallel_layers_per_stage"] = _layers_per_chunk(layout, layers)
+        options["parallelism.pipeline_parallel_layers_per_stage"] = _layers_per_chunk(layout, _layers(model))
     recompute = {Recompute.NONE: "none", Recompute.SELECTIVE: "selective", Recompute.FULL: "full"}
     return Flags(
         arguments=(*_arguments(options), f"activation-checkpoint:{recompute[Recompute(layout.recompute)]}")
     )
+
+
+def _layers(model: Architecture | None) -> int:
+    return 0 if model is None else model.layers
 
 
 def _layers_per_chunk(layout: Layout, layers: int) -> int:
@@ -147,14 +150,14 @@ def _layers_per_chunk(layout: Layout, layers: int) -> int:
     return -(-layers // chunks)
 
 
-def _megatron(layout: Layout, workload: Workload, layers: int, _directory: str) -> Flags:
+def _megatron(layout: Layout, workload: Workload, model: Architecture | None, _directory: str) -> Flags:
     """Megatron-LM: pretrain_gpt.py's arguments, which come from megatron-core's config classes.
 
     Tensor-parallel and expert exchange run beside compute wherever it allows that; the engine counts on it.
     """
     _refuse("Megatron-LM", layout, offload=layout.offload in {Offload.NONE, Offload.OPTIMIZER})
     full = layout.recompute is Recompute.FULL
-    stages = _stage_layout(layout, layers)
+    stages = _stage_layout(layout, _layers(model))
     sharding = {
         Sharding.ZERO2: "optim_grads",
         Sharding.ZERO3: "optim_grads_params",
@@ -189,6 +192,7 @@ def _megatron(layout: Layout, workload: Workload, layers: int, _directory: str) 
         "bf16": workload.precision in {Precision.BF16, Precision.FP8, Precision.NVFP4},
         "fp16": workload.precision is Precision.FP16,
         "fp8-format": "hybrid" if workload.precision is Precision.FP8 else None,
+        "activation-func-fp8-input-store": workload.precision is Precision.FP8 and model and model.gated_mlp,
     }
     return Flags(arguments=_arguments(options))
 
@@ -209,7 +213,7 @@ def _stage_layout(layout: Layout, layers: int) -> str | None:
     return "E" + "|".join("t" * size for size in sizes) + "L"
 
 
-def _deepspeed(layout: Layout, workload: Workload, _layers: int, directory: str) -> Flags:
+def _deepspeed(layout: Layout, workload: Workload, _model: Architecture | None, directory: str) -> Flags:
     """DeepSpeed: two arguments and a JSON file, whose batch is micro-batch x steps x data ranks."""
     _refuse("DeepSpeed", layout, cp=layout.cp == 1, vpp=layout.vpp == 1)
     stage = {Sharding.HSDP: 3}.get(Sharding(layout.sharding), int(layout.sharding))
@@ -237,7 +241,7 @@ def _deepspeed(layout: Layout, workload: Workload, _layers: int, directory: str)
     )
 
 
-def _accelerate(layout: Layout, workload: Workload, _layers: int, _directory: str) -> Flags:
+def _accelerate(layout: Layout, workload: Workload, _model: Architecture | None, _directory: str) -> Flags:
     """Accelerate under torchrun: the variables of `accelerate launch --use_fsdp --fsdp_version 2`."""
     _refuse("Accelerate", layout, pp=layout.pp == 1, ep=layout.ep == 1)
     precision = {Precision.FP32: "no"}.get(workload.precision, str(workload.precision))
@@ -266,7 +270,7 @@ def _accelerate(layout: Layout, workload: Workload, _layers: int, _directory: st
     return Flags(environment=environment)
 
 
-def _ddp(layout: Layout, _workload: Workload, _layers: int, _directory: str) -> Flags:
+def _ddp(layout: Layout, _workload: Workload, _model: Architecture | None, _directory: str) -> Flags:
     _refuse(
         "plain DDP",
         layout,
@@ -278,11 +282,11 @@ def _ddp(layout: Layout, _workload: Workload, _layers: int, _directory: str) -> 
     return Flags()
 
 
-def _custom(_layout: Layout, _workload: Workload, _layers: int, _directory: str) -> Flags:
+def _custom(_layout: Layout, _workload: Workload, _model: Architecture | None, _directory: str) -> Flags:
     return Flags()
 
 
-_EMITTERS: dict[str, Callable[[Layout, Workload, int, str], Flags]] = {
+_EMITTERS: dict[str, Callable[[Layout, Workload, Architecture | None, str], Flags]] = {
     "torchtitan": _torchtitan,
     "megatron": _megatron,
     "deepspeed": _deepspeed,

@@ -5,7 +5,7 @@ import pytest
 
 from rightsizer.domain.architecture import Architecture
 from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import Recompute, Workload
+from rightsizer.domain.workload import Precision, Recompute, Workload
 from rightsizer.errors import InputError, UnsupportedError
 from rightsizer_launch import frameworks
 
@@ -78,6 +78,16 @@ def test_megatron_hides_what_the_engine_counts_as_hidden(layout, tensor, experts
     given = options(frameworks.flags("megatron", layout, WORKLOAD, architecture=MODEL))
     assert ("tp-comm-overlap" in given) is tensor
     assert ("overlap-moe-expert-parallel-comm" in given) is experts
+
+
+@pytest.mark.parametrize(
+    ("precision", "gated", "kept"), [("fp8", True, True), ("fp8", False, False), ("bf16", True, False)]
+)
+def test_megatron_keeps_swiglus_inputs_in_8_bits_where_the_matmuls_are(precision, gated, kept):
+    workload = dataclasses.replace(WORKLOAD, precision=Precision(precision))
+    model = dataclasses.replace(MODEL, gated_mlp=gated)
+    given = options(frameworks.flags("megatron", THREE_D, workload, architecture=model))
+    assert ("activation-func-fp8-input-store" in given) is kept
 
 
 @pytest.mark.parametrize(

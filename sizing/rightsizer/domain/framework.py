@@ -131,6 +131,7 @@ class Framework:
     keeps_stage_outputs: bool = False
     fp8_saved_inputs: bool = False
     fp8_saved_activations: bool = False
+    fp8_saved_gates: bool = False
     score_bytes: float = 2.0
     casts_adapter_inputs: bool = False
     deferred_head_gradients: int = 0

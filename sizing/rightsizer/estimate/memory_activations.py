@@ -129,7 +129,8 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
     kept = (1.0 - 0.25 * compact) * output
     attention = attention - output + kept
     norms = np.where(eager & gated, 16.0, 8.0) - 2.0 * eight + np.where(_dropout(cases), 2.0, 0.0)
-    per_f = np.where(gated, np.where(eager | compiled, 8.0, 6.0), 4.0) - eight - 2.0 * compact
+    per_f = np.where(gated, np.where(eager | compiled, 8.0, 6.0), 4.0) - eight
+    per_f = per_f - 2.0 * np.maximum(compact, eight * gated * cases.framework.fp8_saved_gates)
     frozen = adapters_only(cases.workload)
     cast = np.where(cases.framework.casts_adapter_inputs, 4.0, 2.0)
     norms = np.where(frozen, norms / 2.0 + cast, norms)
