@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .units-engine .units-executors .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
 
 all: check test  ## check and test
 
@@ -30,17 +30,8 @@ test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no c
 	@$(MAKE) --no-print-directory .test-units
 	@$(MAKE) --no-print-directory .test-processes
 
-# Two processes, each with half of the work: each collects and imports its half only (xdist: all of it, twice)
-UNITS = $(BIN)/pytest -q -p no:xdist -m "not torchrun and not slow" --ignore tests/e2e
-ENGINE := tests/sizing tests/cli tests/house
 .test-units: $(READY)
-	$(if $(LAYER),$(UNITS) tests/$(LAYER),@$(MAKE) --no-print-directory -j 2 -O .units-engine .units-executors)
-
-.units-engine:
-	$(UNITS) $(ENGINE)
-
-.units-executors:
-	$(UNITS) $(addprefix --ignore ,$(ENGINE)) tests
+	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow" --ignore tests/e2e tests/$(LAYER)
 
 .test-processes: $(READY)
 	$(BIN)/pytest -q -m "(torchrun or slow) and not kubernetes" $(if $(AGAIN),--last-failed) tests/$(LAYER) \
