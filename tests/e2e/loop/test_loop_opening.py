@@ -60,13 +60,13 @@ def test_a_plan_opens_small_and_says_how_it_goes_on(runs):
 
 def test_too_slow_it_is_measured_and_grows_once_within_its_reserve_and_is_in_time(runs):
     run = runs["hopeful"]
-    wait(run, "it is late", lambda: run.condition("DeadlineAtRisk")["status"] == "True")
     wait(run, "growth", lambda: resized(run))
     ((before, after, cause),) = resized(run)
     row, opening = run.status["resizes"][0], run.status["sizing"]["opening"]
     LOG.info(f"{row}")
     assert (before, cause) == (1, "Measured")
     assert before < after <= opening["reserveGPUs"]
+    assert "past the deadline" in row["reason"]
     first = next(record for record, _ in run.records() if record["event"] == "step")["time"]
     assert parse_time(row["at"]).timestamp() - first >= LOOK_S - 1
     run.steps_with(after)
