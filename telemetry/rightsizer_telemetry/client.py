@@ -169,7 +169,8 @@ def _data(answer: httpx.Response, body: bytes) -> dict[str, Any] | FailedQuery:
     except (ValueError, RecursionError):
         return FailedQuery(reason=f"HTTP {answer.status_code}, and no JSON")
     if not isinstance(document, dict) or document.get("status") != "success" or answer.status_code != 200:
-        reported = document.get("error") if isinstance(document, dict) else None
+        told = document if isinstance(document, dict) else {}
+        reported = told.get("error") or told.get("message")  # the latter: Kubernetes, whose proxy we came by
         return FailedQuery(reason=f"HTTP {answer.status_code}: {str(reported)[:200]}")
     if document.get("warnings"):
         return FailedQuery(reason=f"a partial answer: {str(document['warnings'])[:200]}")

@@ -71,6 +71,12 @@ GARBAGE = {
 }
 
 
+def test_an_error_of_the_api_server_s_proxy_is_told():
+    refused = httpx.Response(503, json={"kind": "Status", "message": "no endpoints available"})
+    with client(lambda _: refused) as prometheus:
+        assert prometheus.instant("up") == FailedQuery(reason="HTTP 503: no endpoints available")
+
+
 @pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
 def test_what_is_no_sound_answer_is_unknown_with_a_reason(answer):
     with client(lambda _: answer) as prometheus:
