@@ -16,6 +16,7 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.resize_inputs import (
     Mark,
     Tuning,
+    gpu_bounds,
     limits_of,
     reading_of,
     restart_s,
@@ -155,6 +156,7 @@ def policy_inputs(
         free_gpus=free_gpus(cluster, job, run.gres, run.node_gpus),
         others_waiting=waiting,
         look_s=run.first_look_s,
+        takes_spare=gpu_bounds(plan)[1] is not None,
     )
     return running, limits
 

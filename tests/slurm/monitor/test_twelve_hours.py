@@ -15,7 +15,7 @@ from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
-from rightsizer_slurm.monitor.intent_log import IntentLog, Stage
+from rightsizer_slurm.monitor.intent_log import IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.monitor import Monitor
 from rightsizer_slurm.monitor.settings import options_of
 
@@ -29,6 +29,7 @@ spec:
   model: {name: gpt2-xl}
   workload: {tokens: TOKENS, sequenceLength: 1024, globalBatchSequences: 192}
   deadline: {finishWithin: HOURSh}
+  resources: {maxGPUs: 4}
   launch: {framework: ddp, command: [train.py], checkpoint: {path: ckpt}}
   elasticity: {mode: Auto, minGPUs: 1}
 """
@@ -198,6 +199,19 @@ def test_an_early_job_is_recommended_a_smaller_size_and_shrinks_once_others_wait
     assert 3.0 < first_hour < 3.5, "shrinking needs two checkpoint intervals"
     assert [(r.from_nodes, r.to_nodes, r.stage) for r in resizes] == [(4, 2, Stage.DONE)]
     assert 6.0 <= (resizes[0].began_s - START_S) / HOUR_S < 6.1
+
+
+def test_a_job_without_a_deadline_takes_idle_nodes_and_gives_them_back_to_who_waits(simulated, tmp_path):
+    cluster = simulated(nodes=2, pace=1.0, hours=20, pressed_from_s=START_S + 4 * HOUR_S)
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(plan.read_text().replace("  deadline: {finishWithin: 20h}\n", ""))
+    runfile.write(tmp_path, replace(runfile.read(tmp_path), deadline_at_s=None))
+    _, resizes = watched(cluster, hours=5)
+    assert [(r.kind, r.from_nodes, r.to_nodes) for r in resizes] == [
+        (Kind.REQUEUE, 2, 4),
+        (Kind.SHRINK, 4, 2),
+    ]
+    assert resizes[1].began_s - START_S < 4 * HOUR_S + 60.0
 
 
 def test_a_steady_job_is_never_resized(simulated):
