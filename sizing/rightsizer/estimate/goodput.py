@@ -166,13 +166,15 @@ def measured(
     return reliability
 
 
-def whole_run(gpus: Array, planned_s: Array, productive: Array, *, slower_stack_ln: float = 0.0) -> WholeRun:
+def whole_run(
+    gpus: Array, planned_s: Array, productive: Array, *, assumed: bool = False, slower_stack_ln: float = 0.0
+) -> WholeRun:
     """Losses of a pretraining run that no formula covers, and the scatter of its hours (data/whole_run.json).
 
     Large runs report the effective share of their time, failures included. The part of the loss that
     `productive` does not explain is unplanned. It grows with the node-days W of the run as W / (W + settled).
-    All other nodes, a share of 1 - 1 / nodes, wait for stragglers. `slower_stack_ln`: of the step
-    time, over that of the assumed framework's best layout.
+    All other nodes, a share of 1 - 1 / nodes, wait for stragglers. `assumed`: the user
+    named no framework, and `slower_stack_ln` is added to ln(step time) over that of the best stack's layout.
     """
     constants = _whole_run()
     nodes = gpus / _GPUS_PER_RATED_NODE
@@ -185,7 +187,7 @@ def whole_run(gpus: Array, planned_s: Array, productive: Array, *, slower_stack_
         unplanned=unplanned,
         stragglers=stragglers,
         slower_stack=np.asarray(slower * (1.0 - unplanned - stragglers)),
-        sigma_ln=np.full(np.shape(weight), constants["sigma_ln"]),
+        sigma_ln=np.full(np.shape(weight), constants["sigma_ln_assumed" if assumed else "sigma_ln"]),
         weight=np.asarray(weight),
     )
 

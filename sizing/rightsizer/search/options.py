@@ -18,11 +18,11 @@ from rightsizer.search.layout_space import Families
 from rightsizer.search.pricing import Rows, SearchContext, families_context, price
 from rightsizer.search.types import Option, Request
 
-__all__ = ["layout_of", "option", "options", "price_layout"]
+__all__ = ["Z_80", "layout_of", "option", "options", "price_layout"]
 
 _BEYOND = ("unplanned", "stragglers", "slower_stack")
 """Losses of whole runs beyond failures and checkpoints."""
-_Z_80 = quantile(0.9)
+Z_80 = quantile(0.9)
 """Half width of the central 80 % of a finish, in standard deviations of its logarithm."""
 
 
@@ -104,8 +104,8 @@ def _option(context: SearchContext, rows: Rows, layout: Layout, prediction: Pred
         lost_by_cause=_lost(goodput_estimate, beyond),
         checkpoint_interval_s=_at(goodput_estimate.interval_s, 0),
         finish_s=finish_s,
-        finish_lo_s=finish_s * float(np.exp(-_Z_80 * finish_sigma)),
-        finish_hi_s=finish_s * float(np.exp(_Z_80 * finish_sigma)),
+        finish_lo_s=finish_s * float(np.exp(-Z_80 * finish_sigma)),
+        finish_hi_s=finish_s * float(np.exp(Z_80 * finish_sigma)),
         finish_at_confidence_s=float(rows.finish_at_confidence_s[0]),
         cost_usd=None if np.isnan(usd) else usd,
         energy_kwh=cost.energy_kwh(held, finish_s, cluster),

@@ -11,7 +11,7 @@ from rightsizer.errors import InputError
 from rightsizer.estimate import cost
 from rightsizer.search.bargain import bargain
 from rightsizer.search.cluster_search import ClusterResult, Infeasible, search_cluster
-from rightsizer.search.options import options
+from rightsizer.search.options import Z_80, options
 from rightsizer.search.pricing import Rows, concatenate_rows, fitting_pairs, price_pairs
 from rightsizer.search.reasons import no_plan_reason, plan_reasons
 from rightsizer.search.search import best, meets, pairs, thin
@@ -307,11 +307,13 @@ def _curve(result: ClusterResult, nearby: Rows) -> tuple[CurvePoint, ...]:
 
 
 def _point(result: ClusterResult, row: Rows) -> CurvePoint:
-    usd = float(row.cost_usd[0])
+    usd, wide = float(row.cost_usd[0]), float(np.exp(Z_80 * row.finish_sigma[0]))
     return CurvePoint(
         cluster=result.context.cluster,
         gpus=int(row.gpus[0]),
         finish_s=float(row.finish_s[0]),
+        finish_lo_s=float(row.finish_s[0]) / wide,
+        finish_hi_s=float(row.finish_s[0]) * wide,
         finish_at_confidence_s=float(row.finish_at_confidence_s[0]),
         cost_usd=None if np.isnan(usd) else usd,
     )

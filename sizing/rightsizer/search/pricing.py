@@ -303,6 +303,7 @@ def _beyond_plan(
         gpus,
         planned_s,
         productive,
+        assumed=request.framework_assumed,
         slower_stack_ln=_slower_stack_ln(context),
     )
     # steps measured on several nodes already include waiting for stragglers

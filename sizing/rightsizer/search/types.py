@@ -138,11 +138,13 @@ class Option:
 
 @immutable
 class CurvePoint:
-    """The best option on one GPU count: finish at the requested confidence, expected cost."""
+    """The best option on one GPU count: its finish with the 80 % interval, and expected cost."""
 
     cluster: Cluster
     gpus: int
     finish_s: float
+    finish_lo_s: float
+    finish_hi_s: float
     finish_at_confidence_s: float
     cost_usd: float | None
 

@@ -36,10 +36,18 @@ def curve(tmp_path_factory):
     return file
 
 
-def test_svg_shows_curve_choice_deadline_and_budget(curve):
+def test_svg_shows_the_fan_the_choice_the_deadline_and_the_budget(curve):
     drawn = curve.read_text()
-    assert all(word in drawn for word in ("deadline", "budget", "chosen: ", "expected cost"))
+    assert all(word in drawn for word in ("80 % interval", "deadline", "budget", "chosen: ", "US dollars"))
     assert list(curve.parent.iterdir()) == [curve]
+
+
+def test_an_opening_shows_its_likely_size_and_reserve(tmp_path):
+    file = tmp_path / "opening.svg"
+    asked = [*PLAN, "--tokens", "100B", "--gpu", "H100", "--model", "Llama-3.1-8B", "--max-gpus", "512"]
+    assert execute([*asked, "--plot", str(file)]) == 0
+    drawn = file.read_text()
+    assert all(word in drawn for word in ("opens with ", "never more than ", "reserve "))
 
 
 def test_the_same_plan_draws_the_same_bytes(curve, tmp_path):

@@ -1,4 +1,4 @@
-"""`--plot`: cost against time over GPU counts, with the chosen point and the deadline."""
+"""`--plot`: finish and cost over GPU counts as fans (10, 50, 90 %), with the plan's sizes and limits."""
 
 import importlib
 from collections import defaultdict
@@ -52,70 +52,98 @@ def save_figure(drawn: Callable[[], Any], path: Path) -> None:
 def _figure(plan: "Plan") -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.add_subplot()
     priced = plan.option.cost_usd is not None
     scale, unit = (86_400.0, "days") if plan.option.finish_s > 3 * 86_400 else (3_600.0, "hours")
-    for name, points in _by_gpu(plan).items():
-        _curve(axes, name, points, scale=scale, priced=priced)
-    chosen = plan.option
-    axes.plot(
-        chosen.finish_at_confidence_s / scale,
-        chosen.gpus if chosen.cost_usd is None else chosen.cost_usd,
-        marker="*", markersize=16, color="black", linestyle="none", zorder=3,
-        label=f"chosen: {chosen.gpus} {chosen.cluster.gpu.name}",
-    )  # fmt: skip
-    if plan.request.deadline_s is not None:
-        axes.axvline(plan.request.deadline_s / scale, color="tab:red", linestyle="--", label="deadline")
-    if plan.request.max_usd is not None and priced:
-        axes.axhline(plan.request.max_usd, color="tab:orange", linestyle=":", label="budget")
-    confidence = f"{plan.request.confidence:.0%}"
-    axes.set(
-        xlabel=f"finish within ({unit}, {confidence} sure)",
-        ylabel="expected cost (US dollars)" if priced else "GPUs",
-        title=f"{plan.request.architecture.name}: what a later finish saves",
-        xscale="log",
-        yscale="log",
+    figure = Figure(figsize=(8, 7 if priced else 4.5), layout="constrained")
+    panels = figure.subplots(2 if priced else 1, sharex=True, squeeze=False)[:, 0]
+    for color, (name, points) in zip(_COLORS, _by_gpu(plan).items(), strict=False):
+        gpus = [point.gpus for point in points]
+        ends = [(p.finish_lo_s / scale, p.finish_s / scale, p.finish_hi_s / scale) for p in points]
+        _fan(panels[0], gpus, ends, color, f"{name}: median, 80 % interval")
+        if priced:
+            costs = [float(p.cost_usd or 0.0) for p in points]
+            spent = [
+                (c * p.finish_lo_s / p.finish_s, c, c * p.finish_hi_s / p.finish_s)
+                for c, p in zip(costs, points, strict=True)
+            ]
+            _fan(panels[1], gpus, spent, color, "")
+    _mark_limits(plan, panels, scale)
+    _mark_sizes(plan, panels, scale)
+    panels[0].set(
+        ylabel=f"finish after ({unit})", title=f"{plan.request.architecture.name}: if the size stays"
     )
-    _plain_ticks(axes, priced=priced)
-    axes.grid(visible=True, which="both", alpha=0.25)
-    axes.legend()
+    panels[-1].set_xlabel("GPUs")
+    if priced:
+        panels[1].set_ylabel("cost (US dollars)")
+    _plain_ticks(panels, priced=priced)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     return figure
 
 
-def _curve(axes: Any, name: str, points: list["CurvePoint"], *, scale: float, priced: bool) -> None:
-    x = [point.finish_at_confidence_s / scale for point in points]
-    y = [point.cost_usd if priced else point.gpus for point in points]
-    axes.plot(x, y, marker="o", markersize=4, linewidth=1.2, label=f"{name} (numbers: GPUs)")
-    step = max(1, len(points) // 8)
-    for i in range(0, len(points), step):
-        axes.annotate(
-            f"{points[i].gpus}",
-            (x[i], y[i]),
-            textcoords="offset points",
-            xytext=(0, 6),
-            fontsize=8,
-            ha="center",
-        )
+_COLORS = (
+    "tab:blue",
+    "tab:orange",
+    "tab:green",
+    "tab:purple",
+    "tab:brown",
+    "tab:pink",
+    "tab:olive",
+    "tab:cyan",
+)
+
+
+def _fan(axes: Any, gpus: list[int], ends: list[tuple[float, float, float]], color: str, label: str) -> None:
+    """The median over sizes, and the band from the 10 % to the 90 % point."""
+    low, median, high = zip(*ends, strict=True)
+    axes.fill_between(gpus, low, high, color=color, alpha=0.18, linewidth=0)
+    axes.plot(gpus, median, color=color, marker="o", markersize=3, linewidth=1.3, label=label or None)
+
+
+def _mark_limits(plan: "Plan", panels: Any, scale: float) -> None:
+    request = plan.request
+    if request.deadline_s is not None:
+        panels[0].axhline(request.deadline_s / scale, color="tab:red", linestyle="--", label="deadline")
+    if request.max_usd is not None and len(panels) > 1:
+        panels[1].axhline(request.max_usd, color="black", linestyle=":", label="budget")
+
+
+def _mark_sizes(plan: "Plan", panels: Any, scale: float) -> None:
+    """The chosen size as a star; the likely size and the reserve as vertical lines, named in the legend."""
+    chosen, staging = plan.option, plan.staging
+    opens = "opens with" if staging else "chosen:"
+    label = f"{opens} {chosen.gpus:,} {chosen.cluster.gpu.name}"
+    star = {"marker": "*", "markersize": 15, "color": "black", "linestyle": "none", "zorder": 3}
+    panels[0].plot(chosen.gpus, chosen.finish_s / scale, label=label, **star)
+    if chosen.cost_usd is not None:
+        panels[1].plot(chosen.gpus, chosen.cost_usd, **star)
+    if staging is None:
+        return
+    likely = f"{100 * staging.likely_probability:.0f} %: never more than {staging.likely_gpus:,}"
+    for axes in panels:
+        named = axes is panels[0]
+        axes.axvline(staging.likely_gpus, color="dimgray", linestyle="-.", label=likely if named else None)
+        reserve = f"reserve {staging.reserve_gpus:,}"
+        axes.axvline(staging.reserve_gpus, color="dimgray", linestyle=":", label=reserve if named else None)
 
 
 def _by_gpu(plan: "Plan") -> dict[str, list["CurvePoint"]]:
-    """The curve of each GPU type, fastest first; without those that have no price when the chosen one has."""
+    """The curve of each GPU type, fewest GPUs first; without unpriced ones if the chosen type has a price."""
     curves = defaultdict(list)
     for point in plan.curve:
         if point.cost_usd is not None or plan.option.cost_usd is None:
             curves[point.cluster.gpu.name].append(point)
-    return {name: sorted(points, key=lambda p: p.finish_at_confidence_s) for name, points in curves.items()}
+    return {name: sorted(points, key=lambda p: p.gpus) for name, points in curves.items()}
 
 
-def _plain_ticks(axes: Any, *, priced: bool) -> None:
+def _plain_ticks(panels: Any, *, priced: bool) -> None:
     """Ticks as people write numbers: 48, not 4.8 x 10^1."""
     from matplotlib.ticker import FuncFormatter, LogLocator
 
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"${value:,.0f}" if priced else f"{value:g}")
-    )
-    axes.minorticks_off()
+    for axes in panels:
+        dollars = priced and axes is panels[-1]
+        axes.set(xscale="log", yscale="log")
+        for axis, text in ((axes.xaxis, "{:,g}"), (axes.yaxis, "${:,.0f}" if dollars else "{:g}")):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _, text=text: text.format(value)))
+        axes.minorticks_off()
+        axes.grid(visible=True, alpha=0.25)
