@@ -190,7 +190,7 @@ layout is pinned; *told*: network, framework, sequence, batch and precision are;
 framework; *asked*: model, tokens, GPUs and year, the rest as `rightsizer plan` fills it in. *Null*: every
 run at the median utilisation of the other families' runs. The engine does better than that. Asked, it plans
 with the best of three stacks, at the pace of published stacks of that year (`slower_stack`, fitted to
-published steps and no whole run): 18.1 % in the median, 19.8 % on average. With torchtitan for all, at
+published steps and no whole run): 18.1 % in the median, 19.9 % on average. With torchtitan for all, at
 one pace, it was 27.8 and 31.9 %; the best of three stacks at that pace 32.3 and 31.2 %, with recipes 30.5 and
 27.9 %. Left out by family, a constant for what remains (exp(0.10)) takes 18.8 to 18.2 %, and the mean from
 20.7 to 23.1 %; size in parameters, compute, GPUs or seconds a step explain none of it (21 to 24 %). It is not

@@ -45,21 +45,21 @@ _START_S = 300.0
 class Reliability:
     """How often nodes fail and what a failure costs.
 
-    The default rate, per 1000 node-days of 8 GPUs, is the geometric mean of the three large fleets that
-    publish one: RSC-1 6.5, RSC-2 2.34 (arXiv:2410.21680), Llama 3 3.79 (arXiv:2407.21783). `restart_s` is
-    detection, rescheduling, start and first step, without loading the checkpoint: 10 minutes, as published
-    where something watches the job (MegaScale < 10 min to detect, SKT median 11 min between retries).
-    Checkpoints go at `checkpoint_bytes_per_s_per_node` (BLOOM-176B: 57 GB/s from 48 nodes), at most
-    `checkpoint_bytes_per_s` for all (a guess: Llama 3 had 2 TB/s); the write blocks training.
+    The default rate is Meta's RSC-1 (arXiv:2410.21680): 6.5 failures per 1000 node-days of 8 GPUs, the rate
+    its own projections use. `restart_s` is detection, rescheduling, start and first step, without loading
+    the checkpoint: 10 minutes, as published where something watches the job (MegaScale < 10 min to detect,
+    SKT median 11 min between retries). Checkpoints go at `checkpoint_bytes_per_s_per_node` (BLOOM-176B:
+    57 GB/s from 48 nodes), at most `checkpoint_bytes_per_s` for all (a guess: Llama 3 had 2 TB/s);
+    the write blocks training.
     """
 
     name: str = "default"
-    failures_per_1000_node_days: float = 3.86
+    failures_per_1000_node_days: float = 6.5
     restart_s: float = 600.0
     repair_s: float = 3 * _DAY_S
     checkpoint_bytes_per_s_per_node: float = 1.2e9
     checkpoint_bytes_per_s: float = 1e12
-    source: str = "arXiv:2410.21680, arXiv:2407.21783"
+    source: str = "arXiv:2410.21680 (RSC-1)"
 
 
 @immutable

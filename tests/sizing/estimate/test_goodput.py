@@ -26,16 +26,8 @@ def test_more_gpus_fail_more_often():
 
 
 def test_mean_time_to_failure_is_metas_projection_for_16384_gpus():
-    rate = goodput.reliability("rsc-1").failures_per_1000_node_days
-    hours = float(_estimate(16384, failures_per_1000_node_days=rate).mean_time_to_failure_s) / 3600
+    hours = float(_estimate(16384).mean_time_to_failure_s) / 3600
     assert hours == pytest.approx(1.80, abs=0.01)  # arXiv:2410.21680
-
-
-def test_the_default_rate_is_the_geometric_mean_of_the_large_fleets():
-    fleets = ("rsc-1", "mature", "llama3")
-    rates = [goodput.reliability(name).failures_per_1000_node_days for name in fleets]
-    assert Reliability().failures_per_1000_node_days == pytest.approx(math.prod(rates) ** (1 / 3), abs=0.01)
-    assert goodput.reliability().failures_per_1000_node_days == Reliability().failures_per_1000_node_days
 
 
 def test_llama3_spends_over_ninety_percent_of_its_time_training():
