@@ -162,6 +162,7 @@ def test_the_shipped_settings_are_replayed(replay):
     assert case.interval_s > HOUR_S
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pace", "grows"), [(0.67, True), (2.0, False)], ids=["too-slow-grows", "too-fast-shrinks"]
 )
@@ -185,6 +186,7 @@ def test_a_plan_opens_small_and_grows_at_its_first_look_within_its_reserve(repla
     assert case.status["sizing"]["opening"] == opening
 
 
+@pytest.mark.slow
 def test_a_right_size_stays_for_twelve_hours_with_few_marks(replay):
     case = replay(1.0).advance(12)
     assert case.resizes == []
@@ -192,6 +194,7 @@ def test_a_right_size_stays_for_twelve_hours_with_few_marks(replay):
     assert len(case.advisor._memories[KEY].marks) <= 400
 
 
+@pytest.mark.slow
 def test_a_new_operator_continues_with_the_window_of_the_one_before(replay):
     case = replay(2.0)
     case.operator_is_away(after_h=4.0, for_s=900.0).advance(4.0)

@@ -36,6 +36,7 @@ requests = st.builds(
 )
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(request_=requests, days=st.floats(1.0, 60.0), longer=st.floats(1.0, 3.0))
 def test_a_longer_deadline_never_costs_more(request_, days, longer):
