@@ -226,9 +226,9 @@ class Monitor:
         return self._scalings[key]
 
     def _acted(self, row: ReportRow) -> ReportRow:
+        self._announce(row.monitored)  # first: what happened since is the newer note
         for record in row.monitored.given_up[-1:]:
             self._failed(row, record)
-        self._announce(row.monitored)
         decision, suspension = row.decision, self._suspension(row)
         if decision.action is Action.KEEP:
             return row

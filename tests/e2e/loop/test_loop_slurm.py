@@ -39,7 +39,7 @@ spec:
 """
 PLANS = {
     # its user asks for two GPUs to begin with; by its pace one will do
-    "early": ("h100", 2, ("10B", "74h"), {"STEP_SECONDS": "0.24"}),
+    "early": ("h100", 2, ("10B", "96h"), {"STEP_SECONDS": "0.24"}),
     # by prediction one GPU is enough; by its pace it is not
     "late": ("h100", 1, ("10B", "6d"), {"STEP_SECONDS": "1.3"}),
     # by its pace too, and most of a step waits for data

@@ -17,8 +17,13 @@ def probe(training: Any, *options: str) -> Any:
     environment = training.environment() | {
         "RIGHTSIZER_CALIBRATION": str(training.folder / "calibration.json")
     }
+    # a shell's background jobs, and what they start, ignore SIGINT
     return subprocess.Popen(
-        training.command("probe", training.folder / "plan.yaml", "--slurm", *options),
+        [
+            "env",
+            "--default-signal=INT",
+            *training.command("probe", training.folder / "plan.yaml", "--slurm", *options),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
