@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from rightsizer.search.reasons import gpus_text, layout_text, opening_text
-from rightsizer.search.types import NoPlan, Option, Plan, Request
+from rightsizer.search.types import NoPlan, Option, Plan
 from rightsizer.units import format_bytes, format_duration, format_usd
 from rightsizer.values import immutable
 
@@ -52,7 +52,7 @@ def explain(decision: Plan | NoPlan) -> Explanation:
         why=(*_opening(decision), *decision.reasons),
         step=_shares(chosen.step_by_cause_s, chosen.step_s),
         memory=_shares(chosen.memory_by_cause_bytes, chosen.device_bytes),
-        runners_up=tuple(compare(chosen, o, decision.request) for o in decision.runners_up),
+        runners_up=tuple(compare(decision, option) for option in decision.runners_up),
         caveats=_caveats(decision),
     )
 
@@ -71,9 +71,9 @@ def verdict(decision: Plan | NoPlan) -> str:
     return text + ("" if chosen.cost_usd is None else f", {format_usd(chosen.cost_usd)}")
 
 
-def compare(chosen: Option, other: Option, request: Request) -> str:
+def compare(plan: Plan, other: Option) -> str:
     """A rejected option and the reason."""
-    return f"{_described(other)}: {_rejected(chosen, other, request)}"
+    return f"{_described(other)}: {_rejected(plan, other)}"
 
 
 def _described(option: Option) -> str:
@@ -84,10 +84,14 @@ def _described(option: Option) -> str:
     )
 
 
-def _rejected(chosen: Option, other: Option, request: Request) -> str:
-    late = other.finish_at_confidence_s - (request.deadline_s or math.inf)
+def _rejected(plan: Plan, other: Option) -> str:
+    chosen, request = plan.option, plan.request
+    finish_s, odds = other.finish_at_confidence_s, f"{request.confidence:g} confidence"
+    if plan.staging is not None:  # it opens with the size that is in time at even odds
+        finish_s, odds = other.finish_s, "even odds"
+    late = finish_s - (request.deadline_s or math.inf)
     if late > 0:
-        return f"{format_duration(late)} late at {request.confidence:g} confidence"
+        return f"{format_duration(late)} late at {odds}"
     if (
         chosen.cost_usd is not None
         and other.cost_usd is not None

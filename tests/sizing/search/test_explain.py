@@ -40,6 +40,15 @@ def test_each_runner_up_says_why_it_was_not_taken():
     assert all(": " in line for line in explanation.runners_up)
 
 
+@pytest.mark.parametrize("elastic", [True, False])
+def test_more_gpus_are_not_called_late(elastic):
+    answer = plan(replace(REQUEST, elastic=elastic))
+    lines = zip(answer.runners_up, explain(answer).runners_up, strict=True)
+    more = [line for option, line in lines if option.gpus > answer.option.gpus]
+    assert more
+    assert not any("late" in line for line in more)
+
+
 def test_an_unknown_framework_is_a_caveat():
     answer = plan(replace(REQUEST, framework=framework("custom"), max_gpus=256))
     assert any("unknown framework" in line for line in explain(answer).caveats)
