@@ -159,7 +159,9 @@ def launch(cluster, api, operator):
     """launch(name, ...): a plan in a namespace of its own, which trains from now on."""
     made = []
 
-    def begin(name, *, mode="Auto", finish="31d", most=2, env=None, notes=None, pods=None, idle=None):
+    def begin(
+        name, *, mode="Auto", finish="31d", least=1, most=2, env=None, notes=None, pods=None, idle=None
+    ):
         namespace = f"loop-{name}"
         cluster.kubectl("create", "namespace", namespace)
         made.append(namespace)
@@ -167,8 +169,8 @@ def launch(cluster, api, operator):
         spec = {
             **WORKLOAD,
             "deadline": {"finishWithin": finish},
-            "resources": {"gpus": None, "minGPUs": 1, "maxGPUs": most},
-            "elasticity": {"mode": mode} | (idle or {}),
+            "resources": {"gpus": None, "minGPUs": least, "maxGPUs": most},
+            "elasticity": {"mode": mode, "minGPUs": 1} | (idle or {}),
             "launch": {
                 "command": [script],
                 "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
