@@ -27,7 +27,7 @@ APART = {
 }
 PLANS = {
     # its user asks for two GPUs to begin with; by its pace one will do
-    "early": {"mode": "Recommend", "least": 2, "env": {"STEP_SECONDS": "0.24"}},
+    "early": {"mode": "Recommend", "finish": "40d", "least": 2, "env": {"STEP_SECONDS": "0.24"}},
     # by prediction one GPU is enough; by its pace it is not
     "late": {"finish": "60d", "env": {"STEP_SECONDS": "1.3"}},
     # the same, and most of a step waits for data
@@ -151,7 +151,7 @@ def test_every_panel_shows_something_of_it(runs, asked):
 def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing(runs, launch, prometheus):
     before = {name: resized(run) for name, run in runs.items()}
     prometheus.kill()
-    quiet = launch("quiet", least=2, env={"STEP_SECONDS": "0.24"})
+    quiet = launch("quiet", finish="40d", least=2, env={"STEP_SECONDS": "0.24"})
     every = {**runs, "quiet": quiet}
     for run in every.values():
         wait(run, "no counters, and why", lambda run=run: unheard(run))
