@@ -17,6 +17,7 @@ from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_launch.resize_inputs import gpu_bounds
 from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes
 from rightsizer_operator.reconcile.sizing_answer import (
     TOO_LONG,
@@ -255,7 +256,9 @@ def _running_request(
     if not kinds:
         return None
     request = _request(sizing.resolve(plan), kinds, inter_gbps=inter_gbps, created=created)
-    return replace(_continued(request, running), deadline_s=None, max_usd=None)
+    fewest, most = gpu_bounds(plan)  # those of a resize; the request has those of the first size
+    bounds: dict[str, Any] = {"min_gpus": fewest, "max_gpus": most or request.max_gpus}
+    return replace(_continued(request, running), deadline_s=None, max_usd=None, **bounds)
 
 
 def node_requirements(plan: TrainingPlan) -> NodeRequirements:

@@ -6,7 +6,7 @@ from rightsizer.domain.layout import Layout
 from rightsizer.errors import InputError
 from rightsizer_api import validate
 from rightsizer_operator.reconcile.reconcile import reconcile
-from rightsizer_operator.reconcile.size import RunningAttempt, cluster_request, decide
+from rightsizer_operator.reconcile.size import RunningAttempt, cluster_request, decide, scaling_of
 from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError
 from rightsizer_operator.values.actions import PatchJob, PatchStatus, Size
 from rightsizer_operator.values.inventory import Inventory
@@ -170,6 +170,19 @@ def test_a_running_plan_is_sized_on_the_free_gpus_and_its_own(fake_cluster, held
         running=RunningAttempt(layout=Layout(dp=4), batch=32, elastic=False, gpu_type=H100),
     )
     assert result.report["gpus"] == gpus
+
+
+def test_a_running_plan_s_other_sizes_lie_within_the_bounds_of_a_resize(fake_cluster):
+    resources = LARGE["resources"] | {"minGPUs": 4, "maxGPUs": 4}
+    cluster = fake_cluster(LARGE | {"resources": resources, "elasticity": {"minGPUs": 2}}, nodes=1)
+    scaling = scaling_of(
+        validate(cluster.plan),
+        RunningAttempt(layout=Layout(dp=4), batch=32, elastic=False, gpu_type=H100),
+        inventory=Inventory(nodes=tuple(cluster.nodes)),
+        created=NOW,
+    )
+    assert scaling is not None
+    assert {size.gpus for size in scaling.sizes(gpus=4, tokens_per_s=1e4, steps=50)} == {2, 4}
 
 
 def test_the_request_for_a_cluster_offers_all_its_gpus_free_or_not(fake_cluster):
