@@ -77,10 +77,10 @@ lock: $(READY)  ## pin what pyproject.toml asks for: the environment, the image,
 	echo "hatchling>=1.27" | $(LOCK) - --constraint requirements.lock --output-file deploy/build.lock
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
-	$(BIN)/python -m bench.fit_curves
-	$(BIN)/python -m bench.fit_step_time
-	$(BIN)/python -m bench.fit_memory
-	$(BIN)/python -m bench.fit_uncertainty
+	$(BIN)/python -m bench.fit.curves
+	$(BIN)/python -m bench.fit.step_time
+	$(BIN)/python -m bench.fit.memory
+	$(BIN)/python -m bench.fit.uncertainty
 	$(BIN)/python -m bench.assumed_stack --fit
 	$(BIN)/python -m bench.end_to_end --fit
 	$(BIN)/python -m bench.calibration --fit

@@ -3,8 +3,8 @@
     python -m bench.accuracy [REFERENCE] [--json FILE] [--saved]
 
 Step times are cross-validated here by source (a minute on one core), or with --saved taken from what
-bench/fit_step_time.py, which does the same, left in bench/results/step_time.csv; memory's residuals are
-those that bench/fit_memory.py left in bench/results/memory.csv.
+bench/fit/step_time.py, which does the same, left in bench/results/step_time.csv; memory's residuals are
+those that bench/fit/memory.py left in bench/results/memory.csv.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from bench.accuracy.goals import decisions, row_goals, table_goals
-from bench.fit_step_time import at, errors, fit, left_out, null_errors, table
+from bench.fit.step_time import at, errors, fit, left_out, null_errors, table
 from bench.fitting import arguments, read, reference, summary
 from bench.memory_rows import load as load_memory_rows
 from bench.results import RESULTS, read_rows, write_json

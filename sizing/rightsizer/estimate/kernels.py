@@ -7,7 +7,7 @@ A matmul (m, n, k) on P FLOP/s and B bytes/s (smooth maximum of the two roofline
 u is the generation's plateau, w the wave efficiency (the useful share of the last wave of output tiles,
 best of six tile shapes; x <= 1 because split-k and stream-k kernels hide part of the loss), k0 the inner
 dimension at which half of the rate is lost to prologue and epilogue. All of u, x, k0, r, t0 are fitted to
-measured matmuls (bench/fit_curves.py).
+measured matmuls (bench/fit/curves.py).
 
 Flash attention runs at u_a of the 16-bit peak, plus a chain over the keys that one block reads in sequence.
 """

@@ -11,7 +11,8 @@ from rightsizer_cli.commands.simulate.comparison import BOUND, OURS, STATIC
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rightsizer.fleet.simulation import ReplayOutcome, Timeline
+    from rightsizer.fleet.simulation import ReplayOutcome
+    from rightsizer.fleet.trace_jobs import Timeline
     from rightsizer_cli.commands.simulate.comparison import Comparison
 
 __all__ = ["draw_replay"]

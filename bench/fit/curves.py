@@ -1,6 +1,6 @@
 """Fit the hardware's curves to the measured tables: matmuls, attention, memory, NVLink.
 
-    python -m bench.fit_curves [REFERENCE] [--date 2026-11-21]
+    python -m bench.fit.curves [REFERENCE] [--date 2026-11-21]
 
 Writes data/curves.json and prints each curve's error: on all rows, and leaving out one GPU (or table) at a
 time where two share a parameter.

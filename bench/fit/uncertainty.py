@@ -1,6 +1,6 @@
 """Fit the width of the intervals to residuals on sources left out of the fit, and report their coverage.
 
-python bench/fit_uncertainty.py [REFERENCE] [--date 2026-11-21] [--dry]
+python bench/fit/uncertainty.py [REFERENCE] [--date 2026-11-21] [--dry]
 
 Reads bench/results/{memory,step_time}.csv: a table of rows, each with `id`, `left_out` and `blind` as
 ln(predicted / measured) from a fit without the row's source, with the framework known and withheld.

@@ -1,8 +1,8 @@
 """Fit what frameworks add to published step times, and judge the engine on sources left out of the fit.
 
-    python -m bench.fit_step_time [REFERENCE] [--date 2026-11-21] [--dry]
+    python -m bench.fit.step_time [REFERENCE] [--date 2026-11-21] [--dry]
 
-The hardware's curves stay as measured (bench/fit_curves.py). Sources weigh as the square root of their
+The hardware's curves stay as measured (bench/fit/curves.py). Sources weigh as the square root of their
 rows. Writes data/step_time.json and bench/results/step_time.csv: ln(predicted / measured) of each row with
 all sources seen, with its own left out, with the framework withheld too, and of the null model.
 """
@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from bench.fit.gauss_newton import Linear, Prior, solve, within
 from bench.fitting import DATA, arguments, reference, save, summary
-from bench.gauss_newton import Linear, Prior, solve, within
 from bench.results import write_rows
 from bench.step_rows import StepRows, full_rate_s, load, take, weights
 

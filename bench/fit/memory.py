@@ -1,6 +1,6 @@
 """Fit the memory terms to published peaks, and report errors on sources left out of the fit.
 
-    python bench/fit_memory.py [REFERENCE] [--date 2026-11-21] [--dry]
+    python bench/fit/memory.py [REFERENCE] [--date 2026-11-21] [--dry]
 
 A source's weight is the square root of its rows. Writes data/memory.json and bench/results/memory.csv: errors
 with all sources seen; with the row's own source left out; with the framework withheld as well.
@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from bench.fit.gauss_newton import Linear, Prior, solve
 from bench.fitting import DATA, arguments, reference, save, summary
-from bench.gauss_newton import Linear, Prior, solve
 from bench.memory_rows import MemoryRows, load, predicted_bytes
 from bench.results import write_rows
 
