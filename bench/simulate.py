@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.results import RESULTS, write_json
 
-from rightsizer.fleet.simulation import ReplayRules
+from rightsizer.fleet.trace_jobs import ReplayRules
 from rightsizer_cli.commands.simulate.attributes import DEADLINES, SCALINGS, Draw
 from rightsizer_cli.commands.simulate.comparison import compare, report
 from rightsizer_cli.commands.simulate.plot import draw_replay

@@ -1,31 +1,11 @@
 """Visits: the rates of a job's earlier runs."""
 
+from tests.launch.test_resize_inputs import STEADY, start, steps
+
 from rightsizer.resize.types import Visit
 from rightsizer_launch.resize_inputs import marks_of, pruned
 from rightsizer_launch.size_history import visits_of
-from rightsizer_launch.worker.progress import Record
 
-
-def start(time_s, step=0, *, world=4, restart=0):
-    return Record(event="start", time=time_s, step=step, tokens=1000.0 * step, world=world, restart=restart)
-
-
-def steps(first, last, *, began_s, step_s=1.0, world=4, restart=0):
-    return [
-        Record(
-            event="step",
-            time=began_s + (n - first + 1) * step_s,
-            step=n,
-            tokens=1000.0 * n,
-            step_s=step_s,
-            world=world,
-            restart=restart,
-        )
-        for n in range(first, last + 1)
-    ]
-
-
-STEADY = [start(5.0), *steps(1, 200, began_s=10.0)]
 RESIZED = [
     *STEADY,
     start(300.0, 200, world=2, restart=1),

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rightsizer.domain.reading import Phase, Reading
-from rightsizer.fleet.bound import bound
 from rightsizer.fleet.trace_jobs import (
     HOUR_S,
-    POLICIES,
     Opening,
     Policy,
     ReplayOutcome,
     ReplayRules,
-    Timeline,
     TraceJob,
     TraceScaling,
     counts,
@@ -27,17 +24,7 @@ from rightsizer.fleet.trace_jobs import (
 from rightsizer.resize.policy import decide, window_s
 from rightsizer.resize.types import Action, Decision, History, Pressure, Running, Visit
 
-__all__ = [
-    "POLICIES",
-    "Opening",
-    "Policy",
-    "ReplayOutcome",
-    "ReplayRules",
-    "Timeline",
-    "TraceJob",
-    "bound",
-    "replay",
-]
+__all__ = ["replay"]
 
 _STEP_S = 10.0
 """Seconds of an optimizer step, to count steps in a window. A guess; any window has hundreds of steps."""

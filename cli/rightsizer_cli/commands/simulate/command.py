@@ -53,7 +53,7 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Replay a job trace and compare right-sizing with static requests, null policies and a bound."""
-    from rightsizer.fleet.simulation import ReplayRules
+    from rightsizer.fleet.trace_jobs import ReplayRules
     from rightsizer.units import parse_duration_s
     from rightsizer_cli.commands.plan.plot import check_plot
     from rightsizer_cli.commands.simulate.attributes import (

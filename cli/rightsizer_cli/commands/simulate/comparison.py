@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from rightsizer.fleet.simulation import POLICIES, ReplayOutcome, ReplayRules, TraceJob, bound, replay
+from rightsizer.fleet.bound import bound
+from rightsizer.fleet.simulation import replay
+from rightsizer.fleet.trace_jobs import POLICIES, ReplayOutcome, ReplayRules, TraceJob
 from rightsizer.units import format_count, format_duration
 from rightsizer.values import immutable
 from rightsizer_cli.commands.simulate.attributes import Draw, default_cluster_gpus, draw_jobs

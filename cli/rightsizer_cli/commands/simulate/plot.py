@@ -11,8 +11,7 @@ from rightsizer_cli.commands.simulate.comparison import BOUND, OURS, STATIC
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rightsizer.fleet.simulation import ReplayOutcome
-    from rightsizer.fleet.trace_jobs import Timeline
+    from rightsizer.fleet.trace_jobs import ReplayOutcome, Timeline
     from rightsizer_cli.commands.simulate.comparison import Comparison
 
 __all__ = ["draw_replay"]
