@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rightsizer.fleet.bound import bound
 from rightsizer.fleet.simulation import replay
-from rightsizer.fleet.trace_jobs import POLICIES, ReplayRules, TraceJob, missed
+from rightsizer.fleet.trace_jobs import POLICIES, ReplayRules, TraceJob, TraceScaling, missed
 
 HOUR = 3600.0
 
