@@ -16,17 +16,18 @@ from bench.fitting import read
 
 from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.columns import Array
+from rightsizer.errors import UnsupportedError
 from rightsizer.estimate import memory
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.published.rows import case_from_row
 
-__all__ = ["GIB", "MemoryRows", "load", "predicted_bytes", "promoted"]
+__all__ = ["GIB", "MemoryRows", "build", "load", "predicted_bytes", "promoted"]
 
 GIB = 2.0**30
 
 _KINDS = {
     "allocated": "SIMUMAX MLPERF MLMTEST NANO TTUNE",
-    "reserved": "TITAN AO MLENG PEFT FSDPQL SWIFT",
+    "reserved": "TITAN AO MLENG PEFT FSDPQL SWIFT PRIMERL",
     "device": "BLOOM DLPERF QWEN INTERN",
 }
 KIND = {source: kind for kind, sources in _KINDS.items() for source in sources.split()}
@@ -44,6 +45,7 @@ class MemoryRows:
     kind: Array
     rank: Array
     parts: Mapping[str, Cases]
+    unsupported: Sequence[str]
 
     def part(self, rank: str) -> Cases:
         """The cases of the rows measured on that rank."""
@@ -51,16 +53,25 @@ class MemoryRows:
 
 
 def load(folder: Path, *, notes: bool = False, blind: bool = False) -> MemoryRows:
-    """The usable rows; with `notes`, inputs stated only in free text become columns."""
-    rows = [r for r in read(folder, "published_runs.csv") if r["usable_memory"] == "1"]
-    shown: list[Mapping[str, str]] = [promoted(r) if notes else r for r in rows]
-    shown = [{**r, "framework": ""} for r in shown] if blind else shown
-    return build(rows, [case_from_row(r) for r in shown])
+    """The usable rows of the reference table."""
+    return build(read(folder, "published_runs.csv"), notes=notes, blind=blind)
 
 
-def build(rows: Sequence[Mapping[str, str]], cases: Sequence[Case]) -> MemoryRows:
-    """Rows and their cases as columns."""
-    source = np.asarray([r["id"].split("-")[0] for r in rows])
+def build(table: Sequence[Mapping[str, str]], *, notes: bool = False, blind: bool = False) -> MemoryRows:
+    """The usable rows that the engine supports; with `notes`, inputs in free text become columns."""
+    rows: list[Mapping[str, str]] = []
+    cases: list[Case] = []
+    unsupported: list[str] = []
+    for row in table:
+        if row["usable_memory"] != "1":
+            continue
+        shown = promoted(row) if notes else row
+        try:
+            cases.append(case_from_row({**shown, "framework": ""} if blind else shown))
+            rows.append(row)
+        except UnsupportedError as reason:
+            unsupported.append(f"{row['id']}: {reason}")
+    source = np.asarray([r["id"].rsplit("-", 1)[0] for r in rows])
     rank = np.asarray([RANK.get(s, "fullest") for s in source])
     parts = {
         str(r): Cases.stack(c for c, at in zip(cases, rank, strict=True) if at == r) for r in np.unique(rank)
@@ -73,6 +84,7 @@ def build(rows: Sequence[Mapping[str, str]], cases: Sequence[Case]) -> MemoryRow
         kind=np.asarray([KIND.get(s, "device") for s in source]),
         rank=rank,
         parts=parts,
+        unsupported=unsupported,
     )
 
 

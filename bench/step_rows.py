@@ -15,7 +15,7 @@ from rightsizer.errors import UnsupportedError
 from rightsizer.estimate.prediction import gpus, model_flop_per_token, peak_flop_per_s
 from rightsizer.published.rows import case_from_row
 
-__all__ = ["LARGEST_WEIGHT", "StepRows", "load", "take", "weights"]
+__all__ = ["LARGEST_WEIGHT", "StepRows", "build", "is_judged", "load", "take", "weights"]
 
 INCOMPLETE_WEIGHT = 0.5
 LARGEST_WEIGHT = 60
@@ -40,7 +40,12 @@ def load(folder: Path, *, notes: bool = False, blind: bool = False) -> StepRows:
 
     With `notes`, inputs that a table keeps only in free text become columns first.
     """
-    usable = [r for r in read(folder, "published_runs.csv") if _judged(r) or _partly(r)]
+    return build(read(folder, "published_runs.csv"), notes=notes, blind=blind)
+
+
+def build(table: Sequence[Mapping[str, str]], *, notes: bool = False, blind: bool = False) -> StepRows:
+    """The usable rows of a table that the engine supports."""
+    usable = [r for r in table if is_judged(r) or _partly(r)]
     rows: list[Mapping[str, str]] = []
     cases: list[Case] = []
     unsupported: list[str] = []
@@ -56,13 +61,14 @@ def load(folder: Path, *, notes: bool = False, blind: bool = False) -> StepRows:
         cases=Cases.stack(cases),
         source=np.asarray([r["id"].rsplit("-", 1)[0] for r in rows]),
         measured_s=np.asarray([float(r["step_time_s"]) for r in rows]),
-        judged=np.asarray([_judged(r) for r in rows]),
-        usable=sum(_judged(r) for r in usable),
+        judged=np.asarray([is_judged(r) for r in rows]),
+        usable=sum(is_judged(r) for r in usable),
         unsupported=unsupported,
     )
 
 
-def _judged(row: Mapping[str, str]) -> bool:
+def is_judged(row: Mapping[str, str]) -> bool:
+    """Whether nothing that a step time depends on is missing from the row."""
     return row["usable_step_time"] == "1" and bool(row["step_time_s"])
 
 

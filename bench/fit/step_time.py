@@ -119,18 +119,20 @@ def left_out(
     return found, folds
 
 
-def null_errors(rows: StepRows) -> Array:
-    """The null model: the best constant utilisation per GPU type and precision, without the row's source."""
-    ideal = np.log(full_rate_s(rows.cases) / rows.measured_s)
-    keys = np.char.add(np.char.add(rows.cases.gpu.name, " "), rows.cases.workload.precision)
-    error = np.empty(len(ideal))
+def null_errors(rows: StepRows, known: StepRows | None = None) -> Array:
+    """The null model: the best constant utilisation per GPU type and precision over `known` other sources."""
+    known = known or rows
+    ideal, basis = (np.log(full_rate_s(r.cases) / r.measured_s) for r in (rows, known))
+    keys, seen_keys = (
+        np.char.add(np.char.add(r.cases.gpu.name, " "), r.cases.workload.precision) for r in (rows, known)
+    )
+    weight, error = weights(known.source, known.judged), np.empty(len(ideal))
     for name in np.unique(rows.source):
-        mine, weight = rows.source == name, weights(rows.source, rows.judged)
+        mine, others = rows.source == name, known.source != name
         for key in np.unique(keys[mine]):
-            seen = ~mine & (keys == key)
-            basis = seen if seen.any() else ~mine
-            here = mine & (keys == key)
-            error[here] = ideal[here] - _median(ideal[basis], weight[basis])
+            alike = others & (seen_keys == key)
+            used, here = alike if alike.any() else others, mine & (keys == key)
+            error[here] = ideal[here] - _median(basis[used], weight[used])
     return error
 
 
