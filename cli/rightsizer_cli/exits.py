@@ -1,9 +1,11 @@
 """The exit codes, as scripts rely on them."""
 
-__all__ = ["BAD_INPUT", "INTERRUPTED", "NO_DATA", "NO_PLAN", "OK"]
+__all__ = ["BAD_INPUT", "INTERRUPTED", "NO_DATA", "NO_PLAN", "OK", "SYSTEM"]
 
 OK = 0
 """Success."""
+SYSTEM = 1
+"""The system refused: a full disk, a folder without permission; stderr says what."""
 BAD_INPUT = 2
 """The input is wrong; stderr says which field, the value, and the remedy."""
 NO_PLAN = 3

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK
+from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK, SYSTEM
 
 __all__ = ["COMMANDS", "build", "execute", "main", "outcome"]
 
@@ -32,7 +32,7 @@ COMMANDS = {
 }
 """Each command and its module in `rightsizer_cli.commands`, in the order of the help."""
 
-EPILOG = """Exit codes: 0 success, 2 bad input, 3 no plan meets the goal, 4 no data.
+EPILOG = """Exit codes: 0 success, 1 the system refused, 2 bad input, 3 no plan meets the goal, 4 no data.
 Completion for your shell: rightsizer --install-completion."""
 
 
@@ -53,6 +53,7 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
     """The exit code of one command line of an application; its errors in one line on stderr."""
     try:
         code = get_command(app).main(args=list(args) or ["--help"], prog_name=program, standalone_mode=False)
+        typer.echo(nl=False)  # flushes, so that a full disk is an error here
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         return _fail(
@@ -60,6 +61,8 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
         )
     except typer.Abort:
         return INTERRUPTED
+    except OSError as error:
+        return _refused(error)
     except ValueError as error:
         from rightsizer.errors import RightsizerError
 
@@ -129,6 +132,22 @@ def _root(
 def _asks_for_completion(args: Sequence[str]) -> bool:
     options = ("--install-completion", "--show-completion")
     return "_RIGHTSIZER_COMPLETE" in os.environ or any(arg.startswith(options) for arg in args)
+
+
+def _refused(error: OSError) -> int:
+    """Print what the system refused (a full disk, a folder without permission); the exit code."""
+    what = str(error.filename) if error.filename else "output"
+    _fail(f"{what}: {error.strerror or error}")
+    _drop_unwritten()
+    return SYSTEM
+
+
+def _drop_unwritten() -> None:
+    """Send what stdout still buffers to nowhere if it cannot be written: the interpreter would fail again."""
+    try:
+        typer.echo(nl=False)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str) -> int:

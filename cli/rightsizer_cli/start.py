@@ -5,6 +5,8 @@ of a `rightsizer plan`, and once more at its exit took 3 % of its instructions.
 """
 
 import gc
+import os
+import sys
 
 __all__ = ["main"]
 
@@ -13,6 +15,8 @@ _OBJECTS = 200_000  # net allocations between collections; Python's default is 7
 
 def main() -> None:
     """Run the command line of this process."""
+    if os.name == "nt":  # file locks, resource limits and signals are those of POSIX
+        sys.exit("error: rightsizer runs on Linux and macOS; on Windows, run it in WSL")
     gc.set_threshold(_OBJECTS)
     from rightsizer_cli.main import main as run
 

@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import typer
 
-from rightsizer_cli.main import COMMANDS, execute
+from rightsizer_cli.main import COMMANDS, execute, outcome
 
 HEAVY = {"numpy", "pydantic", "torch", "matplotlib", "rich", "yaml", "kopf", "prometheus_client"}
 SMALL = ["--model", "gpt2", "--tokens", "1B", "--gpu", "A100-SXM4-40GB", "--gpus", "8"]
@@ -46,6 +48,27 @@ def test_no_plan_exits_with_3_and_says_what_binds(capsys):
     out = capsys.readouterr().out
     assert out.startswith("no plan: ")
     assert "Nearest" in out
+
+
+@pytest.mark.parametrize("args", [["version"], ["--help"], ["crd"]], ids=" ".join)
+def test_a_full_disk_is_one_line_and_exits_with_1(args):
+    with Path("/dev/full").open("w") as full:
+        script = "from rightsizer_cli.start import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", script, *args], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "error: output: No space left on device\n")
+
+
+def test_what_the_system_refuses_is_one_line_and_exits_with_1(capsys):
+    app = typer.Typer()
+
+    @app.command()
+    def write(path: str):
+        raise PermissionError(13, "Permission denied", path)
+
+    assert outcome(app, ["/run/rightsizer"], program="write") == 1
+    assert capsys.readouterr().err == "error: /run/rightsizer: Permission denied\n"
 
 
 BAD = {

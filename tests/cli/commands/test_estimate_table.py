@@ -112,3 +112,11 @@ def test_an_unwritable_place_leaves_nothing(tmp_path, capsys):
 def test_absurd_cells_get_a_verdict_not_a_crash(column, cell):
     (row,) = predict_rows([ROW | {column: cell}])
     assert row["status"] in {"ok", "unsupported"}
+
+
+def test_a_table_without_one_supported_row_exits_with_2(tmp_path, capsys):
+    source, out = tmp_path / "runs.csv", tmp_path / "out.csv"
+    source.write_text("id,seq_len,gpu\na,2048,no such GPU\n", encoding="utf-8")
+    assert execute(["estimate", "--runs", str(source), "--out", str(out)]) == 2
+    assert "0 rows predicted, 1 unsupported" in capsys.readouterr().err
+    assert "no such GPU" in out.read_text(encoding="utf-8")

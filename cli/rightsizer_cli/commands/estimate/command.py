@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from rightsizer_cli.exits import BAD_INPUT, OK
 from rightsizer_cli.flags import grouped
 from rightsizer_cli.options import HardwareFlags, JobFlags, Json, LayoutFlags, NoCalibration, PlanFile
 
@@ -30,7 +31,7 @@ def estimate(
         bool, typer.Option("--framework-unknown", help="With --runs: do not read the column framework.")
     ] = False,
     no_calibration: NoCalibration = False,
-) -> None:
+) -> int:
     """Predict time and memory of one given layout, or of every run in a table."""
     from rightsizer_cli.usage_errors import OptionError
 
@@ -40,10 +41,11 @@ def estimate(
         if out is not None or framework_unknown:
             raise OptionError("--out", value=str(out), remedy="belongs to --runs")
         print_estimate(file, job, hardware, layout, as_json=json, ignore=no_calibration)
-        return
+        return OK
     from rightsizer_cli.commands.estimate.table import estimate_runs
 
     if out is None:
         raise OptionError("--out", value="", remedy="name the file for the predictions of --runs")
     predicted, unsupported = estimate_runs(runs, out, framework_unknown=framework_unknown)
     typer.echo(f"{predicted} rows predicted, {unsupported} unsupported: {out}", err=True)
+    return OK if predicted else BAD_INPUT
