@@ -165,7 +165,7 @@ def told(_row: Row, more: Row, _shape: Architecture) -> Telling:
 
 def usual(year: float) -> Framework:
     """The stack that most large runs of a year were trained with."""
-    return framework("megatron-lm" if 0 < year < ERA else "unknown-parallel")
+    return framework("megatron-lm-2022" if 0 < year < ERA else "unknown-parallel")
 
 
 def blind(row: Row, more: Row, shape: Architecture) -> Telling:

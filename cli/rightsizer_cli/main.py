@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "report.command",
     "models": "catalog.command",
     "gpus": "catalog.command",
+    "frameworks": "catalog.command",
     "operator": "operate",
     "crd": "crd",
     "version": "version",

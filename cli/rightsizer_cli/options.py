@@ -114,7 +114,7 @@ class JobFlags:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="torchtitan, megatron, deepspeed, accelerate, ddp or custom; default: the best for it.",
+            help="The training framework (`rightsizer frameworks`); default: the best for it.",
         ),
     ] = None
 

@@ -1,10 +1,10 @@
 """spec.launch: the command, its checkpoints and its restart budget."""
 
-import enum
 import re
 from typing import Annotated, Any, ClassVar, Required, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -17,12 +17,13 @@ from pydantic import (
 from pydantic.config import JsonDict
 from typing_extensions import TypedDict
 
-from rightsizer.errors import InputError
+from rightsizer.catalog.framework_names import framework_named
+from rightsizer.errors import InputError, UnknownNameError
 from rightsizer_api import placeholders
 from rightsizer_api.base import Model, Rule, fixed
 from rightsizer_api.quantities import Duration, Interval
 
-__all__ = ["Checkpoint", "EnvVar", "FrameworkName", "Launch", "PodTemplate", "Restarts"]
+__all__ = ["Checkpoint", "EnvVar", "Launch", "PodTemplate", "Restarts"]
 
 Text = Annotated[str, Field(max_length=4096)]
 Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f]+$")]
@@ -35,15 +36,12 @@ _RESERVED = (
 )
 
 
-class FrameworkName(enum.StrEnum):
-    """The training framework; sets the available flags and the engine's assumptions."""
-
-    TORCHTITAN = "torchtitan"
-    MEGATRON = "megatron"
-    DEEPSPEED = "deepspeed"
-    ACCELERATE = "accelerate"
-    DDP = "ddp"
-    CUSTOM = "custom"
+def _known_framework(name: str) -> str:
+    try:
+        framework_named(name)
+    except UnknownNameError as error:
+        raise InputError("", value=name, remedy=error.remedy) from None
+    return name
 
 
 class EnvVar(Model):
@@ -252,9 +250,10 @@ class PodTemplate(Model):
 class Launch(Model):
     """The command that torchrun starts on every GPU."""
 
-    framework: Annotated[FrameworkName, Strict(False)] = Field(
-        FrameworkName.CUSTOM,
-        description="The training framework. custom: any script; its estimates have a wider interval. Default"
+    framework: Annotated[str, Field(min_length=1, max_length=63), AfterValidator(_known_framework)] = Field(
+        "custom",
+        description="The training framework, by any of its names; `rightsizer frameworks` lists them. custom:"
+        " any script; its estimates have a wider interval. Default"
         " without a command: the best of torchtitan, megatron and deepspeed (accelerate for adapters and for"
         " networks that are not decoders).",
         examples=["torchtitan"],

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from rightsizer.catalog import lookup
+from rightsizer.catalog.framework_names import framework_named
 from rightsizer.catalog.recipes import Recipe, recipe
 from rightsizer.domain import framework as frameworks
 from rightsizer.domain.architecture import Architecture, Family
@@ -17,7 +18,6 @@ from rightsizer.search.explain import layout_text, opening_text, verdict
 from rightsizer.search.types import NoPlan, Option, Plan, Request, Staging
 from rightsizer.units import parse_duration_s, parse_network_bytes_per_s, parse_usd
 from rightsizer.values import immutable
-from rightsizer_api.launch import FrameworkName
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import moment_text
@@ -153,16 +153,12 @@ def _stacks(plan: TrainingPlan, architecture: Architecture) -> tuple[Framework, 
 
 
 def _framework(plan: TrainingPlan) -> Framework:
-    """The engine's profile of the stated framework; a custom script gets the unknown one."""
+    """The engine's profile of the stated framework."""
     launch, adapters = plan.spec.launch, plan.spec.workload.method in _ADAPTERS
     if launch.profile is not None:
         with _at("spec.launch.profile"):
-            return frameworks.framework(launch.profile)
-    if launch.framework is FrameworkName.CUSTOM and adapters:
-        return frameworks.unknown_framework(model_parallel=False, sharded=True, adapters=True)
-    if launch.framework is FrameworkName.ACCELERATE and adapters:
-        return frameworks.framework("peft")
-    return frameworks.framework(launch.framework)
+            return framework_named(launch.profile)
+    return framework_named(launch.framework, adapters=adapters)
 
 
 def _framework_stated(plan: TrainingPlan) -> bool:

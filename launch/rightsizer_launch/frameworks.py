@@ -8,13 +8,21 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
+from rightsizer.catalog.framework_names import framework_named
 from rightsizer.domain.architecture import Architecture
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import Precision, Recompute, Workload
 from rightsizer.errors import InputError, UnsupportedError
 from rightsizer.values import immutable
 
-__all__ = ["FRAMEWORKS", "Flags", "flags", "layout_environment", "model_environment"]
+__all__ = [
+    "Flags",
+    "flags",
+    "is_launched",
+    "layout_environment",
+    "model_environment",
+    "resizes_in_place",
+]
 
 
 @immutable
@@ -39,13 +47,25 @@ def flags(
     Interleaved pipelines need `architecture`, to count layers. `directory` will contain `files`. Every
     framework also gets `RIGHTSIZER_*`, which the in-job agent reads.
     """
-    if framework not in _EMITTERS:
-        raise InputError("launch.framework", value=framework, remedy=f"use one of {', '.join(FRAMEWORKS)}")
-    own = _EMITTERS[framework](layout, workload, architecture, directory)
+    emitter = _EMITTERS.get(framework_named(framework).name)
+    if emitter is None:
+        remedy = "is sized only: state the layout in the command by placeholders such as {layout.tp}"
+        raise InputError("launch.framework", value=framework, remedy=remedy)
+    own = emitter(layout, workload, architecture, directory)
     shared = layout_environment(layout, workload)
     if architecture is not None:
         shared |= model_environment(architecture)
     return Flags(arguments=own.arguments, environment={**shared, **own.environment}, files=own.files)
+
+
+def is_launched(framework: str) -> bool:
+    """Whether a layout's flags are known for this framework; the others are sized only."""
+    return framework_named(framework).name in _EMITTERS
+
+
+def resizes_in_place(framework: str) -> bool:
+    """Whether workers may change their number without new arguments: no flag contains it."""
+    return _EMITTERS.get(framework_named(framework).name) in {_ddp, _custom}
 
 
 def layout_environment(layout: Layout, workload: Workload) -> dict[str, str]:
@@ -286,14 +306,21 @@ def _custom(_layout: Layout, _workload: Workload, _model: Architecture | None, _
     return Flags()
 
 
-_EMITTERS: dict[str, Callable[[Layout, Workload, Architecture | None, str], Flags]] = {
+_Emitter = Callable[[Layout, Workload, Architecture | None, str], Flags]
+
+_EMITTERS: Mapping[str, _Emitter] = {
     "torchtitan": _torchtitan,
     "megatron": _megatron,
-    "deepspeed": _deepspeed,
-    "accelerate": _accelerate,
+    "megatron-core": _megatron,
+    "deepspeed-zero": _deepspeed,
+    "deepspeed-liger": _deepspeed,
+    "hf-trainer": _accelerate,
+    "hf-liger": _accelerate,
+    "peft": _accelerate,
+    "trl": _accelerate,
     "ddp": _ddp,
-    "custom": _custom,
+    "fsdp1": _custom,
+    "fsdp2": _custom,
+    "unknown": _custom,
 }
-
-FRAMEWORKS = tuple(_EMITTERS)
-"""Frameworks that a plan's `launch.framework` may name."""
+"""The emitter of each launched profile. A script wraps its model in DDP or FSDP itself."""

@@ -37,9 +37,6 @@ __all__ = [
     "worker_spec",
 ]
 
-_ELASTIC_FRAMEWORKS = ("ddp", "custom")
-"""Frameworks whose flags do not contain the number of ranks."""
-
 _SIZE_PLACEHOLDERS = {"layout.gpus", "layout.dp", "layout.microBatches", "layout.shardGroup"}
 """Placeholders whose value depends on the number of ranks."""
 
@@ -131,7 +128,7 @@ def worker_spec(
     launch, resolved = plan.spec.launch, sizing.resolve(plan)
     workload = replace(resolved.workload, global_batch_sequences=size.batch_sequences)
     flags = frameworks.flags(
-        launch.framework,
+        "custom" if _is_sized_only(plan) else launch.framework,
         size.layout,
         workload,
         architecture=resolved.architecture,
@@ -184,7 +181,7 @@ def in_place_sizes(plan: TrainingPlan, *, room_gpus: int | None = None) -> range
     """
     launch, elasticity, resources = plan.spec.launch, plan.spec.elasticity, plan.spec.resources
     fixed = _SIZE_PLACEHOLDERS & placeholders_in(_command(plan))
-    if fixed or elasticity.mode is ElasticityMode.OFF or launch.framework not in _ELASTIC_FRAMEWORKS:
+    if fixed or elasticity.mode is ElasticityMode.OFF or not frameworks.resizes_in_place(launch.framework):
         return range(0)
     fewest = elasticity.min_gpus or resources.min_gpus
     most = min(elasticity.max_gpus or resources.max_gpus or room_gpus or 0, room_gpus or math.inf)
@@ -253,8 +250,16 @@ def _program(
         "workload.globalBatchSequences": workload.global_batch_sequences,
         "workload.steps": int(workload.steps),
     }
-    states_layout = any(name.startswith("layout.") for name in placeholders_in(command))
-    return program((*expand(command, layout, values), *(() if states_layout else flags)))
+    return program((*expand(command, layout, values), *(() if _states_layout(plan) else flags)))
+
+
+def _states_layout(plan: TrainingPlan) -> bool:
+    return any(name.startswith("layout.") for name in placeholders_in(_command(plan)))
+
+
+def _is_sized_only(plan: TrainingPlan) -> bool:
+    """Whether the command itself gives its layout to a framework whose flags are not known."""
+    return _states_layout(plan) and not frameworks.is_launched(plan.spec.launch.framework)
 
 
 def _checkpoint_path(plan: TrainingPlan, directories: Directories) -> str:

@@ -135,6 +135,10 @@ SCENARIOS = {
         {"framework": "megatron", "command": ["run.sh", "{layout.dp}"]},
         Layout(dp=4, micro_batch=4, micro_batches=4), argv=["--no-python", "run.sh", "4"], elastic=(4, 4),
     ),
+    "placeholders of a framework that is sized only": scenario(
+        {"framework": "NeMo", "command": ["train.py", "--tp={layout.tp}"]},
+        Layout(dp=4, micro_batch=4, micro_batches=4), argv=["train.py", "--tp=1"], elastic=(4, 4),
+    ),
     "variables": scenario(
         DDP | {"env": [{"name": "HF_HOME", "value": "/c"}, {"name": "PYTHONUNBUFFERED", "value": "0"},
                        {"name": "EMPTY"}]},

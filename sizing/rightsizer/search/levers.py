@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rightsizer.catalog import lookup
-from rightsizer.domain import framework as frameworks
+from rightsizer.catalog.framework_names import framework_named
 from rightsizer.domain.framework import Framework
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Precision
@@ -189,7 +189,7 @@ def _other_stacks(request: Request) -> Iterator[_Variant]:
 
 def _stack(name: str, method: Method) -> Framework:
     adapters = method in (Method.LORA, Method.QLORA)
-    return frameworks.framework("peft" if adapters and name == "accelerate" else name)
+    return framework_named(name, adapters=adapters)
 
 
 def _goal(request: Request) -> Iterator[_Variant]:

@@ -17,7 +17,7 @@ def test_every_launch_name_has_a_profile(launch):
         ("Megatron-Bridge (NeMo 26.04)", 2026, "megatron-bridge"),
         ("NVIDIA NeMo Framework Release 24.04 [NVIDIA]", 2024, "nemo"),
         ("PyTorch NVIDIA Release 23.09 [Lenovo]", 2023, "nemo"),
-        ("Megatron-LM", 2021, "megatron-lm"),
+        ("Megatron-LM", 2021, "megatron-lm-2022"),
         ("Megatron-LM 23e00ed + TE 2.11", 2026, "megatron-core-2026"),
         ("Megatron-DeepSpeed (BigScience)", 2022, "megatron-deepspeed"),
         ("llm-foundry/Composer+FSDP1", 2024, "llm-foundry"),
@@ -25,7 +25,7 @@ def test_every_launch_name_has_a_profile(launch):
         ("torchtitan (FSDP2)", 2025, "torchtitan"),
         ("fsdp_qlora (PyTorch FSDP1 + bnb)", 2024, "fsdp-qlora"),
         ("HF Trainer + PEFT + DeepSpeed", 2023, "deepspeed-zero"),
-        ("ms-swift (HF Trainer)", 2024, "ms-swift"),
+        ("ms-swift (HF Trainer)", 2024, "ms-swift-2"),
     ],
 )
 def test_a_publications_words_name_the_generation(text, year, profile):

@@ -301,11 +301,11 @@ def test_deepspeed_s_pipeline_keeps_the_output_of_every_micro_batch_in_flight():
     layout = {"pp": 4, "micro_batches": 16, "recompute": Recompute.FULL}
     boundary = 2 * 4096 * LLAMA.hidden
     held = {}
-    for profile in ("megatron-lm", "megatron-deepspeed"):
+    for profile in ("megatron-lm-2022", "megatron-deepspeed"):
         some = Cases.of(case(profile=profile, **layout))
         first = memory.stage_memory(some, load_memory(), np.asarray(0))
         held[profile] = float(first.activations_bytes) / boundary
-    assert held == pytest.approx({"megatron-lm": 4 * 8, "megatron-deepspeed": 4 * (8 + 1)})
+    assert held == pytest.approx({"megatron-lm-2022": 4 * 8, "megatron-deepspeed": 4 * (8 + 1)})
 
 
 @pytest.mark.parametrize(

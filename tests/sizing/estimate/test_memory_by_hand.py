@@ -190,13 +190,13 @@ def test_offloading_three_of_four_layers_leaves_one():
 def test_a_gpt_layer_keeps_korthikanti_s_sbh_34_and_5_as_h(tp):
     """arXiv:2205.05198, equation 2: sbh (10 + 24/t + 5as/(ht)), and a log-sum-exp of 4 bytes a head."""
     lse = 4 * 2 / tp
-    found = layers_bytes(net=GPT, profile="megatron-lm", micro_batch=2, tp=tp)
+    found = layers_bytes(net=GPT, profile="megatron-lm-2022", micro_batch=2, tp=tp)
     assert found == 4 * 2 * T * (8 * (10 + 24 / tp + 5 * 2 * T / (8 * tp)) + lse)
 
 
 def test_selective_recompute_leaves_all_but_korthikanti_s_attention_part():
     """Section 5: sbh 34/t without 5as/(ht), which is what selective recompute brings back."""
-    lm = {"profile": "megatron-lm", "facts": {"recomputes_expert_modules": False}}
+    lm = {"profile": "megatron-lm-2022", "facts": {"recomputes_expert_modules": False}}
     for net in (dataclasses.replace(GPT, experts=8, top_k=2, expert_ffn_hidden=4), GPT):
         selective = layers_bytes(net=net, recompute=Recompute.SELECTIVE, **lm)
         assert layers_bytes(net=net, **lm) - selective == 4 * 5 * 2 * T * T

@@ -306,12 +306,12 @@ def test_sums_of_gradients_weigh_on_small_micro_batches() -> None:
             step_time.estimate(Cases.of(large)).elementwise_s
         )
 
-    assert price("megatron-deepspeed") > price("megatron-lm") * 1.02
+    assert price("megatron-deepspeed") > price("megatron-lm-2022") * 1.02
 
 
 def test_launches_as_slow_as_the_gpu_make_it_wait_and_far_slower_or_faster_ones_do_not_add() -> None:
     """The smooth maximum of both: 2^(1/4) where they are equal, the larger one far away."""
-    eager = replace(case(sharding=Sharding.NONE), framework=framework("megatron-lm"))
+    eager = replace(case(sharding=Sharding.NONE), framework=framework("megatron-lm-2022"))
     known = step_time.step_inputs(Cases.of(eager), load_step_time())
     alone = layer_time(replace(known, parameters=known.parameters.replace(host_layer_s_megatron=1e-9)))
     slow = layer_time(replace(known, parameters=known.parameters.replace(host_layer_s_megatron=1.0)))
@@ -325,7 +325,7 @@ def test_launches_as_slow_as_the_gpu_make_it_wait_and_far_slower_or_faster_ones_
 def test_sequence_parallelism_leaves_more_of_the_backward_traffic_exposed_than_all_reduces() -> None:
     traffic = []
     for split in (False, True):
-        one = replace(case(tp=8, dp=1, sharding=Sharding.NONE), framework=framework("megatron-lm"))
+        one = replace(case(tp=8, dp=1, sharding=Sharding.NONE), framework=framework("megatron-lm-2022"))
         one = replace(one, layout=replace(one.layout, sequence_parallel=split))
         traffic.append(float(step_time.estimate(Cases.of(one)).tensor_parallel_s))
     assert traffic[1] > 1.3 * traffic[0]
@@ -336,8 +336,8 @@ def test_sequence_parallelism_leaves_more_of_the_backward_traffic_exposed_than_a
     [
         ("megatron-deepspeed", Precision.FP16, 2022.0, 0.5),
         ("deepspeed-zero", Precision.BF16, 2022.0, 0.5),
-        ("megatron-lm", Precision.BF16, 2021.0, 1.0),
-        ("megatron-lm", Precision.BF16, 2022.0, 0.0),
+        ("megatron-lm-2022", Precision.BF16, 2021.0, 1.0),
+        ("megatron-lm-2022", Precision.BF16, 2022.0, 0.0),
     ],
     ids=["fp16 summed in 16 bits", "bf16 summed in 16 bits", "before sums were fused", "fused"],
 )
@@ -369,7 +369,9 @@ def test_deepspeed_pipelines_reduce_whole_gradients_in_bf16(precision: Precision
 def test_launches_that_wait_for_their_kernels_add_the_same_to_short_and_long_layers() -> None:
     more = []
     for size in (1, 8):
-        free = replace(case(micro_batch=size, sharding=Sharding.NONE), framework=framework("megatron-lm"))
+        free = replace(
+            case(micro_batch=size, sharding=Sharding.NONE), framework=framework("megatron-lm-2022")
+        )
         blocked = replace(free, workload=replace(free.workload, launch_blocking=True))
         more.append(seconds(blocked) - seconds(free))
     assert more[0] > 0

@@ -156,7 +156,7 @@ def test_runs_far_off_the_prediction_widen_the_interval():
 def test_runs_far_off_on_other_hardware_and_another_stack_change_nothing():
     """The demo on a laptop's CPU must not cost the next plan for H100s a node."""
     elsewhere = replace(
-        CASE, cluster=lookup.cluster("V100-SXM2-32GB"), framework=lookup.framework("megatron-lm")
+        CASE, cluster=lookup.cluster("V100-SXM2-32GB"), framework=lookup.framework("megatron-lm-2022")
     )
     assert factor([measured(30.0, case=elsewhere)]) == pytest.approx((1.0, 1.0))
     with_both = factor([measured(30.0, case=elsewhere), measured(0.87)])

@@ -124,7 +124,7 @@ def test_stages_may_be_uneven_where_the_framework_deals_so(name, model, pins):
 
 
 def test_old_megatron_deals_layers_evenly():
-    assert not len(_families(name="megatron-lm", pinned={"pp": 12, "vpp": 1}))
+    assert not len(_families(name="megatron-lm-2022", pinned={"pp": 12, "vpp": 1}))
 
 
 @pytest.mark.parametrize(

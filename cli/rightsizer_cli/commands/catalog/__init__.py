@@ -1,3 +1,3 @@
-"""`rightsizer models` and `rightsizer gpus`."""
+"""`rightsizer models`, `rightsizer gpus` and `rightsizer frameworks`."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""`rightsizer models` and `rightsizer gpus`."""
+"""`rightsizer models`, `rightsizer gpus` and `rightsizer frameworks`."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from rightsizer_cli.options import Json
 
-__all__ = ["gpus", "models"]
+__all__ = ["frameworks", "gpus", "models"]
 
 
 def models(
@@ -33,3 +33,20 @@ def gpus(
     from rightsizer_cli.commands.catalog.listing import print_gpus
 
     print_gpus(lookup.gpus() if name is None else (lookup.gpu(name),), as_json=json)
+
+
+def frameworks(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="One framework, by any of its names; by default all."),
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """List the frameworks that a plan may name, or show what is known of one."""
+    from rightsizer.catalog.framework_names import framework_named
+    from rightsizer.domain.framework import frameworks as profiles
+    from rightsizer_cli.commands.catalog.frameworks import print_frameworks
+
+    known = [profile for profile in profiles() if profile.known]
+    print_frameworks(known if name is None else [framework_named(name)], as_json=json)

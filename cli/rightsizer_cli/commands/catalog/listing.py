@@ -14,16 +14,16 @@ from rightsizer.units import format_bytes, format_count, format_usd
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.render import table
 
-__all__ = ["print_gpus", "print_models"]
+__all__ = ["document", "fields", "print_gpus", "print_models"]
 
 
 def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
     """Models with their sizes."""
     if as_json:
-        echo_json([_document(m) | _parameters(m) for m in models])
+        echo_json([document(m) | _parameters(m) for m in models])
     elif len(models) == 1:
         names: dict[str, object] = {"aliases": lookup.model_aliases(models[0].name)}
-        show(_fields(models[0], names | _parameters(models[0])))
+        show(fields(models[0], names | _parameters(models[0])))
     else:
         grid = table("model", "kind", "also", ">parameters", ">active", ">layers", ">experts")
         for m in models:
@@ -45,9 +45,9 @@ def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
 def print_gpus(gpus: Sequence[Gpu], *, as_json: bool) -> None:
     """GPU types with what decides their speed."""
     if as_json:
-        echo_json([_document(g) for g in gpus])
+        echo_json([document(g) for g in gpus])
     elif len(gpus) == 1:
-        show(_fields(gpus[0], {}))
+        show(fields(gpus[0], {}))
     else:
         grid = table("GPU", ">memory", ">GB/s", ">16-bit TFLOP/s", ">fp8", ">NVLink GB/s", ">a node", ">$/h")
         for g in gpus:
@@ -66,15 +66,16 @@ def _parameters(model: Architecture) -> dict[str, object]:
     }
 
 
-def _document(noun: Any) -> dict[str, Any]:
+def document(noun: Any) -> dict[str, Any]:
+    """A noun's fields and values for JSON."""
     values = {f.name: getattr(noun, f.name) for f in dataclasses.fields(noun)}
     return {k: v.value if isinstance(v, enum.Enum) else v for k, v in values.items()}
 
 
-def _fields(noun: Any, derived: Mapping[str, object]) -> Table:
+def fields(noun: Any, derived: Mapping[str, object]) -> Table:
     """Every field that says something, with its name as programs know it."""
     grid = table("", "")
-    for name, value in (_document(noun) | dict(derived)).items():
+    for name, value in (document(noun) | dict(derived)).items():
         if value not in (0, None, "", ()):
             grid.add_row(name, _text(name, value))
     return grid

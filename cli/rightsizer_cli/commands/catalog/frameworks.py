@@ -1,0 +1,53 @@
+"""Frameworks as a table: what people call them, and what can be done with each."""
+
+from collections.abc import Sequence
+
+from rightsizer.catalog.framework_names import also_called
+from rightsizer.domain.framework import Framework
+from rightsizer_cli.commands.catalog.listing import document, fields
+from rightsizer_cli.console import echo_json, show
+from rightsizer_cli.render import table
+from rightsizer_launch.frameworks import is_launched, resizes_in_place
+
+__all__ = ["print_frameworks"]
+
+_METHODS = {"pretrain": "can_pretrain", "lora": "can_lora", "qlora": "can_qlora"}
+
+
+def print_frameworks(profiles: Sequence[Framework], *, as_json: bool) -> None:
+    """Frameworks with their names, and whether they are launched or sized only."""
+    if as_json:
+        echo_json([document(profile) | _known(profile) for profile in profiles])
+    elif len(profiles) == 1:
+        show(fields(profiles[0], _known(profiles[0])))
+    else:
+        grid = table("framework", "also", "family", "trains", "launch", "resize")
+        for profile in profiles:
+            also, able = ", ".join(also_called(profile.name)), " ".join(_methods(profile))
+            grid.add_row(profile.name, also, profile.family, able, _launch(profile), _resize(profile))
+        show(
+            grid,
+            "Sized only: the command of a plan states the layout by placeholders such as {layout.tp}."
+            " Any other script is custom.",
+        )
+
+
+def _known(profile: Framework) -> dict[str, object]:
+    return {
+        "also_called": also_called(profile.name),
+        "methods": _methods(profile),
+        "launch": _launch(profile),
+        "resize": _resize(profile),
+    }
+
+
+def _methods(profile: Framework) -> tuple[str, ...]:
+    return tuple(method for method, fact in _METHODS.items() if getattr(profile, fact))
+
+
+def _launch(profile: Framework) -> str:
+    return "launched" if is_launched(profile.name) else "sized only"
+
+
+def _resize(profile: Framework) -> str:
+    return "in place" if resizes_in_place(profile.name) else "by restart"

@@ -1,0 +1,51 @@
+import pytest
+
+from rightsizer.catalog.framework_names import also_called, framework_named
+from rightsizer.domain.framework import frameworks
+from rightsizer.errors import UnknownNameError
+
+
+@pytest.mark.parametrize(
+    ("said", "profile"),
+    [
+        ("Megatron-LM", "megatron"),
+        ("megatron core", "megatron-core"),
+        ("nvidia nemo", "nemo"),
+        ("FSDP", "fsdp2"),
+        ("fsdp_2", "fsdp2"),
+        ("transformers", "hf-trainer"),
+        ("HF", "hf-trainer"),
+        ("LLaMA-Factory", "llama-factory"),
+        ("deepspeed-zero3", "deepspeed-zero"),
+        ("deepspeed", "deepspeed-zero"),
+        ("OLMo-core", "fsdp2"),
+        ("lightning", "litgpt"),
+        ("ms-swift", "ms-swift-3"),
+        ("custom", "unknown"),
+    ],
+)
+def test_what_people_say_names_the_present_generation(said, profile):
+    assert framework_named(said).name == profile
+
+
+@pytest.mark.parametrize("profile", [profile.name for profile in frameworks()])
+def test_every_profile_can_be_named_by_its_own_name_and_by_the_others(profile):
+    assert [framework_named(name).name for name in (profile, *also_called(profile))] == [profile] * (
+        1 + len(also_called(profile))
+    )
+
+
+@pytest.mark.parametrize(("said", "profile"), [("transformers", "peft"), ("custom", "unknown-adapters")])
+def test_adapters_are_trained_by_the_library_for_them(said, profile):
+    assert framework_named(said, adapters=True).name == profile
+
+
+def test_an_unknown_name_is_answered_with_near_ones():
+    with pytest.raises(UnknownNameError, match=r"'axolotle': unknown; did you mean axolotl\?"):
+        framework_named("axolotle")
+
+
+@pytest.mark.parametrize("name", ["", " ", "\x00", "-" * 63])
+def test_a_name_without_letters_is_unknown(name):
+    with pytest.raises(UnknownNameError, match="rightsizer frameworks"):
+        framework_named(name)
