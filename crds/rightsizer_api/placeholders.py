@@ -32,7 +32,7 @@ LAYOUT_NAMES: Mapping[str, str] = {
     "recompute": "recompute",
     "recomputeLayers": "recompute_layers",
     "offload": "offload",
-    "offloadLayers": "offload_layers",
+    "offloadPercent": "offload_percent",
 }
 """The wire names of a layout's fields and the names they have in `rightsizer.domain.layout.Layout`."""
 

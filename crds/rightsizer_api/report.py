@@ -52,8 +52,8 @@ class LayoutReport(Model):
         0, description="Recomputed layers; 0: all layers that the mode covers."
     )
     offload: Annotated[str, Field(max_length=64)] = Field("none", description="State kept in host memory.")
-    offload_layers: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        0, description="Layers per stage with offloaded activations; 0: all, if activations are offloaded."
+    offload_percent: Annotated[int, Field(ge=0, le=100)] = Field(
+        0, description="Percent of the activations in host memory; 0: all, if activations are offloaded."
     )
 
 

@@ -35,8 +35,8 @@ class Layout:
     """One way to split the work; gpus = dp * tp * pp * cp. Experts are split over `ep` ranks of dp * cp * tp.
 
     `shard_group` ranks share the sharded states (0 = all of dp * cp). `micro_batch` is sequences per forward
-    pass; `micro_batches` forward passes make a step on every pipeline. `recompute_layers`, and those whose
-    activations leave the GPU (`offload_layers`), are a stage's; 0 = all.
+    pass; `micro_batches` forward passes make a step on every pipeline. `recompute_layers` are a stage's
+    (0 = all). `offload_percent` of the activations leave the GPU where activations are offloaded (0 = all).
     """
 
     dp: int = 1
@@ -54,7 +54,7 @@ class Layout:
     recompute: Recompute = Recompute.NONE
     recompute_layers: int = 0
     offload: Offload = Offload.NONE
-    offload_layers: int = 0
+    offload_percent: int = 0
 
     @property
     def gpus(self) -> int:

@@ -32,7 +32,7 @@ from rightsizer.estimate.host_time import (
 )
 from rightsizer.estimate.kernels import GpuRates, KernelTimes, fused_experts, fused_sums
 from rightsizer.estimate.parameters import Parameters
-from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen
+from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen, offloaded_share
 from rightsizer.values import immutable
 
 __all__ = [
@@ -394,7 +394,5 @@ def _offload(inputs: StepInputs) -> tuple[Array, Array]:
     weights = np.where((flags & int(Offload.PARAMETERS)) > 0, moved, 0.0)
     everything = work.wide_bytes + 8 * work.narrow_bytes
     kept = np.where(cases.layout.recompute == Recompute.FULL, work.narrow_bytes, everything)
-    layers = cases.layout.offload_layers
-    share = np.where(layers > 0, np.minimum(layers / (cases.architecture.layers / cases.layout.pp), 1.0), 1.0)
-    activations = np.where((flags & int(Offload.ACTIVATIONS)) > 0, share * kept, 0.0)
+    activations = offloaded_share(cases) * kept
     return np.asarray(weights / host_link), np.asarray(activations / host_link)

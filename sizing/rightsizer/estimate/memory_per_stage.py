@@ -9,12 +9,13 @@ import numpy as np
 
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
-from rightsizer.domain.layout import Offload, Sharding
+from rightsizer.domain.layout import Sharding
 from rightsizer.domain.workload import Method, Recompute
 from rightsizer.estimate.memory_activations import SavedActivations, loss_bytes, saved_activations
 from rightsizer.estimate.memory_stage import Stage, stage
 from rightsizer.estimate.memory_states import Adapters, LayerWeights, adapters_only, layer_weights
 from rightsizer.estimate.parameters import Parameters
+from rightsizer.estimate.work import offloaded_share
 from rightsizer.values import immutable
 
 __all__ = ["NO_ADAPTERS", "StageMemory", "stages"]
@@ -103,13 +104,7 @@ def _activations(cases: Cases, kept: SavedActivations, stage_parts: Stage) -> Ar
     micro_batch_bytes = micro_batch_bytes + kept.boundary * (
         cases.framework.keeps_stage_outputs & ~stage_parts.last
     )
-    offloaded = (layout.offload & Offload.ACTIVATIONS) != 0
-    if not np.any(layout.offload_layers):
-        return np.where(offloaded, 0.0, micro_batch_bytes)
-    device_share = np.maximum(layers - layout.offload_layers, 0.0) / np.maximum(layers, 1.0)
-    return np.asarray(
-        micro_batch_bytes * np.where(offloaded, np.where(layout.offload_layers > 0, device_share, 0.0), 1.0)
-    )
+    return np.asarray(micro_batch_bytes * (1.0 - offloaded_share(cases)))
 
 
 def _working(cases: Cases, kept: SavedActivations, dense: Array, p: Parameters) -> Array:

@@ -189,12 +189,12 @@ def _layer_keys(layout: Columns) -> tuple[Array, ...]:
     """All of a layout that a layer's time depends on: ranks only where they shard its weights."""
     sharded = layout.sharding >= Sharding.ZERO3
     names = ("micro_batch", "tp", "cp", "ep", "expert_tp", "sequence_parallel", "sharding", "offload")
-    recomputed = ("recompute", "recompute_layers", "offload_layers")
+    recomputed = ("recompute", "recompute_layers", "offload_percent")
     return (
         *(getattr(layout, name) for name in (*names, *recomputed)),
         np.where(sharded, layout.dp, 0),
         np.where(sharded, layout.shard_group, 0),
-        np.where((layout.recompute_layers > 0) | (layout.offload_layers > 0), layout.pp, 0),
+        np.where(layout.recompute_layers > 0, layout.pp, 0),
         (layout.ep > 1) & ((layout.pp == 1) | (layout.vpp > 1)),  # stages that may hide the experts' exchange
     )
 

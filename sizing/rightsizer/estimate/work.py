@@ -14,6 +14,7 @@ import numpy as np
 
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
+from rightsizer.domain.layout import Offload
 from rightsizer.domain.workload import Method
 from rightsizer.values import immutable
 
@@ -122,6 +123,13 @@ def frozen(cases: Cases) -> Array:
     """True where the base weights are frozen: adapters need no weight gradient of the base."""
     method = cases.workload.method
     return np.asarray((method == Method.LORA) | (method == Method.QLORA))
+
+
+def offloaded_share(cases: Cases) -> Array:
+    """The share of the activations that leave the GPU for host memory."""
+    layout = cases.layout
+    share = np.where(layout.offload_percent > 0, layout.offload_percent / 100.0, 1.0)
+    return np.asarray(np.where((layout.offload & int(Offload.ACTIVATIONS)) > 0, share, 0.0))
 
 
 def trained_ends(cases: Cases) -> Array:

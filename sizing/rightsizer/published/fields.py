@@ -44,6 +44,9 @@ __all__ = [
 
 _MISSING = {"", "nan", "null", "na", "n/a", "-", "--", "?", "unknown"}
 _LAYERS = re.compile(r"(\d{1,4})\s*layers")
+_SHARE = re.compile(
+    r"(?:alpha|share|ratio)\s*[=:]?\s*(\d{0,3}\.?\d{1,6})(?!\s*%)|(\d{1,3}(?:\.\d{1,3})?)\s*%"
+)
 _TRUE, _FALSE = {"1", "1.0", "true", "yes", "y", "on"}, {"0", "0.0", "false", "no", "n", "off"}
 _LARGEST = 1e12
 _EXCHANGES = {
@@ -149,8 +152,11 @@ def sharding(cell: str) -> tuple[Sharding, int]:
     return (Sharding.ZERO1, ranks) if "distributed" in cell or "optimizer" in cell else (Sharding.NONE, 0)
 
 
-def offload(cell: str) -> tuple[Offload, int]:
-    """(what is offloaded to host memory, layers per stage with offloaded activations; 0 = all)."""
+def offload(cell: str, stage_layers: float) -> tuple[Offload, int]:
+    """(what is offloaded to host memory, percent of the activations that are; 0 = all).
+
+    A share of the activations is stated as "alpha=0.25", "share 0.25", "25 %" or "10 layers" of a stage.
+    """
     cell = cell.lower()
     parts = Offload.NONE
     for sign, part in (
@@ -162,8 +168,22 @@ def offload(cell: str) -> tuple[Offload, int]:
             parts |= part
     if not parts and "cpu" in cell:
         parts = Offload.OPTIMIZER | Offload.PARAMETERS
-    layers = _LAYERS.search(cell)
-    return parts, int(layers.group(1)) if layers and parts & Offload.ACTIVATIONS else 0
+    share = _offloaded_share(cell, stage_layers) if parts & Offload.ACTIVATIONS else 1.0
+    percent = round(100 * share)
+    return (parts, percent % 100) if percent else (parts & ~Offload.ACTIVATIONS, 0)
+
+
+def _offloaded_share(cell: str, stage_layers: float) -> float:
+    """The stated share of the activations, from 0 to 1; all if not stated."""
+    layers, stated = _LAYERS.search(cell), _SHARE.search(cell)
+    if layers:
+        return min(int(layers.group(1)) / stage_layers, 1.0)
+    if not stated:
+        return 1.0
+    share = float(stated.group(1) or stated.group(2)) / (100.0 if stated.group(2) else 1.0)
+    if share > 1:
+        raise UnsupportedError(f"offload: {cell[:40]!r} is not a share from 0 to 1")
+    return share
 
 
 def optimizer(cell: str) -> Optimizer:

@@ -71,7 +71,7 @@ def case_from_row(row: Row) -> Case:
         workload=_workload(row, profile, split),
         cluster=_cluster(row, gpu, split["gpus"]),
         framework=profile,
-        layout=_layout(row, profile, split, gpu),
+        layout=_layout(row, profile, split, gpu, layers=shape.layers),
     )
     case = _losing_little(case)
     stated = fields.recompute(fields.text(row, "recompute")) is not None
@@ -340,15 +340,15 @@ def _recompute(row: Row, profile: Framework) -> tuple[Recompute, int]:
     return fields.recompute(fields.text(row, "recompute")) or (profile.default_recompute, 0)
 
 
-def _layout(row: Row, profile: Framework, split: Mapping[str, int], gpu: Gpu) -> Layout:
+def _layout(row: Row, profile: Framework, split: Mapping[str, int], gpu: Gpu, *, layers: int) -> Layout:
     shard, group = fields.sharding(fields.text(row, "zero_stage_or_fsdp") or profile.default_sharding)
     if group < 0:
         group = max(1, fields.count(row, "gpus_per_node", gpu.gpus_per_node) // (split["tp"] * split["pp"]))
     sequence = fields.flag(row, "sp")
     sequence = profile.sequence_parallel_default if sequence is None else sequence
     micro, accumulation, _ = _batch(row, split["dp"])
-    mode, layers = _recompute(row, profile)
-    offloaded, away = fields.offload(fields.text(row, "offload"))
+    mode, recomputed = _recompute(row, profile)
+    offloaded, away = fields.offload(fields.text(row, "offload"), layers / split["pp"])
     return Layout(
         dp=split["dp"],
         tp=split["tp"],
@@ -363,9 +363,9 @@ def _layout(row: Row, profile: Framework, split: Mapping[str, int], gpu: Gpu) ->
         micro_batch=micro,
         micro_batches=accumulation,
         recompute=mode,
-        recompute_layers=layers,
+        recompute_layers=recomputed,
         offload=offloaded,
-        offload_layers=away,
+        offload_percent=away,
     )
 
 

@@ -181,8 +181,8 @@ def test_recomputing_one_of_four_layers_leaves_three_whole():
     assert found == T * (2 * 8 + 3 * (REPLICATED + ATTENTION + MLP))
 
 
-def test_offloading_three_of_four_layers_leaves_one():
-    found = layers_bytes(offload=Offload.ACTIVATIONS, offload_layers=3)
+def test_offloading_three_quarters_leaves_one_of_four_layers():
+    found = layers_bytes(offload=Offload.ACTIVATIONS, offload_percent=75)
     assert found == T * (REPLICATED + ATTENTION + MLP)
 
 
@@ -276,11 +276,11 @@ def test_frozen_layers_keep_inputs_of_adapters_only(targets, cast, bytes_per_tok
     assert found == 4 * T * bytes_per_token
 
 
-def test_offloaded_layers_are_a_matter_of_each_case():
+def test_the_offloaded_share_is_a_matter_of_each_case():
     rows = [
-        case(offload=Offload.ACTIVATIONS, offload_layers=3),
+        case(offload=Offload.ACTIVATIONS, offload_percent=75),
         case(offload=Offload.ACTIVATIONS),
-        case(offload_layers=3),
+        case(offload_percent=75),
     ]
     found = memory.estimate(memory.with_float_counts(Cases.stack(rows))).activations_bytes
     assert list(found) == [x * T * (REPLICATED + ATTENTION + MLP) for x in (1, 0, 4)]

@@ -84,11 +84,9 @@ def test_nothing_runs_above_the_peak(one: Case) -> None:
     assert seconds(one) > least
 
 
-def test_fewer_offloaded_layers_cost_less() -> None:
-    layers = [
-        seconds(case(offload=Offload.ACTIVATIONS, offload_layers=n)) for n in (8, 16, 0)
-    ]  # 0: all of 32
-    assert seconds(case()) < layers[0] < layers[1] < layers[2]
+def test_a_smaller_offloaded_share_costs_less() -> None:
+    shares = [seconds(case(offload=Offload.ACTIVATIONS, offload_percent=n)) for n in (25, 50, 0)]  # 0: all
+    assert seconds(case()) < shares[0] < shares[1] < shares[2]
 
 
 def test_sequence_parallel_inputs_are_gathered_again() -> None:

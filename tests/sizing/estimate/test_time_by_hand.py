@@ -111,7 +111,7 @@ def test_frozen_weights_and_heads_need_no_gradient_of_their_own():
             0.5 * (MATMUL + ATTENTION),
         ),
     ],
-    ids=["all", "one layer of four", "the attention core", "operators", "modules", "every second block"],
+    ids=["all", "a quarter", "the attention core", "operators", "modules", "every second block"],
 )
 def test_recomputation_pays_its_part_of_a_forward_pass_again(mode, facts, again):
     found = causes(**FLOP, **mode, facts={"recomputes_expert_modules": False} | facts)
@@ -302,7 +302,7 @@ def test_every_doubling_of_nodes_adds_its_jitter():
         ({"offload": Offload.PARAMETERS, "dp": 8, "sharding": Sharding.ZERO3}, 2 * 2 * N / 8),
         ({"offload": Offload.ACTIVATIONS, "recompute": Recompute.FULL}, 2 * (2 * T * 8)),
         ({"offload": Offload.ACTIVATIONS}, 2 * (2 * T * 64 + 8 * 2 * T * 8)),
-        ({"offload": Offload.ACTIVATIONS, "offload_layers": 1}, 2 * (2 * T * 64 + 8 * 2 * T * 8) / 4),
+        ({"offload": Offload.ACTIVATIONS, "offload_percent": 25}, 2 * (2 * T * 64 + 8 * 2 * T * 8) / 4),
     ],
     ids=["weights", "a shard of the weights", "boundaries", "all activations", "one layer of four"],
 )

@@ -198,9 +198,29 @@ def test_offload_words():
     assert case(offload="param_cpu+activation").layout.offload == Offload.PARAMETERS | Offload.ACTIVATIONS
 
 
-def test_some_layers_activations_are_offloaded():
-    layout = case(offload="activation_cpu(20 layers)").layout
-    assert (layout.offload, layout.offload_layers) == (Offload.ACTIVATIONS, 20)
+@pytest.mark.parametrize(
+    ("cell", "percent"),
+    [
+        ("activation_cpu(8 layers)", 25),
+        ("activation alpha=0.25", 25),
+        ("activation share 0.5", 50),
+        ("activation 70 %", 70),
+        ("activation alpha=1.00", 0),  # 0: all
+        ("activation", 0),
+    ],
+)
+def test_a_share_of_the_activations_is_offloaded(cell: str, percent: int):
+    layout = case(offload=cell, layers="32", pp="1").layout
+    assert (layout.offload, layout.offload_percent) == (Offload.ACTIVATIONS, percent)
+
+
+def test_a_share_of_zero_offloads_nothing():
+    assert case(offload="activation alpha=0.000").layout.offload == Offload.NONE
+
+
+def test_a_share_beyond_one_is_refused():
+    with pytest.raises(UnsupportedError, match="share from 0 to 1"):
+        case(offload="activation alpha=3")
 
 
 def test_a_recognised_truncated_model_keeps_its_attention_and_its_mix_of_layers():
