@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import DATA, arguments, read, reference, save
+from bench.fitting import DATA, arguments, reference, runs, save
 from bench.memory_rows import promoted
 from bench.results import RESULTS, read_rows, write_json
 from scipy.optimize import minimize
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="write data/calibration.json")
     parser.add_argument("--json", type=Path, default=RESULTS / "calibration.json", metavar="FILE")
     options = parser.parse_args()
-    rows = {row["id"]: row for row in read(reference(options.reference), "published_runs.csv")}
+    rows = {row["id"]: row for row in runs(reference(options.reference))}
     document: dict[str, Any] = {}
     shares: dict[str, Mapping[str, float]] = {}
     for quantity in Quantity:

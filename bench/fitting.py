@@ -15,10 +15,12 @@ from scipy.optimize import least_squares
 
 from rightsizer.estimate.parameters import Parameter, Parameters
 
-__all__ = ["DATA", "Fit", "arguments", "fit", "read", "reference", "robust", "save", "summary"]
+__all__ = ["DATA", "Fit", "arguments", "fit", "read", "reference", "robust", "runs", "save", "summary"]
 
 DATA = Path(__file__).resolve().parents[1] / "sizing" / "rightsizer" / "data"
 CORRECTIONS = Path(__file__).resolve().with_name("corrections.csv")
+WAVES = {"1": "published_runs.csv", "2": "published_runs_wave2.csv"}
+"""The tables of published runs, oldest first: each was kept back from the fits before it came."""
 SCALE = 0.12
 """ln error at which soft-L1 turns from square to linear."""
 SPREAD = 0.10
@@ -46,9 +48,14 @@ def read(folder: Path, name: str) -> list[dict[str, str]]:
     """The rows of one reference table; published runs are corrected from their sources' own files."""
     with (folder / name).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    if name == "published_runs.csv":
+    if name in WAVES.values():
         _correct({row["id"]: row for row in rows})
     return rows
+
+
+def runs(folder: Path) -> list[dict[str, str]]:
+    """The published runs of all waves, each with its `wave`."""
+    return [row | {"wave": wave} for wave, name in WAVES.items() for row in read(folder, name)]
 
 
 def _correct(rows: Mapping[str, dict[str, str]]) -> None:

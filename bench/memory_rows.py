@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from bench.fitting import read
+from bench.fitting import runs
+from bench.profiles import forgetting
 
 from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.columns import Array
@@ -26,7 +27,7 @@ __all__ = ["GIB", "MemoryRows", "build", "load", "predicted_bytes", "promoted"]
 GIB = 2.0**30
 
 _KINDS = {
-    "allocated": "SIMUMAX MLPERF MLMTEST NANO TTUNE",
+    "allocated": "SIMUMAX MLPERF MLMTEST NANO TTUNE KWAI",
     "reserved": "TITAN AO MLENG PEFT FSDPQL SWIFT PRIMERL",
     "device": "BLOOM DLPERF QWEN INTERN",
 }
@@ -41,6 +42,7 @@ class MemoryRows:
     rows: Sequence[Mapping[str, str]]
     cases: Cases
     source: Array
+    wave: Array
     measured_bytes: Array
     kind: Array
     rank: Array
@@ -52,9 +54,9 @@ class MemoryRows:
         return self.parts[rank]
 
 
-def load(folder: Path, *, notes: bool = False, blind: bool = False) -> MemoryRows:
+def load(folder: Path, *, notes: bool = False, blind: bool = False, forget: bool = False) -> MemoryRows:
     """The usable rows of the reference table."""
-    return build(read(folder, "published_runs.csv"), notes=notes, blind=blind)
+    return build(forgetting(runs(folder)) if forget else runs(folder), notes=notes, blind=blind)
 
 
 def build(table: Sequence[Mapping[str, str]], *, notes: bool = False, blind: bool = False) -> MemoryRows:
@@ -80,6 +82,7 @@ def build(table: Sequence[Mapping[str, str]], *, notes: bool = False, blind: boo
         rows=rows,
         cases=Cases.stack(cases),
         source=source,
+        wave=np.asarray([r.get("wave", "") for r in rows]),
         measured_bytes=np.asarray([float(r["peak_memory_gib"]) for r in rows]) * GIB,
         kind=np.asarray([KIND.get(s, "device") for s in source]),
         rank=rank,
@@ -114,19 +117,20 @@ _SIGNS = (
     ("scaling", r"float8 rowwise", "row"),
     ("fp8_gather", r"(?:float8|fp8) all-gather", "1"),
     ("quantiser", r"gptq|GPTQ", "gptq"),
-    ("overlap_tensor", r"async TP", "1"),
+    ("overlap_tensor", r"async TP|tp_comm_overlap", "1"),
     ("overlap_experts", r"1f1b overlap", "1"),
     ("overlap_gradients", r"all comm overlap disabled", "0"),
     ("flash_attention", r"impl local|transformer-impl local", "0"),
     ("lora_targets", r"LM head trained too", "all+embeddings"),
-    ("lora_targets", r"'(?:up|gate|down)_proj'|w1,w2|targets ALL", "all"),
+    ("lora_targets", r"'(?:up|gate|down)_proj'|w1,w2|targets ALL|all linear layers", "all"),
     ("quantised_bits", r"int8", "8"),
     (
         "compile",
         r"torch\.compile|\+ ?compile|compile\+|" + _CUMULATED,
         "1",
     ),
-    ("loss", r"\+packed|\+compile", "eager"),
+    ("loss", r"chunked \(fused\) LM head", "chunked"),
+    ("loss", r"loss keeps full logits|\+packed|\+compile", "eager"),
     ("loss", _CUMULATED, "chunked"),
     ("variable_length", r"not padded or packed|unpacked", "1"),
     ("offload", r"activation offload kept", "activation"),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from bench.fitting import read
+from bench.fitting import runs
 from bench.memory_rows import promoted
+from bench.profiles import forgetting
 
 from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.columns import Array
@@ -29,18 +30,21 @@ class StepRows:
     rows: Sequence[Mapping[str, str]]
     cases: Cases
     source: Array
+    wave: Array
     measured_s: Array
     judged: Array
     usable: int
     unsupported: Sequence[str]
 
 
-def load(folder: Path, *, notes: bool = False, blind: bool = False) -> StepRows:
+def load(folder: Path, *, notes: bool = False, blind: bool = False, forget: bool = False) -> StepRows:
     """The usable rows that the engine supports; `blind` withholds the framework.
+
+    `forget` shows a row without the profiles that rest on its source alone (bench/profiles.py).
 
     With `notes`, inputs that a table keeps only in free text become columns first.
     """
-    return build(read(folder, "published_runs.csv"), notes=notes, blind=blind)
+    return build(forgetting(runs(folder)) if forget else runs(folder), notes=notes, blind=blind)
 
 
 def build(table: Sequence[Mapping[str, str]], *, notes: bool = False, blind: bool = False) -> StepRows:
@@ -60,6 +64,7 @@ def build(table: Sequence[Mapping[str, str]], *, notes: bool = False, blind: boo
         rows=rows,
         cases=Cases.stack(cases),
         source=np.asarray([r["id"].rsplit("-", 1)[0] for r in rows]),
+        wave=np.asarray([r.get("wave", "") for r in rows]),
         measured_s=np.asarray([float(r["step_time_s"]) for r in rows]),
         judged=np.asarray([is_judged(r) for r in rows]),
         usable=sum(is_judged(r) for r in usable),

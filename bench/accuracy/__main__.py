@@ -34,12 +34,12 @@ def step_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
 
     All are told what a source says only in its notes, but for the column `untold`.
     """
-    start, rows, untold = load_step_time(), load(folder, notes=True), load(folder)
-    withheld = load(folder, notes=True, blind=True)
+    start, rows, untold = load_step_time(), load(folder, notes=True), load(folder, forget=True)
+    forgotten, withheld = load(folder, notes=True, forget=True), load(folder, notes=True, blind=True)
     linear = fit(rows, start)
-    (out, blind, plain), _ = left_out(rows, [rows, withheld, untold], linear, start)
-    columns = {"seen": errors(rows, at(start, linear.point)), "left_out": out, "blind": blind}
-    columns["untold"] = plain
+    (out, kept, blind, plain), _ = left_out(rows, [forgotten, rows, withheld, untold], linear, start)
+    columns = {"seen": errors(rows, at(start, linear.point)), "left_out": out, "profile_kept": kept}
+    columns |= {"blind": blind, "untold": plain}
     return rows, columns | {"null": null_errors(rows)}
 
 
@@ -115,15 +115,23 @@ def report(folder: Path, *, saved: bool = False) -> dict[str, Any]:
     rows, columns = saved_errors(folder) if saved else step_errors(folder)
     kept = {name: error[rows.judged] for name, error in columns.items()}
     source = rows.source[rows.judged]
-    print(table(source, kept))
+    print(table(source, rows.wave[rows.judged], kept))
     if not saved:
-        incomplete = {name: error[~rows.judged] for name, error in columns.items()}
-        print("\nrows that do not state recompute:\n" + table(rows.source[~rows.judged], incomplete))
+        other = ~rows.judged
+        incomplete = {name: error[other] for name, error in columns.items()}
+        print(
+            "\nrows that do not state recompute:\n" + table(rows.source[other], rows.wave[other], incomplete)
+        )
     goals = [*row_goals(rows, columns["seen"], columns["left_out"]), *table_goals()]
     _print_goals(goals)
     chosen = [decisions(rows, columns["left_out"], single_node=single) for single in (False, True)]
     for choice in chosen:
         print(choice)
+    waves = {
+        str(w): {name: overall(source[of], error[of]) for name, error in kept.items()}
+        for w in np.unique(rows.wave)
+        if (of := rows.wave[rows.judged] == w).any()
+    }
     by_source = {
         name: {str(s): summary(error[source == s]) for s in np.unique(source)} for name, error in kept.items()
     }
@@ -134,6 +142,7 @@ def report(folder: Path, *, saved: bool = False) -> dict[str, Any]:
             "coverage_of_80_pct": coverage(rows, columns["left_out"]),
             "overall_without_vtrain": {name: overall(source, error) for name, error in kept.items()},
             "left_out_without_flagged_rows": without_flags(folder, rows, columns["left_out"]),
+            "by_wave_without_vtrain": waves,
             "by_source": by_source,
             "goals": [dataclasses.asdict(goal) | {"met": goal.met} for goal in goals],
             "decisions": [dataclasses.asdict(choice) for choice in chosen],

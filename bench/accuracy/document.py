@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import arguments, read, reference
+from bench.fitting import arguments, reference, runs
 from bench.results import RESULTS, read_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -333,9 +333,7 @@ def scatter(folder: Path, path: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "rightsizer"
     from matplotlib import pyplot as plt
 
-    measured = {
-        r["id"]: float(r["step_time_s"]) for r in read(folder, "published_runs.csv") if r["step_time_s"]
-    }
+    measured = {r["id"]: float(r["step_time_s"]) for r in runs(folder) if r["step_time_s"]}
     rows = read_rows("step_time")
     source = np.asarray([row["id"].rsplit("-", 1)[0] for row in rows])
     true = np.asarray([measured[row["id"]] for row in rows])

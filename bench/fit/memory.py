@@ -66,12 +66,13 @@ def left_out(
     return result
 
 
-def table(source: Array, columns: Mapping[str, Array]) -> str:
-    """Median, 90th percentile and bias of |error| by source, and over all."""
+def table(source: Array, wave: Array, columns: Mapping[str, Array]) -> str:
+    """Median, 90th percentile and bias of |error| by source, by wave and over all."""
     head = "source     n  " + "  ".join(f"{name:>22}" for name in columns)
     lines = [head]
-    for name in (*np.unique(source), "ALL"):
-        mine = np.full(source.shape, True) if name == "ALL" else source == name
+    groups = {str(name): source == name for name in np.unique(source)}
+    groups |= {f"WAVE {name}": wave == name for name in np.unique(wave)} | {"ALL": source != ""}
+    for name, mine in groups.items():
         cells = []
         for error in columns.values():
             s = summary(error[mine])
@@ -91,18 +92,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="no cross-validation")
     options = parser.parse_args()
     folder = reference(options.reference)
-    noted, plain, blind = load(folder, notes=True), load(folder), load(folder, blind=True)
-    blind_noted = load(folder, notes=True, blind=True)
+    noted, plain, blind = load(folder, notes=True), load(folder), load(folder, notes=True, blind=True)
     start = load_memory()
     values, _ = fitted(noted, start, np.ones(len(noted.rows)))
     best = start.replace(**values)
     columns = {"seen": errors(plain, best), "seen, notes": errors(noted, best)}
     if not options.quick:
-        shown = {"left out": plain, "left out, notes": noted, "blind": blind}
-        shown["blind, notes"] = blind_noted
+        shown = {
+            "left out": load(folder, forget=True),
+            "left out, notes": load(folder, notes=True, forget=True),
+        }
+        shown |= {"profile kept, notes": noted, "blind, notes": blind}
         columns |= left_out(noted, shown, start)
     print({name: float(f"{getattr(best, name):.4g}") for name in best})
-    print(table(plain.source, columns))
+    print(table(plain.source, plain.wave, columns))
     if not options.dry:
         write(best, plain, columns, options.date)
 

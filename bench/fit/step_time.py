@@ -142,11 +142,13 @@ def _median(values: Array, weight: Array) -> float:
     return float(values[order][np.searchsorted(total, 0.5 * total[-1])])
 
 
-def table(source: Array, columns: dict[str, Array]) -> str:
-    """Mean, median, 90th percentile of |error| and bias by source, and over all, in percent."""
+def table(source: Array, wave: Array, columns: dict[str, Array]) -> str:
+    """Mean, median, 90th percentile of |error| and bias by source, by wave and over all, in percent."""
     lines = [f"{'source':8} {'n':>5}  " + "  ".join(f"{name:^28}" for name in columns)]
     groups = {str(name): source == name for name in np.unique(source)}
-    groups |= {"ALL": source != "", "-VTRAIN": source != "VTRAIN"}
+    rest = source != "VTRAIN"
+    groups |= {f"WAVE {name}": rest & (wave == name) for name in np.unique(wave)}
+    groups |= {"ALL": source != "", "-VTRAIN": rest}
     for name, mine in groups.items():
         cells = []
         for error in columns.values():
@@ -197,20 +199,31 @@ def main() -> None:
     given = parser.parse_args()
     folder, start = reference(given.reference), load_step_time()
     rows, withheld = load(folder, notes=True), load(folder, notes=True, blind=True)
-    untold = load(folder)
+    forgotten, untold = load(folder, notes=True, forget=True), load(folder, forget=True)
     print(f"{int(rows.judged.sum())} of {rows.usable} usable rows supported")
     linear = fit(rows, start)
     best = at(start, linear.point)
-    (out, blind, plain), folds = left_out(rows, [rows, withheld, untold], linear, start)
-    columns = {"seen": errors(rows, best), "left_out": out, "blind": blind, "untold": plain}
+    (out, kept, blind, plain), folds = left_out(rows, [forgotten, rows, withheld, untold], linear, start)
+    columns = {
+        "seen": errors(rows, best),
+        "left_out": out,
+        "profile_kept": kept,
+        "blind": blind,
+        "untold": plain,
+    }
     columns["null"] = null_errors(rows)
     for name in fitted_names(best):
         entry, value = best.entry(name), getattr(best, name)
         far = float(np.log(value / entry.prior) / entry.sigma_ln)
         print(f"{name:32s} {value:10.4g}  prior {entry.prior:9.3g}  {far:+.1f} sigma")
-    print(table(rows.source[rows.judged], {k: v[rows.judged] for k, v in columns.items()}))
+    print(
+        table(
+            rows.source[rows.judged], rows.wave[rows.judged], {k: v[rows.judged] for k, v in columns.items()}
+        )
+    )
     print("incomplete rows (recompute not stated):")
-    print(table(rows.source[~rows.judged], {k: v[~rows.judged] for k, v in columns.items()}))
+    other = ~rows.judged
+    print(table(rows.source[other], rows.wave[other], {k: v[other] for k, v in columns.items()}))
     if not given.dry:
         write(best, rows, columns, folds, given.date)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench.fitting import DATA, arguments, read, reference
+from bench.fitting import DATA, arguments, reference, runs
 from bench.memory_rows import promoted
 from bench.results import RESULTS, read_rows
 from scipy.optimize import minimize
@@ -50,7 +50,7 @@ def residuals(folder: Path, quantity: str) -> Residuals:
     """
     suffix = "_notes" if quantity == "memory" else ""
     by_id = {row["id"]: row for row in read_rows(quantity)}
-    rows = [r for r in read(folder, "published_runs.csv") if r["id"] in by_id]
+    rows = [r for r in runs(folder) if r["id"] in by_id]
     parts: list[tuple[Array, Array]] = []
     names: Sequence[str] = ()
     for column in ("left_out", "blind"):

@@ -29,7 +29,7 @@ from rightsizer.estimate import memory
 from rightsizer.estimate.parameters import load_memory
 from rightsizer.published import fields
 
-__all__ = ["COLUMNS", "OPTIONAL_COLUMNS", "case_from_row"]
+__all__ = ["COLUMNS", "OPTIONAL_COLUMNS", "case_from_row", "framework_of_row"]
 
 Row = Mapping[str, str]
 
@@ -53,8 +53,8 @@ _OPTIONAL = (
 _LATENT = "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim"
 """Widths of multi-head latent attention."""
 
-OPTIONAL_COLUMNS = (*_OPTIONAL.split(), *_LATENT.split(), "mtp_layers", "packed", "padded")
-"""Optional input columns."""
+OPTIONAL_COLUMNS = (*_OPTIONAL.split(), *_LATENT.split(), "mtp_layers", "packed", "padded", "profile")
+"""Optional input columns; `profile` names one of the engine's profiles, whatever `framework` says."""
 
 
 def case_from_row(row: Row) -> Case:
@@ -76,6 +76,11 @@ def case_from_row(row: Row) -> Case:
     case = _losing_little(case)
     stated = fields.recompute(fields.text(row, "recompute")) is not None
     return case if stated else _recomputing_enough(case)
+
+
+def framework_of_row(row: Row) -> Framework:
+    """The profile that describes the row's framework."""
+    return _framework(row, _parallel_sizes(row))
 
 
 def _scheduled(row: Row, profile: Framework) -> Framework:
@@ -262,6 +267,8 @@ def _parallel_sizes(row: Row) -> dict[str, int]:
 def _framework(row: Row, split: Mapping[str, int]) -> Framework:
     """The profile of the row's framework and year, or an unknown framework's profile that fits the layout."""
     name, shards = fields.text(row, "framework"), fields.text(row, "zero_stage_or_fsdp").lower()
+    if fields.text(row, "profile"):
+        return framework(fields.text(row, "profile"))
     if "megatron-fsdp" in shards:
         return framework("megatron-fsdp")
     profile = framework_from_text(name, year=fields.number(row, "year"))
