@@ -60,7 +60,14 @@ def _options(groups: tuple[Any, ...]) -> Iterator[tuple[str, str, Any]]:
     for group in groups:
         for field in dataclasses.fields(group):
             value, flag = getattr(group, field.name), f"--{field.name.replace('_', '-')}"
-            yield SHORT_NAMES[field.name], flag, str(value) if isinstance(value, Path) else value
+            yield SHORT_NAMES[field.name], flag, _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """A path as text; a list with its comma-separated items apart."""
+    if isinstance(value, list):
+        return [item.strip() for text in value for item in text.split(",")]
+    return str(value) if isinstance(value, Path) else value
 
 
 @contextlib.contextmanager

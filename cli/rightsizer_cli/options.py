@@ -11,6 +11,7 @@ import typer
 from rightsizer.values import immutable
 
 __all__ = [
+    "FixedLayoutFlags",
     "GoalFlags",
     "HardwareFlags",
     "JobFlags",
@@ -55,9 +56,26 @@ class JobFlags:
         str | None,
         typer.Option(metavar="COUNT", help="Tokens to train on: 100B, 1.5T, 4M."),
     ] = None
+    examples: Annotated[
+        str | None,
+        typer.Option(metavar="COUNT", help="Examples of the data set, instead of --tokens: 52k."),
+    ] = None
+    example_length: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Tokens of an example (default: the sequence length)."),
+    ] = None
+    epochs: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Passes over the data set (default 1)."),
+    ] = None
     sequence_length: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Tokens in a sequence (default: 8192; 2048 when fine-tuning)."),
+        typer.Option(
+            "--sequence-length",
+            "--seq-len",
+            metavar="N",
+            help="Tokens in a sequence (default: 8192; 2048 when fine-tuning).",
+        ),
     ] = None
     global_batch: Annotated[
         str | None,
@@ -68,7 +86,12 @@ class JobFlags:
     ] = None
     precision: Annotated[
         str | None,
-        typer.Option(metavar="TYPE", help="bf16, fp16, fp8 or fp32; default: the model's own or bf16."),
+        typer.Option(
+            "--precision",
+            "--dtype",
+            metavar="TYPE",
+            help="bf16, fp16, fp8 or fp32; default: the model's own or bf16.",
+        ),
     ] = None
     optimizer: Annotated[
         str | None,
@@ -161,7 +184,7 @@ class HardwareFlags:
 
     gpu: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="GPU type (`rightsizer gpus`); repeat to allow several."),
+        typer.Option(metavar="NAME", help="GPU type (`rightsizer gpus`); several: A,B."),
     ] = None
     gpus_per_node: Annotated[int | None, typer.Option(metavar="N", help="GPUs in a node.")] = None
     node_shape: Annotated[
@@ -177,6 +200,23 @@ class HardwareFlags:
     price: Annotated[
         str | None,
         typer.Option(metavar="USD", help="Price of a GPU-hour; default: the list price."),
+    ] = None
+
+
+@immutable
+class FixedLayoutFlags:
+    """Degrees of parallelism that the plan keeps; the others are searched."""
+
+    dp: Annotated[int | None, typer.Option(metavar="N", help="Fixed data-parallel ranks.")] = None
+    tp: Annotated[int | None, typer.Option(metavar="N", help="Fixed tensor-parallel ranks.")] = None
+    pp: Annotated[int | None, typer.Option(metavar="N", help="Fixed pipeline stages.")] = None
+    vpp: Annotated[int | None, typer.Option(metavar="N", help="Fixed virtual stages of a pipeline rank.")] = (
+        None
+    )
+    cp: Annotated[int | None, typer.Option(metavar="N", help="Fixed context-parallel ranks.")] = None
+    ep: Annotated[int | None, typer.Option(metavar="N", help="Fixed expert-parallel ranks.")] = None
+    micro_batch: Annotated[
+        int | None, typer.Option(metavar="N", help="Fixed sequences in a forward pass.")
     ] = None
 
 

@@ -11,6 +11,9 @@ SHORT_NAMES: Mapping[str, str] = {
     "config": "model.configPath",
     "method": "workload.method",
     "tokens": "workload.tokens",
+    "examples": "workload.dataset.examples",
+    "example_length": "workload.dataset.length",
+    "epochs": "workload.dataset.epochs",
     "sequence_length": "workload.sequenceLength",
     "global_batch": "workload.globalBatchTokens",
     "precision": "workload.precision",
@@ -38,6 +41,13 @@ SHORT_NAMES: Mapping[str, str] = {
     "node_shape": "resources.nodeShape",
     "inter_node_gbps": "resources.interconnect.interNodeGBps",
     "price": "budget.usdPerGPUHour",
+    "dp": "layout.dp",
+    "tp": "layout.tp",
+    "pp": "layout.pp",
+    "vpp": "layout.vpp",
+    "cp": "layout.cp",
+    "ep": "layout.ep",
+    "micro_batch": "layout.microBatch",
     "elastic": "elasticity.mode",
 }
 """Short name -> path under `spec`. A flag is the name with dashes: --sequence-length."""
@@ -54,7 +64,8 @@ RIVALS = (
 def overlaid(beneath: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """A plan's `spec` with values put at dotted paths; fields that rival a given one are dropped."""
     spec: dict[str, Any] = json.loads(json.dumps(beneath))
-    rivals = {r for path in given for group in RIVALS if path in group for r in group} - set(given)
+    rivals = {r for path in given for group in RIVALS for r in group if _in(path, group)}
+    rivals = {r for r in rivals if not any(_in(path, {r}) for path in given)}
     for path in rivals:
         *parents, leaf = path.split(".")
         _node(spec, parents).pop(leaf, None)
@@ -62,6 +73,11 @@ def overlaid(beneath: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
         *parents, leaf = path.split(".")
         _node(spec, parents)[leaf] = value
     return {name: part for name, part in spec.items() if part != {}}
+
+
+def _in(path: str, group: set[str]) -> bool:
+    """Whether a path is one of the group, or below one."""
+    return any(path == field or path.startswith(f"{field}.") for field in group)
 
 
 def _node(spec: dict[str, Any], parents: list[str]) -> dict[str, Any]:

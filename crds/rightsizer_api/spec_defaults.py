@@ -37,7 +37,7 @@ def workload_of(
     sequence = spec.sequence_length or _usual_sequence(spec, architecture, recipe)
     return Workload(
         method=spec.method,
-        tokens=_tokens(spec),
+        tokens=_tokens(spec, sequence),
         sequence_tokens=sequence,
         global_batch_sequences=_batch(spec, architecture, sequence, recipe),
         precision=spec.precision or (Precision.FP8 if _eight_bits(recipe, gpus) else Precision.BF16),
@@ -80,8 +80,8 @@ def recipe_notes(
         return ()
     sequence, batch = workload.sequence_tokens, workload.global_batch_sequences
     taken = [
-        (f"sequences of {sequence:,} tokens", spec.sequence_length is None and spec.dataset is None),
-        (f"{batch:,} sequences a step", not _batch_stated(spec) and _own_batch(spec, recipe)),
+        (f"sequences of {sequence:,} tokens", spec.sequence_length is None and not _example_length(spec)),
+        (f"{batch:,} sequences a step", not _batch_stated(spec) and _own_batch(spec, recipe, sequence)),
         (f"{workload.precision}", spec.precision is None and _eight_bits(recipe, gpus)),
     ]
     parts = [text for text, own in taken if own]
@@ -102,35 +102,39 @@ def _batch_stated(spec: WorkloadSpec) -> bool:
     return spec.global_batch_sequences is not None or spec.global_batch_tokens is not None
 
 
-def _own_batch(spec: WorkloadSpec, recipe: Recipe | None) -> bool:
+def _own_batch(spec: WorkloadSpec, recipe: Recipe | None, sequence: int) -> bool:
     """Whether the recipe has a batch, and the run is long enough for it."""
-    return recipe is not None and 0 < recipe.batch_tokens * _FEWEST_STEPS <= _tokens(spec)
+    return recipe is not None and 0 < recipe.batch_tokens * _FEWEST_STEPS <= _tokens(spec, sequence)
 
 
 def _usual_sequence(spec: WorkloadSpec, architecture: Architecture, recipe: Recipe | None) -> int:
     usual = _PRETRAIN_SEQUENCE if spec.method is Method.PRETRAIN else _TUNE_SEQUENCE
     if recipe is not None:
         usual = recipe.sequence_tokens
-    if spec.dataset is not None:
-        usual = spec.dataset.length
+    usual = _example_length(spec) or usual
     longest = architecture.max_sequence or architecture.fixed_tokens
     return min(usual, longest) if longest else usual
 
 
-def _tokens(spec: WorkloadSpec) -> float:
+def _example_length(spec: WorkloadSpec) -> int:
+    """Tokens of an example of the data set; 0 where nothing states them."""
+    return (spec.dataset.length or 0) if spec.dataset is not None else 0
+
+
+def _tokens(spec: WorkloadSpec, sequence: int) -> float:
     if spec.tokens is not None:
         return parse_tokens(spec.tokens, field="spec.workload.tokens")
     if spec.dataset is None:
         raise InputError("spec.workload.tokens", value=None, remedy="give tokens or dataset")
     examples = parse_tokens(spec.dataset.examples, field="spec.workload.dataset.examples")
-    return max(1.0, examples * spec.dataset.length * spec.dataset.epochs)
+    return max(1.0, examples * (spec.dataset.length or sequence) * spec.dataset.epochs)
 
 
 def _batch(spec: WorkloadSpec, architecture: Architecture, sequence: int, recipe: Recipe | None) -> int:
     if spec.global_batch_sequences is not None:
         return spec.global_batch_sequences
     if spec.global_batch_tokens is None:
-        if recipe is not None and _own_batch(spec, recipe):
+        if recipe is not None and _own_batch(spec, recipe, sequence):
             return max(1, round(recipe.batch_tokens / sequence))
         return _usual_batch(spec, architecture, sequence)
     field = "spec.workload.globalBatchTokens"
@@ -146,7 +150,7 @@ def _usual_batch(spec: WorkloadSpec, architecture: Architecture, sequence: int) 
     if spec.method is not Method.PRETRAIN:
         return _TUNE_BATCH_SEQUENCES
     parameters = float(parameters_matmul_active(architecture))
-    tokens = usual_batch_tokens(parameters=parameters, tokens=_tokens(spec))
+    tokens = usual_batch_tokens(parameters=parameters, tokens=_tokens(spec, sequence))
     return int(2 ** max(0, round(math.log2(tokens / sequence))))
 
 

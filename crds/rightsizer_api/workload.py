@@ -43,8 +43,10 @@ class Dataset(Model):
     """A data set: examples x length x epochs = tokens."""
 
     examples: Tokens = Field(description="Examples in the data set.", examples=["52k"])
-    length: Annotated[int, Field(ge=1, le=16_777_216)] = Field(
-        description="Mean tokens per example, padding included.", examples=[512]
+    length: Annotated[int, Field(ge=1, le=16_777_216)] | None = Field(
+        None,
+        description="Mean tokens per example, padding included. Default: the sequence length.",
+        examples=[512],
     )
     epochs: Annotated[float, Field(ge=0.001, le=10_000)] = Field(
         1.0, description="Passes over the data set.", examples=[3]

@@ -34,8 +34,12 @@ _NUMBER = r"[0-9]{1,15}(\.[0-9]{1,9})?"
 TOKENS_PATTERN = rf"^{_NUMBER}(e\+?[0-9]{{1,2}}|[kKmMbBtT])?$"
 """Tokens as text: 100B, 1.5T, 4M, 300k, 1e9, 5000000."""
 
-DURATION_PATTERN = r"^" + "".join(rf"([0-9]{{1,9}}(\.[0-9]{{1,6}})?{unit})?" for unit in "wdhms") + r"$"
-"""Durations as text: 72h, 3d, 90m, 45s, 2w, 1h30m; largest unit first, each at most once."""
+_SLURM_DURATION = r"([0-9]{1,5}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,5}:[0-9]{2}:[0-9]{2})"
+DURATION_PATTERN = (
+    "^(" + "".join(rf"([0-9]{{1,9}}(\.[0-9]{{1,6}})?{unit})?" for unit in "wdhms") + rf"|{_SLURM_DURATION})$"
+)
+"""Durations as text: 72h, 3d, 90m, 45s, 2w, 1h30m; largest unit first, each at most once. Slurm's with days
+or seconds too: 3-00:00:00, 2-0, 72:00:00. Its other forms (90, 90:00) do not show their unit."""
 
 BYTES_PATTERN = rf"^{_NUMBER}(B|[kKMGTP]B|[KMGTP]iB?)$"
 """Bytes as text: 80GiB, 80Gi, 80GB, 512MiB. A bare G is refused: Slurm and Kubernetes disagree about it."""
@@ -71,7 +75,9 @@ _RATE_REMEDY = (
     " rate by its GPUs"
 )
 _TOKENS_REMEDY = "write tokens as 100B, 1.5T, 4M, 300k, 1e9 or a whole number"
-_DURATION_REMEDY = "write a duration as 72h, 3d, 90m, 45s, 2w or 1h30m (units w d h m s, largest first)"
+_DURATION_REMEDY = (
+    "write a duration as 72h, 3d, 90m, 45s, 2w, 1h30m (units w d h m s, largest first) or 3-00:00:00"
+)
 _BYTES_REMEDY = "write bytes as 80GiB, 512MiB, 80GB or a whole number of bytes"
 _USD_REMEDY = "write US dollars as 60000, 8500.50, $8,500, 60k or 1.2M"
 
@@ -94,11 +100,17 @@ def parse_duration_s(value: object, *, field: str = "duration") -> float:
     if re.fullmatch(r"[0-9.]{1,20}", value):
         raise QuantityError(field, value=value, remedy=f"has no unit; {_DURATION_REMEDY}")
     text = _matched(value, DURATION_PATTERN, field=field, remedy=_DURATION_REMEDY)
-    parts = re.findall(r"([0-9.]+)([wdhms])", text)
+    parts = re.findall(r"([0-9.]+)([wdhms])", text) or _slurm_parts(text)
     amount = sum((Decimal(number) * _SECONDS[unit] for number, unit in parts), Decimal(0))
     return _bounded(
         amount, value, field=field, least=Decimal("1e-6"), most=_MOST_SECONDS, remedy=_DURATION_REMEDY
     )
+
+
+def _slurm_parts(text: str) -> list[tuple[str, str]]:
+    """Numbers and units of days-hours[:minutes[:seconds]] or hours:minutes:seconds."""
+    days, _, clock = text.rpartition("-")
+    return [(days or "0", "d"), *zip(clock.split(":"), "hms", strict=False)]
 
 
 def parse_bytes(value: object, *, field: str = "bytes") -> float:

@@ -7,7 +7,7 @@ import pytest
 from rightsizer.errors import InputError
 from rightsizer_api import dump
 from rightsizer_cli.inputs import document_of, read
-from rightsizer_cli.options import GoalFlags, HardwareFlags, JobFlags
+from rightsizer_cli.options import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
 
 JOB = JobFlags(model="gpt2", tokens="1B", global_batch="512k", precision="fp16", lora_rank=None)
 GOAL = GoalFlags(deadline="3d", budget="$5k", max_gpus=16, confidence=0.8)
@@ -77,3 +77,21 @@ def test_what_is_beneath_stays_as_it_was():
     beneath = {"spec": {"model": {"name": "gpt2"}}}
     document_of(beneath, {"model.name": "t5-base"})
     assert beneath == {"spec": {"model": {"name": "gpt2"}}}
+
+
+def test_a_data_set_takes_the_place_of_tokens_and_tokens_that_of_a_data_set():
+    assert document_of({"spec": {"workload": {"tokens": "1B"}}}, {"workload.dataset.examples": "2k"})[
+        "spec"
+    ] == {"workload": {"dataset": {"examples": "2k"}}}
+    beneath = {"spec": {"workload": {"dataset": {"examples": "2k", "length": 512}}}}
+    assert document_of(beneath, {"workload.tokens": "1B"})["spec"] == {"workload": {"tokens": "1B"}}
+    more = document_of(beneath, {"workload.dataset.epochs": 2.0})["spec"]["workload"]["dataset"]
+    assert more == {"examples": "2k", "length": 512, "epochs": 2.0}
+
+
+def test_a_data_set_counts_its_tokens_and_gpu_types_may_share_a_flag():
+    job = JobFlags(model="gpt2", examples="2k", epochs=3.0, sequence_length=1024)
+    plan, request = read(None, job, HardwareFlags(gpu=["A100-SXM4-40GB, H100", "L4"]), FixedLayoutFlags(tp=2))
+    assert request.workload.tokens == 2_000 * 1024 * 3
+    assert plan.spec.resources.gpu_types == ("A100-SXM4-40GB", "H100", "L4")
+    assert plan.spec.layout.tp == 2

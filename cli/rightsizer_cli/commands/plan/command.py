@@ -7,7 +7,15 @@ import typer
 
 from rightsizer_cli.exits import NO_PLAN, OK
 from rightsizer_cli.flags import grouped
-from rightsizer_cli.options import GoalFlags, HardwareFlags, JobFlags, Json, NoCalibration, PlanFile
+from rightsizer_cli.options import (
+    FixedLayoutFlags,
+    GoalFlags,
+    HardwareFlags,
+    JobFlags,
+    Json,
+    NoCalibration,
+    PlanFile,
+)
 
 __all__ = ["plan"]
 
@@ -19,6 +27,7 @@ def plan(
     job: JobFlags,
     goal: GoalFlags,
     hardware: HardwareFlags,
+    layout: FixedLayoutFlags,
     json: Json = False,
     output: Annotated[
         str,
@@ -54,7 +63,7 @@ def plan(
     kind = check_output("json" if json else output)
     if plot is not None:
         check_plot(plot)
-    wanted, request = read(file, job, goal, hardware)
+    wanted, request = read(file, job, goal, hardware, layout)
     answer = decide(calibrated(request, ignore=no_calibration))
     if plot is not None and isinstance(answer, Plan):
         draw_plan(answer, plot)
