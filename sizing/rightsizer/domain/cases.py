@@ -27,13 +27,14 @@ _WORTH_IT = 64
 
 @immutable
 class Case:
-    """One (architecture, workload, cluster, framework, layout)."""
+    """One (architecture, workload, cluster, framework, layout); `assumptions`: what its source left out."""
 
     architecture: Architecture
     workload: Workload
     cluster: Cluster
     framework: Framework
     layout: Layout
+    assumptions: tuple[str, ...] = ()
 
 
 @immutable

@@ -144,6 +144,7 @@ class Framework:
     default_sharding: str = "none"
 
     # Its defaults
+    sequence_tokens: int = 0
     pads_to_longest: bool = False
     lora_targets: str = "attention"
     splits_experts_by_tensor: bool = False

@@ -102,7 +102,8 @@ class Workload:
     `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release year
     (with fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in length
     (neither padded nor packed). `compile` None: as the framework usually does. `launch_blocking`: each launch
-    waits for its kernel (CUDA_LAUNCH_BLOCKING=1).
+    waits for its kernel (CUDA_LAUNCH_BLOCKING=1). `assumed_inputs`: the sequence, the batch or the GPU is not
+    stated but assumed; `assumed_dimensions`: only the model's size is known.
     """
 
     method: Method = Method.PRETRAIN
@@ -123,6 +124,8 @@ class Workload:
     variable_length: bool = False
     scaling: Scaling = Scaling.TENSOR
     launch_blocking: bool = False
+    assumed_inputs: bool = False
+    assumed_dimensions: bool = False
 
     @property
     def steps(self) -> float:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ __all__ = [
     "quantile",
     "sigma",
     "step_sigma",
+    "wider",
     "z_quantile",
 ]
 
@@ -69,12 +71,19 @@ def quantile(probability: float) -> float:
 
 def step_sigma(cases: Cases) -> Array:
     """Standard deviation of ln(true / predicted step time)."""
-    return sigma(cases, coefficients("step_time"))
+    return sigma(cases, coefficients("step_time")) * wider(cases, "step_time")
 
 
 def memory_sigma(cases: Cases) -> Array:
     """Standard deviation of ln(true / predicted peak memory)."""
-    return sigma(cases, coefficients("memory"))
+    return sigma(cases, coefficients("memory")) * wider(cases, "memory")
+
+
+def wider(cases: Cases, quantity: str) -> Array:
+    """How many times wider an interval is because inputs were assumed, not stated."""
+    factors = _document()["assumed"][quantity]
+    inputs = np.where(cases.workload.assumed_inputs, factors["inputs"], 1.0)
+    return np.asarray(inputs * np.where(cases.workload.assumed_dimensions, factors["dimensions"], 1.0))
 
 
 def sigma(cases: Cases, terms: Mapping[str, float]) -> Array:
@@ -115,6 +124,10 @@ def features(cases: Cases) -> dict[str, Array]:
 @cache
 def coefficients(quantity: str) -> Mapping[str, float]:
     """The fitted intercept and coefficients for "step_time" or "memory"."""
-    text = packaged.text("uncertainty.json")
-    terms: Mapping[str, float] = json.loads(text)[quantity]["coefficients"]
+    terms: Mapping[str, float] = _document()[quantity]["coefficients"]
     return terms
+
+
+@cache
+def _document() -> Any:
+    return json.loads(packaged.text("uncertainty.json"))

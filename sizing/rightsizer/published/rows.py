@@ -1,18 +1,17 @@
 """Turn a row of a table of published runs into a case: model, workload, cluster, framework and layout.
 
 Only input columns are read, never a measurement, the row's id, its source or its note. Missing columns are
-filled from the catalog (a recognised model, the GPU's usual node) or the framework's profile.
+filled from the catalog (a recognised model, the GPU's usual node) or the framework's profile. Where none of
+them states the sequence, the batch, the GPU or the dimensions, these are assumed, and the case says so.
 """
 
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import Architecture, AttentionKind
 from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.framework import (
     COMPILED_SINCE,
@@ -24,10 +23,9 @@ from rightsizer.domain.framework import (
 from rightsizer.domain.hardware import Cluster, Gpu
 from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.domain.workload import LossKernel, Method, Precision, Recompute, Workload
-from rightsizer.errors import InputError, RightsizerError, UnsupportedError
 from rightsizer.estimate import memory
 from rightsizer.estimate.parameters import load_memory
-from rightsizer.published import fields
+from rightsizer.published import assumptions, fields, shapes
 
 __all__ = ["COLUMNS", "OPTIONAL_COLUMNS", "case_from_row", "framework_of_row"]
 
@@ -49,29 +47,32 @@ _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
     " quantiser scaling overlap_tensor overlap_experts overlap_gradients fp8_gather launch_blocking"
     " deferred_head_gradients interleaved_group first_stage_layers last_stage_layers"
+    " mtp_layers packed padded profile"
 )
-_LATENT = "q_lora_rank kv_lora_rank qk_nope_head_dim qk_rope_head_dim v_head_dim"
-"""Widths of multi-head latent attention."""
 
-OPTIONAL_COLUMNS = (*_OPTIONAL.split(), *_LATENT.split(), "mtp_layers", "packed", "padded", "profile")
+OPTIONAL_COLUMNS = (*_OPTIONAL.split(), *shapes.LATENT_COLUMNS, *shapes.SIZE_COLUMNS)
 """Optional input columns; `profile` names one of the engine's profiles, whatever `framework` says."""
 
 
 def case_from_row(row: Row) -> Case:
     """The case of one row (a mapping of column to text).
 
-    Raises `UnsupportedError` with the reason if the engine cannot model the row (no dimensions, unknown GPU).
+    Raises `UnsupportedError` with the reason if the engine cannot model the row (a TPU, a model of no size).
     """
-    gpu = _gpu(fields.text(row, "gpu"))
-    shape = _dimensions(row)
+    gpu, unknown_gpu = assumptions.gpu(fields.text(row, "gpu"), fields.number(row, "year"))
+    shape, unknown_shape = shapes.dimensions(row)
     split = _parallel_sizes(row)
     profile = _scheduled(row, replace(_framework(row, split), **fields.exchanges(row)))
+    sequence, unknown_sequence = assumptions.sequence_tokens(row, profile, shape)
+    unknown = unknown_gpu, unknown_sequence, assumptions.batch(row)
+    workload = _workload(row, profile, split, sequence)
     case = Case(
         architecture=shape,
-        workload=_workload(row, profile, split),
+        workload=replace(workload, assumed_inputs=any(unknown), assumed_dimensions=bool(unknown_shape)),
         cluster=_cluster(row, gpu, split["gpus"]),
         framework=profile,
         layout=_layout(row, profile, split, gpu, layers=shape.layers),
+        assumptions=tuple(filter(None, (*unknown, unknown_shape))),
     )
     case = _losing_little(case)
     stated = fields.recompute(fields.text(row, "recompute")) is not None
@@ -130,126 +131,6 @@ def _recomputing_enough(case: Case) -> Case:
     return tried
 
 
-def _gpu(name: str) -> Gpu:
-    """The catalog's GPU of that name; an incomplete name ("A100-80GB") means the SXM part if there is one."""
-    if not name:
-        raise UnsupportedError("gpu: not stated; name the GPU, such as H100-SXM5-80GB")
-    try:
-        return lookup.gpu(name)
-    except InputError as unknown:
-        wanted = _tokens(name)
-        fits = [g for g in lookup.gpus() if wanted <= _tokens(" ".join((g.name, *g.aliases)))]
-        if not fits:
-            raise UnsupportedError(f"gpu: {name!r} is not in the catalog") from unknown
-        return min(fits, key=lambda g: ("sxm" not in g.name.lower(), g.memory_bytes, g.name))
-
-
-def _tokens(name: str) -> frozenset[str]:
-    """The words of a part's name without the vendor's."""
-    tokens = name.lower().replace("-", " ").replace("_", " ").split()
-    return frozenset(tokens) - {"nvidia", "amd", "tesla", "geforce", "sxm", "gpu"}
-
-
-def _known_model(row: Row, hidden: int) -> Architecture | None:
-    """The catalog's model of that name, if its width agrees with the row's."""
-    name = fields.text(row, "model_name")
-    for candidate in (name, name.split("(")[0].strip()):
-        model = _model(candidate) if candidate else None
-        if model is not None and hidden in {0, model.hidden}:
-            return model
-    return None
-
-
-@lru_cache(maxsize=4096)
-def _model(name: str) -> Architecture | None:
-    """The catalog's model or None, cached because tables name one model in many rows."""
-    try:
-        return lookup.model(name)
-    except RightsizerError:
-        return None
-
-
-def _dimensions(row: Row) -> Architecture:
-    """The architecture: dimensions from the row, else from the recognised model, else derived."""
-    hidden, layers = fields.count(row, "hidden"), fields.count(row, "layers")
-    known = _known_model(row, hidden)
-    heads = fields.count(row, "heads", known.heads if known else 0)
-    hidden, layers = hidden or (known.hidden if known else 0), layers or (known.layers if known else 0)
-    for name, value in (("layers", layers), ("hidden", hidden), ("heads", heads)):
-        if value < 1:
-            raise UnsupportedError(f"{name}: not stated, and the model's name is not in the catalog")
-    base = known or Architecture(
-        name=fields.text(row, "model_name") or "unnamed",
-        layers=layers,
-        hidden=hidden,
-        ffn_hidden=0,
-        heads=heads,
-        kv_heads=heads,
-        head_dim=max(1, hidden // heads),
-        vocab=50257,
-    )
-    shape = replace(
-        base,
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=_kv_heads(row, base, heads),
-        head_dim=max(1, fields.count(row, "head_dim", base.head_dim)),
-        vocab=max(1, fields.count(row, "vocab", base.vocab)),
-        gated_mlp=_or(fields.flag(row, "gated_mlp"), base.gated_mlp),
-        tied_embeddings=_or(fields.flag(row, "tied_embeddings"), base.tied_embeddings),
-    )
-    shape = _latent(row, _truncated(row, shape, base))
-    return _feed_forward(row, replace(shape, mtp_layers=fields.count(row, "mtp_layers", shape.mtp_layers)))
-
-
-def _latent(row: Row, shape: Architecture) -> Architecture:
-    """The shape with latent attention if the row states its widths."""
-    names = _LATENT.split()
-    stated: dict[str, Any] = {name: fields.count(row, name, getattr(shape, name)) for name in names}
-    if not fields.count(row, "kv_lora_rank"):
-        return shape
-    return replace(shape, attention=AttentionKind.LATENT, kv_heads=shape.heads, **stated)
-
-
-def _or(stated: bool | None, otherwise: bool) -> bool:
-    return otherwise if stated is None else stated
-
-
-def _kv_heads(row: Row, base: Architecture, heads: int) -> int:
-    """Key/value heads; latent attention has one for each head."""
-    if base.attention == AttentionKind.LATENT:
-        return heads
-    return min(heads, max(1, fields.count(row, "kv_heads", base.kv_heads)))
-
-
-def _truncated(row: Row, shape: Architecture, base: Architecture) -> Architecture:
-    """A model with fewer layers keeps its mix of layer types and drops multi-token prediction."""
-    dense = fields.count(row, "dense_layers", math.ceil(base.dense_layers * shape.layers / base.layers))
-    if shape.layers == base.layers:
-        return replace(shape, dense_layers=min(dense, shape.layers))
-    windowed = round(base.sliding_layers * shape.layers / base.layers)
-    return replace(shape, dense_layers=min(dense, shape.layers), sliding_layers=windowed, mtp_layers=0)
-
-
-def _feed_forward(row: Row, shape: Architecture) -> Architecture:
-    """Dense and expert widths; without a dense width the experts' width is used."""
-    experts = fields.count(row, "moe_experts", shape.experts)
-    ffn = fields.count(row, "ffn_hidden", shape.ffn_hidden)
-    expert_ffn = fields.count(row, "moe_ffn_hidden", shape.expert_ffn_hidden) or ffn
-    ffn = ffn or expert_ffn or 4 * shape.hidden
-    if experts < 2:
-        return replace(shape, ffn_hidden=ffn, experts=0, top_k=0, shared_experts=0, dense_layers=0)
-    return replace(
-        shape,
-        ffn_hidden=ffn,
-        experts=experts,
-        expert_ffn_hidden=expert_ffn or ffn,
-        top_k=min(experts, max(1, fields.count(row, "moe_topk", shape.top_k))),
-        shared_experts=fields.count(row, "moe_shared_experts", shape.shared_experts),
-    )
-
-
 def _parallel_sizes(row: Row) -> dict[str, int]:
     """dp, tp, pp, vpp, cp, ep and gpus; missing sizes follow from the others."""
     size = {name: max(1, fields.count(row, name, 1)) for name in ("tp", "pp", "vpp", "cp", "ep")}
@@ -303,10 +184,7 @@ def _batch(row: Row, dp: int) -> tuple[int, int, int]:
     return micro, accumulation, total or dp * micro * accumulation
 
 
-def _workload(row: Row, profile: Framework, split: Mapping[str, int]) -> Workload:
-    sequence = fields.count(row, "seq_len")
-    if sequence < 1:
-        raise UnsupportedError("seq_len: not stated; state the tokens per sequence")
+def _workload(row: Row, profile: Framework, split: Mapping[str, int], sequence: int) -> Workload:
     batch = _batch(row, split["dp"])[2]
     defaults: Any = Workload(tokens=1.0, sequence_tokens=1, global_batch_sequences=1)
     method = fields.method(fields.text(row, "method"))

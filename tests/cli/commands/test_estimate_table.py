@@ -19,7 +19,7 @@ ROW = {
 ROWS = [
     ROW,
     ROW | {"id": "B", "gpu": "abacus"},
-    ROW | {"id": "C", "seq_len": ""},
+    ROW | {"id": "C", "micro_batch": "several"},
     ROW | {"id": "A", "tp": "8"},
 ]
 
@@ -46,6 +46,11 @@ def test_every_row_appears_once_and_in_order(tmp_path):
     assert tuple(out[0]) == COLUMNS
     assert "abacus" in out[1]["reason"]
     assert out[1]["pred_step_time_s"] == ""
+
+
+def test_a_row_without_a_sequence_is_predicted_with_the_assumption_as_its_reason(tmp_path):
+    (row,) = run(tmp_path, as_csv([ROW | {"id": "A", "seq_len": ""}]))
+    assert (row["status"], row["reason"]) == ("ok", "seq_len not stated: 4,096 tokens")
 
 
 def test_figures_are_consistent(tmp_path):

@@ -39,6 +39,15 @@ def test_features_are_what_is_known_of_the_case():
     assert (found["unknown_framework"], found["many_nodes"], found["other_hardware"]) == (1.0, 0.0, 0.0)
 
 
+@pytest.mark.parametrize("width", [step_sigma, memory_sigma], ids=["step time", "memory"])
+def test_an_assumed_input_widens_the_interval_more_than_assumed_dimensions(width):
+    inputs, dimensions = (
+        dataclasses.replace(KNOWN, workload=dataclasses.replace(KNOWN.workload, **{flag: True}))
+        for flag in ("assumed_inputs", "assumed_dimensions")
+    )
+    assert width(Cases.of(KNOWN)) < width(Cases.of(dimensions)) < width(Cases.of(inputs))
+
+
 def test_quantiles_are_the_normal_ones():
     assert z_quantile(0.9) == pytest.approx(1.2816, abs=1e-4)
 

@@ -233,17 +233,76 @@ def test_a_recognised_truncated_model_keeps_its_attention_and_its_mix_of_layers(
     ("changes", "reason"),
     [
         ({"gpu": "TPU v5e"}, "TPU"),
-        ({"gpu": ""}, "gpu"),
-        ({"layers": ""}, "layers"),
-        ({"seq_len": ""}, "seq_len"),
+        ({"gpu": "Ascend 910B"}, "gpu"),
+        ({"layers": "", "model_name": "our own"}, "layers"),
         ({"micro_batch": "several"}, "micro_batch"),
         ({"dp": "-4"}, "dp"),
     ],
-    ids=["not a GPU", "no GPU", "no layers", "no sequence", "not a number", "negative"],
+    ids=["not a GPU", "an unknown GPU", "a model of no size", "not a number", "negative"],
 )
 def test_what_cannot_be_modelled_is_refused_with_the_reason(changes, reason):
     with pytest.raises(UnsupportedError, match=reason):
         case(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "read"),
+    [
+        ({"seq_len": ""}, "seq_len not stated: 4,096 tokens", lambda c: c.workload.sequence_tokens == 4096),
+        (
+            {"seq_len": "", "model_name": "Llama 3.1 8B"},
+            "seq_len not stated: 8,192 tokens",
+            lambda c: c.workload.sequence_tokens == 8192,
+        ),
+        (
+            {"seq_len": "", "method": "lora", "framework": "trl", "zero_stage_or_fsdp": "ddp"},
+            "seq_len not stated: 1,024 tokens",
+            lambda c: c.workload.sequence_tokens == 1024,
+        ),
+        (
+            {"gpu": "", "year": "2022"},
+            "gpu not stated: A100-SXM4-80GB",
+            lambda c: "A100" in c.cluster.gpu.name,
+        ),
+        (
+            {"gpu": "RTX 3080-24GB"},
+            "gpu 'RTX 3080-24GB' not in the catalog: RTX-3090",
+            lambda c: c.cluster.gpu.name == "RTX-3090",
+        ),
+        (
+            {"micro_batch": "", "global_batch": "", "grad_accum": ""},
+            "batch not stated: one sequence a GPU",
+            lambda c: c.workload.global_batch_sequences == 8,
+        ),
+    ],
+    ids=["sequence", "the model's own recipe", "the framework's default", "GPU", "a similar GPU", "batch"],
+)
+def test_what_decides_the_answer_and_is_not_stated_is_assumed_aloud(changes, said, read):
+    found = case(**changes)
+    assert found.assumptions == (said,)
+    assert found.workload.assumed_inputs
+    assert read(found)
+    assert (case().assumptions, case().workload.assumed_inputs) == ((), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "parameters"),
+    [
+        ("bloomz-7b1", {}, 7.1e9),
+        ("own_350M-chat", {}, 0.35e9),
+        ("own", {"params_b": "200", "hidden": "14336"}, 200e9),
+        ("own-30B-A3B", {}, 30e9),
+    ],
+    ids=["a version in the size", "millions", "a stated width", "experts"],
+)
+def test_a_model_of_which_only_the_size_is_known_is_shaped_like_one_of_that_size(name, sizes, parameters):
+    unknown = dict.fromkeys(("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab"), "")
+    unknown |= {"gated_mlp": "", "tied_embeddings": "", "model_name": name}
+    found = case(**(unknown | sizes))
+    assert found.architecture.parameters_total == pytest.approx(parameters, rel=0.05)
+    assert found.workload.assumed_dimensions
+    assert "dimensions not stated: shaped like" in found.assumptions[0]
+    assert (found.architecture.experts > 0) == ("A3B" in name)
 
 
 def test_a_run_that_ran_recomputes_at_least_what_it_needs_to_fit():

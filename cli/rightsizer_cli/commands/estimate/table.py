@@ -86,9 +86,18 @@ def predict_rows(rows: Sequence[Row]) -> list[dict[str, str]]:
         stacked = Cases.stack(case for i in chunk if isinstance(case := cases[i], Case))
         predicted |= zip(chunk, _figures(stacked), strict=True)
     return [
-        {"id": row["id"]} | predicted.get(i, {"status": "unsupported", "reason": str(case)})
+        {"id": row["id"]} | predicted.get(i, {"status": "unsupported"}) | _said(case, predicted.get(i))
         for i, (row, case) in enumerate(zip(rows, cases, strict=True))
     ]
+
+
+def _said(case: Case | str, cells: Row | None) -> dict[str, str]:
+    """The reason of a row: why it is unsupported, or what was assumed for it."""
+    if isinstance(case, str):
+        return {"reason": case}
+    if cells is None or cells["status"] != "ok":
+        return {}
+    return {"reason": "; ".join(case.assumptions)}
 
 
 def _case(row: Row) -> Case | str:
