@@ -57,6 +57,10 @@ class Config:
             raise InputError(f"{self.path}.{key}", value=value, remedy="must be a string")
         return value
 
+    def is_text(self, key: str) -> bool:
+        """True if the value is a string, such as "auto" in place of a number."""
+        return isinstance(self._values.get(key), str)
+
     def items(self, key: str) -> Sequence[object]:
         """A list; empty if the key is absent."""
         value = self._values.get(key)

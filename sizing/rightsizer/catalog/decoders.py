@@ -4,17 +4,22 @@ import dataclasses
 from collections.abc import Mapping
 
 from rightsizer.catalog.config_keys import Config
-from rightsizer.domain.architecture import Architecture
+from rightsizer.domain.architecture import Architecture, AttentionKind
 from rightsizer.errors import InputError, UnsupportedError
 from rightsizer.values import immutable
 
-__all__ = ["ALL_BIASES", "HEADS", "STYLES", "DecoderStyle", "decoder"]
+__all__ = ["ALL_BIASES", "HEADS", "STYLES", "DecoderStyle", "decoder", "latent_decoder", "with_experts"]
 
 _HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv")
 _FFN = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+_TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_k")
+_SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+_SHARED_WIDTH = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size")
+_DENSE = ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
 _SEQUENCE = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
 
 ALL_BIASES = frozenset({"q", "kv", "o", "mlp"})
@@ -49,6 +54,10 @@ STYLES: Mapping[str, DecoderStyle] = {
     "cohere2": DecoderStyle(norms=1, tied=True, parallel=True, windowed="3 of 4"),
     "deepseek_v2": DecoderStyle(),
     "deepseek_v3": DecoderStyle(),
+    "deepseek_v32": DecoderStyle(),
+    "dots1": DecoderStyle(qk_norm="head", head_dim=128),
+    "ernie4_5": DecoderStyle(tied=True, head_dim=128),
+    "ernie4_5_moe": DecoderStyle(tied=True),
     "gemma": DecoderStyle(tied=True, head_dim=256),
     "gemma2": DecoderStyle(norms=4, tied=True, head_dim=256, windowed="1 of 2"),
     "gemma3_text": DecoderStyle(
@@ -60,6 +69,7 @@ STYLES: Mapping[str, DecoderStyle] = {
         defaults={"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262_208},
     ),
     "glm4_moe": DecoderStyle(),
+    "glm_moe_dsa": DecoderStyle(),
     "gpt2": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
     "gpt_bigcode": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
     "gpt_neox": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, parallel=True),
@@ -71,9 +81,12 @@ STYLES: Mapping[str, DecoderStyle] = {
     "falcon": DecoderStyle(norm_bias=True, gated=False, tied=True, parallel=True),
     "granite": DecoderStyle(),
     "granitemoe": DecoderStyle(),
+    "hunyuan_v1_dense": DecoderStyle(qk_norm="head"),
+    "hunyuan_v1_moe": DecoderStyle(qk_norm="head"),
     "kimi_k2": DecoderStyle(),
     "llama": DecoderStyle(),
     "llama4_text": DecoderStyle(windowed="3 of 4"),
+    "minimax_m2": DecoderStyle(qk_norm="full"),
     "mistral": DecoderStyle(),
     "mixtral": DecoderStyle(),
     "mpt": DecoderStyle(gated=False, tied=True),
@@ -89,14 +102,20 @@ STYLES: Mapping[str, DecoderStyle] = {
     "qwen2_moe": DecoderStyle(biases=_QKV),
     "qwen3": DecoderStyle(qk_norm="head", head_dim=128),
     "qwen3_moe": DecoderStyle(qk_norm="head", head_dim=128),
+    "seed_oss": DecoderStyle(biases=_QKV, head_dim=128),
     "starcoder2": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True),
 }
 
 
-def decoder(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """A decoder-only network: dimensions from the config under any known key, the rest from the style."""
+def decoder(
+    read: Config, style: DecoderStyle, name: str, source: str, *, layers: int = 0, experts: bool = True
+) -> Architecture:
+    """A decoder-only network: dimensions from the config under any known key, the rest from the style.
+
+    `layers` overrides the config's; without `experts` its experts are left out.
+    """
     hidden = read.count(*_HIDDEN)
-    layers = read.layers(*_LAYERS)
+    layers = layers or read.layers(*_LAYERS)
     heads = read.count(*HEADS, default=style.defaults.get(HEADS[0]))
     kv_heads = read.count(*_KV_HEADS, default=style.defaults.get(_KV_HEADS[0], heads))
     if heads % kv_heads:
@@ -122,7 +141,26 @@ def decoder(read: Config, style: DecoderStyle, name: str, source: str) -> Archit
         sliding_layers=windowed,
         source=source,
     )
-    return _with_small(read, style, _with_experts(read, base))
+    return _with_small(read, style, with_experts(read, base) if experts else base)
+
+
+def latent_decoder(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
+    """A decoder with latent attention; `head_dim` is the width of queries and keys."""
+    query_rank, rank = read.count("q_lora_rank", default=0, least=0), read.count("kv_lora_rank")
+    plain, rotary = read.count("qk_nope_head_dim"), read.count("qk_rope_head_dim")
+    latent_style = dataclasses.replace(style, head_dim=plain + rotary)
+    a = decoder(read, latent_style, name, source)
+    return dataclasses.replace(
+        a,
+        attention=AttentionKind.LATENT,
+        head_dim=latent_style.head_dim,
+        q_lora_rank=query_rank,
+        kv_lora_rank=rank,
+        qk_nope_head_dim=plain,
+        qk_rope_head_dim=rotary,
+        v_head_dim=read.count("v_head_dim"),
+        per_layer_parameters=2 * a.hidden + query_rank + rank,
+    )
 
 
 def _head_dim(read: Config, style: DecoderStyle, hidden: int, heads: int) -> int:
@@ -145,19 +183,19 @@ def _window(read: Config, style: DecoderStyle, layers: int) -> tuple[int, int]:
     return window, layers - layers // period if period > 1 else layers
 
 
-def _with_experts(read: Config, base: Architecture) -> Architecture:
+def with_experts(read: Config, base: Architecture) -> Architecture:
     """The same network with the config's experts, if any."""
-    experts = read.count("num_local_experts", "num_experts", "n_routed_experts", default=0, least=0)
+    experts = read.count(*_EXPERTS, default=0, least=0)
     if experts < 2:
         return base
-    top_k = read.count("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
+    top_k = read.count(*_TOP_K)
     if top_k > experts:
         remedy = f"must not exceed the {experts} experts"
         raise InputError(f"{read.path}.num_experts_per_tok", value=top_k, remedy=remedy)
     width = read.count("moe_intermediate_size", default=base.ffn_hidden)
-    shared = read.count("n_shared_experts", "num_shared_experts", default=0, least=0)
-    if read.has("shared_expert_intermediate_size"):
-        wide = read.count("shared_expert_intermediate_size", least=0)
+    shared = read.count(*_SHARED, default=0, least=0)
+    if any(read.has(key) for key in _SHARED_WIDTH):
+        wide = read.count(*_SHARED_WIDTH, least=0)
         shared = read.quotient("moe_intermediate_size", wide, width)
     return dataclasses.replace(
         base,
@@ -175,7 +213,10 @@ def _dense_layers(read: Config, layers: int) -> int:
     listed = list(read.items("mlp_only_layers"))
     if listed != list(range(len(listed))):
         raise UnsupportedError(f"{read.path}.mlp_only_layers: {listed!r}: only the first layers can be dense")
-    return min(layers, len(listed) or read.count("first_k_dense_replace", default=0, least=0))
+    kinds = [kind == "dense" for kind in read.items("mlp_layer_types")]
+    if kinds and sorted(kinds, reverse=True) != kinds:
+        raise UnsupportedError(f"{read.path}.mlp_layer_types: only the first layers can be dense")
+    return min(layers, len(listed) or sum(kinds) or read.count(*_DENSE, default=0, least=0))
 
 
 def _with_small(read: Config, style: DecoderStyle, a: Architecture) -> Architecture:

@@ -1,20 +1,23 @@
 """Read a Hugging Face `config.json` into an `Architecture`, norms and biases included.
 
 Key names and defaults are those of the configuration classes of huggingface/transformers. A decoder of an
-unknown type is read with Llama's keys if it has them all; its `source` then says so.
+unknown type is read by its dimensions, and its `source` says so; an unknown hybrid is refused.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping
 
 from rightsizer.catalog.config_keys import Config
-from rightsizer.catalog.decoders import ALL_BIASES, HEADS, STYLES, DecoderStyle, decoder
+from rightsizer.catalog.decoders import ALL_BIASES, HEADS, DecoderStyle, decoder, latent_decoder
+from rightsizer.catalog.decoders import STYLES as ATTENTION_STYLES
 from rightsizer.catalog.encoders import TOWERS
-from rightsizer.domain.architecture import Architecture, AttentionKind
+from rightsizer.catalog.hybrids import HYBRIDS
+from rightsizer.domain.architecture import Architecture
 from rightsizer.errors import InputError, UnsupportedError
 
 __all__ = ["from_config", "model_types"]
 
+STYLES = {**ATTENTION_STYLES, **{kind: style for kind, (style, _) in HYBRIDS.items()}}
 _SAME = {
     "code_llama": "llama",
     "gemma3": "gemma3_text",
@@ -24,17 +27,13 @@ _SAME = {
     "mistral3": "mistral",
     "smollm3": "llama",
 }
-_LLAMA_KEYS = (
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "vocab_size",
-    "rms_norm_eps",
+_FOREIGN = (
+    *("ssm_state_size", "mamba_d_state", "state_size", "linear_num_key_heads", "linear_attn_config"),
+    *("attn_layer_period", "layers_block_type", "hybrid_override_pattern", "conv_L_cache", "lru_width"),
+    *("rwkv_version", "attention_hidden_size", "full_attention_interval", "attn_type_list"),
 )
-_FOREIGN = ("ssm_state_size", "mamba_d_state", "state_size", "linear_num_key_heads", "attn_layer_period")
-"""Keys of recurrent and hybrid networks, whose layers are not attention."""
+"""Keys of recurrent and hybrid networks, whose layers are not all attention."""
+_ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention", "attention")
 
 
 def from_config(config: Mapping[str, object], *, name: str = "") -> Architecture:
@@ -65,40 +64,52 @@ def model_types() -> tuple[str, ...]:
 def _decoder_of(read: Config, kind: str, name: str, source: str) -> Architecture:
     kind = _SAME.get(kind, kind)
     style = STYLES.get(kind)
+    if kind not in HYBRIDS:
+        _refuse_hybrids(read, kind)
     if style is None:
-        missing = [key for key in _LLAMA_KEYS if not read.has(key)]
-        foreign = [key for key in _FOREIGN if read.has(key)]
-        if missing or foreign:
-            reason = f"lacks {', '.join(missing)}" if missing else f"has {', '.join(foreign)}"
-            raise UnsupportedError(
-                f"{read.path}.model_type: {kind!r} is unknown and the config is not Llama-like: it {reason}; "
-                "give the dimensions instead"
-            )
         style = DecoderStyle()
-        source += "; unknown type, read with Llama's keys: norms and biases are guesses"
-    return _ADAPTERS.get(kind, decoder)(read, style, name, source)
+        source += "; unknown type, read by its dimensions: norms and biases are guesses"
+    usual = latent_decoder if read.has("kv_lora_rank") else decoder
+    return _ADAPTERS.get(kind, usual)(read, style, name, source)
+
+
+def _refuse_hybrids(read: Config, kind: str) -> None:
+    """Refuse a network with layers other than attention: full attention would be the wrong cost."""
+    foreign = [key for key in _FOREIGN if read.has(key)]
+    kinds = {str(listed) for listed in read.items("layer_types")}.difference(_ATTENTION_LAYERS)
+    if foreign or kinds:
+        reason = f"has {', '.join(foreign)}" if foreign else f"lists layers {', '.join(sorted(kinds))}"
+        raise UnsupportedError(
+            f"{read.path}.model_type: {kind!r} {reason}: a hybrid that the engine has no cost model of; "
+            f"known hybrids: {', '.join(HYBRIDS)}"
+        )
 
 
 # --- model types with keys of their own --------------------------------------------------
 
 
-def _mla(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
-    """DeepSeek-V2 and -V3, Kimi K2: latent attention; `head_dim` is the width of queries and keys."""
-    query_rank, rank = read.count("q_lora_rank", default=0, least=0), read.count("kv_lora_rank")
-    plain, rotary = read.count("qk_nope_head_dim"), read.count("qk_rope_head_dim")
-    latent_style = dataclasses.replace(style, head_dim=plain + rotary)
-    a = decoder(read, latent_style, name, source)
+def _sparse(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
+    """DeepSeek-V3.2: an indexer scores all keys, and a query attends to the best ones (arXiv:2512.02556).
+
+    The indexer's projections count among the small parameters: 2 % of the active ones.
+    """
+    a = latent_decoder(read, style, name, source)
+    heads, width = read.count("index_n_heads", default=64), read.count("index_head_dim", default=128)
+    small = a.q_lora_rank * heads * width + a.hidden * (width + heads) + 2 * width
     return dataclasses.replace(
         a,
-        attention=AttentionKind.LATENT,
-        head_dim=latent_style.head_dim,
-        q_lora_rank=query_rank,
-        kv_lora_rank=rank,
-        qk_nope_head_dim=plain,
-        qk_rope_head_dim=rotary,
-        v_head_dim=read.count("v_head_dim"),
-        per_layer_parameters=2 * a.hidden + query_rank + rank,
+        indexer_width=heads * width,
+        sliding_window=read.count("index_topk", default=2048),
+        sliding_layers=a.layers,
+        per_layer_parameters=a.per_layer_parameters + small,
     )
+
+
+def _seed_oss(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
+    """Seed-OSS: biases on q, k and v only, which `attention_bias` turns on."""
+    a = decoder(read, style, name, source)
+    spare = a.hidden if read.flag("attention_bias", default=False) else 0
+    return dataclasses.replace(a, per_layer_parameters=a.per_layer_parameters - spare)
 
 
 def _glm4_moe(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
@@ -206,16 +217,19 @@ def _starcoder2(read: Config, style: DecoderStyle, name: str, source: str) -> Ar
 
 
 _ADAPTERS: Mapping[str, Callable[[Config, DecoderStyle, str, str], Architecture]] = {
+    **{kind: read for kind, (_, read) in HYBRIDS.items()},
     "cohere": _cohere,
     "cohere2": _cohere,
-    "deepseek_v2": _mla,
-    "deepseek_v3": _mla,
+    "deepseek_v2": latent_decoder,
+    "deepseek_v3": latent_decoder,
+    "deepseek_v32": _sparse,
+    "glm_moe_dsa": _sparse,
     "falcon": _falcon,
     "glm4_moe": _glm4_moe,
     "gpt_bigcode": _gpt_bigcode,
     "gpt_neox": _neox,
     "gpt_oss": _gpt_oss,
-    "kimi_k2": _mla,
+    "kimi_k2": latent_decoder,
     "llama4_text": _llama4,
     "mpt": _mpt,
     "opt": _opt,
@@ -223,5 +237,6 @@ _ADAPTERS: Mapping[str, Callable[[Config, DecoderStyle, str, str], Architecture]
     "qwen2_moe": _qwen2,
     "qwen3": _qwen2,
     "qwen3_moe": _qwen2,
+    "seed_oss": _seed_oss,
     "starcoder2": _starcoder2,
 }

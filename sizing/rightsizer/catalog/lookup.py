@@ -4,6 +4,7 @@ import csv
 import re
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from rightsizer import packaged
 from rightsizer.catalog.naming import Index, Spellings, build_index, lookup, nearest
@@ -298,7 +299,17 @@ _COUNTS = (
     "expert_ffn_hidden",
     "shared_experts",
     "dense_layers",
+    "mlp_free_layers",
     "mtp_layers",
+    "attention_free_layers",
+    "indexer_width",
+    "linear_layers",
+    "linear_heads",
+    "linear_in",
+    "linear_inner",
+    "linear_saved",
+    "linear_state",
+    "linear_scan_flop",
     "encoder_layers",
     "encoder_tokens",
     "encoder_hidden",
@@ -315,7 +326,7 @@ _COUNTS = (
 @cache
 def _model(name: str) -> Architecture:
     row = _model_rows()[name]
-    counts = {key: int(row[key] or 0) for key in _COUNTS}
+    counts: dict[str, Any] = {key: int(row[key] or 0) for key in _COUNTS}
     return Architecture(
         name=name,
         family=Family(row["family"]),
@@ -323,6 +334,7 @@ def _model(name: str) -> Architecture:
         gated_mlp=row["gated_mlp"] == "1",
         tied_embeddings=row["tied_embeddings"] == "1",
         parallel_residual=row["parallel_residual"] == "1",
+        attention_gate=row["attention_gate"] == "1",
         moe_layer_step=int(row["moe_layer_step"] or 1),
         source=row["source"],
         **counts,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rightsizer.domain.columns import Columns, cached_by_columns
+from rightsizer.domain.linear import attention_layers, linear_flop, linear_parameters
 from rightsizer.values import immutable
 
 __all__ = [
@@ -32,6 +33,8 @@ __all__ = [
     "head_parameters",
     "layers_dense",
     "layers_moe",
+    "mixer_parameters",
+    "mlp_share",
     "parameters_active",
     "parameters_matmul_active",
     "parameters_non_embedding",
@@ -69,13 +72,19 @@ class Architecture:
     A mixture of experts has `experts` > 0; its first `dense_layers` layers are dense with `ffn_hidden`, and
     of the rest every `moe_layer_step`-th has experts of `expert_ffn_hidden` (0: `ffn_hidden`). Its
     `shared_experts` are as wide as the routed ones. An encoder-decoder keeps the decoder in the plain fields
-    and the encoder in `encoder_*`; cross-attention is implied. A vision network with `encoder_layers` has a
-    second tower (CLIP's text), without cross-attention. Where `encoder_hidden`, `encoder_ffn_hidden` or
-    `encoder_heads` is 0 the plain field holds. A vision or diffusion transformer's tokens come from
-    `fixed_tokens`. `embedding_hidden` is the embedding's width where it is not `hidden`.
+    and the encoder in `encoder_*`; cross-attention is implied. Any other network with `encoder_layers` has a
+    second tower (CLIP's text, the images of a vision-language model), without cross-attention. Where
+    `encoder_hidden`, `encoder_ffn_hidden` or `encoder_heads` is 0 the plain field holds. A vision or
+    diffusion transformer's tokens come from `fixed_tokens`. `embedding_hidden` is the embedding's width where
+    it is not `hidden`.
     `per_layer_parameters` are those of a layer that no token multiplies with (norms, biases, modulation, the
     second stream of a two-stream block); `extra_parameters` those outside the layers, the token embedding and
     the head (position tables, convolution stems, final norms).
+
+    A hybrid has `linear_layers` with a mixer of constant state (linear.py) and `attention_free_layers`; where
+    a layer is a mixer or a feed-forward alone, `mlp_free_layers` counts the former. `attention_gate` is a
+    projection that scales attention's output. `indexer_width` (heads x width) scores all keys for sparse
+    attention, of which a query then reads `sliding_window`.
     """
 
     name: str
@@ -105,7 +114,18 @@ class Architecture:
     shared_experts: int = 0
     dense_layers: int = 0
     moe_layer_step: int = 1
+    mlp_free_layers: int = 0
     mtp_layers: int = 0
+    attention_free_layers: int = 0
+    attention_gate: bool = False
+    indexer_width: int = 0
+    linear_layers: int = 0
+    linear_heads: int = 0
+    linear_in: int = 0
+    linear_inner: int = 0
+    linear_saved: int = 0
+    linear_state: int = 0
+    linear_scan_flop: int = 0
     encoder_layers: int = 0
     encoder_tokens: int = 0
     encoder_hidden: int = 0
@@ -143,13 +163,14 @@ def attention_width(a: Architecture | Columns) -> Floats:
 
 @cached_by_columns
 def attention_parameters(a: Architecture | Columns) -> Floats:
-    """One layer's self-attention weights: q, k, v and output projections (MLA: with the low-rank factors).
+    """One attention layer's weights: q, k, v, output and gate projections (MLA: with the low-rank factors).
 
     MLA as in DeepSeek-V2, arXiv:2405.04434, section 2.1: q through q_lora_rank (0: directly), k and v through
     kv_lora_rank, one rotary key of qk_rope_head_dim shared by all heads.
     """
     hidden, heads = _f(a.hidden), _f(a.heads)
     grouped = 2 * hidden * (heads + _f(a.kv_heads)) * _f(a.head_dim)
+    grouped = grouped + _f(a.attention_gate) * hidden * heads * _f(a.head_dim)
     query = heads * (_f(a.qk_nope_head_dim) + _f(a.qk_rope_head_dim))
     rank = _f(a.q_lora_rank)
     queries = _where(rank > 0, rank * (hidden + query), hidden * query)
@@ -158,6 +179,13 @@ def attention_parameters(a: Architecture | Columns) -> Floats:
     )
     latent = queries + keys_values + heads * _f(a.v_head_dim) * hidden
     return _where(_is(a.attention, AttentionKind.LATENT), latent, grouped)
+
+
+@cached_by_columns
+def mixer_parameters(a: Architecture | Columns) -> Floats:
+    """Mean weights of a layer's token mixers: attention, a linear mixer, or both."""
+    mixers = attention_layers(a) * attention_parameters(a) + _f(a.linear_layers) * linear_parameters(a)
+    return np.asarray(mixers / np.maximum(_f(a.layers), 1.0))
 
 
 @cached_by_columns
@@ -171,8 +199,14 @@ def cross_attention_parameters(a: Architecture | Columns) -> Floats:
 
 @cached_by_columns
 def dense_ffn_parameters(a: Architecture | Columns) -> Floats:
-    """One dense layer's MLP weights: two matrices, three where the MLP is gated."""
-    return _matrices(a) * _f(a.hidden) * _f(a.ffn_hidden)
+    """Mean MLP weights of the layers without experts: two matrices, three where the MLP is gated."""
+    return mlp_share(a) * _matrices(a) * _f(a.hidden) * _f(a.ffn_hidden)
+
+
+@cached_by_columns
+def mlp_share(a: Architecture | Columns) -> Floats:
+    """The share of the layers without experts that have an MLP: 1 but in some hybrids."""
+    return 1.0 - np.minimum(_f(a.mlp_free_layers) / np.maximum(layers_dense(a), 1.0), 1.0)
 
 
 @cached_by_columns
@@ -204,13 +238,14 @@ def router_parameters(a: Architecture | Columns) -> Floats:
 def layers_moe(a: Architecture | Columns) -> Floats:
     """Layers with experts: every `moe_layer_step`-th after the first `dense_layers`; 0 if dense."""
     step = np.maximum(_f(a.moe_layer_step), 1.0)
-    count = np.floor(_f(a.layers) / step) - np.floor(_f(a.dense_layers) / step)
+    with_mlp = _f(a.layers) - _f(a.mlp_free_layers)
+    count = np.floor(with_mlp / step) - np.floor(_f(a.dense_layers) / step)
     return _where(_f(a.experts) > 0, np.maximum(count, 0.0), 0.0)
 
 
 @cached_by_columns
 def layers_dense(a: Architecture | Columns) -> Floats:
-    """Layers with a dense MLP."""
+    """Layers without experts."""
     return _f(a.layers) - layers_moe(a)
 
 
@@ -276,7 +311,7 @@ def parameters_matmul_active(a: Architecture | Columns) -> Floats:
     apart.
     """
     moe = active_expert_parameters(a) + router_parameters(a)
-    layers = _f(a.layers) * (attention_parameters(a) + cross_attention_parameters(a))
+    layers = _f(a.layers) * (mixer_parameters(a) + cross_attention_parameters(a))
     layers = layers + layers_dense(a) * dense_ffn_parameters(a) + layers_moe(a) * moe
     return layers + encoder_parameters(a) + head_matmul_parameters(a) + _mtp(a, moe)
 
@@ -290,7 +325,7 @@ def flop_per_token(a: Architecture | Columns, sequence_tokens: Any, *, causal: b
     over the decoder's tokens.
     """
     tokens = _f(sequence_tokens)
-    full_layers = _f(a.layers) - _f(a.sliding_layers)
+    full_layers = attention_layers(a) - _f(a.sliding_layers)
     decoder = _is(a.family, Family.DECODER) | _is(a.family, Family.ENCODER_DECODER)
     window = _where(_f(a.sliding_window) > 0, np.minimum(_f(a.sliding_window), tokens), tokens)
     halved = causal & decoder
@@ -299,7 +334,9 @@ def flop_per_token(a: Architecture | Columns, sequence_tokens: Any, *, causal: b
     width = attention_width(a)
     attended = width * (full_layers * context + _f(a.sliding_layers) * windowed)
     crossing = _where(_is(a.family, Family.ENCODER_DECODER), _f(a.layers) * _f(a.encoder_tokens), 0.0)
+    indexed = _f(a.indexer_width) * attention_layers(a) * context
     own = 6 * (parameters_matmul_active(a) - encoder_parameters(a)) + 12 * (attended + width * crossing)
+    own = own + 6 * indexed + 3 * _f(a.linear_layers) * linear_flop(a)
     return own + _encoder_flop(a) / np.maximum(tokens, 1.0)
 
 
@@ -315,7 +352,7 @@ def _encoder_flop(a: Architecture | Columns) -> Floats:
 @cached_by_columns
 def _common(a: Architecture | Columns) -> Floats:
     """Everything but the MoE layers' feed-forward weights and the multi-token-prediction layers."""
-    layer = attention_parameters(a) + cross_attention_parameters(a) + _f(a.per_layer_parameters)
+    layer = mixer_parameters(a) + cross_attention_parameters(a) + _f(a.per_layer_parameters)
     stack = _f(a.layers) * layer + layers_dense(a) * dense_ffn_parameters(a)
     encoder = encoder_parameters(a) + _f(a.encoder_layers) * _f(a.encoder_per_layer_parameters)
     return stack + encoder + embedding_parameters(a) + head_parameters(a) + _f(a.extra_parameters)

@@ -8,18 +8,19 @@ In 8-bit runs some frameworks keep a matmul's input in 1 byte. Some also keep th
 tokens sent to experts in 1 byte, and the attention's output in 12 bits (DeepSeek-V3, arXiv:2412.19437,
 section 3.3.3).
 
-A fused layer keeps: the input and the output of both norms (8h), queries, keys, values and the
-attention's output (4q + 4k), its log-sum-exp (4 bytes per head), the MLP's first output (4f gated, 2f
-plain) and the activation's (2f). Korthikanti et al. 2022 (arXiv 2205.05198) has the same list for GPT
-with dropout.
+A linear mixer keeps what its architecture says (catalog/hybrids.py). A fused layer keeps: the input and
+the output of both norms (8h), queries, keys, values and the attention's output (4q + 4k), its log-sum-exp
+(4 bytes per head), the MLP's first output (4f gated, 2f plain) and the activation's (2f). Korthikanti et
+al. 2022 (arXiv 2205.05198) has the same list for GPT with dropout.
 """
 
 import numpy as np
 
-from rightsizer.domain.architecture import AttentionKind
+from rightsizer.domain.architecture import AttentionKind, mlp_share
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.domain.framework import KernelStyle, SelectiveRecompute
+from rightsizer.domain.linear import attention_share, linear_share
 from rightsizer.domain.workload import AttentionKernel, LossKernel, Precision, Recompute
 from rightsizer.estimate.memory_states import adapters_only
 from rightsizer.estimate.parameters import Parameters
@@ -138,14 +139,15 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
     factor = np.where(eager, p.eager_activations, 1.0)
     routed = a.top_k * p.expert_imbalance * factor
     latent_ups = np.where(a.attention == AttentionKind.LATENT, attention - kept - 4.0 * a.heads, 0.0)
+    own = attention_share(a)
     return _Widths(
-        replicated=(norms * hidden + latent) * factor,
-        attention=attention * factor,
-        dense=per_f * a.ffn_hidden * factor,
+        replicated=(norms * hidden + own * latent) * factor,
+        attention=own * attention * factor + 2.0 * linear_share(a) * a.linear_saved,
+        dense=per_f * mlp_share(a) * a.ffn_hidden * factor,
         moe=(routed + a.shared_experts * factor) * per_f * a.expert_ffn_hidden + 8.0 * a.experts * factor,
         routed=(2.0 - compact) * hidden * routed,
         outputs=(4.0 - 2.0 * eight) * hidden,
-        latent_ups=latent_ups,
+        latent_ups=own * latent_ups,
         activated=(2.0 - eight) * a.expert_ffn_hidden * (routed + a.shared_experts),
     )
 
@@ -185,7 +187,7 @@ def _score_bytes(cases: Cases) -> Array:
     per_score = np.where(
         _dropout(cases), np.maximum(cases.framework.score_bytes, 5.0), cases.framework.score_bytes
     )
-    scores = a.heads * tokens(cases) * cases.workload.sequence_tokens / layout.tp
+    scores = attention_share(a) * a.heads * tokens(cases) * cases.workload.sequence_tokens / layout.tp
     return np.where(_attention(cases) == AttentionKernel.EAGER, per_score * scores, 0.0)
 
 
@@ -253,8 +255,9 @@ def adapter_parameters(cases: Cases) -> Array:
     """Parameters of one layer's adapters: rank x (inputs + outputs) of every adapted matrix."""
     a, workload = cases.architecture, cases.workload
     query, key, hidden = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.hidden
-    attention = (hidden + query) * 2.0 + (hidden + key) * 2.0
-    mlp = np.where(a.gated_mlp, 3.0, 2.0) * (hidden + a.ffn_hidden)
+    attention = attention_share(a) * ((hidden + query) * 2.0 + (hidden + key) * 2.0)
+    attention = attention + linear_share(a) * (2.0 * hidden + a.linear_in + a.linear_inner)
+    mlp = mlp_share(a) * np.where(a.gated_mlp, 3.0, 2.0) * (hidden + a.ffn_hidden)
     everywhere = _adapters_on_mlp(cases)
     on = adapters_only(workload)
     return np.where(on, workload.lora_rank * (attention + np.where(everywhere, mlp, 0.0)), 0.0)

@@ -93,7 +93,7 @@ def _layers(cases: Cases, layer: LayerWeights, first: Array, last: Array) -> tup
     share = _share(cases, layer, layers, first, last)
     sparse, dense = layers_moe(a), layers_dense(a) + a.encoder_layers
     leading = np.where(cases.layout.pp == 1, dense, np.where(first, np.minimum(dense, share), 0.0))
-    mixed = np.where(a.moe_layer_step > 1, share * dense / layers, leading)
+    mixed = np.where((a.moe_layer_step > 1) | (a.mlp_free_layers > 0), share * dense / layers, leading)
     dense_layers = np.where(sparse > 0, mixed, share)
     return dense_layers, share - dense_layers
 

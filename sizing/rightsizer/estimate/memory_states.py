@@ -10,12 +10,12 @@ from dataclasses import fields
 import numpy as np
 
 from rightsizer.domain.architecture import (
-    attention_parameters,
     cross_attention_parameters,
     dense_ffn_parameters,
     embedding_parameters,
     expert_parameters,
     head_parameters,
+    mixer_parameters,
     router_parameters,
     shared_expert_parameters,
 )
@@ -121,7 +121,7 @@ def layer_weights(cases: Cases) -> LayerWeights:
     a, layout = cases.architecture, cases.layout
     tensor = 1.0 / layout.tp
     return LayerWeights(
-        attention=(attention_parameters(a) + cross_attention_parameters(a)) * tensor,
+        attention=(mixer_parameters(a) + cross_attention_parameters(a)) * tensor,
         dense=dense_ffn_parameters(a) * tensor,
         shared=shared_expert_parameters(a) * tensor + router_parameters(a),
         experts=expert_parameters(a) * a.experts / (layout.ep * layout.expert_tp),

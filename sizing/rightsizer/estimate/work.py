@@ -6,15 +6,17 @@ heads, k key/value heads, d head dimension, E experts, K experts of a token, L l
 k): an (m, k) by (k, n) product, 2 m n k FLOP.
 
 All of this follows from dimensions; no constant is fitted. Layers that differ (dense and sparse,
-windowed and full, encoder and decoder) are averaged: a matmul's `count` is its number of occurrences in an
-average decoder layer.
+windowed and full, attention and state space, encoder and decoder) are averaged: a matmul's `count` is its
+number of occurrences in an average decoder layer.
 """
 
 import numpy as np
 
+from rightsizer.domain.architecture import layers_moe, mlp_share
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.domain.layout import Offload
+from rightsizer.domain.linear import attention_share, linear_flop, linear_share
 from rightsizer.domain.workload import Method
 from rightsizer.values import immutable
 
@@ -23,8 +25,15 @@ __all__ = ["LayerWork", "Matmuls", "layer_work"]
 BF16_BYTES = 2.0
 MATMUL_NAMES = (
     "qkv", "attention_out", "q_down", "q_up", "kv_down", "kv_up", "latent_out",
-    "mlp_in", "mlp_out", "shared_in", "shared_out", "router", "cross", "expert_in", "expert_out",
+    "linear_in", "linear_out", "mlp_in", "mlp_out", "shared_in", "shared_out", "router", "cross",
+    "expert_in", "expert_out",
 )  # fmt: skip
+SCAN_COST = 7.0
+"""FLOPs of causal flash attention that take as long as one FLOP of a linear mixer's scan.
+
+Mamba-2's kernel is as fast as FlashAttention-2 at about 2,700 tokens (2,000 read off, 6 times as fast at
+16,384: arXiv:2405.21060, figure 10, state 64, A100): 5,460 FLOPs a channel against 768. One source, one GPU.
+"""
 GROUPED = np.asarray([name.startswith("expert") for name in MATMUL_NAMES])
 
 
@@ -85,21 +94,23 @@ def layer_work(cases: Cases) -> LayerWork:
     heads = arch.heads / layout.tp
     keys = _mean_keys(cases)
     shard = np.where(layout.sequence_parallel, layout.tp, 1)
-    wide = (1 + gate(cases)) * _mlp_width(cases, dense) + heads * (qk + v) * 1.0
+    wide = (1 + gate(cases)) * _mlp_width(cases, dense) + heads * (qk + v) * attention_share(arch)
+    wide = wide + linear_share(arch) * (arch.linear_in + arch.linear_inner) / layout.tp
     expert_tokens = tokens / layout.tp * arch.top_k
     return LayerWork(
         matmuls=matmuls,
         tokens=tokens,
         dense_share=dense,
-        attention_flop=2.0 * tokens * keys * heads * (qk + v) * (1 + _encoder_attention(cases)),
-        score_elements=tokens * context * heads,
+        attention_flop=2.0 * tokens * keys * heads * (qk + v) * (1 + _encoder_attention(cases))
+        + tokens * (_indexer_flop(cases) + SCAN_COST * linear_share(arch) * linear_flop(arch)) / layout.tp,
+        score_elements=tokens * context * heads * attention_share(arch),
         attention_tokens=context,
         qk_dim=qk,
         narrow_bytes=BF16_BYTES * tokens * arch.hidden / shard,
         wide_bytes=BF16_BYTES * tokens * wide,
         routed_bytes=BF16_BYTES * expert_tokens * arch.hidden * (1 - dense),
         hidden_bytes=BF16_BYTES * tokens * arch.hidden,
-        kv_bytes=BF16_BYTES * tokens * _kv_width(cases),
+        kv_bytes=BF16_BYTES * tokens * _kv_width(cases) * attention_share(arch),
         head_shape=(tokens, np.maximum(arch.vocab / layout.tp, 1.0), arch.hidden + 0.0 * tokens),
         dense_weights=np.where(matmuls.grouped, 0.0, matmuls.weights).sum(axis=0),
         expert_weights=np.where(matmuls.grouped, matmuls.weights, 0.0).sum(axis=0),
@@ -108,10 +119,8 @@ def layer_work(cases: Cases) -> LayerWork:
 
 
 def dense_share(cases: Cases) -> Array:
-    """The share of layers with a dense feed-forward: the first ones, and those that the MoE step skips."""
-    arch = cases.architecture
-    sparse = np.floor(np.maximum(arch.layers - arch.dense_layers, 0) / np.maximum(arch.moe_layer_step, 1))
-    return np.asarray(np.where(arch.experts > 0, 1.0 - sparse / arch.layers, 1.0))
+    """The share of layers without experts: the first ones, and those that the MoE step skips."""
+    return np.asarray(1.0 - layers_moe(cases.architecture) / cases.architecture.layers)
 
 
 def gate(cases: Cases) -> Array:
@@ -146,7 +155,7 @@ def _head_dims(cases: Cases) -> tuple[Array, Array]:
 
 
 def _mean_keys(cases: Cases) -> Array:
-    """Mean keys per query: s/2 if causal, s in an encoder, fewer in layers with a window."""
+    """Mean keys per query: s/2 if causal, s in an encoder, fewer with a window, none without attention."""
     arch = cases.architecture
     s = np.maximum(cases.workload.sequence_tokens, 1.0)
     causal = (arch.family == "decoder") | (arch.family == "encoder-decoder")
@@ -154,7 +163,13 @@ def _mean_keys(cases: Cases) -> Array:
     window = np.minimum(np.maximum(arch.sliding_window, 1), s)
     inside = window * (1.0 - 0.5 * window / s)
     share = np.where(arch.sliding_window > 0, np.minimum(arch.sliding_layers / arch.layers, 1.0), 0.0)
-    return np.asarray(full * (1 - share) + np.minimum(inside, full) * share)
+    return np.asarray(full * (attention_share(arch) - share) + np.minimum(inside, full) * share)
+
+
+def _indexer_flop(cases: Cases) -> Array:
+    """Forward FLOPs a token of sparse attention's indexer, which scores all earlier keys."""
+    arch = cases.architecture
+    return np.asarray(cases.workload.sequence_tokens * arch.indexer_width * attention_share(arch))
 
 
 def _encoder_attention(cases: Cases) -> Array:
@@ -168,7 +183,7 @@ def _encoder_attention(cases: Cases) -> Array:
 def _mlp_width(cases: Cases, dense: Array) -> Array:
     arch, layout = cases.architecture, cases.layout
     sparse = (arch.top_k + arch.shared_experts) * arch.expert_ffn_hidden
-    return np.asarray((dense * arch.ffn_hidden + (1 - dense) * sparse) / layout.tp)
+    return np.asarray((dense * mlp_share(arch) * arch.ffn_hidden + (1 - dense) * sparse) / layout.tp)
 
 
 def _kv_width(cases: Cases) -> Array:
@@ -203,27 +218,31 @@ def _attention_matmuls(cases: Cases, tokens: Array) -> list[_Shape]:
     """Projections. Latent attention (arXiv:2405.04434) derives q, k and v from low ranks not split by t."""
     arch, t = cases.architecture, cases.layout.tp
     h = arch.hidden
-    latent = np.where(arch.attention == "mla", 1.0, 0.0)
-    plain = 1.0 - latent + arch.encoder_layers / arch.layers * _encoder_share(cases)
+    own, linear = attention_share(arch), linear_share(arch)
+    latent = np.where(arch.attention == "mla", own, 0.0)
+    plain = own - latent + arch.encoder_layers / arch.layers * _encoder_share(cases)
     qk, v = _head_dims(cases)
     kv_width = 2 * np.maximum(arch.kv_heads, t) * arch.head_dim
     q_rank = arch.q_lora_rank
     q_input = np.where(q_rank > 0, q_rank, h)
+    queries = arch.heads * arch.head_dim * (1 + np.where(arch.attention_gate, 1.0, 0.0))
     return [
-        (tokens, (arch.heads * arch.head_dim + kv_width) / t, h, plain),
+        (tokens, (queries + kv_width) / t, h, plain),
         (tokens, h, arch.heads * arch.head_dim / t, plain),
         (tokens, q_rank, h, latent),
         (tokens, arch.heads * qk / t, q_input, latent),
         (tokens, arch.kv_lora_rank + arch.qk_rope_head_dim, h, latent),
         (tokens, arch.heads * (arch.qk_nope_head_dim + v) / t, arch.kv_lora_rank, latent),
         (tokens, h, arch.heads * v / t, latent),
+        (tokens, arch.linear_in / t, h, linear),
+        (tokens, h, arch.linear_inner / t, linear),
     ]
 
 
 def _mlp_matmuls(cases: Cases, tokens: Array, dense: Array) -> list[_Shape]:
     arch, t = cases.architecture, cases.layout.tp
     h, f, shared = arch.hidden, arch.ffn_hidden, arch.shared_experts * arch.expert_ffn_hidden
-    with_encoder = dense + arch.encoder_layers / arch.layers * _encoder_share(cases)
+    with_encoder = dense * mlp_share(arch) + arch.encoder_layers / arch.layers * _encoder_share(cases)
     return [
         (tokens, gate(cases) * f / t, h, with_encoder),
         (tokens, h, f / t, with_encoder),

@@ -199,7 +199,7 @@ def _pin(name: str, options: Iterable[int], pins: Mapping[str, int]) -> list[int
 
 
 def _tp(architecture: Architecture, domain: int, framework: Framework, pins: Mapping[str, int]) -> list[int]:
-    """Tp divides widths and kv heads (or replicates kv heads) and stays within a node or NVLink domain."""
+    """Tp divides widths and heads (or replicates kv heads) and stays within a node or NVLink domain."""
     if not framework.can_tensor_parallel:
         return _pin("tp", [1], pins)
     reach = max(domain, pins.get("tp", 1))
@@ -208,7 +208,10 @@ def _tp(architecture: Architecture, domain: int, framework: Framework, pins: Map
     options = [
         t
         for t in _divisors(max(1, architecture.heads))
-        if t <= reach and (kv % t == 0 or t % kv == 0) and all(w % t == 0 for w in widths)
+        if t <= reach
+        and max(architecture.linear_heads, t) % t == 0
+        and (kv % t == 0 or t % kv == 0)
+        and all(w % t == 0 for w in widths)
     ]
     return _pin("tp", options, pins)
 

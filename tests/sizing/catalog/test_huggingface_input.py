@@ -26,6 +26,14 @@ KEYS = (
     *("encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads", "patch_size"),
     *("decoder_ffn_dim", "encoder_ffn_dim", "mlp_only_layers", "sliding_window_pattern", "image_size"),
     *(
+        "layers_block_type",
+        "hybrid_override_pattern",
+        "linear_attn_config",
+        "full_attn_idxs",
+        "mamba_n_heads",
+    ),
+    *("mamba_d_head", "mamba_d_ssm", "attn_layer_indices", "attn_type_list", "mlp_layer_types"),
+    *(
         "tie_word_embeddings",
         "attention_bias",
         "multi_query",
@@ -107,18 +115,31 @@ def test_something_that_is_no_mapping_is_refused(config: object) -> None:
         from_config(config)  # type: ignore[arg-type]
 
 
-def test_an_unknown_type_with_llamas_keys_is_read_and_says_so() -> None:
+def test_an_unknown_type_is_read_by_its_dimensions_and_says_so() -> None:
     network = from_config(LLAMA | {"model_type": "newllama"})
     assert network.parameters_total == from_config(LLAMA).parameters_total
     assert "guess" in network.source
 
 
-def test_an_unknown_type_without_llamas_keys_is_refused_with_what_is_missing() -> None:
-    with pytest.raises(UnsupportedError, match="lacks intermediate_size, num_hidden_layers"):
-        from_config({"model_type": "mamba", "hidden_size": 4096})
+def test_an_unknown_type_needs_only_its_dimensions() -> None:
+    network = from_config(
+        {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "vocab_size": 99}
+    )
+    assert (network.ffn_hidden, network.kv_heads, network.head_dim) == (2048, 8, 64)
+    assert "guess" in network.source
 
 
-def test_a_hybrid_network_is_refused() -> None:
+def test_an_unknown_type_without_a_dimension_is_refused_with_what_is_missing() -> None:
+    with pytest.raises(InputError, match="num_hidden_layers"):
+        from_config({"model_type": "new", "hidden_size": 4096})
+
+
+def test_layers_that_are_no_attention_are_refused_in_any_type() -> None:
+    with pytest.raises(UnsupportedError, match="lists layers retention"):
+        from_config(LLAMA | {"layer_types": ["full_attention", "retention"]})
+
+
+def test_an_unknown_hybrid_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="mamba_d_state"):
         from_config(LLAMA | {"model_type": "zamba", "mamba_d_state": 64})
 
