@@ -1,17 +1,17 @@
 """Look up models, GPUs, links and node shapes in the packaged data by any of their names."""
 
-import csv
 import re
-from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from rightsizer import packaged
-from rightsizer.catalog.naming import Index, Spellings, build_index, lookup, nearest
+from rightsizer.catalog.gpus import gpu, gpus
+from rightsizer.catalog.naming import Index, Spellings, build_index
+from rightsizer.catalog.table import Row, first, named, number, one, optional, read, split
 from rightsizer.domain.architecture import Architecture, AttentionKind, Family
 from rightsizer.domain.framework import framework, frameworks
 from rightsizer.domain.hardware import MOST_GPUS, Cluster, Gpu, Link, Node
-from rightsizer.errors import InputError, UnknownNameError, UnsupportedError
+from rightsizer.errors import InputError, UnsupportedError
 
 __all__ = [
     "cluster",
@@ -26,46 +26,14 @@ __all__ = [
     "models",
     "node",
     "nodes",
+    "system",
 ]
 
-PCIE_BYTES_PER_S = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
-"""PCIe x16 by generation, per direction (links.csv; stas00/ml-engineering, network/README.md)."""
-
-_UNMEASURED = "not supported: the engine has no measurements of it"
-_NOT_GPUS = {
-    "tpu": f"a TPU runs JAX/XLA; {_UNMEASURED}",
-    "trainium": f"Trainium runs the Neuron SDK; {_UNMEASURED}",
-    "gaudi2": f"Gaudi runs Habana's stack; {_UNMEASURED}",
-    "gaudi3": f"Gaudi runs Habana's stack; {_UNMEASURED}",
-}
 _UNET = "not supported: a convolutional UNet; the engine models transformers only"
-_MEMORY = re.compile(r"[-_ ]?\d+ ?GB\b", re.IGNORECASE)
-_LISTED = {"gpu": "gpus", "model": "models"}
-
-Row = Mapping[str, str]
-
-
-def gpu(name: str) -> Gpu:
-    """The GPU by its catalog, nvidia-smi, GPU Feature Discovery, Slurm gres or common name.
-
-    A name may include the memory ("A100-80GB"). An ambiguous name resolves to the data's default ("H100" is
-    the SXM5 part); without a default it is an error that lists the candidates.
-    """
-    _refuse_slices(name)
-    stripped = re.sub(r"^(?:gres/)?gpu:|\s*\([^)]*\)", "", name.strip())
-    rows = _gpu_rows()
-    written = rows.get(stripped) or _named(rows, "default_for").get(stripped)
-    row = written or rows[_one("gpu", stripped, _gpu_index())]
-    reason = _NOT_GPUS.get(row["architecture"])
-    if reason:
-        raise UnsupportedError(f"gpu {row['name']!r}: {reason}")
-    return _gpu(row["name"])
-
-
-@cache
-def gpus() -> tuple[Gpu, ...]:
-    """Every supported GPU. Other accelerators are in the data only to refuse them by name."""
-    return tuple(_gpu(row["name"]) for row in _gpu_rows().values() if row["architecture"] not in _NOT_GPUS)
+_SYSTEMS = "hpc"
+"""The provider of node shapes that are named after a machine."""
+_LEAST_POWER, _MOST_POWER = 0.2, 1.5
+"""Of a part's own power: what drivers accept as a limit (30 to 130 % of it), with room."""
 
 
 def cluster(
@@ -74,41 +42,57 @@ def cluster(
     gpus_per_node: int | None = None,
     nodes_shape: str | None = None,
     inter_bytes_per_s: float | None = None,
+    intra_bytes_per_s: float | None = None,
+    power_w: float | None = None,
     max_gpus: int = MOST_GPUS,
     price: float | None = None,
 ) -> Cluster:
     """GPUs in nodes. Missing values come from the node shape, else from the GPU's typical node.
 
+    `power_w` is a limit below (or above) the part's own; of a superchip, for CPU and GPU together.
     The price defaults to the shape's, else to the median of the public list prices in gpus.csv (dated there;
     a mix of on-demand and rental prices without commitment).
     """
-    part = gpu(gpu_name)
+    part = limited(gpu(gpu_name), power_w)
     shape = node(nodes_shape) if nodes_shape else None
     if shape and shape.gpu != part.name:
         raise InputError("nodeShape", value=nodes_shape, remedy=f"has {shape.gpu}, not {part.name}")
     size = gpus_per_node or (shape.gpus if shape else part.gpus_per_node)
+    if shape and shape.power_w and not power_w:
+        part = limited(part, shape.power_w)
     domain = _domain(part, size)
+    alone = part.peer_bytes_per_s or part.pcie_bytes_per_s
     stated = inter_bytes_per_s or (shape.inter_bytes_per_s if shape else 0.0)
     return Cluster(
         gpu=part,
         gpus_per_node=size,
         nvlink_domain_gpus=domain,
-        intra_bytes_per_s=part.nvlink_bytes_per_s if domain > 1 else part.pcie_bytes_per_s,
+        intra_bytes_per_s=intra_bytes_per_s or (part.nvlink_bytes_per_s if domain > 1 else alone),
         inter_bytes_per_s=stated or part.inter_bytes_per_s,
         inter_link=_inter_link(part, shape, inter_bytes_per_s),
         inter_known=bool(stated),
         max_gpus=max_gpus,
-        price_usd_per_gpu_h=_first(
+        price_usd_per_gpu_h=first(
             price, shape.price_usd_per_gpu_h if shape else None, part.price_usd_per_gpu_h
         ),
     )
 
 
+def limited(part: Gpu, power_w: float | None) -> Gpu:
+    """The part under a power limit."""
+    if power_w is None:
+        return part
+    if not _LEAST_POWER * part.tdp_w <= power_w <= _MOST_POWER * part.tdp_w:
+        remedy = f"a {part.name} has {part.tdp_w:g} W; state its limit in watts"
+        raise InputError("gpuPowerWatts", value=power_w, remedy=remedy)
+    return replace(part, power_limit_w=power_w)
+
+
 def model(name: str) -> Architecture:
     """The architecture by its catalog name or Hugging Face id; case and punctuation do not matter."""
     rows = _model_rows()
-    written = rows.get(name) or _named(rows, "aliases").get(name)
-    row = written or rows[_one("model", name, _model_index())]
+    written = rows.get(name) or named(rows, "aliases").get(name)
+    row = written or rows[one("model", name, _model_index())]
     if row["family"] == "unet":
         raise UnsupportedError(f"model {row['name']!r}: {_UNET}")
     return _model(row["name"])
@@ -122,7 +106,7 @@ def models() -> tuple[Architecture, ...]:
 
 def model_aliases(name: str) -> tuple[str, ...]:
     """The aliases of a catalog model, such as its Hugging Face ids."""
-    return tuple(_split(_model_rows()[model(name).name]["aliases"]))
+    return tuple(split(_model_rows()[model(name).name]["aliases"]))
 
 
 @cache
@@ -132,12 +116,12 @@ def links() -> tuple[Link, ...]:
         Link(
             name=row["name"],
             scope=row["scope"],
-            bytes_per_s=_number(row["gb_s_per_direction"]) * 1e9,
-            achievable_fraction=_optional(row["achievable_fraction"]),
-            aliases=tuple(_split(row["aliases"])),
+            bytes_per_s=number(row["gb_s_per_direction"]) * 1e9,
+            achievable_fraction=optional(row["achievable_fraction"]),
+            aliases=tuple(split(row["aliases"])),
             source=row["source"],
         )
-        for row in _read("links.csv")
+        for row in read("links.csv")
     )
 
 
@@ -145,7 +129,7 @@ def link(name: str) -> Link:
     """The link of that name or alias ("hdr", "NVLink 4 + NVSwitch 3", "efa2")."""
     by_name = {item.name: item for item in links()}
     spellings = (Spellings(name=item.name, exact=(item.name, *item.aliases)) for item in links())
-    return by_name[_one("link", name, build_index(spellings))]
+    return by_name[one("link", name, build_index(spellings))]
 
 
 @cache
@@ -155,106 +139,33 @@ def nodes() -> tuple[Node, ...]:
         Node(
             provider=row["provider"],
             name=row["name"],
-            gpu=_gpu_rows()[row["gpu"]]["name"],
+            gpu=row["gpu"],
             gpus=int(row["gpus"]),
-            inter_bytes_per_s=_number(row["inter_gb_s_per_gpu"]) * 1e9,
-            price_usd_per_gpu_h=_optional(row["price_usd_per_gpu_h"]),
+            inter_bytes_per_s=number(row["inter_gb_s_per_gpu"]) * 1e9,
+            power_w=number(row["power_w"]),
+            price_usd_per_gpu_h=optional(row["price_usd_per_gpu_h"]),
             price_date=row["price_date"],
             source=row["source"],
         )
-        for row in _read("nodes.csv")
+        for row in read("nodes.csv")
     )
+
+
+def system(text: str, gpu_name: str) -> Node | None:
+    """The nodes of the machine that a text names ("InfiniBand NDR, JUPITER"), if they have that GPU."""
+    words = text.casefold()
+    for item in nodes():
+        named_here = re.search(rf"\b{re.escape(item.name.casefold())}\b", words)
+        if item.provider == _SYSTEMS and item.gpu == gpu_name and named_here:
+            return item
+    return None
 
 
 def node(name: str) -> Node:
     """The node shape of that name ("p5.48xlarge", "DGX H100")."""
     by_name = {item.name: item for item in nodes()}
     index = build_index(Spellings(name=key, exact=(key,)) for key in by_name)
-    return by_name[_one("nodeShape", name, index)]
-
-
-def _named(rows: Mapping[str, Row], cell: str) -> Mapping[str, Row]:
-    """Rows by the exact names in a cell: much faster than an index of all spellings."""
-    return {name: row for row in rows.values() for name in _split(row[cell])}
-
-
-def _one(field: str, name: str, index: Index) -> str:
-    """The only row of that name; an unknown or ambiguous name is an error that lists candidates."""
-    matches = lookup(index, name)
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        remedy = f"ambiguous; use one of: {', '.join(matches)}"
-        raise UnknownNameError(field, value=name, candidates=matches, remedy=remedy)
-    near = nearest(index, name)
-    listed = f"all: `rightsizer {_LISTED.get(field, field)}`"
-    remedy = f"unknown; did you mean {', '.join(near)}? ({listed})" if near else f"unknown ({listed})"
-    raise UnknownNameError(field, value=name, candidates=near, remedy=remedy)
-
-
-# --- GPUs ------------------------------------------------------------
-
-
-@cache
-def _gpu(name: str) -> Gpu:
-    row = _gpu_rows()[name]
-    rates = {
-        f"{kind}_flop_per_s": _number(row[f"{kind}_tflops"]) * 1e12
-        for kind in ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")
-    }
-    return Gpu(
-        name=name,
-        architecture=row["architecture"],
-        compute_capability=_number(row["compute_capability"]),
-        memory_bytes=_number(row["memory_mib"]) * 2**20,
-        memory_bytes_per_s=_number(row["memory_gb_s"]) * 1e9,
-        nvlink_bytes_per_s=_number(row["nvlink_gb_s_bidirectional"]) * 1e9 / 2,
-        pcie_bytes_per_s=PCIE_BYTES_PER_S[int(row["pcie_gen"])],
-        tdp_w=_number(row["tdp_w"]),
-        streaming_multiprocessors=int(row["streaming_multiprocessors"]),
-        gpus_per_node=int(row["gpus_per_node"]),
-        nvlink_domain_gpus=int(row["nvlink_domain_gpus"]),
-        inter_bytes_per_s=_number(row["inter_gb_s_per_gpu"]) * 1e9,
-        price_usd_per_gpu_h=_optional(row["price_usd_per_gpu_h"]),
-        aliases=tuple(_split(row["aliases"])),
-        source=row["source"],
-        inter_source=row["inter_source"],
-        price_source=row["price_source"],
-        notes=row["notes"],
-        **rates,
-    )
-
-
-def _refuse_slices(name: str) -> None:
-    """Refuse MIG slices and shared GPUs, which lack a GPU's memory and rate, and TPUs under any name."""
-    if re.search(r"\bMIG\b", name, re.IGNORECASE) or name.upper().endswith("-SHARED"):
-        raise UnsupportedError(f"gpu {name!r}: MIG slices and shared GPUs are not supported; use whole GPUs")
-    if re.search(r"\btpu", name, re.IGNORECASE):
-        raise UnsupportedError(f"gpu {name!r}: {_NOT_GPUS['tpu']}")
-
-
-@cache
-def _gpu_rows() -> dict[str, Row]:
-    return {row["name"]: row for row in _read("gpus.csv")}
-
-
-@cache
-def _gpu_index() -> Index:
-    return build_index(_gpu_names(row) for row in _gpu_rows().values())
-
-
-def _gpu_names(row: Row) -> Spellings:
-    """A part's names as written; derived ones drop the memory or use the vendor's figure of it."""
-    label = row["memory_label_gb"]
-    exact = (row["name"], *_split(row["aliases"]))
-    bare = {_MEMORY.sub("", name) for name in exact}
-    defaults = _split(row["default_for"])
-    return Spellings(
-        name=row["name"],
-        exact=exact,
-        derived=(*bare, *(f"{name}-{label}GB" for name in bare)),
-        defaults=(*defaults, *(f"{name}-{label}GB" for name in defaults)),
-    )
+    return by_name[one("nodeShape", name, index)]
 
 
 def _domain(part: Gpu, gpus_per_node: int) -> int:
@@ -343,7 +254,7 @@ def _model(name: str) -> Architecture:
 
 @cache
 def _model_rows() -> dict[str, Row]:
-    return {row["name"]: row for row in _read("models.csv")}
+    return {row["name"]: row for row in read("models.csv")}
 
 
 @cache
@@ -352,34 +263,10 @@ def _model_index() -> Index:
 
 
 def _model_names(row: Row) -> Spellings:
-    exact = (row["name"], *_split(row["aliases"]))
+    exact = (row["name"], *split(row["aliases"]))
     bare = [name.rpartition("/")[2] for name in exact if "/" in name]
     return Spellings(
         name=row["name"],
         exact=exact,
         derived=(*bare, *(name.removesuffix("-hf") for name in bare)),
     )
-
-
-# --- cells ------------------------------------------------------------
-
-
-def _read(file: str) -> tuple[Row, ...]:
-    header, *rows = csv.reader(packaged.text(file).splitlines())
-    return tuple(dict(zip(header, row, strict=True)) for row in rows)
-
-
-def _split(cell: str) -> list[str]:
-    return [part for part in cell.split("|") if part]
-
-
-def _number(cell: str) -> float:
-    return float(cell) if cell else 0.0
-
-
-def _optional(cell: str) -> float | None:
-    return float(cell) if cell else None
-
-
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)

@@ -19,6 +19,10 @@ class Gpu:
     `compute_capability` is CUDA's (0 for other vendors). `nvlink_domain_gpus` is the reach of the fast link:
     8 in an HGX node, 72 in an NVL72 rack, 2 or 4 for bridged cards, 1 without. `inter_bytes_per_s` is a
     typical node's network per GPU.
+
+    `peer_bytes_per_s` is the rate between cards without NVLink where it is not PCIe's: GeForce drivers allow
+    no peer-to-peer, so data go through host memory. `tdp_w` includes the `host_w` of a superchip's CPU;
+    `power_limit_w` is the limit that is set (0: the part's own).
     """
 
     name: str
@@ -39,12 +43,20 @@ class Gpu:
     gpus_per_node: int = 8
     nvlink_domain_gpus: int = 1
     inter_bytes_per_s: float = 0.0
+    peer_bytes_per_s: float = 0.0
+    host_w: float = 0.0
+    power_limit_w: float = 0.0
     price_usd_per_gpu_h: float | None = None
     aliases: tuple[str, ...] = field(default=(), metadata={"column": False})
     source: str = field(default="", metadata={"column": False})
     inter_source: str = field(default="", metadata={"column": False})
     price_source: str = field(default="", metadata={"column": False})
     notes: str = field(default="", metadata={"column": False})
+
+    @property
+    def power_w(self) -> float:
+        """What the part may draw: its own power, or the limit that is set."""
+        return self.power_limit_w or self.tdp_w
 
     @property
     def sources(self) -> str:
@@ -67,13 +79,18 @@ class Link:
 
 @immutable
 class Node:
-    """One node shape to rent or buy. `inter_bytes_per_s` is per GPU and direction, 0 if not published."""
+    """One node shape to rent or buy, or of a machine.
+
+    `inter_bytes_per_s` is per GPU and direction, `power_w` the limit set on a GPU (on a superchip in all);
+    0 if not published.
+    """
 
     provider: str
     name: str
     gpu: str
     gpus: int
     inter_bytes_per_s: float = 0.0
+    power_w: float = 0.0
     price_usd_per_gpu_h: float | None = None
     price_date: str = field(default="", metadata={"column": False})
     source: str = field(default="", metadata={"column": False})

@@ -29,5 +29,5 @@ def usd(gpus: Array | int, wall_s: Array | float, price: float) -> Array | float
 
 def energy_kwh(gpus: int, wall_s: float, cluster: Cluster) -> float:
     """Energy of the nodes (not of the building: no PUE)."""
-    watts = gpus * cluster.gpu.tdp_w * DRAW_FRACTION_OF_TDP * NODE_WATTS_PER_GPU_WATT
+    watts = gpus * cluster.gpu.power_w * DRAW_FRACTION_OF_TDP * NODE_WATTS_PER_GPU_WATT
     return watts * wall_s / 3600.0 / 1000.0

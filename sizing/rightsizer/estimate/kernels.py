@@ -105,7 +105,7 @@ def rates(cases: Cases, parameters: Parameters) -> GpuRates:
     sixteen = np.where(precision == Precision.FP16, np.maximum(gpu.fp16_flop_per_s, bf16), bf16)
     tf32 = np.where(gpu.tf32_flop_per_s > 0, gpu.tf32_flop_per_s, gpu.fp32_flop_per_s)
     sixteen = np.where(precision == Precision.FP32, np.where(tf32 > 0, tf32, sixteen / 8), sixteen)
-    limited = np.minimum(sixteen, np.where(code == 5, parameters.gddr_flop_per_j * gpu.tdp_w, np.inf))
+    limited = np.minimum(sixteen, np.where(code == 5, parameters.gddr_flop_per_j * _watts(gpu), np.inf))
     limited = limited * _sustained(gpu, code, parameters)
     plateau = parameters.keyed("matmul_plateau", GENERATIONS)[code]
     eight = (precision == Precision.FP8) & (gpu.fp8_flop_per_s > 0)
@@ -131,13 +131,19 @@ def rates(cases: Cases, parameters: Parameters) -> GpuRates:
     )
 
 
+def _watts(gpu: Columns) -> Array:
+    """The power that a GPU may draw: its own or the limit that is set, less what a superchip's CPU takes."""
+    return np.asarray(np.where(gpu.power_limit_w > 0, gpu.power_limit_w, gpu.tdp_w) - gpu.host_w)
+
+
 def _sustained(gpu: Columns, code: Array, parameters: Parameters) -> Array:
     """The sustained rate of a long job relative to a short benchmark.
 
     Since Hopper the power limit caps dense matmuls, so the rate follows a power of a part's TDP.
     """
     usual = np.asarray(_USUAL_POWER_W)[code]
-    power = np.where((usual > 0) & (gpu.tdp_w > 0), np.maximum(gpu.tdp_w, 1.0) / np.maximum(usual, 1.0), 1.0)
+    watts = _watts(gpu)
+    power = np.where((usual > 0) & (watts > 0), np.maximum(watts, 1.0) / np.maximum(usual, 1.0), 1.0)
     blackwell = code == GENERATIONS.index("blackwell")
     exponent = np.where(blackwell, parameters.power_exponent_blackwell, parameters.power_exponent_hopper)
     return np.asarray(parameters.keyed("sustained", GENERATIONS)[code] * power**exponent)

@@ -167,7 +167,7 @@ def _rented(job: Job, on: Terms, jobs_a_year: float) -> tuple[Offer, ...]:
 
 def _owned(job: Job, on: Terms, purchase: float, jobs_a_year: float) -> Offer:
     gpu_h, rate = job.gpus * job.wall_s / 3600.0, on.on_demand_usd_per_gpu_h
-    kw = job.cluster.gpu.tdp_w * DRAW_FRACTION_OF_TDP * NODE_WATTS_PER_GPU_WATT / 1000.0
+    kw = job.cluster.gpu.power_w * DRAW_FRACTION_OF_TDP * NODE_WATTS_PER_GPU_WATT / 1000.0
     fixed = _fixed_usd_per_year(purchase, kw, on)
     variable = kw * on.pue * on.power_usd_per_kwh
     return Offer(

@@ -26,8 +26,6 @@ __all__ = [
     "count",
     "exchanges",
     "flag",
-    "is_pcie_only",
-    "link_bytes_per_s",
     "lora_targets",
     "loss",
     "method",
@@ -56,20 +54,6 @@ _EXCHANGES = {
     "fp8_gather": "gathers_fp8_weights",
 }
 _CALENDAR_VERSION = re.compile(r"\b(2[0-9])\.(0[1-9]|1[0-2])\b")
-_NIC_GBPS = (
-    (r"connect-?x-?8|cx-?8|\bxdr\b", 800.0),
-    (r"connect-?x-?7|cx-?7|\bndr\b", 400.0),
-    (r"connect-?x-?6|cx-?6|\bhdr\b|slingshot", 200.0),
-    (r"connect-?x-?5|cx-?5|\bedr\b|omni-?path", 100.0),
-    (r"\bfdr\b", 56.0),
-    (r"nvidia connec", 400.0),
-    (r"giga? ?(bit )?ethernet", 1.0),
-)
-_RATE = re.compile(
-    r"(?:(\d{1,3})\s*(?:x|\*|-way)\s*[^,;()]{0,48}?)?(\d{1,5}(?:\.\d{1,3})?)\s*(gb/s|gbps|gb/sec|gbit/s|gb|g\b)",
-    re.I,
-)
-_NICS = re.compile(r"(\d{1,3})\s*(?:x|\*)\s", re.I)
 
 
 def text(row: Mapping[str, str], name: str) -> str:
@@ -278,55 +262,3 @@ def quantised_bits(cell: str) -> int:
     """Bits of a quantised base: the first digit from 2 to 8 ("int8", "8"), else 4."""
     digit = re.search(r"[2-8]", cell)
     return int(digit.group(0)) if digit else 4
-
-
-def is_pcie_only(cell: str) -> bool:
-    """True if PCIe is the only link between the GPUs of a node."""
-    cell = cell.lower()
-    linked = re.search(r"nv-?link|nv-?switch|xgmi|infinity fabric", cell) and "no nvlink" not in cell
-    return bool(cell) and not linked and ("pcie" in cell or "none" in cell)
-
-
-def link_bytes_per_s(cell: str, gpus_per_node: int) -> float | None:
-    """Bytes per second between nodes, per GPU, from a cell such as "4x InfiniBand HDR per node (800 Gb/s)".
-
-    A rate is the node's total if the cell says so, counts NICs, or exceeds any single NIC (1,000 Gb/s);
-    otherwise each GPU has one such NIC. Clauses about storage, management and PCIe are ignored.
-    """
-    clause = _compute_clause(cell)
-    gbps = _gbps_per_node(clause, gpus_per_node)
-    return None if gbps is None else gbps / 8.0 * 1e9 / max(1, gpus_per_node)
-
-
-def _compute_clause(cell: str) -> str:
-    """The clause about the compute network, without storage, management and the host's own bus."""
-    clauses = [c for c in re.split(r"[;,+]| and ", cell) if c.strip()]
-    compute = [c for c in clauses if re.search(r"compute|\bew\b|gpu fabric", c, re.I)]
-    rest = [c for c in clauses if not re.search(r"storage|management|pcie|\bns\b|nic:", c, re.I)]
-    fast = [c for c in rest if re.search(r"infiniband|\bib\b|roce|rdma", c, re.I)]
-    return ", ".join(compute or fast or rest)
-
-
-def _gbps_per_node(clause: str, gpus_per_node: int) -> float | None:
-    """Gigabits per second out of one node."""
-    per_gpu = re.search(r"per gpu|/gpu", clause, re.I)
-    match = _RATE.search(clause)
-    nics = _NICS.search(clause)
-    if not match:
-        nic_gbps = next((rate for sign, rate in _NIC_GBPS if re.search(sign, clause, re.I)), None)
-        return None if nic_gbps is None else nic_gbps * (int(nics.group(1)) if nics else gpus_per_node)
-    rate = float(match.group(2)) * (8.0 if _is_bytes(match.group(3), clause) else 1.0)
-    if per_gpu:
-        return rate * gpus_per_node
-    stated_total = re.search(r"per node|/node|\befa\b", clause, re.I) or rate >= 1000.0
-    before = clause[: match.start(2)]
-    if match.group(1) and not (stated_total and before.count("(") > before.count(")")):
-        return rate * int(match.group(1))
-    if stated_total or "ethernet" in clause.lower():
-        return rate
-    return rate * (int(nics.group(1)) if nics else gpus_per_node)
-
-
-def _is_bytes(unit: str, clause: str) -> bool:
-    """True for "GB/s" (bytes), except on Ethernet, which is always sold in gigabits."""
-    return unit == "GB/s" and not re.search(r"ethernet", clause, re.I)

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.catalog import lookup
 from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.framework import (
     COMPILED_SINCE,
@@ -20,12 +19,13 @@ from rightsizer.domain.framework import (
     framework_from_text,
     unknown_framework,
 )
-from rightsizer.domain.hardware import Cluster, Gpu
+from rightsizer.domain.hardware import Gpu
 from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.domain.workload import LossKernel, Method, Precision, Recompute, Workload
 from rightsizer.estimate import memory
 from rightsizer.estimate.parameters import load_memory
 from rightsizer.published import assumptions, fields, shapes
+from rightsizer.published.hardware import cluster_of
 
 __all__ = ["COLUMNS", "OPTIONAL_COLUMNS", "case_from_row", "framework_of_row"]
 
@@ -47,7 +47,7 @@ _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
     " quantiser scaling overlap_tensor overlap_experts overlap_gradients fp8_gather launch_blocking"
     " deferred_head_gradients interleaved_group first_stage_layers last_stage_layers"
-    " mtp_layers packed padded profile"
+    " mtp_layers packed padded profile gpu_power_w"
 )
 
 OPTIONAL_COLUMNS = (*_OPTIONAL.split(), *shapes.LATENT_COLUMNS, *shapes.SIZE_COLUMNS)
@@ -69,7 +69,7 @@ def case_from_row(row: Row) -> Case:
     case = Case(
         architecture=shape,
         workload=replace(workload, assumed_inputs=any(unknown), assumed_dimensions=bool(unknown_shape)),
-        cluster=_cluster(row, gpu, split["gpus"]),
+        cluster=cluster_of(row, gpu, split["gpus"]),
         framework=profile,
         layout=_layout(row, profile, split, gpu, layers=shape.layers),
         assumptions=tuple(filter(None, (*unknown, unknown_shape))),
@@ -261,16 +261,3 @@ def _expert_tp(row: Row, profile: Framework, split: Mapping[str, int]) -> int:
         return stated
     enough = split["ep"] <= split["dp"] * split["cp"]
     return split["tp"] if profile.splits_experts_by_tensor and enough else 1
-
-
-def _cluster(row: Row, gpu: Gpu, gpus: int) -> Cluster:
-    """The row's nodes and links, else the catalog's for that GPU."""
-    per_node = fields.count(row, "gpus_per_node") or min(gpu.gpus_per_node, gpus)
-    network = fields.text(row, "interconnect_inter")
-    rate = fields.link_bytes_per_s(network, per_node) if network else None
-    base = lookup.cluster(gpu.name, gpus_per_node=per_node, inter_bytes_per_s=rate, max_gpus=gpus)
-    base = replace(base, inter_link=network[:60], inter_known=rate is not None)
-    intra = str(row.get("interconnect_intra", "") or "").strip()
-    if fields.is_pcie_only(intra):
-        return replace(base, nvlink_domain_gpus=1, intra_bytes_per_s=gpu.pcie_bytes_per_s)
-    return replace(base, nvlink_domain_gpus=72) if "nvl72" in intra.lower() else base

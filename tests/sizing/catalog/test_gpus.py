@@ -133,8 +133,9 @@ def test_what_is_no_whole_gpu_is_refused_by_name(name: str, reason: str) -> None
         ("MI300X", 8, 448, 50),
         ("A100-PCIe-80GB", 1, 31.5, 6.25),
         ("L40S", 1, 31.5, 6.25),
-        ("RTX 3090", 1, 31.5, 6.25),
-        ("GH200", 1, 63, 50),
+        ("RTX 3090", 1, 5.4, 6.25),
+        ("RTX 4090", 1, 31.5, 6.25),
+        ("GH200", 4, 450, 25),
     ],
 )
 def test_a_typical_node_has_its_fast_link_and_its_network(
@@ -158,6 +159,9 @@ def test_a_typical_node_has_its_fast_link_and_its_network(
         ("H100-NVL-94GB", 8, 1),
         ("H200-NVL-141GB", 4, 4),
         ("GB200", 1, 72),
+        ("GH200", 1, 1),
+        ("GH200", 2, 2),
+        ("GH200", 8, 1),
         ("L40S", 4, 1),
     ],
 )
@@ -170,6 +174,24 @@ def test_a_node_shape_says_network_and_price() -> None:
     assert built.inter_known
     assert built.inter_bytes_per_s == pytest.approx(6.25e9)
     assert built.price_usd_per_gpu_h == pytest.approx(3.431)
+
+
+def test_a_machine_says_its_power_limit() -> None:
+    jupiter = lookup.cluster("GH200", nodes_shape="JUPITER")
+    assert (jupiter.gpu.power_w, lookup.gpu("GH200").power_w) == (680, 900)
+    assert jupiter.inter_bytes_per_s == pytest.approx(25e9)
+
+
+@pytest.mark.parametrize("watts", [50.0, 2000.0])
+def test_a_power_limit_that_no_driver_accepts_is_refused(watts: float) -> None:
+    with pytest.raises(InputError, match="900 W"):
+        lookup.cluster("GH200", power_w=watts)
+
+
+def test_a_text_names_a_machine_by_its_words() -> None:
+    assert lookup.system("InfiniBand NDR, JUPITER", "GH200-96GB") is not None
+    assert lookup.system("NDR in Eosland", "H100-SXM5-80GB") is None
+    assert lookup.system("InfiniBand NDR, JUPITER", "H100-SXM5-80GB") is None
 
 
 def test_what_is_given_wins_over_the_shape() -> None:

@@ -7,13 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalog import lookup
+from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.columns import Columns
+from rightsizer.domain.hardware import Cluster
+from rightsizer.domain.layout import Layout
+from rightsizer.domain.workload import Workload
 from rightsizer.estimate import kernels
-from rightsizer.estimate.parameters import load_curves
+from rightsizer.estimate.parameters import load_curves, load_step_time
 
 P = load_curves()
 A100: Any = SimpleNamespace(hbm_bytes_per_s=np.asarray(1.7e12), multiprocessors=np.asarray(108))
 SIZES = st.integers(min_value=16, max_value=65536)
+
+
+def case(cluster: Cluster, **workload: Any) -> Case:
+    return Case(
+        architecture=lookup.model("Llama 3.1 8B"),
+        workload=Workload(tokens=1e9, sequence_tokens=4096, global_batch_sequences=8, **workload),
+        cluster=cluster,
+        framework=lookup.framework("megatron-core"),
+        layout=Layout(),
+    )
 
 
 def matmul(m: int, n: int, k: int, flop_per_s: float = 240e12) -> float:
@@ -92,3 +106,13 @@ def test_a_measured_a100_matmul_is_met(m: int, n: int, k: int, measured_s: float
 def test_a_gpu_uses_the_curves_of_its_generation(name: str, generation: str) -> None:
     gpu: Any = lookup.gpu(name)
     assert kernels.GENERATIONS[int(kernels.generation(gpu))] == generation
+
+
+def sustained(**limits: float) -> float:
+    cases = Cases.of(case(lookup.cluster("GH200", **limits)))
+    return float(kernels.rates(cases, load_step_time()).matmul16_flop_per_s)
+
+
+def test_a_superchip_of_680_w_leaves_its_gpu_550_w() -> None:
+    exponent = load_step_time().power_exponent_hopper
+    assert sustained(power_w=680) / sustained() == pytest.approx((550 / 770) ** exponent)

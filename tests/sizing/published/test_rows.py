@@ -266,8 +266,8 @@ def test_what_cannot_be_modelled_is_refused_with_the_reason(changes, reason):
         ),
         (
             {"gpu": "RTX 3080-24GB"},
-            "gpu 'RTX 3080-24GB' not in the catalog: RTX-3090",
-            lambda c: c.cluster.gpu.name == "RTX-3090",
+            "gpu 'RTX 3080-24GB' not in the catalog: RTX 3090",
+            lambda c: c.cluster.gpu.name == "RTX 3090",
         ),
         (
             {"micro_batch": "", "global_batch": "", "grad_accum": ""},
