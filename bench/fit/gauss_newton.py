@@ -5,26 +5,39 @@ for each fold by reweighting, gives each fold's parameters in milliseconds. The 
 predicted by the real model with those parameters, not by the linear one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from bench.fitting import SCALE, SPREAD, robust
 
 from rightsizer.domain.columns import Array
+from rightsizer.estimate.parameters import Parameter
 
 __all__ = ["Linear", "Prior", "linearise", "solve", "within"]
 
+IN_COMMON = 0.5
+"""Share of the prior variance that parameters of one family (a term by class or generation) share."""
 _DELTA = 0.01
 _LARGEST_STEP = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prior:
-    """Normal priors in ln(parameter); half of a unit-weight observation each."""
+    """A normal prior in ln(parameter): its mean and its precision (parameters, parameters)."""
 
     mean: Array
-    sigma: Array
+    precision: Array
+
+    @classmethod
+    def of(cls, entries: Sequence[Parameter], family: Callable[[str], str] = str) -> "Prior":
+        """The priors of the entries; those of one family are drawn to their common deviation from theirs."""
+        sigma = np.asarray([entry.sigma_ln for entry in entries])
+        kin = np.asarray([family(entry.name) for entry in entries])
+        share = np.where(kin[:, None] == kin[None, :], IN_COMMON, 0.0)
+        np.fill_diagonal(share, 1.0)
+        mean = np.log([entry.prior for entry in entries])
+        return cls(mean=mean, precision=np.linalg.inv(share * sigma[:, None] * sigma[None, :]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +63,19 @@ def linearise(residuals: Callable[[Array], Array], point: Array) -> Linear:
 def within(linear: Linear, weight: Array, prior: Prior, *, rounds: int = 15) -> Array:
     """The best point of the linear model under soft-L1, by reweighted least squares."""
     point = linear.point.copy()
-    precision = 0.25 / prior.sigma**2
     for _ in range(rounds):
         error = linear.residual + linear.jacobian @ (point - linear.point)
         row = weight / SPREAD**2 / np.sqrt(1 + (error / SCALE) ** 2)
-        normal = (linear.jacobian * row[:, None]).T @ linear.jacobian + np.diag(precision)
-        slope = (linear.jacobian * row[:, None]).T @ error + precision * (point - prior.mean)
+        normal = (linear.jacobian * row[:, None]).T @ linear.jacobian + prior.precision
+        slope = (linear.jacobian * row[:, None]).T @ error + prior.precision @ (point - prior.mean)
         point = point - np.clip(np.linalg.solve(normal, slope), -_LARGEST_STEP, _LARGEST_STEP)
     return point
 
 
 def _cost(residual: Array, point: Array, weight: Array, prior: Prior) -> float:
     data = np.sum(weight * robust(residual) ** 2) / SPREAD**2
-    return float(0.5 * data + 0.5 * np.sum((0.5 * (point - prior.mean) / prior.sigma) ** 2))
+    far = point - prior.mean
+    return float(0.5 * data + 0.5 * far @ prior.precision @ far)
 
 
 def solve(

@@ -33,9 +33,7 @@ def fitted(
     """Values of all terms, fitted on the rows in `keep`; their logarithms, as a start for another fit."""
     names = [name for name in parameters if parameters.entry(name).sigma_ln > 0]
     entries = [parameters.entry(name) for name in names]
-    prior = Prior(
-        mean=np.log([entry.prior for entry in entries]), sigma=np.asarray([e.sigma_ln for e in entries])
-    )
+    prior = Prior.of(entries)
 
     def residuals(point: Array) -> Array:
         trial = parameters.replace(**dict(zip(names, np.exp(point).tolist(), strict=True)))

@@ -18,6 +18,8 @@ from bench.step_rows import StepRows, full_rate_s, load, take, weights
 
 from rightsizer.domain.columns import Array
 from rightsizer.estimate import step_time
+from rightsizer.estimate.host_time import HOST_CLASSES
+from rightsizer.estimate.kernels import GENERATIONS
 from rightsizer.estimate.layer_time import StepInputs
 from rightsizer.estimate.parameters import Parameters, load_curves, load_step_time
 
@@ -30,6 +32,9 @@ PRICED = (
     "expert_wait_s", "node_jitter", "p2p_", "all_to_all", "quantised", "ring_", "node_latency",
 )  # fmt: skip
 """Parameters that act after the kernels are priced: changing them alone needs no new kernels."""
+
+
+_KEYS = (*HOST_CLASSES, *GENERATIONS)
 
 
 def fitted_names(parameters: Parameters) -> list[str]:
@@ -74,11 +79,12 @@ def fit_rows(rows: StepRows) -> Array:
 
 def prior_of(parameters: Parameters) -> Prior:
     """The priors of the fitted names."""
-    entries = [parameters.entry(name) for name in fitted_names(parameters)]
-    return Prior(
-        mean=np.log([entry.prior for entry in entries]),
-        sigma=np.asarray([entry.sigma_ln for entry in entries]),
-    )
+    return Prior.of([parameters.entry(name) for name in fitted_names(parameters)], family)
+
+
+def family(name: str) -> str:
+    """The term that a parameter is a class's or a generation's value of, else its own name."""
+    return next((name.removesuffix(f"_{key}") for key in _KEYS if name.endswith(f"_{key}")), name)
 
 
 def errors(rows: StepRows, parameters: Parameters) -> Array:

@@ -3,10 +3,14 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # bench is run from the repository, not installed
+from bench.fit.gauss_newton import Linear, Prior, within
 from bench.profiles import forgetting, reverted, support
+
+from rightsizer.estimate.parameters import Parameter
 
 ABOVE = {"base": "", "child": "base", "grandchild": "child", "alone": ""}
 USED = {("grandchild", "A"), ("child", "A"), ("base", "B"), ("alone", "A")}
@@ -37,3 +41,16 @@ def test_rows_lose_only_profiles_that_rest_on_their_source():
     assert core == rows[1]  # two sources stand behind Megatron-Core
     assert nano["framework"] == ""
     assert other == rows[3]
+
+
+def test_a_parameter_without_data_follows_its_family():
+    """Three classes of one term start from one prior; two are measured at 1.5 times it."""
+    entries = [
+        Parameter(name=f"term_{key}", value=1.0, prior=1.0, sigma_ln=0.3, unit="1", meaning="a term")
+        for key in ("core", "fsdp1", "trainer")
+    ]
+    linear = Linear(point=np.zeros(3), residual=-np.log([1.5, 1.5]), jacobian=np.eye(3)[:2])
+    kin = within(linear, np.ones(2), Prior.of(entries, lambda name: name.split("_")[0]))
+    alone = within(linear, np.ones(2), Prior.of(entries))
+    assert 0.1 < kin[2] < kin[0] < np.log(1.5)
+    assert alone[2] == pytest.approx(0.0)

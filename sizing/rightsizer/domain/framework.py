@@ -97,6 +97,7 @@ class Framework:
     gathers_fp8_weights: bool = False
     overlaps_gradient_reduce: bool = True
     overlaps_tensor_parallel: bool = False
+    overlaps_backward_since: float = 2022.0
     overlaps_context_exchange: bool = True
     merges_context_parts: bool = False
     overlaps_expert_exchange: bool = False

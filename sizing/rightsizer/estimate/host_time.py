@@ -9,7 +9,7 @@ from rightsizer.estimate.parameters import Parameters
 
 __all__ = ["HOST_CLASSES", "blocked_s", "expert_wait_s", "host_class", "launches_s", "superchip"]
 
-HOST_CLASSES = ("megatron", "deepspeed", "torch3d", "core", "fsdp1", "fsdp2", "trainer")
+HOST_CLASSES = ("megatron", "core", "fsdp1", "fsdp2", "trainer")
 """Framework generations (`Framework.time_class`) that share host time and element-wise kernels."""
 _CORE_YEAR = 2024  # Megatron-Core's first stable release
 _TRAINER = HOST_CLASSES.index("trainer")

@@ -164,7 +164,8 @@ def _forward(inputs: StepInputs) -> _GpuTime:
     dense = dense - np.where(_gathers_cast(cases), BF16_BYTES * work.dense_weights, 0.0)
     cast = dense + np.where(fused, 0.0, routed)
     finer = np.where(cases.workload.scaling == Scaling.ROW, p.cast_passes_by_row, 0.0)
-    cast = (p.keyed("cast_passes", HOST_CLASSES)[code] + finer) * 0.25 * cast
+    usual = np.where(code >= HOST_CLASSES.index("fsdp1"), p.cast_passes_torch, p.cast_passes)
+    cast = (usual + finer) * 0.25 * cast
     passes = _passes(cases, p, code)
     moved = passes * (work.narrow_bytes + p.wide_share * work.wide_bytes)
     moved = moved + p.permute_passes * np.where(fused, p.permute_fused, 1.0) * work.routed_bytes
@@ -297,8 +298,8 @@ def _backward_exposed(inputs: StepInputs) -> Array:
     split = inputs.cases.layout.sequence_parallel
     core = code == HOST_CLASSES.index("core")
     year = inputs.cases.workload.library_year
-    overlaps = (code == HOST_CLASSES.index("megatron")) & ((year == 0) | (year >= 2022))
-    overlaps = overlaps | ((code == HOST_CLASSES.index("deepspeed")) & ((year == 0) | (year >= 2023)))
+    since = inputs.cases.framework.overlaps_backward_since
+    overlaps = (code == HOST_CLASSES.index("megatron")) & ((year == 0) | (year >= since))
     shares = [p.tensor_backward_exposed_sequence, p.tensor_backward_exposed]
     exposed = np.select([core | (overlaps & split), overlaps], shares, 1.0)
     framework, mode = inputs.cases.framework, inputs.cases.layout.recompute

@@ -37,7 +37,7 @@ from rightsizer.values import immutable
 __all__ = ["StageTimes", "StepTime", "estimate", "price", "stage_times", "step_inputs", "total_s"]
 
 _FUSED_LOSS = tuple(HOST_CLASSES.index(name) for name in ("core", "fsdp1"))
-_EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron", "deepspeed", "torch3d"))
+_EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron",))
 
 
 @immutable
@@ -189,9 +189,7 @@ def _loss(inputs: StepInputs) -> Array:
     )
     share = np.where(unsure, p.loss_compiled**0.5, share)  # either may be: half way in logarithm
     tokens, vocabulary, _ = inputs.work.head_shape
-    moved = (
-        p.keyed("loss_bytes", HOST_CLASSES)[code] * share * tokens * vocabulary / inputs.rates.hbm_bytes_per_s
-    )
+    moved = p.loss_bytes * share * tokens * vocabulary / inputs.rates.hbm_bytes_per_s
     used = np.where(cases.architecture.vocab > 1, 1.0, 0.0)
     _, columns, hidden = inputs.work.head_shape
     moved = moved + accumulated_s(inputs, np.where(trained_ends(cases), columns * hidden, 0.0))
@@ -271,6 +269,10 @@ def _fixed(inputs: StepInputs) -> Array:
     """Host seconds per step: data, clipping, the optimizer's launches; plus a cost per sharded layer."""
     cases, p = inputs.cases, inputs.parameters
     code = host_class(cases)
-    per_layer = p.keyed("step_layer_s", HOST_CLASSES)[code] * cases.architecture.layers / cases.layout.pp
+    per_layer = (
+        np.where(code == HOST_CLASSES.index("fsdp2"), p.step_layer_s_fsdp2, p.step_layer_s)
+        * cases.architecture.layers
+        / cases.layout.pp
+    )
     sharded = cases.layout.sharding >= Sharding.ZERO3
     return p.step_fixed_s + np.where(sharded, per_layer, 0.0)

@@ -343,7 +343,7 @@ def test_fp8_reads_and_writes_operands_once_more_to_cast_them():
     shapes = [(T, 16, 8), (T, 8, 8), (T, 32, 8), (T, 8, 16)]
     operands = sum(2 * (m * k + k * n + m * n) for m, n, k in shapes)
     with_casts, without = (
-        causes({"cast_passes_core": passes}, precision=Precision.FP8, machine={"hbm": 1e6})["matmul"].expected
+        causes({"cast_passes": passes}, precision=Precision.FP8, machine={"hbm": 1e6})["matmul"].expected
         for passes in (1.0, 0.0)
     )
     assert with_casts - without == pytest.approx(L * 0.25 * operands / 1e6)
@@ -351,7 +351,7 @@ def test_fp8_reads_and_writes_operands_once_more_to_cast_them():
 
 def test_the_loss_moves_its_logits():
     found, without = (
-        causes({"loss_bytes_core": each}, machine={"hbm": 1e6})["loss"].expected for each in (60.0, 0.0)
+        causes({"loss_bytes": each}, machine={"hbm": 1e6})["loss"].expected for each in (60.0, 0.0)
     )
     assert found - without == pytest.approx(60 * T * 32 / 1e6)
 
