@@ -23,6 +23,7 @@ COMMANDS = {
     "calibrate": "calibrate.command",
     "simulate": "simulate.command",
     "report": "report.command",
+    "doctor": "doctor.command",
     "models": "catalog.command",
     "gpus": "catalog.command",
     "frameworks": "catalog.command",

@@ -11,7 +11,7 @@ import typer
 
 from rightsizer_cli.exits import NO_PLAN, OK
 from rightsizer_cli.flags import grouped
-from rightsizer_cli.kubectl.client import Client, Where
+from rightsizer_cli.kubectl_client import Client, Where
 
 __all__ = ["COMMANDS"]
 

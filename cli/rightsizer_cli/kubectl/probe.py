@@ -16,8 +16,8 @@ from rightsizer.values import immutable
 from rightsizer_api import dump, validate
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.status import Status
-from rightsizer_cli.kubectl.client import Client
 from rightsizer_cli.kubectl.describe import condition, state_of
+from rightsizer_cli.kubectl_client import Client
 from rightsizer_launch import calibration
 from rightsizer_launch.probe import ENOUGH_STEPS, Interrupted, Probe, no_steps
 from rightsizer_operator.reconcile.size import cluster_request

@@ -12,7 +12,7 @@ from rightsizer.search.types import NoPlan, Plan
 from rightsizer_api import load, loads
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
-from rightsizer_cli.kubectl.client import Client
+from rightsizer_cli.kubectl_client import Client
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import Node

@@ -33,7 +33,7 @@ from rightsizer.values import immutable
 from rightsizer_launch.local.cpu_probe import REFERENCE, REFERENCE_BATCH, REFERENCE_SEQUENCE
 from rightsizer_launch.worker.progress import write_json
 
-__all__ = ["Machine", "cpu", "cpu_cluster", "detect", "reference_s", "usable_cores"]
+__all__ = ["Machine", "cpu", "cpu_cluster", "detect", "nvml_names", "reference_s", "usable_cores"]
 
 _MOST_CPU_WORKERS = 8  # more gloo workers cost more communication than they gain
 _PROBE_VERSION = 2
@@ -61,7 +61,7 @@ class Machine:
 
 def detect(*, cache: Path | None = None, again: bool = False) -> Machine:
     """The machine; `cache` is the folder of measurements (default: the user's), `again` repeats them."""
-    names = _nvml_names()
+    names = nvml_names()
     if names:
         return _gpus(names)
     cores = usable_cores()
@@ -173,7 +173,7 @@ def _gpus(names: list[str]) -> Machine:
     )
 
 
-def _nvml_names() -> list[str]:
+def nvml_names() -> list[str]:
     """Names of the GPUs that this process may use; empty without NVML, driver or GPU."""
     try:
         import pynvml  # an optional extra

@@ -5,9 +5,9 @@ import sys
 import pytest
 from tests.cli.kubectl.conftest import Server, says
 
-from rightsizer_cli.kubectl.client import Client, ClusterError, Where
 from rightsizer_cli.kubectl.main import execute
 from rightsizer_cli.kubectl.wait import Wait, resized, resumed, suspended
+from rightsizer_cli.kubectl_client import Client, ClusterError, Where
 
 
 def client(server, **where):

@@ -12,8 +12,8 @@ import yaml
 from rightsizer.errors import InputError
 from rightsizer.search.plan import plan as size
 from rightsizer_api import sizing, validate
-from rightsizer_cli.kubectl.client import Client, Where
 from rightsizer_cli.kubectl.probe import KubernetesProbe
+from rightsizer_cli.kubectl_client import Client, Where
 from rightsizer_launch.probe import Interrupted, Question, probe_of
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory

@@ -1,0 +1,3 @@
+"""`rightsizer doctor`."""
+
+__all__: list[str] = []

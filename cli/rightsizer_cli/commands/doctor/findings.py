@@ -1,0 +1,45 @@
+"""What a check found: one line, and a remedy where something is wrong."""
+
+import enum
+
+from rightsizer.values import immutable
+
+__all__ = ["Finding", "Status", "missing", "note", "ok"]
+
+
+class Status(enum.StrEnum):
+    """Present, missing, or worth knowing."""
+
+    OK = "ok"
+    MISSING = "missing"
+    NOTE = "note"
+
+
+@immutable
+class Finding:
+    """The result of one check; `remedy` says what to do, empty if nothing."""
+
+    status: Status
+    subject: str
+    text: str
+    remedy: str = ""
+
+    @property
+    def line(self) -> str:
+        """The finding in one line."""
+        return f"{self.status:8}{self.subject}: {self.text}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+def ok(subject: str, text: str) -> Finding:
+    """Present."""
+    return Finding(status=Status.OK, subject=subject, text=text)
+
+
+def note(subject: str, text: str, remedy: str = "") -> Finding:
+    """Nothing stops a plan, but its user should know."""
+    return Finding(status=Status.NOTE, subject=subject, text=text, remedy=remedy)
+
+
+def missing(subject: str, text: str, remedy: str) -> Finding:
+    """A plan cannot run, or not as promised, before the remedy."""
+    return Finding(status=Status.MISSING, subject=subject, text=text, remedy=remedy)
