@@ -17,6 +17,7 @@ from bench.fitting import DATA, arguments, fit, read, reference, save, summary
 from bench.results import RESULTS, write_json
 
 from rightsizer.estimate import collectives, kernels
+from rightsizer.estimate.attention import flash_s
 from rightsizer.estimate.parameters import Parameter, Parameters, load_curves, load_step_time
 
 GENERATION = {"A100": "ampere", "H100": "hopper", "B200": "blackwell", "A40-": "gddr", "H200": "hopper"}
@@ -87,20 +88,20 @@ def attention(folder: Path) -> Table:
     b, s, heads, qk, v, micros = _columns(
         rows, "batch", "seq_len", "heads", "qk_head_dim", "v_head_dim", "time_us"
     )
-    short = [r["gpu"][:4] for r in rows]
+    short = np.asarray([r["gpu"][:4] for r in rows])
     code = np.asarray([kernels.GENERATIONS.index(GENERATION[g]) for g in short])
     peak = np.asarray([PEAK[g] for g in short])
     back = np.asarray([r["pass"].startswith("b") for r in rows])
     flop = b * s * s * heads * (qk + v)
 
     def predict(p: Parameters) -> Any:
-        forward = peak * p.keyed("flash_te", kernels.GENERATIONS)[code]
+        forward = peak * np.where(short == "B200", p.flash_own_blackwell, p.flash_2_ampere)
         forward = forward * np.where(qk > 160, p.flash_head_192, 1.0)
         ratio = p.keyed("flash_backward", kernels.GENERATIONS)[code]
         rate = np.where(back, forward * 2.5 / ratio, forward)
-        return kernels.flash_s(np.where(back, 2.5, 1.0) * flop, s, rate, p)
+        return flash_s(np.where(back, 2.5, 1.0) * flop, s, rate, p)
 
-    names = [f"{stem}_{g}" for stem in ("flash_te", "flash_backward") for g in ("ampere", "blackwell")]
+    names = ["flash_2_ampere", "flash_own_blackwell", "flash_backward_ampere", "flash_backward_blackwell"]
     labels = np.asarray([f"{r['gpu']} {r['pass']}" for r in rows])
     return Table(
         name="attention",

@@ -121,7 +121,9 @@ class JobFlags:
     ] = None
     attention: Annotated[
         str | None,
-        typer.Option(metavar="KERNEL", help="Attention: auto, flash, sdpa or eager."),
+        typer.Option(
+            metavar="KERNEL", help="Attention: auto, flash, flash1 to flash4, cudnn, sdpa or eager."
+        ),
     ] = None
     compile: Annotated[
         bool | None,

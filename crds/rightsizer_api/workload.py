@@ -136,7 +136,7 @@ class WorkloadSpec(Model):
     )
     attention: Annotated[AttentionKernel, Strict(False)] = Field(
         AttentionKernel.AUTO,
-        description="Attention kernel; auto: the framework's.",
+        description="Attention kernel; auto: the framework's; sdpa: torch's choice; cudnn: also of TE.",
         examples=["flash"],
     )
     library_version: Annotated[str, Field(max_length=10, pattern=RELEASE_PATTERN)] | None = Field(

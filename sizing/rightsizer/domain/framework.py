@@ -66,12 +66,14 @@ class StageBalance(enum.IntEnum):
 class Framework:
     """One framework generation's facts; `known` is False for the honest unknown one (wider intervals).
 
-    Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that one,
-    the plain ones for bf16 (and for fp8 where its own are 0); `moment_bytes` is of one moment (Adam keeps
-    two). Of `deferred_head_gradients` micro-batches the logits' gradients wait for the end of the pipeline;
-    `interleaved_group` (0: as many as stages) pass a chunk before the next. `first_stage_layers` and
-    `last_stage_layers` are as the rule of balance deals them where 0. `expert_overlap_interleaves`: stages
-    hide the experts' exchange only if they are interleaved. `can_*` says what to search.
+    Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that
+    one, the plain ones for bf16 (and for fp8 where its own are 0); `moment_bytes` is of one moment (Adam
+    keeps two). Of `deferred_head_gradients` micro-batches the logits' gradients wait for the end of the
+    pipeline; `interleaved_group` (0: as many as stages) pass a chunk before the next.
+    `first_stage_layers` and `last_stage_layers` are as the rule of balance deals them where 0.
+    `expert_overlap_interleaves`: stages hide the experts' exchange only if they are interleaved.
+    `flash_kernel` is what "flash" means with it; `prefers_cudnn_attention`: cuDNN, where torch's own
+    choice is FlashAttention-2, on Blackwell. `can_*` says what to search.
     """
 
     name: str
@@ -82,8 +84,9 @@ class Framework:
     kernels: KernelStyle = KernelStyle.EAGER
     loss: LossKernel = LossKernel.EAGER
     time_class: str = "trainer"
-    attention_library: str = "sdpa"
     attention: AttentionKernel = AttentionKernel.SDPA
+    flash_kernel: AttentionKernel = AttentionKernel.FLASH_2
+    prefers_cudnn_attention: bool = False
     vocabulary_parallel_loss: bool = False
     dropout: bool = False
     dropout_with_plain_mlp: bool = False
@@ -176,6 +179,7 @@ _ENUMS: Mapping[str, Any] = {
     "kernels": KernelStyle,
     "loss": LossKernel,
     "attention": AttentionKernel,
+    "flash_kernel": AttentionKernel,
     "selective": SelectiveRecompute,
     "stage_balance": StageBalance,
     "default_recompute": Recompute,
@@ -276,5 +280,11 @@ def _profile(name: str) -> Framework:
         facts |= {k: v for k, v in link.items() if k not in {"extends", "sources"}}
         sources |= link.get("sources", {})
     known = {f.name for f in fields(Framework)}
-    values = {k: _ENUMS[k][v.upper()] if k in _ENUMS else v for k, v in facts.items() if k in known}
+    values = {k: _member(k, v) if k in _ENUMS else v for k, v in facts.items() if k in known}
     return Framework(**values, sources=tuple(sorted(sources.items())))
+
+
+def _member(fact: str, text: str) -> Any:
+    """The member of that value or, where values are numbers, of that name."""
+    kind = _ENUMS[fact]
+    return kind(text) if issubclass(kind, str) else kind[text.upper()]

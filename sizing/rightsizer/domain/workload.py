@@ -73,10 +73,20 @@ class LossKernel(enum.StrEnum):
 
 
 class AttentionKernel(enum.StrEnum):
-    """How attention is computed. EAGER materialises the scores. AUTO follows the framework's profile."""
+    """How attention is computed.
+
+    AUTO follows the framework's profile, FLASH is the kernel that its users mean by "flash", SDPA what torch
+    picks on that GPU, CUDNN also TransformerEngine's. FLASH_1 to FLASH_4 are FlashAttention's generations
+    (the first also in Triton). EAGER materialises the scores.
+    """
 
     AUTO = "auto"
     FLASH = "flash"
+    FLASH_1 = "flash1"
+    FLASH_2 = "flash2"
+    FLASH_3 = "flash3"
+    FLASH_4 = "flash4"
+    CUDNN = "cudnn"
     SDPA = "sdpa"
     EAGER = "eager"
 

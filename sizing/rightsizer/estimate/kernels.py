@@ -1,4 +1,4 @@
-"""Seconds of a layer's kernels on one GPU: matmuls, attention, memory traffic, the head and the loss.
+"""Seconds of a layer's matmuls on one GPU, and of the head and the loss.
 
 A matmul (m, n, k) on P FLOP/s and B bytes/s (smooth maximum of the two rooflines, and a launch floor):
 
@@ -8,15 +8,13 @@ u is the generation's plateau, w the wave efficiency (the useful share of the la
 best of six tile shapes; x <= 1 because split-k and stream-k kernels hide part of the loss), k0 the inner
 dimension at which half of the rate is lost to prologue and epilogue. All of u, x, k0, r, t0 are fitted to
 measured matmuls (bench/fit/curves.py).
-
-Flash attention runs at u_a of the 16-bit peak, plus a chain over the keys that one block reads in sequence.
 """
 
 import numpy as np
 
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array, Columns, cached_by_columns
-from rightsizer.domain.workload import AttentionKernel, Precision
+from rightsizer.domain.workload import Precision
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen, trained_ends
 from rightsizer.values import immutable
@@ -25,13 +23,13 @@ __all__ = [
     "GENERATIONS",
     "GpuRates",
     "KernelTimes",
-    "flash_s",
     "fused_experts",
     "fused_sums",
     "generation",
     "kernels",
     "matmul_s",
     "rates",
+    "smooth_maximum",
     "wave_efficiency",
 ]
 
@@ -50,8 +48,6 @@ _FUSED_SUMS_YEAR = 2022  # NVIDIA/apex#1297 (February 2022) and Megatron-LM's li
 _FUSED_EXPERTS_YEAR = 2026.4  # Megatron-Bridge 26.06
 _GROUPED_FP8_YEAR = 2026.5  # NVIDIA/TransformerEngine#2971 and #3181: fp8 GroupedLinear on Hopper in one GEMM
 _CAST_LAUNCHES = 3.0  # of an expert: its matmul, and a cast of either operand
-_MERGED_BYTES = 40.0  # of an element of attention's result and part: see docs/engine.md
-_SUMMED_BYTES = 58.0
 _TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
 _SIDES = (64, 128, 256)
 
@@ -80,8 +76,6 @@ class KernelTimes:
     matmul_weight_gradient_s: Array
     cast_bytes: Array
     expert_cast_bytes: Array
-    attention_forward_s: Array
-    attention_backward_s: Array
     head_forward_s: Array
     head_backward_s: Array
 
@@ -189,10 +183,10 @@ def matmul_s(
     wave = wave_efficiency(m, n, rates.multiprocessors, parameters) ** parameters.wave_exponent
     compute = 2.0 * m * n * k / (flop_per_s * wave) * (1.0 + half_k / k)
     moved = (BF16_BYTES * (m * k + k * n) + output_bytes * m * n) / rates.hbm_bytes_per_s
-    return _smooth_maximum(compute, moved)
+    return smooth_maximum(compute, moved)
 
 
-def _smooth_maximum(first: Array, second: Array) -> Array:
+def smooth_maximum(first: Array, second: Array) -> Array:
     """The fourth root of the sum of fourth powers: a smooth maximum, four times as fast as with `**`."""
     first, second = first * first, second * second
     return np.asarray(np.sqrt(np.sqrt(first * first + second * second)))
@@ -223,7 +217,6 @@ def kernels(cases: Cases, work: LayerWork, rates: GpuRates, parameters: Paramete
 
     ends = np.where(trained_ends(cases), 1.0, 0.0)
     head_forward, head_backward = _head(work, rates, parameters, ends)
-    attention_forward, attention_backward = _attention(cases, work, rates, parameters)
     operands = BF16_BYTES * mm.count * (mm.m * mm.k + mm.k * mm.n + mm.m * mm.n)
     expert = np.where(mm.grouped, operands, 0.0).sum(axis=0)
     return KernelTimes(
@@ -232,8 +225,6 @@ def kernels(cases: Cases, work: LayerWork, rates: GpuRates, parameters: Paramete
         matmul_weight_gradient_s=total(mm.k, mm.n, mm.m, fused) * trained,
         cast_bytes=np.where(rates.low_precision, operands.sum(axis=0) - expert, 0.0),
         expert_cast_bytes=np.where(rates.low_precision, expert, 0.0),
-        attention_forward_s=attention_forward,
-        attention_backward_s=attention_backward,
         head_forward_s=head_forward,
         head_backward_s=head_backward,
     )
@@ -252,52 +243,6 @@ def _head(work: LayerWork, rates: GpuRates, parameters: Parameters, trained: Arr
     inputs = matmul_s(m, k, n, **options)  # type: ignore[arg-type]
     weights = matmul_s(k, n, m, **options)  # type: ignore[arg-type]
     return forward, inputs + trained * weights
-
-
-def flash_s(flop: Array, keys: Array, flop_per_s: Array, parameters: Parameters) -> Array:
-    """Seconds of flash attention: its FLOPs at the plateau, and one block's chain over its keys.
-
-    The chain remains when few heads leave multiprocessors idle. In the measured tables it is a constant per
-    token, the same on A100 and B200.
-    """
-    return np.asarray(flop / flop_per_s + parameters.flash_chain_s_per_token * keys)
-
-
-def _attention(cases: Cases, work: LayerWork, rates: GpuRates, parameters: Parameters) -> tuple[Array, Array]:
-    """Attention's core, forward and backward; eager kernels compute the whole s x s and write the scores."""
-    library, code = cases.framework.attention_library, rates.generation
-    te = parameters.keyed("flash_te", GENERATIONS)[code]
-    sdpa = parameters.keyed("flash_sdpa", GENERATIONS)[code]
-    triton = sdpa * parameters.flash_triton
-    plateau = np.where(library == "te", te, np.where(library == "triton", triton, sdpa))
-    either = (cases.framework.known == 0) & ~((library == "te") & rates.low_precision)
-    plateau = np.where(either, np.sqrt(plateau * sdpa), plateau)  # only 8 bits mean TransformerEngine
-    shape = np.where(work.qk_dim <= 64, parameters.flash_head_64, 1.0)
-    shape = np.where(work.qk_dim > 160, parameters.flash_head_192, shape)
-    forward = rates.peak16_flop_per_s * plateau * shape
-    backward = forward * 2.5 / parameters.keyed("flash_backward", GENERATIONS)[code]
-    keys = work.attention_tokens / cases.layout.cp
-    fast = flash_s(work.attention_flop, keys, forward, parameters)
-    fast_back = flash_s(2.5 * work.attention_flop, keys, backward, parameters)
-    moved = BF16_BYTES * work.score_elements / rates.hbm_bytes_per_s
-    product_s = work.attention_flop / (rates.matmul16_flop_per_s * parameters.score_matmul)
-    products = product_s * (1.0 + rates.half_k16 / work.qk_dim), product_s * (1.0 + 32.0 / work.qk_dim)
-    slow = sum((_smooth_maximum(product, moved) for product in products), parameters.score_passes * moved)
-    slow = slow * np.where(work.qk_dim % 8 == 0, 1.0, parameters.unaligned_head)
-    used, split = flash(cases), cases.layout.cp
-    ring = 1.0 + parameters.context_attention * (split - 1) / split
-    merged, summed = _merged_s(cases, work, rates)
-    return np.asarray(np.where(used, fast, slow) * ring + merged), np.asarray(
-        np.where(used, fast_back, 2 * slow) * ring + summed
-    )
-
-
-def _merged_s(cases: Cases, work: LayerWork, rates: GpuRates) -> tuple[Array, Array]:
-    """Seconds to merge the partial results of a split context, and to sum their gradients."""
-    parts = np.where(cases.framework.merges_context_parts, cases.layout.cp - 1.0, 0.0)
-    elements = parts * work.score_elements / work.attention_tokens * work.qk_dim
-    once = elements / rates.hbm_bytes_per_s
-    return np.asarray(_MERGED_BYTES * once), np.asarray(_SUMMED_BYTES * once)
 
 
 def fused_sums(cases: Cases) -> Array:
@@ -322,10 +267,3 @@ def _grouped_fp8(cases: Cases, rates: GpuRates) -> Array:
     hopper = rates.generation == GENERATIONS.index("hopper")
     own = (cases.framework.groups_fp8_experts > 0) | core
     return np.asarray(own & hopper & rates.low_precision & (cases.architecture.experts > 0))
-
-
-def flash(cases: Cases) -> Array:
-    """True where attention never materialises the scores: as stated, else the framework's default."""
-    stated = cases.workload.attention
-    kernel = np.where(stated == AttentionKernel.AUTO, cases.framework.attention, stated)
-    return np.asarray(kernel != AttentionKernel.EAGER)

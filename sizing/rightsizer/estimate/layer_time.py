@@ -21,6 +21,7 @@ from rightsizer.domain.columns import Array
 from rightsizer.domain.framework import KernelStyle, SelectiveRecompute
 from rightsizer.domain.layout import Offload, Sharding
 from rightsizer.domain.workload import Method, Precision, Quantiser, Recompute, Scaling
+from rightsizer.estimate.attention import AttentionTimes
 from rightsizer.estimate.collectives import Links, all_to_all_s, group, ring_s
 from rightsizer.estimate.host_time import (
     HOST_CLASSES,
@@ -59,6 +60,7 @@ class StepInputs:
     cases: Cases
     work: LayerWork
     kernels: KernelTimes
+    attention: AttentionTimes
     rates: GpuRates
     links: Links
     parameters: Parameters
@@ -172,7 +174,7 @@ def _forward(inputs: StepInputs) -> _GpuTime:
     extra = _dequantised_bytes(inputs) + _adapter_bytes(inputs)
     return _GpuTime(
         matmul=inputs.kernels.matmul_forward_s + (cast + extra) / memory,
-        attention=inputs.kernels.attention_forward_s,
+        attention=inputs.attention.forward_s,
         elementwise=moved / memory + passes / _PASSES_OF_A_KERNEL * p.launch_s,
     )
 
@@ -196,7 +198,7 @@ def _backward(inputs: StepInputs, forward: _GpuTime) -> _GpuTime:
     summed = accumulated_s(inputs, np.where(frozen(inputs.cases), 0.0, weights))
     return _GpuTime(
         matmul=kernels.matmul_input_gradient_s + kernels.matmul_weight_gradient_s + extra,
-        attention=kernels.attention_backward_s,
+        attention=inputs.attention.backward_s,
         elementwise=2.0 * forward.elementwise + summed,
     )
 

@@ -24,6 +24,7 @@ from rightsizer.domain.linear import attention_share, linear_share
 from rightsizer.domain.workload import AttentionKernel, LossKernel, Precision, Recompute
 from rightsizer.estimate.memory_states import adapters_only
 from rightsizer.estimate.parameters import Parameters
+from rightsizer.estimate.work import attention_kernel
 from rightsizer.values import immutable
 
 __all__ = ["SavedActivations", "loss_bytes", "saved_activations", "tokens"]
@@ -157,7 +158,8 @@ def _attention_widths(cases: Cases, eager: Array) -> tuple[Array, Array, Array]:
     a = cases.architecture
     heads = np.asarray(a.heads, dtype=float)
     query, key = heads * a.head_dim, a.kv_heads * a.head_dim * 1.0
-    repeated = eager & ~cases.framework.saves_gathered_inputs & (_attention(cases) != AttentionKernel.FLASH)
+    by_torch = np.isin(attention_kernel(cases), (AttentionKernel.SDPA, AttentionKernel.EAGER))
+    repeated = eager & ~cases.framework.saves_gathered_inputs & by_torch
     key = np.where(repeated, query, key)
     grouped = 4.0 * query + 4.0 * key
     wide = heads * (a.qk_nope_head_dim + a.qk_rope_head_dim)
@@ -167,12 +169,6 @@ def _attention_widths(cases: Cases, eager: Array) -> tuple[Array, Array, Array]:
     is_mla = a.attention == AttentionKind.LATENT
     output = 2.0 * np.where(is_mla, values, query)
     return np.where(is_mla, latents, 0.0), np.where(is_mla, mla, grouped) + 4.0 * heads, output
-
-
-def _attention(cases: Cases) -> Array:
-    """The attention kernel: the workload's, else the profile's."""
-    kernel = cases.workload.attention
-    return np.where(kernel == AttentionKernel.AUTO, cases.framework.attention, kernel)
 
 
 def _dropout(cases: Cases) -> Array:
@@ -188,7 +184,7 @@ def _score_bytes(cases: Cases) -> Array:
         _dropout(cases), np.maximum(cases.framework.score_bytes, 5.0), cases.framework.score_bytes
     )
     scores = attention_share(a) * a.heads * tokens(cases) * cases.workload.sequence_tokens / layout.tp
-    return np.where(_attention(cases) == AttentionKernel.EAGER, per_score * scores, 0.0)
+    return np.where(attention_kernel(cases) == AttentionKernel.EAGER, per_score * scores, 0.0)
 
 
 def _saves_in_fp8(cases: Cases) -> Array:

@@ -17,6 +17,7 @@ from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.domain.layout import Sharding
 from rightsizer.domain.workload import LossKernel, Precision
+from rightsizer.estimate.attention import attention
 from rightsizer.estimate.collectives import group, links, ring_s, send_s
 from rightsizer.estimate.host_time import HOST_CLASSES, host_class
 from rightsizer.estimate.kernels import kernels, rates
@@ -84,6 +85,7 @@ def step_inputs(cases: Cases, parameters: Parameters) -> StepInputs:
         cases=cases,
         work=work,
         kernels=kernels(cases, work, speed, parameters),
+        attention=attention(cases, work, speed, parameters),
         rates=speed,
         links=links(cases, parameters),
         parameters=parameters,

@@ -17,7 +17,7 @@ from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.domain.layout import Offload
 from rightsizer.domain.linear import attention_share, linear_flop, linear_share
-from rightsizer.domain.workload import Method
+from rightsizer.domain.workload import AttentionKernel, Method
 from rightsizer.values import immutable
 
 __all__ = ["LayerWork", "Matmuls", "layer_work"]
@@ -145,6 +145,13 @@ def trained_ends(cases: Cases) -> Array:
     """True where embedding and head are trained: with all weights, or in full beside adapters."""
     targets = cases.workload.lora_targets
     return np.asarray(~frozen(cases) | (targets == "attention+embeddings") | (targets == "all+embeddings"))
+
+
+def attention_kernel(cases: Cases) -> Array:
+    """The kernel as stated, else the framework's; FLASH is what the framework's users mean by it."""
+    stated, facts = cases.workload.attention, cases.framework
+    kernel = np.where(stated == AttentionKernel.AUTO, facts.attention, stated)
+    return np.where(kernel == AttentionKernel.FLASH, facts.flash_kernel, kernel)
 
 
 def _head_dims(cases: Cases) -> tuple[Array, Array]:

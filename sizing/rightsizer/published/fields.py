@@ -212,14 +212,29 @@ def precision(cell: str) -> Precision:
     return Precision.BF16
 
 
+_KERNELS = (
+    (r"flash[ _-]?attn?(ention)?[ _-]?v?([1-4])\b|\bfa[ _-]?v?([1-4])\b|\bflash[ _-]?v?([1-4])\b", None),
+    (r"transformer[ _-]?engine|\bte\b|cudnn", AttentionKernel.CUDNN),
+    (r"triton", AttentionKernel.FLASH_1),
+    (r"sdpa|scaled[ _-]dot", AttentionKernel.SDPA),
+    (r"eager|\bmath\b|unfused", AttentionKernel.EAGER),
+    (r"flash|\bfa\b", AttentionKernel.FLASH),
+)
+"""Signs of attention kernels, tried in order; None: the generation that the sign holds."""
+
+
 def attention(cell: str) -> AttentionKernel:
-    """The attention kernel: flash, SDPA, or eager (materialised scores)."""
+    """The attention kernel: a flag for flash or eager, or its name ("FA2", "flash_attention_3", "TE")."""
     cell = cell.lower()
-    if cell in _TRUE or "flash" in cell or cell.startswith("fa"):
-        return AttentionKernel.FLASH if cell not in _FALSE else AttentionKernel.EAGER
-    if cell in _FALSE or "eager" in cell:
-        return AttentionKernel.EAGER
-    return AttentionKernel.SDPA if "sdpa" in cell else AttentionKernel.AUTO
+    if cell in _TRUE | _FALSE:
+        return AttentionKernel.FLASH if cell in _TRUE else AttentionKernel.EAGER
+    for sign, kernel in _KERNELS:
+        found = re.search(sign, cell)
+        if found and kernel is None:
+            return AttentionKernel(f"flash{next(g for g in found.groups()[1:] if g)}")
+        if found and kernel is not None:
+            return kernel
+    return AttentionKernel.AUTO
 
 
 def loss(cell: str) -> LossKernel:

@@ -204,7 +204,7 @@ def _workload(row: Row, profile: Framework, split: Mapping[str, int], sequence: 
         quantiser=fields.quantiser(fields.text(row, "quantiser")),
         loss=fields.loss(fields.text(row, "loss")),
         compile=compiled,
-        attention=fields.attention(fields.text(row, "flash_attention") or fields.text(row, "attention")),
+        attention=fields.attention(fields.text(row, "attention") or fields.text(row, "flash_attention")),
         library_year=fields.released(row),
         variable_length=_variable_length(row, profile, method),
         scaling=fields.scaling(fields.text(row, "scaling")),

@@ -29,7 +29,7 @@ SPARSE = dataclasses.replace(NET, experts=8, top_k=2, expert_ffn_hidden=4)
 T, L, N, ENDS = 16, 4, 192 + 384, 2 * 32 * 8
 FAST = 1e30
 SHARES = (
-    "plateau", "over_bf16", "fraction", "tile_", "flash_te", "flash_sdpa", "flash_triton", "flash_head",
+    "plateau", "over_bf16", "fraction", "tile_", "flash_own", "flash_1", "flash_2", "flash_head",
     "sustained", "score_matmul", "grouped", "exposed", "compiled", "hooks", "unaligned_head", "overlapped",
     "permute_fused", "adapter_share", "adapter_tensor_traffic",
 )  # fmt: skip

@@ -157,6 +157,23 @@ def test_workload_words(changes, read):
 
 
 @pytest.mark.parametrize(
+    ("columns", "kernel"),
+    [
+        ({"flash_attention": "1"}, AttentionKernel.FLASH),
+        ({"flash_attention": "FA2"}, AttentionKernel.FLASH_2),
+        ({"attention": "flash_attention_3"}, AttentionKernel.FLASH_3),
+        ({"attention": "FlashAttention-4"}, AttentionKernel.FLASH_4),
+        ({"attention": "flash-attn 2.7.4"}, AttentionKernel.FLASH_2),
+        ({"attention": "TE", "flash_attention": "1"}, AttentionKernel.CUDNN),
+        ({"attention": "torch SDPA"}, AttentionKernel.SDPA),
+        ({"attention": "whatever"}, AttentionKernel.AUTO),
+    ],
+)
+def test_a_row_may_name_the_generation_of_its_attention_kernel(columns, kernel):
+    assert case(**columns).workload.attention == kernel
+
+
+@pytest.mark.parametrize(
     ("column", "text", "fact", "found"),
     [
         ("overlap_experts", "1", "overlaps_expert_exchange", True),

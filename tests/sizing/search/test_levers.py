@@ -116,7 +116,7 @@ def test_a_measurement_saves_what_the_deviation_costs():
 
 def test_naming_the_framework_is_a_lever_only_if_it_was_assumed():
     flags = [
-        {lever.flag for lever in levers(plan(_request(framework_assumed=assumed)))}
+        {lever.flag for lever in levers(plan(_request(days=2.0, framework_assumed=assumed)))}
         for assumed in (True, False)
     ]
     assert ["--framework torchtitan" in some for some in flags] == [True, False]
