@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-stacks clean help
 
 all: check test  ## check and test
 
@@ -70,11 +70,15 @@ generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards a
 	$(BIN)/python -m rightsizer_telemetry.generate
 	$(BIN)/python scripts/draw_architecture.py
 
+STACK_LOCKS := tests/e2e/stacks/locks
+STACKS := $(basename $(notdir $(wildcard $(STACK_LOCKS)/*.in)))
 LOCK = .tools/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet
 lock: $(READY)  ## pin what pyproject.toml asks for: the environment, the image, the image's build
 	$(LOCK) pyproject.toml --extra dev --extra gpu --output-file requirements.lock
 	$(LOCK) pyproject.toml --extra operator --constraint requirements.lock --output-file deploy/image.lock
 	echo "hatchling>=1.27" | $(LOCK) - --constraint requirements.lock --output-file deploy/build.lock
+	for stack in $(STACKS); do \
+	  $(LOCK) pyproject.toml --extra examples $(STACK_LOCKS)/$$stack.in --constraint requirements.lock --output-file $(STACK_LOCKS)/$$stack.lock; done
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
 	$(BIN)/python -m bench.fit.curves
@@ -141,6 +145,9 @@ test-slurm-releases:  ## the cluster and sized jobs on Slurm 24.11 and 26.05, in
 test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
 	tests/e2e/prometheus/install.sh
 	$(BIN)/pytest -q -m prometheus $(AGAIN) tests/e2e/prometheus
+
+test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, killed, resumed, resized (CPU)
+	$(BIN)/pytest -q -n 1 -m stacks $(AGAIN) tests/e2e/stacks
 
 nightly:  ## what CI does not wait for: operators killed at every request, upgrades, a million random inputs
 	@$(MAKE) --no-print-directory test-kubernetes NIGHTLY=1

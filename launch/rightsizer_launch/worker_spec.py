@@ -18,6 +18,7 @@ from rightsizer_api.placeholders import placeholders_in
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch import frameworks
+from rightsizer_launch.stacks.catalog import observed
 from rightsizer_launch.torchrun import Program, program
 from rightsizer_launch.worker import progress
 from rightsizer_launch.worker.restart_monitor import ENV_RESTART_WITHIN_S, ENV_START_TIMEOUT_S
@@ -250,7 +251,8 @@ def _program(
         "workload.globalBatchSequences": workload.global_batch_sequences,
         "workload.steps": int(workload.steps),
     }
-    return program((*expand(command, layout, values), *(() if _states_layout(plan) else flags)))
+    own = program((*expand(command, layout, values), *(() if _states_layout(plan) else flags)))
+    return observed(plan.spec.launch.framework, own)
 
 
 def _states_layout(plan: TrainingPlan) -> bool:

@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from pydoc import locate
+from pydoc import ErrorDuringImport, locate
 
 import pytest
 from pydantic import BaseModel
@@ -98,10 +98,20 @@ def test_every_path_in_the_docs_exists(page):
     assert not [path for path in paths if "NAME" not in path and not (ROOT / path).exists()]
 
 
+def is_there(name: str) -> bool:
+    """Whether a module is there, or a name in one; a callback's module imports a stack that may not be."""
+    try:
+        return locate(name) is not None
+    except ErrorDuringImport as error:
+        return isinstance(error.value, ModuleNotFoundError) and not str(error.value.name).startswith(
+            "rightsizer"
+        )
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_module_in_the_docs_exists(page):
     names = re.findall(rf"\brightsizer(?:_[a-z]+)?\.(?!(?:{NO_MODULES})(?:\b|_))[a-z_.]*[a-z]", PAGES[page])
-    assert not [name for name in names if locate(name) is None]
+    assert not [name for name in names if not is_there(name)]
 
 
 CONTRIBUTING = PAGES["CONTRIBUTING.md"]

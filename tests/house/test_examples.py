@@ -23,6 +23,8 @@ def test_an_example_survives_being_written(file):
     assert loads(dump(load(file))) == load(file)
 
 
-@pytest.mark.parametrize("file", sorted(ROOT.glob("examples/*/*.yaml")), ids=lambda file: file.parent.name)
+@pytest.mark.parametrize(
+    "file", sorted(ROOT.glob("examples/*/**/plan.yaml")), ids=lambda file: file.parent.name
+)
 def test_a_plan_beside_a_script_loads(file):
     assert load(file).spec.launch.command

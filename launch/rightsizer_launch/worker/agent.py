@@ -21,21 +21,18 @@ that exits alone would leave the others waiting in a collective. The reduction u
 
 import atexit
 import contextlib
-import ctypes
-import json
 import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from rightsizer.values import immutable
-from rightsizer_launch.worker import progress
+from rightsizer_launch.worker import process_end, progress
 from rightsizer_launch.worker.metrics import TrainMetrics, serve
 from rightsizer_launch.worker.peak_memory import max_peak_bytes, should_measure
 
@@ -371,26 +368,5 @@ def _observe(*, tokens: float, step_s: float) -> None:
         _state.metrics.set(loss=_state.loss)
 
 
-def _record_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None, /) -> None:
-    """Write torchrun's error file, so that the worker's error reaches the user; then print the traceback."""
-    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    if path and not issubclass(kind, KeyboardInterrupt):
-        details = {
-            "py_callstack": "".join(traceback.format_exception(kind, error, trace)),
-            "timestamp": str(int(time.time())),
-        }
-        with contextlib.suppress(OSError), Path(path).open("w") as file:
-            json.dump({"message": {"message": f"{kind.__name__}: {error}", "extraInfo": details}}, file)
-    sys.__excepthook__(kind, error, trace)
-
-
-def die_with_parent(number: int) -> None:
-    """Request a signal on the parent's death; Linux only."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
-
-
 if active() and "TORCHELASTIC_RUN_ID" in os.environ:
-    # A worker of rightsizer: it dies with its torchrun agent and records a crash in torchrun's format.
-    die_with_parent(signal.SIGKILL)
-    sys.excepthook = _record_crash
+    process_end.guard()

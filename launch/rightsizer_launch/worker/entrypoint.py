@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from rightsizer_launch.worker import progress, rendezvous, restart_monitor, worker_exits
-from rightsizer_launch.worker.agent import die_with_parent
+from rightsizer_launch.worker.process_end import die_with_parent
 from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT, ENV_OUTCOME, EXIT_STOPPED
 
 __all__ = ["exit_code", "main"]

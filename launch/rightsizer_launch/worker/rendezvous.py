@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rightsizer_launch.worker.agent import die_with_parent
+from rightsizer_launch.worker.process_end import die_with_parent
 from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT
 
 __all__ = ["free_port", "main", "mark_complete", "reachable", "was_complete"]

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-from rightsizer_launch.worker.agent import die_with_parent
+from rightsizer_launch.worker.process_end import die_with_parent
 from rightsizer_operator.runtime.main import OperatorOptions, run
 from rightsizer_operator.values.settings import Settings
 

@@ -1,0 +1,3 @@
+"""Callbacks that report to rightsizer: one line in a training script. Each imports its stack."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Stacks whose scripts run unmodified: one file adapts each, `catalog` lists them."""
+
+__all__: list[str] = []

@@ -1,0 +1,58 @@
+"""The stacks whose scripts run unmodified, by the engine's profile of their framework. Pure data.
+
+`hooks` maps a module of the stack to the module of this folder that observes it after its import.
+"""
+
+from collections.abc import Mapping
+
+from rightsizer.catalog.framework_names import framework_named
+from rightsizer.values import immutable
+from rightsizer_launch.torchrun import Program
+
+__all__ = ["OBSERVED", "Stack", "observed", "stack_of"]
+
+
+@immutable
+class Stack:
+    """A stack, the hooks that observe it and the engine's profiles of it."""
+
+    name: str
+    hooks: Mapping[str, str]
+    profiles: tuple[str, ...]
+
+
+_STACKS = (
+    Stack(
+        name="transformers",
+        hooks={"transformers.trainer": "transformers"},
+        profiles=(
+            "hf-trainer",
+            "hf-liger",
+            "peft",
+            "trl",
+            "axolotl",
+            "llama-factory",
+            "unsloth",
+            "ms-swift-2",
+            "ms-swift-3",
+        ),
+    ),
+)
+
+OBSERVED: Mapping[str, Stack] = {stack.name: stack for stack in _STACKS}
+
+
+def stack_of(framework: str) -> Stack | None:
+    """The stack of a plan's `launch.framework`; None if its scripts report through the agent."""
+    profile = framework_named(framework).name
+    return next((stack for stack in _STACKS if profile in stack.profiles), None)
+
+
+def observed(framework: str, own: Program) -> Program:
+    """The program that runs a plan's own one observed; the own one if its framework is not observed."""
+    stack = stack_of(framework)
+    if stack is None:
+        return own
+    kind = ("-m",) if own.module else ()
+    arguments = (stack.name, *kind, own.target, *own.arguments)
+    return Program(target="rightsizer_launch.stacks.observe", arguments=arguments, module=True)

@@ -1,0 +1,163 @@
+"""Scripts of real training stacks, as they are: measured, killed, resumed, resized, on CPU with gloo.
+
+Each stack runs in an environment of its own (scripts/stack_env.sh). `make test-stacks` runs all of them.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rightsizer_launch.worker.progress import ProgressReader, Record
+
+pytestmark = [pytest.mark.stacks]
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("sizing", "crds", "launch", "telemetry", "slurm", "operator", "cli")
+COMMAND = "import sys; from rightsizer_cli.start import main; sys.argv[0] = 'rightsizer'; sys.exit(main())"
+PATIENCE_S = 240.0
+STACKS = sorted(path.parent.name for path in ROOT.glob("examples/stacks/*/plan.yaml"))
+
+
+class Run:
+    """`rightsizer run plan.yaml --dir D` in a copy of a stack's example, with the records that it writes."""
+
+    def __init__(self, python: str, folder: Path, *options: str) -> None:
+        self.directory = folder / "D"
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(str(ROOT / package) for package in PACKAGES),
+            "RIGHTSIZER_CALIBRATION": "",
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
+        argv = [python, "-c", COMMAND, "run", "plan.yaml", "--dir", "D", *options]
+        self.log = (folder / "log").open("a")
+        self.process = subprocess.Popen(argv, cwd=folder, env=environment, stdout=self.log, stderr=self.log)
+
+    def records(self, event: str) -> list[Record]:
+        path = self.directory / "progress.jsonl"
+        return [record for record in ProgressReader(path).read() if record.event == event]
+
+    def wait(self, what: str, until: Callable[[], bool]) -> None:
+        """Wait for something; fail if the run ends or stalls before it."""
+        give_up_s = time.monotonic() + PATIENCE_S
+        while not until():
+            ended = self.process.poll() is not None or time.monotonic() > give_up_s
+            assert not ended, f"no {what}: {Path(self.log.name).read_text()[-3000:]}"
+            time.sleep(0.1)
+
+    def end(self) -> int:
+        """The exit code, once it has ended by itself."""
+        return self.process.wait(PATIENCE_S)
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def mean_loss(records: list[Record]) -> float:
+    return sum(record.loss or 0.0 for record in records) / len(records)
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two workers, one killed past a checkpoint, a stop, and the rest with one worker; the run's folder."""
+    script = [ROOT / "scripts/stack_env.sh", request.param]
+    python = subprocess.run(script, check=True, capture_output=True, text=True).stdout.strip()
+    folder = tmp_path_factory.mktemp(request.param) / "job"
+    shutil.copytree(ROOT / "examples/stacks" / request.param, folder)
+    with Run(python, folder) as run:
+        run.wait("step past a checkpoint", lambda: _past_a_checkpoint(run) >= 3)
+        os.kill(run.records("start")[-1].pids[-1], signal.SIGKILL)
+        furthest = max(record.step for record in run.records("step"))
+        run.wait("second start", lambda: len(run.records("start")) > 1)
+        run.wait("step past the kill", lambda: run.records("step")[-1].step > furthest)
+        run.process.send_signal(signal.SIGTERM)
+        assert run.end() == 130
+    with Run(python, folder, "--workers", "1") as run:
+        assert run.end() == 0, (folder / "log").read_text()[-3000:]
+    return folder / "D"
+
+
+def _past_a_checkpoint(run: Run) -> int:
+    saved, steps = run.records("checkpoint"), run.records("step")
+    return steps[-1].step - saved[-1].step if saved and steps else 0
+
+
+def records(folder: Path, event: str) -> list[Record]:
+    return [record for record in ProgressReader(folder / "progress.jsonl").read() if record.event == event]
+
+
+def report(folder: Path) -> dict:
+    return json.loads((folder / "report.json").read_text())
+
+
+def test_the_report_holds_measured_beside_predicted(story):
+    document = report(story)
+    assert document["state"] == "done"
+    assert [attempt["workers"] for attempt in document["attempts"]] == [2, 1]
+    for attempt in document["attempts"]:
+        assert attempt["measured"]["tokensPerSecond"] > 0
+        assert attempt["predicted"]["tokensPerSecond"] > 0
+
+
+def test_a_killed_worker_costs_one_restart_and_the_steps_since_the_checkpoint(story):
+    first, again, _ = records(story, "start")
+    before = [r.step for r in records(story, "checkpoint") if r.time < again.time]
+    assert (first.step, again.step) == (0, before[-1])
+    assert report(story)["restarts"] == 1
+    assert 0 < report(story)["lostSteps"] < 60
+
+
+def test_a_stop_saves_first(story):
+    last = records(story, "start")[-1]
+    assert (last.world, last.attempt) == (1, 2)
+    assert last.step == max(r.step for r in records(story, "step") if r.attempt == 1)
+
+
+def test_repeated_steps_train_on_the_same_data(story):
+    seen: dict[int, float] = {}
+    repeated = []
+    for record in records(story, "step"):
+        if record.step in seen:
+            repeated.append(abs((record.loss or 0.0) - seen[record.step]))
+        seen[record.step] = record.loss or 0.0
+    assert repeated
+    assert max(repeated) < 0.02
+
+
+def test_the_loss_continues_with_one_worker(story):
+    steps = records(story, "step")
+    before, after = [r for r in steps if r.attempt == 1], [r for r in steps if r.attempt == 2]
+    assert after
+    assert abs(mean_loss(after[:5]) - mean_loss(before[-5:])) < 0.2
+    assert mean_loss(after[-5:]) < mean_loss(before[:5])
+
+
+def test_the_global_batch_is_the_same_with_one_worker(story):
+    steps = records(story, "step")
+    assert {round(r.tokens / r.step, 6) for r in steps} == {steps[0].tokens / steps[0].step}
+    assert steps[-1].tokens >= report(story)["targetTokens"]
+
+
+def test_no_process_is_left(story):
+    pids = {pid for record in records(story, "start") for pid in record.pids}
+    assert not [pid for pid in pids if is_alive(pid)]

@@ -1,0 +1,27 @@
+import pytest
+
+from rightsizer.errors import InputError
+from rightsizer_launch.stacks.batch import batch_for
+from rightsizer_launch.worker.agent import JobLayout
+
+
+def layout(**values):
+    return JobLayout(global_batch_sequences=48, sequence_tokens=128, **values)
+
+
+@pytest.mark.parametrize("dp", [1, 2, 3, 4, 6, 48])
+@pytest.mark.parametrize("micro_batch", [1, 5, 8, 100])
+def test_the_global_batch_stays(dp, micro_batch):
+    batch = batch_for(layout(dp=dp, micro_batch=micro_batch))
+    assert batch.micro_batch * batch.micro_batches * dp == 48
+    assert batch.micro_batch <= micro_batch
+    assert batch.tokens == 48 * 128
+
+
+def test_a_batch_that_does_not_divide_is_refused():
+    with pytest.raises(InputError, match="does not divide by 5"):
+        batch_for(layout(dp=5))
+
+
+def test_without_a_plan_the_script_keeps_its_batch():
+    assert batch_for(JobLayout()) is None

@@ -1,0 +1,54 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rightsizer_launch.stacks.catalog import observed, stack_of
+from rightsizer_launch.torchrun import program
+
+SCRIPT = """
+import json, pickle, sys
+def named(): pass
+print(json.dumps({"argv": sys.argv[1:], "name": __name__, "path": sys.path[0],
+                  "pickles": pickle.loads(pickle.dumps(named)) is named}))
+"""
+
+
+def run(folder, *command):
+    argv = [sys.executable, "-m", "rightsizer_launch.stacks.observe", "transformers", *command]
+    done = subprocess.run(argv, cwd=folder, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("command", [("jobs/train.py",), ("-m", "jobs.train")], ids=["file", "module"])
+def test_a_script_sees_what_it_would_see_alone(tmp_path, command):
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs/train.py").write_text(SCRIPT)
+    seen = run(tmp_path, *command, "--lr", "1")
+    home = tmp_path if command[0] == "-m" else tmp_path / "jobs"
+    assert seen == {"argv": ["--lr", "1"], "name": "__main__", "path": str(home), "pickles": True}
+
+
+def test_a_program_on_the_path_is_run_in_this_process(tmp_path):
+    tool = Path(tmp_path / "some-train")
+    tool.write_text(f"#!{sys.executable}\n{SCRIPT}")
+    assert run(tmp_path, str(tool), "config.yaml")["argv"] == ["config.yaml"]
+
+
+@pytest.mark.parametrize("name", ["transformers", "hf", "trl", "axolotl", "llama-factory", "unsloth"])
+def test_what_is_built_on_the_trainer_is_observed_as_transformers(name):
+    assert stack_of(name).name == "transformers"
+
+
+def test_a_script_of_an_observed_framework_starts_through_the_observer():
+    own = program(["python", "-m", "axolotl.cli.train", "config.yaml"])
+    started = observed("axolotl", own)
+    assert (started.target, started.module) == ("rightsizer_launch.stacks.observe", True)
+    assert started.arguments == ("transformers", "-m", "axolotl.cli.train", "config.yaml")
+
+
+def test_a_script_that_reports_itself_starts_as_it_is():
+    own = program(["train.py"])
+    assert observed("ddp", own) is own
