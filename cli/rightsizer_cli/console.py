@@ -9,18 +9,22 @@ from rich.text import Text
 __all__ = ["echo_json", "show"]
 
 PIPED_COLUMNS = 100
+_WHOLE_COLUMNS = 1000
 
 
-def show(*parts: RenderableType) -> None:
+def show(*parts: RenderableType, whole: bool = False) -> None:
     """Print parts with an empty line between them; a pipe gets no colour and no padding.
 
-    Sentences keep to one line in a pipe, for scripts; a terminal wraps them between words.
+    Sentences keep to one line in a pipe, for scripts; a terminal wraps them between words. `whole` tables
+    keep their width, so that no name in them is cut or folded.
     """
-    screen = Console(highlight=False, emoji=False)
+    screen = Console(highlight=False, emoji=False, width=_WHOLE_COLUMNS if whole else None)
     if screen.is_terminal:
         _print(screen, parts, wrap=True)
         return
-    pipe = Console(highlight=False, emoji=False, width=PIPED_COLUMNS, color_system=None)
+    pipe = Console(
+        highlight=False, emoji=False, width=_WHOLE_COLUMNS if whole else PIPED_COLUMNS, color_system=None
+    )
     with pipe.capture() as captured:
         _print(pipe, parts, wrap=False)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

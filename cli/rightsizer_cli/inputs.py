@@ -11,6 +11,7 @@ from rightsizer.errors import InputError
 from rightsizer.search.types import Request
 from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing, validate, with_config
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
+from rightsizer_cli.model_files import config_of
 from rightsizer_cli.usage_errors import OptionError
 from rightsizer_launch.calibration import calibrated as with_calibration
 
@@ -21,17 +22,26 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
     """The plan of a manifest (`-` is stdin) with flags over it, or of flags alone; and its request."""
     options = list(_options(groups))
     given = {spec: value for spec, _, value in options if value not in (None, [])}
+    named = given.get("model.name")
+    local = config_of(named) if isinstance(named, str) else None
+    if local:
+        del given["model.name"]
+        given["model.configPath"] = str(local.absolute())
+        options = [
+            (spec, flag, v) for spec, flag, v in options if spec not in ("model.name", "model.configPath")
+        ]
+        options.append(("model.configPath", "--model", named))
     if file is None and not given:
         raise OptionError("FILE", value="", remedy="name a manifest, or give --model, --tokens and --gpu")
     if file is None:
         with _errors_named_after({spec: flag for spec, flag, _ in options}):
-            plan = _plan_of(document_of({}, given))
+            plan = _plan_of(document_of({}, given), label=named if local else None)
             return plan, _asked(plan)
     plan = loads(sys.stdin.read(), name="stdin") if str(file) == "-" else load(file)
     with _errors_named_after({spec: flag for spec, flag, _ in options if spec in given}):
         if given:
             beneath = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
-            plan = _plan_of(document_of(beneath, given))
+            plan = _plan_of(document_of(beneath, given), label=named if local else None)
         return plan, _asked(plan)
 
 
@@ -51,8 +61,12 @@ def document_of(beneath: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
     return head | dict(beneath) | {"spec": overlaid(beneath.get("spec", {}), given)}
 
 
-def _plan_of(document: dict[str, Any]) -> TrainingPlan:
-    return validate(with_config(document, Path()))
+def _plan_of(document: dict[str, Any], label: str | None = None) -> TrainingPlan:
+    """The plan; `label` is the name that a config read from this machine is called by."""
+    read: Any = with_config(document, Path())
+    if label:
+        read["spec"]["model"]["config"]["_name_or_path"] = label
+    return validate(read)
 
 
 def _options(groups: tuple[Any, ...]) -> Iterator[tuple[str, str, Any]]:

@@ -42,7 +42,10 @@ class JobFlags:
 
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Model from the catalog (`rightsizer models`)."),
+        typer.Option(
+            metavar="NAME",
+            help="Model: a name of `rightsizer models`, a Hub id, or a folder with a config.json.",
+        ),
     ] = None
     config: Annotated[
         Path | None,

@@ -75,7 +75,7 @@ def request_line(request: "Request", *, whole_run: bool = True) -> Text:
     work = request.workload
     batch = work.global_batch_sequences * work.sequence_tokens
     parts = [
-        f"{request.architecture.name}: {work.method.value}"
+        f"{request.architecture.name} ({_parameters(request)}): {work.method.value}"
         + (f" on {format_tokens(work.tokens)} tokens" if whole_run else ""),
         f"{format_tokens(batch)} tokens a step ({work.global_batch_sequences} x {work.sequence_tokens})",
         work.precision.value,
@@ -86,6 +86,14 @@ def request_line(request: "Request", *, whole_run: bool = True) -> Text:
     if request.max_usd is not None:
         parts.append(f"at most {format_usd(request.max_usd)}")
     return Text(", ".join(parts), style="dim")
+
+
+def _parameters(request: "Request") -> str:
+    """The network's parameters, and how many of them a token uses if that is fewer."""
+    total, active = request.architecture.parameters_total, request.architecture.parameters_active
+    return f"{format_count(total)} parameters" + (
+        f", {format_count(active)} active" if active < total else ""
+    )
 
 
 def _framework(request: "Request") -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from rightsizer.catalog import lookup
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 _GIB = 2.0**30
+_PLAIN_NAME = re.compile(r"[\w.+~/-]{1,96}", re.ASCII)
 _ADAPTERS = (Method.LORA, Method.QLORA)
 _STATED_BATCH, _ASSUMED_BATCH = 0.05, 0.1
 """How far a batch may change to divide over the ranks; one only assumed is a power of two by then."""
@@ -113,7 +115,7 @@ def resolve(plan: TrainingPlan) -> ResolvedPlan:
         framework=framework,
         workload=workload,
         stacks=stacks,
-        notes=recipe_notes(asked, workload, own, gpus),
+        notes=(*filter(None, [architecture.doubt]), *recipe_notes(asked, workload, own, gpus)),
     )
 
 
@@ -134,7 +136,7 @@ def _architecture(plan: TrainingPlan) -> Architecture:
         with _at("spec.model.config"):
             from rightsizer.catalog import huggingface  # noqa: PLC0415  (few plans bring a config)
 
-            return huggingface.from_config(model.config, name=plan.metadata.name)
+            return huggingface.from_config(model.config, name=_called(model.config) or plan.metadata.name)
     if model.dimensions is not None:
         return architecture_of(model.dimensions, plan.metadata.name)
     raise InputError(
@@ -142,6 +144,12 @@ def _architecture(plan: TrainingPlan) -> Architecture:
         value=model.config_path,
         remedy="was not read; paste the file's content as spec.model.config",
     )
+
+
+def _called(config: Mapping[str, object]) -> str:
+    """The config's own name, if it is a plain one."""
+    name = config.get("_name_or_path")
+    return name if isinstance(name, str) and _PLAIN_NAME.fullmatch(name) else ""
 
 
 def _stacks(plan: TrainingPlan, architecture: Architecture) -> tuple[Framework, ...]:

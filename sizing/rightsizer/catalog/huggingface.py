@@ -1,7 +1,7 @@
 """Read a Hugging Face `config.json` into an `Architecture`, norms and biases included.
 
 Key names and defaults are those of the configuration classes of huggingface/transformers. A decoder of an
-unknown type is read by its dimensions, and its `source` says so; an unknown hybrid is refused.
+unknown type is read by its dimensions, and its `doubt` says so; an unknown hybrid is refused.
 """
 
 import dataclasses
@@ -68,9 +68,10 @@ def _decoder_of(read: Config, kind: str, name: str, source: str) -> Architecture
         _refuse_hybrids(read, kind)
     if style is None:
         style = DecoderStyle()
-        source += "; unknown type, read by its dimensions: norms and biases are guesses"
     usual = latent_decoder if read.has("kv_lora_rank") else decoder
-    return _ADAPTERS.get(kind, usual)(read, style, name, source)
+    a = _ADAPTERS.get(kind, usual)(read, style, name, source)
+    doubt = f"model_type {kind!r} is unknown: read by its dimensions, with norms and biases guessed"
+    return a if kind in STYLES else dataclasses.replace(a, doubt=doubt)
 
 
 def _refuse_hybrids(read: Config, kind: str) -> None:

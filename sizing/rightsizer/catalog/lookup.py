@@ -3,15 +3,14 @@
 import re
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from rightsizer.catalog.gpus import gpu, gpus
-from rightsizer.catalog.naming import Index, Spellings, build_index
-from rightsizer.catalog.table import Row, first, named, number, one, optional, read, split
-from rightsizer.domain.architecture import Architecture, AttentionKind, Family
+from rightsizer.catalog.models import model, model_aliases, models
+from rightsizer.catalog.naming import Spellings, build_index
+from rightsizer.catalog.table import first, number, one, optional, read, split
 from rightsizer.domain.framework import framework, frameworks
 from rightsizer.domain.hardware import MOST_GPUS, Cluster, Gpu, Link, Node
-from rightsizer.errors import InputError, UnsupportedError
+from rightsizer.errors import InputError
 
 __all__ = [
     "cluster",
@@ -29,7 +28,6 @@ __all__ = [
     "system",
 ]
 
-_UNET = "not supported: a convolutional UNet; the engine models transformers only"
 _SYSTEMS = "hpc"
 """The provider of node shapes that are named after a machine."""
 _LEAST_POWER, _MOST_POWER = 0.2, 1.5
@@ -86,27 +84,6 @@ def limited(part: Gpu, power_w: float | None) -> Gpu:
         remedy = f"a {part.name} has {part.tdp_w:g} W; state its limit in watts"
         raise InputError("gpuPowerWatts", value=power_w, remedy=remedy)
     return replace(part, power_limit_w=power_w)
-
-
-def model(name: str) -> Architecture:
-    """The architecture by its catalog name or Hugging Face id; case and punctuation do not matter."""
-    rows = _model_rows()
-    written = rows.get(name) or named(rows, "aliases").get(name)
-    row = written or rows[one("model", name, _model_index())]
-    if row["family"] == "unet":
-        raise UnsupportedError(f"model {row['name']!r}: {_UNET}")
-    return _model(row["name"])
-
-
-@cache
-def models() -> tuple[Architecture, ...]:
-    """Every supported architecture."""
-    return tuple(_model(row["name"]) for row in _model_rows().values() if row["family"] != "unet")
-
-
-def model_aliases(name: str) -> tuple[str, ...]:
-    """The aliases of a catalog model, such as its Hugging Face ids."""
-    return tuple(split(_model_rows()[model(name).name]["aliases"]))
 
 
 @cache
@@ -185,88 +162,3 @@ def _inter_link(part: Gpu, shape: Node | None, inter_bytes_per_s: float | None) 
     if shape and shape.inter_bytes_per_s:
         return f"{shape.provider} {shape.name}: {shape.source}"
     return f"typical: {part.inter_source}"
-
-
-# --- models ------------------------------------------------------------
-
-_COUNTS = (
-    "layers",
-    "hidden",
-    "ffn_hidden",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "vocab",
-    "max_sequence",
-    "q_lora_rank",
-    "kv_lora_rank",
-    "qk_nope_head_dim",
-    "qk_rope_head_dim",
-    "v_head_dim",
-    "sliding_window",
-    "sliding_layers",
-    "experts",
-    "top_k",
-    "expert_ffn_hidden",
-    "shared_experts",
-    "dense_layers",
-    "mlp_free_layers",
-    "mtp_layers",
-    "attention_free_layers",
-    "indexer_width",
-    "linear_layers",
-    "linear_heads",
-    "linear_in",
-    "linear_inner",
-    "linear_saved",
-    "linear_state",
-    "linear_scan_flop",
-    "encoder_layers",
-    "encoder_tokens",
-    "encoder_hidden",
-    "encoder_ffn_hidden",
-    "encoder_heads",
-    "encoder_per_layer_parameters",
-    "fixed_tokens",
-    "embedding_hidden",
-    "per_layer_parameters",
-    "extra_parameters",
-)
-
-
-@cache
-def _model(name: str) -> Architecture:
-    row = _model_rows()[name]
-    counts: dict[str, Any] = {key: int(row[key] or 0) for key in _COUNTS}
-    return Architecture(
-        name=name,
-        family=Family(row["family"]),
-        attention=AttentionKind(row["attention"]),
-        gated_mlp=row["gated_mlp"] == "1",
-        tied_embeddings=row["tied_embeddings"] == "1",
-        parallel_residual=row["parallel_residual"] == "1",
-        attention_gate=row["attention_gate"] == "1",
-        moe_layer_step=int(row["moe_layer_step"] or 1),
-        source=row["source"],
-        **counts,
-    )
-
-
-@cache
-def _model_rows() -> dict[str, Row]:
-    return {row["name"]: row for row in read("models.csv")}
-
-
-@cache
-def _model_index() -> Index:
-    return build_index(_model_names(row) for row in _model_rows().values())
-
-
-def _model_names(row: Row) -> Spellings:
-    exact = (row["name"], *split(row["aliases"]))
-    bare = [name.rpartition("/")[2] for name in exact if "/" in name]
-    return Spellings(
-        name=row["name"],
-        exact=exact,
-        derived=(*bare, *(name.removesuffix("-hf") for name in bare)),
-    )

@@ -15,10 +15,8 @@ _VENDORS = ("nvidia", "amd", "instinct", "tesla", "geforce")
 _DROPPED = str.maketrans("", "", string.punctuation.replace(".", "") + string.whitespace)
 """Dots stay: OPT 1.3b is not OPT 13b."""
 _CANDIDATES = 6
-_LIKENESS = 0.6
-"""difflib's ratio from which a name counts as a near miss (its own default)."""
-_FEW = 3
-"""Names suggested if none is near."""
+_LIKENESS = 0.7
+"""difflib's ratio from which a name counts as a near miss."""
 
 
 @immutable
@@ -63,14 +61,12 @@ def normal(name: str) -> str:
 
 
 def nearest(index: Index, name: str) -> tuple[str, ...]:
-    """The rows whose spellings contain or resemble the name, best first; else the few closest."""
-    key = normal(name)[:100]
+    """The rows whose spellings contain or resemble the name without its owner, best first."""
+    key = normal(name.rpartition("/")[2])[:100]
     if not key:
         return ()
     within = sorted((spelling for spelling in index if key in spelling), key=len)
     close = difflib.get_close_matches(key, list(index), n=2 * _CANDIDATES, cutoff=_LIKENESS)
-    if not within and not close:
-        close = difflib.get_close_matches(key, list(index), n=_FEW, cutoff=0.0)
     return tuple(dict.fromkeys(row for spelling in (*within, *close) for row in index[spelling]))[
         :_CANDIDATES
     ]

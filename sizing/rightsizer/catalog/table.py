@@ -47,9 +47,9 @@ def named(rows: Mapping[str, Row], cell: str) -> Mapping[str, Row]:
     return {name: row for row in rows.values() for name in split(row[cell])}
 
 
-def one(field: str, name: str, index: Index) -> str:
+def one(field: str, name: str, index: Index, *, ambiguous: tuple[str, ...] = ()) -> str:
     """The only row of that name; an unknown or ambiguous name is an error that lists candidates."""
-    matches = lookup(index, name)
+    matches = lookup(index, name) or ambiguous
     if len(matches) == 1:
         return matches[0]
     if matches:

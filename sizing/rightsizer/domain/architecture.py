@@ -84,7 +84,7 @@ class Architecture:
     A hybrid has `linear_layers` with a mixer of constant state (linear.py) and `attention_free_layers`; where
     a layer is a mixer or a feed-forward alone, `mlp_free_layers` counts the former. `attention_gate` is a
     projection that scales attention's output. `indexer_width` (heads x width) scores all keys for sparse
-    attention, of which a query then reads `sliding_window`.
+    attention, of which a query then reads `sliding_window`. `doubt` says what of the network is a guess.
     """
 
     name: str
@@ -137,6 +137,7 @@ class Architecture:
     per_layer_parameters: int = 0
     extra_parameters: int = 0
     source: str = field(default="", metadata={"column": False})
+    doubt: str = field(default="", metadata={"column": False})
 
     @property
     def parameters_total(self) -> float:

@@ -118,7 +118,7 @@ def test_something_that_is_no_mapping_is_refused(config: object) -> None:
 def test_an_unknown_type_is_read_by_its_dimensions_and_says_so() -> None:
     network = from_config(LLAMA | {"model_type": "newllama"})
     assert network.parameters_total == from_config(LLAMA).parameters_total
-    assert "guess" in network.source
+    assert "guess" in network.doubt
 
 
 def test_an_unknown_type_needs_only_its_dimensions() -> None:
@@ -126,7 +126,7 @@ def test_an_unknown_type_needs_only_its_dimensions() -> None:
         {"hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8, "vocab_size": 99}
     )
     assert (network.ffn_hidden, network.kv_heads, network.head_dim) == (2048, 8, 64)
-    assert "guess" in network.source
+    assert "guess" in network.doubt
 
 
 def test_an_unknown_type_without_a_dimension_is_refused_with_what_is_missing() -> None:

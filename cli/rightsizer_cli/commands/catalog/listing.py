@@ -25,7 +25,7 @@ def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
         names: dict[str, object] = {"aliases": lookup.model_aliases(models[0].name)}
         show(fields(models[0], names | _parameters(models[0])))
     else:
-        grid = table("model", "kind", "also", ">parameters", ">active", ">layers", ">experts")
+        grid = table("model", "kind", ">parameters", ">active", ">layers", ">experts", "also")
         for m in models:
             total, active = float(parameters_total(m)), float(parameters_active(m))
             experts = f"{m.top_k} of {m.experts}" if m.experts else ""
@@ -33,13 +33,13 @@ def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
             grid.add_row(
                 m.name,
                 m.family.value,
-                also,
                 format_count(total),
                 format_count(active),
                 str(m.layers),
                 experts,
+                also,
             )
-        show(grid)
+        show(grid, whole=True)
 
 
 def print_gpus(gpus: Sequence[Gpu], *, as_json: bool) -> None:
