@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock images fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-stacks clean help
 
 all: check test  ## check and test
 
@@ -75,10 +75,14 @@ STACKS := $(basename $(notdir $(wildcard $(STACK_LOCKS)/*.in)))
 LOCK = .tools/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --quiet
 lock: $(READY)  ## pin what pyproject.toml asks for: the environment, the image, the image's build
 	$(LOCK) pyproject.toml --extra dev --extra gpu --output-file requirements.lock
-	$(LOCK) pyproject.toml --extra operator --constraint requirements.lock --output-file deploy/image.lock
-	echo "hatchling>=1.27" | $(LOCK) - --constraint requirements.lock --output-file deploy/build.lock
+	$(LOCK) pyproject.toml --extra operator --constraint requirements.lock --output-file deploy/images/operator.lock
+	printf 'hatchling>=1.27\nsetuptools>=80\n' | $(LOCK) - --constraint requirements.lock --output-file deploy/images/build.lock
 	for stack in $(STACKS); do \
 	  $(LOCK) pyproject.toml --extra examples $(STACK_LOCKS)/$$stack.in --constraint requirements.lock --output-file $(STACK_LOCKS)/$$stack.lock; done
+	$(BIN)/python -m deploy.images.build --lock
+
+images: $(READY)  ## the operator's and the workers' images as OCI layouts in dist/images, with their SBOM
+	$(BIN)/python -m deploy.images.build --out dist/images
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
 	$(BIN)/python -m bench.fit.curves

@@ -15,6 +15,7 @@ from rightsizer_launch.worker.progress import ENV_FIRST_CHECKPOINT_S
 from rightsizer_launch.worker_spec import Directories, Size, WorkerSpec, grace_s, worker_spec
 from rightsizer_slurm.cluster.comment import PREFIX
 from rightsizer_slurm.cluster.untrusted_text import one_line
+from rightsizer_slurm.submit.containers import Container, Runtime
 from rightsizer_slurm.submit.placement import Placement
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "batch_options",
     "decision",
     "elastic_nodes",
-    "pyxis_image",
     "script",
     "worker_of",
 ]
@@ -51,7 +51,7 @@ class BatchSettings:
     plan: str
     python: str = "python3"
     rendezvous: str = ""
-    container: bool = False
+    container: Runtime | None = None
     mounts: tuple[str, ...] = ()
     runs: str = ""
     options: tuple[str, ...] = ()
@@ -112,6 +112,8 @@ def script(placement: Placement, settings: BatchSettings) -> str:
     exports = "\n".join(
         f"export {name}={shlex.quote(value)}" for name, value in _variables(placement, worker).items()
     )
+    container = _container(placement, settings)
+    prefix = container.prefix(placement.option.cluster.gpu) if container else ()
     return _TEMPLATE.format(
         options=options,
         summary=re.sub(r"\s+", " ", placement.summary),
@@ -128,8 +130,8 @@ def script(placement: Placement, settings: BatchSettings) -> str:
         unpublish='rm -rf "$published"\n' if settings.runs else "",
         cores=placement.cores,
         node_gpus=placement.node_gpus,
-        container=_container(placement, settings),
-        inner_python=shlex.quote("python3" if settings.container else settings.python),
+        container="".join(f" {shlex.quote(o)}" for o in (container.srun_options() if container else ())),
+        inner_python=shlex.join((*prefix, "python3" if container else settings.python)),
         arguments=shlex.join(program_arguments(worker.program)),
     )
 
@@ -162,28 +164,16 @@ def _variables(placement: Placement, worker: WorkerSpec) -> dict[str, str]:
     return {**torchrun, **saves_early, **worker.environment}
 
 
-def _container(placement: Placement, settings: BatchSettings) -> str:
-    """Pyxis' options for srun; empty if the plan names no image."""
-    if not settings.container:
-        return ""
-    mounts = ",".join(
-        f"{path}:{path}" for path in dict.fromkeys((settings.run, settings.home, *settings.mounts))
+def _container(placement: Placement, settings: BatchSettings) -> Container | None:
+    """How the plan's image runs here; None if it names none."""
+    if settings.container is None:
+        return None
+    return Container(
+        runtime=settings.container,
+        image=placement.plan.spec.launch.image or "",
+        mounts=(settings.run, settings.home, *settings.mounts),
+        directory=settings.home,
     )
-    image = pyxis_image(placement.plan.spec.launch.image or "")
-    options = (
-        f"--container-image={image}",
-        f"--container-mounts={mounts}",
-        f"--container-workdir={settings.home}",
-    )
-    return "".join(f" {shlex.quote(option)}" for option in options)
-
-
-def pyxis_image(image: str) -> str:
-    """An image in Pyxis' syntax: # separates the registry, not a slash. A path stays as it is."""
-    head, slash, rest = image.partition("/")
-    if image.startswith((".", "/")) or "#" in image or "://" in image or not slash:
-        return image
-    return f"{head}#{rest}" if "." in head or ":" in head or head == "localhost" else image
 
 
 def _pattern(path: str) -> str:

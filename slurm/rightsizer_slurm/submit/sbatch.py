@@ -32,7 +32,7 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit import placement
+from rightsizer_slurm.submit import containers, placement
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.batch_script import (
     BatchSettings,
@@ -246,9 +246,9 @@ def _batch_settings(
 ) -> BatchSettings:
     launch = placed.plan.spec.launch
     home = file.resolve().parent
-    if launch.image and "--container-image" not in backend.slurm.run("srun", "--help"):
-        remedy = "needs Pyxis, which this cluster's srun lacks (no --container-image); remove the image"
-        raise InputError("spec.launch.image", value=launch.image, remedy=remedy)
+    image, container = launch.image, None
+    if image:
+        container = containers.runtime_of(image, backend.slurm.run("srun", "--help"), shutil.which)
     checkpoint = launch.checkpoint.path if launch.checkpoint else ""
     chosen = {"--account": options.account, "--qos": options.qos}
     return BatchSettings(
@@ -257,7 +257,7 @@ def _batch_settings(
         plan=str(file.resolve()),
         python=shutil.which(options.python) or options.python,
         rendezvous=options.rendezvous,
-        container=bool(launch.image),
+        container=container,
         mounts=(checkpoint,) if checkpoint.startswith("/") else (),
         runs=str(_site(backend).runs or ""),
         options=(*(f"{name}={value}" for name, value in chosen.items() if value), *options.more),

@@ -7,6 +7,7 @@ env              prints `export KUBECONFIG=...` of the running cluster
 build [NAME...]  build binaries: all graphs of modules/, or these
 tool NAME        print the path of helm, kueue, kwok, kubectl (building it if need be)
 load             import the images again, after a change to examples/
+image FILE REPO  import an image as REPO@DIGEST; pods of the runtime class image-only run it as it is
 node-kill N      kill node N: kubelet, containerd and containers at once
 node-start N     start it again
 node-cut N       cut node N off the network: no packet gets in or out, not even a FIN
@@ -86,6 +87,11 @@ def _load(at: Place) -> None:
         node.import_images(each, archive)
 
 
+def _image(at: Place, archive: str, repository: str) -> None:
+    for each in nodes(at):
+        node.import_by_digest(each, Path(archive), repository)
+
+
 def _node_kill(at: Place, index: str) -> None:
     node.kill(lifecycle.node_of(at, index))
 
@@ -128,6 +134,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "build": _build,
     "tool": _tool,
     "load": _load,
+    "image": _image,
     "node-kill": _node_kill,
     "node-start": _node_start,
     "node-cut": _node_cut,
@@ -140,6 +147,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 ARGUMENTS = {  # the others take none
     "tool": 1,
+    "image": 2,
     "node-kill": 1,
     "node-start": 1,
     "node-cut": 1,

@@ -47,6 +47,9 @@ oom_score = 0
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
       base_runtime_spec = "{folder}/base.json"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.image-only]
+      runtime_type = "io.containerd.runc.v2"
+      base_runtime_spec = "{folder}/image-only.json"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
     conf_dir = "{folder}/cni"
@@ -61,7 +64,8 @@ def start_containerd(node: Node, binaries: Mapping[str, Path]) -> None:
     _wait_for_machine(node)
     configuration = node.folder / "containerd.toml"
     configuration.write_text(CONTAINERD.format(folder=node.folder, pause=images.PAUSE, plugins=cni_plugins()))
-    (node.folder / "base.json").write_text(json.dumps(_base_spec()))
+    (node.folder / "base.json").write_text(json.dumps(_base_spec(mounts())))
+    (node.folder / "image-only.json").write_text(json.dumps(_base_spec(())))
     (node.folder / "cni" / "pods.conflist").write_text(json.dumps(_cni(node)))
     _start(node, "containerd", ["containerd", "--config", configuration])
 
@@ -81,6 +85,12 @@ def import_images(node: Node, archive: Path) -> None:
     """Give the node the images of an archive, once its containerd listens."""
     _wait_for_containerd(node)
     host.run("ctr", "--address", node.socket, "--namespace", "k8s.io", "images", "import", archive)
+
+
+def import_by_digest(node: Node, archive: Path, repository: str) -> None:
+    """Give the node an image that is only known as REPOSITORY@DIGEST."""
+    ctr = ("ctr", "--address", node.socket, "--namespace", "k8s.io")
+    host.run(*ctr, "images", "import", "--base-name", repository, "--digests", archive)
 
 
 def kill(node: Node) -> None:
@@ -155,7 +165,7 @@ def _wait_for_containerd(node: Node) -> None:
     )
 
 
-def _base_spec() -> dict[str, object]:
+def _base_spec(from_machine: Sequence[Path]) -> dict[str, object]:
     spec: dict[str, object] = json.loads(host.run("ctr", "oci", "spec"))
     process, existing = spec["process"], spec["mounts"]
     if not (isinstance(process, dict) and isinstance(existing, list)):
@@ -165,7 +175,7 @@ def _base_spec() -> dict[str, object]:
     process["rlimits"] = []
     existing += [
         {"destination": str(p), "type": "bind", "source": str(p), "options": ["rbind", "ro"]}
-        for p in mounts()
+        for p in from_machine
     ]
     return spec
 

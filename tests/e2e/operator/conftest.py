@@ -17,6 +17,13 @@ from planrun import Run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SYSTEM = "rightsizer-system"
+IMAGE = "ghcr.io/rightsizer/rightsizer"
+IMAGE_ONLY = """
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: image-only}
+handler: image-only
+"""
 
 
 @pytest.fixture(scope="session")
@@ -41,17 +48,22 @@ def helm(cluster):
 
 
 class InstalledOperator:
-    """The operator, installed as documented, with a standby replica.
+    """The operator from its image, installed as documented, with a standby replica.
 
-    It is scaled to zero for tests of external operators, and back only when the next test needs it.
+    Its pods see nothing of this machine: they run what deploy/images made. It is scaled to zero for tests of
+    external operators, and back only when the next test needs it.
     """
 
-    def __init__(self, cluster, helm):
+    def __init__(self, cluster, helm, image):
         self.cluster, self.inside = cluster, True
+        archive, digest = image
+        cluster.control("image", archive, IMAGE)
+        cluster.apply(IMAGE_ONLY)
         chart = REPOSITORY / "helm" / "rightsizer"
         helm(
             *("upgrade", "--install", "rightsizer", chart, "--namespace", SYSTEM, "--create-namespace"),
-            *("--wait", "--timeout=900s", "--set", "replicas=2"),
+            *("--wait", "--timeout=900s", "--set", f"replicas=2,image.digest={digest}"),
+            *("--set", "runtimeClassName=image-only"),
         )
         self._scale(2)  # a run that was killed may have left none, which Helm does not look at
 
@@ -80,9 +92,20 @@ class InstalledOperator:
 
 
 @pytest.fixture(scope="session")
-def installed(cluster, helm):
+def operator_image(tmp_path_factory):
+    """The file and the digest of the operator's image, made of this checkout."""
+    out = tmp_path_factory.mktemp("images")
+    argv = [sys.executable, "-m", "deploy.images.build", "operator", "--newest", "--out", out]
+    built = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=REPOSITORY)
+    assert built.returncode == 0, built.stderr
+    _, digest, archive = built.stdout.split()
+    return archive, digest
+
+
+@pytest.fixture(scope="session")
+def installed(cluster, helm, operator_image):
     """The operator, wherever it acts."""
-    made = InstalledOperator(cluster, helm)
+    made = InstalledOperator(cluster, helm, operator_image)
     yield made
     made.act_inside()
     helm("uninstall", "rightsizer", "--namespace", SYSTEM, "--wait")

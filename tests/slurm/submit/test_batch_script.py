@@ -14,10 +14,10 @@ from rightsizer_slurm.submit.batch_script import (
     BatchSettings,
     batch_options,
     elastic_nodes,
-    pyxis_image,
     script,
     worker_of,
 )
+from rightsizer_slurm.submit.containers import Runtime
 from rightsizer_slurm.submit.placement import Placement, PlacementLimits, fit
 
 PLAN = """
@@ -135,28 +135,25 @@ def test_a_command_with_the_layout_keeps_its_size():
     assert elastic_nodes_of(fixed) == (fixed.nodes, fixed.nodes)
 
 
-@pytest.mark.parametrize(
-    ("image", "written"),
-    [
-        ("ghcr.io/acme/train:1.4", "ghcr.io#acme/train:1.4"),
-        ("acme/train", "acme/train"),
-        ("train:2", "train:2"),
-        ("/images/train.sqsh", "/images/train.sqsh"),
-        ("localhost:5000/t", "localhost:5000#t"),
-        ("nvcr.io#a/b", "nvcr.io#a/b"),
-    ],
-)
-def test_an_image_as_pyxis_writes_it(image, written):
-    assert pyxis_image(image) == written
-
-
 def test_an_image_runs_through_pyxis(placement):
     plan = plan_of(PLAN.replace("framework: ddp", "framework: ddp\n    image: ghcr.io/acme/train:1.4"))
-    text = script(fitted_of(plan), BatchSettings(run="/r", home="/h h", plan="/p", container=True))
+    text = script(fitted_of(plan), BatchSettings(run="/r", home="/h h", plan="/p", container=Runtime.PYXIS))
     srun = text.partition("\nsrun ")[2].partition(" &\n")[0]
     summary = shlex.split(srun.replace("\\\n", " "))
     assert "--container-image=ghcr.io#acme/train:1.4" in summary
     assert "--container-mounts=/r:/r,/h h:/h h" in summary
+
+
+def test_an_image_runs_through_apptainer_in_each_task(placement):
+    plan = plan_of(PLAN.replace("framework: ddp", "framework: ddp\n    image: ghcr.io/acme/train:1.4"))
+    settings = BatchSettings(run="/r", home="/h h", plan="/p", mounts=("/ckpt",), container=Runtime.APPTAINER)
+    text = script(fitted_of(plan), settings)
+    srun = shlex.split(text.partition("\nsrun ")[2].partition(" &\n")[0].replace("\\\n", " "))
+    assert not any(word.startswith("--container") for word in srun)
+    task = srun[srun.index("apptainer") :]
+    assert task[:6] == ["apptainer", "exec", "--nv", "--bind=/r:/r", "--bind=/h h:/h h", "--bind=/ckpt:/ckpt"]
+    image = task.index("docker://ghcr.io/acme/train:1.4")
+    assert task[image + 1 : image + 4] == ["python3", "-m", "rightsizer_launch.worker.entrypoint"]
 
 
 def test_a_limit_shorter_than_the_training_needs_a_checkpoint():

@@ -179,7 +179,7 @@ def test_an_image_needs_pyxis(run, fake_slurm, help_text, code):
     text = PLAN.replace("framework: ddp", "framework: ddp\n    image: ghcr.io/acme/train:1")
     fake_slurm.prints("srun", help_text)
     if code is None:
-        with pytest.raises(InputError, match="needs Pyxis"):
+        with pytest.raises(InputError, match=r"needs Pyxis .* or Apptainer"):
             run(text)
     else:
         assert run(text)[0] == code

@@ -1,0 +1,202 @@
+"""Build the images of images.toml as OCI layouts, without root, a daemon or a registry.
+
+    python -m deploy.images.build [NAME...] --out DIR   build these images, or all
+    python -m deploy.images.build --lock                write the locks of the bases
+
+It prints each image with its digest. DIR/NAME is the layout, DIR/NAME.tar the same as one file,
+DIR/NAME.spdx.json its packages and DIR/NAME.provenance.json what it was made of.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from deploy.images import debian, oci, sbom, wheels
+from deploy.images.errors import BuildError
+from deploy.images.layer_store import LayerStore
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+UV = REPOSITORY / ".tools/bin/uv"
+REGISTRY = "ghcr.io/rightsizer"
+SOURCE = "https://github.com/rightsizer/rightsizer"
+NON_ROOT = 65532
+PASSWORDS = f"""\
+root:x:0:0:root:/root:/usr/sbin/nologin
+nonroot:x:{NON_ROOT}:{NON_ROOT}:nonroot:/home/nonroot:/usr/sbin/nologin
+nobody:x:65534:65534:nobody:/:/usr/sbin/nologin
+"""
+GROUPS = f"root:x:0:\nnonroot:x:{NON_ROOT}:\nnogroup:x:65534:\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """One image of images.toml."""
+
+    name: str
+    repository: str
+    base: str
+    debian: tuple[str, ...]
+    python: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+
+    @property
+    def base_lock(self) -> Path:
+        """The lock of its Debian packages."""
+        return HERE / f"{self.base}.debian.lock"
+
+    @property
+    def lock(self) -> Path:
+        """The lock of its Python packages."""
+        return HERE / f"{self.name}.lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A finished image."""
+
+    reference: str
+    digest: str
+    archive: Path
+
+
+def images() -> dict[str, Image]:
+    """The images by name."""
+    document = tomllib.loads((HERE / "images.toml").read_text())
+    bases = {name: tuple(table["packages"]) for name, table in document["base"].items()}
+    return {
+        name: Image(
+            name=name,
+            debian=bases[table["base"]],
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()},
+        )
+        for name, table in document["image"].items()
+    }
+
+
+def build(image: Image, out: Path, *, cache: Path, newest: bool = False) -> Built:
+    """The image as a layout, one file, its packages and what it was made of."""
+    architecture = debian.architecture()
+    packages = debian.resolve(image.debian) if newest else debian.locked(image.base_lock.read_text())
+    shutil.rmtree(out / image.name, ignore_errors=True)
+    layout = oci.Layout(out / image.name)
+    store = LayerStore(folder=cache, layout=layout, key=architecture)
+    parts = [
+        store.layer(debian.text_of(packages), lambda root: _write_base(root, packages, cache)),
+        store.layer(
+            image.lock.read_text(),
+            lambda root: wheels.install_locked(image.lock, root, architecture=architecture, uv=UV),
+        ),
+        store.layer("", lambda root: wheels.install_own(REPOSITORY, root, uv=UV)),
+    ]
+    layers, python = [part.layer for part in parts], [each for part in parts for each in part.python]
+    reference = f"{REGISTRY}/{image.repository}:{dict(python)['rightsizer']}"
+    digest = layout.image(
+        reference,
+        layers,
+        architecture=architecture,
+        config=_config(image),
+        annotations={
+            "org.opencontainers.image.source": SOURCE,
+            "org.opencontainers.image.revision": _revision(),
+            "org.opencontainers.image.base.digest": layers[0].digest,
+        },
+    )
+    oci.archive(layout.folder, out / f"{image.name}.tar")
+    document = sbom.spdx(reference, digest, debian=packages, python=python, created=_moment())
+    _write_json(out / f"{image.name}.spdx.json", document)
+    locks = {file.name: _sha256(file) for file in (image.base_lock, image.lock, HERE / "build.lock")}
+    statement = sbom.provenance(reference, digest, source=SOURCE, revision=_revision(), locks=locks)
+    _write_json(out / f"{image.name}.provenance.json", statement)
+    return Built(reference=reference, digest=digest, archive=out / f"{image.name}.tar")
+
+
+def _write_base(root: Path, packages: Sequence[debian.Package], cache: Path) -> None:
+    """The Debian packages, a user who is not root, and a /tmp for all."""
+    debian.unpack(debian.fetch(packages, cache / "debian"), root)
+    (root / "etc").mkdir(exist_ok=True)
+    (root / "etc/passwd").write_text(PASSWORDS)
+    (root / "etc/group").write_text(GROUPS)
+    (root / "home/nonroot").mkdir(parents=True)
+    (root / "tmp").mkdir(exist_ok=True)
+    (root / "tmp").chmod(0o1777)
+
+
+def _config(image: Image) -> dict[str, object]:
+    path = "PATH=/usr/local/bin:/usr/bin:/bin"
+    return {
+        "User": f"{NON_ROOT}:{NON_ROOT}",
+        "WorkingDir": "/",
+        "Entrypoint": list(image.entrypoint),
+        "Env": [path, "PYTHONDONTWRITEBYTECODE=1", *image.environment],
+    }
+
+
+def lock_bases() -> None:
+    """Write the lock of every base from the machine's package sources."""
+    for image in images().values():
+        image.base_lock.write_text(debian.text_of(debian.resolve(image.debian)))
+
+
+def _revision() -> str:
+    done = subprocess.run(
+        ["git", "-C", REPOSITORY, "rev-parse", "HEAD"], check=False, capture_output=True, text=True
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def _moment() -> str:
+    """SOURCE_DATE_EPOCH, else now."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _write_json(file: Path, document: Mapping[str, object]) -> None:
+    file.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def main(argv: Sequence[str]) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(description="Build OCI images without root, a daemon or a registry.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="images of images.toml; default: all")
+    parser.add_argument("--out", type=Path, default=Path("dist/images"), help="folder to write to")
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache/rightsizer/images")
+    parser.add_argument(
+        "--newest", action="store_true", help="Debian's newest packages instead of the lock's"
+    )
+    parser.add_argument("--lock", action="store_true", help="only write the bases' locks")
+    asked = parser.parse_args(argv)
+    known = images()
+    try:
+        if asked.lock:
+            lock_bases()
+            return 0
+        asked.out.mkdir(parents=True, exist_ok=True)
+        for name in asked.names or known:
+            if name not in known:
+                raise BuildError(f"{name}: the images are {', '.join(known)}")
+            built = build(known[name], asked.out, cache=asked.cache, newest=asked.newest)
+            sys.stdout.write(f"{built.reference} {built.digest} {built.archive}\n")
+    except BuildError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,7 @@
+"""What can go wrong in a build, in one line."""
+
+__all__ = ["BuildError"]
+
+
+class BuildError(Exception):
+    """What failed, and what to do about it."""

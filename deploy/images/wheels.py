@@ -1,0 +1,75 @@
+"""The Python layers of an image: locked packages, our own wheel, their commands."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+from deploy.images.errors import BuildError
+
+__all__ = ["PYTHON", "SITE", "install_locked", "install_own", "installed"]
+
+PYTHON = "3.11"
+"""Debian 12's Python."""
+SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
+"""Where Debian's Python looks without being told."""
+BACKENDS = Path(__file__).with_name("build.lock")
+"""The build backends, with hashes."""
+_PLATFORM = {"amd64": "x86_64-manylinux_2_36", "arm64": "aarch64-manylinux_2_36"}
+
+
+def install_locked(lock: Path, root: Path, *, architecture: str, uv: Path) -> None:
+    """The packages of a lock below `root`, only with the lock's hashes; few come without a wheel."""
+    target = ("--python-version", PYTHON, "--python-platform", _PLATFORM[architecture])
+    hashes = ("--require-hashes", "--build-constraints", BACKENDS)
+    _uv(uv, "pip", "install", "--target", root / SITE, *target, *hashes, "--requirement", lock)
+    _finish(root)
+
+
+def install_own(repository: Path, root: Path, *, uv: Path) -> None:
+    """The wheel of this checkout, built with the locked build backend."""
+    locked = ("--build-constraint", BACKENDS, "--require-hashes")
+    with tempfile.TemporaryDirectory() as work:
+        _uv(uv, "build", "--wheel", "--out-dir", work, *locked, repository)
+        (wheel,) = Path(work).glob("*.whl")
+        zipfile.ZipFile(wheel).extractall(root / SITE)  # an installer would note where the file was
+    _finish(root)
+
+
+def installed(root: Path) -> list[tuple[str, str]]:
+    """(name, version) of every Python package below `root`."""
+    found = metadata.distributions(path=[str(root / SITE)])
+    return sorted({(each.metadata["Name"], each.version) for each in found})
+
+
+def _finish(root: Path) -> None:
+    """Commands that start the image's Python instead of the builder's, and bytecode."""
+    site, commands = root / SITE, root / "usr/local/bin"
+    shutil.rmtree(site / "bin", ignore_errors=True)
+    (site / ".lock").unlink(missing_ok=True)
+    commands.mkdir(parents=True, exist_ok=True)
+    for each in metadata.distributions(path=[str(site)]):
+        for entry in each.entry_points.select(group="console_scripts"):
+            name = entry.attr.partition(".")[0]
+            start = f"import sys\nfrom {entry.module} import {name}\nsys.exit({entry.attr}())\n"
+            command = commands / entry.name
+            command.write_text(f"#!/usr/bin/python3\n{start}")
+            command.chmod(0o755)
+    if f"{sys.version_info.major}.{sys.version_info.minor}" == PYTHON:
+        _compile(site, root)
+
+
+def _compile(site: Path, root: Path) -> None:
+    """In a process of its own and without times, for bytecode also depends on what was compiled before."""
+    how = ("-q", "-q", "-s", root, "-p", "/", "--invalidation-mode", "unchecked-hash")
+    argv = [sys.executable, "-m", "compileall", *how, site]
+    subprocess.run(argv, check=False, env={"PYTHONHASHSEED": "0"})  # some packages hold templates
+
+
+def _uv(uv: Path, *arguments: str | Path) -> None:
+    done = subprocess.run([uv, *arguments, "--quiet"], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise BuildError(f"uv {arguments[0]} {arguments[1]} failed: {done.stderr.strip()}")
