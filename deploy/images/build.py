@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from deploy.images import debian, oci, sbom, wheels
 from deploy.images.errors import BuildError
@@ -40,25 +41,14 @@ GROUPS = f"root:x:0:\nnonroot:x:{NON_ROOT}:\nnogroup:x:65534:\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """One image of images.toml."""
+    """One image: its Debian packages, the lock of its Python packages, its command."""
 
     name: str
     repository: str
-    base: str
     debian: tuple[str, ...]
-    python: tuple[str, ...] = ()
+    base_lock: Path
+    lock: Path
     entrypoint: tuple[str, ...] = ()
-    environment: tuple[str, ...] = ()
-
-    @property
-    def base_lock(self) -> Path:
-        """The lock of its Debian packages."""
-        return HERE / f"{self.base}.debian.lock"
-
-    @property
-    def lock(self) -> Path:
-        """The lock of its Python packages."""
-        return HERE / f"{self.name}.lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,17 +61,27 @@ class Built:
 
 
 def images() -> dict[str, Image]:
-    """The images by name."""
-    document = tomllib.loads((HERE / "images.toml").read_text())
-    bases = {name: tuple(table["packages"]) for name, table in document["base"].items()}
-    return {
-        name: Image(
-            name=name,
-            debian=bases[table["base"]],
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()},
+    """The images by name: the operator's, and a worker's for each launched stack with a lock."""
+    tables = tomllib.loads((HERE / "images.toml").read_text())
+    operator, workers = tables["operator"], tables["workers"]
+    made = [
+        Image(
+            name="operator",
+            repository=operator["repository"],
+            lock=REPOSITORY / operator["lock"],
+            entrypoint=tuple(operator["entrypoint"]),
+            **_base(tables, operator["base"]),
         )
-        for name, table in document["image"].items()
-    }
+    ]
+    for lock in sorted((REPOSITORY / workers["locks"]).glob("*.lock")):
+        repository = workers["repository"].format(stack=lock.stem)
+        base = _base(tables, workers["base"])
+        made.append(Image(name=repository, repository=repository, lock=lock, **base))
+    return {image.name: image for image in made}
+
+
+def _base(tables: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {"debian": tuple(tables["base"][name]["packages"]), "base_lock": HERE / f"{name}.debian.lock"}
 
 
 def build(image: Image, out: Path, *, cache: Path, newest: bool = False) -> Built:
@@ -138,14 +138,14 @@ def _config(image: Image) -> dict[str, object]:
         "User": f"{NON_ROOT}:{NON_ROOT}",
         "WorkingDir": "/",
         "Entrypoint": list(image.entrypoint),
-        "Env": [path, "PYTHONDONTWRITEBYTECODE=1", *image.environment],
+        "Env": [path, "PYTHONDONTWRITEBYTECODE=1"],
     }
 
 
 def lock_bases() -> None:
     """Write the lock of every base from the machine's package sources."""
-    for image in images().values():
-        image.base_lock.write_text(debian.text_of(debian.resolve(image.debian)))
+    for base_lock, packages in {image.base_lock: image.debian for image in images().values()}.items():
+        base_lock.write_text(debian.text_of(debian.resolve(packages)))
 
 
 def _revision() -> str:

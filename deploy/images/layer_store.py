@@ -13,7 +13,7 @@ from deploy.images.oci import Layer, Layout
 
 __all__ = ["LayerStore", "Part"]
 
-_COMPRESSION = 6
+_COMPRESSION = 3  # gzip's; a worker's layers are gigabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

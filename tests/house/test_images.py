@@ -18,8 +18,11 @@ from deploy.images.layer_store import LayerStore
 from deploy.images.oci import Layout, archive
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "deploy/images"
-LOCKS = ("requirements.lock", *(str(file.relative_to(ROOT)) for file in FOLDER.glob("*[!n].lock")))
+LOCKS = (
+    "requirements.lock",
+    "deploy/images/build.lock",
+    *(str(i.lock.relative_to(ROOT)) for i in images().values()),
+)
 
 
 def pins(lock):
@@ -148,6 +151,11 @@ def test_the_provenance_names_the_image_and_its_locks():
     assert {"uri": "operator.lock", "digest": {"sha256": "34"}} in made["predicate"]["buildDefinition"][
         "resolvedDependencies"
     ]
+
+
+def test_each_stack_that_is_tested_has_an_image_of_its_worker():
+    stacks = {file.stem for file in (ROOT / "tests/e2e/stacks/locks").glob("*.in")}
+    assert images().keys() == {"operator", *(f"worker-{stack}" for stack in stacks)}
 
 
 def test_an_unknown_image_is_one_line(tmp_path, capsys):
