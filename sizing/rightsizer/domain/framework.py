@@ -91,6 +91,7 @@ class Framework:
     dropout: bool = False
     dropout_with_plain_mlp: bool = False
     compiles_loss: bool = False
+    fuses_adapters: bool = False
     fused_weight_gradients: bool = False
     groups_fp8_experts: bool = False
 
@@ -124,6 +125,8 @@ class Framework:
     master_bytes_fp16: float = 4.0
     moment_bytes: float = 4.0
     optimizer_temporary_bytes: float = 0.0
+    double_quantises: bool = False
+    unquantised_bytes: float = 2.0
     unsharded_layers: float = 0.0
     gathers_embeddings: bool = False
     bucket_bytes: float = 0.0

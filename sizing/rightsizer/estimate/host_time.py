@@ -5,7 +5,9 @@ import numpy as np
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array, Columns, cached_by_columns, text_matches
 from rightsizer.domain.layout import Sharding
+from rightsizer.domain.workload import Method
 from rightsizer.estimate.parameters import Parameters
+from rightsizer.estimate.work import adapts_mlp, frozen
 
 __all__ = ["HOST_CLASSES", "blocked_s", "expert_wait_s", "host_class", "launches_s", "superchip"]
 
@@ -36,11 +38,28 @@ def launches_s(cases: Cases, dense_share: Array, p: Parameters, recomputed: Arra
     """CPU seconds to launch a layer: forward, and backward with its recomputed share."""
     code = host_class(cases)
     fused = np.where(cases.workload.compile == 1, p.host_compiled, 1.0)
-    hooked = (code == _TRAINER) & (cases.layout.sharding >= Sharding.ZERO3)
-    hooks = np.where(hooked, p.host_zero3_hooks, 1.0)
     sparse = _sparse_share(cases, dense_share) * p.host_expert_s
-    once = p.keyed("host_layer_s", HOST_CLASSES)[code] * fused * hooks + sparse
+    adapters, hooks = _modules_s(cases, p)
+    once = (p.keyed("host_layer_s", HOST_CLASSES)[code] + adapters) * fused + hooks + sparse
     return _directions(cases, p, once, recomputed)
+
+
+def _modules_s(cases: Cases, p: Parameters) -> tuple[Array, Array]:
+    """Host seconds launched module by module: (adapters and unpacking, DeepSpeed's hooks).
+
+    An adapted matrix launches casts, dropout, two products, a scale and a sum; a quantised one its unpacking.
+    ZeRO-3's hooks gather and release the weights of every module that has any: the matrices and two norms of
+    a layer, and two factors of each adapter.
+    """
+    profile = cases.framework
+    matrices = 4.0 + np.where(cases.architecture.gated_mlp, 3.0, 2.0)
+    adapted = np.where(frozen(cases), np.where(adapts_mlp(cases.workload), matrices, 4.0), 0.0)
+    quantised = np.where(cases.workload.method == Method.QLORA, matrices, 0.0)
+    hooked = (profile.family == "deepspeed") & (cases.layout.sharding >= Sharding.ZERO3)
+    hooked = hooked & (host_class(cases) == _TRAINER)
+    each = np.where(profile.fuses_adapters, 0.0, p.host_adapter_s)
+    hooks = np.where(hooked, (matrices + 2.0 + 2.0 * adapted) * p.host_hook_s, 0.0)
+    return np.asarray(adapted * each + quantised * p.host_quantised_s), hooks
 
 
 def _directions(cases: Cases, p: Parameters, once: Array, recomputed: Array) -> tuple[Array, Array]:

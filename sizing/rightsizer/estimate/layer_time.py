@@ -33,7 +33,7 @@ from rightsizer.estimate.host_time import (
 )
 from rightsizer.estimate.kernels import GpuRates, KernelTimes, fused_experts, fused_sums
 from rightsizer.estimate.parameters import Parameters
-from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen, offloaded_share
+from rightsizer.estimate.work import BF16_BYTES, LayerWork, frozen, offloaded_share, quantised_bytes
 from rightsizer.values import immutable
 
 __all__ = [
@@ -225,8 +225,8 @@ def _dequantised_bytes(inputs: StepInputs) -> Array:
 def _adapter_bytes(inputs: StepInputs) -> Array:
     """Bytes of low-rank adapters beside frozen layers: little compute, but passes over inputs and outputs."""
     mm, p = inputs.work.matmuls, inputs.parameters
-    eager = host_class(inputs.cases) >= HOST_CLASSES.index("fsdp1")
-    passes = np.where(eager, p.adapter_passes_eager, p.adapter_passes_fused)
+    fused = inputs.cases.framework.fuses_adapters
+    passes = np.where(fused, p.adapter_passes_fused, p.adapter_passes_eager)
     touched = BF16_BYTES * (mm.count * mm.m * (mm.n + mm.k)).sum(axis=0)
     return np.asarray(np.where(frozen(inputs.cases), passes / 2 * touched, 0.0))
 
@@ -327,7 +327,7 @@ def _sharded(inputs: StepInputs) -> tuple[Array, Array]:
         return np.zeros(()), np.zeros(())
     trained = np.where(frozen(cases), p.adapter_share, 1.0)
     quantised = cases.workload.method == Method.QLORA
-    weight = np.where(quantised, p.quantised_bytes, framework.weight_gather_bytes)
+    weight = np.where(quantised, quantised_bytes(cases), framework.weight_gather_bytes)
     weight = np.where(_gathers_cast(cases), 1.0, weight)
     dense = group(links, ranks, layout.tp)
     year = cases.workload.library_year
@@ -392,7 +392,7 @@ def _offload(inputs: StepInputs) -> tuple[Array, Array]:
     host_link = np.maximum(np.where(superchip(cases), _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
     host_link = host_link * p.host_link_fraction
     ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases), 1)
-    weight = np.where(cases.workload.method == Method.QLORA, p.quantised_bytes, 2.0)
+    weight = np.where(cases.workload.method == Method.QLORA, quantised_bytes(cases), 2.0)
     moved = (work.dense_weights + work.expert_weights) * weight / ranks
     weights = np.where((flags & int(Offload.PARAMETERS)) > 0, moved, 0.0)
     everything = work.wide_bytes + 8 * work.narrow_bytes

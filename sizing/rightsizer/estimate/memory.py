@@ -133,13 +133,13 @@ def candidates(cases: Cases) -> list[Array]:
 
 def fullest_stage(cases: Cases, p: Parameters, stages_: Sequence[StageMemory]) -> Memory:
     """Peak bytes by cause on the fullest of some stages."""
-    per, context = state_rates(cases, p.four_bit_bytes), _context(cases, p)
+    per, context = state_rates(cases), _context(cases, p)
     return _fullest(_stage_memory(cases, p, stage, per, context) for stage in stages_)
 
 
 def peak(cases: Cases, p: Parameters, stages_: Sequence[StageMemory]) -> Peak:
     """The totals of `fullest_stage` (up to rounding) in a third of the time. The search uses it."""
-    per, context = state_rates(cases, p.four_bit_bytes), _context(cases, p)
+    per, context = state_rates(cases), _context(cases, p)
     return _fullest(_stage_peak(cases, p, stage, per, context) for stage in stages_)
 
 

@@ -24,7 +24,7 @@ from rightsizer.domain.linear import attention_share, linear_share
 from rightsizer.domain.workload import AttentionKernel, LossKernel, Precision, Recompute
 from rightsizer.estimate.memory_states import adapters_only
 from rightsizer.estimate.parameters import Parameters
-from rightsizer.estimate.work import attention_kernel
+from rightsizer.estimate.work import adapts_mlp, attention_kernel
 from rightsizer.values import immutable
 
 __all__ = ["SavedActivations", "loss_bytes", "saved_activations", "tokens"]
@@ -136,7 +136,7 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
     frozen = adapters_only(cases.workload)
     cast = np.where(cases.framework.casts_adapter_inputs, 4.0, 2.0)
     norms = np.where(frozen, norms / 2.0 + cast, norms)
-    per_f = np.where(frozen, per_f - 2.0 + np.where(_adapters_on_mlp(cases), cast, 0.0), per_f)
+    per_f = np.where(frozen, per_f - 2.0 + np.where(adapts_mlp(cases.workload), cast, 0.0), per_f)
     factor = np.where(eager, p.eager_activations, 1.0)
     routed = a.top_k * p.expert_imbalance * factor
     latent_ups = np.where(a.attention == AttentionKind.LATENT, attention - kept - 4.0 * a.heads, 0.0)
@@ -254,7 +254,7 @@ def adapter_parameters(cases: Cases) -> Array:
     attention = attention_share(a) * ((hidden + query) * 2.0 + (hidden + key) * 2.0)
     attention = attention + linear_share(a) * (2.0 * hidden + a.linear_in + a.linear_inner)
     mlp = mlp_share(a) * np.where(a.gated_mlp, 3.0, 2.0) * (hidden + a.ffn_hidden)
-    everywhere = _adapters_on_mlp(cases)
+    everywhere = adapts_mlp(cases.workload)
     on = adapters_only(workload)
     return np.where(on, workload.lora_rank * (attention + np.where(everywhere, mlp, 0.0)), 0.0)
 
@@ -264,9 +264,3 @@ def trains_embeddings(cases: Cases) -> Array:
     targets = cases.workload.lora_targets
     with_embeddings = (targets == "attention+embeddings") | (targets == "all+embeddings")
     return np.asarray(adapters_only(cases.workload) & with_embeddings)
-
-
-def _adapters_on_mlp(cases: Cases) -> Array:
-    """True if the MLP has adapters too."""
-    targets = cases.workload.lora_targets
-    return np.asarray((targets == "all") | (targets == "all+embeddings"))

@@ -10,7 +10,7 @@ import numpy as np
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.domain.layout import Sharding
-from rightsizer.domain.workload import Method, Recompute
+from rightsizer.domain.workload import Method, Quantiser, Recompute
 from rightsizer.estimate.memory_activations import SavedActivations, loss_bytes, saved_activations
 from rightsizer.estimate.memory_stage import Stage, stage
 from rightsizer.estimate.memory_states import Adapters, LayerWeights, adapters_only, layer_weights
@@ -19,6 +19,9 @@ from rightsizer.estimate.work import offloaded_share
 from rightsizer.values import immutable
 
 __all__ = ["NO_ADAPTERS", "StageMemory", "stages"]
+
+_UNPACKED_BYTES = 10.0
+"""Of a GPTQ weight that torch unpacks: two 32-bit copies (shifted, masked) and the 16-bit result."""
 
 
 @immutable
@@ -124,9 +127,11 @@ def _unsharded(cases: Cases, layer: LayerWeights, stage_parts: Stage, p: Paramet
     gathered = 2.0 * (layers + stage_parts.embeddings * profile.gathers_embeddings)
     sharded = np.asarray(layout.sharding >= Sharding.ZERO3)
     matrix = np.maximum(layer.dense / 3.0, layer.attention / 4.0)
-    return np.where(sharded, gathered, 0.0) + np.where(
-        cases.workload.method == Method.QLORA, 2.0 * matrix, 0.0
+    gptq = cases.workload.quantiser == Quantiser.GPTQ
+    unpacked = np.where(
+        cases.workload.method == Method.QLORA, np.where(gptq, _UNPACKED_BYTES, 2.0) * matrix, 0.0
     )
+    return np.where(sharded, gathered, 0.0) + unpacked
 
 
 def _dummy_gradients(cases: Cases, layer: LayerWeights, stage_parts: Stage) -> Array:

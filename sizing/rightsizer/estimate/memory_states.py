@@ -22,7 +22,8 @@ from rightsizer.domain.architecture import (
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.layout import Offload, Sharding
-from rightsizer.domain.workload import Method, Optimizer, Precision
+from rightsizer.domain.workload import Method, Optimizer, Precision, Quantiser
+from rightsizer.estimate.work import quantised_bytes
 from rightsizer.values import immutable
 
 __all__ = [
@@ -77,13 +78,19 @@ class Ranks:
 
 @immutable
 class StateRates:
-    """Bytes per parameter of each state, the ranks that divide it, and the states kept on the GPU."""
+    """Bytes per parameter of each state, the ranks that divide it, and the states kept on the GPU.
+
+    `kept` is of a weight beside a quantised base that is not quantised; `scales` of what sharding leaves
+    whole on every GPU.
+    """
 
     ranks: Ranks
     weight: Array
     gradient: Array
     optimizer: Array
     frozen: Array
+    kept: Array
+    scales: Array
     weights_held: Array
     optimizer_held: Array
 
@@ -149,19 +156,21 @@ def ranks(layout: Columns) -> Ranks:
     )
 
 
-def state_rates(cases: Cases, four_bit_bytes: float) -> StateRates:
+def state_rates(cases: Cases) -> StateRates:
     """Bytes per parameter and divisors, by the profile, the precision, the optimizer and the sharding.
 
-    With adapters the base is frozen: 2 bytes for 16 bits, `four_bit_bytes` for 4 (scales included).
+    With adapters the base is frozen: in 16 bits, or quantised but for the embedding, the head and the norms.
     """
     frozen = adapters_only(cases.workload)
     weight, gradient, optimizer = _bytes_per_parameter(cases)
     return StateRates(
         ranks=ranks(cases.layout),
-        weight=np.where(frozen, _frozen_bytes(cases.workload, four_bit_bytes), weight),
+        weight=np.where(frozen, _frozen_bytes(cases), weight),
         gradient=gradient,
         optimizer=optimizer,
         frozen=frozen,
+        kept=_kept_bytes(cases),
+        scales=_scale_bytes(cases),
         weights_held=(cases.layout.offload & Offload.PARAMETERS) == 0,
         optimizer_held=(cases.layout.offload & Offload.OPTIMIZER) == 0,
     )
@@ -180,7 +189,9 @@ def states(plain: Array, experts: Array, adapters: Adapters, per: StateRates) ->
     )
     if not np.any(per.frozen):
         return every
-    adapted = _adapter_states(every, adapters, per)
+    quantised = plain - adapters.embeddings
+    whole = quantised * (1.0 - 1.0 / divide.weights) + experts * (1.0 - 1.0 / divide.expert_weights)
+    adapted = _adapter_states(every, adapters, per, per.scales * whole * per.weights_held)
     return States(
         **{
             f.name: np.where(per.frozen, getattr(adapted, f.name), getattr(every, f.name))
@@ -189,13 +200,13 @@ def states(plain: Array, experts: Array, adapters: Adapters, per: StateRates) ->
     )
 
 
-def _adapter_states(base: States, adapters: Adapters, per: StateRates) -> States:
-    """States if only adapters train: fp32 low-rank factors, 16-bit copies of modules."""
+def _adapter_states(base: States, adapters: Adapters, per: StateRates, unsharded: Array) -> States:
+    """States if only adapters train: fp32 low-rank factors, 16-bit copies of modules, scales left whole."""
     divide, low, copied = per.ranks, adapters.low_rank, adapters.copied
-    ends = adapters.embeddings * (2.0 - per.weight) * per.weights_held
+    ends = adapters.embeddings * (per.kept - per.weight) * per.weights_held
     trained = (low + copied) / divide.optimizer * per.optimizer_held
     return States(
-        weights=base.weights + (ends + 4.0 * low + 2.0 * copied) / divide.weights,
+        weights=base.weights + unsharded + (ends + 4.0 * low + 2.0 * copied) / divide.weights,
         gradients=(4.0 * low + 2.0 * copied) / divide.gradients,
         optimizer=(8.0 * low + 4.0 * copied) / divide.optimizer * per.optimizer_held,
         trained=trained,
@@ -230,11 +241,27 @@ def _moments(optimizer: Array, moment_bytes: Array) -> tuple[Array, Array]:
     return count, np.where(optimizer == Optimizer.ADAMW_8BIT, 1.0, moment_bytes)
 
 
-def _frozen_bytes(workload: Columns, four_bit_bytes: float) -> Array:
+def _frozen_bytes(cases: Cases) -> Array:
     """Bytes of a frozen weight: 16 bits, fp8 in fp8 runs, or quantised with its scales."""
-    quantised = np.where(workload.quantised_bits > 4, workload.quantised_bits / 8.0 * 1.05, four_bit_bytes)
-    plain = np.where(workload.precision == Precision.FP8, 1.0, 2.0)
-    return np.where(workload.method == Method.QLORA, quantised, plain)
+    plain = np.where(cases.workload.precision == Precision.FP8, 1.0, 2.0)
+    return np.where(cases.workload.method == Method.QLORA, quantised_bytes(cases), plain)
+
+
+def _scale_bytes(cases: Cases) -> Array:
+    """Bytes of a quantised weight's scales in bitsandbytes: no parameters, so FSDP does not shard them."""
+    workload = cases.workload
+    apart = (workload.method == Method.QLORA) & (workload.quantiser == Quantiser.BITSANDBYTES)
+    return np.where(apart, quantised_bytes(cases) - workload.quantised_bits / 8.0, 0.0)
+
+
+def _kept_bytes(cases: Cases) -> Array:
+    """Bytes of a frozen weight that stays unquantised: the embedding and the head.
+
+    PEFT's prepare_model_for_kbit_training casts those beside a bitsandbytes base to 32 bits.
+    """
+    workload = cases.workload
+    cast = (workload.method == Method.QLORA) & (workload.quantiser == Quantiser.BITSANDBYTES)
+    return np.where(cast, cases.framework.unquantised_bytes, 2.0)
 
 
 def embeddings(a: Columns) -> tuple[Array, Array]:

@@ -14,10 +14,10 @@ import numpy as np
 
 from rightsizer.domain.architecture import layers_moe, mlp_share
 from rightsizer.domain.cases import Cases
-from rightsizer.domain.columns import Array
+from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.layout import Offload
 from rightsizer.domain.linear import attention_share, linear_flop, linear_share
-from rightsizer.domain.workload import AttentionKernel, Method
+from rightsizer.domain.workload import AttentionKernel, Method, Quantiser
 from rightsizer.values import immutable
 
 __all__ = ["LayerWork", "Matmuls", "layer_work"]
@@ -132,6 +132,24 @@ def frozen(cases: Cases) -> Array:
     """True where the base weights are frozen: adapters need no weight gradient of the base."""
     method = cases.workload.method
     return np.asarray((method == Method.LORA) | (method == Method.QLORA))
+
+
+def adapts_mlp(workload: Columns) -> Array:
+    """True if adapters are on the MLP's matrices too."""
+    return np.asarray((workload.lora_targets == "all") | (workload.lora_targets == "all+embeddings"))
+
+
+def quantised_bytes(cases: Cases) -> Array:
+    """Bytes of a quantised weight with its scales.
+
+    bitsandbytes keeps a 4-byte scale for 64 weights in 4 bits, doubly quantised a byte and a 256th of 4
+    (QLoRA, arXiv:2305.14314, section 3), and one for each row in 8 bits; GPTQ 2 bytes and a zero for 128.
+    """
+    workload = cases.workload
+    plain = workload.quantised_bits / 8.0
+    scale = np.where(cases.framework.double_quantises, (1.0 + 4.0 / 256.0) / 64.0, 4.0 / 64.0)
+    scale = np.where(workload.quantised_bits == 4, scale, 0.0)
+    return plain + np.where(workload.quantiser == Quantiser.GPTQ, (2.0 + plain) / 128.0, scale)
 
 
 def offloaded_share(cases: Cases) -> Array:

@@ -182,7 +182,7 @@ class ClusterTables:
     def states_bytes(self) -> Array:
         """Bytes of states of one stage of each family, sharded over many replicas: the minimum per GPU."""
         cases = self._cases(self._stages.counts.replace(dp=np.asarray(_MANY_REPLICAS)))
-        per = state_rates(cases, load_memory().four_bit_bytes)
+        per = state_rates(cases)
         state_bytes = states(*self._stages.parameters, NO_ADAPTERS, per)
         return np.asarray(state_bytes.weights + state_bytes.gradients + state_bytes.optimizer)
 

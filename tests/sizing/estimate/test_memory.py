@@ -110,8 +110,8 @@ def test_a_fused_loss_needs_less_than_an_eager_one():
 
 
 def test_adapters_leave_no_gradient_of_the_base_and_quantising_shrinks_it():
-    lora = causes(profile="peft", method=Method.LORA, dp=1)
-    qlora = causes(profile="peft", method=Method.QLORA, dp=1)
+    lora = causes(profile="axolotl", method=Method.LORA, dp=1)
+    qlora = causes(profile="axolotl", method=Method.QLORA, dp=1)
     assert lora["gradients_bytes"] < 0.01 * lora["weights_bytes"]
     assert qlora["weights_bytes"] < 0.45 * lora["weights_bytes"]
 

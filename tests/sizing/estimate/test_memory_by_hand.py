@@ -129,18 +129,6 @@ def test_lora_s_states_are_divided_by_zero_3_too():
     assert split == tuple(x / 4 for x in whole)
 
 
-def test_qlora_quantises_all_but_the_embedding_and_the_head():
-    low_rank = 2 * 4 * ATTENTION_ADAPTERS
-    found = states(profile="peft", method=Method.QLORA, lora_rank=2)
-    base = load_memory().four_bit_bytes * 4 * LAYER + 2 * ENDS
-    assert found == (pytest.approx(base + 4 * low_rank, rel=1e-12), 4 * low_rank, 8 * low_rank)
-
-
-def test_eight_quantised_bits_take_a_byte_and_a_twentieth_for_scales():
-    found = states(profile="peft", method=Method.QLORA, lora_rank=2, quantised_bits=8)
-    assert found[0] == pytest.approx(1.05 * 4 * LAYER + 2 * ENDS + 4 * 2 * 4 * ATTENTION_ADAPTERS, rel=1e-12)
-
-
 def test_frozen_weights_of_an_fp8_run_take_a_byte():
     low_rank = 2 * 4 * ATTENTION_ADAPTERS
     found = states(profile="peft", method=Method.LORA, lora_rank=2, precision=Precision.FP8)

@@ -377,23 +377,3 @@ def test_a_dense_network_beside_a_sparse_one_waits_for_no_experts_exchange():
     both = Cases.stack([one_case(dp=8), one_case(dp=8, net=SPARSE)])
     found = step_time.estimate(both, PLAIN.replace(ring_latency_s=1.0))
     assert found.data_parallel_s == pytest.approx([2.0 / 2, 2 * 2.0 / 2])
-
-
-@pytest.mark.parametrize(
-    ("changes", "seconds"),
-    [
-        ({"compile": True}, 0.1 * 0.5 * (1 + 2)),
-        ({"profile": "deepspeed-zero"}, 0.2 * (1 + 2)),
-        ({"profile": "deepspeed-zero", "dp": 8, "sharding": Sharding.ZERO3}, 0.2 * 3 * (1 + 2)),
-        ({"launch_blocking": True}, (0.1 + 0.01) * (1 + 2)),
-    ],
-    ids=["compiled", "a trainer", "a trainer's hooks under ZeRO-3", "every launch waits"],
-)
-def test_launches_depend_on_the_framework(changes, seconds):
-    times = {
-        "host_layer_s_core": 0.1,
-        "host_layer_s_trainer": 0.2,
-        "host_backward": 2.0,
-        "host_blocked_s": 0.01,
-    }
-    assert causes(times | {"host_compiled": 0.5, "host_zero3_hooks": 3.0}, **changes)["host"] == L * seconds
