@@ -15,7 +15,7 @@ from rightsizer_cli.model_files import config_of
 from rightsizer_cli.usage_errors import OptionError
 from rightsizer_launch.calibration import calibrated as with_calibration
 
-__all__ = ["calibrated", "document_of", "read"]
+__all__ = ["calibrated", "document_of", "read", "read_over"]
 
 
 def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
@@ -38,6 +38,13 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
             plan = _plan_of(document_of({}, given), label=named if local else None)
             return plan, _asked(plan)
     plan = loads(sys.stdin.read(), name="stdin") if str(file) == "-" else load(file)
+    return read_over(plan, *groups)
+
+
+def read_over(plan: TrainingPlan, *groups: Any) -> tuple[TrainingPlan, Request]:
+    """A plan with flags over it; and its request."""
+    options = list(_options(groups))
+    given = {spec: value for spec, _, value in options if value not in (None, [])}
     with _errors_named_after({spec: flag for spec, flag, _ in options if spec in given}):
         if given:
             beneath = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})

@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "run",
     "probe": "probe.command",
     "sbatch": "sbatch",
+    "advise": "advise.command",
     "calibrate": "calibrate.command",
     "simulate": "simulate.command",
     "report": "report.command",

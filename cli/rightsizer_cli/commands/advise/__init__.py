@@ -1,0 +1,3 @@
+"""`rightsizer advise`."""
+
+__all__: list[str] = []

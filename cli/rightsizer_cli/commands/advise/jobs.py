@@ -1,0 +1,111 @@
+"""Jobs that others launched, as they run: GPUs, their type, a plan in a comment or an annotation."""
+
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from rightsizer.errors import InputError
+from rightsizer.values import immutable
+from rightsizer_api.quantities import parse_time
+from rightsizer_cli.kubectl_client import Client, ClusterError
+from rightsizer_operator.values.nodes import Node, gpu_type, pod_gpus
+from rightsizer_slurm.cluster.backend_commands import SlurmCommands
+from rightsizer_slurm.cluster.pools import engine_name
+from rightsizer_slurm.cluster.slurm_cli import SlurmError
+
+__all__ = ["ANNOTATION", "KINDS", "ExistingJob", "kubernetes_job", "slurm_job"]
+
+Object = Mapping[str, Any]
+
+ANNOTATION = "rightsizer.dev/comment"
+"""Annotation of a job with its plan, written as a Slurm comment is."""
+KINDS: Mapping[str, tuple[str, str]] = {
+    "job": ("jobs.batch", "batch.kubernetes.io/job-name"),
+    "jobset": ("jobsets.jobset.x-k8s.io", "jobset.sigs.k8s.io/jobset-name"),
+    "trainjob": ("trainjobs.trainer.kubeflow.org", "jobset.sigs.k8s.io/jobset-name"),
+    "pytorchjob": ("pytorchjobs.kubeflow.org", "training.kubeflow.org/job-name"),
+    "rayjob": ("rayjobs.ray.io", "ray.io/cluster"),
+}
+"""Kind -> resource, and the label of its pods whose value is its name (a RayJob's: its cluster's)."""
+
+_NAMED = re.compile(r"(?P<kind>[A-Za-z]{3,12})/(?P<name>[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)")
+
+
+@immutable
+class ExistingJob:
+    """A running job. `gpu` is the engine's name, `plan` the words of its comment; empty if unknown."""
+
+    name: str
+    gpus: int
+    gpu: str
+    gpus_per_node: int
+    started_s: float
+    plan: str = ""
+
+
+def kubernetes_job(client: Client, text: str) -> ExistingJob:
+    """The job KIND/NAME of the client's namespace, counted by its running pods."""
+    named = _NAMED.fullmatch(text)
+    if named is None or named["kind"].lower() not in KINDS:
+        raise InputError("--kubernetes", value=text, remedy=f"write KIND/NAME; kinds: {', '.join(KINDS)}")
+    resource, label = KINDS[named["kind"].lower()]
+    try:
+        job = client.get(resource, named["name"])
+        owner = _cluster_of(job) or named["name"] if label == "ray.io/cluster" else named["name"]
+        pods = client.get("pods", f"--selector={label}={owner}")["items"]
+        nodes = {raw["metadata"]["name"]: Node.of(raw) for raw in client.get("nodes")["items"]}
+    except ClusterError as error:
+        raise InputError("--kubernetes", value=text, remedy=str(error)) from None
+    return _counted(text, job, pods, nodes)
+
+
+def _counted(text: str, job: Object, pods: list[Object], nodes: Mapping[str, Node]) -> ExistingJob:
+    running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+    held: Counter[str] = Counter()
+    for pod in running:
+        held[pod["spec"].get("nodeName", "")] += pod_gpus(pod["spec"])
+    held = +held
+    if not held:
+        raise InputError(
+            "--kubernetes", value=text, remedy=f"has no running pod with GPUs ({len(pods)} pods)"
+        )
+    types = {gpu_type(nodes[name].product) if name in nodes else "" for name in held}
+    times = [parse_time(pod["status"].get("startTime")) for pod in running]
+    started = max((time for time in times if time is not None), default=dt.datetime.now(dt.UTC))
+    return ExistingJob(
+        name=text,
+        gpus=held.total(),
+        gpu=types.pop() if len(types) == 1 else "",
+        gpus_per_node=max(held.values()),
+        started_s=started.timestamp(),
+        plan=str((job["metadata"].get("annotations") or {}).get(ANNOTATION, "")),
+    )
+
+
+def _cluster_of(job: Object) -> str:
+    return str(job.get("status", {}).get("rayClusterName", ""))
+
+
+def slurm_job(job_id: int, commands: SlurmCommands | None = None) -> ExistingJob:
+    """A running Slurm job."""
+    commands = commands or SlurmCommands()
+    try:
+        job, cluster = commands.job(job_id), commands.cluster()
+    except SlurmError as error:
+        raise InputError("--slurm", value=job_id, remedy=str(error)) from None
+    if job is None or not job.running or not job.gpus:
+        remedy = "is not a running job with GPUs; see squeue"
+        raise InputError("--slurm", value=job_id, remedy=remedy)
+    partition = cluster.partition(job.partition)
+    nodes = [node for node in (cluster.nodes_of(partition) if partition else ()) if node.gpus]
+    gres = job.gpu_type or (nodes[0].gpu if len({node.gpu for node in nodes}) == 1 else "")
+    return ExistingJob(
+        name=f"Slurm job {job_id}",
+        gpus=job.gpus,
+        gpu=engine_name(gres, nodes),
+        gpus_per_node=-(-job.gpus // max(1, job.nodes)),
+        started_s=job.started_s,
+        plan=job.comment,
+    )

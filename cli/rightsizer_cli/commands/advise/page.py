@@ -1,0 +1,95 @@
+"""What `advise` prints."""
+
+import dataclasses
+
+from rich.table import Table
+
+from rightsizer.resize.types import Action, Size
+from rightsizer.search.reasons import layout_text
+from rightsizer.units import format_count, format_duration, format_usd
+from rightsizer_cli.commands.advise.advice import Advice
+from rightsizer_cli.commands.advise.jobs import ExistingJob
+from rightsizer_cli.console import echo_json, show
+
+__all__ = ["print_advice"]
+
+_WORDS = {
+    Action.KEEP: "keep",
+    Action.GROW: "more",
+    Action.SHRINK: "fewer",
+    Action.RELAYOUT: "another layout",
+    Action.FLAG: "look at it",
+}
+_MOST_SIZES = 9
+
+
+def print_advice(job: ExistingJob, advice: Advice, notes: tuple[str, ...], *, as_json: bool) -> None:
+    """The advice as a page or as JSON."""
+    if as_json:
+        echo_json(_document(job, advice, notes))
+        return
+    decision, present, kind = advice.decision, advice.measured.gpus, advice.option.cluster.gpu.name
+    target = f"{present} {kind}"
+    if decision.gpus != present:
+        target = f"{decision.gpus} {kind} instead of {present}"
+    show(
+        f"{job.name}: {_WORDS[decision.action]}: {target}",
+        f"Why: {decision.reason}",
+        f"Measured {format_count(advice.measured.tokens_per_s)} tokens/s,"
+        f" {advice.measured_to_predicted:.0%} of the prediction for {layout_text(advice.option.layout)};"
+        f" {format_count(advice.tokens_left)} tokens left",
+        _table(advice),
+        *((f"Taken from: {'; '.join(notes)}",) if notes else ()),
+        "Nothing was changed.",
+    )
+
+
+def _table(advice: Advice) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("GPUs", "tokens/s", "ends in", "GPU-hours", "cost"):
+        table.add_column(name, justify="right")
+    table.add_column("layout")
+    for size in _near(advice):
+        left_s = advice.tokens_left / size.tokens_per_s / size.goodput
+        price = advice.option.cluster.price_usd_per_gpu_h
+        table.add_row(
+            f"{size.gpus}{' (now)' if size.gpus == advice.measured.gpus else ''}",
+            format_count(size.tokens_per_s),
+            format_duration(left_s),
+            format_count(left_s / 3600 * size.gpus),
+            format_usd(left_s / 3600 * size.gpus * price) if price else "",
+            layout_text(size.layout) if size.layout else "",
+        )
+    return table
+
+
+def _near(advice: Advice) -> tuple[Size, ...]:
+    """The sizes nearest to the present one, and the advised one."""
+    present = advice.measured.gpus
+    near = sorted(advice.sizes, key=lambda size: abs(size.gpus / present - present / size.gpus))[:_MOST_SIZES]
+    near += [size for size in advice.sizes if size.gpus == advice.decision.gpus and size not in near]
+    return tuple(sorted(near, key=lambda size: size.gpus))
+
+
+def _document(job: ExistingJob, advice: Advice, notes: tuple[str, ...]) -> dict[str, object]:
+    decision = advice.decision
+    return {
+        "job": dataclasses.asdict(job),
+        "action": decision.action.value,
+        "gpus": decision.gpus,
+        "reason": decision.reason,
+        "evidence": list(decision.evidence),
+        "tokensLeft": advice.tokens_left,
+        "measured": dataclasses.asdict(advice.measured),
+        "measuredToPredicted": advice.measured_to_predicted,
+        "assumed": list(notes),
+        "sizes": [
+            {
+                "gpus": size.gpus,
+                "tokensPerSecond": size.tokens_per_s,
+                "goodput": size.goodput,
+                "layout": layout_text(size.layout) if size.layout else "",
+            }
+            for size in advice.sizes
+        ],
+    }
