@@ -9,6 +9,7 @@ from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer.search.types import Request
+from rightsizer.values import immutable
 from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing, validate, with_config
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
 from rightsizer_cli.model_files import config_of
@@ -18,38 +19,50 @@ from rightsizer_launch.calibration import calibrated as with_calibration
 __all__ = ["calibrated", "document_of", "read", "read_over"]
 
 
+@immutable
+class _Given:
+    """What the flags set: values by path under `spec`, the flags' names, a local model's name."""
+
+    values: Mapping[str, Any]
+    flags: Mapping[str, str]
+    label: str = ""
+
+
 def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
     """The plan of a manifest (`-` is stdin) with flags over it, or of flags alone; and its request."""
-    options = list(_options(groups))
-    given = {spec: value for spec, _, value in options if value not in (None, [])}
-    named = given.get("model.name")
-    local = config_of(named) if isinstance(named, str) else None
-    if local:
-        del given["model.name"]
-        given["model.configPath"] = str(local.absolute())
-        options = [
-            (spec, flag, v) for spec, flag, v in options if spec not in ("model.name", "model.configPath")
-        ]
-        options.append(("model.configPath", "--model", named))
-    if file is None and not given:
+    if file is not None:
+        plan = loads(sys.stdin.read(), name="stdin") if str(file) == "-" else load(file)
+        return read_over(plan, *groups)
+    given = _given(groups)
+    if not given.values:
         raise OptionError("FILE", value="", remedy="name a manifest, or give --model, --tokens and --gpu")
-    if file is None:
-        with _errors_named_after({spec: flag for spec, flag, _ in options}):
-            plan = _plan_of(document_of({}, given), label=named if local else None)
-            return plan, _asked(plan)
-    plan = loads(sys.stdin.read(), name="stdin") if str(file) == "-" else load(file)
-    return read_over(plan, *groups)
+    with _errors_named_after(given.flags):
+        plan = _plan_of({}, given)
+        return plan, _asked(plan)
 
 
 def read_over(plan: TrainingPlan, *groups: Any) -> tuple[TrainingPlan, Request]:
     """A plan with flags over it; and its request."""
-    options = list(_options(groups))
-    given = {spec: value for spec, _, value in options if value not in (None, [])}
-    with _errors_named_after({spec: flag for spec, flag, _ in options if spec in given}):
-        if given:
+    given = _given(groups)
+    with _errors_named_after({spec: flag for spec, flag in given.flags.items() if spec in given.values}):
+        if given.values:
             beneath = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
-            plan = _plan_of(document_of(beneath, given), label=named if local else None)
+            plan = _plan_of(beneath, given)
         return plan, _asked(plan)
+
+
+def _given(groups: tuple[Any, ...]) -> _Given:
+    """The flags that were given; a model on this machine is read from its config.json."""
+    options = list(_options(groups))
+    values = {spec: value for spec, _, value in options if value not in (None, [])}
+    flags = {spec: flag for spec, flag, _ in options}
+    name = values.get("model.name")
+    local = config_of(name) if isinstance(name, str) else None
+    if not local:
+        return _Given(values=values, flags=flags)
+    del values["model.name"]
+    paths = {"model.configPath": str(local.absolute())}
+    return _Given(values=values | paths, flags=flags | dict.fromkeys(paths, "--model"), label=str(name))
 
 
 def _asked(plan: TrainingPlan) -> Request:
@@ -68,12 +81,12 @@ def document_of(beneath: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
     return head | dict(beneath) | {"spec": overlaid(beneath.get("spec", {}), given)}
 
 
-def _plan_of(document: dict[str, Any], label: str | None = None) -> TrainingPlan:
-    """The plan; `label` is the name that a config read from this machine is called by."""
-    read: Any = with_config(document, Path())
-    if label:
-        read["spec"]["model"]["config"]["_name_or_path"] = label
-    return validate(read)
+def _plan_of(beneath: Mapping[str, Any], given: _Given) -> TrainingPlan:
+    """The plan of values over a manifest. A config from this machine is called as the user called it."""
+    document: Any = with_config(document_of(beneath, given.values), Path())
+    if given.label:
+        document["spec"]["model"]["config"]["_name_or_path"] = given.label
+    return validate(document)
 
 
 def _options(groups: tuple[Any, ...]) -> Iterator[tuple[str, str, Any]]:

@@ -47,6 +47,13 @@ def plan(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A figure of that comparison, such as years=5."),
     ] = None,
+    serve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="requests=RATE,...",
+            help="Also the GPUs that serve the model: requests a second, input=, output= (tokens), bits=.",
+        ),
+    ] = None,
 ) -> int:
     """Find the fewest GPUs, and the layout, that finish in time."""
     from rightsizer.search.plan import (
@@ -55,7 +62,7 @@ def plan(
     from rightsizer.search.plan import (
         plan as decide,
     )
-    from rightsizer_cli.commands.plan import levers, ownership
+    from rightsizer_cli.commands.plan import levers, ownership, serving
     from rightsizer_cli.commands.plan.plot import check_plot, draw_plan
     from rightsizer_cli.inputs import calibrated, read
     from rightsizer_cli.plan_output import check_output, print_answer, print_manifest
@@ -63,6 +70,7 @@ def plan(
     kind = check_output("json" if json else output)
     if plot is not None:
         check_plot(plot)
+    demand = None if serve is None else serving.parse(serve)
     wanted, request = read(file, job, goal, hardware, layout)
     answer = decide(calibrated(request, ignore=no_calibration))
     if plot is not None and isinstance(answer, Plan):
@@ -75,5 +83,8 @@ def plan(
         sections = [levers.section(answer)]
         if (compare_ownership or own) and isinstance(answer, Plan):
             sections.insert(0, ownership.section(answer, own or ()))
+        if demand is not None:
+            cluster = answer.option.cluster if isinstance(answer, Plan) else request.clusters[0]
+            sections.append(serving.section(request.architecture, cluster, demand))
         print_answer(answer, as_json=kind == "json", more=sections)
     return OK if isinstance(answer, Plan) else NO_PLAN
