@@ -125,6 +125,8 @@ _SIGNS = (
     ("attention", r"flash_attention_4", "flash4"),
     ("flash_attention", r"impl local|transformer-impl local", "0"),
     ("lora_targets", r"LM head trained too", "all+embeddings"),
+    ("lora_targets", r"all linear layers and experts", "all+experts"),
+    ("lora_adapters", r"up to 4 adapters", "4"),
     ("lora_targets", r"'(?:up|gate|down)_proj'|w1,w2|targets ALL|all linear layers", "all"),
     ("quantised_bits", r"int8", "8"),
     (
@@ -132,7 +134,7 @@ _SIGNS = (
         r"torch\.compile|\+ ?compile|compile\+|" + _CUMULATED,
         "1",
     ),
-    ("loss", r"chunked \(fused\) LM head", "chunked"),
+    ("loss", r"chunked \(fused\) LM head", "fused"),
     ("loss", r"loss keeps full logits|\+packed|\+compile", "eager"),
     ("loss", _CUMULATED, "chunked"),
     ("variable_length", r"not padded or packed|unpacked", "1"),

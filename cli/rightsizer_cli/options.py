@@ -112,7 +112,7 @@ class JobFlags:
     ] = None
     lora_targets: Annotated[
         str | None,
-        typer.Option(metavar="WHICH", help="Matrices with adapters: attention (default) or all."),
+        typer.Option(metavar="WHICH", help="Matrices with adapters: attention (usual), all or all+experts."),
     ] = None
     quantised_bits: Annotated[
         int | None,

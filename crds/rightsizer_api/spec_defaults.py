@@ -52,6 +52,8 @@ def workload_of(
         library_year=_year(spec.library_version),
         lora_rank=lora.rank,
         lora_targets=lora.targets or framework.lora_targets,
+        lora_adapters=lora.adapters,
+        frozen_bits=lora.frozen_bits or 0,
     )
 
 

@@ -37,6 +37,7 @@ class LoraTargets(enum.StrEnum):
 
     ATTENTION = "attention"
     ALL = "all"
+    EXPERTS = "all+experts"
 
 
 class Dataset(Model):
@@ -61,8 +62,16 @@ class Lora(Model):
     )
     targets: Annotated[LoraTargets, Strict(False)] | None = Field(
         None,
-        description="Matrices with adapters: attention, or all. Default: the framework's.",
+        description="Matrices with adapters; all+experts: each expert too. Default: the framework's.",
         examples=["all"],
+    )
+    adapters: Annotated[int, Field(ge=1, le=1024)] = Field(
+        1, description="Adapters trained at once.", examples=[1]
+    )
+    frozen_bits: Annotated[int, Field(ge=16, le=32, multiple_of=16)] | None = Field(
+        None,
+        description="lora: bits of a frozen weight. Default: as the framework keeps weights.",
+        examples=[16],
     )
 
 

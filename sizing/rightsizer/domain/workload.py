@@ -109,11 +109,14 @@ class Scaling(enum.StrEnum):
 class Workload:
     """One training job, independent of hardware and layout.
 
-    `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release year
-    (with fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in length
-    (neither padded nor packed). `compile` None: as the framework usually does. `launch_blocking`: each launch
-    waits for its kernel (CUDA_LAUNCH_BLOCKING=1). `assumed_inputs`: the sequence, the batch or the GPU is not
-    stated but assumed; `assumed_dimensions`: only the model's size is known.
+    `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release
+    year (with fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in
+    length (neither padded nor packed). `compile` None: as the framework usually does. `launch_blocking`:
+    each launch waits for its kernel (CUDA_LAUNCH_BLOCKING=1). `assumed_inputs`: the sequence, the batch
+    or the GPU is not stated but assumed; `assumed_dimensions`: only the model's size is known.
+    `lora_targets` joins the adapted matrices with "+": "attention" or "all" (of dense layers), "experts",
+    "embeddings" (trained whole); `lora_adapters` are trained at once. `frozen_bits` are those of an
+    unquantised frozen weight (0: as the framework keeps weights).
     """
 
     method: Method = Method.PRETRAIN
@@ -125,6 +128,8 @@ class Workload:
     recompute: Recompute = Recompute.AUTO
     lora_rank: int = 16
     lora_targets: str = "attention"
+    lora_adapters: int = 1
+    frozen_bits: int = 0
     quantised_bits: int = 4
     quantiser: Quantiser = Quantiser.BITSANDBYTES
     loss: LossKernel = LossKernel.AUTO

@@ -7,7 +7,7 @@ from rightsizer.domain.columns import Array, Columns, cached_by_columns, text_ma
 from rightsizer.domain.layout import Sharding
 from rightsizer.domain.workload import Method
 from rightsizer.estimate.parameters import Parameters
-from rightsizer.estimate.work import adapts_mlp, frozen
+from rightsizer.estimate.work import adapts, frozen
 
 __all__ = ["HOST_CLASSES", "blocked_s", "expert_wait_s", "host_class", "launches_s", "superchip"]
 
@@ -53,7 +53,7 @@ def _modules_s(cases: Cases, p: Parameters) -> tuple[Array, Array]:
     """
     profile = cases.framework
     matrices = 4.0 + np.where(cases.architecture.gated_mlp, 3.0, 2.0)
-    adapted = np.where(frozen(cases), np.where(adapts_mlp(cases.workload), matrices, 4.0), 0.0)
+    adapted = np.where(frozen(cases), np.where(adapts(cases.workload, "all"), matrices, 4.0), 0.0)
     quantised = np.where(cases.workload.method == Method.QLORA, matrices, 0.0)
     hooked = (profile.family == "deepspeed") & (cases.layout.sharding >= Sharding.ZERO3)
     hooked = hooked & (host_class(cases) == _TRAINER)

@@ -24,7 +24,7 @@ from rightsizer.domain.linear import attention_share, linear_share
 from rightsizer.domain.workload import AttentionKernel, LossKernel, Precision, Recompute
 from rightsizer.estimate.memory_states import adapters_only
 from rightsizer.estimate.parameters import Parameters
-from rightsizer.estimate.work import adapts_mlp, attention_kernel
+from rightsizer.estimate.work import adapts, attention_kernel
 from rightsizer.values import immutable
 
 __all__ = ["SavedActivations", "loss_bytes", "saved_activations", "tokens"]
@@ -136,7 +136,7 @@ def _widths(cases: Cases, p: Parameters) -> _Widths:
     frozen = adapters_only(cases.workload)
     cast = np.where(cases.framework.casts_adapter_inputs, 4.0, 2.0)
     norms = np.where(frozen, norms / 2.0 + cast, norms)
-    per_f = np.where(frozen, per_f - 2.0 + np.where(adapts_mlp(cases.workload), cast, 0.0), per_f)
+    per_f = np.where(frozen, per_f - 2.0 + np.where(adapts(cases.workload, "all"), cast, 0.0), per_f)
     factor = np.where(eager, p.eager_activations, 1.0)
     routed = a.top_k * p.expert_imbalance * factor
     latent_ups = np.where(a.attention == AttentionKind.LATENT, attention - kept - 4.0 * a.heads, 0.0)
@@ -230,7 +230,11 @@ def loss_bytes(cases: Cases, p: Parameters, kept: SavedActivations) -> Array:
 
 
 def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:
-    """Bytes of a logit at the peak of the loss."""
+    """Bytes of a logit at the peak of the loss.
+
+    Fused with the head (Liger-Kernel's linear cross-entropy) no logit outlives its chunk, and a chunk holds
+    as many logits as the micro-batch has hidden elements: its bytes follow the hidden width.
+    """
     profile, stated = cases.framework, cases.workload.loss
     kernel = np.where(stated == LossKernel.AUTO, profile.loss, stated)
     compiled = (cases.workload.compile == 1.0) & (kernel == LossKernel.EAGER) & (stated == LossKernel.AUTO)
@@ -242,25 +246,31 @@ def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:
     per_logit = np.where(~parallel & half, p.logit_bytes_half, per_logit)
     jit = parallel & (stated == LossKernel.COMPILED)
     per_logit = np.where(jit, p.logit_bytes_parallel_jit, per_logit)
-    fused = np.where(parallel, p.logit_bytes_parallel_fused, p.logit_bytes_fused)
+    whole = p.fused_loss_bytes * cases.architecture.hidden / np.maximum(cases.architecture.vocab, 1)
+    fused = np.where(parallel, p.logit_bytes_parallel_fused, whole)
     per_logit = np.where(kernel == LossKernel.FUSED, fused, per_logit)
     return np.where(kernel == LossKernel.CHUNKED, p.logit_bytes_chunked, per_logit)
 
 
-def adapter_parameters(cases: Cases) -> Array:
-    """Parameters of one layer's adapters: rank x (inputs + outputs) of every adapted matrix."""
+def adapter_parameters(cases: Cases) -> tuple[Array, Array]:
+    """Parameters of the adapters of (a dense, an MoE) layer on one GPU, before ZeRO.
+
+    Each adapted matrix has rank x (inputs + outputs), each expert its own.
+    """
     a, workload = cases.architecture, cases.workload
     query, key, hidden = a.heads * a.head_dim, a.kv_heads * a.head_dim, a.hidden
+    matrices = np.where(a.gated_mlp, 3.0, 2.0)
     attention = attention_share(a) * ((hidden + query) * 2.0 + (hidden + key) * 2.0)
     attention = attention + linear_share(a) * (2.0 * hidden + a.linear_in + a.linear_inner)
-    mlp = mlp_share(a) * np.where(a.gated_mlp, 3.0, 2.0) * (hidden + a.ffn_hidden)
-    everywhere = adapts_mlp(cases.workload)
-    on = adapters_only(workload)
-    return np.where(on, workload.lora_rank * (attention + np.where(everywhere, mlp, 0.0)), 0.0)
+    everywhere = adapts(workload, "all")
+    shared = a.shared_experts * (hidden + a.expert_ffn_hidden) * everywhere
+    local = a.experts / np.maximum(cases.layout.ep * cases.layout.expert_tp, 1)
+    experts = local * (hidden + a.expert_ffn_hidden) * adapts(workload, "experts")
+    each = workload.lora_rank * workload.lora_adapters * np.where(adapters_only(workload), 1.0, 0.0)
+    dense = attention + mlp_share(a) * matrices * (hidden + a.ffn_hidden) * everywhere
+    return each * dense, each * (attention + matrices * (shared + experts))
 
 
 def trains_embeddings(cases: Cases) -> Array:
     """True if embedding and head train in full beside the adapters."""
-    targets = cases.workload.lora_targets
-    with_embeddings = (targets == "attention+embeddings") | (targets == "all+embeddings")
-    return np.asarray(adapters_only(cases.workload) & with_embeddings)
+    return np.asarray(adapters_only(cases.workload) & adapts(cases.workload, "embeddings"))

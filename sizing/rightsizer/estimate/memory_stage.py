@@ -46,6 +46,7 @@ def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
     ends = (embedding * looks_up + head * last * _own_head(a, layout)) / layout.tp
     ahead = np.where(a.experts > 0, layer.moe_layer(), layer.dense_layer()) + 2.0 * a.hidden**2 / layout.tp
     extra = a.extra_parameters * last + predicts * ahead
+    low_dense, low_moe = adapter_parameters(cases)
     return Stage(
         first=first,
         last=last,
@@ -56,7 +57,7 @@ def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
         embeddings=ends,
         head=head / layout.tp,
         adapters=Adapters(
-            low_rank=adapter_parameters(cases) * (dense + moe),
+            low_rank=low_dense * dense + low_moe * moe,
             copied=np.where(trains_embeddings(cases), ends, 0.0),
             embeddings=ends,
         ),

@@ -159,7 +159,8 @@ def ranks(layout: Columns) -> Ranks:
 def state_rates(cases: Cases) -> StateRates:
     """Bytes per parameter and divisors, by the profile, the precision, the optimizer and the sharding.
 
-    With adapters the base is frozen: in 16 bits, or quantised but for the embedding, the head and the norms.
+    With adapters the base is frozen: as many bytes as the framework keeps of a weight (4 where it casts a
+    32-bit one at each use), or quantised but for the embedding, the head and the norms.
     """
     frozen = adapters_only(cases.workload)
     weight, gradient, optimizer = _bytes_per_parameter(cases)
@@ -203,7 +204,7 @@ def states(plain: Array, experts: Array, adapters: Adapters, per: StateRates) ->
 def _adapter_states(base: States, adapters: Adapters, per: StateRates, unsharded: Array) -> States:
     """States if only adapters train: fp32 low-rank factors, 16-bit copies of modules, scales left whole."""
     divide, low, copied = per.ranks, adapters.low_rank, adapters.copied
-    ends = adapters.embeddings * (per.kept - per.weight) * per.weights_held
+    ends = adapters.embeddings * np.maximum(per.kept - per.weight, 0.0) * per.weights_held
     trained = (low + copied) / divide.optimizer * per.optimizer_held
     return States(
         weights=base.weights + unsharded + (ends + 4.0 * low + 2.0 * copied) / divide.weights,
@@ -242,9 +243,12 @@ def _moments(optimizer: Array, moment_bytes: Array) -> tuple[Array, Array]:
 
 
 def _frozen_bytes(cases: Cases) -> Array:
-    """Bytes of a frozen weight: 16 bits, fp8 in fp8 runs, or quantised with its scales."""
-    plain = np.where(cases.workload.precision == Precision.FP8, 1.0, 2.0)
-    return np.where(cases.workload.method == Method.QLORA, quantised_bytes(cases), plain)
+    """Bytes of a frozen weight: as stated, else fp8 in fp8 runs, quantised with its scales, or as trained."""
+    workload = cases.workload
+    usual = np.where(workload.precision == Precision.FP32, 4.0, cases.framework.weight_bytes)
+    usual = np.where(workload.precision == Precision.FP8, 1.0, usual)
+    plain = np.where(workload.frozen_bits > 0, workload.frozen_bits / 8.0, usual)
+    return np.where(workload.method == Method.QLORA, quantised_bytes(cases), plain)
 
 
 def _scale_bytes(cases: Cases) -> Array:

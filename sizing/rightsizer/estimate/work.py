@@ -134,11 +134,6 @@ def frozen(cases: Cases) -> Array:
     return np.asarray((method == Method.LORA) | (method == Method.QLORA))
 
 
-def adapts_mlp(workload: Columns) -> Array:
-    """True if adapters are on the MLP's matrices too."""
-    return np.asarray((workload.lora_targets == "all") | (workload.lora_targets == "all+embeddings"))
-
-
 def quantised_bytes(cases: Cases) -> Array:
     """Bytes of a quantised weight with its scales.
 
@@ -161,8 +156,12 @@ def offloaded_share(cases: Cases) -> Array:
 
 def trained_ends(cases: Cases) -> Array:
     """True where embedding and head are trained: with all weights, or in full beside adapters."""
-    targets = cases.workload.lora_targets
-    return np.asarray(~frozen(cases) | (targets == "attention+embeddings") | (targets == "all+embeddings"))
+    return np.asarray(~frozen(cases) | adapts(cases.workload, "embeddings"))
+
+
+def adapts(workload: Columns, part: str) -> Array:
+    """True where `lora_targets` names the part: attention, all, experts or embeddings."""
+    return np.asarray(np.char.find(np.asarray(workload.lora_targets, dtype=str), part) >= 0)
 
 
 def attention_kernel(cases: Cases) -> Array:

@@ -241,9 +241,10 @@ def loss(cell: str) -> LossKernel:
     """The kernel of the cross-entropy loss."""
     cell = cell.lower()
     for sign, kind in (
-        ("chunk", LossKernel.CHUNKED),
         ("liger", LossKernel.FUSED),
         ("fused", LossKernel.FUSED),
+        ("cut", LossKernel.FUSED),
+        ("chunk", LossKernel.CHUNKED),
         ("compile", LossKernel.COMPILED),
         ("jit", LossKernel.COMPILED),
         ("eager", LossKernel.EAGER),
@@ -254,13 +255,15 @@ def loss(cell: str) -> LossKernel:
 
 
 def lora_targets(cell: str) -> str:
-    """The adapted matrices: "attention" or "all"; "+embeddings" if the embeddings train in full."""
+    """The adapted matrices: "attention" or "all", with "+experts" and, trained in full, "+embeddings"."""
     cell = cell.lower()
     if cell in {"", "none"}:
         return ""
     everywhere = re.search(r"all|mlp|gate|up_proj|down_proj|linear|w[123]|fc[12]", cell)
-    whole = re.search(r"embed|lm_?head|wte", cell)
-    return ("all" if everywhere else "attention") + ("+embeddings" if whole else "")
+    found = ["all" if everywhere else "attention"]
+    found += ["experts"] if re.search(r"(?<!no )expert", cell) else []
+    found += ["embeddings"] if re.search(r"embed|lm_?head|wte", cell) else []
+    return "+".join(found)
 
 
 def quantiser(cell: str) -> Quantiser:

@@ -44,7 +44,8 @@ COLUMNS = tuple(_COLUMNS.split())
 """The input columns of the schema."""
 
 _OPTIONAL = (
-    "dense_layers expert_tp lora_rank lora_targets quantised_bits loss compile attention variable_length"
+    "dense_layers expert_tp lora_rank lora_targets lora_adapters frozen_bits quantised_bits loss compile"
+    " attention variable_length"
     " quantiser scaling overlap_tensor overlap_experts overlap_gradients fp8_gather launch_blocking"
     " deferred_head_gradients interleaved_group first_stage_layers last_stage_layers"
     " mtp_layers packed padded profile gpu_power_w"
@@ -200,6 +201,8 @@ def _workload(row: Row, profile: Framework, split: Mapping[str, int], sequence: 
         recompute=_recompute(row, profile)[0],
         lora_rank=max(1, fields.count(row, "lora_rank", defaults.lora_rank)),
         lora_targets=targets,
+        lora_adapters=max(1, fields.count(row, "lora_adapters", 1)),
+        frozen_bits=fields.count(row, "frozen_bits"),
         quantised_bits=fields.quantised_bits(fields.text(row, "quantised_bits")),
         quantiser=fields.quantiser(fields.text(row, "quantiser")),
         loss=fields.loss(fields.text(row, "loss")),
