@@ -142,11 +142,6 @@ _SIGNS = (
 )
 
 
-_HANGING = re.compile(r"tr11-176B-ml/chronicles-prequel")
-_HANGING_GPUS = 160
-"""The chronicle: larger runs always hung without CUDA_LAUNCH_BLOCKING=1."""
-
-
 def promoted(row: Mapping[str, str]) -> dict[str, str]:
     """The row with inputs from its note and test name as columns, where the columns are empty."""
     note, result = row["note"], dict(row)
@@ -159,8 +154,6 @@ def promoted(row: Mapping[str, str]) -> dict[str, str]:
     for column, match in (("lora_rank", rank), ("dense_layers", dense), ("expert_tp", expert)):
         if match:
             result[column] = next(g for g in match.groups() if g)
-    if _HANGING.search(row.get("source", "")) and int(row["gpus"]) > _HANGING_GPUS:
-        result["launch_blocking"] = "1"
     if "multi_dist_optimizer" in row["model_name"]:  # the test configures two instances
         result["zero_stage_or_fsdp"] += f" within {max(1, int(row['dp']) // 2)}"
     if "cross_entropy_loss_fusion" in row["model_name"]:

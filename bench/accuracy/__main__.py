@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from bench.accuracy.goals import decisions, row_goals, table_goals
 from bench.fit.step_time import at, errors, fit, left_out, null_errors, table
-from bench.fitting import arguments, read, reference, summary
+from bench.fitting import arguments, read, reference, runs, summary
 from bench.memory_rows import load as load_memory_rows
 from bench.results import RESULTS, read_rows, write_json
 from bench.step_rows import StepRows, load
@@ -60,10 +60,17 @@ def overall(source: Array, error: Array) -> dict[str, float]:
     return rest | {"mean_of_source_medians_pct": round(float(np.mean(medians)), 2)}
 
 
-def coverage(rows: StepRows, error: Array) -> float:
-    """Percent of rows inside the central 80 % interval of the engine."""
-    inside = np.abs(error) <= z_quantile(0.5 + COVERAGE / 2) * step_sigma(rows.cases)
-    return round(100 * float(np.mean(inside[rows.judged])), 1)
+def coverage(rows: StepRows, error: Array) -> dict[str, Any]:
+    """Percent of left-out rows inside the central 80 % interval, by wave, and its median half width."""
+    half = z_quantile(0.5 + COVERAGE / 2) * step_sigma(rows.cases)
+    inside, pooled = np.abs(error) <= half, rows.judged & (rows.source != "VTRAIN")
+    groups = {f"wave {w}": rows.wave == w for w in np.unique(rows.wave)} | {"vTrain": rows.source == "VTRAIN"}
+    held = {
+        name: round(100 * float(np.mean(inside[of & (rows.judged if name == "vTrain" else pooled)])), 1)
+        for name, of in groups.items()
+    }
+    width = round(100 * float(np.median(np.broadcast_to(half, error.shape)[pooled])), 1)
+    return {"coverage_of_80_pct": held, "median_half_width_pct": width}
 
 
 def without_flags(folder: Path, rows: StepRows, error: Array) -> dict[str, float]:
@@ -73,20 +80,19 @@ def without_flags(folder: Path, rows: StepRows, error: Array) -> dict[str, float
     return overall(rows.source[kept], error[kept])
 
 
-def memory() -> dict[str, Any]:
-    """The memory fit's residuals by source, if they are there."""
+def memory(waves: Mapping[str, str]) -> dict[str, Any]:
+    """The memory fit's residuals by source and by wave, if they are there."""
     rows = read_rows("memory")
     if not rows:
         return {}
     source = np.asarray([row["id"].rsplit("-", 1)[0] for row in rows])
     found: dict[str, Any] = {}
-    for column in ("seen_notes", "left_out", "left_out_notes", "blind_notes"):
+    wave = np.asarray([waves.get(row["id"], "") for row in rows])
+    groups = {"ALL": wave != "none"} | {f"WAVE {name}": wave == name for name in np.unique(wave)}
+    for column in ("seen_notes", "left_out", "left_out_notes", "profile_kept_notes", "blind_notes"):
         error = np.asarray([row[column] for row in rows])
         found[column] = {str(name): summary(error[source == name]) for name in np.unique(source)}
-        medians = [value["median_pct"] for value in found[column].values()]
-        far = source[np.abs(error) > np.percentile(np.abs(error), 90)]
-        found[column]["ALL"] = summary(error) | {"mean_of_source_medians_pct": float(np.mean(medians))}
-        found[column]["ALL"]["beyond_p90"] = {str(s): int(np.sum(far == s)) for s in np.unique(far)}
+        found[column] |= {name: overall(source[of], error[of]) for name, of in groups.items()}
     return found
 
 
@@ -139,7 +145,7 @@ def report(folder: Path, *, saved: bool = False) -> dict[str, Any]:
         "step_time": {
             "usable_rows": rows.usable,
             "supported_pct": round(100 * float(rows.judged.sum()) / rows.usable, 2),
-            "coverage_of_80_pct": coverage(rows, columns["left_out"]),
+            **coverage(rows, columns["left_out"]),
             "overall_without_vtrain": {name: overall(source, error) for name, error in kept.items()},
             "left_out_without_flagged_rows": without_flags(folder, rows, columns["left_out"]),
             "by_wave_without_vtrain": waves,
@@ -147,7 +153,7 @@ def report(folder: Path, *, saved: bool = False) -> dict[str, Any]:
             "goals": [dataclasses.asdict(goal) | {"met": goal.met} for goal in goals],
             "decisions": [dataclasses.asdict(choice) for choice in chosen],
         },
-        "memory": memory(),
+        "memory": memory({row["id"]: row["wave"] for row in runs(folder)}),
         "fits": fits(folder),
     }
 
@@ -178,7 +184,7 @@ def main() -> None:
     found = report(reference(given.reference), saved=given.saved)
     steps = found["step_time"]
     print(f"\nsupported: {steps['supported_pct']} % of {steps['usable_rows']} usable rows")
-    print(f"80 % interval contains {steps['coverage_of_80_pct']} % of rows whose source was left out")
+    print(f"80 % interval: {steps['coverage_of_80_pct']}, half width {steps['median_half_width_pct']} %")
     for name, figures in steps["overall_without_vtrain"].items():
         print(f"{name:9} {figures}")
     print(f"left out, without flagged rows: {steps['left_out_without_flagged_rows']}")

@@ -109,14 +109,13 @@ class Scaling(enum.StrEnum):
 class Workload:
     """One training job, independent of hardware and layout.
 
-    `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release
-    year (with fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in
-    length (neither padded nor packed). `compile` None: as the framework usually does. `launch_blocking`:
-    each launch waits for its kernel (CUDA_LAUNCH_BLOCKING=1). `assumed_inputs`: the sequence, the batch
-    or the GPU is not stated but assumed; `assumed_dimensions`: only the model's size is known.
-    `lora_targets` joins the adapted matrices with "+": "attention" or "all" (of dense layers), "experts",
-    "embeddings" (trained whole); `lora_adapters` are trained at once. `frozen_bits` are those of an
-    unquantised frozen weight (0: as the framework keeps weights).
+    `global_batch_sequences` sequences of `sequence_tokens` make a step. `library_year` is the release year
+    (with fraction) of the framework, 0 if not stated. `variable_length` says that batches vary in length
+    (neither padded nor packed). `compile` None: as the framework usually does. `assumed_inputs`: the
+    sequence, the batch or the GPU is not stated but assumed; `assumed_dimensions`: only the model's size is
+    known. `lora_targets` joins the adapted matrices with "+": "attention" or "all" (of dense layers),
+    "experts", "embeddings" (trained whole); `lora_adapters` are trained at once. `frozen_bits` are those of
+    an unquantised frozen weight (0: as the framework keeps weights).
     """
 
     method: Method = Method.PRETRAIN
@@ -138,7 +137,6 @@ class Workload:
     library_year: float = 0.0
     variable_length: bool = False
     scaling: Scaling = Scaling.TENSOR
-    launch_blocking: bool = False
     assumed_inputs: bool = False
     assumed_dimensions: bool = False
 

@@ -10,10 +10,9 @@ two limits:
 
     t = S (n-1)/n / min(B_in, r B_out) + latency
 
-Latency per pass: one constant inside a domain, plus one per doubling of domains, plus one per rank for
-rings over many nodes. Large messages leave NCCL's low-latency protocol, which adds a step (seen in
-nccl-tests and in vTrain's tables near 12 MB) that grows with the ring's length and shrinks with the link's
-speed.
+Latency per pass: one constant, plus one per rank for rings over several nodes. Large messages leave NCCL's
+low-latency protocol, which adds a step (seen in nccl-tests and in vTrain's tables near 12 MB) that grows with
+the ring's length and shrinks with the link's speed.
 """
 
 import numpy as np
@@ -38,7 +37,6 @@ class Links:
 
     inside_bytes_per_s: Array
     between_bytes_per_s: Array
-    network_bytes_per_s: Array
     line_bytes_per_s: Array
     reach_gpus: Array
     switched: Array
@@ -66,7 +64,6 @@ def links(cases: Cases, parameters: Parameters) -> Links:
     return Links(
         inside_bytes_per_s=np.asarray(np.maximum(cluster.intra_bytes_per_s, 1e9) * fraction),
         between_bytes_per_s=np.asarray(between * parameters.nic_fraction),
-        network_bytes_per_s=between,
         line_bytes_per_s=cluster.intra_bytes_per_s,
         reach_gpus=np.where(switched, cluster.nvlink_domain_gpus, cluster.gpus_per_node),
         switched=np.asarray(switched),
@@ -104,7 +101,7 @@ def ring_s(
     step = step / (1 + cube * cube)
     count = np.maximum(payload_bytes / _BUCKET_BYTES, 1.0) if messages is None else messages
     hops = np.where(between_domains, n * count * parameters.ring_hop_s, 0.0)
-    latency = parameters.ring_latency_s + parameters.node_latency_s * np.log2(group.domains)
+    latency = parameters.ring_latency_s
     return np.asarray(np.where(n > 1, passes * (wire + latency + step) + passes * hops, 0.0))
 
 
@@ -113,11 +110,9 @@ def all_to_all_s(
 ) -> Array:
     """Seconds of an all-to-all of `payload_bytes` per rank; `once_per_domain_bytes` leave the domain."""
     share = np.where(group.inside > 1, (group.inside - 1) / np.maximum(group.inside, 1), 0.0)
-    inside = payload_bytes * share / (links.inside_bytes_per_s * parameters.all_to_all_fraction)
-    outside = np.where(group.domains > 1, once_per_domain_bytes, 0.0) / (
-        links.between_bytes_per_s * parameters.all_to_all_fraction
-    )
-    latency = 2 * parameters.ring_latency_s + parameters.node_latency_s * np.log2(group.domains)
+    inside = payload_bytes * share / links.inside_bytes_per_s
+    outside = np.where(group.domains > 1, once_per_domain_bytes, 0.0) / links.between_bytes_per_s
+    latency = 2 * parameters.ring_latency_s
     return np.asarray(np.where(group.ranks > 1, inside + outside + latency, 0.0))
 
 
@@ -129,9 +124,9 @@ def send_s(
     `sharing` ranks of a node send at the same time. One message uses few channels: on a network of unordered
     datagrams (EFA) a node's messages share a low rate.
     """
-    rate = np.minimum(links.between_bytes_per_s, links.network_bytes_per_s * parameters.p2p_fraction)
+    rate = links.between_bytes_per_s
     datagrams = parameters.p2p_srd_bytes_per_s / np.maximum(sharing, 1.0)
     rate = np.where(links.datagrams, np.minimum(rate, datagrams), rate)
-    outside = payload_bytes / rate + parameters.node_latency_s
+    outside = payload_bytes / rate
     inside = payload_bytes / links.inside_bytes_per_s
     return np.asarray(np.where(crosses, outside, inside) + parameters.ring_latency_s)

@@ -9,7 +9,7 @@ from rightsizer.domain.workload import Method
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.estimate.work import adapts, frozen
 
-__all__ = ["HOST_CLASSES", "blocked_s", "expert_wait_s", "host_class", "launches_s", "superchip"]
+__all__ = ["HOST_CLASSES", "expert_wait_s", "host_class", "launches_s", "superchip"]
 
 HOST_CLASSES = ("megatron", "core", "fsdp1", "fsdp2", "trainer")
 """Framework generations (`Framework.time_class`) that share host time and element-wise kernels."""
@@ -34,18 +34,16 @@ def _time_code(framework: Columns) -> Array:
     return np.asarray(table[inverse.reshape(np.shape(framework.time_class))])
 
 
-def launches_s(cases: Cases, dense_share: Array, p: Parameters, recomputed: Array) -> tuple[Array, Array]:
+def launches_s(cases: Cases, p: Parameters, recomputed: Array) -> tuple[Array, Array]:
     """CPU seconds to launch a layer: forward, and backward with its recomputed share."""
     code = host_class(cases)
-    fused = np.where(cases.workload.compile == 1, p.host_compiled, 1.0)
-    sparse = _sparse_share(cases, dense_share) * p.host_expert_s
-    adapters, hooks = _modules_s(cases, p)
-    once = (p.keyed("host_layer_s", HOST_CLASSES)[code] + adapters) * fused + hooks + sparse
-    return _directions(cases, p, once, recomputed)
+    once = p.keyed("host_layer_s", HOST_CLASSES)[code] + _modules_s(cases, p)
+    forward = once * (1 + p.host_tensor_growth * np.log2(cases.layout.tp))
+    return forward, forward * (p.host_backward + recomputed)
 
 
-def _modules_s(cases: Cases, p: Parameters) -> tuple[Array, Array]:
-    """Host seconds launched module by module: (adapters and unpacking, DeepSpeed's hooks).
+def _modules_s(cases: Cases, p: Parameters) -> Array:
+    """Host seconds launched module by module: adapters, unpacking of weights, DeepSpeed's hooks.
 
     An adapted matrix launches casts, dropout, two products, a scale and a sum; a quantised one its unpacking.
     ZeRO-3's hooks gather and release the weights of every module that has any: the matrices and two norms of
@@ -59,19 +57,7 @@ def _modules_s(cases: Cases, p: Parameters) -> tuple[Array, Array]:
     hooked = hooked & (host_class(cases) == _TRAINER)
     each = np.where(profile.fuses_adapters, 0.0, p.host_adapter_s)
     hooks = np.where(hooked, (matrices + 2.0 + 2.0 * adapted) * p.host_hook_s, 0.0)
-    return np.asarray(adapted * each + quantised * p.host_quantised_s), hooks
-
-
-def _directions(cases: Cases, p: Parameters, once: Array, recomputed: Array) -> tuple[Array, Array]:
-    """Host seconds of a layer's forward and backward, from the forward time on one tensor rank."""
-    forward = once * (1 + p.host_tensor_growth * np.log2(cases.layout.tp))
-    return forward, forward * (p.host_backward + recomputed)
-
-
-def blocked_s(cases: Cases, p: Parameters, recomputed: Array) -> tuple[Array, Array]:
-    """Seconds between kernels when every launch waits for the previous kernel (CUDA_LAUNCH_BLOCKING)."""
-    once = np.where(cases.workload.launch_blocking, p.host_blocked_s, 0.0)
-    return _directions(cases, p, once, recomputed)
+    return np.asarray(adapted * each + quantised * p.host_quantised_s + hooks)
 
 
 def expert_wait_s(cases: Cases, dense_share: Array, p: Parameters) -> Array:

@@ -197,7 +197,7 @@ def kernels(cases: Cases, work: LayerWork, rates: GpuRates, parameters: Paramete
     mm, trained = work.matmuls, np.where(frozen(cases), 0.0, 1.0)
     eight = parameters.keyed("grouped_low_precision", GENERATIONS)[rates.generation]
     alone = rates.low_precision & ~fused_experts(cases, rates) & ~_grouped_fp8(cases, rates)
-    several = np.where(alone, eight, parameters.grouped_matmul)
+    several = np.where(alone, eight, 1.0)
     low = np.where(mm.grouped, several, 1.0)
     launches = np.where(mm.grouped & alone, _CAST_LAUNCHES, 1.0)
     fused = np.where(fused_sums(cases), _SUM_BYTES, BF16_BYTES)

@@ -25,7 +25,6 @@ from rightsizer.estimate.attention import AttentionTimes
 from rightsizer.estimate.collectives import Links, all_to_all_s, group, ring_s
 from rightsizer.estimate.host_time import (
     HOST_CLASSES,
-    blocked_s,
     expert_wait_s,
     host_class,
     launches_s,
@@ -128,19 +127,18 @@ def layer_time(inputs: StepInputs) -> LayerTime:
     gpu_f = forward.total + tp + cp + ep
     tp_b = tp * _backward_exposed(inputs)
     gpu_b = backward.total + recompute + tp_b + 2 * cp + ep + repeats * (tp + cp + ep)
-    host = inputs.cases, inputs.work.dense_share, inputs.parameters
-    host_f, host_b = launches_s(*host, recomputed.matmul)
-    stop_f, stop_b = blocked_s(inputs.cases, inputs.parameters, recomputed.matmul)
-    wait_f = _added_wait(gpu_f, host_f, 4) + stop_f + expert_wait_s(*host)  # short kernels wait first
-    wait_b = _added_wait(gpu_b, host_b, 4) + stop_b
+    host_f, host_b = launches_s(inputs.cases, inputs.parameters, recomputed.matmul)
+    wait_f = _added_wait(gpu_f, host_f, 4)  # short kernels wait first
+    wait_f = wait_f + expert_wait_s(inputs.cases, inputs.work.dense_share, inputs.parameters)
+    wait_b = _added_wait(gpu_b, host_b, 4)
     gather, scatter = _sharded(inputs)
     exposed = inputs.parameters.sharding_exposed
     shard_f = _exposed(gpu_f + wait_f, gather, exposed)
     shard_b = _exposed(gpu_b + wait_b, gather + scatter, exposed)
     weights, activations = _offload(inputs)
-    exposed_activations = inputs.parameters.offload_exposed * activations
-    offload_f = _exposed(gpu_f + wait_f, weights, inputs.parameters.offload_exposed) + exposed_activations
-    offload_b = _exposed(gpu_b + wait_b, weights, inputs.parameters.offload_exposed) + exposed_activations
+    busy_f, busy_b = gpu_f + wait_f, gpu_b + wait_b
+    offload_f = _exposed(busy_f, weights, 0.0) + np.maximum(activations - busy_f, 0.0)
+    offload_b = _exposed(busy_b, weights, 0.0) + np.maximum(activations - busy_b, 0.0)
     return LayerTime(
         matmul_s=forward.matmul + backward.matmul,
         attention_s=forward.attention + backward.attention,
@@ -165,12 +163,11 @@ def _forward(inputs: StepInputs) -> _GpuTime:
     dense, routed = inputs.kernels.cast_bytes, inputs.kernels.expert_cast_bytes
     dense = dense - np.where(_gathers_cast(cases), BF16_BYTES * work.dense_weights, 0.0)
     cast = dense + np.where(fused, 0.0, routed)
-    finer = np.where(cases.workload.scaling == Scaling.ROW, p.cast_passes_by_row, 0.0)
     usual = np.where(code >= HOST_CLASSES.index("fsdp1"), p.cast_passes_torch, p.cast_passes)
-    cast = (usual + finer) * 0.25 * cast
+    cast = usual * 0.25 * cast
     passes = _passes(cases, p, code)
     moved = passes * (work.narrow_bytes + p.wide_share * work.wide_bytes)
-    moved = moved + p.permute_passes * np.where(fused, p.permute_fused, 1.0) * work.routed_bytes
+    moved = moved + p.permute_passes * work.routed_bytes
     extra = _dequantised_bytes(inputs) + _adapter_bytes(inputs)
     return _GpuTime(
         matmul=inputs.kernels.matmul_forward_s + (cast + extra) / memory,
@@ -254,10 +251,10 @@ def _collectives(inputs: StepInputs, forward: _GpuTime) -> tuple[Array, Array, A
     """Exposed seconds of one direction: tensor-parallel all-reduce, context exchange, expert dispatch."""
     cases, work, links, p = inputs.cases, inputs.work, inputs.links, inputs.parameters
     layout, framework = cases.layout, cases.framework
-    exposed = _tensor_exposed(inputs) * np.where(frozen(cases), p.adapter_tensor_traffic, 1.0)
+    exposed = _tensor_exposed(inputs)
     tp = 2.0 * exposed * ring_s(work.hidden_bytes, group(links, layout.tp), links, p, passes=2.0)
     cp = ring_s(work.kv_bytes * layout.cp, group(links, layout.cp, layout.tp), links, p)
-    hidden = np.maximum(cp - forward.attention, p.context_exposed * cp)
+    hidden = np.maximum(cp - forward.attention, 0.0)
     cp = np.where(framework.overlaps_context_exchange > 0, hidden, cp)
     if not np.any(cases.architecture.experts > 0):
         return tp, cp, np.zeros(())
@@ -292,8 +289,8 @@ def _tensor_exposed(inputs: StepInputs) -> Array:
 def _backward_exposed(inputs: StepInputs) -> Array:
     """The exposed share of tensor-parallel communication in backward, relative to forward.
 
-    Megatron since 2022 reduces input gradients while it computes weight gradients. Sequence parallelism hides
-    less, and each rank keeps only its part of an input and gathers it again (half of an all-reduce's traffic,
+    Megatron since 2022 reduces input gradients while it computes weight gradients. With sequence parallelism
+    each rank keeps only its part of an input and gathers it again (half of an all-reduce's traffic,
     arXiv:2205.05198 4.2.2). Torch's recompute by operators keeps the results of reductions, not of gathers.
     """
     code, p = host_class(inputs.cases), inputs.parameters
@@ -302,8 +299,7 @@ def _backward_exposed(inputs: StepInputs) -> Array:
     year = inputs.cases.workload.library_year
     since = inputs.cases.framework.overlaps_backward_since
     overlaps = (code == HOST_CLASSES.index("megatron")) & ((year == 0) | (year >= since))
-    shares = [p.tensor_backward_exposed_sequence, p.tensor_backward_exposed]
-    exposed = np.select([core | (overlaps & split), overlaps], shares, 1.0)
+    exposed = np.where(core | overlaps, p.tensor_backward_exposed, 1.0)
     framework, mode = inputs.cases.framework, inputs.cases.layout.recompute
     ops = (mode == Recompute.SELECTIVE) & (framework.selective == SelectiveRecompute.OPS)
     kept = (framework.saves_gathered_inputs | framework.overlaps_tensor_parallel) & ~ops
@@ -385,7 +381,7 @@ def _added_wait(first_s: Array, second_s: Array, power: int) -> Array:
 def _offload(inputs: StepInputs) -> tuple[Array, Array]:
     """Seconds to load a layer's offloaded weights and to move its activations over the host link.
 
-    Activations are offloaded by choice, as many as the link can hide: only a share of their time is exposed.
+    Activations are offloaded by choice, as many as the link can hide: what outlasts the layer is exposed.
     """
     cases, work, p = inputs.cases, inputs.work, inputs.parameters
     flags = cases.layout.offload

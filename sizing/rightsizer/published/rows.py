@@ -46,7 +46,7 @@ COLUMNS = tuple(_COLUMNS.split())
 _OPTIONAL = (
     "dense_layers expert_tp lora_rank lora_targets lora_adapters frozen_bits quantised_bits loss compile"
     " attention variable_length"
-    " quantiser scaling overlap_tensor overlap_experts overlap_gradients fp8_gather launch_blocking"
+    " quantiser scaling overlap_tensor overlap_experts overlap_gradients fp8_gather"
     " deferred_head_gradients interleaved_group first_stage_layers last_stage_layers"
     " mtp_layers packed padded profile gpu_power_w"
 )
@@ -211,7 +211,6 @@ def _workload(row: Row, profile: Framework, split: Mapping[str, int], sequence: 
         library_year=fields.released(row),
         variable_length=_variable_length(row, profile, method),
         scaling=fields.scaling(fields.text(row, "scaling")),
-        launch_blocking=bool(fields.flag(row, "launch_blocking")),
     )
 
 

@@ -19,7 +19,6 @@ def wires(inside: float = 2.4e11, between: float = 2e10, reach: int = 8, *, data
     return Links(
         inside_bytes_per_s=np.asarray(inside),
         between_bytes_per_s=np.asarray(between),
-        network_bytes_per_s=np.asarray(between / 0.8),
         line_bytes_per_s=np.asarray(3e11),
         reach_gpus=np.asarray(reach),
         switched=np.asarray(True),

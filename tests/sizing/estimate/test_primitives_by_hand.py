@@ -14,13 +14,12 @@ from rightsizer.estimate.kernels import matmul_s, wave_efficiency
 from rightsizer.estimate.parameters import load_step_time
 
 FAST = 1e30
-SHARES = ("tile_128", "tile_64", "tile_32", "all_to_all_fraction", "p2p_fraction")
-TIMES = ("wave_exponent", "ring_latency_s", "ring_step_s", "ring_hop_s", "node_latency_s")
+SHARES = ("tile_128", "tile_64", "tile_32")
+TIMES = ("wave_exponent", "ring_latency_s", "ring_step_s", "ring_hop_s")
 PLAIN = load_step_time().replace(**dict.fromkeys(SHARES, 1.0), **dict.fromkeys(TIMES, 0.0))
 WIRES = {
     "inside_bytes_per_s": 1e9,
     "between_bytes_per_s": 1e8,
-    "network_bytes_per_s": 1e8,
     "line_bytes_per_s": 1e9,
     "reach_gpus": 4,
     "switched": True,
@@ -86,13 +85,13 @@ def test_a_ring_moves_n_minus_1_over_n_at_the_rate_that_binds(ranks, stride, sec
     assert (float(gather), float(reduce)) == (pytest.approx(seconds), pytest.approx(2 * seconds))
 
 
-def test_a_ring_s_latency_grows_with_doublings_of_nodes_and_with_hops():
-    """1 for the ring, 2 for each of two doublings, 16 hops of 0.1 for each of 3 messages; every pass."""
-    p = PLAIN.replace(ring_latency_s=1.0, node_latency_s=2.0, ring_hop_s=0.1)
+def test_a_ring_s_latency_grows_with_hops():
+    """1 for the ring, 16 hops of 0.1 for each of 3 messages; every pass."""
+    p = PLAIN.replace(ring_latency_s=1.0, ring_hop_s=0.1)
     known = wires()
     where = collectives.group(known, np.asarray(16))
     found = collectives.ring_s(np.asarray(0.0), where, known, p, passes=2.0, messages=3.0)
-    assert float(found) == pytest.approx(2 * (1 + 2 * 2 + 16 * 3 * 0.1))
+    assert float(found) == pytest.approx(2 * (1 + 16 * 3 * 0.1))
 
 
 def test_nccl_s_protocol_costs_a_step_for_messages_beyond_12_mb_on_long_rings():
@@ -111,19 +110,19 @@ def test_nccl_s_protocol_costs_a_step_for_messages_beyond_12_mb_on_long_rings():
 
 def test_an_all_to_all_sends_all_but_its_own_share_and_to_each_node_once():
     known = wires()
-    p = PLAIN.replace(all_to_all_fraction=0.5, ring_latency_s=1.0, node_latency_s=2.0)
+    p = PLAIN.replace(ring_latency_s=1.0)
     where = collectives.group(known, np.asarray(8))
     found = collectives.all_to_all_s(np.asarray(1e9), np.asarray(3e8), where, known, p)
-    assert float(found) == pytest.approx(3 / 4 / 0.5 + 3 / 0.5 + 2 * 1.0 + 2.0)
+    assert float(found) == pytest.approx(3 / 4 + 3 + 2 * 1.0)
 
 
 def test_messages_take_their_bytes_and_a_latency():
-    p = PLAIN.replace(ring_latency_s=1.0, node_latency_s=2.0, p2p_fraction=0.5)
+    p = PLAIN.replace(ring_latency_s=1.0)
     sent = [
         float(collectives.send_s(np.asarray(1e9), np.asarray(far), np.asarray(4), wires(), p))
         for far in (False, True)
     ]
-    assert sent == pytest.approx([1 + 1, 1e9 / 0.5e8 + 2 + 1])
+    assert sent == pytest.approx([1 + 1, 1e9 / 1e8 + 1])
 
 
 @pytest.mark.parametrize(("sharing", "seconds"), [(1, 25.0), (4, 100.0)])

@@ -84,9 +84,9 @@ def test_nothing_runs_above_the_peak(one: Case) -> None:
     assert seconds(one) > least
 
 
-def test_a_smaller_offloaded_share_costs_less() -> None:
-    shares = [seconds(case(offload=Offload.ACTIVATIONS, offload_percent=n)) for n in (25, 50, 0)]  # 0: all
-    assert seconds(case()) < shares[0] < shares[1] < shares[2]
+def test_offloaded_activations_cost_what_their_layer_does_not_hide() -> None:
+    shares = [seconds(case(offload=Offload.ACTIVATIONS, offload_percent=n)) for n in (1, 50, 0)]  # 0: all
+    assert seconds(case()) == shares[0] <= shares[1] < shares[2]
 
 
 def test_sequence_parallel_inputs_are_gathered_again() -> None:
@@ -168,10 +168,9 @@ def test_a_faster_gpu_is_never_slower(one: Case) -> None:
     ("slower", "faster"),
     [
         ({"compile": False}, {"compile": True}),
-        ({"precision": Precision.FP8, "scaling": Scaling.ROW}, {"precision": Precision.FP8}),
         ({"method": Method.QLORA, "quantiser": Quantiser.GPTQ}, {"method": Method.QLORA}),
     ],
-    ids=["eager kernels", "a scale for each row", "weights unpacked by torch"],
+    ids=["eager kernels", "weights unpacked by torch"],
 )
 def test_a_slower_recipe_is_slower(slower, faster) -> None:
     one = case()
@@ -320,15 +319,6 @@ def test_launches_as_slow_as_the_gpu_make_it_wait_and_far_slower_or_faster_ones_
     assert float(both.forward_s / alone.forward_s) == pytest.approx(2**0.25)
 
 
-def test_sequence_parallelism_leaves_more_of_the_backward_traffic_exposed_than_all_reduces() -> None:
-    traffic = []
-    for split in (False, True):
-        one = replace(case(tp=8, dp=1, sharding=Sharding.NONE), framework=framework("megatron-lm-2022"))
-        one = replace(one, layout=replace(one.layout, sequence_parallel=split))
-        traffic.append(float(step_time.estimate(Cases.of(one)).tensor_parallel_s))
-    assert traffic[1] > 1.3 * traffic[0]
-
-
 @pytest.mark.parametrize(
     ("name", "precision", "year", "ratio"),
     [
@@ -362,15 +352,3 @@ def test_deepspeed_pipelines_reduce_whole_gradients_in_bf16(precision: Precision
         both = Cases.of(replace(one, framework=profile, workload=workload))
         traffic.append(float(step_time.estimate(both).data_parallel_s))
     assert traffic[0] / traffic[1] == pytest.approx(ratio, rel=0.01)
-
-
-def test_launches_that_wait_for_their_kernels_add_the_same_to_short_and_long_layers() -> None:
-    more = []
-    for size in (1, 8):
-        free = replace(
-            case(micro_batch=size, sharding=Sharding.NONE), framework=framework("megatron-lm-2022")
-        )
-        blocked = replace(free, workload=replace(free.workload, launch_blocking=True))
-        more.append(seconds(blocked) - seconds(free))
-    assert more[0] > 0
-    assert more[1] == pytest.approx(more[0])

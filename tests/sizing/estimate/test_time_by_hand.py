@@ -31,7 +31,7 @@ FAST = 1e30
 SHARES = (
     "plateau", "over_bf16", "fraction", "tile_", "flash_own", "flash_1", "flash_2", "flash_head",
     "sustained", "score_matmul", "grouped", "exposed", "compiled", "hooks", "unaligned_head", "overlapped",
-    "permute_fused", "adapter_share", "adapter_tensor_traffic",
+    "adapter_share",
 )  # fmt: skip
 PLAIN = load_step_time().replace(
     **{name: float(any(part in name for part in SHARES)) for name in load_step_time()}
@@ -271,10 +271,9 @@ def test_a_gpu_without_work_waits_for_every_launch(changes, forward, backward):
     assert causes(parameters, **changes)["host"] == L * (forward + backward)
 
 
-def test_experts_launch_more_and_wait_for_their_counts():
+def test_experts_wait_for_their_counts():
     net = dataclasses.replace(SPARSE, dense_layers=1)
-    parameters = {"host_expert_s": 0.1, "host_backward": 2.0, "expert_wait_s": 0.01}
-    assert causes(parameters, net=net)["host"] == L * 3 / 4 * (0.1 * (1 + 2) + 0.01)
+    assert causes({"expert_wait_s": 0.01}, net=net)["host"] == L * 3 / 4 * 0.01
 
 
 def test_the_host_and_the_gpu_overlap_as_a_smooth_maximum():
@@ -307,7 +306,8 @@ def test_every_doubling_of_nodes_adds_its_jitter():
     ids=["weights", "a shard of the weights", "boundaries", "all activations", "one layer of four"],
 )
 def test_offloaded_bytes_cross_the_host_link_twice(changes, moved):
-    assert causes(**changes, machine={"pcie": 1e9})["offload"] == L * moved / 1e9
+    found = causes(**changes, machine={"pcie": 1e9})["offload"].expected
+    assert found == pytest.approx(L * moved / 1e9, rel=1e-5)  # all but what the layer's picoseconds hide
 
 
 def test_eager_attention_computes_and_moves_all_scores():
@@ -321,14 +321,6 @@ def test_heads_that_no_kernel_is_made_for_take_longer():
     """Heads of 4 are no multiple of 8."""
     found = causes({"unaligned_head": 6.0}, attention=AttentionKernel.EAGER, machine={"hbm": 1e6})
     assert found["attention"] == L * 3 * 6 * 2 * (2 * T * T * 2) / 1e6
-
-
-def test_adapters_exchange_more_between_tensor_ranks():
-    full, lora = (
-        causes({"adapter_tensor_traffic": 1.5}, tp=4, method=method, machine={"fast": 1e9})["tensor_parallel"]
-        for method in (Method.PRETRAIN, Method.LORA)
-    )
-    assert lora.expected == pytest.approx(1.5 * full.expected)
 
 
 @pytest.mark.parametrize(("year", "nics"), [(2021.9, 1), (2022.0, 4)])

@@ -372,11 +372,6 @@ def test_a_calendar_version_dates_the_framework(framework, year, released):
     assert case(framework=framework, year=year).workload.library_year == pytest.approx(released)
 
 
-def test_a_table_may_say_that_every_launch_waits_for_its_kernel():
-    assert case(launch_blocking="1").workload.launch_blocking
-    assert not case().workload.launch_blocking
-
-
 def test_a_named_profile_replaces_what_the_framework_text_says():
     assert (
         case_from_row(ROW | {"framework": "torchtitan", "profile": "megatron-core"}).framework.name
