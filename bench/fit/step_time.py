@@ -28,8 +28,8 @@ SINGLE_SOURCE_ROWS = 300
 PRICED = (
     "accumulate", "host_",
     "step_", "elementwise", "cast_", "wide_share", "permute", "dequantise", "adapter", "tensor_",
-    "context_exposed", "data_", "sharding", "transfer", "offload", "loss_", "optimizer", "expert_exposed",
-    "expert_wait_s", "node_jitter", "p2p_", "all_to_all", "quantised", "ring_", "node_latency",
+    "data_", "sharding", "transfer", "loss_", "optimizer", "expert_exposed",
+    "expert_wait_s", "node_jitter", "p2p_", "ring_",
 )  # fmt: skip
 """Parameters that act after the kernels are priced: changing them alone needs no new kernels."""
 
