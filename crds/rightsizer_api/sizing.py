@@ -107,7 +107,7 @@ def resolve(plan: TrainingPlan) -> ResolvedPlan:
     stacks, asked = _stacks(plan, architecture), plan.spec.workload
     framework = stacks[0] if stacks else _framework(plan)
     own = _recipe(plan, architecture)
-    gpus = [lookup.gpu(name) for name in gpu_types(plan)] if own else []
+    gpus = [lookup.gpu(name) for name in gpu_types(plan)]
     workload = workload_of(asked, architecture, framework, recipe=own, gpus=gpus)
     return ResolvedPlan(
         plan=plan,

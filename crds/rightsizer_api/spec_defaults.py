@@ -40,7 +40,7 @@ def workload_of(
         tokens=_tokens(spec, sequence),
         sequence_tokens=sequence,
         global_batch_sequences=_batch(spec, architecture, sequence, recipe),
-        precision=spec.precision or (Precision.FP8 if _eight_bits(recipe, gpus) else Precision.BF16),
+        precision=spec.precision or _usual_precision(recipe, gpus),
         optimizer=spec.optimizer,
         recompute=Recompute[spec.recompute.upper()],
         quantised_bits=spec.quantised_bits,
@@ -78,8 +78,15 @@ def recipe_notes(
     spec: WorkloadSpec, workload: Workload, recipe: Recipe | None, gpus: Sequence[Gpu]
 ) -> tuple[str, ...]:
     """What of the workload the model's own recipe filled in, and what of it these GPUs cannot do."""
-    if recipe is None:
-        return ()
+    lacking = ", ".join(gpu.name for gpu in gpus if not gpu.bf16_flop_per_s)
+    fallback = spec.precision is None and workload.precision is Precision.FP16
+    older = (f"no bf16 matmuls on {lacking}: sized in fp16, which needs loss scaling",) if fallback else ()
+    return older if recipe is None else (*older, *_taken_notes(spec, workload, recipe, gpus))
+
+
+def _taken_notes(
+    spec: WorkloadSpec, workload: Workload, recipe: Recipe, gpus: Sequence[Gpu]
+) -> tuple[str, ...]:
     sequence, batch = workload.sequence_tokens, workload.global_batch_sequences
     taken = [
         (f"sequences of {sequence:,} tokens", spec.sequence_length is None and not _example_length(spec)),
@@ -90,8 +97,18 @@ def recipe_notes(
     notes = [f"{', '.join(parts)}: {recipe.model}'s own recipe ({recipe.source})"] if parts else []
     if spec.precision is None and recipe.precision is Precision.FP8 and not _eight_bits(recipe, gpus):
         without = ", ".join(gpu.name for gpu in gpus if not gpu.fp8_flop_per_s) or "an unnamed GPU type"
-        notes.append(f"{recipe.model} was pretrained in fp8, which {without} lacks: sized in bf16")
+        notes.append(
+            f"{recipe.model} was pretrained in fp8, which {without} lacks: sized in {workload.precision}"
+        )
     return tuple(notes)
+
+
+def _usual_precision(recipe: Recipe | None, gpus: Sequence[Gpu]) -> Precision:
+    """The recipe's fp8 where all GPU types have it, else bf16; fp16 where none has bf16 (before Ampere)."""
+    if _eight_bits(recipe, gpus):
+        return Precision.FP8
+    sixteen = not gpus or any(gpu.bf16_flop_per_s for gpu in gpus)
+    return Precision.BF16 if sixteen else Precision.FP16
 
 
 def _eight_bits(recipe: Recipe | None, gpus: Sequence[Gpu]) -> bool:

@@ -104,8 +104,8 @@ class WorkloadSpec(Model):
     )
     precision: Annotated[Precision, Strict(False)] | None = Field(
         None,
-        description="Matmul data type. Default: bf16; for pretrain fp8, if the catalog's model was"
-        " pretrained in fp8 and every GPU type has it.",
+        description="Matmul data type. Default: bf16, or fp16 if no GPU type has bf16; for pretrain"
+        " fp8, if the catalog's model was pretrained in fp8 and every GPU type has it.",
         examples=["bf16"],
     )
     optimizer: Annotated[Optimizer, Strict(False)] = Field(

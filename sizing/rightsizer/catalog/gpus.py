@@ -19,6 +19,7 @@ _NOT_GPUS = {
     "trainium": f"Trainium runs the Neuron SDK; {_UNMEASURED}",
     "gaudi2": f"Gaudi runs Habana's stack; {_UNMEASURED}",
     "gaudi3": f"Gaudi runs Habana's stack; {_UNMEASURED}",
+    "jetson": f"a Jetson module has no links to other GPUs; {_UNMEASURED}",
 }
 _MEMORY = re.compile(r"[-_ ]?\d+ ?GB\b", re.IGNORECASE)
 
@@ -68,6 +69,8 @@ def _gpu(name: str) -> Gpu:
         inter_bytes_per_s=number(row["inter_gb_s_per_gpu"]) * 1e9,
         peer_bytes_per_s=number(row["peer_gb_s"]) * 1e9,
         host_w=number(row["host_w"]),
+        matmul16_flop_per_s=number(row["matmul16_tflops"]) * 1e12,
+        matmul8_flop_per_s=number(row["matmul8_tflops"]) * 1e12,
         price_usd_per_gpu_h=optional(row["price_usd_per_gpu_h"]),
         aliases=tuple(split(row["aliases"])),
         source=row["source"],
@@ -82,6 +85,8 @@ def _refuse_slices(name: str) -> None:
     """Refuse MIG slices and shared GPUs, which lack a GPU's memory and rate, and TPUs under any name."""
     if re.search(r"\bMIG\b", name, re.IGNORECASE) or name.upper().endswith("-SHARED"):
         raise UnsupportedError(f"gpu {name!r}: MIG slices and shared GPUs are not supported; use whole GPUs")
+    if re.search(r"\b(?:jetson|(?:agx[ _-])?orin|xavier)\b", name, re.IGNORECASE):
+        raise UnsupportedError(f"gpu {name!r}: {_NOT_GPUS['jetson']}")
     if re.search(r"\btpu", name, re.IGNORECASE):
         raise UnsupportedError(f"gpu {name!r}: {_NOT_GPUS['tpu']}")
 

@@ -22,7 +22,8 @@ class Gpu:
 
     `peer_bytes_per_s` is the rate between cards without NVLink where it is not PCIe's: GeForce drivers allow
     no peer-to-peer, so data go through host memory. `tdp_w` includes the `host_w` of a superchip's CPU;
-    `power_limit_w` is the limit that is set (0: the part's own).
+    `power_limit_w` is the limit that is set (0: the part's own). `matmul16_flop_per_s` and
+    `matmul8_flop_per_s` are the largest matmuls that anyone measured, in 16 and 8 bits.
     """
 
     name: str
@@ -46,6 +47,8 @@ class Gpu:
     peer_bytes_per_s: float = 0.0
     host_w: float = 0.0
     power_limit_w: float = 0.0
+    matmul16_flop_per_s: float = 0.0
+    matmul8_flop_per_s: float = 0.0
     price_usd_per_gpu_h: float | None = None
     aliases: tuple[str, ...] = field(default=(), metadata={"column": False})
     source: str = field(default="", metadata={"column": False})

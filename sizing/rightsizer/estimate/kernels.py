@@ -37,12 +37,22 @@ GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "cdna", "gddr")
 """GPU generations that share curves; `gddr` are the cards without HBM, of any year."""
 
 _NEAREST = {
-    "volta": 0, "turing": 0, "ampere": 1, "ada-lovelace": 1, "ada": 1, "hopper": 2, "blackwell": 3,
-    "rubin": 3, "cdna2": 4, "cdna3": 4, "cdna4": 4,
+    "pascal": 0, "volta": 0, "turing": 0, "ampere": 1, "ada-lovelace": 1, "ada": 1, "hopper": 2,
+    "blackwell": 3, "rubin": 3, "cdna1": 4, "cdna2": 4, "cdna3": 4, "cdna4": 4,
 }  # fmt: skip
 _GDDR_BYTES_PER_S = 1.25e12  # no HBM part since 2020 is slower, and no GDDR6 part faster
 _GDDR7_BYTES_PER_S = 2.0e12
-_USUAL_POWER_W = (0.0, 0.0, 700.0, 1000.0, 750.0, 0.0)  # by generation; 0: matmuls stay below the limit
+_GA100 = 8.0  # the compute capability of A100 and A30, whose HBM is slower than GDDR7
+_REFERENCE_W = (0.0, 0.0, 700.0, 1200.0, 750.0, 0.0)
+"""The power of each generation's reference part (H100-SXM5, GB200, MI300X). 0: matmuls stay below it."""
+_REFERENCE_16 = (1.0, 271.2 / 312.0, 794.5 / 989.4, 1822.0 / 2500.0, 668.4 / 1307.4, 1.0)
+_REFERENCE_8 = (1.0, 1.0, 1402.6 / 1978.9, 3615.6 / 5000.0, 1.0, 1.0)
+"""The largest matmul measured on the reference part (for Ampere A100-SXM4) over its peak: gpus.csv."""
+_SM_WATTS = 3.0
+_THROTTLED_EXPONENT = 0.65
+"""How matmuls of a card that always meets its power limit grow with it. torch.matmul of 8,192 reaches, on an
+RTX PRO 6000, 229 TFLOP/s at 300 W and 350 to 417 at 600 W (0.61 to 0.86), and on an L4 57 at 72 W (0.7
+between the multiprocessors of L4 and RTX PRO 6000)."""
 _SUM_BYTES = 8.0  # a weight gradient added to a 32-bit sum in the same kernel: read and written
 _FUSED_SUMS_YEAR = 2022  # NVIDIA/apex#1297 (February 2022) and Megatron-LM's linear layers of that spring
 _FUSED_EXPERTS_YEAR = 2026.4  # Megatron-Bridge 26.06
@@ -88,6 +98,7 @@ def generation(gpu: Columns) -> Array:
     code = nearest[inverse.reshape(np.shape(gpu.architecture))]
     limit = np.where(code == 3, _GDDR7_BYTES_PER_S, _GDDR_BYTES_PER_S)
     slow = (gpu.memory_bytes_per_s < limit) & (gpu.nvlink_bytes_per_s < 2e11) & (code != 0) & (code != 4)
+    slow = slow & (gpu.compute_capability != _GA100)
     return np.asarray(np.where(slow, 5, code))
 
 
@@ -99,14 +110,16 @@ def rates(cases: Cases, parameters: Parameters) -> GpuRates:
     sixteen = np.where(precision == Precision.FP16, np.maximum(gpu.fp16_flop_per_s, bf16), bf16)
     tf32 = np.where(gpu.tf32_flop_per_s > 0, gpu.tf32_flop_per_s, gpu.fp32_flop_per_s)
     sixteen = np.where(precision == Precision.FP32, np.where(tf32 > 0, tf32, sixteen / 8), sixteen)
-    limited = np.minimum(sixteen, np.where(code == 5, parameters.gddr_flop_per_j * _watts(gpu), np.inf))
-    limited = limited * _sustained(gpu, code, parameters)
+    sustained = parameters.keyed("sustained", GENERATIONS)[code]
+    limited = np.minimum(sixteen, _throttled(gpu, code, parameters)) * sustained
+    reached, reached8 = _reached(gpu, code, bf16, parameters)
     plateau = parameters.keyed("matmul_plateau", GENERATIONS)[code]
     eight = (precision == Precision.FP8) & (gpu.fp8_flop_per_s > 0)
     four = (precision == Precision.NVFP4) & (gpu.fp4_flop_per_s > 0)
     fp8_ratio = parameters.keyed("fp8_over_bf16", GENERATIONS)[code]
     low = np.where(four, gpu.fp4_flop_per_s * parameters.fp4_over_bf16, gpu.fp8_flop_per_s * fp8_ratio)
-    full = np.where(eight | four, low * limited / np.maximum(sixteen, 1.0), limited)
+    full = np.where(eight | four, low * limited / np.maximum(sixteen, 1.0) * reached8, limited * reached)
+    limited = limited * reached
     half_k = parameters.keyed("matmul_half_k", GENERATIONS)[code]
     speed_up = np.where(eight | four, full / np.maximum(limited, 1.0), 1.0)
     sms = np.where(gpu.streaming_multiprocessors > 0, gpu.streaming_multiprocessors, 128)
@@ -130,17 +143,29 @@ def _watts(gpu: Columns) -> Array:
     return np.asarray(np.where(gpu.power_limit_w > 0, gpu.power_limit_w, gpu.tdp_w) - gpu.host_w)
 
 
-def _sustained(gpu: Columns, code: Array, parameters: Parameters) -> Array:
-    """The sustained rate of a long job relative to a short benchmark.
+def _throttled(gpu: Columns, code: Array, parameters: Parameters) -> Array:
+    """The 16-bit rate at which cards without HBM, and Turing's, meet their power limit; others: none."""
+    sms = np.maximum(gpu.streaming_multiprocessors, 1.0)
+    power = np.maximum(_watts(gpu), 1.0) / sms / _SM_WATTS
+    rate = parameters.gddr_sm_flop_per_s * sms * power**_THROTTLED_EXPONENT
+    return np.asarray(np.where((code == 5) | (gpu.architecture == "turing"), rate, np.inf))
 
-    Since Hopper the power limit caps dense matmuls, so the rate follows a power of a part's TDP.
+
+def _reached(gpu: Columns, code: Array, peak16: Array, parameters: Parameters) -> tuple[Array, Array]:
+    """What a part reaches of its peak over what the generation's reference part does, in 16 and in 8 bits.
+
+    Measured where the largest matmul is (gpus.csv). Elsewhere, and below the part's own power, the rate grows
+    with a power of the limit.
     """
-    usual = np.asarray(_USUAL_POWER_W)[code]
-    watts = _watts(gpu)
-    power = np.where((usual > 0) & (watts > 0), np.maximum(watts, 1.0) / np.maximum(usual, 1.0), 1.0)
     blackwell = code == GENERATIONS.index("blackwell")
     exponent = np.where(blackwell, parameters.power_exponent_blackwell, parameters.power_exponent_hopper)
-    return np.asarray(parameters.keyed("sustained", GENERATIONS)[code] * power**exponent)
+    usual, own = np.asarray(_REFERENCE_W)[code], np.maximum(gpu.tdp_w - gpu.host_w, 1.0)
+    part = np.where((usual > 0) & (gpu.tdp_w > 0), own / np.maximum(usual, 1.0), 1.0) ** exponent
+    best16 = gpu.matmul16_flop_per_s / np.maximum(peak16, 1.0) / np.asarray(_REFERENCE_16)[code]
+    best8 = gpu.matmul8_flop_per_s / np.maximum(gpu.fp8_flop_per_s, 1.0) / np.asarray(_REFERENCE_8)[code]
+    sixteen = np.where(best16 > 0, best16, part)
+    limit = np.where((code == 5) | (gpu.power_limit_w <= 0), 1.0, _watts(gpu) / own) ** exponent
+    return np.asarray(sixteen * limit), np.asarray(np.where(best8 > 0, best8, sixteen) * limit)
 
 
 def wave_efficiency(m: Array, n: Array, multiprocessors: Array, parameters: Parameters) -> Array:

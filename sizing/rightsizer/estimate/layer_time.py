@@ -384,13 +384,12 @@ def _offload(inputs: StepInputs) -> tuple[Array, Array]:
     Activations are offloaded by choice, as many as the link can hide: what outlasts the layer is exposed.
     """
     cases, work, p = inputs.cases, inputs.work, inputs.parameters
-    flags = cases.layout.offload
     host_link = np.maximum(np.where(superchip(cases), _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
     host_link = host_link * p.host_link_fraction
     ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases), 1)
     weight = np.where(cases.workload.method == Method.QLORA, quantised_bytes(cases), 2.0)
     moved = (work.dense_weights + work.expert_weights) * weight / ranks
-    weights = np.where((flags & int(Offload.PARAMETERS)) > 0, moved, 0.0)
+    weights = np.where((cases.layout.offload & int(Offload.PARAMETERS)) > 0, moved, 0.0)
     everything = work.wide_bytes + 8 * work.narrow_bytes
     kept = np.where(cases.layout.recompute == Recompute.FULL, work.narrow_bytes, everything)
     activations = offloaded_share(cases) * kept

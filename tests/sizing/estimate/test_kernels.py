@@ -11,7 +11,7 @@ from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.columns import Columns
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Workload
+from rightsizer.domain.workload import Precision, Workload
 from rightsizer.estimate import kernels
 from rightsizer.estimate.parameters import load_curves, load_step_time
 
@@ -116,3 +116,39 @@ def sustained(**limits: float) -> float:
 def test_a_superchip_of_680_w_leaves_its_gpu_550_w() -> None:
     exponent = load_step_time().power_exponent_hopper
     assert sustained(power_w=680) / sustained() == pytest.approx((550 / 770) ** exponent)
+
+
+def share_of_peak(name: str, precision: Precision = Precision.FP16, **hardware: float) -> float:
+    found = Cases.of(case(lookup.cluster(name, **hardware), precision=precision))
+    rates = kernels.rates(found, load_step_time())
+    return float(rates.matmul_flop_per_s) / lookup.gpu(name).fp16_flop_per_s
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        ("T4", 0.33, 0.45),  # 24 of 65 TFLOP/s at 70 W: forums.developer.nvidia.com 264462
+        ("L4", 0.25, 0.47),  # at most 57 of 121 in large matmuls at 72 W
+        ("RTX 4090", 0.9, 1.0),  # 165 of 165: half rate, so that power does not limit it
+        ("RTX 3090", 0.9, 1.0),
+        ("RTX PRO 6000", 0.35, 0.7),  # at most 350 to 387 of 500
+        ("H20", 0.7, 0.96),  # at most 142 of 148: too few multiprocessors to meet its power limit
+        ("H100", 0.6, 0.7),
+        ("H100-PCIe-80GB", 0.48, 0.6),
+    ],
+)
+def test_a_low_power_card_never_reaches_its_peak(name: str, least: float, most: float) -> None:
+    assert least < share_of_peak(name) < most
+
+
+def test_a_b200_loses_to_a_gb200_as_its_measured_matmuls_do() -> None:
+    b200, gb200 = (
+        share_of_peak(name, Precision.FP8) * lookup.gpu(name).fp16_flop_per_s for name in ("B200", "GB200")
+    )
+    assert b200 / gb200 == pytest.approx(3432.5 / 3615.6)
+
+
+def test_half_the_power_costs_an_rtx_pro_6000_a_third() -> None:
+    assert share_of_peak("RTX PRO 6000", power_w=300) / share_of_peak("RTX PRO 6000") == pytest.approx(
+        0.637, abs=0.01
+    )

@@ -33,6 +33,7 @@ PLAIN = load_step_time().replace(
     power_exponent_blackwell=0.0,
 )
 PEAKS = {f"{kind}_flop_per_s": 1e6 for kind in ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")}
+PEAKS |= {"matmul16_flop_per_s": 0.0, "matmul8_flop_per_s": 0.0}  # nothing measured
 
 
 def one_case(*, net=NET, gpu=None, precision=Precision.BF16, method=Method.PRETRAIN, **layout):
@@ -143,12 +144,21 @@ def test_a_precision_that_the_part_lacks_falls_back_to_another(precision, gpu, f
 
 @pytest.mark.parametrize(
     ("architecture", "watts", "share"),
-    [("hopper", 350.0, 0.5), ("blackwell", 500.0, 0.25), ("ampere", 100.0, 1.0), ("hopper", 0.0, 1.0)],
+    [("hopper", 350.0, 0.5), ("blackwell", 600.0, 0.25), ("ampere", 100.0, 1.0), ("hopper", 0.0, 1.0)],
 )
 def test_since_hopper_long_jobs_keep_a_power_of_the_part_s_power_limit(architecture, watts, share):
     gpu = {"architecture": architecture, "tdp_w": watts}
     p = PLAIN.replace(power_exponent_hopper=1.0, power_exponent_blackwell=2.0)
     assert float(rates(cases(gpu=gpu), p).matmul_flop_per_s) == pytest.approx(share * 1e6)
+
+
+def test_a_measured_matmul_replaces_the_power_law():
+    p = PLAIN.replace(power_exponent_hopper=1.0)
+    gpu = {"architecture": "hopper", "tdp_w": 350.0, "matmul16_flop_per_s": 0.5 * 794.5 / 989.4 * 1e6}
+    assert float(rates(cases(gpu=gpu), p).matmul_flop_per_s) == pytest.approx(0.5e6)
+    assert float(rates(cases(gpu=gpu | {"power_limit_w": 175.0}), p).matmul_flop_per_s) == pytest.approx(
+        0.25e6
+    )
 
 
 @pytest.mark.parametrize(("count", "used"), [(132, 132), (0, 128)])

@@ -282,9 +282,9 @@ def test_what_cannot_be_modelled_is_refused_with_the_reason(changes, reason):
             lambda c: "A100" in c.cluster.gpu.name,
         ),
         (
-            {"gpu": "RTX 3080-24GB"},
-            "gpu 'RTX 3080-24GB' not in the catalog: RTX 3090",
-            lambda c: c.cluster.gpu.name == "RTX 3090",
+            {"gpu": "RTX 5880 Ada"},
+            "gpu 'RTX 5880 Ada' not in the catalog: RTX 5000 Ada",
+            lambda c: c.cluster.gpu.name == "RTX 5000 Ada",
         ),
         (
             {"micro_batch": "", "global_batch": "", "grad_accum": ""},
