@@ -18,6 +18,7 @@ from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Workload
 from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.snapshot import AttemptJob, Pod, Snapshot
+from rightsizer_operator.values.vendors import NVIDIA
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
@@ -33,13 +34,13 @@ METADATA = {
     "labels": {names.LABEL_PLAN: "demo", names.LABEL_ATTEMPT: "1", names.LABEL_ROLE: names.WORKER},
     "annotations": {names.DIGEST: "d", names.ELASTIC: "true", names.GPU_TYPE: "H100", names.NUDGED: WHEN},
 }
-TRAINER = {"name": "trainer", "resources": {"limits": {names.GPU_RESOURCE: "8"}}}
+TRAINER = {"name": "trainer", "resources": {"limits": {NVIDIA.resource: "8"}}}
 CONDITION = {"type": "Ready", "status": "False", "lastTransitionTime": WHEN, "reason": "R", "message": "m"}
 JOB_STATUS = {"ready": 1, "failed": 1, "conditions": [CONDITION | {"type": "Failed", "status": "True"}]}
 NODE = {
-    "metadata": {"name": "n1", "labels": {names.PRODUCT_LABEL: PRODUCT, "pool": "a"}},
+    "metadata": {"name": "n1", "labels": {NVIDIA.product_label: PRODUCT, "pool": "a"}},
     "spec": {"unschedulable": False, "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]},
-    "status": {"allocatable": {names.GPU_RESOURCE: "8"}, "conditions": [CONDITION]},
+    "status": {"allocatable": {NVIDIA.resource: "8"}, "conditions": [CONDITION]},
 }
 ENDED = {"exitCode": 1, "message": "out of memory", "finishedAt": WHEN}
 POD = {
@@ -54,8 +55,8 @@ POD = {
 WORKLOAD = {"metadata": METADATA, "spec": {"active": True}, "status": {"conditions": [CONDITION]}}
 QUOTA = {
     "status": {
-        "hard": {f"requests.{names.GPU_RESOURCE}": "8"},
-        "used": {f"requests.{names.GPU_RESOURCE}": "1"},
+        "hard": {f"requests.{NVIDIA.resource}": "8"},
+        "used": {f"requests.{NVIDIA.resource}": "1"},
     }
 }
 TEMPLATE = {

@@ -38,6 +38,10 @@ __all__ = [
     "worker_spec",
 ]
 
+_ROCM = {"HIP_FORCE_DEV_KERNARG": "1", "HSA_NO_SCRATCH_RECLAIM": "1", "GPU_MAX_HW_QUEUES": "2"}
+"""What AMD's training guides for MI300X set: arguments of kernels on the GPU, scratch memory that is kept,
+and two hardware queues, so that RCCL's kernels run beside compute."""
+
 _SIZE_PLACEHOLDERS = {"layout.gpus", "layout.dp", "layout.microBatches", "layout.shardGroup"}
 """Placeholders whose value depends on the number of ranks."""
 
@@ -63,12 +67,16 @@ class Directories:
 
 @immutable
 class Size:
-    """The engine's answer: a layout, the sequences of a step, seconds of a step and between saves."""
+    """The engine's answer: a layout, the sequences of a step, seconds of a step and between saves.
+
+    `rocm`: the GPUs are AMD's.
+    """
 
     layout: Layout
     batch_sequences: int
     step_s: float
     checkpoint_interval_s: float
+    rocm: bool = False
 
     @classmethod
     def of(cls, option: Option) -> "Size":
@@ -78,6 +86,7 @@ class Size:
             batch_sequences=option.global_batch_sequences,
             step_s=option.step_s,
             checkpoint_interval_s=option.checkpoint_interval_s,
+            rocm=option.cluster.gpu.runs_rocm,
         )
 
 
@@ -137,6 +146,7 @@ def worker_spec(
     )
     path, interval_s = _checkpoint_path(plan, directories), _interval_s(plan, size)
     environment = {**flags.environment, "PYTHONUNBUFFERED": "1", progress.ENV_RUN_DIRECTORY: directories.run}
+    environment |= _ROCM if size.rocm else {}
     if path:
         environment[progress.ENV_CHECKPOINT_PATH] = path
         environment[progress.ENV_CHECKPOINT_INTERVAL_S] = f"{interval_s:g}"

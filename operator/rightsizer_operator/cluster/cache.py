@@ -9,10 +9,11 @@ from rightsizer.values import immutable
 from rightsizer_operator.cluster.occupancy import BoundPod, Occupancy, Owner
 from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.inventory import Inventory
-from rightsizer_operator.values.names import GPU_RESOURCE, rendezvous_name
+from rightsizer_operator.values.names import rendezvous_name
 from rightsizer_operator.values.nodes import Node, obstacle
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
+from rightsizer_operator.values.vendors import VENDORS, Vendor
 
 __all__ = ["Cache", "CacheKeys", "quota_left"]
 
@@ -247,18 +248,16 @@ def _claiming(plan: Object) -> tuple[Any, ...]:
     return plan["metadata"]["uid"], (plan.get("status") or {}).get("attempt")
 
 
-def quota_left(quotas: Iterable[Object], *, own: int) -> int | None:
-    """GPUs that quotas leave to a plan that holds `own`; None if no quota limits GPUs."""
-    name, lefts = f"requests.{GPU_RESOURCE}", []
-    for quota in quotas:
-        status = quota.get("status", {})
-        if name in status.get("hard", {}):
-            lefts.append(
-                max(
-                    0,
-                    parse_quantity(status["hard"][name])
-                    - parse_quantity(status.get("used", {}).get(name, 0))
-                    + own,
-                )
-            )
-    return min(lefts, default=None)
+def quota_left(quotas: Iterable[Object], *, own: int, vendors: Iterable[Vendor] = VENDORS) -> int | None:
+    """GPUs that quotas leave to a plan that holds `own`; None if no quota limits the vendors' GPUs."""
+    names = [f"requests.{vendor.resource}" for vendor in vendors]
+    statuses = [quota.get("status", {}) for quota in quotas]
+    return min(
+        (_left(status, name, own) for status in statuses for name in names if name in status.get("hard", {})),
+        default=None,
+    )
+
+
+def _left(status: Object, name: str, own: int) -> int:
+    used = parse_quantity(status.get("used", {}).get(name, 0))
+    return max(0, parse_quantity(status["hard"][name]) - used + own)

@@ -18,6 +18,7 @@ from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL
 from rightsizer_operator.values.nodes import pod_gpus
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import AttemptJob, Key, owner_uids
+from rightsizer_operator.values.vendors import vendors_of
 
 __all__ = ["ClusterReader", "batches"]
 
@@ -80,7 +81,12 @@ class ClusterReader:
         if key[0] not in self._quotas:
             read = functools.partial(self._read_quotas, key[0])
             self._quotas[key[0]] = TTLCache(functools.partial(retry_when_busy, read))
-        return quota_left(await self._quotas[key[0]].get(max_age_s=_QUOTA_TTL_S), own=own)
+        quotas = await self._quotas[key[0]].get(max_age_s=_QUOTA_TTL_S)
+        return quota_left(quotas, own=own, vendors=vendors_of(self._gpu_types(key)))
+
+    def _gpu_types(self, key: Key) -> list[str]:
+        spec = self._cache.plans.get(key, {}).get("spec") or {}
+        return (spec.get("resources") or {}).get("gpuTypes") or []
 
     async def _read_quotas(self, namespace: str) -> list[Mapping[str, Any]]:
         path = f"/api/v1/namespaces/{namespace}/resourcequotas"

@@ -17,6 +17,7 @@ from rightsizer_operator.manifests.strategic_merge import merged_template
 from rightsizer_operator.values import names
 from rightsizer_operator.values.kueue import Queue
 from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.vendors import vendor_of
 
 __all__ = ["DIRECTORIES", "Launch", "digest", "labels", "selector", "template", "tolerations", "user_spec"]
 
@@ -101,7 +102,7 @@ def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
     users = template.model_dump(by_alias=True, exclude_none=True) if template else None
     merged = merged_template({"metadata": {"labels": own}, "spec": spec}, users)
     if on:
-        _require(merged["spec"], names.PRODUCT_LABEL, on)
+        _require(merged["spec"], vendor_of(launch.gpu_type).product_label, on)
     return merged
 
 
@@ -114,7 +115,7 @@ def _trainer(launch: Launch) -> Object:
         "args": list(program_arguments(launch.worker.program)),
         "env": _variables(launch),
         "ports": [{"name": "metrics", "containerPort": names.METRICS_PORT, "protocol": "TCP"}],
-        "resources": {"limits": {names.GPU_RESOURCE: launch.gpus_per_pod}},
+        "resources": {"limits": {vendor_of(launch.gpu_type).resource: launch.gpus_per_pod}},
         "securityContext": trainer_security(user_spec(launch)),
         "terminationMessagePath": _TERMINATION_LOG,
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -212,7 +213,7 @@ def tolerations(launch: Launch) -> list[Object]:
         "effect": "NoExecute",
         "tolerationSeconds": launch.settings.evict_s,
     }
-    gpus = {"key": names.GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
+    gpus = {"key": vendor_of(launch.gpu_type).resource, "operator": "Exists", "effect": "NoSchedule"}
     return [*users, *({"key": key, **ours} for key in _UNREACHABLE_TAINTS if key not in taken), gpus]
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from rightsizer.errors import InputError
 from rightsizer_api.launch import EnvVar
-from rightsizer_operator.values.names import CONTAINER, GPU_RESOURCE, STORE
+from rightsizer_operator.values.names import CONTAINER, STORE
+from rightsizer_operator.values.vendors import VENDORS
 
 __all__ = ["merge", "merged_template"]
 
@@ -84,8 +85,9 @@ def _check_ours(container: Mapping[str, Any], where: str) -> None:
             raise InputError(f"{where}.{name}", value=container[name], remedy=_REMEDY)
     resources = container.get("resources") or {}
     for kind in ("limits", "requests"):
-        if GPU_RESOURCE in (resources.get(kind) or {}):
-            raise InputError(f"{where}.resources.{kind}", value=GPU_RESOURCE, remedy=_REMEDY)
+        for vendor in VENDORS:
+            if vendor.resource in (resources.get(kind) or {}):
+                raise InputError(f"{where}.resources.{kind}", value=vendor.resource, remedy=_REMEDY)
 
 
 def _check_variable(variable: Mapping[str, Any], where: str) -> None:

@@ -12,6 +12,7 @@ from rightsizer_operator.reconcile.size import RunningAttempt, pod_gpus_of
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.snapshot import AttemptJob
+from rightsizer_operator.values.vendors import AMD, vendor_of
 
 __all__ = ["adopted", "attempted", "launch_of", "running_of"]
 
@@ -97,6 +98,7 @@ def launch_of(state: ReconcileState, *, attempt: int) -> Launch:
         batch_sequences=report["globalBatchSequences"],
         step_s=report["stepSeconds"],
         checkpoint_interval_s=report["checkpointIntervalSeconds"],
+        rocm=vendor_of(report["gpuType"]) is AMD,
     )
     return Launch(
         plan=state.plan,

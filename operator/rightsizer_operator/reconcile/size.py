@@ -31,6 +31,7 @@ from rightsizer_operator.reconcile.sizing_answer import (
 )
 from rightsizer_operator.values.inventory import Inventory, clusters
 from rightsizer_operator.values.nodes import NodeRequirements
+from rightsizer_operator.values.vendors import VENDORS
 
 __all__ = [
     "RunningAttempt",
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 _SIMPLER = "set spec.layout, spec.resources.gpuTypes or spec.resources.gpus, so that less is searched"
-_GPU_TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+_GPU_TOLERATIONS = [{"key": v.resource, "operator": "Exists", "effect": "NoSchedule"} for v in VENDORS]
 
 
 @immutable
@@ -267,7 +268,7 @@ def node_requirements(plan: TrainingPlan) -> NodeRequirements:
     asked = NodeRequirements.of((template.spec if template else None) or {})
     return replace(
         asked,
-        tolerations=(_GPU_TOLERATION, *asked.tolerations),
+        tolerations=(*_GPU_TOLERATIONS, *asked.tolerations),
         types=sizing.gpu_types(plan),
         gpus_per_node=plan.spec.resources.gpus_per_node,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rightsizer.values import immutable
-from rightsizer_operator.values.names import GPU_RESOURCE
+from rightsizer_operator.values.vendors import VENDORS
 
 __all__ = [
     "HOST",
@@ -18,6 +18,8 @@ __all__ = [
 ]
 
 Object = Mapping[str, Any]
+
+_RESOURCES = frozenset(vendor.resource for vendor in VENDORS)
 
 HOST = "kubernetes.io/hostname"
 _PREFERRED_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
@@ -96,12 +98,16 @@ def gpus_of(cluster_queue: Object, *, borrows: bool = True) -> int | None:
     borrows = borrows and _has_cohort(cluster_queue)
     limits: list[int] = []
     for group in cluster_queue["spec"].get("resourceGroups", ()):
-        for flavor in group["flavors"] if GPU_RESOURCE in group["coveredResources"] else ():
+        for flavor in group["flavors"] if _has_gpus(group) else ():
             limit = _limit(flavor, borrows=borrows)
             if limit is None:
                 return None
             limits.append(limit)
     return max(limits, default=None)
+
+
+def _has_gpus(group: Object) -> bool:
+    return not _RESOURCES.isdisjoint(group["coveredResources"])
 
 
 def _has_cohort(cluster_queue: Object) -> bool:
@@ -110,7 +116,7 @@ def _has_cohort(cluster_queue: Object) -> bool:
 
 
 def _limit(flavor: Object, *, borrows: bool) -> int | None:
-    quota: Object = next((r for r in flavor["resources"] if r["name"] == GPU_RESOURCE), {})
+    quota: Object = next((r for r in flavor["resources"] if r["name"] in _RESOURCES), {})
     borrowed: Any = quota.get("borrowingLimit") if borrows else 0
     try:
         return int(quota.get("nominalQuota", 0)) + int(borrowed)
@@ -123,7 +129,7 @@ def flavors_of(cluster_queue: Object) -> tuple[str, ...]:
     return tuple(
         flavor["name"]
         for group in cluster_queue["spec"].get("resourceGroups", ())
-        if GPU_RESOURCE in group["coveredResources"]
+        if _has_gpus(group)
         for flavor in group["flavors"]
     )
 

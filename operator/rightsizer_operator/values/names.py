@@ -9,7 +9,6 @@ __all__ = [
     "ELASTIC",
     "END_NOW_S",
     "FIELD_MANAGER",
-    "GPU_RESOURCE",
     "GPU_TYPE",
     "KEY",
     "LABEL_ATTEMPT",
@@ -20,7 +19,6 @@ __all__ = [
     "METRICS_PORT",
     "NUDGED",
     "PRIORITY_LABEL",
-    "PRODUCT_LABEL",
     "QUEUE_ELASTIC",
     "QUEUE_LABEL",
     "RENDEZVOUS",
@@ -51,9 +49,6 @@ RESERVE = f"{GROUP}/reserve-gpus"
 NUDGED = f"{GROUP}/nudged"
 """Annotation of a Job: when it was last changed to make Kueue reconcile it."""
 
-GPU_RESOURCE = "nvidia.com/gpu"
-PRODUCT_LABEL = "nvidia.com/gpu.product"
-"""Node label of GPU feature discovery."""
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 """A plan's label that submits its Jobs to a Kueue LocalQueue."""
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"

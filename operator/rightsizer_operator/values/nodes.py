@@ -14,8 +14,7 @@ from rightsizer.catalog import lookup
 from rightsizer.errors import RightsizerError
 from rightsizer.values import immutable
 from rightsizer_api.quantities import parse_time
-from rightsizer_operator.values.names import GPU_RESOURCE, PRODUCT_LABEL
-from rightsizer_operator.values.quantities import parse_quantity
+from rightsizer_operator.values.vendors import VENDORS, gpus_in
 
 __all__ = ["Node", "NodeRequirements", "Taint", "gpu_type", "obstacle", "pod_gpus", "tolerates"]
 
@@ -59,8 +58,8 @@ class Node:
         healthy = ready.get("status") == "True"
         return cls(
             name=metadata["name"],
-            product=labels.get(PRODUCT_LABEL, ""),
-            gpus=parse_quantity(status.get("allocatable", {}).get(GPU_RESOURCE, 0)),
+            product=next((labels[v.product_label] for v in VENDORS if v.product_label in labels), ""),
+            gpus=gpus_in(status.get("allocatable", {})),
             ready=healthy,
             cordoned=spec.get("unschedulable", False),
             not_ready_since=None if healthy else since,
@@ -106,7 +105,7 @@ def pod_gpus(spec: Object) -> int:
 def _container_gpus(container: Object) -> int:
     resources = container.get("resources") or {}
     kinds = (resources.get(kind) or {} for kind in ("limits", "requests"))
-    return max(parse_quantity(kind.get(GPU_RESOURCE, 0)) for kind in kinds)
+    return max(map(gpus_in, kinds))
 
 
 @functools.cache

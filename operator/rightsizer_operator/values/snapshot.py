@@ -16,7 +16,6 @@ from rightsizer_operator.values.names import (
     DIGEST,
     ELASTIC,
     END_NOW_S,
-    GPU_RESOURCE,
     GPU_TYPE,
     LABEL_PLAN,
     NUDGED,
@@ -25,6 +24,7 @@ from rightsizer_operator.values.nodes import NodeRequirements, pod_gpus
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.settings import Settings
+from rightsizer_operator.values.vendors import gpus_in
 
 __all__ = [
     "AttemptJob",
@@ -135,7 +135,7 @@ class AttemptJob:
             succeeded=_succeeded(status),
             failed=status.get("failed", 0),
             terminating=status.get("terminating", 0),
-            gpus_per_pod=parse_quantity(limits.get(GPU_RESOURCE, 0)),
+            gpus_per_pod=gpus_in(limits),
             pod_gpus=pod_gpus(pod),
             nodes=NodeRequirements.of(pod),
             gpu_type=annotations.get(GPU_TYPE, ""),

@@ -57,6 +57,11 @@ class Gpu:
     notes: str = field(default="", metadata={"column": False})
 
     @property
+    def runs_rocm(self) -> bool:
+        """Whether it is AMD's: ROCm's drivers, RCCL, `amd.com/gpu`."""
+        return self.architecture.startswith("cdna")
+
+    @property
     def power_w(self) -> float:
         """What the part may draw: its own power, or the limit that is set."""
         return self.power_limit_w or self.tdp_w

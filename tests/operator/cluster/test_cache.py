@@ -3,9 +3,10 @@ import pytest
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.occupancy import BoundPod
 from rightsizer_operator.cluster.relist import Listing
-from rightsizer_operator.values.names import GPU_RESOURCE, GPU_TYPE, LABEL_PLAN
+from rightsizer_operator.values.names import GPU_TYPE, LABEL_PLAN
 from rightsizer_operator.values.nodes import Node, NodeRequirements, Taint
 from rightsizer_operator.values.snapshot import AttemptJob, Rendezvous
+from rightsizer_operator.values.vendors import NVIDIA
 
 KIND, H100 = "H100-SXM5-80GB", "NVIDIA-H100-80GB-HBM3"
 OWNER = {"kind": "TrainingPlan", "name": "demo", "uid": "u-demo", "controller": True}
@@ -18,7 +19,7 @@ def plan(version="5", name="demo", gpus=8):
 
 
 def job(version="6", name="demo-a1", gpus=8, **status):
-    limits = {GPU_RESOURCE: str(gpus)}
+    limits = {NVIDIA.resource: str(gpus)}
     metadata = plan(version, name)["metadata"] | {"uid": f"u-{name}"}
     return {
         "metadata": metadata

@@ -6,15 +6,18 @@ import pytest
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.lookups import ClusterReader, batches
-from rightsizer_operator.values.names import GPU_RESOURCE, LABEL_PLAN
+from rightsizer_operator.values.names import LABEL_PLAN
 from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.snapshot import AttemptJob
+from rightsizer_operator.values.vendors import NVIDIA
 
 POD = {
     "metadata": {"name": "p", "namespace": "other"},
-    "spec": {"nodeName": "n1", "containers": [{"resources": {"limits": {GPU_RESOURCE: "3"}}}]},
+    "spec": {"nodeName": "n1", "containers": [{"resources": {"limits": {NVIDIA.resource: "3"}}}]},
 }
-QUOTA = {"status": {"hard": {f"requests.{GPU_RESOURCE}": "8"}, "used": {f"requests.{GPU_RESOURCE}": "6"}}}
+QUOTA = {
+    "status": {"hard": {f"requests.{NVIDIA.resource}": "8"}, "used": {f"requests.{NVIDIA.resource}": "6"}}
+}
 KEY = ("team", "demo")
 
 

@@ -11,7 +11,6 @@ from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.values.names import (
     DIGEST,
     ELASTIC,
-    GPU_RESOURCE,
     GPU_TYPE,
     LABEL_ATTEMPT,
     LABEL_PLAN,
@@ -19,6 +18,7 @@ from rightsizer_operator.values.names import (
 )
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import AttemptJob
+from rightsizer_operator.values.vendors import NVIDIA
 
 TEXT = st.text(max_size=40) | st.sampled_from(
     ["2026-13-01T00:00:00Z", "2026-01-01", "9" * 30, "NaN", "-1", "1e300", "\x1b[2J"]
@@ -41,7 +41,7 @@ def test_a_moment_has_a_time_zone():
 
 @given(notes=NOTES, labels=LABELS, limit=TEXT | st.integers())
 def test_no_job_that_a_tenant_writes_raises_or_claims_gpus(notes, labels, limit):
-    containers = [{"resources": {"limits": {GPU_RESOURCE: limit}}}]
+    containers = [{"resources": {"limits": {NVIDIA.resource: limit}}}]
     metadata = METADATA | {"annotations": notes, "labels": labels}
     raw = {
         "metadata": metadata,

@@ -1,0 +1,42 @@
+"""GPU vendors: the resource that pods request and the node label that names the product. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rightsizer.catalog import lookup
+from rightsizer.errors import RightsizerError
+from rightsizer.values import immutable
+from rightsizer_operator.values.quantities import parse_quantity
+
+__all__ = ["AMD", "NVIDIA", "VENDORS", "Vendor", "gpus_in", "vendor_of", "vendors_of"]
+
+
+@immutable
+class Vendor:
+    """`resource` is what the device plugin advertises, `product_label` what the node labeller sets."""
+
+    resource: str
+    product_label: str
+
+
+NVIDIA = Vendor(resource="nvidia.com/gpu", product_label="nvidia.com/gpu.product")
+AMD = Vendor(resource="amd.com/gpu", product_label="amd.com/gpu.product-name")
+VENDORS = (NVIDIA, AMD)
+
+
+def vendor_of(gpu_type: str) -> Vendor:
+    """The vendor of the engine's GPU type."""
+    return AMD if lookup.gpu(gpu_type).runs_rocm else NVIDIA
+
+
+def vendors_of(gpu_types: Iterable[str]) -> tuple[Vendor, ...]:
+    """The vendors of the GPU types that a plan names; all if it names none that is known."""
+    try:
+        return tuple({vendor_of(name): None for name in gpu_types}) or VENDORS
+    except RightsizerError:
+        return VENDORS
+
+
+def gpus_in(resources: Mapping[str, Any]) -> int:
+    """GPUs in a list of resources, whoever made them; a node or a pod has one vendor's."""
+    return sum(parse_quantity(resources.get(vendor.resource, 0)) for vendor in VENDORS)
