@@ -30,6 +30,7 @@ _STACKS = (
             "hf-liger",
             "peft",
             "trl",
+            "trl-2025",
             "axolotl",
             "llama-factory",
             "unsloth",

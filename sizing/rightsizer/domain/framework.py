@@ -26,6 +26,7 @@ __all__ = [
     "framework",
     "framework_from_text",
     "frameworks",
+    "sharded_trainer",
     "unknown_framework",
 ]
 
@@ -125,6 +126,7 @@ class Framework:
     master_bytes_fp16: float = 4.0
     moment_bytes: float = 4.0
     optimizer_temporary_bytes: float = 0.0
+    fused_optimizer_since: float = 0.0
     double_quantises: bool = False
     unquantised_bytes: float = 2.0
     unsharded_layers: float = 0.0
@@ -178,6 +180,15 @@ class Framework:
     sources: tuple[tuple[str, str], ...] = field(default=(), metadata={"column": False})
 
 
+_SHARDING = ("deepspeed-zero", "fsdp2", "fsdp1")
+"""Profiles of what shards the states of another framework's model."""
+_COMPUTED = (
+    "kernels", "loss", "time_class", "attention", "flash_kernel", "score_bytes", "compiles_loss",
+    "fuses_adapters", "double_quantises", "default_recompute", "pads_to_longest", "lora_targets",
+    "sequence_tokens",
+)  # fmt: skip
+"""Facts of the trainer, whatever shards its states."""
+
 _ENUMS: Mapping[str, Any] = {
     "kernels": KernelStyle,
     "loss": LossKernel,
@@ -204,11 +215,27 @@ def frameworks() -> tuple[Framework, ...]:
 
 
 def framework_from_text(text: str, *, year: float = 0.0) -> Framework | None:
-    """The profile that a publication's framework text names, or None; `year` picks the generation."""
-    for pattern, profile, since, until in _patterns():
-        if pattern.search(text) and (not year or since <= year < until):
-            return _profile(profile)
-    return None
+    """The profile that a publication's framework text names, or None; `year` picks the generation.
+
+    A trainer and what shards it ("HF Trainer + DeepSpeed") are one stack.
+    """
+    found = [
+        _profile(profile)
+        for pattern, profile, since, until in _patterns()
+        if pattern.search(text) and (not year or since <= year < until)
+    ]
+    if not found:
+        return None
+    trainer = next((f for f in found if f.family == "trainer"), None)
+    sharding = next((f for f in found if f.name in _SHARDING), None)
+    if trainer is None or sharding is None or found[0] not in (trainer, sharding):
+        return found[0]
+    return sharded_trainer(trainer, sharding)
+
+
+def sharded_trainer(trainer: Framework, sharding: Framework) -> Framework:
+    """A trainer over DeepSpeed or FSDP: it computes as the trainer, and holds and exchanges as the other."""
+    return replace(sharding, **{fact: getattr(trainer, fact) for fact in _COMPUTED})
 
 
 def unknown_framework(
@@ -238,7 +265,7 @@ def unknown_framework(
         return framework("unknown-parallel")
     if sharded:
         return framework(f"unknown-zero{before}")
-    return framework(f"unknown-finetune{before}" if finetune else "unknown")
+    return framework("unknown-finetune" if finetune else "unknown")
 
 
 def assumed_frameworks(*, decoder: bool, adapters: bool) -> tuple[Framework, ...]:

@@ -226,7 +226,7 @@ def _phases(cases: Cases, p: Parameters, stage: StageMemory, per: StateRates) ->
     profile, unsharded = cases.framework, stage.unsharded_bytes
     adapters = Adapters(low_rank=stage.low_rank, copied=stage.copied, embeddings=stage.embeddings)
     state = states(stage.plain, stage.experts, adapters, per)
-    temporaries = profile.optimizer_temporary_bytes * state.trained * p.step_temporaries
+    temporaries = _optimizer_temporary_bytes(cases) * state.trained * p.step_temporaries
     activations = in_flight(cases, stage.index, stage.lacking) * stage.activations_bytes
     persistent = profile.persistent_gradients | (cases.layout.micro_batches > 1)
     during = np.where(persistent, state.gradients, 0.0) + activations + unsharded
@@ -238,6 +238,13 @@ def _phases(cases: Cases, p: Parameters, stage: StageMemory, per: StateRates) ->
         early=during + np.maximum(stage.loss_bytes, stage.working_bytes),
         late=state.gradients + np.maximum(stage.working_bytes + unsharded, temporaries),
     )
+
+
+def _optimizer_temporary_bytes(cases: Cases) -> Array:
+    """Bytes per trained parameter that an unfused optimizer holds during its step."""
+    profile, year = cases.framework, cases.workload.library_year
+    since = profile.fused_optimizer_since
+    return np.where((since > 0) & ((year == 0) | (year >= since)), 0.0, profile.optimizer_temporary_bytes)
 
 
 def _stage_memory(cases: Cases, p: Parameters, stage: StageMemory, per: StateRates, context: Array) -> Memory:

@@ -17,6 +17,7 @@ from rightsizer.domain.framework import (
     Framework,
     framework,
     framework_from_text,
+    sharded_trainer,
     unknown_framework,
 )
 from rightsizer.domain.hardware import Gpu
@@ -154,8 +155,8 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
     if "megatron-fsdp" in shards:
         return framework("megatron-fsdp")
     profile = framework_from_text(name, year=fields.number(row, "year"))
-    if profile is not None and profile.family == "trainer" and shards.startswith("zero"):
-        return framework("deepspeed-zero")  # a trainer's ZeRO stages are DeepSpeed's
+    if profile is not None and profile.family == "trainer":
+        return _sharded(profile, shards)
     if profile is not None:
         return profile
     method = fields.method(fields.text(row, "method"))
@@ -172,6 +173,14 @@ def _framework(row: Row, split: Mapping[str, int]) -> Framework:
         zero=bool(re.match(r"zero[-_ ]?[123]", shards)) and "distributed" not in shards,
         year=fields.number(row, "year"),
     )
+
+
+def _sharded(trainer: Framework, shards: str) -> Framework:
+    """The trainer over what shards its states: DeepSpeed by ZeRO's stages, FSDP by its name."""
+    for word, sharding in (("zero", "deepspeed-zero"), ("fsdp2", "fsdp2"), ("fsdp", "fsdp1")):
+        if shards.startswith(word):
+            return sharded_trainer(trainer, framework(sharding))
+    return trainer
 
 
 def _batch(row: Row, dp: int) -> tuple[int, int, int]:

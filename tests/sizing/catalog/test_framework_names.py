@@ -19,7 +19,7 @@ from rightsizer.errors import UnknownNameError
         ("deepspeed-zero3", "deepspeed-zero"),
         ("deepspeed", "deepspeed-zero"),
         ("OLMo-core", "fsdp2"),
-        ("lightning", "litgpt"),
+        ("lightning", "ddp"),
         ("ms-swift", "ms-swift-3"),
         ("custom", "unknown"),
     ],

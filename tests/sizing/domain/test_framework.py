@@ -2,7 +2,14 @@ import dataclasses
 
 import pytest
 
-from rightsizer.domain.framework import framework, framework_from_text, frameworks, unknown_framework
+from rightsizer.domain.framework import (
+    framework,
+    framework_from_text,
+    frameworks,
+    sharded_trainer,
+    unknown_framework,
+)
+from rightsizer.domain.workload import LossKernel, Recompute
 from rightsizer.errors import UnknownNameError
 
 
@@ -26,12 +33,49 @@ def test_every_launch_name_has_a_profile(launch):
         ("fsdp_qlora (PyTorch FSDP1 + bnb)", 2024, "fsdp-qlora"),
         ("HF Trainer + PEFT + DeepSpeed", 2023, "deepspeed-zero"),
         ("ms-swift (HF Trainer)", 2024, "ms-swift-2"),
+        ("trl SFTTrainer", 2024, "hf-trainer"),
+        ("trl SFTTrainer", 2026, "trl-2025"),
+        ("trl SFTTrainer", 2026.6, "trl"),
+        ("nanochat d20 (8xH100 speedrun)", 2025, "nanochat"),
+        ("modded-nanogpt", 2025, "nanochat"),
+        ("nanoGPT (DDP)", 2023, "nanogpt"),
+        ("PyTorch Lightning (DDP)", 2024, "ddp"),
+        ("litgpt pretrain", 2024, "litgpt"),
     ],
 )
 def test_a_publications_words_name_the_generation(text, year, profile):
     found = framework_from_text(text, year=year)
     assert found is not None
     assert found.name == profile
+
+
+def test_a_trainer_over_deepspeed_or_fsdp_computes_as_the_trainer_and_holds_states_as_the_other():
+    stack = framework_from_text("Axolotl + DeepSpeed ZeRO-3 + Liger", year=2025)
+    assert stack is not None
+    assert (stack.family, stack.master_bytes, stack.bucket_bytes > 0) == ("deepspeed", 4.0, True)
+    assert stack.loss is LossKernel.FUSED
+    over = sharded_trainer(framework("llama-factory"), framework("fsdp1"))
+    assert (over.lora_targets, over.default_recompute, over.gathers_embeddings) == (
+        "all",
+        Recompute.FULL,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "bytes_per_weight"),
+    [("llama-factory", 16.0), ("trl", 16.0), ("axolotl", 8.0), ("nanogpt", 16.0)],
+)
+def test_a_trainer_keeps_the_states_that_its_own_defaults_load(name, bytes_per_weight):
+    facts = framework(name)
+    states = facts.weight_bytes + facts.gradient_bytes + facts.master_bytes + 2 * facts.moment_bytes
+    assert states == bytes_per_weight
+
+
+@pytest.mark.parametrize("name", ["trl", "llama-factory", "axolotl", "ms-swift-3", "unsloth"])
+def test_everyday_trainers_recompute_unless_told_not_to(name):
+    assert framework(name).default_recompute is Recompute.FULL
+    assert framework("hf-trainer").default_recompute is Recompute.NONE
 
 
 def test_an_unheard_of_framework_is_not_recognised():
@@ -51,7 +95,6 @@ def test_an_unheard_of_framework_is_not_recognised():
         ({"model_parallel": True, "zero": True, "year": 2022.0}, "unknown-parallel-2022"),
         ({"model_parallel": True, "zero": True, "intricate": True}, "unknown-parallel"),
         ({"finetune": True}, "unknown-finetune"),
-        ({"finetune": True, "year": 2024.0}, "unknown-finetune-2024"),
         ({"adapters": True, "sharded": True}, "unknown-adapters"),
     ],
     ids=[
@@ -65,7 +108,6 @@ def test_an_unheard_of_framework_is_not_recognised():
         "tensor-parallel, told as ZeRO, in DeepSpeed's years",
         "tensor-parallel, told as ZeRO, interleaved",
         "fine-tuning",
-        "fine-tuning before fused optimizers",
         "adapters",
     ],
 )

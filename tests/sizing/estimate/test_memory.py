@@ -364,3 +364,9 @@ def test_a_peak_at_the_limit_fits():
     assert memory.fits(at, np.asarray(100.0))
     assert not memory.fits(at, np.asarray(99.9))
     assert not memory.fits(dataclasses.replace(at, slack_bytes=np.asarray(0.1)), np.asarray(100.0))
+
+
+@pytest.mark.parametrize(("year", "held"), [(2024.0, True), (2026.0, False), (0.0, False)])
+def test_transformers_optimizer_holds_copies_of_the_weights_until_it_is_fused(year, held):
+    work = {"profile": "hf-trainer", "dp": 1, "recompute": Recompute.FULL, "library_year": year}
+    assert (causes(**work)["temporaries_bytes"] > 0) is held

@@ -272,7 +272,7 @@ def test_what_cannot_be_modelled_is_refused_with_the_reason(changes, reason):
             lambda c: c.workload.sequence_tokens == 8192,
         ),
         (
-            {"seq_len": "", "method": "lora", "framework": "trl", "zero_stage_or_fsdp": "ddp"},
+            {"seq_len": "", "method": "lora", "framework": "trl", "year": "2026", "zero_stage_or_fsdp": ""},
             "seq_len not stated: 1,024 tokens",
             lambda c: c.workload.sequence_tokens == 1024,
         ),
@@ -305,7 +305,7 @@ def test_what_decides_the_answer_and_is_not_stated_is_assumed_aloud(changes, sai
 @pytest.mark.parametrize(
     ("name", "sizes", "parameters"),
     [
-        ("bloomz-7b1", {}, 7.1e9),
+        ("own-7b1", {}, 7.1e9),
         ("own_350M-chat", {}, 0.35e9),
         ("own", {"params_b": "200", "hidden": "14336"}, 200e9),
         ("own-30B-A3B", {}, 30e9),
