@@ -35,6 +35,13 @@ class Config:
             raise InputError(f"{self.path}.{keys[0]}", value=None, remedy=f"missing; set {names}")
         return default
 
+    def side(self, key: str, *, default: int, most: int) -> int:
+        """The length of a square's side, or the first of two sides."""
+        value = self._values.get(key)
+        if isinstance(value, list | tuple) and value:
+            return self._integer(key, value[0], 1, most)
+        return self.count(key, default=default, most=most)
+
     def layers(self, *keys: str, default: int | None = None) -> int:
         """A number of layers."""
         return self.count(*keys, default=default, most=_MOST_LAYERS)
@@ -75,14 +82,12 @@ class Config:
         value = self._values.get(key)
         return len(value) if isinstance(value, Mapping | list | tuple) else default
 
-    def section(self, key: str) -> "Config":
-        """A nested mapping."""
+    def section(self, key: str, defaults: Mapping[str, object] | None = None) -> "Config":
+        """A nested mapping over its defaults."""
         value = self._values.get(key)
-        if value is None:
-            return Config({}, f"{self.path}.{key}")
-        if not isinstance(value, Mapping):
+        if value is not None and not isinstance(value, Mapping):
             raise InputError(f"{self.path}.{key}", value=value, remedy="must be a mapping")
-        return Config(value, f"{self.path}.{key}")
+        return Config({**(defaults or {}), **(value or {})}, f"{self.path}.{key}")
 
     def quotient(self, key: str, whole: int, parts: int) -> int:
         """`whole` / `parts`, which must be exact; errors name `key`."""

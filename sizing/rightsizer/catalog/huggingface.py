@@ -12,19 +12,49 @@ from rightsizer.catalog.decoders import ALL_BIASES, HEADS, DecoderStyle, decoder
 from rightsizer.catalog.decoders import STYLES as ATTENTION_STYLES
 from rightsizer.catalog.encoders import TOWERS
 from rightsizer.catalog.hybrids import HYBRIDS
+from rightsizer.catalog.towers import with_tower
 from rightsizer.domain.architecture import Architecture
 from rightsizer.errors import InputError, UnsupportedError
 
 __all__ = ["from_config", "model_types"]
 
 STYLES = {**ATTENTION_STYLES, **{kind: style for kind, (style, _) in HYBRIDS.items()}}
+_TEXT = ("text_config", "llm_config")
+_ON_LLAMA = ("llava", "llava_next")
+_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 32000,
+}
+"""What LLaVA's configs leave out of their language model."""
 _SAME = {
     "code_llama": "llama",
     "gemma3": "gemma3_text",
     "llama4": "llama4_text",
     "refinedweb": "falcon",
     "refinedwebmodel": "falcon",
+    "internvl": "qwen2",
+    "internvl_chat": "qwen2",
+    "llava": "llama",
+    "llava_next": "llama",
+    "llava_onevision": "qwen2",
     "mistral3": "mistral",
+    "mllama": "llama",
+    "mllama_text_model": "llama",
+    "pixtral": "mistral",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen2_vl": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "qwen3_vl": "qwen3",
+    "qwen3_vl_moe": "qwen3_moe",
+    "qwen3_vl_moe_text": "qwen3_moe",
+    "qwen3_vl_text": "qwen3",
     "smollm3": "llama",
 }
 _FOREIGN = (
@@ -37,7 +67,7 @@ _ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention",
 
 
 def from_config(config: Mapping[str, object], *, name: str = "") -> Architecture:
-    """The architecture in a `config.json`; for a multimodal model, its language model.
+    """The architecture in a `config.json`; a vision-language model has its image tower beside the decoder.
 
     Raises InputError for a missing or wrong key, UnsupportedError for a network without a cost model.
     """
@@ -48,12 +78,15 @@ def from_config(config: Mapping[str, object], *, name: str = "") -> Architecture
     called = name or read.text("_name_or_path") or kind or "config.json"
     if kind in TOWERS:
         return TOWERS[kind](read, called)
-    if read.has("text_config") and not read.has("hidden_size"):
-        text = read.section("text_config")
+    source = f"Hugging Face config ({kind or 'no model_type'})"
+    key = next((key for key in _TEXT if read.has(key)), None)
+    if key is None:
+        network = _decoder_of(read, kind, called, source)
+    else:
+        text = read.section(key, _LLAMA if kind in _ON_LLAMA else None)
         inner = text.text("model_type", default=_SAME.get(kind, kind)).lower()
-        note = f"Hugging Face config ({kind or 'no model_type'}), the language model alone"
-        return _decoder_of(text, inner or "llama", called, note)
-    return _decoder_of(read, kind, called, f"Hugging Face config ({kind or 'no model_type'})")
+        network = _decoder_of(text, inner or "llama", called, source)
+    return with_tower(read, network, kind) if read.has("vision_config") else network
 
 
 def model_types() -> tuple[str, ...]:

@@ -27,6 +27,7 @@ __all__ = [
     "embedding_parameters",
     "encoder_layer_parameters",
     "encoder_parameters",
+    "encoder_widths",
     "expert_parameters",
     "flop_per_token",
     "head_matmul_parameters",
@@ -41,6 +42,7 @@ __all__ = [
     "parameters_total",
     "router_parameters",
     "shared_expert_parameters",
+    "tower_layers",
 ]
 
 
@@ -193,7 +195,7 @@ def mixer_parameters(a: Architecture | Columns) -> Floats:
 def cross_attention_parameters(a: Architecture | Columns) -> Floats:
     """One decoder layer's cross-attention weights; 0 unless the network is an encoder-decoder."""
     target = _f(a.hidden) * _f(a.head_dim) * 2
-    source = _f(_encoder_hidden(a)) * _f(a.head_dim) * 2
+    source = encoder_widths(a)[0] * _f(a.head_dim) * 2
     size = target * _f(a.heads) + source * _f(a.kv_heads)
     return _where(_is(a.family, Family.ENCODER_DECODER), size, 0.0)
 
@@ -270,11 +272,23 @@ def head_matmul_parameters(a: Architecture | Columns) -> Floats:
 
 
 @cached_by_columns
-def encoder_layer_parameters(a: Architecture | Columns) -> Floats:
-    """One encoder (or second tower) layer's matmul weights: full multi-head attention and a dense MLP."""
-    hidden = _f(_encoder_hidden(a))
+def encoder_widths(a: Architecture | Columns) -> tuple[Floats, Floats, Floats]:
+    """(hidden, feed-forward width, heads) of an encoder (or second tower) layer."""
     ffn = _where(_f(a.encoder_ffn_hidden) > 0, _f(a.encoder_ffn_hidden), _f(a.ffn_hidden))
     heads = _where(_f(a.encoder_heads) > 0, _f(a.encoder_heads), _f(a.heads))
+    return _where(_f(a.encoder_hidden) > 0, _f(a.encoder_hidden), _f(a.hidden)), ffn, heads
+
+
+@cached_by_columns
+def tower_layers(a: Architecture | Columns) -> Floats:
+    """Layers of a second tower: an encoder without cross-attention."""
+    return _where(_is(a.family, Family.ENCODER_DECODER), 0.0, _f(a.encoder_layers))
+
+
+@cached_by_columns
+def encoder_layer_parameters(a: Architecture | Columns) -> Floats:
+    """One encoder (or second tower) layer's matmul weights: full multi-head attention and a dense MLP."""
+    hidden, ffn, heads = encoder_widths(a)
     return 4 * hidden * heads * _f(a.head_dim) + _matrices(a) * hidden * ffn
 
 
@@ -345,7 +359,7 @@ def flop_per_token(a: Architecture | Columns, sequence_tokens: Any, *, causal: b
 def _encoder_flop(a: Architecture | Columns) -> Floats:
     """Training FLOPs of one sequence in the encoder (cross-attention's are the decoder's)."""
     tokens = _f(a.encoder_tokens)
-    heads = _where(_f(a.encoder_heads) > 0, _f(a.encoder_heads), _f(a.heads))
+    _, _, heads = encoder_widths(a)
     attended = _f(a.encoder_layers) * heads * _f(a.head_dim) * tokens
     return tokens * (6 * encoder_parameters(a) + 12 * attended)
 
@@ -366,11 +380,6 @@ def _mtp(a: Architecture | Columns, moe: Floats) -> Floats:
     """
     ffn = _where(_f(a.experts) > 0, moe, dense_ffn_parameters(a))
     return _f(a.mtp_layers) * (attention_parameters(a) + ffn + 2 * _f(a.hidden) ** 2)
-
-
-@cached_by_columns
-def _encoder_hidden(a: Architecture | Columns) -> Floats:
-    return _where(_f(a.encoder_hidden) > 0, _f(a.encoder_hidden), _f(a.hidden))
 
 
 @cached_by_columns

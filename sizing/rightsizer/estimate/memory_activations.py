@@ -16,7 +16,7 @@ al. 2022 (arXiv 2205.05198) has the same list for GPT with dropout.
 
 import numpy as np
 
-from rightsizer.domain.architecture import AttentionKind, mlp_share
+from rightsizer.domain.architecture import AttentionKind, encoder_widths, mlp_share, tower_layers
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.domain.framework import KernelStyle, SelectiveRecompute
@@ -27,7 +27,7 @@ from rightsizer.estimate.parameters import Parameters
 from rightsizer.estimate.work import adapts, attention_kernel
 from rightsizer.values import immutable
 
-__all__ = ["SavedActivations", "loss_bytes", "saved_activations", "tokens"]
+__all__ = ["SavedActivations", "loss_bytes", "saved_activations", "tokens", "tower_bytes"]
 
 
 BLOCKS_KEPT = 0.25
@@ -110,6 +110,15 @@ def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
         dense_full=dense_full,
         moe_full=moe_full,
     )
+
+
+def tower_bytes(cases: Cases) -> Array:
+    """Bytes that a second tower keeps of one micro-batch, by the module's list for a fused layer."""
+    a, layout = cases.architecture, cases.layout
+    hidden, ffn, heads = encoder_widths(a)
+    split = 16.0 * heads * a.head_dim + 4.0 * heads + np.where(a.gated_mlp, 6.0, 4.0) * ffn
+    kept = np.where(layout.recompute == Recompute.FULL, 2.0 * hidden, 8.0 * hidden + split / layout.tp)
+    return np.asarray(tower_layers(a) * a.encoder_tokens * layout.micro_batch / layout.cp * kept)
 
 
 def _kernels(cases: Cases) -> Array:

@@ -11,7 +11,12 @@ from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
 from rightsizer.domain.layout import Sharding
 from rightsizer.domain.workload import Method, Quantiser, Recompute
-from rightsizer.estimate.memory_activations import SavedActivations, loss_bytes, saved_activations
+from rightsizer.estimate.memory_activations import (
+    SavedActivations,
+    loss_bytes,
+    saved_activations,
+    tower_bytes,
+)
 from rightsizer.estimate.memory_stage import Stage, stage
 from rightsizer.estimate.memory_states import Adapters, LayerWeights, adapters_only, layer_weights
 from rightsizer.estimate.parameters import Parameters
@@ -107,6 +112,7 @@ def _activations(cases: Cases, kept: SavedActivations, stage_parts: Stage) -> Ar
     micro_batch_bytes = micro_batch_bytes + kept.boundary * (
         cases.framework.keeps_stage_outputs & ~stage_parts.last
     )
+    micro_batch_bytes = micro_batch_bytes + tower_bytes(cases) * stage_parts.first
     return np.asarray(micro_batch_bytes * (1.0 - offloaded_share(cases)))
 
 

@@ -5,7 +5,12 @@ Legend: p stages, i a stage (0 first), v chunks of an interleaved stage, m micro
 
 import numpy as np
 
-from rightsizer.domain.architecture import layers_dense, layers_moe
+from rightsizer.domain.architecture import (
+    encoder_layer_parameters,
+    layers_dense,
+    layers_moe,
+    tower_layers,
+)
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.framework import StageBalance
@@ -45,7 +50,7 @@ def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
     looks_up = np.maximum(first, np.minimum(predicts, 1))  # predicted layers embed their tokens again
     ends = (embedding * looks_up + head * last * _own_head(a, layout)) / layout.tp
     ahead = np.where(a.experts > 0, layer.moe_layer(), layer.dense_layer()) + 2.0 * a.hidden**2 / layout.tp
-    extra = a.extra_parameters * last + predicts * ahead
+    extra = a.extra_parameters * last + predicts * ahead + _tower(a) / layout.tp * first
     low_dense, low_moe = adapter_parameters(cases)
     return Stage(
         first=first,
@@ -87,12 +92,18 @@ def _own_head(a: Columns, layout: Columns) -> Array:
     return np.where(np.asarray(a.tied_embeddings, dtype=bool) & (layout.pp == 1), 0.0, 1.0)
 
 
+def _tower(a: Columns) -> Array:
+    """Parameters of a second tower, which sits on the first stage."""
+    return np.asarray(tower_layers(a) * (encoder_layer_parameters(a) + a.encoder_per_layer_parameters))
+
+
 def _layers(cases: Cases, layer: LayerWeights, first: Array, last: Array) -> tuple[Array, Array]:
     """(dense, MoE) layers of a stage; leading dense layers sit on the first."""
     a = cases.architecture
-    layers = a.layers + a.encoder_layers * 1.0
+    encoder = a.encoder_layers - tower_layers(a)
+    layers = a.layers + encoder
     share = _share(cases, layer, layers, first, last)
-    sparse, dense = layers_moe(a), layers_dense(a) + a.encoder_layers
+    sparse, dense = layers_moe(a), layers_dense(a) + encoder
     leading = np.where(cases.layout.pp == 1, dense, np.where(first, np.minimum(dense, share), 0.0))
     mixed = np.where((a.moe_layer_step > 1) | (a.mlp_free_layers > 0), share * dense / layers, leading)
     dense_layers = np.where(sparse > 0, mixed, share)
@@ -125,7 +136,8 @@ def _stated(cases: Cases, layers: Array, share: Array, first: Array, last: Array
 
 def _counts_ends(cases: Cases) -> Array:
     """True if embedding and head count as layers: by the profile's rule, or if only then chunks are equal."""
-    layers = cases.architecture.layers + cases.architecture.encoder_layers * 1.0
+    a = cases.architecture
+    layers = a.layers + a.encoder_layers - tower_layers(a)
     chunks = np.asarray(cases.layout.pp, dtype=float) * cases.layout.vpp
     fit = ~_divides(chunks, layers) & _divides(chunks, layers + 2)
     return np.asarray((cases.framework.stage_balance == StageBalance.ENDS) | fit)

@@ -12,7 +12,7 @@ number of occurrences in an average decoder layer.
 
 import numpy as np
 
-from rightsizer.domain.architecture import layers_moe, mlp_share
+from rightsizer.domain.architecture import encoder_widths, layers_moe, mlp_share
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.layout import Offload
@@ -25,8 +25,8 @@ __all__ = ["LayerWork", "Matmuls", "layer_work"]
 BF16_BYTES = 2.0
 MATMUL_NAMES = (
     "qkv", "attention_out", "q_down", "q_up", "kv_down", "kv_up", "latent_out",
-    "linear_in", "linear_out", "mlp_in", "mlp_out", "shared_in", "shared_out", "router", "cross",
-    "expert_in", "expert_out",
+    "linear_in", "linear_out", "encoder_attention", "encoder_in", "encoder_out",
+    "mlp_in", "mlp_out", "shared_in", "shared_out", "router", "cross", "expert_in", "expert_out",
 )  # fmt: skip
 SCAN_COST = 7.0
 """FLOPs of causal flash attention that take as long as one FLOP of a linear mixer's scan.
@@ -101,8 +101,10 @@ def layer_work(cases: Cases) -> LayerWork:
         matmuls=matmuls,
         tokens=tokens,
         dense_share=dense,
-        attention_flop=2.0 * tokens * keys * heads * (qk + v) * (1 + _encoder_attention(cases))
-        + tokens * (_indexer_flop(cases) + SCAN_COST * linear_share(arch) * linear_flop(arch)) / layout.tp,
+        attention_flop=2.0 * tokens * keys * heads * (qk + v)
+        + tokens
+        * (_encoder_flop(cases) + _indexer_flop(cases) + SCAN_COST * linear_share(arch) * linear_flop(arch))
+        / layout.tp,
         score_elements=tokens * context * heads * attention_share(arch),
         attention_tokens=context,
         qk_dim=qk,
@@ -196,12 +198,13 @@ def _indexer_flop(cases: Cases) -> Array:
     return np.asarray(cases.workload.sequence_tokens * arch.indexer_width * attention_share(arch))
 
 
-def _encoder_attention(cases: Cases) -> Array:
-    """Encoder and cross attention relative to decoder self-attention (full s^2 against the causal half)."""
+def _encoder_flop(cases: Cases) -> Array:
+    """Forward FLOPs of encoder and cross attention for a decoder token, in an average decoder layer."""
     arch = cases.architecture
-    ratio = arch.encoder_tokens / np.maximum(cases.workload.sequence_tokens, 1)
-    encoder = arch.encoder_layers / arch.layers * 2.0 * ratio**2
-    return np.asarray(encoder + np.where(arch.encoder_layers > 0, 2.0 * ratio, 0.0))
+    _, _, heads = encoder_widths(arch)
+    own = 4.0 * heads * arch.head_dim * arch.encoder_tokens * _encoder_share(cases)
+    crossing = np.where(arch.family == "encoder-decoder", 4.0 * arch.heads * arch.head_dim, 0.0)
+    return np.asarray(own * arch.encoder_layers / arch.layers + crossing * arch.encoder_tokens)
 
 
 def _mlp_width(cases: Cases, dense: Array) -> Array:
@@ -220,7 +223,8 @@ def _kv_width(cases: Cases) -> Array:
 
 
 def _matmuls(cases: Cases, tokens: Array, dense: Array) -> Matmuls:
-    shapes = [*_attention_matmuls(cases, tokens), *_mlp_matmuls(cases, tokens, dense)]
+    shapes = [*_attention_matmuls(cases, tokens), *_encoder_matmuls(cases, tokens)]
+    shapes += _mlp_matmuls(cases, tokens, dense)
     shapes += _expert_matmuls(cases, tokens, dense)
     columns = [np.stack(np.broadcast_arrays(*part)) for part in zip(*shapes, strict=True)]
     m, n, k, count = np.broadcast_arrays(*columns)
@@ -244,7 +248,7 @@ def _attention_matmuls(cases: Cases, tokens: Array) -> list[_Shape]:
     h = arch.hidden
     own, linear = attention_share(arch), linear_share(arch)
     latent = np.where(arch.attention == "mla", own, 0.0)
-    plain = own - latent + arch.encoder_layers / arch.layers * _encoder_share(cases)
+    plain = own - latent
     qk, v = _head_dims(cases)
     kv_width = 2 * np.maximum(arch.kv_heads, t) * arch.head_dim
     q_rank = arch.q_lora_rank
@@ -263,17 +267,30 @@ def _attention_matmuls(cases: Cases, tokens: Array) -> list[_Shape]:
     ]
 
 
+def _encoder_matmuls(cases: Cases, tokens: Array) -> list[_Shape]:
+    """The encoder's or second tower's layers: projections of its own width over its own tokens."""
+    arch, t = cases.architecture, cases.layout.tp
+    hidden, ffn, heads = encoder_widths(arch)
+    own, count = tokens * _encoder_share(cases), arch.encoder_layers / arch.layers
+    return [
+        (own, 4.0 * heads * arch.head_dim / t, hidden, count),
+        (own, gate(cases) * ffn / t, hidden, count),
+        (own, hidden, ffn / t, count),
+    ]
+
+
 def _mlp_matmuls(cases: Cases, tokens: Array, dense: Array) -> list[_Shape]:
     arch, t = cases.architecture, cases.layout.tp
     h, f, shared = arch.hidden, arch.ffn_hidden, arch.shared_experts * arch.expert_ffn_hidden
-    with_encoder = dense * mlp_share(arch) + arch.encoder_layers / arch.layers * _encoder_share(cases)
+    own = dense * mlp_share(arch)
+    crosses = np.where(arch.family == "encoder-decoder", 2.0, 0.0)
     return [
-        (tokens, gate(cases) * f / t, h, with_encoder),
-        (tokens, h, f / t, with_encoder),
+        (tokens, gate(cases) * f / t, h, own),
+        (tokens, h, f / t, own),
         (tokens, gate(cases) * shared / t, h, 1 - dense),
         (tokens, h, shared / t, 1 - dense),
         (tokens / t, arch.experts, h, 1 - dense),
-        (tokens, 2.0 * arch.heads * arch.head_dim / t, h, np.where(arch.encoder_layers > 0, 2.0, 0.0)),
+        (tokens, 2.0 * arch.heads * arch.head_dim / t, h, crosses),
     ]
 
 

@@ -24,7 +24,15 @@ KEYS = (
     *("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "kv_lora_rank", "qk_nope_head_dim"),
     *("qk_rope_head_dim", "v_head_dim", "sliding_window", "layer_types", "text_config", "vision_config"),
     *("encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads", "patch_size"),
-    *("decoder_ffn_dim", "encoder_ffn_dim", "mlp_only_layers", "sliding_window_pattern", "image_size"),
+    *(
+        "decoder_ffn_dim",
+        "encoder_ffn_dim",
+        "mlp_only_layers",
+        "sliding_window_pattern",
+        "image_size",
+        "depth",
+        "embed_dim",
+    ),
     *(
         "layers_block_type",
         "hybrid_override_pattern",
