@@ -11,6 +11,7 @@ from rightsizer.errors import UnknownNameError
 __all__ = ["Row", "first", "named", "number", "one", "optional", "read", "split"]
 
 _LISTED = {"gpu": "gpus", "model": "models"}
+_ELSE = {"model": "; any other by its config.json"}
 
 Row = Mapping[str, str]
 
@@ -56,6 +57,6 @@ def one(field: str, name: str, index: Index, *, ambiguous: tuple[str, ...] = ())
         remedy = f"ambiguous; use one of: {', '.join(matches)}"
         raise UnknownNameError(field, value=name, candidates=matches, remedy=remedy)
     near = nearest(index, name)
-    listed = f"all: `rightsizer {_LISTED.get(field, field)}`"
+    listed = f"all: `rightsizer {_LISTED.get(field, field)}`{_ELSE.get(field, '')}"
     remedy = f"unknown; did you mean {', '.join(near)}? ({listed})" if near else f"unknown ({listed})"
     raise UnknownNameError(field, value=name, candidates=near, remedy=remedy)

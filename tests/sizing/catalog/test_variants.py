@@ -53,7 +53,7 @@ def test_a_fine_tuned_model_is_read_by_the_base_in_its_name_and_says_so() -> Non
     "name",
     [
         "microsoft/Phi-4-multimodal-instruct",
-        "google/flan-t5-base",
+        "google/flan-t5-tiny",
         "nvidia/Llama-3_3-Nemotron-Super-49B-v1",
         "my-company/secret-model",
         "Instruct",
