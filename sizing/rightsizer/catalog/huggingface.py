@@ -61,8 +61,9 @@ _FOREIGN = (
     *("ssm_state_size", "mamba_d_state", "state_size", "linear_num_key_heads", "linear_attn_config"),
     *("attn_layer_period", "layers_block_type", "hybrid_override_pattern", "conv_L_cache", "lru_width"),
     *("rwkv_version", "attention_hidden_size", "full_attention_interval", "attn_type_list"),
+    "block_configs",
 )
-"""Keys of recurrent and hybrid networks, whose layers are not all attention."""
+"""Keys of recurrent, hybrid and searched networks, whose layers are not all alike or not all attention."""
 _ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention", "attention")
 
 
@@ -114,7 +115,7 @@ def _refuse_hybrids(read: Config, kind: str) -> None:
     if foreign or kinds:
         reason = f"has {', '.join(foreign)}" if foreign else f"lists layers {', '.join(sorted(kinds))}"
         raise UnsupportedError(
-            f"{read.path}.model_type: {kind!r} {reason}: a hybrid that the engine has no cost model of; "
+            f"{read.path}.model_type: {kind!r} {reason}: layers that the engine has no cost model of; "
             f"known hybrids: {', '.join(HYBRIDS)}"
         )
 

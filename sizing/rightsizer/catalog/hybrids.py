@@ -240,10 +240,25 @@ def _nemotron_h(read: Config, style: DecoderStyle, name: str, source: str) -> Ar
     experts = sum(kind in ("E", "moe") for kind in kinds)
     a = decoder(read, style, name, source, layers=len(kinds), experts=experts > 0)
     free = len(kinds) - sum(kind in _FEED_FORWARD for kind in kinds)
+    a = _latent_experts(read, a, experts)
     a = dataclasses.replace(
         a, mlp_free_layers=free, dense_layers=len(kinds) - free - experts if experts else 0
     )
     return _mixed(a, _mamba2(read, a.hidden), kinds)
+
+
+def _latent_experts(read: Config, a: Architecture, layers: int) -> Architecture:
+    """Nemotron 3 Super: routed experts work on a narrower token, as narrower experts on the whole one would.
+
+    The projections to and from that token count among the small parameters.
+    """
+    latent = read.count("moe_latent_size", default=0, least=0)
+    if not latent or not a.experts:
+        return a
+    width = read.quotient("moe_latent_size", a.expert_ffn_hidden * latent, a.hidden)
+    shared = read.quotient("moe_latent_size", a.shared_experts * a.expert_ffn_hidden, max(width, 1))
+    extra = a.extra_parameters + layers * 2 * a.hidden * latent
+    return dataclasses.replace(a, expert_ffn_hidden=width, shared_experts=shared, extra_parameters=extra)
 
 
 def _granite_hybrid(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:

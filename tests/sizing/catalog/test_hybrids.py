@@ -63,6 +63,17 @@ def test_the_scan_has_the_flops_of_the_papers() -> None:
     )
 
 
+def test_latent_experts_have_the_weights_of_their_own_width() -> None:
+    plain = CONFIGS["Nemotron 3 Nano 30B-A3B"] | {"hidden_size": 4096, "moe_intermediate_size": 2048}
+    plain |= {"moe_shared_expert_intermediate_size": 4096}
+    whole, latent = from_config(plain), from_config(plain | {"moe_latent_size": 1024})
+    layers, routed = 23, 2 * 128 * 2048
+    projections = 2 * 4096 * 1024
+    assert whole.parameters_total - latent.parameters_total == pytest.approx(
+        layers * (routed * (4096 - 1024) - projections)
+    )
+
+
 def test_a_pattern_with_an_unknown_layer_is_named() -> None:
     broken = CONFIGS["Nemotron-H 8B"] | {"hybrid_override_pattern": "M-X"}
     with pytest.raises(InputError, match="layer_types"):
