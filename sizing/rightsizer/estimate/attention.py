@@ -8,13 +8,16 @@ on an H100, pytorch/pytorch#142132; 1,115 and 1,176 of cuDNN and FlashAttention-
 Dao-AILab/flash-attention#2605). Elsewhere each of them is FlashAttention-2.
 
 A flash kernel takes its FLOPs (2.5 times as many backward) at u of the 16-bit peak, plus a chain over the
-keys that one block reads in sequence. Eager attention computes the whole s x s and moves the scores.
+keys that one block reads in sequence. A linear mixer's scan takes its FLOPs at one small share of the peak
+on every GPU: its kernels are many, short, and wait for memory. Eager attention computes the whole s x s and
+moves the scores.
 """
 
 import numpy as np
 
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
+from rightsizer.domain.linear import attention_share
 from rightsizer.domain.workload import AttentionKernel
 from rightsizer.estimate.kernels import GENERATIONS, GpuRates, smooth_maximum
 from rightsizer.estimate.parameters import Parameters
@@ -28,6 +31,13 @@ _TORCH_FLASH_2_YEAR = 2024.0  # torch 2.2 (January 2024); 2.0 and 2.1 have Flash
 _TORCH_CUDNN_YEAR = 2026.2  # torch 2.11 (March 2026) prefers cuDNN on sm90 and sm100 (pytorch/pytorch#162073)
 _MERGED_BYTES = 40.0  # of an element of attention's result and part: see docs/engine.md
 _SUMMED_BYTES = 58.0
+_SCAN_SHARE = 0.06
+"""Of the 16-bit peak that scans reach on large shapes, with the FLOPs of domain/linear.py.
+
+Gated delta rule 4.5 % on GB200 (flash-linear-attention's README, 8,192 tokens x 96 heads; backward 2.7 times
+as long) and 7.2 % on H800 (PaddlePaddle/flash-attention#133, where Kimi's has 4.4 %); Mamba-2 7.5 % on A100
+(as fast as FlashAttention-2 at 2,700 tokens: 6 times as fast at 16,384, arXiv:2405.21060, figure 10).
+"""
 
 
 @immutable
@@ -44,15 +54,16 @@ def attention(cases: Cases, work: LayerWork, rates: GpuRates, parameters: Parame
     eager = attention_kernel(cases) == AttentionKernel.EAGER
     forward = rates.peak16_flop_per_s * _share(cases, work, rates, parameters)
     backward = forward * 2.5 / parameters.keyed("flash_backward", GENERATIONS)[code]
-    keys = work.attention_tokens / split
+    keys = work.attention_tokens / split * attention_share(cases.architecture)
+    scan = work.scan_flop / (rates.peak16_flop_per_s * _SCAN_SHARE)
     fast = flash_s(work.attention_flop, keys, forward, parameters)
     fast_back = flash_s(2.5 * work.attention_flop, keys, backward, parameters)
     slow = _eager_s(work, rates, parameters) if np.any(eager) else np.zeros(())
     ring = 1.0 + parameters.context_attention * (split - 1) / split
     merged, summed = _merged_s(cases, work, rates)
     return AttentionTimes(
-        forward_s=np.asarray(np.where(eager, slow, fast) * ring + merged),
-        backward_s=np.asarray(np.where(eager, 2 * slow, fast_back) * ring + summed),
+        forward_s=np.asarray(np.where(eager, slow, fast) * ring + merged + scan),
+        backward_s=np.asarray(np.where(eager, 2 * slow, fast_back) * ring + summed + 2.5 * scan),
     )
 
 

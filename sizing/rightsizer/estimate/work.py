@@ -28,12 +28,6 @@ MATMUL_NAMES = (
     "linear_in", "linear_out", "encoder_attention", "encoder_in", "encoder_out",
     "mlp_in", "mlp_out", "shared_in", "shared_out", "router", "cross", "expert_in", "expert_out",
 )  # fmt: skip
-SCAN_COST = 7.0
-"""FLOPs of causal flash attention that take as long as one FLOP of a linear mixer's scan.
-
-Mamba-2's kernel is as fast as FlashAttention-2 at about 2,700 tokens (2,000 read off, 6 times as fast at
-16,384: arXiv:2405.21060, figure 10, state 64, A100): 5,460 FLOPs a channel against 768. One source, one GPU.
-"""
 GROUPED = np.asarray([name.startswith("expert") for name in MATMUL_NAMES])
 
 
@@ -69,6 +63,7 @@ class LayerWork:
     tokens: Array
     dense_share: Array
     attention_flop: Array
+    scan_flop: Array
     score_elements: Array
     attention_tokens: Array
     qk_dim: Array
@@ -102,9 +97,8 @@ def layer_work(cases: Cases) -> LayerWork:
         tokens=tokens,
         dense_share=dense,
         attention_flop=2.0 * tokens * keys * heads * (qk + v)
-        + tokens
-        * (_encoder_flop(cases) + _indexer_flop(cases) + SCAN_COST * linear_share(arch) * linear_flop(arch))
-        / layout.tp,
+        + tokens * (_encoder_flop(cases) + _indexer_flop(cases)) / layout.tp,
+        scan_flop=tokens * linear_share(arch) * linear_flop(arch) / layout.tp,
         score_elements=tokens * context * heads * attention_share(arch),
         attention_tokens=context,
         qk_dim=qk,

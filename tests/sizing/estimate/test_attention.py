@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from rightsizer.catalog import lookup
+from rightsizer.domain.architecture import Architecture
 from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.framework import framework
 from rightsizer.domain.layout import Layout
+from rightsizer.domain.linear import delta_rule_flop, lightning_flop
 from rightsizer.domain.workload import AttentionKernel, Workload
 from rightsizer.estimate import step_time
 
@@ -81,3 +83,45 @@ def test_a_framework_has_its_usual_kernel(profile, gpu, kernel):
 def test_a_framework_of_unknown_name_runs_between_two_kernels_unless_one_is_stated():
     between, old, new = (seconds(k, profile="unknown-parallel") for k in (K.AUTO, K.FLASH_2, K.CUDNN))
     assert new < between < old
+
+
+GATED_DELTA = delta_rule_flop(heads=1, keys=128, values=128, chunk=64)
+RETENTION = lightning_flop(heads=1, keys=128, values=128, chunk=64)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "flop", "shape", "published_ms"),
+    [
+        ("GB200", GATED_DELTA, (1, 8192, 96), 4.738),
+        ("GB200", GATED_DELTA, (2, 16384, 16), 3.616),
+        ("GB200", GATED_DELTA, (4, 4096, 64), 5.964),
+        ("GB200", RETENTION, (1, 8192, 96), 2.618),
+        ("H800-SXM5-80GB", GATED_DELTA, (1, 8192, 96), 3.7 * 2.033),
+        ("H800-SXM5-80GB", GATED_DELTA, (2, 16384, 16), 3.7 * 1.342),
+    ],
+)
+def test_a_scan_takes_about_as_long_as_published_kernels(gpu, flop, shape, published_ms):
+    """Forward and backward: flash-linear-attention's README; PaddlePaddle/flash-attention#133 (forward)."""
+    batch, sequence, heads = shape
+    layer = Architecture(
+        name="one scan",
+        layers=1,
+        attention_free_layers=1,
+        linear_layers=1,
+        linear_scan_flop=heads * flop,
+        hidden=heads * 128,
+        ffn_hidden=heads * 128,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=128,
+        vocab=128,
+    )
+    case = Case(
+        architecture=layer,
+        workload=Workload(tokens=1e9, sequence_tokens=sequence, global_batch_sequences=batch),
+        cluster=lookup.cluster(gpu, gpus_per_node=1),
+        framework=framework("fsdp2"),
+        layout=Layout(micro_batch=batch),
+    )
+    scan_ms = 1e3 * float(np.asarray(step_time.estimate(Cases.of(case)).attention_s))
+    assert 0.5 < scan_ms / published_ms < 2.0
