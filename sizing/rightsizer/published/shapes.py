@@ -26,6 +26,8 @@ _ACTIVE = re.compile(r"\bA(\d{1,3}(?:\.\d{1,2})?)B\b", re.IGNORECASE)
 _LARGEST = 1e14
 _SPARSE = 0.8
 """Share of the parameters below which a token's active ones mean experts."""
+_MIX = ("sliding_layers", "attention_free_layers", "linear_layers", "mlp_free_layers")
+"""Counts of layers of a kind, which a model with fewer layers has in the same proportions."""
 _PLAIN = 0.3
 """A model with a plain MLP counts as this much further from a size: most since 2023 are gated."""
 
@@ -100,7 +102,13 @@ def _widened(near: Architecture, hidden: int) -> Architecture:
 
 @lru_cache(maxsize=2)
 def _decoders(sparse: bool) -> tuple[Architecture, ...]:
-    return tuple(m for m in lookup.models() if m.family is Family.DECODER and (m.experts > 0) == sparse)
+    """Plain decoders: no hybrid and no image tower stands in for a model that nobody described."""
+    return tuple(m for m in lookup.models() if _plain(m) and (m.experts > 0) == sparse)
+
+
+def _plain(m: Architecture) -> bool:
+    unusual = m.attention_free_layers or m.linear_layers or m.encoder_layers or m.indexer_width
+    return m.family is Family.DECODER and not unusual
 
 
 def _distance(model: Architecture, total: float, active: float) -> float:
@@ -175,8 +183,8 @@ def _truncated(row: Row, shape: Architecture, base: Architecture) -> Architectur
     dense = fields.count(row, "dense_layers", math.ceil(base.dense_layers * shape.layers / base.layers))
     if shape.layers == base.layers:
         return replace(shape, dense_layers=min(dense, shape.layers))
-    windowed = round(base.sliding_layers * shape.layers / base.layers)
-    return replace(shape, dense_layers=min(dense, shape.layers), sliding_layers=windowed, mtp_layers=0)
+    mix: dict[str, Any] = {name: round(getattr(base, name) * shape.layers / base.layers) for name in _MIX}
+    return replace(shape, dense_layers=min(dense, shape.layers), mtp_layers=0, **mix)
 
 
 def _feed_forward(row: Row, shape: Architecture) -> Architecture:

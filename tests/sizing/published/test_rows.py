@@ -31,6 +31,9 @@ MEASURED = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct", 
             "implied_util", "note", "id", "source", "usable_step_time", "usable_memory")  # fmt: skip
 
 
+SHAPE = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab")
+
+
 def case(**changes):
     return case_from_row(ROW | changes)
 
@@ -244,6 +247,19 @@ def test_a_recognised_truncated_model_keeps_its_attention_and_its_mix_of_layers(
     sizes = {"layers": "4", "hidden": "7168", "heads": "128", "moe_experts": "256", "moe_topk": "8"}
     shape = case(model_name="DeepSeek-V3 (4 layers)", moe_ffn_hidden="2048", **sizes).architecture
     assert (shape.kv_lora_rank, shape.dense_layers, shape.layers, shape.mtp_layers) == (512, 1, 4, 0)
+
+
+def test_a_truncated_hybrid_keeps_its_mix_of_layers():
+    found = case(
+        **dict.fromkeys(SHAPE, "") | {"model_name": "Qwen3-Next 80B-A3B", "layers": "8"}
+    ).architecture
+    assert (found.layers, found.attention_free_layers, found.linear_layers) == (8, 6, 6)
+
+
+@pytest.mark.parametrize("size", ["2.7B", "7.3B", "7.1B", "9B", "456B", "48B"])
+def test_no_hybrid_and_no_image_tower_stands_in_for_a_size(size):
+    found = case(model_name=f"secret-{size}", **dict.fromkeys(SHAPE, "")).architecture
+    assert found.attention_free_layers == found.linear_layers == found.encoder_layers == 0
 
 
 @pytest.mark.parametrize(
