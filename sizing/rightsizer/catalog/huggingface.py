@@ -5,6 +5,7 @@ unknown type is read by its dimensions, and its `doubt` says so; an unknown hybr
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 
 from rightsizer.catalog.config_keys import Config
@@ -87,7 +88,18 @@ def from_config(config: Mapping[str, object], *, name: str = "") -> Architecture
         text = read.section(key, _LLAMA if kind in _ON_LLAMA else None)
         inner = text.text("model_type", default=_SAME.get(kind, kind)).lower()
         network = _decoder_of(text, inner or "llama", called, source)
-    return with_tower(read, network, kind) if read.has("vision_config") else network
+    network = with_tower(read, network, kind) if read.has("vision_config") else network
+    return _said_quantised(read, network)
+
+
+def _said_quantised(read: Config, network: Architecture) -> Architecture:
+    """The network, with a word on a checkpoint in few bits."""
+    if not read.has("quantization_config"):
+        return network
+    method = read.section("quantization_config").text("quant_method")
+    name = f" ({method})" if re.fullmatch(r"[\w-]{1,32}", method, re.ASCII) else ""
+    said = f"the checkpoint's weights are quantised{name}: all methods but qlora start from 16-bit ones"
+    return dataclasses.replace(network, doubt="; ".join(filter(None, [network.doubt, said])))
 
 
 def model_types() -> tuple[str, ...]:

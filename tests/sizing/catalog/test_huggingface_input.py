@@ -23,6 +23,7 @@ KEYS = (
     *("head_dim", "n_embd", "n_layer", "n_head", "d_model", "num_layers", "num_experts", "num_local_experts"),
     *("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "kv_lora_rank", "qk_nope_head_dim"),
     *("qk_rope_head_dim", "v_head_dim", "sliding_window", "layer_types", "text_config", "vision_config"),
+    "quantization_config",
     *("encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads", "patch_size"),
     *(
         "decoder_ffn_dim",
@@ -145,6 +146,12 @@ def test_an_unknown_type_without_a_dimension_is_refused_with_what_is_missing() -
 def test_layers_that_are_no_attention_are_refused_in_any_type() -> None:
     with pytest.raises(UnsupportedError, match="lists layers retention"):
         from_config(LLAMA | {"layer_types": ["full_attention", "retention"]})
+
+
+def test_a_quantised_checkpoint_says_so() -> None:
+    network = from_config(LLAMA | {"quantization_config": {"quant_method": "awq", "bits": 4}})
+    assert network.parameters_total == from_config(LLAMA).parameters_total
+    assert "quantised (awq)" in network.doubt
 
 
 def test_an_unknown_hybrid_is_refused() -> None:
