@@ -3,12 +3,15 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rightsizer.catalog import lookup
+from rightsizer.domain.architecture import Architecture
 from rightsizer.errors import RightsizerError, UnknownNameError
+from rightsizer_api import with_config
 from rightsizer_cli.usage_errors import OptionError
 
-__all__ = ["config_of"]
+__all__ = ["config_of", "network"]
 
 _PATHS = ("/", "./", "../", "~")
 
@@ -21,6 +24,17 @@ def config_of(name: str, environ: Mapping[str, str] | None = None) -> Path | Non
     if _known(name):
         return None
     return _cached(name, os.environ if environ is None else environ)
+
+
+def network(name: str) -> Architecture:
+    """The network that `--model` would mean."""
+    file = config_of(name)
+    if file is None:
+        return lookup.model(name)
+    from rightsizer.catalog.huggingface import from_config
+
+    document: Any = with_config({"spec": {"model": {"configPath": str(file.absolute())}}}, Path())
+    return from_config(document["spec"]["model"]["config"], name=name)
 
 
 def _in_folder(name: str, path: Path) -> Path:

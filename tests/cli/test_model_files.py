@@ -7,6 +7,7 @@ import pytest
 
 from rightsizer.errors import InputError
 from rightsizer_cli.inputs import read
+from rightsizer_cli.main import execute
 from rightsizer_cli.model_files import config_of
 from rightsizer_cli.options import GoalFlags, HardwareFlags, JobFlags
 
@@ -67,3 +68,13 @@ def test_a_path_without_a_config_is_one_error(name):
 def test_a_folder_without_a_config_is_one_error(tmp_path):
     with pytest.raises(InputError, match=r"config\.json"):
         config_of(str(tmp_path))
+
+
+def test_models_shows_a_model_of_this_machine(tmp_path, capsys):
+    saved(tmp_path / "mine")
+    assert execute(["models", str(tmp_path / "mine"), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["layers"] == 16
+    assert "unknown" in found["doubt"]
+    assert execute(["models", str(tmp_path / "mine")]) == 0
+    assert "1.498B" in capsys.readouterr().out

@@ -10,15 +10,18 @@ __all__ = ["frameworks", "gpus", "models"]
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One model; by default all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One model, as --model takes it; by default all.")
+    ] = None,
     *,
     json: Json = False,
 ) -> None:
     """List the models of the catalog, or show one."""
     from rightsizer.catalog import lookup
     from rightsizer_cli.commands.catalog.listing import print_models
+    from rightsizer_cli.model_files import network
 
-    print_models(lookup.models() if name is None else (lookup.model(name),), as_json=json)
+    print_models(lookup.models() if name is None else (network(name),), as_json=json)
 
 
 def gpus(

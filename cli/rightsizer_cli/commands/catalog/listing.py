@@ -22,7 +22,7 @@ def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
     if as_json:
         echo_json([document(m) | _parameters(m) for m in models])
     elif len(models) == 1:
-        names: dict[str, object] = {"aliases": lookup.model_aliases(models[0].name)}
+        names: dict[str, object] = {"aliases": _aliases(models[0].name)}
         show(fields(models[0], names | _parameters(models[0])))
     else:
         grid = table("model", "kind", ">parameters", ">active", ">layers", ">experts", "also")
@@ -40,6 +40,11 @@ def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
                 also,
             )
         show(grid, whole=True)
+
+
+def _aliases(name: str) -> tuple[str, ...]:
+    """A catalog model's aliases; a model read from a config has none."""
+    return lookup.model_aliases(name) if any(name == known.name for known in lookup.models()) else ()
 
 
 def print_gpus(gpus: Sequence[Gpu], *, as_json: bool) -> None:
