@@ -69,8 +69,9 @@ class Framework:
 
     Bytes are per parameter held by a rank before any sharding; those ending in a precision are for that
     one, the plain ones for bf16 (and for fp8 where its own are 0); `moment_bytes` is of one moment (Adam
-    keeps two). Of `deferred_head_gradients` micro-batches the logits' gradients wait for the end of the
-    pipeline; `interleaved_group` (0: as many as stages) pass a chunk before the next.
+    keeps two), `frozen_bytes` of a weight beneath adapters (0: as trained). Of `deferred_head_gradients`
+    micro-batches the logits' gradients wait for the end of the pipeline; `interleaved_group` (0: as many as
+    stages) pass a chunk before the next.
     `first_stage_layers` and `last_stage_layers` are as the rule of balance deals them where 0.
     `expert_overlap_interleaves`: stages hide the experts' exchange only if they are interleaved.
     `flash_kernel` is what "flash" means with it; `prefers_cudnn_attention`: cuDNN, where torch's own
@@ -129,6 +130,7 @@ class Framework:
     fused_optimizer_since: float = 0.0
     double_quantises: bool = False
     unquantised_bytes: float = 2.0
+    frozen_bytes: float = 0.0
     unsharded_layers: float = 0.0
     gathers_embeddings: bool = False
     bucket_bytes: float = 0.0
@@ -184,7 +186,8 @@ _SHARDING = ("deepspeed-zero", "fsdp2", "fsdp1")
 """Profiles of what shards the states of another framework's model."""
 _COMPUTED = (
     "kernels", "loss", "time_class", "attention", "flash_kernel", "score_bytes", "compiles_loss",
-    "fuses_adapters", "double_quantises", "default_recompute", "pads_to_longest", "lora_targets",
+    "fuses_adapters", "double_quantises", "frozen_bytes",
+    "default_recompute", "pads_to_longest", "lora_targets",
     "sequence_tokens",
 )  # fmt: skip
 """Facts of the trainer, whatever shards its states."""

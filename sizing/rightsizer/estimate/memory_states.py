@@ -244,8 +244,9 @@ def _moments(optimizer: Array, moment_bytes: Array) -> tuple[Array, Array]:
 
 def _frozen_bytes(cases: Cases) -> Array:
     """Bytes of a frozen weight: as stated, else fp8 in fp8 runs, quantised with its scales, or as trained."""
-    workload = cases.workload
-    usual = np.where(workload.precision == Precision.FP32, 4.0, cases.framework.weight_bytes)
+    workload, facts = cases.workload, cases.framework
+    usual = np.where(facts.frozen_bytes > 0, facts.frozen_bytes, facts.weight_bytes)
+    usual = np.where(workload.precision == Precision.FP32, 4.0, usual)
     usual = np.where(workload.precision == Precision.FP8, 1.0, usual)
     plain = np.where(workload.frozen_bits > 0, workload.frozen_bits / 8.0, usual)
     return np.where(workload.method == Method.QLORA, quantised_bytes(cases), plain)

@@ -47,6 +47,12 @@ def test_qlora_quantises_all_but_the_embedding_and_the_head(profile, changes, we
     assert found == pytest.approx(weight * LAYERS + kept * ENDS, rel=0.002)  # adapters of rank 1 beside
 
 
+@pytest.mark.parametrize("profile", ["llama-factory", "trl", "peft"])
+def test_adapters_freeze_a_base_in_16_bits_though_whole_models_train_in_32(profile):
+    found = float(memory.estimate(cases(profile, method=Method.LORA)).weights_bytes)
+    assert found == pytest.approx(2 * MODEL.parameters_total, rel=0.002)
+
+
 def test_sharding_leaves_the_scales_of_bitsandbytes_whole_and_divides_those_of_gptq():
     sharded = {"dp": 4, "sharding": Sharding.ZERO3, "method": Method.QLORA}
     nf4 = float(memory.estimate(cases("peft", **sharded)).weights_bytes)
