@@ -15,6 +15,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from rightsizer_launch.integrations.checkpoints import newest_checkpoint
+from rightsizer_launch.integrations.workers import joined_by_all
 from rightsizer_launch.worker import agent
 from rightsizer_launch.worker.process_end import at_script_end
 
@@ -53,6 +54,7 @@ class RightsizerCallback(TrainerCallback):
             return
         self._was_observed = True
         layout = agent.layout()
+        joined_by_all(args.world_size)
         sequences = args.per_device_train_batch_size * args.gradient_accumulation_steps * layout.dp
         self._step_tokens = float(sequences * max(1, layout.sequence_tokens))
         agent.start(step=state.global_step, tokens=state.global_step * self._step_tokens)

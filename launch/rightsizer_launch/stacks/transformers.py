@@ -42,14 +42,18 @@ def _filled(post_init: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def fill(arguments: Any, batch: Batch | None) -> None:
     """The plan's batch, steps, precision, recompute and checkpoint directory as `TrainingArguments`."""
+    import torch
+
     layout = agent.layout()
     if batch is not None:
         arguments.per_device_train_batch_size = batch.micro_batch
         arguments.gradient_accumulation_steps = batch.micro_batches
         arguments.max_steps = math.ceil(agent.target_tokens(0.0) / batch.tokens)
     precision = os.environ.get("RIGHTSIZER_PRECISION")
-    if precision in {"bf16", "fp16"} and not (arguments.bf16 or arguments.fp16):
-        setattr(arguments, precision, True)
+    if precision in {"bf16", "fp16", "fp32"}:
+        arguments.bf16, arguments.fp16 = precision == "bf16", precision == "fp16"
+    if not torch.accelerator.is_available():
+        arguments.use_cpu = True  # Accelerate joins workers without an accelerator only if it is told so
     if layout.recompute == "full" and os.environ.get("ACCELERATE_USE_FSDP") != "true":
         arguments.gradient_checkpointing = True
     if os.environ.get(progress.ENV_CHECKPOINT_PATH):

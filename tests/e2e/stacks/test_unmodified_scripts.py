@@ -79,7 +79,7 @@ def mean_loss(records: list[Record]) -> float:
 
 @pytest.fixture(scope="module", params=STACKS)
 def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two workers, one killed past a checkpoint, a stop, and the rest with one worker; the run's folder."""
+    """Two workers, one killed past a checkpoint, a stop whose checkpoint breaks, the rest with one worker."""
     script = [ROOT / "scripts/stack_env.sh", request.param]
     python = subprocess.run(script, check=True, capture_output=True, text=True).stdout.strip()
     folder = tmp_path_factory.mktemp(request.param) / "job"
@@ -92,9 +92,18 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         run.wait("step past the kill", lambda: run.records("step")[-1].step > furthest)
         run.process.send_signal(signal.SIGTERM)
         assert run.end() == 130
+        break_checkpoint(Path(run.records("checkpoint")[-1].path))
     with Run(python, folder, "--workers", "1") as run:
         assert run.end() == 0, (folder / "log").read_text()[-3000:]
     return folder / "D"
+
+
+def break_checkpoint(path: Path) -> None:
+    """Leave a checkpoint as a crash in the middle of its save would."""
+    if path.is_dir():
+        (path / "trainer_state.json").write_text('{"global_step"')
+    else:
+        path.rename(path.with_name(f"{path.name}.partial"))
 
 
 def _past_a_checkpoint(run: Run) -> int:
@@ -124,24 +133,31 @@ def test_a_killed_worker_costs_one_restart_and_the_steps_since_the_checkpoint(st
     before = [r.step for r in records(story, "checkpoint") if r.time < again.time]
     assert (first.step, again.step) == (0, before[-1])
     assert report(story)["restarts"] == 1
-    assert 0 < report(story)["lostSteps"] < 60
+    assert report(story)["lostSteps"] > 0
 
 
 def test_a_stop_saves_first(story):
-    last = records(story, "start")[-1]
-    assert (last.world, last.attempt) == (1, 2)
-    assert last.step == max(r.step for r in records(story, "step") if r.attempt == 1)
+    last = max(r.step for r in records(story, "step") if r.attempt == 1)
+    assert [r.step for r in records(story, "checkpoint") if r.attempt == 1][-1] == last
 
 
-def test_repeated_steps_train_on_the_same_data(story):
+def test_one_worker_resumes_from_the_newest_complete_checkpoint(story):
+    start = records(story, "start")[-1]
+    saved = [r.step for r in records(story, "checkpoint") if r.attempt == 1]
+    assert (start.world, start.attempt) == (1, 2)
+    assert start.step == max(step for step in saved if step < saved[-1])
+
+
+@pytest.mark.parametrize("attempt", [1, 2], ids=["two workers", "one worker"])
+def test_repeated_steps_train_on_the_same_data(story, attempt):
     seen: dict[int, float] = {}
     repeated = []
     for record in records(story, "step"):
-        if record.step in seen:
+        if record.step in seen and record.attempt == attempt:
             repeated.append(abs((record.loss or 0.0) - seen[record.step]))
         seen[record.step] = record.loss or 0.0
     assert repeated
-    assert max(repeated) < 0.02
+    assert max(repeated) < 0.001
 
 
 def test_the_loss_continues_with_one_worker(story):
