@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.domain.cases import Case, Cases
+from rightsizer.domain.cases import Case
 from rightsizer.domain.framework import (
-    COMPILED_SINCE,
     Framework,
     framework,
     framework_from_text,
@@ -22,10 +21,9 @@ from rightsizer.domain.framework import (
 )
 from rightsizer.domain.hardware import Gpu
 from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.domain.workload import LossKernel, Method, Precision, Recompute, Workload
-from rightsizer.estimate import memory
-from rightsizer.estimate.parameters import load_memory
+from rightsizer.domain.workload import Method, Precision, Recompute, Workload
 from rightsizer.published import assumptions, fields, shapes
+from rightsizer.published.contradictions import Unstated, as_it_ran
 from rightsizer.published.hardware import cluster_of
 
 __all__ = ["COLUMNS", "OPTIONAL_COLUMNS", "case_from_row", "framework_of_row"]
@@ -38,9 +36,6 @@ moe_experts moe_topk moe_ffn_hidden moe_shared_experts seq_len gpu gpus gpus_per
 interconnect_inter dp tp pp vpp cp ep sp zero_stage_or_fsdp micro_batch global_batch grad_accum precision
 recompute flash_attention optimizer offload method
 """
-CROWDED = 1.0 / 3.0
-"""Share of a GPU's memory above which one sequence's logits imply a fused loss. A guess."""
-
 COLUMNS = tuple(_COLUMNS.split())
 """The input columns of the schema."""
 
@@ -76,9 +71,11 @@ def case_from_row(row: Row) -> Case:
         layout=_layout(row, profile, split, gpu, layers=shape.layers),
         assumptions=tuple(filter(None, (*unknown, unknown_shape))),
     )
-    case = _losing_little(case)
-    stated = fields.recompute(fields.text(row, "recompute")) is not None
-    return case if stated else _recomputing_enough(case)
+    unstated = Unstated(
+        recompute=fields.recompute(fields.text(row, "recompute")) is None,
+        sharding=not fields.text(row, "zero_stage_or_fsdp"),
+    )
+    return as_it_ran(case, unstated)
 
 
 def framework_of_row(row: Row) -> Framework:
@@ -95,42 +92,6 @@ def _scheduled(row: Row, profile: Framework) -> Framework:
         first_stage_layers=fields.count(row, "first_stage_layers"),
         last_stage_layers=fields.count(row, "last_stage_layers"),
     )
-
-
-def _losing_little(case: Case) -> Case:
-    """Assume a fused loss if one sequence's logits would crowd the GPU (unknown framework, loss not stated).
-
-    Before `COMPILED_SINCE` only if the run would not fit otherwise. Context parallelism already splits the
-    logits, so the loss then stays as it is.
-    """
-    if case.framework.known or case.workload.loss is not LossKernel.AUTO or case.layout.cp > 1:
-        return case
-    tokens = case.workload.sequence_tokens / (case.layout.cp * case.layout.tp)
-    logits_bytes = load_memory().logit_bytes_eager * tokens * case.architecture.vocab
-    if logits_bytes < CROWDED * case.cluster.gpu.memory_bytes:
-        return case
-    if 0 < case.workload.library_year < COMPILED_SINCE and _fits(case):
-        return case
-    return replace(case, workload=replace(case.workload, loss=LossKernel.FUSED))
-
-
-def _fits(case: Case) -> bool:
-    return memory.could_run_in(memory.estimate(Cases.of(case)), case.cluster.gpu.memory_bytes)
-
-
-def _recomputing_enough(case: Case) -> Case:
-    """The least recomputation that fits: the published run trained, but its recomputation is not stated."""
-    for mode in (case.layout.recompute, Recompute.SELECTIVE, Recompute.FULL):
-        if mode is Recompute.SELECTIVE and not case.framework.can_selective_recompute:
-            continue
-        tried = replace(
-            case,
-            layout=replace(case.layout, recompute=mode),
-            workload=replace(case.workload, recompute=mode),
-        )
-        if _fits(tried):
-            break
-    return tried
 
 
 def _parallel_sizes(row: Row) -> dict[str, int]:
