@@ -199,8 +199,17 @@ class HardwareFlags:
     inter_node_gbps: Annotated[
         str | None,
         typer.Option(
-            metavar="RATE", help="Between nodes, per GPU and direction: 400Gbps, 50GB/s or 50 (GB/s)."
+            metavar="RATE",
+            help="Between nodes, per GPU and direction: 400Gbps, 50GB/s, 50 (GB/s), NDR200 or 4x NDR200.",
         ),
+    ] = None
+    intra_node_gbps: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="Between GPUs of a node, per direction: 450GB/s or PCIe4 x8."),
+    ] = None
+    gpu_power_watts: Annotated[
+        int | None,
+        typer.Option(metavar="W", help="Power limit of a GPU (a superchip in all); default: its own power."),
     ] = None
     price: Annotated[
         str | None,

@@ -14,6 +14,7 @@ from rightsizer.errors import QuantityError
 __all__ = [
     "Duration",
     "Interval",
+    "Link",
     "Moment",
     "Name",
     "Rate",
@@ -66,7 +67,14 @@ Rate = Annotated[
     _checked(units.parse_network_bytes_per_s),
     WithJsonSchema(_number_or_text(units.RATE_PATTERN)),
 ]
-"""A network's rate: 400Gbps, 50GB/s, or a number of GB/s."""
+"""A network's rate: 400Gbps, 50GB/s, a number of GB/s, or a card's name (NDR200, 4x NDR200)."""
+
+Link = Annotated[
+    int | str,
+    _checked(units.parse_link_bytes_per_s),
+    WithJsonSchema(_number_or_text(units.LINK_PATTERN)),
+]
+"""A link's rate: 450GB/s, a number of GB/s, or PCIe4 x8."""
 
 Usd = Annotated[int | str, _checked(units.parse_usd), WithJsonSchema(_number_or_text(units.USD_PATTERN))]
 """US dollars: 60000, $8,500, 60k."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, Strict
 
 from rightsizer_api.base import Model, Rule
-from rightsizer_api.quantities import Duration, Moment, Name, Rate, Usd
+from rightsizer_api.quantities import Duration, Link, Moment, Name, Rate, Usd
 
 __all__ = [
     "Budget",
@@ -62,13 +62,19 @@ class Budget(Model):
 
 
 class Interconnect(Model):
-    """Network bandwidth, if it differs from the catalog's typical node."""
+    """Links between nodes and inside a node, if they differ from the catalog's typical node."""
 
     inter_node_gbps: Rate | None = Field(
         None,
         description="Rate between nodes, per GPU and direction: 400Gbps, 50GB/s, or a whole number of GB/s."
-        " At most 200GB/s.",
+        " At most 200GB/s. A card by name: NDR200 (one for each GPU), 4x NDR200 (four for each node).",
         examples=["400Gbps"],
+    )
+    intra_node_gbps: Link | None = Field(
+        None,
+        description="Rate between the GPUs of a node, per GPU and direction, at line rate: 450GB/s, 16"
+        " (GB/s) or PCIe4 x8. Less than half of the GPU's NVLink rate means that the node has no NVLink.",
+        examples=["PCIe4 x8"],
     )
 
 
@@ -100,6 +106,12 @@ class Resources(Model):
     )
     interconnect: Interconnect | None = Field(
         None, description="Network bandwidth. Default: the GPU type's usual network."
+    )
+    gpu_power_watts: Annotated[int, Field(ge=10, le=4000)] | None = Field(
+        None,
+        description="Power limit of one GPU in watts (`nvidia-smi -pl`), of a superchip for CPU and GPU"
+        " together. Default: the GPU's own power.",
+        examples=[300],
     )
     spare_nodes: Annotated[int, Field(ge=0, le=4096)] | None = Field(
         None, description="Idle nodes kept to replace failed ones. Default: the engine chooses.", examples=[1]

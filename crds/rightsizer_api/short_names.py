@@ -40,6 +40,8 @@ SHORT_NAMES: Mapping[str, str] = {
     "gpus_per_node": "resources.gpusPerNode",
     "node_shape": "resources.nodeShape",
     "inter_node_gbps": "resources.interconnect.interNodeGBps",
+    "intra_node_gbps": "resources.interconnect.intraNodeGBps",
+    "gpu_power_watts": "resources.gpuPowerWatts",
     "price": "budget.usdPerGPUHour",
     "dp": "layout.dp",
     "tp": "layout.tp",

@@ -17,7 +17,7 @@ from rightsizer.domain.workload import Method, Workload
 from rightsizer.errors import InputError, UnknownNameError
 from rightsizer.search.explain import layout_text, opening_text, verdict
 from rightsizer.search.types import NoPlan, Option, Plan, Request, Staging
-from rightsizer.units import parse_duration_s, parse_network_bytes_per_s, parse_usd
+from rightsizer.units import parse_duration_s, parse_usd
 from rightsizer.values import immutable
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
@@ -25,6 +25,7 @@ from rightsizer_api.quantities import moment_text
 from rightsizer_api.report import Interval80, LayoutReport, Loss, Opening, PlanReport, Runner
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_api.spec_defaults import architecture_of, recipe_notes, workload_of
+from rightsizer_api.stated_hardware import stated_hardware
 
 __all__ = [
     "ResolvedPlan",
@@ -32,9 +33,7 @@ __all__ = [
     "clusters_of",
     "deadline_s",
     "gpu_types",
-    "inter_node_bytes_per_s",
     "layout_report",
-    "price_usd_per_gpu_h",
     "report",
     "resolve",
 ]
@@ -187,20 +186,6 @@ def gpu_types(plan: TrainingPlan) -> tuple[str, ...]:
     return tuple(cluster.gpu.name for cluster in clusters_of(plan))
 
 
-def price_usd_per_gpu_h(plan: TrainingPlan) -> float | None:
-    """The price that a plan states."""
-    budget = plan.spec.budget
-    return parse_usd(budget.usd_per_gpu_hour) if budget and budget.usd_per_gpu_hour is not None else None
-
-
-def inter_node_bytes_per_s(plan: TrainingPlan) -> float | None:
-    """The bandwidth between nodes that a plan states."""
-    interconnect = plan.spec.resources.interconnect
-    rate = interconnect.inter_node_gbps if interconnect else None
-    path = "spec.resources.interconnect.interNodeGBps"
-    return None if rate is None else parse_network_bytes_per_s(rate, field=path)
-
-
 def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
     """The clusters that a plan's resources describe, one for each GPU type."""
     resources = plan.spec.resources
@@ -208,23 +193,18 @@ def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
         raise InputError(
             "spec.resources.gpuTypes", value=None, remedy="name at least one GPU type, such as H100-SXM5-80GB"
         )
-    inter_bytes_per_s, price = inter_node_bytes_per_s(plan), price_usd_per_gpu_h(plan)
+    stated = stated_hardware(plan)
     clusters = []
     for index, name in enumerate(resources.gpu_types):
         with _at(
             f"spec.resources.gpuTypes[{index}]",
             nodeShape="spec.resources.nodeShape",
             node="spec.resources.nodeShape",
+            gpuPowerWatts="spec.resources.gpuPowerWatts",
         ):
-            clusters.append(
-                lookup.cluster(
-                    name,
-                    gpus_per_node=resources.gpus_per_node,
-                    nodes_shape=resources.node_shape,
-                    inter_bytes_per_s=inter_bytes_per_s,
-                    price=price,
-                )
-            )
+            shape = lookup.node(resources.node_shape) if resources.node_shape else None
+            size = resources.gpus_per_node or (shape.gpus if shape else lookup.gpu(name).gpus_per_node)
+            clusters.append(stated.cluster(name, size, nodes_shape=resources.node_shape))
     return tuple(clusters)
 
 

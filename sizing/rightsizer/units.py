@@ -14,6 +14,9 @@ from rightsizer.errors import QuantityError
 __all__ = [
     "BYTES_PATTERN",
     "DURATION_PATTERN",
+    "LINK_PATTERN",
+    "NIC_GBIT_PER_S",
+    "PCIE_BYTES_PER_S",
     "RATE_PATTERN",
     "TOKENS_PATTERN",
     "USD_PATTERN",
@@ -24,6 +27,7 @@ __all__ = [
     "format_usd",
     "parse_bytes",
     "parse_duration_s",
+    "parse_link_bytes_per_s",
     "parse_network_bytes_per_s",
     "parse_tokens",
     "parse_usd",
@@ -47,8 +51,17 @@ BYTES_PATTERN = rf"^{_NUMBER}(B|[kKMGTP]B|[KMGTP]iB?)$"
 USD_PATTERN = r"^\$?([0-9]{1,12}|[0-9]{1,3}(,[0-9]{3}){1,3})(\.[0-9]{1,4})?[kKM]?$"
 """US dollars as text: 60000, $8,500, 60k, 1.2M."""
 
-RATE_PATTERN = rf"^{_NUMBER}([MGT][Bb](/s|ps))?$"
-"""Network rates as text: 400Gbps and 400Gb/s are bits, 50GB/s and 50GBps bytes; a bare 50 is GB/s."""
+NIC_GBIT_PER_S = {
+    "FDR": 56, "EDR": 100, "HDR100": 100, "HDR": 200, "NDR200": 200, "NDR": 400, "XDR": 800,
+    "Slingshot-10": 100, "Slingshot-11": 200, "RoCE-100": 100, "RoCE-200": 200, "RoCE-400": 400,
+    "25GbE": 25, "100GbE": 100, "200GbE": 200, "400GbE": 400, "800GbE": 800,
+}  # fmt: skip
+"""Network cards by name, in Gbit/s (links.csv)."""
+
+_NIC = "|".join(sorted({spelling for name in NIC_GBIT_PER_S for spelling in (name, name.lower())}))
+RATE_PATTERN = rf"^({_NUMBER}([MGT][Bb](/s|ps))?|([1-9][0-9]?x ?)?({_NIC}))$"
+"""Network rates as text: 400Gbps and 400Gb/s are bits, 50GB/s and 50GBps bytes; a bare 50 is GB/s; NDR200 is
+one such card for each GPU, "4x NDR200" four for each node."""
 
 _TOKEN_UNITS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -67,12 +80,26 @@ _MOST_SECONDS = 100 * 366 * 86_400  # a century
 _MOST_BYTES = 10**21
 _MOST_USD = 10**12
 
+LINK_PATTERN = rf"^({_NUMBER}([MGT][Bb](/s|ps))?|PCIe[3-6] x(16|8|4))$"
+"""Rates inside a node as text: as network rates, or PCIe4 x8."""
+
+PCIE_BYTES_PER_S = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
+"""PCIe x16 by generation, per direction (links.csv; stas00/ml-engineering, network/README.md)."""
+
+_MOST_LINK_BYTES_PER_S = 3600 * 10**9
+"""Twice NVLink 6 (Rubin)."""
+
+_LINK_REMEDY = (
+    "write the rate between two GPUs of a node as 450GB/s, 16 (GB/s) or PCIe4 x8, per direction and at most"
+    " 3600GB/s"
+)
+
 _MOST_NETWORK_BYTES_PER_S = 200 * 10**9
 """Twice the fastest network card of one GPU (800 Gbit/s in 2025)."""
 
 _RATE_REMEDY = (
-    "write the rate of one GPU's network as 400Gbps, 50GB/s or 50 (GB/s), at most 200GB/s; divide a node's"
-    " rate by its GPUs"
+    "write the rate of one GPU's network as 400Gbps, 50GB/s or 50 (GB/s), at most 200GB/s, its card as"
+    " NDR200, or a node's cards as 4x NDR200; divide a node's rate by its GPUs"
 )
 _TOKENS_REMEDY = "write tokens as 100B, 1.5T, 4M, 300k, 1e9 or a whole number"
 _DURATION_REMEDY = (
@@ -125,17 +152,43 @@ def parse_bytes(value: object, *, field: str = "bytes") -> float:
     return _bounded(amount, value, field=field, least=1, most=_MOST_BYTES, remedy=_BYTES_REMEDY)
 
 
-def parse_network_bytes_per_s(value: object, *, field: str = "network") -> float:
-    """Bytes/s between nodes, of one GPU and direction; a plain number is GB/s. No faster network exists."""
-    if isinstance(value, str):
-        text = _matched(value, RATE_PATTERN, field=field, remedy=_RATE_REMEDY)
-        digits, unit = re.fullmatch(r"([0-9.]+)(.*)", text).groups()  # type: ignore[union-attr]
-        scale = {"M": 10**6, "T": 10**12}.get(unit[:1], 10**9)
-        amount = Decimal(digits) * scale / (8 if unit[1:2] == "b" else 1)
+def parse_network_bytes_per_s(
+    value: object, *, field: str = "network", gpus_per_node: int | None = None
+) -> float:
+    """Bytes/s between nodes, of one GPU and direction; a plain number is GB/s. No faster network exists.
+
+    A node's cards ("4x NDR200") are divided by its GPUs; as many as cards where nobody says how many.
+    """
+    card = re.fullmatch(rf"(?:([1-9][0-9]?)x ?)?({_NIC})", value) if isinstance(value, str) else None
+    if card:
+        canonical = {name.lower(): rate for name, rate in NIC_GBIT_PER_S.items()}
+        count = int(card.group(1) or 1)
+        share = Decimal(count) / (gpus_per_node or count) if card.group(1) else Decimal(1)
+        amount = Decimal(canonical[card.group(2).lower()]) * 10**9 / 8 * share
     else:
-        amount = _number(value, field=field, remedy=_RATE_REMEDY) * 10**9
+        amount = _rate(value, RATE_PATTERN, field=field, remedy=_RATE_REMEDY)
     most = _MOST_NETWORK_BYTES_PER_S
     return _bounded(amount, value, field=field, least=10**6, most=most, remedy=_RATE_REMEDY)
+
+
+def parse_link_bytes_per_s(value: object, *, field: str = "link") -> float:
+    """Bytes/s between the GPUs of a node, at line rate, of one GPU and direction; a plain number is GB/s."""
+    lanes = re.fullmatch(r"PCIe([3-6]) x(16|8|4)", value) if isinstance(value, str) else None
+    if lanes:
+        return PCIE_BYTES_PER_S[int(lanes.group(1))] * int(lanes.group(2)) / 16
+    amount = _rate(value, LINK_PATTERN, field=field, remedy=_LINK_REMEDY)
+    most = _MOST_LINK_BYTES_PER_S
+    return _bounded(amount, value, field=field, least=10**8, most=most, remedy=_LINK_REMEDY)
+
+
+def _rate(value: object, pattern: str, *, field: str, remedy: str) -> Decimal:
+    """Bytes/s of a text such as 400Gbps or 50GB/s, or of a number of GB/s."""
+    if not isinstance(value, str):
+        return _number(value, field=field, remedy=remedy) * 10**9
+    text = _matched(value, pattern, field=field, remedy=remedy)
+    digits, unit = re.fullmatch(r"([0-9.]+)(.*)", text).groups()  # type: ignore[union-attr]
+    scale = {"M": 10**6, "T": 10**12}.get(unit[:1], 10**9)
+    return Decimal(digits) * scale / (8 if unit[1:2] == "b" else 1)
 
 
 def parse_usd(value: object, *, field: str = "usd") -> float:

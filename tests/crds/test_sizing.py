@@ -141,9 +141,18 @@ def test_prices_and_networks_of_ones_own_are_used(ask):
     assert (cluster.inter_bytes_per_s, cluster.price_usd_per_gpu_h) == (12.5e9, 2.5)
 
 
+def test_cards_links_and_power_of_ones_own_are_used(ask):
+    links = {"interNodeGBps": "4x NDR200", "intraNodeGBps": "PCIe5 x8"}
+    stated = {"spec.resources.interconnect": links, "spec.resources.gpuPowerWatts": 500}
+    (cluster,) = ask(stated | {"spec.resources.gpusPerNode": 8}).clusters
+    assert (cluster.inter_bytes_per_s, cluster.intra_bytes_per_s) == (12.5e9, 31.5e9)
+    assert (cluster.nvlink_domain_gpus, cluster.gpu.power_w) == (1, 500)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"spec.resources.gpuPowerWatts": 3000}, "^spec.resources.gpuPowerWatts: 3000"),
         ({"spec.model.name": "llama-9000"}, "^spec.model.name: 'llama-9000'"),
         ({"spec.resources.gpuTypes": ["H100", "H101"]}, r"^spec.resources.gpuTypes\[1\]: 'H101'"),
         ({"spec.resources.gpuTypes": None}, "^spec.resources.gpuTypes: .*name at least one"),

@@ -42,6 +42,14 @@ PARSERS = (units.parse_tokens, units.parse_duration_s, units.parse_bytes, units.
         (units.parse_network_bytes_per_s, "400Gbps", 50e9),
         (units.parse_network_bytes_per_s, "400Gb/s", 50e9),
         (units.parse_network_bytes_per_s, "0.8Tbps", 100e9),
+        (units.parse_network_bytes_per_s, "NDR200", 25e9),
+        (units.parse_network_bytes_per_s, "hdr100", 12.5e9),
+        (units.parse_network_bytes_per_s, "4x NDR200", 25e9),
+        (units.parse_network_bytes_per_s, "200GbE", 25e9),
+        (units.parse_link_bytes_per_s, "450GB/s", 450e9),
+        (units.parse_link_bytes_per_s, 16, 16e9),
+        (units.parse_link_bytes_per_s, "PCIe4 x8", 15.75e9),
+        (units.parse_link_bytes_per_s, "PCIe5 x16", 63e9),
         (units.parse_usd, "60000", 60_000.0),
         (units.parse_usd, "$8,500", 8_500.0),
         (units.parse_usd, "60k", 60_000.0),
@@ -152,3 +160,16 @@ def test_formats_are_short_and_plain(text, expected):
 def test_a_network_that_no_gpu_has_is_refused_with_the_remedy(rate):
     with pytest.raises(QuantityError, match="400Gbps, 50GB/s or 50"):
         units.parse_network_bytes_per_s(rate)
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "gbit_s"), [("4x NDR200", 4, 200), ("2x HDR", 8, 50), ("NDR", 8, 400)]
+)
+def test_a_node_s_cards_are_shared_by_its_gpus(text, gpus, gbit_s):
+    assert units.parse_network_bytes_per_s(text, gpus_per_node=gpus) == gbit_s / 8 * 1e9
+
+
+@pytest.mark.parametrize("text", ["PCIe4", "PCIe2 x8", "PCIe4 x2", "NVLink", "5000GB/s", ""])
+def test_a_link_that_no_node_has_is_refused(text):
+    with pytest.raises(QuantityError, match="PCIe4 x8"):
+        units.parse_link_bytes_per_s(text)

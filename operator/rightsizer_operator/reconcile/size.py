@@ -17,6 +17,7 @@ from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.stated_hardware import stated_hardware
 from rightsizer_launch.resize_inputs import gpu_bounds
 from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes
 from rightsizer_operator.reconcile.sizing_answer import (
@@ -279,15 +280,12 @@ def _request(
 ) -> Request:
     """The request for any number of the cluster's nodes, without spare nodes: a Job has none.
 
-    The interconnect that the plan states replaces the measured one.
+    The interconnect that the plan states replaces the operator's.
     """
-    stated = sizing.inter_node_bytes_per_s(resolved.plan)
-    offered = clusters(
-        kinds,
-        dict.fromkeys(kinds, MOST_GPUS),
-        inter_gbps=stated / 1e9 if stated else inter_gbps,
-        price=sizing.price_usd_per_gpu_h(resolved.plan),
-    )
+    stated = stated_hardware(resolved.plan)
+    if stated.inter_node is None:
+        stated = replace(stated, inter_node=inter_gbps)
+    offered = clusters(kinds, dict.fromkeys(kinds, MOST_GPUS), stated=stated)
     return replace(resolved.request(now=created, clusters=offered), spare_nodes=0)
 
 

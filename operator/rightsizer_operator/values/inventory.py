@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
-from rightsizer.catalog import lookup
 from rightsizer.domain.hardware import Cluster
 from rightsizer.values import immutable
+from rightsizer_api.stated_hardware import StatedHardware
 from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle
 
 __all__ = ["Inventory", "clusters"]
@@ -152,18 +152,11 @@ def clusters(
     node_gpus: Mapping[str, int],
     max_gpus: Mapping[str, int],
     *,
-    inter_gbps: float | None,
-    price: float | None,
+    stated: StatedHardware,
 ) -> tuple[Cluster, ...]:
     """The engine's clusters: one for each type that has GPUs."""
     return tuple(
-        lookup.cluster(
-            kind,
-            gpus_per_node=size,
-            inter_bytes_per_s=inter_gbps * 1e9 if inter_gbps else None,
-            max_gpus=max_gpus[kind],
-            price=price,
-        )
+        stated.cluster(kind, size, max_gpus=max_gpus[kind])
         for kind, size in node_gpus.items()
         if max_gpus.get(kind, 0) > 0
     )

@@ -7,11 +7,9 @@ from rightsizer.catalog.naming import Index, Spellings, build_index
 from rightsizer.catalog.table import Row, named, number, one, optional, read, split
 from rightsizer.domain.hardware import Gpu
 from rightsizer.errors import UnsupportedError
+from rightsizer.units import PCIE_BYTES_PER_S
 
 __all__ = ["gpu", "gpus"]
-
-PCIE_BYTES_PER_S = {3: 15.75e9, 4: 31.5e9, 5: 63e9, 6: 121e9}
-"""PCIe x16 by generation, per direction (links.csv; stas00/ml-engineering, network/README.md)."""
 
 _UNMEASURED = "not supported: the engine has no measurements of it"
 _NOT_GPUS = {

@@ -58,7 +58,7 @@ def cluster(
     size = gpus_per_node or (shape.gpus if shape else part.gpus_per_node)
     if shape and shape.power_w and not power_w:
         part = limited(part, shape.power_w)
-    domain = _domain(part, size)
+    domain = _domain(part, size) if intra_bytes_per_s is None else _reach(part, size, intra_bytes_per_s)
     alone = part.peer_bytes_per_s or part.pcie_bytes_per_s
     stated = inter_bytes_per_s or (shape.inter_bytes_per_s if shape else 0.0)
     return Cluster(
@@ -154,6 +154,13 @@ def _domain(part: Gpu, gpus_per_node: int) -> int:
     if part.nvlink_domain_gpus == 8:
         return gpus_per_node
     return gpus_per_node if gpus_per_node <= part.nvlink_domain_gpus else 1
+
+
+def _reach(part: Gpu, gpus_per_node: int, intra_bytes_per_s: float) -> int:
+    """GPUs in one domain of a link of the stated rate: NVLink's (a bridge joins two) if it is as fast."""
+    if not 0 < part.nvlink_bytes_per_s <= 2 * intra_bytes_per_s:
+        return 1
+    return gpus_per_node if gpus_per_node == 2 else _domain(part, gpus_per_node)
 
 
 def _inter_link(part: Gpu, shape: Node | None, inter_bytes_per_s: float | None) -> str:

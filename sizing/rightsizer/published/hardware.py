@@ -17,6 +17,9 @@ Row = Mapping[str, str]
 
 _NIC_GBPS = (
     (r"\bndr-?200\b|\bhdr-?200\b", 200.0),
+    (r"\broce-?100\b", 100.0),
+    (r"\broce-?200\b", 200.0),
+    (r"\broce-?400\b", 400.0),
     (r"\bhdr-?100\b|slingshot[- ]?10\b", 100.0),
     (r"connect-?x-?8|cx-?8|\bxdr\b", 800.0),
     (r"connect-?x-?7|cx-?7|\bndr(?:-?400)?\b", 400.0),

@@ -7,6 +7,7 @@ from rightsizer.catalog import lookup
 from rightsizer.domain.hardware import Cluster
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer.values import immutable
+from rightsizer_api.stated_hardware import StatedHardware
 from rightsizer_slurm.cluster import snapshot as slurm
 from rightsizer_slurm.cluster.snapshot import Node, Partition
 
@@ -16,6 +17,7 @@ UNTYPED = "untyped"
 """The name of a gres without a type in a site's [gpus] section."""
 NOT_FOR_TRAINING = "none"
 """The value in [gpus] for GPUs that are excluded from sizing, such as MIG slices."""
+_CATALOGS = StatedHardware()
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -88,20 +90,14 @@ def pools(
 
 
 def clusters(
-    pools: Iterable[Pool], *, free: bool, inter_bytes_per_s: float | None = None, price: float | None = None
+    pools: Iterable[Pool], *, free: bool, stated: StatedHardware = _CATALOGS
 ) -> tuple[tuple[Pool, Cluster], ...]:
     """Each pool with room, as a cluster of the engine; of equal ones the first."""
     made: dict[Cluster, Pool] = {}
     for pool in pools:
         room = pool.room(free=free)
         if room:
-            cluster = lookup.cluster(
-                pool.gpu,
-                gpus_per_node=pool.node_gpus,
-                inter_bytes_per_s=inter_bytes_per_s,
-                max_gpus=room,
-                price=price,
-            )
+            cluster = stated.cluster(pool.gpu, pool.node_gpus, max_gpus=room)
             made.setdefault(cluster, pool)
     return tuple((pool, cluster) for cluster, pool in made.items())
 

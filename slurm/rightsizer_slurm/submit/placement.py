@@ -15,6 +15,7 @@ from rightsizer.units import format_duration, parse_duration_s
 from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.stated_hardware import stated_hardware
 from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes, is_data_parallel
 from rightsizer_slurm.cluster.pools import Pool, clusters
 
@@ -90,13 +91,12 @@ def fit(
     partition can run it.
     """
     bounds = bounds or PlacementLimits()
-    inter_bytes_per_s, price = sizing.inter_node_bytes_per_s(plan), sizing.price_usd_per_gpu_h(plan)
     resolved, resizable = sizing.resolve(plan), resizable and len(in_place_sizes(plan)) > 0
     bounded = [_bounded(pool, bounds) for pool in candidates]
     refused: NoPlan | None = None
     tried: tuple[tuple[Pool, Cluster], ...] = ()
     for free in (True, False):
-        offered = clusters(bounded, free=free, inter_bytes_per_s=inter_bytes_per_s, price=price)
+        offered = clusters(bounded, free=free, stated=stated_hardware(plan))
         if not offered or offered == tried:
             continue
         tried = offered

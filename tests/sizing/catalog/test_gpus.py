@@ -214,6 +214,23 @@ def test_a_power_limit_that_no_driver_accepts_is_refused(watts: float) -> None:
         lookup.cluster("GH200", power_w=watts)
 
 
+@pytest.mark.parametrize(
+    ("name", "gpus", "rate", "domain"),
+    [
+        ("H100", 8, 31.5e9, 1),  # PCIe5 x8 instead of NVLink
+        ("H100", 8, 450e9, 8),
+        ("RTX 3090", 2, 56.25e9, 2),  # a bridge
+        ("RTX 3090", 4, 56.25e9, 1),
+        ("RTX 4090", 4, 15.75e9, 1),
+    ],
+)
+def test_a_stated_link_is_nvlink_only_where_it_is_as_fast(
+    name: str, gpus: int, rate: float, domain: int
+) -> None:
+    built = lookup.cluster(name, gpus_per_node=gpus, intra_bytes_per_s=rate)
+    assert (built.nvlink_domain_gpus, built.intra_bytes_per_s) == (domain, rate)
+
+
 def test_a_text_names_a_machine_by_its_words() -> None:
     assert lookup.system("InfiniBand NDR, JUPITER", "GH200-96GB") is not None
     assert lookup.system("NDR in Eosland", "H100-SXM5-80GB") is None

@@ -1,5 +1,6 @@
 import pytest
 
+from rightsizer import units
 from rightsizer.catalog import lookup
 from rightsizer.domain.hardware import Cluster
 from rightsizer.published.hardware import cluster_of, link_bytes_per_s, nvlink_reach
@@ -91,3 +92,8 @@ def test_bridged_cards_are_linked_only_where_the_node_has_two() -> None:
 def test_a_card_without_nvlink_stays_on_pcie() -> None:
     found = cluster("L40S", gpus_per_node="4", interconnect_intra="NVLink")
     assert (found.nvlink_domain_gpus, found.intra_bytes_per_s) == (1, lookup.gpu("L40S").pcie_bytes_per_s)
+
+
+@pytest.mark.parametrize(("name", "gbit_s"), units.NIC_GBIT_PER_S.items())
+def test_a_card_has_the_rate_that_a_plan_gives_it(name: str, gbit_s: int) -> None:
+    assert link_bytes_per_s(f"1x {name}", 1) == pytest.approx(gbit_s / 8 * 1e9)
