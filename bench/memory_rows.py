@@ -154,6 +154,8 @@ def promoted(row: Mapping[str, str]) -> dict[str, str]:
     for column, match in (("lora_rank", rank), ("dense_layers", dense), ("expert_tp", expert)):
         if match:
             result[column] = next(g for g in match.groups() if g)
+    if re.search("liger", row["framework"], re.I) and not result.get("loss"):
+        result["loss"] = "liger"
     if "multi_dist_optimizer" in row["model_name"]:  # the test configures two instances
         result["zero_stage_or_fsdp"] += f" within {max(1, int(row['dp']) // 2)}"
     if "cross_entropy_loss_fusion" in row["model_name"]:
