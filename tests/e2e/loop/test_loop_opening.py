@@ -15,10 +15,10 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
 
 PLANS = {
-    # believed 1.5 times too fast (0.6 s a step): one GPU is too few
-    "hopeful": {"finish": "34d", "most": 4, "env": {"STEP_SECONDS": "0.9"}},
+    # believed 1.5 times too fast (0.46 s a step): one GPU is too few
+    "hopeful": {"finish": "26d", "most": 4, "env": {"STEP_SECONDS": "0.69"}},
     # believed 2.5 times too slow: one of its two GPUs is enough
-    "fearful": {"finish": "30d", "env": {"STEP_SECONDS": "0.24"}},
+    "fearful": {"finish": "23d", "env": {"STEP_SECONDS": "0.184"}},
 }
 LOOK_S = 30.0  # HASTE
 
