@@ -31,7 +31,7 @@ kind: TrainingPlan
 metadata: {{name: small}}
 spec:
   model: {{dimensions: {{layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}}}
-  workload: {{tokens: 10B, sequenceLength: 1024, globalBatchSequences: 24, precision: bf16}}
+  workload: {{tokens: 10B, sequenceLength: 1024, globalBatchSequences: 96, precision: bf16}}
   deadline: {{finishWithin: {deadline_s:.0f}s}}
   resources: {{gpuTypes: [H100-SXM5-80GB], maxGPUs: 4, gpusPerNode: 1}}
   layout: {{microBatch: 4}}
@@ -122,7 +122,7 @@ def test_a_job_that_is_slower_than_believed_opens_small_grows_once_and_meets_its
     believed: Believed, monitor: Path
 ) -> None:
     step_s = believed.believe(2 / 3)
-    finish_s = 10e9 / (24 * 1024) * step_s
+    finish_s = 10e9 / (96 * 1024) * step_s
     believed.write(deadline_s=1.15 * finish_s, step_s=1.5 * step_s)
     job = believed.submit("--partition", "h100")
     sized = believed.record()
@@ -149,7 +149,7 @@ def test_a_job_that_is_faster_than_believed_is_recommended_less_and_gives_it_to_
     believed: Believed, monitor: Path
 ) -> None:
     step_s = believed.believe(1.0)
-    finish_s = 10e9 / (24 * 1024) * step_s
+    finish_s = 10e9 / (96 * 1024) * step_s
     believed.write(deadline_s=0.8 * finish_s, step_s=step_s / 1.8)
     job = believed.submit("--partition", "h100")
     sized = believed.record()
