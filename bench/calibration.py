@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench.fit.uncertainty import deviation_left_out
 from bench.fitting import DATA, arguments, reference, runs, save
 from bench.memory_rows import promoted
 from bench.results import RESULTS, read_rows, write_json
@@ -22,6 +23,7 @@ from scipy.optimize import minimize
 
 from rightsizer.domain.cases import Case, Cases
 from rightsizer.domain.columns import Array
+from rightsizer.domain.familiarity import measured
 from rightsizer.estimate.correction import (
     SHARES,
     Calibration,
@@ -32,7 +34,7 @@ from rightsizer.estimate.correction import (
     covariances,
 )
 from rightsizer.estimate.parameters import Parameters, load_calibration
-from rightsizer.estimate.uncertainty import memory_sigma, step_sigma, z_quantile
+from rightsizer.estimate.uncertainty import Z_80
 from rightsizer.published.rows import COLUMNS, case_from_row
 
 KNOWN = (0, 1, 3, 10)
@@ -42,7 +44,6 @@ MOST_ROWS = 100
 FEWEST_ROWS = 5
 OUTLIER = 3.0
 """Residuals beyond so many sigmas count as so many when shares are fitted."""
-EIGHTY = z_quantile(0.9)
 REPLICATES = "published runs with equal inputs in one source"
 CHANCES = (0.05, 0.95)
 """Bounds of the chance that runs have errors in common: a moment of few sources may leave [0, 1]."""
@@ -113,8 +114,8 @@ def _source(name: str, runs: list[tuple[Case, float, str]], quantity: Quantity) 
         runs = [runs[i] for i in sorted(chosen)]
     cases = Cases.stack(case for case, _, _ in runs)
     ln = np.asarray([value for _, value, _ in runs])
-    sigmas = step_sigma(cases) if quantity is Quantity.STEP else memory_sigma(cases)
-    sigma = np.broadcast_to(sigmas, ln.shape)
+    column = {Quantity.STEP: "step_time", Quantity.MEMORY: "memory"}[quantity]
+    sigma = deviation_left_out(cases, np.full(ln.shape, name), measured(), column)
     evidence = tuple(_evidence(case, run, quantity, ln[i], sigma[i]) for i, (case, _, run) in enumerate(runs))
     return Source(name=name, cases=cases, evidence=evidence, ln=ln, sigma=sigma)
 
@@ -247,8 +248,8 @@ def _judge(source: Source, known: int, quantity: Quantity, constants: Parameters
             (
                 np.median(np.abs(np.expm1(-before))),
                 np.median(np.abs(np.expm1(-after))),
-                np.mean(np.abs(before) <= EIGHTY * sigma),
-                np.mean(np.abs(after) <= EIGHTY * corrected_sigma),
+                np.mean(np.abs(before) <= Z_80 * sigma),
+                np.mean(np.abs(after) <= Z_80 * corrected_sigma),
                 np.mean(correction.sigma_factor),
             )
         )

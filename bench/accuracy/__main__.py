@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 from bench.accuracy.goals import decisions, row_goals, table_goals
 from bench.fit.step_time import at, errors, fit, left_out, null_errors, table
+from bench.fit.uncertainty import deviation_left_out
 from bench.fitting import arguments, read, reference, runs, summary
 from bench.memory_rows import load as load_memory_rows
 from bench.results import RESULTS, read_rows, write_json
 from bench.step_rows import StepRows, load
 
 from rightsizer.domain.columns import Array
+from rightsizer.domain.familiarity import measured
 from rightsizer.estimate import memory as memory_of
 from rightsizer.estimate import prediction
 from rightsizer.estimate.parameters import load_step_time
-from rightsizer.estimate.uncertainty import step_sigma, z_quantile
-
-COVERAGE = 0.8
+from rightsizer.estimate.uncertainty import Z_80
 
 
 def step_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:
@@ -61,15 +61,18 @@ def overall(source: Array, error: Array) -> dict[str, float]:
 
 
 def coverage(rows: StepRows, error: Array) -> dict[str, Any]:
-    """Percent of left-out rows inside the central 80 % interval, by wave, and its median half width."""
-    half = z_quantile(0.5 + COVERAGE / 2) * step_sigma(rows.cases)
+    """Percent of left-out rows inside the 80 % interval, by wave, and its median half width.
+
+    It is as wide as if the row's own source had measured nothing.
+    """
+    half = Z_80 * deviation_left_out(rows.cases, rows.source, measured(), "step_time")
     inside, pooled = np.abs(error) <= half, rows.judged & (rows.source != "VTRAIN")
     groups = {f"wave {w}": rows.wave == w for w in np.unique(rows.wave)} | {"vTrain": rows.source == "VTRAIN"}
     held = {
         name: round(100 * float(np.mean(inside[of & (rows.judged if name == "vTrain" else pooled)])), 1)
         for name, of in groups.items()
     }
-    width = round(100 * float(np.median(np.broadcast_to(half, error.shape)[pooled])), 1)
+    width = round(100 * float(np.median(half[pooled])), 1)
     return {"coverage_of_80_pct": held, "median_half_width_pct": width}
 
 

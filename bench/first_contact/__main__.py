@@ -24,7 +24,7 @@ from bench.fitting import read, reference
 
 from rightsizer.domain.columns import Array
 from rightsizer.estimate import step_time
-from rightsizer.estimate.uncertainty import memory_sigma, step_sigma, z_quantile
+from rightsizer.estimate.uncertainty import Z_80, memory_sigma, step_sigma
 
 Line = Mapping[str, object]
 SWEEPS = ("VTRAIN",)
@@ -82,7 +82,7 @@ def memory(table: Sequence[Mapping[str, str]], *, told: bool) -> list[dict[str, 
 def figures(source: Array, error: Array, sigma: Array, null: Array | None) -> Iterator[dict[str, Any]]:
     """Pooled figures first, then every source's; errors are ln(predicted / measured)."""
     pooled = ~np.isin(source, SWEEPS)
-    half = np.broadcast_to(z_quantile(0.9) * sigma, error.shape)
+    half = np.broadcast_to(Z_80 * sigma, error.shape)
     groups = {"all": pooled} | {str(name): source == name for name in np.unique(source)}
     for name, mine in groups.items():
         if not mine.any():

@@ -9,9 +9,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["COLUMNS", "LOG", "append", "read", "waves"]
+__all__ = ["COLUMNS", "LOG", "ROWS", "append", "read", "waves"]
 
 LOG = Path(__file__).resolve().with_name("log.csv")
+ROWS = LOG.with_name("rows.csv")
+"""ln(predicted / measured) of each wave's step times at its first contact, told the notes, with the framework
+known and withheld (`blind`). Intervals are fitted to them."""
 _ERRORS = "rows median_pct p90_pct bias_pct mean_of_source_medians_pct"
 _OTHERS = "inside_80_pct width_pct null_median_pct null_p90_pct"
 COLUMNS = ("wave", "date", "commit", "quantity", "told", "source", *_ERRORS.split(), *_OTHERS.split(), "seal")

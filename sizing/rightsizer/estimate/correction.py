@@ -17,6 +17,7 @@ imply, ten runs that agree for nearly all of it. Shares, chance and noise are da
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -122,13 +123,14 @@ _NONE = Correction(factor=np.asarray(1.0), sigma_factor=np.asarray(1.0))
 
 @immutable
 class _Target:
-    """What a correction is for; `layout` None: any of the family."""
+    """What a correction is for; `layout` None: any of the family. `sigma` is the engine's deviation."""
 
     framework: str
     gpu: str
     model: str
     sequence_tokens: int
     family: int
+    sigma: float
     layout: Layout | None = None
 
 
@@ -166,9 +168,10 @@ def correct(
         return _NONE
     family, nouns = layout_family(cases.layout), _job_columns(cases)
     if all(noun.ndim == 0 for noun in nouns):
-        mean, variance = _of_families(regression, family, tuple(noun.item() for noun in nouns), cases.layout)
+        job = tuple(noun.item() for noun in nouns)
+        mean, variance = _of_families(regression, family, (*job, float(np.max(sigma))), cases.layout)
     else:
-        mean, variance = _of_rows(regression, family, nouns, cases.layout)
+        mean, variance = _of_rows(regression, family, (*nouns, sigma), cases.layout)
     return Correction(factor=np.exp(mean * sigma), sigma_factor=np.sqrt(variance))
 
 
@@ -181,7 +184,7 @@ def configuration_slack(calibration: Calibration | None, cases: Cases, sigma: fl
     if not calibration:
         return 1.0
     regression = _regression(calibration.evidence, Quantity.STEP, load_calibration())
-    nouns = tuple(noun.item() for noun in _job_columns(cases))
+    nouns = (*(noun.item() for noun in _job_columns(cases)), sigma)
     levels: dict[int, list[float]] = {}
     for target in _configurations(regression, nouns):
         for compared in (target, _target(nouns, target.family)):
@@ -210,7 +213,10 @@ def _job_columns(cases: Cases) -> tuple[Array, Array, Array, Array]:
 def _of_families(
     regression: "_Regression", family: Array, nouns: tuple[Any, ...], layout: Columns
 ) -> tuple[Array, Array]:
-    """Mean and variance for many layouts of one job: by family, then for measured configurations."""
+    """Mean and variance for many layouts of one job: by family, then for measured configurations.
+
+    `nouns` end with the engine's deviation, which is the same for all layouts.
+    """
     table = np.asarray([regression.posterior(_target(nouns, code)) for code in LayoutFamily])
     mean, variance = table[family, 0], table[family, 1]
     for target in _configurations(regression, nouns):
@@ -239,17 +245,19 @@ def _of_rows(
 
 
 def _target(nouns: tuple[Any, ...], code: int) -> _Target:
-    framework, gpu, model, sequence = nouns
-    return _Target(framework=framework, gpu=gpu, model=model, sequence_tokens=sequence, family=int(code))
+    framework, gpu, model, sequence, sigma = nouns
+    return _Target(
+        framework=framework, gpu=gpu, model=model, sequence_tokens=sequence, family=int(code), sigma=sigma
+    )
 
 
 def _configurations(regression: "_Regression", nouns: tuple[Any, ...]) -> Iterator[_Target]:
     """The measured configurations of this job."""
     layouts = set()
     for run, target in zip(regression.evidence, regression.targets, strict=True):
-        if _job_of(run) == nouns and run.layout not in layouts:
+        if _job_of(run) == nouns[:4] and run.layout not in layouts:
             layouts.add(run.layout)
-            yield target
+            yield replace(target, sigma=nouns[4])
 
 
 def _rows_like(target: _Target, layout: Columns, shape: tuple[int, ...]) -> Array:
@@ -273,16 +281,9 @@ def _key(layout: Layout | None) -> tuple[int, ...]:
     return tuple(int(getattr(layout, name)) for name in _SAME)
 
 
-def _evidence_target(run: Evidence) -> _Target:
+def _evidence_target(run: Evidence, sigma: float = 1.0) -> _Target:
     family = int(layout_family(Columns.of(run.layout)))
-    return _Target(
-        framework=run.framework,
-        gpu=run.gpu,
-        model=run.model,
-        sequence_tokens=run.sequence_tokens,
-        family=family,
-        layout=run.layout,
-    )
+    return replace(_target((*_job_of(run), sigma), family), layout=run.layout)
 
 
 @immutable
@@ -301,7 +302,7 @@ class _Regression:
 
     def __init__(self, evidence: Sequence[Evidence], quantity: Quantity, parameters: Parameters) -> None:
         self.evidence = [e for e in evidence if getattr(e, quantity) is not None]
-        self.targets = [_evidence_target(e) for e in self.evidence]
+        self.targets = [_evidence_target(e, getattr(e, quantity).sigma) for e in self.evidence]
         self._cache: dict[_Target, tuple[float, float]] = {}
         if not self.evidence:
             return
@@ -381,7 +382,9 @@ def _shared(a: _Target, b: _Target) -> tuple[bool, ...]:
 
 
 def _covariance(a: _Target, b: _Target, shares: tuple[float, ...]) -> float:
-    return sum(share for share, shared in zip(shares, _shared(a, b), strict=True) if shared)
+    """In units of both deviations; in common is at most what the better known of the two may err."""
+    in_common = sum(share for share, shared in zip(shares, _shared(a, b), strict=True) if shared)
+    return in_common * min(a.sigma, b.sigma) / max(a.sigma, b.sigma)
 
 
 def covariances(evidence: Sequence[Evidence]) -> Array:

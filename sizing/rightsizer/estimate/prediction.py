@@ -49,8 +49,8 @@ class Prediction:
     """What n cases take.
 
     `mfu` is model FLOPs (nothing recomputed, causal) over the dense peak in the job's precision. `step_sigma`
-    and `memory_sigma` are standard deviations of ln(true / predicted). `fits` says that the upper end
-    of the peak's 80 % interval stays below `memory_limit_bytes`. `step_correction` and `memory_correction`
+    and `memory_sigma` are standard deviations of ln(true / predicted). `fits` says that the peak
+    stays below `memory_limit_bytes` with FIT_CONFIDENCE. `step_correction` and `memory_correction`
     are what measured runs multiplied the engine's own prediction by (1 without any); every figure has it
     applied.
     """
@@ -82,7 +82,7 @@ class MemoryFit:
 
 
 def fit(cases: Cases, calibration: Calibration | None = None) -> MemoryFit:
-    """Whether every case fits: the upper end of the peak's 80 % interval is within MEMORY_LIMIT."""
+    """Whether every case fits: the peak is within MEMORY_LIMIT with FIT_CONFIDENCE."""
     memory, sigma = memory_module.estimate(cases), memory_sigma(cases)
     correction = correct(calibration, cases, sigma, Quantity.MEMORY)
     if calibration:

@@ -1,9 +1,14 @@
-"""Uncertainty of predictions: standard deviations of ln(true / predicted), by features of the case.
+"""Uncertainty of predictions: the distribution of ln(true / predicted), wider for what was never measured.
 
-A standard deviation is exp(intercept + sum of coefficients of the features that hold), fitted so that the
-central 80 % interval of a normal distribution of that width holds 80 % of the published runs whose whole
-source was left out of the fit. Runs were also predicted with their framework withheld, which gives the
-coefficient of `unknown_framework`.
+A deviation is that of two estimates joined, as their precisions (inverse variances) add:
+
+    1 / sigma^2 = 1 / nothing_ln^2 + evidence / source_ln^2
+
+`nothing_ln` is how far a constant utilisation errs, which needs no runs like the question; `source_ln` is how
+far sources differ from the engine where one source's worth of runs like the question was measured
+(`domain.familiarity`). Both are fitted to rows of sources that the engine had not seen
+(`python -m bench.fit.uncertainty`). More measured runs never widen an interval. An input that is assumed, not
+stated, adds a variance of its own (`assumed` in data/uncertainty.json).
 """
 
 import json
@@ -17,30 +22,22 @@ import numpy as np
 from rightsizer import packaged
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
-from rightsizer.domain.workload import Method, Precision
+from rightsizer.domain.familiarity import measured
 
 __all__ = [
     "WIDE",
+    "Z_80",
     "coefficients",
-    "features",
+    "deviation",
     "memory_sigma",
     "probability_within",
     "quantile",
-    "sigma",
     "step_sigma",
-    "wider",
     "z_quantile",
 ]
 
-FITTED_CAPABILITIES = (8.0, 9.0, 10.0)
-"""GPU generations (compute capability) that the reference tables hold many training runs of.
-
-A100, H100, B200.
-"""
-
-
 WIDE = 1.7
-"""A finish is as likely to scatter by WIDE times its deviation as by the deviation itself.
+"""A prediction is as likely to scatter by WIDE times its deviation as by the deviation itself.
 
 Deviations fitted to known sources were too small by 1.57 to 2.1 on sources that nobody had seen
 (published_runs_wave2.csv). Tails are therefore those of an even mixture of two normal distributions.
@@ -55,13 +52,13 @@ def z_quantile(probability: float) -> float:
 
 
 def probability_within(z: float) -> float:
-    """The probability that ln(true / predicted) of a finish is at most z deviations."""
+    """The probability that ln(true / predicted) is at most z deviations."""
     return 0.5 * (_NORMAL.cdf(z) + _NORMAL.cdf(z / WIDE))
 
 
 @cache
 def quantile(probability: float) -> float:
-    """The inverse of `probability_within`: deviations of ln(true / predicted finish)."""
+    """The inverse of `probability_within`: deviations of ln(true / predicted)."""
     below, above = sorted((z_quantile(probability), WIDE * z_quantile(probability)))
     for _ in range(60):
         middle = 0.5 * (below + above)
@@ -69,61 +66,35 @@ def quantile(probability: float) -> float:
     return 0.5 * (below + above)
 
 
+Z_80 = quantile(0.9)
+"""Half width of the central 80 %, in deviations."""
+
+
 def step_sigma(cases: Cases) -> Array:
-    """Standard deviation of ln(true / predicted step time)."""
-    return sigma(cases, coefficients("step_time")) * wider(cases, "step_time")
+    """Deviation of ln(true / predicted step time)."""
+    return _sigma(cases, "step_time")
 
 
 def memory_sigma(cases: Cases) -> Array:
-    """Standard deviation of ln(true / predicted peak memory)."""
-    return sigma(cases, coefficients("memory")) * wider(cases, "memory")
+    """Deviation of ln(true / predicted peak memory)."""
+    return _sigma(cases, "memory")
 
 
-def wider(cases: Cases, quantity: str) -> Array:
-    """How many times wider an interval is because inputs were assumed, not stated."""
-    factors = _document()["assumed"][quantity]
-    inputs = np.where(cases.workload.assumed_inputs, factors["inputs"], 1.0)
-    return np.asarray(inputs * np.where(cases.workload.assumed_dimensions, factors["dimensions"], 1.0))
+def _sigma(cases: Cases, quantity: str) -> Array:
+    known = deviation(measured().evidence(cases, quantity), coefficients(quantity))
+    gaps = _document()["assumed"][quantity]
+    inputs = np.where(cases.workload.assumed_inputs, gaps["inputs_ln"], 0.0)
+    dimensions = np.where(cases.workload.assumed_dimensions, gaps["dimensions_ln"], 0.0)
+    return np.asarray(np.sqrt(known**2 + inputs**2 + dimensions**2))
 
 
-def sigma(cases: Cases, terms: Mapping[str, float]) -> Array:
-    """exp(intercept + the coefficients of the features that hold)."""
-    present = features(cases)
-    total = sum((terms.get(name, 0.0) * value for name, value in present.items()), np.zeros(()))
-    return np.asarray(np.exp(terms["intercept"] + total))
+def deviation(evidence: Array, terms: Mapping[str, float]) -> Array:
+    """The deviation at so many sources' worth of measured runs."""
+    return np.asarray((terms["nothing_ln"] ** -2 + evidence * terms["source_ln"] ** -2) ** -0.5)
 
 
-def features(cases: Cases) -> dict[str, Array]:
-    """Features that widen or narrow the interval: 1.0 if present.
-
-    They belong to the question (model, method, hardware, what is stated), never to the layout chosen: a
-    search would otherwise prefer layouts that are merely better known.
-    """
-    layout, workload, gpu = cases.layout, cases.workload, cases.gpu
-    gpus = layout.dp * layout.tp * layout.pp * layout.cp
-    nodes = gpus > cases.cluster.gpus_per_node
-    eight = (workload.precision == Precision.FP8) | (workload.precision == Precision.NVFP4)
-    adapters = (workload.method == Method.LORA) | (workload.method == Method.QLORA)
-    generation = gpu.compute_capability
-    fitted = (generation == FITTED_CAPABILITIES[0]) | (generation == FITTED_CAPABILITIES[1])
-    fitted = fitted | (generation == FITTED_CAPABILITIES[2])
-    trainer = (cases.framework.family == "trainer") | (cases.framework.family == "deepspeed")
-    holds = {
-        "unknown_framework": ~np.asarray(cases.framework.known, dtype=bool),
-        "trainer": trainer,
-        "many_nodes": nodes,
-        "link_not_stated": nodes & ~np.asarray(cases.cluster.inter_known, dtype=bool),
-        "experts": cases.architecture.experts > 0,
-        "adapters": adapters,
-        "eight_bit": eight,
-        "other_hardware": ~fitted,
-    }
-    return {name: np.asarray(value, dtype=float) for name, value in holds.items()}
-
-
-@cache
 def coefficients(quantity: str) -> Mapping[str, float]:
-    """The fitted intercept and coefficients for "step_time" or "memory"."""
+    """The fitted `nothing_ln` and `source_ln` of "step_time" or "memory"."""
     terms: Mapping[str, float] = _document()[quantity]["coefficients"]
     return terms
 

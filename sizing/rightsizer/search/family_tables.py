@@ -24,7 +24,7 @@ from rightsizer.estimate.memory_per_stage import NO_ADAPTERS, StageMemory
 from rightsizer.estimate.memory_stage import stage
 from rightsizer.estimate.memory_states import layer_weights, state_rates, states
 from rightsizer.estimate.parameters import load_memory
-from rightsizer.estimate.prediction import gpus, price_layers, scaled, throughput, tokens_and_least_s
+from rightsizer.estimate.prediction import price_layers, scaled, throughput, tokens_and_least_s
 from rightsizer.estimate.step_time import StageTimes
 from rightsizer.estimate.uncertainty import memory_sigma, step_sigma
 
@@ -34,7 +34,7 @@ CHUNK_ROWS = 16384
 """Rows priced at once: enough to amortise a numpy call, few enough for the CPU cache."""
 
 _MANY_REPLICAS = 2.0**40
-"""A number of replicas with which any family spans more than one node."""
+"""Over so many replicas nothing is left of what they share."""
 
 _FEW_FAMILIES = 8192
 """Up to this many families, computing all costs hardly more than computing some."""
@@ -159,7 +159,7 @@ class ClusterTables:
             _new_cache
         )
         self._passes = _LazyTable(size)
-        self._step_sigma, self._memory_sigma = self._sigmas(step_sigma), self._sigmas(memory_sigma)
+        self._step_sigma, self._memory_sigma = step_sigma(nouns), memory_sigma(nouns)
 
     def fill(self, family: Array) -> None:
         """Compute step-time tables for these families in one call."""
@@ -189,7 +189,7 @@ class ClusterTables:
     def _fit(self, family: Array, layout: Columns) -> MemoryFits:
         cases = self._rows(family, layout)
         peak = memory.peak(cases, load_memory(), self._stages.stage_memory(family))
-        sigma = self._sigma(self._memory_sigma, cases)
+        sigma = self._memory_sigma
         correction = correct(self._calibration, self._cases(layout), sigma, Quantity.MEMORY)
         if self._calibration:
             peak, sigma = (
@@ -218,7 +218,7 @@ class ClusterTables:
     def _step_rates_from_tables(self, family: Array, layout: Columns) -> StepRates:
         assert self._layer_inputs is not None  # `fill` has filled the table
         cases = self._rows(family, layout)
-        sigma = self._sigma(self._step_sigma, cases)
+        sigma = np.broadcast_to(self._step_sigma, family.shape)
         total_s = step_time.total_s(
             replace(self._layer_inputs, cases=cases), StageTimes(**self._passes.rows(family))
         )
@@ -235,14 +235,6 @@ class ClusterTables:
         """The cases of these layouts, with counts as floats."""
         counts = {"dp": layout.dp.astype(float), "micro_batches": layout.micro_batches.astype(float)}
         return self._cases(self._stages.counts.take(family).replace(**counts))
-
-    def _sigmas(self, sigma: Callable[[Cases], Array]) -> Array:
-        """The deviation within one node and beyond. It depends on the question, not on the layout."""
-        layout = Columns.of(Layout()).replace(dp=np.asarray([1, _MANY_REPLICAS]))
-        return np.broadcast_to(sigma(self._cases(layout)), (2,))
-
-    def _sigma(self, sigmas: Array, cases: Cases) -> Array:
-        return np.asarray(sigmas[(gpus(cases.layout) > cases.cluster.gpus_per_node).astype(np.int64)])
 
     def _compute_passes(self, index: Array) -> dict[str, Array]:
         known, layer = price_layers(self._cases(self._stages.layout.take(index)))

@@ -13,17 +13,15 @@ from rightsizer.estimate import cost, goodput
 from rightsizer.estimate.memory import Memory, Verdict, verdict
 from rightsizer.estimate.prediction import Prediction, fit, predict
 from rightsizer.estimate.step_time import StepTime
-from rightsizer.estimate.uncertainty import quantile
+from rightsizer.estimate.uncertainty import Z_80
 from rightsizer.search.layout_space import Families
 from rightsizer.search.pricing import Rows, SearchContext, families_context, price
 from rightsizer.search.types import Option, Request
 
-__all__ = ["Z_80", "layout_of", "option", "options", "price_layout"]
+__all__ = ["layout_of", "option", "options", "price_layout"]
 
 _BEYOND = ("unplanned", "stragglers", "slower_stack")
 """Losses of whole runs beyond failures and checkpoints."""
-Z_80 = quantile(0.9)
-"""Half width of the central 80 % of a finish, in standard deviations of its logarithm."""
 
 
 def layout_of(columns: Columns, index: int) -> Layout:

@@ -9,9 +9,10 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Precision
 from rightsizer.errors import InputError
 from rightsizer.estimate import cost
+from rightsizer.estimate.uncertainty import Z_80
 from rightsizer.search.bargain import bargain
 from rightsizer.search.cluster_search import ClusterResult, Infeasible, search_cluster
-from rightsizer.search.options import Z_80, options
+from rightsizer.search.options import options
 from rightsizer.search.pricing import Rows, concatenate_rows, fitting_pairs, price_pairs
 from rightsizer.search.reasons import no_plan_reason, plan_reasons
 from rightsizer.search.search import best, meets, pairs, thin

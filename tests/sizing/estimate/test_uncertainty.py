@@ -1,5 +1,6 @@
 import dataclasses
 
+import numpy as np
 import pytest
 
 from rightsizer.catalog import lookup
@@ -8,7 +9,16 @@ from rightsizer.domain.framework import framework
 from rightsizer.domain.layout import Layout
 from rightsizer.domain.workload import Workload
 from rightsizer.estimate.host_time import HOST_CLASSES, host_class
-from rightsizer.estimate.uncertainty import features, memory_sigma, step_sigma, z_quantile
+from rightsizer.estimate.uncertainty import (
+    Z_80,
+    coefficients,
+    deviation,
+    memory_sigma,
+    probability_within,
+    quantile,
+    step_sigma,
+    z_quantile,
+)
 
 KNOWN = Case(
     architecture=lookup.model("Llama-3-8B"),
@@ -18,28 +28,30 @@ KNOWN = Case(
     layout=Layout(dp=8),
 )
 WITHHELD = dataclasses.replace(KNOWN, framework=framework("unknown-sharded"))
+WIDTHS = pytest.mark.parametrize("width", [step_sigma, memory_sigma], ids=["step time", "memory"])
 
 
-@pytest.mark.parametrize("width", [step_sigma, memory_sigma], ids=["step time", "memory"])
+@WIDTHS
 def test_an_unknown_framework_widens_the_interval(width):
     assert width(Cases.of(WITHHELD)) > width(Cases.of(KNOWN))
 
 
-@pytest.mark.parametrize("width", [step_sigma, memory_sigma], ids=["step time", "memory"])
+@WIDTHS
 def test_widths_are_those_of_an_engine_not_of_a_guess(width):
     assert 0.02 < float(width(Cases.of(KNOWN))) < 0.3
+
+
+@WIDTHS
+def test_the_layout_does_not_change_the_width(width):
+    many = dataclasses.replace(KNOWN, layout=Layout(dp=512, tp=8, pp=4))
+    assert width(Cases.of(many)) == width(Cases.of(KNOWN))
 
 
 def test_widths_come_one_per_case():
     assert memory_sigma(Cases.stack([KNOWN, WITHHELD])).shape == (2,)
 
 
-def test_features_are_what_is_known_of_the_case():
-    found = {name: float(value) for name, value in features(Cases.of(WITHHELD)).items()}
-    assert (found["unknown_framework"], found["many_nodes"], found["other_hardware"]) == (1.0, 0.0, 0.0)
-
-
-@pytest.mark.parametrize("width", [step_sigma, memory_sigma], ids=["step time", "memory"])
+@WIDTHS
 def test_an_assumed_input_widens_the_interval_more_than_assumed_dimensions(width):
     inputs, dimensions = (
         dataclasses.replace(KNOWN, workload=dataclasses.replace(KNOWN.workload, **{flag: True}))
@@ -48,17 +60,24 @@ def test_an_assumed_input_widens_the_interval_more_than_assumed_dimensions(width
     assert width(Cases.of(KNOWN)) < width(Cases.of(dimensions)) < width(Cases.of(inputs))
 
 
-def test_quantiles_are_the_normal_ones():
+@pytest.mark.parametrize("quantity", ["step_time", "memory"])
+def test_more_evidence_never_widens_and_none_is_as_good_as_a_constant_utilisation(quantity):
+    terms = coefficients(quantity)
+    found = deviation(np.asarray([0.0, 0.1, 1.0, 10.0]), terms)
+    assert found[0] == pytest.approx(terms["nothing_ln"])
+    assert list(found) == sorted(found, reverse=True)
+
+
+def test_the_interval_holds_80_percent_of_a_population_of_two_widths():
+    half = np.asarray([z_quantile(p) for p in np.linspace(0.0005, 0.9995, 1000)])
+    errors = np.concatenate([0.1 * half, 0.17 * half])
+    assert np.mean(np.abs(errors) <= Z_80 * 0.1) == pytest.approx(0.8, abs=0.005)
+
+
+def test_quantiles_invert_the_distribution_and_its_tails_are_heavier_than_normal():
+    assert probability_within(quantile(0.99)) == pytest.approx(0.99)
+    assert quantile(0.99) / quantile(0.9) > z_quantile(0.99) / z_quantile(0.9)
     assert z_quantile(0.9) == pytest.approx(1.2816, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("name", "trainer"),
-    [("hf-trainer", 1.0), ("deepspeed", 1.0), ("torchtitan", 0.0), ("megatron-core", 0.0)],
-)
-def test_trainers_and_deepspeed_widen_the_interval_alike(name, trainer):
-    case = dataclasses.replace(KNOWN, framework=framework(name))
-    assert float(features(Cases.of(case))["trainer"]) == trainer
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 from rightsizer.domain.cases import Case, Cases
 from rightsizer.errors import RightsizerError
 from rightsizer.estimate.prediction import Prediction, gpus, predict
-from rightsizer.estimate.uncertainty import z_quantile
+from rightsizer.estimate.uncertainty import Z_80
 from rightsizer.published.rows import case_from_row
 from rightsizer_cli.files import read_text, write_whole
 from rightsizer_cli.usage_errors import OptionError
@@ -37,7 +37,6 @@ COLUMNS = (
 REQUIRED = ("id", "seq_len", "gpu")
 """Required columns. Other missing columns count as empty."""
 
-COVERAGE = 0.8
 GIB = 2.0**30
 CHUNK_ROWS = 4096
 """Rows per batch; bounds memory on large files."""
@@ -126,7 +125,7 @@ def _figures(cases: Cases) -> Iterable[dict[str, str]]:
 
 
 def _arrays(cases: Cases, prediction: Prediction) -> tuple[np.ndarray, ...]:
-    spread = np.exp(z_quantile(0.5 + COVERAGE / 2) * prediction.step_sigma)
+    spread = np.exp(Z_80 * prediction.step_sigma)
     memory = prediction.memory
     return (
         prediction.step_s,
