@@ -65,12 +65,12 @@ SHARES: Mapping[str, tuple[Reading, ...]] = {
         Reading(signals=("DEV_GPU_UTIL",), factor=0.01, matcher='mig=""'),  # not reported for MIG instances
         Reading(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO")),
         Reading(signals=("graphics_util_percent",)),
-        Reading(signals=("duty_cycle", "utilization"), factor=0.01),
+        Reading(signals=("duty_cycle", "utilization", "gfx_activity"), factor=0.01),
     ),
     "gpu_sm_active:ratio": (Reading(signals=("PROF_SM_ACTIVE", "PROF_SM_UTIL_RATIO", "sm_util_percent")),),
     "gpu_tensor_active:ratio": (
         Reading(signals=("PROF_PIPE_TENSOR_ACTIVE", "PROF_TENSOR_UTIL_RATIO", "any_tensor_util_percent")),
-        Reading(signals=("tensor",), factor=0.01),
+        Reading(signals=("tensor", "prof_tensor_active_percent"), factor=0.01),
     ),
     "gpu_dram_active:ratio": (
         Reading(signals=("PROF_DRAM_ACTIVE", "PROF_DRAM_UTIL_RATIO", "dram_bw_util_percent")),
@@ -80,11 +80,11 @@ SHARES: Mapping[str, tuple[Reading, ...]] = {
 
 AMOUNTS: Mapping[str, tuple[Reading, ...]] = {
     "gpu_memory_used:bytes": (
-        Reading(signals=("DEV_FB_USED",), factor=_MIB),
+        Reading(signals=("DEV_FB_USED", "used_vram"), factor=_MIB),
         Reading(signals=("memory_used_bytes", "memory_usage")),
     ),
     "gpu_power:watts": (
-        Reading(signals=("DEV_POWER_USAGE",)),
+        Reading(signals=("DEV_POWER_USAGE", "package_power", "average_package_power")),
         Reading(signals=("power_usage_milliwatts", "power"), factor=0.001),
     ),
 }
@@ -160,9 +160,8 @@ def _memory_share(select: Select) -> str:
 
     mib = f" * {_MIB:.12g}"
     free, reserved = amount("DEV_FB_FREE", factor=mib), amount("DEV_FB_RESERVED", factor=mib)
-    total = (
-        f"({amount('memory_total_bytes', 'memory_total')} or ({used} + {free} + ({reserved} or {used} * 0)))"
-    )
+    stated = f"{amount('memory_total_bytes', 'memory_total')} or {amount('total_vram', factor=mib)}"
+    total = f"({stated} or ({used} + {free} + ({reserved} or {used} * 0)))"
     return f"({used} / ({total} > 0)) <= 1"
 
 
@@ -226,7 +225,7 @@ def _owners() -> str:
 
 
 GPU_REQUESTS = (
-    'kube_pod_container_resource_requests{resource=~"nvidia_com_gpu|nvidia_com_mig_.+"}',
+    'kube_pod_container_resource_requests{resource=~"nvidia_com_gpu|nvidia_com_mig_.+|amd_com_gpu"}',
     "rightsizer_slurm_job_gpus",
 )
 """What pods and Slurm jobs ask for, as kube-state-metrics and our Slurm monitor say."""

@@ -5,6 +5,8 @@ honorLabels, else `exported_pod` beside the exporter's own `pod`), `Hostname` or
 instances (`GPU_I_ID`; GPU_UTIL says nothing of them), for pods or for Slurm (`hpc_job`). jobstats' exporter
 says the job as label `jobid`, before 0.2.2 as the value of `nvidia_gpu_jobId`; its gauges that are named
 `*_util_percent` are ratios. slurm-job-exporter serves GPUs of jobs only, without UUIDs.
+AMD's device-metrics-exporter serves pods and Slurm jobs (`job_id`), with a UUID only if told to, else with
+a serial number.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +16,7 @@ from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import Step, constants, relabel, string
 
 __all__ = [
+    "AMD",
     "DCGM",
     "DEVICE",
     "GPU_LABELS",
@@ -97,13 +100,30 @@ SLURM_JOB_EXPORTER = Source(
     signals=("utilization", "tensor", "memory_usage", "memory_total", "power"),
     suffix="_gpu",
 )
-SOURCES = (DCGM, JOBSTATS, SLURM_JOB_EXPORTER)
+AMD = Source(
+    name="amd",
+    prefix="gpu_",
+    signals=(
+        "gfx_activity",
+        "prof_tensor_active_percent",
+        "used_vram",
+        "total_vram",
+        "package_power",
+        "average_package_power",
+    ),
+)
+SOURCES = (DCGM, JOBSTATS, SLURM_JOB_EXPORTER, AMD)
 """In order of preference if several report the same GPU."""
 
 
 def samples(source: Source) -> str:
     """Every signal of a source with GPU_LABELS and `signal`, one series for each GPU, holder and signal."""
-    branches = {DCGM.name: _dcgm, JOBSTATS.name: _jobstats, SLURM_JOB_EXPORTER.name: _slurm_job_exporter}
+    branches = {
+        DCGM.name: _dcgm,
+        JOBSTATS.name: _jobstats,
+        SLURM_JOB_EXPORTER.name: _slurm_job_exporter,
+        AMD.name: _amd,
+    }
     labelled = "\nor\n".join(branches[source.name](source))
     return f"max by ({', '.join((*GPU_LABELS, 'signal'))}) (\n{labelled}\n)"
 
@@ -113,7 +133,7 @@ def one_source(kept: Callable[[Source, str], str], seen: Callable[[Source, str],
 
     `kept(source, matcher)` is PromQL of the samples to choose from, `seen` of those that tell which GPUs a
     source reports; both are empty for an absent source. slurm-job-exporter has no UUIDs: its GPUs are matched
-    by job, or by node and index.
+    by job, or by node and index. No other source sees AMD's GPUs.
     """
     held, free, every = 'executor!=""', 'executor=""', ""
 
@@ -131,6 +151,7 @@ def one_source(kept: Callable[[Source, str], str], seen: Callable[[Source, str],
         unless(kept(SLURM_JOB_EXPORTER, every), (job, seen(DCGM, held)), (job, seen(JOBSTATS, held))),
         unless(kept(DCGM, free), (device, seen(JOBSTATS, held)), exporter),
         unless(kept(JOBSTATS, free), (device, seen(DCGM, every)), exporter),
+        kept(AMD, every),
     )
     return "\nor ".join(branch for branch in branches if branch)
 
@@ -161,25 +182,32 @@ def _of_nobody(expression: str) -> str:
 
 
 def _dcgm(source: Source) -> Sequence[str]:
-    """Pods, Slurm jobs, and GPUs that nobody holds.
+    labels = {"uuid": "UUID", "mig": "GPU_I_ID", "model": "modelName"}
+    return _of_pods_and_jobs(source, "hpc_job", _device(labels, hosts=("Hostname", "hostname")))
+
+
+def _amd(source: Source) -> Sequence[str]:
+    device = _device({"gpu": "gpu_id", "uuid": "serial_number", "model": "card_series"}, hosts=("hostname",))
+    return _of_pods_and_jobs(source, "job_id", (*device, ("uuid", "$1", "gpu_uuid", "(.+)")))
+
+
+def _of_pods_and_jobs(source: Source, job: str, device: Sequence[Step]) -> Sequence[str]:
+    """Pods, Slurm jobs (label `job`), and GPUs that nobody holds.
 
     A GPU without a pod still shows one where Prometheus attaches the target's labels: the exporter's own,
     which `up` of the same target carries too.
     """
     own = "on (job, instance, namespace, pod) up"
-    exported = source.select('hpc_job="",exported_pod!=""')
-    plain = source.select('hpc_job="",exported_pod="",pod!=""')
-    bare = source.select('hpc_job="",exported_pod="",pod=""')
+    exported = source.select(f'{job}="",exported_pod!=""')
+    plain = source.select(f'{job}="",exported_pod="",pod!=""')
+    bare = source.select(f'{job}="",exported_pod="",pod=""')
     named = (("pod", "$1", "exported_pod", "(.+)"), ("namespace", "$1", "exported_namespace", "(.+)"))
-    device = _device(
-        {"uuid": "UUID", "mig": "GPU_I_ID", "model": "modelName"}, hosts=("Hostname", "hostname")
-    )
     return (
         relabel(
             f"({exported} or ({plain} unless {own}))",
             (*named, *constants({"executor": "kubernetes"}), *workload_steps(), *device),
         ),
-        relabel(of_slurm(source.select('hpc_job!=""'), "hpc_job"), device),
+        relabel(of_slurm(source.select(f'{job}!=""'), job), device),
         relabel(_of_nobody(f"{bare} or ({plain} and {own})"), device),
     )
 
