@@ -17,6 +17,7 @@ def test_frameworks_are_listed_with_what_is_known_of_each(capsys):
     assert said["hf-trainer"] == ("launched", "by restart")
     assert said["hai-llm"][0] == "sized only"
     assert "transformers" in listed["hf-trainer"]["also_called"]
+    assert listed["megatron-core"]["measured_runs"] > listed["megatron-core"]["measured_sources"] > 1
     assert not any(name.startswith("unknown") for name in listed)
 
 

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from rightsizer.catalog.framework_names import also_called
+from rightsizer.domain.familiarity import measured
 from rightsizer.domain.framework import Framework
 from rightsizer_cli.commands.catalog.listing import document, fields
 from rightsizer_cli.console import echo_json, show
@@ -21,21 +24,26 @@ def print_frameworks(profiles: Sequence[Framework], *, as_json: bool) -> None:
     elif len(profiles) == 1:
         show(fields(profiles[0], _known(profiles[0])))
     else:
-        grid = table("framework", "also", "family", "trains", "launch", "resize")
+        grid = table("framework", "also", "trains", ">sources", ">runs", "launch", "resize")
         for profile in profiles:
             also, able = ", ".join(also_called(profile.name)), " ".join(_methods(profile))
-            grid.add_row(profile.name, also, profile.family, able, _launch(profile), _resize(profile))
+            sources, runs = (str(count or "") for count in _measured(profile))
+            launch, resize = _launch(profile), _resize(profile)
+            grid.add_row(profile.name, also, able, sources, runs, launch, resize)
         show(
             grid,
-            "Sized only: the command of a plan states the layout by placeholders such as {layout.tp}."
-            " Any other script is custom.",
+            "Sources and runs are the published ones behind the engine. Sized only: a plan's command states"
+            " the layout by placeholders such as {layout.tp}. Any other script is custom.",
         )
 
 
 def _known(profile: Framework) -> dict[str, object]:
+    sources, runs = _measured(profile)
     return {
         "also_called": also_called(profile.name),
         "methods": _methods(profile),
+        "measured_sources": sources,
+        "measured_runs": runs,
         "launch": _launch(profile),
         "resize": _resize(profile),
     }
@@ -43,6 +51,12 @@ def _known(profile: Framework) -> dict[str, object]:
 
 def _methods(profile: Framework) -> tuple[str, ...]:
     return tuple(method for method, fact in _METHODS.items() if getattr(profile, fact))
+
+
+def _measured(profile: Framework) -> tuple[int, int]:
+    """Sources and runs of exactly this profile that measured step time."""
+    table = measured()
+    return table.count(np.array([runs.stack == profile.name for runs in table.runs]))
 
 
 def _launch(profile: Framework) -> str:
