@@ -9,14 +9,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.search.explain import layout_text, verdict
+from rightsizer.search.explain import layout_text, probe_advice, verdict
 from rightsizer.search.reasons import calibration_text, opening_text
 from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
 
 if TYPE_CHECKING:
     from rightsizer.search.plan import NoPlan, Option, Plan, Request
 
-__all__ = ["calibration_line", "no_plan_page", "option_tables", "options_table", "plan_page", "table"]
+__all__ = ["measured_lines", "no_plan_page", "option_tables", "options_table", "plan_page", "table"]
 
 SMALLEST_SHARE = 0.005
 """Causes below this share of their total are left out of the tables (JSON has them all)."""
@@ -39,7 +39,7 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
     parts += [Text(f"Assumed: {note}") for note in plan.request.notes]
     if plan.request.framework_assumed:
         parts.append(Text("No framework is named: --framework narrows the interval and may save GPUs"))
-    return [*parts, *calibration_line(plan.request, option)]
+    return [*parts, *measured_lines(plan.request, option)]
 
 
 def _opening_line(plan: "Plan") -> str:
@@ -53,10 +53,11 @@ def _opening_line(plan: "Plan") -> str:
     )
 
 
-def calibration_line(request: "Request", option: "Option") -> list[RenderableType]:
-    """The effect of calibration, if there is any."""
-    effect = calibration_text(request, option)
-    return [Text(f"Calibrated: {effect}")] if effect else []
+def measured_lines(request: "Request", option: "Option") -> list[RenderableType]:
+    """The effect of calibration, if there is any; the advice to measure, where little is known."""
+    effect, advice = calibration_text(request, option), probe_advice(request, option)
+    lines: list[RenderableType] = [Text(f"Calibrated: {effect}")] if effect else []
+    return [*lines, Text(f"Next step: {advice}", style="yellow")] if advice else lines
 
 
 def no_plan_page(answer: "NoPlan") -> list[RenderableType]:

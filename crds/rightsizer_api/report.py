@@ -7,6 +7,8 @@ from pydantic import Field, Strict
 from rightsizer_api.base import Model
 
 __all__ = [
+    "FacetReport",
+    "FamiliarityReport",
     "Interval80",
     "LayoutReport",
     "LeverReport",
@@ -113,6 +115,41 @@ class Opening(Model):
     )
 
 
+Value = Annotated[str, Field(max_length=253)]
+Counted = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+class FacetReport(Model):
+    """Published runs that share one facet with the plan."""
+
+    facet: Annotated[str, Field(max_length=64)] = Field(
+        description="stack, gpu, method, sequence, kind (dense or experts) or precision."
+    )
+    value: Value = Field(description="The plan's value.")
+    sources: Counted = Field(description="Independent sources of such runs.")
+    rows: Counted = Field(description="Such runs with a measured step time.")
+
+
+class FamiliarityReport(Model):
+    """How much was measured like the plan; intervals are wider the less it is."""
+
+    level: Annotated[str, Field(max_length=64)] = Field(
+        description="well measured, partly measured, hardly measured or never measured."
+    )
+    evidence: Annotated[float, Field(ge=0)] = Field(
+        description="Sources' worth of measured runs; 1: as much as one source that measured exactly this."
+    )
+    sources: Counted = Field(description="Independent sources of runs that share all facets.")
+    rows: Counted = Field(description="Runs that share all facets.")
+    unfamiliar: Annotated[tuple[Value, ...], Field(max_length=16), Strict(False)] = Field(
+        (), description="Values of the plan that no measured run has."
+    )
+    facets: Annotated[tuple[FacetReport, ...], Field(max_length=16), Strict(False)] = Field(
+        (), description="Measured runs by facet."
+    )
+    advice: Sentence = Field("", description="What to measure before the plan is trusted; empty: nothing.")
+
+
 class PlanReport(Model):
     """A sized plan, or why none exists (`feasible` is false and the figures are absent)."""
 
@@ -155,6 +192,7 @@ class PlanReport(Model):
     )
     goodput: Loss | None = Field(None, description="Goodput and lost time by cause.")
     checkpoint_interval_seconds: Seconds | None = Field(None, description="Time between checkpoints.")
+    familiarity: FamiliarityReport | None = Field(None, description="How much was measured like the plan.")
     needs_gpus: Gpus | None = Field(
         None, description="Without a plan: the fewest GPUs that would meet the goal."
     )

@@ -5,6 +5,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from rightsizer.catalog import lookup
 from rightsizer.catalog.framework_names import framework_named
@@ -15,14 +16,22 @@ from rightsizer.domain.framework import Framework
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Workload
 from rightsizer.errors import InputError, UnknownNameError
-from rightsizer.search.explain import layout_text, opening_text, verdict
+from rightsizer.search.explain import familiarity_of, layout_text, opening_text, probe_advice, verdict
 from rightsizer.search.types import NoPlan, Option, Plan, Request, Staging
 from rightsizer.units import parse_duration_s, parse_usd
 from rightsizer.values import immutable
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import moment_text
-from rightsizer_api.report import Interval80, LayoutReport, Loss, Opening, PlanReport, Runner
+from rightsizer_api.report import (
+    FamiliarityReport,
+    Interval80,
+    LayoutReport,
+    Loss,
+    Opening,
+    PlanReport,
+    Runner,
+)
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_api.spec_defaults import architecture_of, recipe_notes, workload_of
 from rightsizer_api.stated_hardware import stated_hardware
@@ -283,9 +292,17 @@ def _plan_report(plan: Plan) -> PlanReport:
         mfu=_rounded(option.mfu),
         goodput=Loss(goodput=_number(option.goodput), lost_by_cause=_causes(option.lost_by_cause)),
         checkpoint_interval_seconds=_rounded(option.checkpoint_interval_s),
+        familiarity=_familiarity(asked, option),
         reasons=tuple(_sentence(reason) for reason in plan.reasons[:_MOST_REASONS]),
         runners_up=_runners(plan.runners_up),
     )
+
+
+def _familiarity(request: Request, option: Option) -> FamiliarityReport:
+    known = familiarity_of(request, option)
+    texts = {"level": known.level.value, "advice": _sentence(probe_advice(request, option))}
+    counts = {"evidence": _number(known.evidence), "unfamiliar": known.unfamiliar}
+    return FamiliarityReport.model_validate(asdict(known) | texts | counts)
 
 
 def _opening(option: Option, staging: Staging) -> Opening:

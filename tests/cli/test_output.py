@@ -69,3 +69,31 @@ def test_explain_tells_where_constants_come_from(capsys):
     said = json.loads(printed(capsys, "explain", *SMALL, "--json"))
     assert len(said["parameters"]) > 50
     assert all(p["meaning"] and p["unit"] for p in said["parameters"])
+
+
+STRANGE = [
+    "--model",
+    "meta-llama/Llama-3.1-8B",
+    "--method",
+    "qlora",
+    "--tokens",
+    "1M",
+    "--framework",
+    "unsloth",
+]
+STRANGE += ["--gpu", "T4", "--gpus", "1", "--precision", "fp16", "--sequence-length", "1024"]
+
+
+def test_little_known_plans_advise_a_probe_and_well_known_ones_do_not(capsys):
+    advice = "hardly anything like this was measured (no run: unsloth, T4)"
+    assert advice in " ".join(printed(capsys, "plan", *STRANGE).split())
+    found = json.loads(printed(capsys, "plan", *STRANGE, "--json"))["familiarity"]
+    assert (found["level"], found["unfamiliar"]) == ("hardly measured", ["unsloth", "T4"])
+    assert found["advice"].startswith(advice)
+    known = json.loads(printed(capsys, "plan", *SMALL, "--framework", "torchtitan", "--json"))["familiarity"]
+    assert (known["level"], known["advice"]) == ("partly measured", "")
+
+
+def test_explain_and_estimate_say_what_was_measured(capsys):
+    assert "Measured like this: " in printed(capsys, "explain", *SMALL)
+    assert "Measured like this: " in printed(capsys, "estimate", *STRANGE[:-2])

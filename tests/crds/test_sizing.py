@@ -216,6 +216,12 @@ def test_a_plan_becomes_a_report(ask, small):
     assert sum(report["memoryByCauseGiB"].values()) == pytest.approx(report["memoryGiB"], rel=1e-3)
 
 
+def test_a_report_says_how_much_was_measured_like_the_plan(ask, small):
+    found = sizing.report(plan(ask(small))).familiarity
+    assert found.level.endswith("measured")
+    assert [f.facet for f in found.facets] == ["stack", "gpu", "method", "sequence", "kind", "precision"]
+
+
 def test_no_plan_becomes_a_report(ask, small):
     answer = plan(ask(small | {"spec.deadline": {"finishWithin": "1m"}}))
     assert isinstance(answer, NoPlan)

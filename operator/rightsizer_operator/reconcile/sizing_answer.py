@@ -12,7 +12,7 @@ from typing import Any
 from rightsizer.domain.layout import Layout
 from rightsizer.errors import RightsizerError, UnsupportedError
 from rightsizer.resize.scaling import in_place_pins
-from rightsizer.search.explain import verdict
+from rightsizer.search.explain import probe_advice, verdict
 from rightsizer.search.plan import plan as search
 from rightsizer.search.types import NoPlan, Plan, Request
 from rightsizer.values import immutable
@@ -135,7 +135,8 @@ def answer(question: SizingQuestion) -> SizingAnswer:
         return SizingAnswer(message=str(error), refusal=_INVALID)
     if isinstance(found, NoPlan):
         return SizingAnswer(message=verdict(found))
-    return SizingAnswer(report=_document(found), message=verdict(found))
+    advice = probe_advice(found.request, found.option)
+    return SizingAnswer(report=_document(found), message="; ".join(filter(None, (verdict(found), advice))))
 
 
 answered = functools.lru_cache(maxsize=256)(answer)

@@ -3,12 +3,24 @@
 import math
 from collections.abc import Mapping
 
+from rightsizer.domain.familiarity import Familiarity, Level, familiarity
 from rightsizer.search.reasons import gpus_text, layout_text, opening_text
-from rightsizer.search.types import NoPlan, Option, Plan
+from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import format_bytes, format_duration, format_usd
 from rightsizer.values import immutable
 
-__all__ = ["Explanation", "compare", "explain", "gpus_text", "layout_text", "opening_text", "verdict"]
+__all__ = [
+    "Explanation",
+    "compare",
+    "evidence_text",
+    "explain",
+    "familiarity_of",
+    "gpus_text",
+    "layout_text",
+    "opening_text",
+    "probe_advice",
+    "verdict",
+]
 
 _WIDE_SIGMA = 0.15
 
@@ -21,6 +33,7 @@ class Explanation:
     why: tuple[str, ...]
     step: tuple[tuple[str, float], ...]
     memory: tuple[tuple[str, float], ...]
+    evidence: str
     runners_up: tuple[str, ...]
     caveats: tuple[str, ...]
 
@@ -31,6 +44,7 @@ class Explanation:
         memory = ", ".join(f"{name} {share:.0%}" for name, share in self.memory)
         parts = [f"step: {step}"] if step else []
         parts += [f"memory: {memory}"] if memory else []
+        parts += [f"evidence: {self.evidence}"] if self.evidence else []
         runners = [f"alternative: {line}" for line in self.runners_up]
         return (self.verdict, *self.why, *parts, *runners, *(f"note: {line}" for line in self.caveats))
 
@@ -43,6 +57,7 @@ def explain(decision: Plan | NoPlan) -> Explanation:
             why=(),
             step=(),
             memory=(),
+            evidence="",
             runners_up=tuple(_described(o) for o in decision.nearest),
             caveats=(),
         )
@@ -52,6 +67,7 @@ def explain(decision: Plan | NoPlan) -> Explanation:
         why=(*_opening(decision), *decision.reasons),
         step=_shares(chosen.step_by_cause_s, chosen.step_s),
         memory=_shares(chosen.memory_by_cause_bytes, chosen.device_bytes),
+        evidence=evidence_text(familiarity_of(decision.request, chosen)),
         runners_up=tuple(compare(decision, option) for option in decision.runners_up),
         caveats=_caveats(decision),
     )
@@ -118,7 +134,10 @@ def _caveats(decision: Plan) -> tuple[str, ...]:
         lines.append(f"no framework given: {request.framework.name} is assumed, so the interval is wide")
     elif not request.framework.known:
         lines.append("unknown framework: its memory and overlap are guessed, so the interval is wide")
-    if chosen.sigma > _WIDE_SIGMA:
+    advice = probe_advice(request, chosen)
+    if advice:
+        lines.append(advice)
+    elif chosen.sigma > _WIDE_SIGMA:
         lines.append(
             f"step time is uncertain by about {math.expm1(chosen.sigma):.0%}; a short run narrows it"
         )
@@ -127,3 +146,35 @@ def _caveats(decision: Plan) -> tuple[str, ...]:
     if chosen.cost_usd is None:
         lines.append(f"no known price for {chosen.cluster.gpu.name}")
     return tuple(lines)
+
+
+def familiarity_of(request: Request, option: Option) -> Familiarity:
+    """How many published runs like the question, on the option's GPU, the engine was fitted to."""
+    return familiarity(request.architecture, request.workload, option.cluster.gpu, request.framework)
+
+
+def evidence_text(known: Familiarity) -> str:
+    """The level, the runs that share each facet, and those that share all."""
+    facets = (f"{count.value}: {_runs(count.sources, count.rows)}" for count in known.facets)
+    return f"{known.level}: {'; '.join(facets)}; all of these: {_runs(known.sources, known.rows)}"
+
+
+def _runs(sources: int, rows: int) -> str:
+    if not sources:
+        return "no source"
+    return f"{sources} source{'s' if sources > 1 else ''} ({rows:,} row{'s' if rows > 1 else ''})"
+
+
+def probe_advice(request: Request, option: Option) -> str:
+    """To measure first, where little like the question was measured and none of it by the user."""
+    evidence = request.calibration.evidence if request.calibration else ()
+    here = (request.framework.name, option.cluster.gpu.name)
+    if any(e.step is not None and (e.framework, e.gpu) == here for e in evidence):
+        return ""
+    known = familiarity_of(request, option)
+    strange = f" (no run: {', '.join(known.unfamiliar)})" if known.unfamiliar else ""
+    if known.level is Level.NEVER:
+        return f"nothing like this was ever measured{strange}: run `rightsizer probe` first"
+    if known.level is Level.HARDLY:
+        return f"hardly anything like this was measured{strange}: `rightsizer probe` narrows the interval"
+    return ""

@@ -3,10 +3,13 @@ from dataclasses import replace
 import pytest
 
 from rightsizer.catalog import lookup
+from rightsizer.domain.cases import Case
 from rightsizer.domain.framework import framework
 from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import Recompute, Workload
-from rightsizer.search.explain import explain, layout_text, verdict
+from rightsizer.domain.observation import observe
+from rightsizer.domain.workload import Method, Precision, Recompute, Workload
+from rightsizer.search.calibrate import calibration
+from rightsizer.search.explain import explain, layout_text, probe_advice, verdict
 from rightsizer.search.plan import plan
 from rightsizer.search.types import Plan, Request
 
@@ -89,3 +92,47 @@ def test_shares_are_of_the_whole():
 )
 def test_a_layout_in_words(layout, words):
     assert layout_text(layout) == words
+
+
+def strange(**changes):
+    """A plan of which hardly anything was measured: adapters on T4s, by a stack without a row."""
+    work = replace(REQUEST.workload, sequence_tokens=1024, method=Method.QLORA, precision=Precision.FP16)
+    t4 = (lookup.cluster("T4"),)
+    return plan(replace(REQUEST, workload=work, framework=framework("unsloth"), clusters=t4, **changes))
+
+
+def test_what_was_measured_is_counted_by_facet():
+    said = explain(ANSWER).evidence
+    assert said.startswith("well measured: torchtitan: ")
+    assert "H100-SXM5-80GB: " in said
+    assert "all of these: " in said
+    assert f"evidence: {said}" in explain(ANSWER).lines
+    assert "T4: no source" in explain(strange(deadline_s=None)).evidence
+
+
+def test_a_probe_is_advised_only_where_little_was_measured():
+    answer = strange(deadline_s=None)
+    advice = probe_advice(answer.request, answer.option)
+    assert "(no run: unsloth, T4): `rightsizer probe` narrows the interval" in advice
+    assert advice in explain(answer).caveats
+    assert probe_advice(ANSWER.request, ANSWER.option) == ""
+
+
+def test_nothing_alike_says_to_measure_first():
+    answer = strange(deadline_s=None)
+    long = replace(answer.request.workload, sequence_tokens=262_144)
+    asked = replace(answer.request, workload=long)
+    assert probe_advice(asked, answer.option).startswith("nothing like this was ever measured")
+
+
+def test_own_runs_on_the_stack_and_gpu_end_the_advice():
+    answer = strange(deadline_s=None)
+    case = Case(
+        architecture=REQUEST.architecture,
+        workload=answer.request.workload,
+        cluster=answer.option.cluster,
+        framework=answer.request.framework,
+        layout=answer.option.layout,
+    )
+    own = calibration([observe(case, run="a", step_s=[answer.option.step_s] * 20, allocated_bytes=0.0)])
+    assert probe_advice(replace(answer.request, calibration=own), answer.option) == ""

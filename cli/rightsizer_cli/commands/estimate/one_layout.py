@@ -9,7 +9,7 @@ from rightsizer.domain.framework import Framework
 from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.domain.workload import Recompute
 from rightsizer.estimate.memory import Verdict
-from rightsizer.search.explain import gpus_text, layout_text
+from rightsizer.search.explain import evidence_text, familiarity_of, gpus_text, layout_text
 from rightsizer.search.options import price_layout
 from rightsizer.search.types import Plan, Request
 from rightsizer.units import format_bytes, format_count, format_duration
@@ -17,7 +17,7 @@ from rightsizer_api import sizing
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.inputs import calibrated, read
 from rightsizer_cli.options import HardwareFlags, JobFlags, LayoutFlags
-from rightsizer_cli.render import calibration_line, option_tables, request_line
+from rightsizer_cli.render import measured_lines, option_tables, request_line
 from rightsizer_cli.usage_errors import OptionError
 
 __all__ = ["layout_from", "print_estimate"]
@@ -66,7 +66,8 @@ def print_estimate(
         Text(verdict, style=style),
         request_line(request, whole_run=whole_run),
         *option_tables(option, whole_run=whole_run),
-        *calibration_line(request, option),
+        Text(f"Measured like this: {evidence_text(familiarity_of(request, option))}"),
+        *measured_lines(request, option),
     )
 
 

@@ -22,6 +22,7 @@ def print_explanation(answer: Plan | NoPlan, *, as_json: bool) -> None:
             {
                 "verdict": explanation.verdict,
                 "why": explanation.why,
+                "evidence": explanation.evidence,
                 "binding": answer.binding,
                 "runnersUp": explanation.runners_up,
                 "caveats": explanation.caveats,
@@ -34,6 +35,7 @@ def print_explanation(answer: Plan | NoPlan, *, as_json: bool) -> None:
     parts += _list("Why", explanation.why)
     if isinstance(answer, Plan):
         parts += option_tables(answer.option)
+        parts.append(Text(f"Measured like this: {explanation.evidence}"))
         parts.append(
             f"{answer.layouts_evaluated:,} layouts were priced; the binding limit: {answer.binding}."
         )
