@@ -33,7 +33,7 @@ from rightsizer.errors import UnsupportedError
 from rightsizer.estimate.uncertainty import WIDE, Z_80, coefficients, deviation
 from rightsizer.published.rows import case_from_row
 
-__all__ = ["deviation_left_out"]
+__all__ = ["deviation_left_out", "log_density"]
 
 COVERAGE = 0.8
 WEIGHTS = {"left out": 1.0, "withheld": 0.5, "first contact": 2.0, "first contact, withheld": 1.0}
@@ -203,15 +203,20 @@ def fit(rows: Pooled, weight: Array) -> dict[str, float]:
     """The likeliest `nothing_ln` and `source_ln`, then both times what makes the coverage COVERAGE."""
 
     def cost(point: Array) -> float:
-        sigma = deviation(rows.evidence, _terms(point))
-        density = np.exp(-0.5 * (rows.size / sigma) ** 2) / sigma
-        density += np.exp(-0.5 * (rows.size / sigma / WIDE) ** 2) / sigma / WIDE
-        likelihood = np.average(np.log(density + 1e-12), weights=weight)
+        density = log_density(rows.size, deviation(rows.evidence, _terms(point)))
+        likelihood = np.average(density, weights=weight)
         return float(PULL * (point[0] - np.log(NOTHING_LN)) ** 2 - likelihood)
 
     best = minimize(cost, np.log([NOTHING_LN, 0.15]), method="Nelder-Mead").x
     ratio = rows.size / (Z_80 * deviation(rows.evidence, _terms(best)))
     return _terms(best + np.log(_quantile(ratio, weight)))
+
+
+def log_density(size: Array, sigma: Array) -> Array:
+    """The logarithm of an error's density, up to a constant: of the mixture that `quantile` inverts."""
+    z = size / sigma
+    density = (np.exp(-0.5 * z**2) + np.exp(-0.5 * (z / WIDE) ** 2) / WIDE) / sigma
+    return np.asarray(np.log(density + 1e-12))
 
 
 def _terms(point: Array) -> dict[str, float]:

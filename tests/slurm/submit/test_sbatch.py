@@ -40,7 +40,7 @@ metadata: {name: small}
 spec:
   model: {dimensions: {layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}
   workload: {tokens: 10B, sequenceLength: 1024, globalBatchSequences: 24, precision: bf16}
-  deadline: {finishWithin: 72h}
+  deadline: {finishWithin: 67h}
   resources: {maxGPUs: 4, gpusPerNode: 1}
   layout: {microBatch: 4}
   launch: {framework: ddp, command: [train.py], checkpoint: {path: ckpt}}
