@@ -1,7 +1,14 @@
 import gc
 import os
+from dataclasses import replace
+from itertools import groupby
 
+import numpy as np
+import pytest
 from hypothesis import settings
+
+from rightsizer.search.plan import plan as size
+from rightsizer.search.types import Plan
 
 os.environ["RIGHTSIZER_CALIBRATION"] = ""  # no test reads or writes what this user has measured
 
@@ -17,3 +24,28 @@ def pytest_collection_finish():
     """What was imported and collected stays to the end: no garbage collection need look through it again."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session")
+def plan_within():
+    """plan_within(request, wanted): the plan in the middle of the deadlines with which `wanted(plan)` holds.
+
+    A refit of the engine moves these deadlines, and no test that asks for one.
+    """
+
+    def find(request, wanted):
+        alone = size(replace(request, gpu_counts=(1,), deadline_s=None), compared=False)
+        within_s = alone.option.finish_s * np.geomspace(0.2, 4.0, 150)
+        plans = [size(replace(request, deadline_s=float(each)), compared=False) for each in within_s]
+        held = groupby(plans, key=lambda plan: isinstance(plan, Plan) and bool(wanted(plan)))
+        longest = max((list(run) for good, run in held if good), key=len, default=())
+        assert longest, "no deadline has such a plan"
+        return longest[len(longest) // 2]
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def opens():
+    """opens(gpus): whether a plan opens with so many GPUs, to grow as it is measured."""
+    return lambda gpus: lambda plan: plan.staging is not None and plan.option.gpus == gpus

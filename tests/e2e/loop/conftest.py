@@ -1,5 +1,6 @@
 """Plans side by side on the tests' Kubernetes, an operator in haste, and a Prometheus that sees both."""
 
+import datetime as dt
 import json
 import subprocess
 import sys
@@ -15,6 +16,10 @@ from outside import ApiClient
 from planrun import Run
 from prometheus import Prometheus, end, until_there
 
+from rightsizer_api import validate
+from rightsizer_operator.reconcile.size import cluster_request
+from rightsizer_operator.values.inventory import Inventory
+from rightsizer_operator.values.nodes import Node
 from rightsizer_telemetry import client
 
 E2E = Path(__file__).resolve().parents[1]
@@ -154,14 +159,34 @@ def strangers(cluster, operator):
     cluster.kubectl("delete", "namespace", "loop-others", "--wait=false")
 
 
+def request_of(cluster, document):
+    """What the operator asks of the engine for a plan."""
+    nodes = tuple(Node.of(raw) for raw in cluster.get("nodes")["items"])
+    now = dt.datetime.now(dt.UTC)
+    return cluster_request(validate(document), inventory=Inventory(nodes=nodes), created=now)
+
+
+def due(spec, plan, share):
+    """Give the spec this plan's deadline, of which the training really takes a share on one GPU."""
+    within_s = plan.request.deadline_s
+    spec["deadline"] = {"finishWithin": f"{within_s:.0f}s"}
+    step_s = share * within_s / plan.request.workload.steps
+    spec["launch"]["env"] = [{"name": "STEP_SECONDS", "value": f"{step_s:.4f}"}]
+
+
 @pytest.fixture(scope="module")
-def launch(cluster, api, operator):
-    """launch(name, ...): a plan in a namespace of its own, which trains from now on."""
+def launch(cluster, api, operator, plan_within):
+    """launch(name, ...): a plan in a namespace of its own, which trains from now on.
+
+    `wanted`: what its size is like, by a deadline in place of `finish`; `share`: of that deadline, what the
+    training really takes on one GPU.
+    """
     made = []
 
     def begin(
-        name, *, mode="Auto", finish="31d", least=1, most=2, env=None, notes=None, pods=None, idle=None
-    ):
+        name, *, mode="Auto", finish="31d", least=1, most=2, env=None, notes=None, pods=None, idle=None,
+        wanted=None, share=None,
+    ):  # fmt: skip
         namespace = f"loop-{name}"
         cluster.kubectl("create", "namespace", namespace)
         made.append(namespace)
@@ -179,7 +204,10 @@ def launch(cluster, api, operator):
                 "podTemplate": {"metadata": {"annotations": notes or {}}, "spec": pods or {}},
             },
         }
-        return Run(cluster, api, namespace, metadata={"name": name}, **spec).start()
+        run = Run(cluster, api, namespace, metadata={"name": name}, **spec)
+        if wanted:
+            due(run.document["spec"], plan_within(request_of(cluster, run.document), wanted), share)
+        return run.start()
 
     yield begin
     cluster.kubectl("delete", "namespace", *made, "--wait=false")

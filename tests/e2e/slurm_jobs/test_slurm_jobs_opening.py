@@ -1,8 +1,8 @@
 """Jobs that open at their likely size, on a real Slurm, where the believed rate is too high or too low.
 
 The belief comes from the reports of earlier runs that the user gave to `rightsizer calibrate`. The shipped
-first look, after twenty minutes, is made shorter by the monitor's flags, the deadlines stay as they are:
-whether one holds is judged at the measured rate.
+first look, after twenty minutes, is made shorter by the monitor's flags. The deadlines follow from the
+engine's prediction, the pace from the deadline: whether one holds is judged at the measured rate.
 """
 
 import json
@@ -19,7 +19,7 @@ from rightsizer.catalog import lookup
 from rightsizer.domain.cases import Case
 from rightsizer.domain.observation import Observation, to_document
 from rightsizer.search.plan import plan as size
-from rightsizer.search.types import Option, Plan
+from rightsizer.search.types import Option, Plan, Request
 from rightsizer_api import load, sizing
 from rightsizer_launch import calibration
 
@@ -52,12 +52,16 @@ class Believed(Training):
         """As of every training, with a calibration."""
         return Training.environment(self) | {"RIGHTSIZER_CALIBRATION": str(self.folder / "calibration.json")}
 
+    def request(self) -> Request:
+        """What is asked when the plan is submitted, calibrated."""
+        cluster = lookup.cluster("H100-SXM5-80GB", gpus_per_node=1)
+        asked = sizing.resolve(load(self.folder / "plan.yaml")).request(clusters=(cluster,))
+        return replace(asked, calibration=calibration.load(self.folder / "calibration.json"))
+
     def option(self, gpus: int) -> tuple[Option, Case]:
         """What the engine predicts on so many GPUs, calibrated, and the case."""
-        cluster = lookup.cluster("H100-SXM5-80GB", gpus_per_node=1)
-        asked = sizing.resolve(load(self.folder / "plan.yaml")).request(clusters=(cluster,), resizable=False)
-        known = calibration.load(self.folder / "calibration.json")
-        answer = size(replace(asked, gpu_counts=(gpus,), deadline_s=None, calibration=known), compared=False)
+        asked = replace(self.request(), gpu_counts=(gpus,), deadline_s=None, elastic=False)
+        answer = size(asked, compared=False)
         assert isinstance(answer, Plan)
         option = answer.option
         workload = replace(answer.request.workload, global_batch_sequences=option.global_batch_sequences)
@@ -71,8 +75,8 @@ class Believed(Training):
         text = PLAN.format(deadline_s=deadline_s, step_s=step_s, mode=mode)
         (self.folder / "plan.yaml").write_text(text)
 
-    def believe(self, factor: float) -> float:
-        """Earlier runs took `factor` times the predicted step; the step on one GPU that is believed now."""
+    def believe(self, factor: float) -> None:
+        """Earlier runs took `factor` times the predicted step."""
         self.write(deadline_s=1e6)
         earlier = []
         for gpus in (1, 2):
@@ -83,7 +87,12 @@ class Believed(Training):
         report.write_text(json.dumps({"observations": [to_document(row) for row in earlier]}))
         done = self.rightsizer("calibrate", report)
         assert done.returncode == 0, done.stderr
-        return float(self.option(1)[0].step_s)
+
+    def due(self, plan: Plan, *, share: float) -> None:
+        """Write the plan with this one's deadline, of which the training really takes a share on one GPU."""
+        assert plan.request.deadline_s is not None
+        steps = plan.request.workload.steps
+        self.write(deadline_s=plan.request.deadline_s, step_s=share * plan.request.deadline_s / steps)
 
     def record(self) -> dict[str, Any]:
         """How the job was sized."""
@@ -119,11 +128,10 @@ def monitor(believed: Believed) -> Iterator[Path]:
 
 
 def test_a_job_that_is_slower_than_believed_opens_small_grows_once_and_meets_its_deadline(
-    believed: Believed, monitor: Path
+    believed: Believed, monitor: Path, plan_within: Any, opens: Any
 ) -> None:
-    step_s = believed.believe(2 / 3)
-    finish_s = 10e9 / (96 * 1024) * step_s
-    believed.write(deadline_s=1.15 * finish_s, step_s=1.5 * step_s)
+    believed.believe(2 / 3)
+    believed.due(plan_within(believed.request(), opens(1)), share=1.25)
     job = believed.submit("--partition", "h100")
     sized = believed.record()
     assert (sized["nodes"], sized["first_look_s"]) == (1, 1200.0), sized
@@ -146,11 +154,10 @@ def test_a_job_that_is_slower_than_believed_opens_small_grows_once_and_meets_its
 
 
 def test_a_job_that_is_faster_than_believed_is_recommended_less_and_gives_it_to_who_waits(
-    believed: Believed, monitor: Path
+    believed: Believed, monitor: Path, plan_within: Any, opens: Any
 ) -> None:
-    step_s = believed.believe(1.0)
-    finish_s = 10e9 / (96 * 1024) * step_s
-    believed.write(deadline_s=0.8 * finish_s, step_s=step_s / 1.8)
+    believed.believe(1.0)
+    believed.due(plan_within(believed.request(), opens(2)), share=0.6)
     job = believed.submit("--partition", "h100")
     sized = believed.record()
     assert (sized["nodes"], sized["first_look_s"]) == (2, 1200.0), sized

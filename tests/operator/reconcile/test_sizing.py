@@ -1,9 +1,13 @@
 import datetime as dt
+import re
+from dataclasses import replace
 
 import pytest
 
 from rightsizer.domain.layout import Layout
 from rightsizer.errors import InputError
+from rightsizer.search.plan import plan as size
+from rightsizer.search.types import Plan
 from rightsizer_api import validate
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.reconcile.size import RunningAttempt, cluster_request, decide, scaling_of
@@ -68,28 +72,39 @@ def test_a_quota_bounds_the_plan_and_is_named(fake_cluster):
 STAGED = {
     "workload": {"tokens": "100B", "sequenceLength": 1024, "globalBatchSequences": 24, "precision": "bf16"},
     "model": {"dimensions": {"layers": 16, "hidden": 2048, "ffnHidden": 8192, "heads": 16, "vocab": 32000}},
-    "deadline": {"finishWithin": "28d"},
     "resources": {"gpus": None, "maxGPUs": 4},
     "layout": {"microBatch": 4},
 }
 
 
-def test_a_staged_plan_s_job_names_its_reserve_for_queues_and_administrators(fake_cluster):
-    staged = fake_cluster(STAGED).settle()
-    reserve = staged.plan["status"]["sizing"]["opening"]["reserveGPUs"]
+@pytest.fixture
+def staged(fake_cluster, plan_within, opens):
+    """A plan that opens with one GPU and a reserve of more than two; of two where quotas leave two."""
+    cluster = fake_cluster(STAGED)
+    request = cluster_request(
+        validate(cluster.plan), inventory=Inventory(nodes=tuple(cluster.nodes)), created=NOW
+    )
+
+    def wanted(plan):
+        less = size(replace(plan.request, max_gpus=2), compared=False)
+        return opens(1)(plan) and plan.staging.reserve_gpus > 2 and isinstance(less, Plan) and opens(1)(less)
+
+    return cluster.edit(deadline={"finishWithin": f"{plan_within(request, wanted).request.deadline_s:.0f}s"})
+
+
+def test_a_staged_plan_s_job_names_its_reserve_for_queues_and_administrators(staged):
+    reserve = staged.settle().plan["status"]["sizing"]["opening"]["reserveGPUs"]
     assert staged.job()["metadata"]["annotations"]["rightsizer.dev/reserve-gpus"] == str(reserve)
 
 
-def test_a_quota_below_the_reserve_is_named(fake_cluster):
-    staged = fake_cluster(STAGED)
+def test_a_quota_below_the_reserve_is_named(staged):
     staged.quota = 2
     sized = staged.settle().condition("Sized")["message"]
-    assert "quotas leave 2 GPUs of a reserve of 3" in sized
+    assert re.search("quotas leave 2 GPUs of a reserve of [34]", sized)
     assert staged.plan["status"]["sizing"]["opening"]["reserveGPUs"] == 2
 
 
-def test_a_reserve_beyond_the_queue_s_own_quota_is_named_as_borrowed(fake_cluster):
-    staged = fake_cluster(STAGED)
+def test_a_reserve_beyond_the_queue_s_own_quota_is_named_as_borrowed(staged):
     staged.queue = Queue(name="team", gpus=8, nominal_gpus=2)
     assert "beyond 2 GPUs, its queue's own quota" in staged.settle().condition("Sized")["message"]
 

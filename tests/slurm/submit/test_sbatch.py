@@ -5,7 +5,9 @@ import os
 
 import pytest
 
+from rightsizer.catalog import lookup
 from rightsizer.errors import InputError
+from rightsizer_api import loads, sizing
 from rightsizer_launch.worker.progress import DONE
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
@@ -40,13 +42,21 @@ metadata: {name: small}
 spec:
   model: {dimensions: {layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}
   workload: {tokens: 10B, sequenceLength: 1024, globalBatchSequences: 24, precision: bf16}
-  deadline: {finishWithin: 67h}
+  deadline: {finishWithin: 72h}
   resources: {maxGPUs: 4, gpusPerNode: 1}
   layout: {microBatch: 4}
   launch: {framework: ddp, command: [train.py], checkpoint: {path: ckpt}}
   elasticity: {mode: Recommend}
 """
-"""One GPU is enough at even odds, not at a confidence of 0.9."""
+
+
+@pytest.fixture
+def opening(plan_within, opens):
+    """The plan with a deadline for which one GPU is enough at even odds, not at a confidence of 0.9."""
+    cluster = lookup.cluster("H100-SXM5-80GB", gpus_per_node=1)
+    plan = plan_within(sizing.resolve(loads(OPENING)).request(clusters=(cluster,)), opens(1))
+    within = f"{plan.request.deadline_s:.0f}s"
+    return OPENING.replace("72h", within), plan.staging.reserve_gpus
 
 
 @pytest.fixture
@@ -82,12 +92,13 @@ def test_a_plan_is_submitted_with_its_files_and_its_record(run, fake_slurm, tmp_
     assert record.deadline_at_s == pytest.approx(record.submitted_at_s + 1800.0)
 
 
-def test_a_resizable_plan_opens_at_its_likely_size_and_grows_up_to_its_reserve(run, tmp_path):
-    code, printed = run(OPENING)
+def test_a_resizable_plan_opens_at_its_likely_size_and_grows_up_to_its_reserve(run, opening, tmp_path):
+    text, reserve = opening
+    code, printed = run(text)
     record = runfile.read(tmp_path / "run")
-    assert (code, record.nodes, record.most_nodes, record.first_look_s) == (0, 1, 3, 1200.0)
+    assert (code, record.nodes, record.most_nodes, record.first_look_s) == (0, 1, reserve, 1200.0)
     line = "open with 1 H100-SXM5-80GB; after ~20 min of training we know"
-    assert all(line in text and "reserve 3" in text for text in (printed, record.decision))
+    assert all(line in text and f"reserve {reserve}" in text for text in (printed, record.decision))
     assert "export RIGHTSIZER_FIRST_CHECKPOINT_S=600" in (tmp_path / "run" / "job.sbatch").read_text()
 
 
@@ -101,16 +112,16 @@ def test_a_resizable_plan_opens_at_its_likely_size_and_grows_up_to_its_reserve(r
     ],
     ids=["off", "no-checkpoints", "size-in-the-command", "fixed-size"],
 )
-def test_a_job_that_cannot_be_resized_is_sized_for_its_whole_run(run, tmp_path, old, new):
-    code, printed = run(OPENING.replace(old, new))
+def test_a_job_that_cannot_be_resized_is_sized_for_its_whole_run(run, opening, tmp_path, old, new):
+    code, printed = run(opening[0].replace(old, new))
     record = runfile.read(tmp_path / "run")
     assert (code, record.nodes > 1, record.first_look_s) == (0, True, None)
     assert "open with" not in printed
     assert "RIGHTSIZER_FIRST_CHECKPOINT_S" not in (tmp_path / "run" / "job.sbatch").read_text()
 
 
-def test_a_script_of_the_user_never_opens_small_because_nobody_resizes_it(run, fake_slurm, tmp_path):
-    (tmp_path / "plan.yaml").write_text(OPENING)
+def test_a_script_of_the_user_never_opens_small_because_nobody_resizes_it(run, opening, fake_slurm, tmp_path):
+    (tmp_path / "plan.yaml").write_text(opening[0])
     code, printed = run(
         f'#!/bin/bash\n#SBATCH --comment="rightsizer: plan={tmp_path}/plan.yaml"\nsrun train.sh\n'
     )
