@@ -1,6 +1,6 @@
 """What the submit plugin costs: `python -m bench.slurm`, as root, on two real Slurms side by side.
 
-One Slurm has no plugin, the other has the plugin with the time-outs of deploy/slurm. Each round submits once
+One Slurm has no plugin, the other has the plugin with the packaged time-outs. Each round submits once
 of every kind, so that all kinds see the same load. Written: the medians of what sbatch took, and of what
 slurmctld itself spent on a submit (sdiag), which the plugin is a part of. The same, with quantiles, while 72
 jobs of another user wait for sizes that nobody has asked for before, and without them, by turns.
@@ -23,7 +23,7 @@ from bench.results import RESULTS, write_json
 from bench.sizing import quantile
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = ROOT / "deploy" / "slurm" / "rightsizer.conf"
+SHIPPED = ROOT / "slurm/rightsizer_slurm/data/rightsizer.conf"
 CONTROL = ROOT / "tests" / "e2e" / "slurm" / "cluster.py"
 OURS = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 OTHER = "a comment of somebody else"
@@ -214,7 +214,7 @@ def _asked_s(path: Path, comment: str) -> float:
 
 
 def site_settings(lab: Lab) -> None:
-    """The time-outs of deploy/slurm: the tests' own are more patient."""
+    """The packaged time-outs: the tests' own are more patient."""
     path = Path(lab.slurm["RIGHTSIZER_SLURM_CONF"])
     text = path.read_text()
     for key, value in re.findall(

@@ -162,7 +162,11 @@ def _plugin(config: Mapping[str, str], exists: Callable[[Path], bool]) -> Iterab
         yield _missing("the submit plugin is not enabled", "slurm.conf", line)
     for name in _LUA:
         present = exists(folder / name)
-        yield _ok(f"{folder / name}") if present else _missing(f"{folder / name}: copy it from slurm/lua")
+        yield (
+            _ok(f"{folder / name}")
+            if present
+            else _missing(f"{folder / name}: rightsizer slurm install --place writes it")
+        )
     folders = [Path(top) / version for top in _LUA_FOLDERS for version in _LUA_VERSIONS]
     found = sorted({folder.name for folder in folders if exists(folder / "socket.lua")})
     if found:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-UNIT = Path(__file__).parents[2] / "deploy/slurm/rightsizer-slurm.service"
+UNIT = Path(__file__).parents[2] / "slurm/rightsizer_slurm/data/rightsizer-slurm.service"
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

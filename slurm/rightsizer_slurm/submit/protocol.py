@@ -1,8 +1,8 @@
 """The line protocol between the submit plugins and the daemon, version 1. Pure.
 
 A request is `RIGHTSIZER 1 PLAN`, key=value lines, `END`; a response is `RIGHTSIZER 1 OK|REFUSE|HOLD|KEEP`,
-key=value lines, `END`. Lines end in a newline; the daemon closes the connection after its response. slurm/lua
-accepts only the fields that it knows, and checks their bounds.
+key=value lines, `END`. Lines end in a newline; the daemon closes the connection after its response. The
+plugin (data/*.lua) accepts only the fields that it knows, and checks their bounds.
 """
 
 import dataclasses

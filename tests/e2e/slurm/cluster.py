@@ -74,7 +74,7 @@ def _runs(at: Place) -> bool:
 def _begin(at: Place) -> None:
     settings.write(at)
     if at.plugin:
-        settings.install_plugin(at, REPOSITORY / "slurm" / "lua")
+        settings.install_plugin(at, REPOSITORY / "slurm/rightsizer_slurm/data")
     machines.start(at, "munged", _argv(at, "munged"))
     socket = at.run / "munge.sock"
     machines.wait("munged's socket", socket.exists, within_s=_UP_S, look_at=at.log)

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.slurm
 
-SOURCES = Path(__file__).resolve().parents[3] / "slurm" / "lua"
+SOURCES = Path(__file__).resolve().parents[3] / "slurm/rightsizer_slurm/data"
 COMMENT = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 
 

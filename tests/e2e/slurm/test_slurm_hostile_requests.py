@@ -21,7 +21,7 @@ SHIPPED = {"timeout_s": 0.3, "hold_after_s": 0, "cooldown_s": 30}
 
 @pytest.fixture
 def shipped(site: Any) -> Iterator[Any]:
-    """The site with the settings of deploy/slurm."""
+    """The site with the packaged settings."""
     with site.settings("", restart=True, **SHIPPED):
         yield dataclasses.replace(site, again=False)
         site.slurm.cancel_all()

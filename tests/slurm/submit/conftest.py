@@ -7,7 +7,7 @@ from typing import Any
 import lupa.lua51
 import pytest
 
-SOURCES = Path(__file__).resolve().parents[3] / "slurm" / "lua"
+SOURCES = Path(__file__).resolve().parents[3] / "slurm/rightsizer_slurm/data"
 NO_VALUE = 4294967294.0
 
 

@@ -1,4 +1,4 @@
-"""slurm/lua in Lua 5.1 to 5.4: the pure half alone, and job_submit.lua in a pretended slurmctld.
+"""The packaged plugins in Lua 5.1 to 5.4: the pure half alone, and job_submit.lua in a pretended slurmctld.
 
 The real slurmctld is in tests/e2e/slurm; here are the other Lua versions, and many more inputs.
 """
@@ -22,7 +22,7 @@ from rightsizer.errors import RightsizerError
 from rightsizer_slurm.cluster.comment import LONGEST, parse, plan_of
 from rightsizer_slurm.submit.protocol import SizingResponse, Verdict, parse_request, response_text
 
-SOURCES = Path(__file__).resolve().parents[3] / "slurm" / "lua"
+SOURCES = Path(__file__).resolve().parents[3] / "slurm/rightsizer_slurm/data"
 VERSIONS = {"5.1": lupa.lua51, "5.2": lupa.lua52, "5.3": lupa.lua53, "5.4": lupa.lua54}
 NO_VALUE = 4294967294.0
 GOOD = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"
