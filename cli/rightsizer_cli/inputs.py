@@ -13,6 +13,7 @@ from rightsizer.values import immutable
 from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing, validate, with_config
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
 from rightsizer_cli.model_files import config_of
+from rightsizer_cli.shorthand import spelled_out
 from rightsizer_cli.usage_errors import OptionError
 from rightsizer_launch.calibration import calibrated as with_calibration
 
@@ -54,8 +55,10 @@ def read_over(plan: TrainingPlan, *groups: Any) -> tuple[TrainingPlan, Request]:
 def _given(groups: tuple[Any, ...]) -> _Given:
     """The flags that were given; a model on this machine is read from its config.json."""
     options = list(_options(groups))
-    values = {spec: value for spec, _, value in options if value not in (None, [])}
+    values = spelled_out({spec: value for spec, _, value in options if value not in (None, [])})
     flags = {spec: flag for spec, flag, _ in options}
+    if any(spec == "nodes" and value for spec, _, value in options):
+        flags["resources.gpus"] = "--nodes"
     name = values.get("model.name")
     local = config_of(name) if isinstance(name, str) else None
     if not local:
@@ -94,7 +97,7 @@ def _options(groups: tuple[Any, ...]) -> Iterator[tuple[str, str, Any]]:
     for group in groups:
         for field in dataclasses.fields(group):
             value, flag = getattr(group, field.name), f"--{field.name.replace('_', '-')}"
-            yield SHORT_NAMES[field.name], flag, _plain(value)
+            yield SHORT_NAMES.get(field.name, field.name), flag, _plain(value)
 
 
 def _plain(value: Any) -> Any:

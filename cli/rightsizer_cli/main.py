@@ -27,6 +27,7 @@ COMMANDS = {
     "doctor": "doctor.command",
     "models": "catalog.command",
     "gpus": "catalog.command",
+    "nodes": "catalog.command",
     "frameworks": "catalog.command",
     "operator": "operate",
     "crd": "crd",

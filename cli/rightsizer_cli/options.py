@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rightsizer.values import immutable
+from rightsizer_cli import completion
 
 __all__ = [
     "FixedLayoutFlags",
@@ -45,6 +46,7 @@ class JobFlags:
         typer.Option(
             metavar="NAME",
             help="Model: a name of `rightsizer models`, a Hub id, or a folder with a config.json.",
+            autocompletion=completion.models,
         ),
     ] = None
     config: Annotated[
@@ -53,7 +55,11 @@ class JobFlags:
     ] = None
     method: Annotated[
         str | None,
-        typer.Option(metavar="METHOD", help="pretrain (default), finetune, lora or qlora."),
+        typer.Option(
+            metavar="METHOD",
+            help="pretrain (default), finetune (sft, full), lora or qlora.",
+            autocompletion=completion.choices("pretrain", "finetune", "lora", "qlora"),
+        ),
     ] = None
     tokens: Annotated[
         str | None,
@@ -93,17 +99,24 @@ class JobFlags:
             "--precision",
             "--dtype",
             metavar="TYPE",
-            help="bf16, fp16, fp8 or fp32; default: the model's own or bf16.",
+            help="bf16, fp16, fp8, nvfp4 or fp32; default: the model's own or bf16.",
+            autocompletion=completion.choices("bf16", "fp16", "fp8", "nvfp4", "fp32"),
         ),
     ] = None
     optimizer: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="adamw (default), adamw8bit, sgd, adafactor, lion or muon."),
+        typer.Option(
+            metavar="NAME",
+            help="adamw (default), adamw8bit, sgd, adafactor, lion or muon.",
+            autocompletion=completion.choices("adamw", "adamw8bit", "sgd", "adafactor", "lion", "muon"),
+        ),
     ] = None
     recompute: Annotated[
         str | None,
         typer.Option(
-            metavar="MODE", help="Activations recomputed in backward: auto, none, selective or full."
+            metavar="MODE",
+            help="Activations recomputed in backward: auto, none, selective or full.",
+            autocompletion=completion.choices("auto", "none", "selective", "full"),
         ),
     ] = None
     lora_rank: Annotated[
@@ -112,20 +125,37 @@ class JobFlags:
     ] = None
     lora_targets: Annotated[
         str | None,
-        typer.Option(metavar="WHICH", help="Matrices with adapters: attention (usual), all or all+experts."),
+        typer.Option(
+            metavar="WHICH",
+            help="Matrices with adapters: attention (usual), all or all+experts.",
+            autocompletion=completion.choices("attention", "all", "all+experts"),
+        ),
     ] = None
     quantised_bits: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Bits of a frozen weight (qlora; default 4)."),
+        typer.Option(
+            "--quantised-bits",
+            "--quantized-bits",
+            metavar="N",
+            help="Bits of a frozen weight (qlora; default 4).",
+        ),
     ] = None
     loss: Annotated[
         str | None,
-        typer.Option(metavar="KERNEL", help="Cross-entropy: auto, eager, compiled, fused or chunked."),
+        typer.Option(
+            metavar="KERNEL",
+            help="Cross-entropy: auto, eager, compiled, fused or chunked.",
+            autocompletion=completion.choices("auto", "eager", "compiled", "fused", "chunked"),
+        ),
     ] = None
     attention: Annotated[
         str | None,
         typer.Option(
-            metavar="KERNEL", help="Attention: auto, flash, flash1 to flash4, cudnn, sdpa or eager."
+            metavar="KERNEL",
+            help="Attention: auto, flash, flash1 to flash4, cudnn, sdpa or eager.",
+            autocompletion=completion.choices(
+                "auto", "flash", "flash1", "flash2", "flash3", "flash4", "cudnn", "sdpa", "eager"
+            ),
         ),
     ] = None
     compile: Annotated[
@@ -143,6 +173,7 @@ class JobFlags:
         typer.Option(
             metavar="NAME",
             help="The training framework (`rightsizer frameworks`); default: the best for it.",
+            autocompletion=completion.frameworks,
         ),
     ] = None
 
@@ -169,7 +200,11 @@ class GoalFlags:
     ] = None
     objective: Annotated[
         str | None,
-        typer.Option(metavar="gpus|cost|time", help="What is minimised within the limits (default gpus)."),
+        typer.Option(
+            metavar="gpus|cost|time",
+            help="What is minimised within the limits (default gpus).",
+            autocompletion=completion.choices("gpus", "cost", "time"),
+        ),
     ] = None
     max_gpus: Annotated[int | None, typer.Option(metavar="N", help="Most GPUs to use.")] = None
     min_gpus: Annotated[int | None, typer.Option(metavar="N", help="Fewest GPUs to use.")] = None
@@ -189,12 +224,23 @@ class HardwareFlags:
 
     gpu: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="GPU type (`rightsizer gpus`); several: A,B."),
+        typer.Option(
+            metavar="NAME",
+            help="GPU type (`rightsizer gpus`), several: A,B; or one cloud node type.",
+            autocompletion=completion.gpus,
+        ),
+    ] = None
+    nodes: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Exact number of nodes, instead of --gpus.")
     ] = None
     gpus_per_node: Annotated[int | None, typer.Option(metavar="N", help="GPUs in a node.")] = None
     node_shape: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Cloud node type, which fixes network and price."),
+        typer.Option(
+            metavar="NAME",
+            help="Cloud node type, which fixes network and price.",
+            autocompletion=completion.nodes,
+        ),
     ] = None
     inter_node_gbps: Annotated[
         str | None,
@@ -249,5 +295,10 @@ class LayoutFlags:
     ep: Annotated[int, typer.Option(metavar="N", min=1, help="Expert-parallel ranks.")] = 1
     micro_batch: Annotated[int, typer.Option(metavar="N", min=1, help="Sequences in a forward pass.")] = 1
     sharding: Annotated[
-        str | None, typer.Option(metavar="KIND", help="none, zero1, zero2, zero3 (FSDP) or hsdp.")
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="none, zero1, zero2, zero3 (FSDP) or hsdp.",
+            autocompletion=completion.choices("none", "zero1", "zero2", "zero3", "hsdp"),
+        ),
     ] = None

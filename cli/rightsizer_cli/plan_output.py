@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Section", "check_output", "print_answer", "print_manifest"]
 
 OUTPUTS = ("table", "json", "yaml")
+_NO_COMMAND = """\
+# This plan can be sized. To run it, name the training script (docs/stacks.md):
+#   launch:
+#     framework: transformers   # or another of `rightsizer frameworks`
+#     command: [train.py]
+#     image: registry.example/train:1   # on Kubernetes
+"""
 
 
 def check_output(kind: str) -> str:
@@ -51,5 +58,7 @@ def print_answer(answer: Plan | NoPlan, *, as_json: bool, more: Sequence[Section
 
 
 def print_manifest(plan: "TrainingPlan") -> None:
-    """The plan as a manifest that `run` and `kubectl apply` take."""
+    """The plan as a manifest that `run` and `kubectl apply` take. A comment says what it lacks to be run."""
     typer.echo(dump(plan), nl=False)
+    if not plan.spec.launch.command:
+        typer.echo(_NO_COMMAND, nl=False)

@@ -190,21 +190,21 @@ def _batch_stated(plan: TrainingPlan) -> bool:
 
 def gpu_types(plan: TrainingPlan) -> tuple[str, ...]:
     """The catalog's names of the GPU types that a plan allows; empty: any type."""
-    if not plan.spec.resources.gpu_types:
+    if not _stated_types(plan):
         return ()
     return tuple(cluster.gpu.name for cluster in clusters_of(plan))
 
 
 def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
     """The clusters that a plan's resources describe, one for each GPU type."""
-    resources = plan.spec.resources
-    if not resources.gpu_types:
+    resources, types = plan.spec.resources, _stated_types(plan)
+    if not types:
         raise InputError(
             "spec.resources.gpuTypes", value=None, remedy="name at least one GPU type, such as H100-SXM5-80GB"
         )
     stated = stated_hardware(plan)
     clusters = []
-    for index, name in enumerate(resources.gpu_types):
+    for index, name in enumerate(types):
         with _at(
             f"spec.resources.gpuTypes[{index}]",
             nodeShape="spec.resources.nodeShape",
@@ -215,6 +215,15 @@ def clusters_of(plan: TrainingPlan) -> tuple[Cluster, ...]:
             size = resources.gpus_per_node or (shape.gpus if shape else lookup.gpu(name).gpus_per_node)
             clusters.append(stated.cluster(name, size, nodes_shape=resources.node_shape))
     return tuple(clusters)
+
+
+def _stated_types(plan: TrainingPlan) -> tuple[str, ...]:
+    """The GPU types that a plan names, else its node shape's."""
+    resources = plan.spec.resources
+    if resources.gpu_types or resources.node_shape is None:
+        return resources.gpu_types or ()
+    with _at("spec.resources.nodeShape"):
+        return (lookup.node(resources.node_shape).gpu,)
 
 
 def deadline_s(plan: TrainingPlan, *, now: dt.datetime | None = None) -> float | None:

@@ -47,6 +47,19 @@ def test_yaml_is_a_manifest_that_plans_the_same(capsys, tmp_path):
     assert printed(capsys, "plan", str(file)) == printed(capsys, "plan", *SMALL)
 
 
+def test_yaml_says_what_a_plan_lacks_to_be_run(capsys, tmp_path):
+    text = printed(capsys, "plan", *SMALL, "-o", "yaml")
+    assert "# This plan can be sized. To run it, name the training script" in text
+    file = tmp_path / "plan.yaml"
+    file.write_text(text + "  launch: {framework: ddp, command: [train.py]}\n")
+    assert "#" not in printed(capsys, "plan", str(file), "-o", "yaml")
+
+
+def test_node_types_are_listed_and_shown(capsys):
+    assert "8 x A100-SXM4-40GB" in printed(capsys, "nodes")
+    assert json.loads(printed(capsys, "nodes", "p4d.24xlarge", "--json"))[0]["gpus"] == 8
+
+
 def test_the_verdict_comes_first_and_on_one_line(capsys):
     verdict = json.loads(printed(capsys, "plan", *SMALL, "--json"))["verdict"]
     assert printed(capsys, "plan", *SMALL).splitlines()[0] == verdict

@@ -141,7 +141,7 @@ def system(text: str, gpu_name: str) -> Node | None:
 def node(name: str) -> Node:
     """The node shape of that name ("p5.48xlarge", "DGX H100")."""
     by_name = {item.name: item for item in nodes()}
-    index = build_index(Spellings(name=key, exact=(key,)) for key in by_name)
+    index = build_index(Spellings(name=key, exact=(key, key.removeprefix("Standard_"))) for key in by_name)
     return by_name[one("nodeShape", name, index)]
 
 

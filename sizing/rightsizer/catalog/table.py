@@ -10,7 +10,7 @@ from rightsizer.errors import UnknownNameError
 
 __all__ = ["Row", "first", "named", "number", "one", "optional", "read", "split"]
 
-_LISTED = {"gpu": "gpus", "model": "models"}
+_LISTED = {"gpu": "gpus", "model": "models", "nodeShape": "nodes"}
 _ELSE = {"model": "; any other by its config.json"}
 
 Row = Mapping[str, str]

@@ -1,4 +1,4 @@
-"""`rightsizer models`, `rightsizer gpus` and `rightsizer frameworks`."""
+"""`rightsizer models`, `rightsizer gpus`, `rightsizer nodes` and `rightsizer frameworks`."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from rightsizer_cli.options import Json
 
-__all__ = ["frameworks", "gpus", "models"]
+__all__ = ["frameworks", "gpus", "models", "nodes"]
 
 
 def models(
@@ -36,6 +36,20 @@ def gpus(
     from rightsizer_cli.commands.catalog.listing import print_gpus
 
     print_gpus(lookup.gpus() if name is None else (lookup.gpu(name),), as_json=json)
+
+
+def nodes(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One node type; by default all.")
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """List the node types of clouds and known machines, or show one."""
+    from rightsizer.catalog import lookup
+    from rightsizer_cli.commands.catalog.listing import print_nodes
+
+    print_nodes(lookup.nodes() if name is None else (lookup.node(name),), as_json=json)
 
 
 def frameworks(

@@ -9,12 +9,12 @@ from rich.table import Table
 
 from rightsizer.catalog import lookup
 from rightsizer.domain.architecture import Architecture, parameters_active, parameters_total
-from rightsizer.domain.hardware import Gpu
+from rightsizer.domain.hardware import Gpu, Node
 from rightsizer.units import format_bytes, format_count, format_usd
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.render import table
 
-__all__ = ["document", "fields", "print_gpus", "print_models"]
+__all__ = ["document", "fields", "print_gpus", "print_models", "print_nodes"]
 
 
 def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
@@ -62,6 +62,21 @@ def print_gpus(gpus: Sequence[Gpu], *, as_json: bool) -> None:
                          _scaled(sixteen_bits, 1e12), _scaled(g.fp8_flop_per_s, 1e12),
                          _scaled(g.nvlink_bytes_per_s, 1e9), str(g.gpus_per_node), price)  # fmt: skip
         show(grid, "TFLOP/s are dense, of 16 bits and of fp8; NVLink is in GB/s for each direction.")
+
+
+def print_nodes(nodes: Sequence[Node], *, as_json: bool) -> None:
+    """Node types with their GPUs, network and price."""
+    if as_json:
+        echo_json([document(n) for n in nodes])
+    elif len(nodes) == 1:
+        show(fields(nodes[0], {}))
+    else:
+        grid = table("node type", "of", "GPUs", ">network GB/s a GPU", ">$/GPU-h")
+        for n in nodes:
+            price = "-" if n.price_usd_per_gpu_h is None else format_usd(n.price_usd_per_gpu_h)
+            rate = f"{n.inter_bytes_per_s / 1e9:.3g}" if n.inter_bytes_per_s else "-"
+            grid.add_row(n.name, n.provider, f"{n.gpus} x {n.gpu}", rate, price)
+        show(grid, whole=True)
 
 
 def _parameters(model: Architecture) -> dict[str, object]:

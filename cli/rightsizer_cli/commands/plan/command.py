@@ -32,7 +32,7 @@ def plan(
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="table|json|yaml", help="yaml: the manifest, ready to run or apply."
+            "--output", "-o", metavar="table|json|yaml", help="yaml: the manifest, to run or apply."
         ),
     ] = "table",
     plot: Annotated[

@@ -1,0 +1,53 @@
+"""Values that the shell completes: names of the catalog, and the plan fields' choices."""
+
+from collections.abc import Callable, Iterable
+
+__all__ = ["choices", "frameworks", "gpus", "models", "nodes"]
+
+Completion = Callable[[str], list[str]]
+
+
+def choices(*values: str) -> Completion:
+    """Completes one of these."""
+
+    def complete(incomplete: str) -> list[str]:
+        return _matching(values, incomplete)
+
+    return complete
+
+
+def models(incomplete: str) -> list[str]:
+    """Models of the catalog, with and without their owner."""
+    from rightsizer.catalog import lookup
+
+    names = {name for model in lookup.models() for name in (model.name, model.name.rpartition("/")[2])}
+    return _matching(names, incomplete)
+
+
+def gpus(incomplete: str) -> list[str]:
+    """GPU types, and cloud node types; the last of a list that commas part."""
+    from rightsizer.catalog import lookup
+
+    head, comma, last = incomplete.rpartition(",")
+    known = [gpu.name for gpu in lookup.gpus()] + ([] if head else [node.name for node in lookup.nodes()])
+    return [f"{head}{comma}{name}" for name in _matching(known, last)]
+
+
+def nodes(incomplete: str) -> list[str]:
+    """Node types."""
+    from rightsizer.catalog import lookup
+
+    return _matching((node.name for node in lookup.nodes()), incomplete)
+
+
+def frameworks(incomplete: str) -> list[str]:
+    """Frameworks that a plan may name."""
+    from rightsizer.domain.framework import frameworks as profiles
+
+    return _matching((profile.name for profile in profiles() if profile.known), incomplete)
+
+
+def _matching(names: Iterable[str], incomplete: str) -> list[str]:
+    """The names that begin so, in any case; without spaces, which shells part."""
+    start = incomplete.casefold()
+    return sorted(name for name in names if name.casefold().startswith(start) and " " not in name)

@@ -1,0 +1,44 @@
+"""The shell completes values that the plan takes."""
+
+import typing
+
+import pytest
+import yaml
+
+from rightsizer_api.short_names import SHORT_NAMES
+from rightsizer_cli import completion
+from rightsizer_cli.options import GoalFlags, JobFlags
+
+CRD = "helm/rightsizer/crds/trainingplans.rightsizer.dev.yaml"
+
+
+def completions():
+    """(plan field, its completion) of every option that has one."""
+    for group in (JobFlags, GoalFlags):
+        for name, hint in typing.get_type_hints(group, include_extras=True).items():
+            complete = hint.__metadata__[0].autocompletion
+            if complete and SHORT_NAMES[name].partition(".")[0] != "model" and name != "framework":
+                yield SHORT_NAMES[name], complete
+
+
+@pytest.mark.parametrize(("path", "complete"), list(completions()), ids=lambda value: str(value)[:30])
+def test_choices_are_those_of_the_plan(path, complete, request):
+    crd = yaml.safe_load((request.config.rootpath / CRD).read_text())
+    field = {"properties": crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]}
+    for step in ("spec", *path.split(".")):
+        field = field["properties"][step]
+    assert set(complete("")) == set(field["enum"])
+
+
+def test_names_complete_from_their_start_in_any_case():
+    assert any("8B" in name for name in completion.models("llama-3.1"))
+    assert completion.nodes("P5.48") == ["p5.48xlarge"]
+    assert "megatron" in completion.frameworks("mega")
+    assert completion.choices("none", "full")("F") == ["full"]
+    assert completion.models("no such model") == []
+
+
+def test_the_last_gpu_type_of_a_list_completes():
+    assert "A100-SXM4-40GB,H100-SXM5-80GB" in completion.gpus("A100-SXM4-40GB,H1")
+    assert completion.gpus("p5.48") == ["p5.48xlarge"]
+    assert completion.gpus("H100-SXM5-80GB,p5.48") == []

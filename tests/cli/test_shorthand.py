@@ -1,0 +1,80 @@
+"""What people type is spelled out as plan fields."""
+
+import pytest
+
+from rightsizer.errors import InputError
+from rightsizer_cli.inputs import read
+from rightsizer_cli.options import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
+from rightsizer_cli.shorthand import spelled_out
+
+JOB = JobFlags(model="gpt2", tokens="1B", global_batch="512k")
+
+
+def asked(hardware: HardwareFlags, job: JobFlags = JOB):
+    return read(None, job, GoalFlags(), hardware, FixedLayoutFlags())[1]
+
+
+@pytest.mark.parametrize(
+    "hardware",
+    [
+        HardwareFlags(gpu=["p4d.24xlarge"]),
+        HardwareFlags(node_shape="p4d.24xlarge"),
+        HardwareFlags(gpu=["A100-SXM4-40GB"], node_shape="p4d.24xlarge"),
+    ],
+)
+def test_a_node_type_names_the_gpu_the_network_and_the_price(hardware):
+    (cluster,) = asked(hardware).clusters
+    assert cluster.gpu.name == "A100-SXM4-40GB"
+    assert cluster.inter_bytes_per_s == 6.25e9
+    assert cluster.price_usd_per_gpu_h == 2.745
+
+
+def test_azure_types_are_known_without_their_prefix():
+    (cluster,) = asked(HardwareFlags(gpu=["ND96isr_H100_v5"])).clusters
+    assert cluster.price_usd_per_gpu_h == 12.29
+
+
+@pytest.mark.parametrize(
+    "hardware",
+    [HardwareFlags(gpu=["p5.48xlarge", "H100"]), HardwareFlags(gpu=["p5.48xlarge"], node_shape="DGX H100")],
+)
+def test_a_node_type_stands_alone(hardware):
+    with pytest.raises(InputError, match=r"^--gpu: 'p5\.48xlarge.*name one node type alone"):
+        asked(hardware)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "gpus"),
+    [
+        (HardwareFlags(gpu=["H100"], nodes=4), 32),
+        (HardwareFlags(gpu=["A100-PCIe-80GB"], nodes=3, gpus_per_node=2), 6),
+        (HardwareFlags(gpu=["Standard_NC96ads_A100_v4"], nodes=2), 8),
+    ],
+)
+def test_nodes_are_so_many_gpus(hardware, gpus):
+    assert asked(hardware).gpu_counts == (gpus,)
+
+
+def test_nodes_of_unknown_size_are_refused():
+    with pytest.raises(InputError, match=r"^--nodes: 2: give --gpus-per-node"):
+        spelled_out({"nodes": 2})
+    with pytest.raises(InputError, match=r"^--nodes: 2: give --nodes or --gpus, not both"):
+        spelled_out({"nodes": 2, "resources.gpus": 16})
+
+
+def test_too_many_nodes_are_named_after_their_flag():
+    with pytest.raises(InputError, match=r"^--nodes: "):
+        asked(HardwareFlags(gpu=["H100"], nodes=10**9))
+
+
+@pytest.mark.parametrize(("typed", "method"), [("sft", "finetune"), ("Full", "finetune"), ("lora", "lora")])
+def test_methods_have_other_names(typed, method):
+    assert spelled_out({"workload.method": typed})["workload.method"] == method
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"), [("dpo", "preference training"), ("grpo", "reinforcement learning")]
+)
+def test_a_method_that_is_not_sized_is_refused_by_name(typed, why):
+    with pytest.raises(InputError, match=f"^--method: '{typed}': {why}"):
+        asked(HardwareFlags(gpu=["H100"]), JobFlags(model="gpt2", tokens="1B", method=typed))
