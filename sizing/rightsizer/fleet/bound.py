@@ -9,6 +9,7 @@ from rightsizer.fleet.trace_jobs import (
     ReplayRules,
     TraceJob,
     counts,
+    half,
     missed,
     most_gpus,
     relative_s,
@@ -38,7 +39,8 @@ def bound(jobs: Sequence[TraceJob], *, gpus: int, rules: ReplayRules | None = No
 
 def _best(job: TraceJob, most: int) -> tuple[float, float]:
     """Seconds and GPU-hours of the cheapest way to meet the deadline, or the cheapest of all if none does."""
-    points = [(job.duration_s * relative_s(job.exponent, job.gpus, n), n) for n in counts(job.gpus, most)]
+    sizes = sorted({half(job.gpus), *counts(job.gpus, most)})  # of every policy
+    points = [(job.duration_s * relative_s(job.exponent, job.gpus, n), n) for n in sizes]
     limit_s = math.inf if job.deadline_s is None else job.deadline_s - job.submitted_s
     if min(seconds for seconds, _ in points) > limit_s:
         limit_s = math.inf

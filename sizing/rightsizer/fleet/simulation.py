@@ -16,6 +16,7 @@ from rightsizer.fleet.trace_jobs import (
     TraceJob,
     TraceScaling,
     counts,
+    half,
     missed,
     most_gpus,
     relative_s,
@@ -118,7 +119,7 @@ class _Replay:
             case Opening.ONE:
                 return 1
             case Opening.HALF:
-                return max(1, requested // 2)
+                return half(requested)
             case Opening.STAGED:
                 return self.staged_gpus(state, now_s)
         return requested

@@ -23,6 +23,7 @@ __all__ = [
     "TraceJob",
     "TraceScaling",
     "counts",
+    "half",
     "missed",
     "most_gpus",
     "relative_s",
@@ -133,8 +134,13 @@ class ReplayOutcome:
     timeline: Timeline = field(default_factory=lambda: Timeline((), ()))
 
 
+def half(requested: int) -> int:
+    """Half of the requested count, but one GPU at least."""
+    return max(1, requested // 2)
+
+
 def counts(requested: int, most: int) -> tuple[int, ...]:
-    """Possible sizes of a job: powers of two and the requested count."""
+    """Sizes that a resize may choose: powers of two and the requested count."""
     return tuple(sorted({requested} | {1 << k for k in range(most.bit_length()) if 1 << k <= most}))
 
 
