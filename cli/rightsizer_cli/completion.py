@@ -17,11 +17,11 @@ def choices(*values: str) -> Completion:
 
 
 def models(incomplete: str) -> list[str]:
-    """Models of the catalog, with and without their owner."""
+    """Models of the catalog, by their names and Hub ids, with and without the owner."""
     from rightsizer.catalog import lookup
 
-    names = {name for model in lookup.models() for name in (model.name, model.name.rpartition("/")[2])}
-    return _matching(names, incomplete)
+    ids = {name for model in lookup.models() for name in (model.name, *lookup.model_aliases(model.name))}
+    return _matching(ids | {name.rpartition("/")[2] for name in ids}, incomplete)
 
 
 def gpus(incomplete: str) -> list[str]:
