@@ -76,7 +76,7 @@ LOCK = .tools/bin/uv pip compile --universal --python-version 3.11 --generate-ha
 lock: $(READY)  ## pin what pyproject.toml asks for: the environment, the image, the image's build
 	$(LOCK) pyproject.toml --extra dev --extra gpu --output-file requirements.lock
 	$(LOCK) pyproject.toml --extra operator --constraint requirements.lock --output-file deploy/images/operator.lock
-	printf 'hatchling>=1.27\nsetuptools>=80\n' | $(LOCK) - --constraint requirements.lock --output-file deploy/images/build.lock
+	printf 'hatchling>=1.27\nhatch-vcs>=0.5\nsetuptools>=80\n' | $(LOCK) - --constraint requirements.lock --output-file deploy/images/build.lock
 	for stack in $(STACKS); do \
 	  $(LOCK) pyproject.toml --extra examples $(STACK_LOCKS)/$$stack.in --constraint requirements.lock --output-file $(STACK_LOCKS)/$$stack.lock; done
 	$(BIN)/python -m deploy.images.build --lock

@@ -54,7 +54,7 @@ spec:
   securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
   containers:
   - name: strict
-    image: ghcr.io/rightsizer/rightsizer:0.1.0
+    image: ghcr.io/rightsizer/rightsizer:0.0.0.dev0
     args: [--version]
     securityContext:
       readOnlyRootFilesystem: true
@@ -103,7 +103,7 @@ def test_a_container_sees_the_gpus_that_it_was_given(cluster, namespace):
 def test_a_non_root_pod_with_a_read_only_root_runs_rightsizer(cluster, namespace):
     cluster.apply(STRICT_POD, namespace)
     cluster.wait("the pod's end", lambda: _succeeded(cluster, "strict", namespace))
-    assert "0.1.0" in cluster.logs("strict", namespace)
+    assert "rightsizer " in cluster.logs("strict", namespace)
 
 
 def test_a_broken_gpu_is_not_allocatable_until_it_heals(cluster):

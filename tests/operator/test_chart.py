@@ -59,7 +59,7 @@ def test_a_wrong_value_is_refused_with_its_name(schema, value, wrong):
     assert value in f"{refused.value.json_path} {refused.value.message}"
 
 
-def test_the_chart_and_the_program_have_one_version():
+def test_an_unreleased_chart_has_the_version_of_a_program_without_a_tag():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    project = tomllib.loads((CHART.parents[1] / "pyproject.toml").read_text())["project"]
-    assert chart["appVersion"] == chart["version"] == project["version"]
+    hatch = tomllib.loads((CHART.parents[1] / "pyproject.toml").read_text())["tool"]["hatch"]
+    assert chart["appVersion"] == hatch["version"]["fallback-version"]

@@ -11,11 +11,11 @@ import json
 import platform
 import sys
 import tarfile
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
 from place import REPOSITORY
 
 FOLDERS = ("dev", "etc", "opt", "proc", "root", "run", "sys", "usr", "var", "work", "workspace")
@@ -45,12 +45,12 @@ class Image:
 
 def images(pause: Path) -> tuple[Image, ...]:
     """What every node has."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    chart = yaml.safe_load((REPOSITORY / "helm/rightsizer/Chart.yaml").read_text())
     scripts = {"workspace/train.py": REPOSITORY / "examples" / "01-local" / "train.py"}
     return (
         Image(name=PAUSE, entrypoint=("/pause",), files={"pause": pause}),
         Image(
-            name=f"ghcr.io/rightsizer/rightsizer:{project['version']}",
+            name=f"ghcr.io/rightsizer/rightsizer:{chart['appVersion']}",
             entrypoint=("rightsizer",),
             user=f"{NON_ROOT}:{NON_ROOT}",
         ),
