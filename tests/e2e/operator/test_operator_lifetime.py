@@ -27,5 +27,5 @@ def test_a_finished_plan_is_deleted_with_what_it_owns(start):
 
     run.until("Complete", within_s=300)
     run.cluster.wait("nothing is left", lambda: not left(), within_s=120)
-    assert "spec.ttlAfterFinished" in run.kubectl("get", "events")
+    run.cluster.wait("its event", lambda: "spec.ttlAfterFinished" in run.kubectl("get", "events"))
     assert run.kubectl("get", "pvc", "--output=name")
