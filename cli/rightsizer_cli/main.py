@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Annotated
 
@@ -36,6 +36,9 @@ COMMANDS = {
 }
 """Each command and its module in `rightsizer_cli.commands`, in the order of the help."""
 
+_BY_HAND = "_RIGHTSIZER_COMPLETE=source_bash rightsizer"
+"""The script of a named shell: bash, zsh, fish."""
+
 EPILOG = """Exit codes: 0 success, 1 the system refused, 2 bad input, 3 no plan meets the goal, 4 no data.
 Completion for your shell: rightsizer --install-completion."""
 
@@ -47,6 +50,8 @@ def main() -> None:
 
 def execute(args: Sequence[str]) -> int:
     """Run one command line; the exit code. A user's mistake is one line on stderr."""
+    if _names_completion(args) and (why := undetected_shell()):
+        return _fail(f"{args[0]}: {why}")
     command = next((arg for arg in args if not arg.startswith("-")), "")
     names = [command] if command in COMMANDS and not _asks_for_completion(args) else list(COMMANDS)
     app = build(names, completion=_asks_for_completion(args))
@@ -134,8 +139,23 @@ def _root(
 
 
 def _asks_for_completion(args: Sequence[str]) -> bool:
-    options = ("--install-completion", "--show-completion")
-    return "_RIGHTSIZER_COMPLETE" in os.environ or any(arg.startswith(options) for arg in args)
+    return "_RIGHTSIZER_COMPLETE" in os.environ or _names_completion(args)
+
+
+def _names_completion(args: Sequence[str]) -> bool:
+    return any(arg.startswith(("--install-completion", "--show-completion")) for arg in args)
+
+
+def undetected_shell(detect: Callable[[], object] | None = None) -> str:
+    """Why the shell that called cannot be told, and what to do; empty: it can. Typer would say less."""
+    import shellingham
+
+    try:
+        (detect or shellingham.detect_shell)()
+    except (OSError, shellingham.ShellDetectionFailure) as error:
+        why = f" ({error})" if str(error) else ""
+        return f"the shell cannot be detected{why}; write the output of `{_BY_HAND}` to a file that it reads"
+    return ""
 
 
 def _refused(error: OSError) -> int:

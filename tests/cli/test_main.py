@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from shellingham import ShellDetectionFailure
 
-from rightsizer_cli.main import COMMANDS, execute, outcome
+from rightsizer_cli.main import COMMANDS, execute, outcome, undetected_shell
 
 HEAVY = {"numpy", "pydantic", "torch", "matplotlib", "rich", "yaml", "kopf", "prometheus_client"}
 SMALL = ["--model", "gpt2", "--tokens", "1B", "--gpu", "A100-SXM4-40GB", "--gpus", "8"]
@@ -174,3 +175,21 @@ def test_one_noun_shows_its_fields(args, capsys):
 def test_crd_is_the_committed_one(capsys):
     assert execute(["crd"]) == 0
     assert "kind: CustomResourceDefinition" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("error", [ShellDetectionFailure(), OSError("ps not found")], ids=["none", "no-ps"])
+def test_an_undetected_shell_is_told_with_what_to_do(error):
+    def detect():
+        raise error
+
+    why = undetected_shell(detect)
+    assert why.startswith("the shell cannot be detected")
+    assert str(error) in why
+    assert "_RIGHTSIZER_COMPLETE=source_bash rightsizer" in why
+
+
+def test_windows_is_told_where_it_runs():
+    script = "import os; os.name = 'nt'; from rightsizer_cli.start import main; main()"
+    done = subprocess.run([sys.executable, "-c", script, "plan"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "run it in WSL" in done.stderr
