@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate lock images fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-stacks clean help
 
 all: check test  ## check and test
 
@@ -69,6 +69,9 @@ generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards a
 	$(BIN)/python -m rightsizer_api.generate
 	$(BIN)/python -m rightsizer_telemetry.generate
 	$(BIN)/python scripts/draw_architecture.py
+
+outputs: $(READY)  ## rewrite the outputs of commands that README.md and docs/ show
+	$(BIN)/python scripts/refresh_outputs.py
 
 STACK_LOCKS := tests/e2e/stacks/locks
 STACKS := $(basename $(notdir $(wildcard $(STACK_LOCKS)/*.in)))

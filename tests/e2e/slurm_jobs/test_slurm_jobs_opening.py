@@ -30,7 +30,7 @@ apiVersion: rightsizer.dev/v1alpha1
 kind: TrainingPlan
 metadata: {{name: small}}
 spec:
-  model: {{dimensions: {{layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}}}
+  model: {{dimensions: {{layers: 4, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}}}
   workload: {{tokens: 10B, sequenceLength: 1024, globalBatchSequences: 96, precision: bf16}}
   deadline: {{finishWithin: {deadline_s:.0f}s}}
   resources: {{gpuTypes: [H100-SXM5-80GB], maxGPUs: 4, gpusPerNode: 1}}

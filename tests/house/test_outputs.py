@@ -1,0 +1,34 @@
+"""scripts/refresh_outputs.py, which rewrites the outputs of commands in the documentation."""
+
+import runpy
+from pathlib import Path
+
+from rightsizer_cli.commands.version import version
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "refresh_outputs.py"
+refreshed = runpy.run_path(str(SCRIPT))["refreshed"]
+
+
+def test_an_output_is_written_again_and_what_it_leaves_out_stays_left_out(capsys):
+    version()
+    today = capsys.readouterr().out.strip()
+    shown = [
+        "    $ rightsizer version",
+        "    rightsizer 0.0.0",
+        "",
+        "Text.",
+        "    $ rightsizer run x",
+        "    old",
+    ]
+    assert list(refreshed(shown)) == [shown[0], f"    {today}", *shown[2:]]
+    gpu = [
+        "    $ rightsizer gpus L4",
+        "    name  L5",
+        "    ...",
+        "    bf16_flop_per_s  1T",
+        "    ...",
+        "Text.",
+    ]
+    new = list(refreshed(gpu))
+    assert [line.split()[0] for line in new] == ["$", "name", "...", "bf16_flop_per_s", "...", "Text."]
+    assert new[1].split() == ["name", "L4"]
