@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus test-stacks clean help
 
 all: check test  ## check and test
 
@@ -104,6 +104,9 @@ bench: $(READY)  ## accuracy against published and whole runs, worth of calibrat
 	$(BIN)/python -m bench.simulate
 	$(BIN)/python -m bench.opening
 
+# Suites that run side by side each remember what failed
+own = -o cache_dir=.pytest_cache/$1
+
 cluster-up:  ## a real Kubernetes on this machine (needs root); prints `export KUBECONFIG=...`
 	@$(MAKE) --no-print-directory -s $(READY) >&2
 	@tests/e2e/cluster/install.sh >&2
@@ -121,7 +124,7 @@ BUILD = $(BIN)/python tests/e2e/cluster/cluster.py build kubernetes etcd coredns
 	tests/e2e/cluster/install.sh
 	tests/e2e/prometheus/install.sh
 	$(BUILD)
-	$(BIN)/pytest -q -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --durations=8 $(AGAIN) tests/e2e
+	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --durations=8 $(AGAIN) tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
 	@$(MAKE) --no-print-directory -s $(READY) >&2
@@ -137,7 +140,7 @@ test-slurm:  ## the tests on that Slurm; starts one if none runs
 .test-slurm: $(READY)
 	tests/e2e/slurm/install.sh
 	tests/e2e/prometheus/install.sh
-	$(BIN)/pytest -q -m slurm -n 3 --dist loadfile --no-loadscope-reorder $(AGAIN) tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
+	$(BIN)/pytest -q $(call own,slurm) -m slurm -n 3 --dist loadfile --no-loadscope-reorder $(AGAIN) tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
 
 SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
   test_slurm_sizing.py::test_a_job_gets_the_size_that_the_terminal_is_told \
@@ -151,7 +154,7 @@ test-slurm-releases:  ## the cluster and sized jobs on Slurm 24.11 and 26.05, in
 
 test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
 	tests/e2e/prometheus/install.sh
-	$(BIN)/pytest -q -m prometheus $(AGAIN) tests/e2e/prometheus
+	$(BIN)/pytest -q $(call own,prometheus) -m prometheus $(AGAIN) tests/e2e/prometheus
 
 test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, killed, resumed, resized (CPU)
 	$(BIN)/pytest -q -n 1 -m stacks $(AGAIN) tests/e2e/stacks
@@ -175,19 +178,25 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory .test-units
 	@$(call twice,.test-processes)
+	@tests/e2e/public.sh $(MAKE) --no-print-directory .ci-side-by-side
+
+# They mostly wait: side by side, each line with the suite that wrote it. What they install comes before: one apt at a time
+.ci-side-by-side: $(READY)
 	tests/e2e/prometheus/install.sh
-	@$(MAKE) --no-print-directory .ci-prometheus .ci-clusters
+	tests/e2e/slurm/install.sh
+	tests/e2e/cluster/install.sh
+	@$(MAKE) --no-print-directory .ci-slurm .ci-kubernetes .ci-prometheus
 
-.ci-clusters:
-	@for suite in test-slurm test-slurm-releases test-kubernetes; do \
-	  echo "== $$suite"; \
-	  $(call twice,$$suite) || exit 1; \
-	done
+named = set -o pipefail; { $(call twice,$1); } 2>&1 | sed --unbuffered 's/^/$1: /'
+.ci-slurm:
+	@$(call named,test-slurm)
+	@$(call named,test-slurm-releases)
 
-# Mostly a wait for minutes of data, beside the clusters and told afterwards
+.ci-kubernetes:
+	@$(call named,test-kubernetes)
+
 .ci-prometheus:
-	@mkdir -p build; $(call twice,test-prometheus) > build/test-prometheus.log 2>&1; status=$$?; \
-	  echo "== test-prometheus"; cat build/test-prometheus.log; exit $$status
+	@$(call named,test-prometheus)
 
 clean:  ## remove what make and the tests built
 	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
