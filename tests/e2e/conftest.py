@@ -26,14 +26,13 @@ LONGEST_WAIT_S, LONGEST_TEST_S = 600, 1200
 """What took longer has never come to a good end, and a test that hangs must not be all that CI does."""
 UNTIL = "RIGHTSIZER_UNTIL"
 """Where CI says how long it has (seconds since the epoch): slow tests whose turn comes later are left out."""
-SECOND = (
-    "e2e/loop/",
-    "operator/test_operator_api_storms",
-    "operator/test_operator_autosize",
-    "operator/test_operator_crashes",
-    "e2e/test_cluster",
+FIRST = tuple(
+    f"operator/{name}"
+    for name in ("kueue/", *(f"test_operator_{what}" for what in ("failures", "faults", "runs", "verbs")))
 )
-"""What needs no operator in a pod, or one of its own; about half of the time that all tests take."""
+"""What the test of the operator's verbs reads the audit log of, and that test."""
+SECOND = "e2e/loop/"
+"""What has an operator and a Prometheus of its own."""
 SLURM_CONTROL = Path(__file__).resolve().parent / "slurm" / "cluster.py"
 FAILED: dict[str, str] = {}
 """The first test that failed here, by module."""
@@ -93,10 +92,12 @@ def _module(nodeid: str) -> str:
 
 
 class Clusters(LoadScopeScheduling):
-    """`-n 2`: tests mostly wait, so two groups of them share the machine, each with a cluster of its own."""
+    """`-n 3`: tests mostly wait, so three groups of them share the machine, each on a cluster of its own."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "second" if any(part in nodeid for part in SECOND) else "first"
+        if any(part in nodeid for part in FIRST):
+            return "first"
+        return "second" if SECOND in nodeid else "third"
 
 
 @pytest.hookimpl
@@ -186,11 +187,12 @@ def control() -> Callable[..., subprocess.CompletedProcess[str]]:
 def cluster() -> Iterator[Cluster]:
     """The cluster of `make cluster-up` if it runs (and it stays), else one for this session.
 
-    A second worker of pytest-xdist has a cluster of its own.
+    Each further worker of pytest-xdist has a cluster of its own.
     """
     name = os.environ.get("RIGHTSIZER_CLUSTER", "rightsizer")
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
-        name = f"{name[:11]}2"
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    if worker != "gw0":
+        name = f"{name[:11]}{int(worker.removeprefix('gw')) + 1}"
     was_up = "pid" in _control(name, "status").stdout
     kubeconfig = _control(name, "up").stdout.removeprefix("export KUBECONFIG=").strip()
     kubectl = _control(name, "tool", "kubectl").stdout.strip()

@@ -1,6 +1,6 @@
 import pytest
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly]
 
 WEB = """
 apiVersion: v1

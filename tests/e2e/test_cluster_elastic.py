@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly]
 
 SCRIPT = Path(__file__).resolve().parent / "cluster" / "train.py"
 JOB = (Path(__file__).resolve().parent / "cluster" / "elastic_job.yaml").read_text()

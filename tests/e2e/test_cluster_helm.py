@@ -2,7 +2,7 @@ import subprocess
 
 import pytest
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly]
 
 CHART = {
     "Chart.yaml": "{apiVersion: v2, name: note, version: 0.1.0}",

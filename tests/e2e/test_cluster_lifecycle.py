@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly]
 
 CLUSTER = Path(__file__).resolve().parent / "cluster" / "cluster.py"
 STATE = Path("/var/lib/rightsizer-cluster")

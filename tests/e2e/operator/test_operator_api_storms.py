@@ -38,12 +38,10 @@ STORMS = {
     "409-half-of-writes": storm(0.5, 409, writes_only=True),
     "503-half-of-all": storm(0.5, 503),
 }
-FIRST = "503-half-of-all"  # the others are for the night
 
 
-@pytest.mark.parametrize(
-    "name", [FIRST, *(pytest.param(name, marks=pytest.mark.nightly) for name in STORMS if name != FIRST)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", STORMS)
 def test_a_storm_of_refusals_delays_and_changes_nothing(alone, life, name):
     operator = _leading(alone)
     operator.proxy.before = STORMS[name]

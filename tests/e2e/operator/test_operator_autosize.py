@@ -11,7 +11,7 @@ from life import SimulatedRun
 from rightsizer_launch.worker.metrics import TrainMetrics, serve
 from rightsizer_operator.values.names import METRICS_PORT
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.nightly]
 LOG = logging.getLogger(__name__)
 HASTE = {
     "measure_s": 2.0,

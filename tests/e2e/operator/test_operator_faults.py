@@ -35,7 +35,10 @@ def test_a_killed_worker_process_costs_no_pod(shared_run):
     assert {pod["metadata"]["name"] for pod in shared_run.pods()} == names
 
 
-@pytest.mark.parametrize("rank_0", [True, False], ids=["rank-0", "another"])
+@pytest.mark.parametrize(
+    "rank_0",
+    [pytest.param(True, id="rank-0"), pytest.param(False, id="another", marks=pytest.mark.nightly)],
+)
 def test_any_pod_may_go(shared_run, rank_0):
     shared_run.steps_with(2)
     leader = shared_run.records()[-1][1]
@@ -63,6 +66,7 @@ def test_the_rendezvous_pod_may_go(shared_run):
     assert shared_run.status["attempt"]["number"] == 1
 
 
+@pytest.mark.nightly  # one that loses its power is the harder case
 def test_a_node_may_die_and_its_worker_comes_up_elsewhere(shared_run, cluster):
     shared_run.steps_with(2)
     stores = {pod["spec"]["nodeName"] for pod in shared_run.pods("rendezvous")}

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
-AWAY_S = 60
+AWAY_S = 30
 
 
 def test_training_goes_on_while_the_api_server_is_away(shared_run, cluster):
