@@ -1,7 +1,7 @@
 """Published peak-memory rows: which memory and which rank a source measured, and inputs from its notes.
 
-Which memory a source measured (README of the reference tables) is known to this judge, not to the engine: the
-engine always estimates allocated, reserved and device bytes of the fullest stage.
+Which memory was measured (the row's note, else the README of the reference tables) is known to this judge,
+not to the engine: it always estimates allocated, reserved and device bytes of the fullest stage.
 """
 
 import csv
@@ -22,16 +22,18 @@ from rightsizer.estimate import memory
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.published.rows import case_from_row
 
-__all__ = ["GIB", "MemoryRows", "build", "load", "predicted_bytes", "promoted"]
+__all__ = ["GIB", "MemoryRows", "build", "kind_of", "load", "predicted_bytes", "promoted"]
 
 GIB = 2.0**30
 
-_KINDS = {
-    "allocated": "SIMUMAX MLPERF MLMTEST NANO TTUNE KWAI",
-    "reserved": "TITAN AO MLENG PEFT FSDPQL SWIFT PRIMERL",
-    "device": "BLOOM DLPERF QWEN INTERN",
-}
-KIND = {source: kind for kind, sources in _KINDS.items() for source in sources.split()}
+_KINDS = (
+    ("allocated", r"(?:max|peak)[-_ ](?:memory[-_ ])?alloc|memory allocated|peak active"),
+    ("reserved", r"reserved"),
+    ("device", r"nvidia-smi|device-level|rocm-smi|amd-smi|memory\.used"),
+)
+"""Signs in a row's note of which memory was read; the first in the note counts."""
+KIND = dict.fromkeys(("AO", "PRIMERL", "SWIFT", "TITAN"), "reserved")
+"""Sources of whose notes some do not say it; the README of the tables does. Others: what the device shows."""
 RANK = {"MLPERF": "first", "MLMTEST": "last"}
 
 
@@ -84,11 +86,19 @@ def build(table: Sequence[Mapping[str, str]], *, notes: bool = False, blind: boo
         source=source,
         wave=np.asarray([r.get("wave", "") for r in rows]),
         measured_bytes=np.asarray([float(r["peak_memory_gib"]) for r in rows]) * GIB,
-        kind=np.asarray([KIND.get(s, "device") for s in source]),
+        kind=np.asarray(
+            [kind_of(r["note"]) or KIND.get(s, "device") for r, s in zip(rows, source, strict=True)]
+        ),
         rank=rank,
         parts=parts,
         unsupported=unsupported,
     )
+
+
+def kind_of(note: str) -> str:
+    """Which memory a row's note says was read: allocated, reserved or the device's; "" if it does not."""
+    found = [(m.start(), kind) for kind, sign in _KINDS if (m := re.search(sign, note, re.IGNORECASE))]
+    return min(found)[1] if found else ""
 
 
 def predicted_bytes(peaks: MemoryRows, parameters: Parameters | None = None) -> Array:

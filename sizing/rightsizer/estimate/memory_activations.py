@@ -43,6 +43,8 @@ class SavedActivations:
     boundary: Array
     dense_full: Array
     moe_full: Array
+    dense_gradients: Array
+    moe_gradients: Array
 
 
 @immutable
@@ -93,11 +95,14 @@ def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
     full, selective = mode == Recompute.FULL, mode == Recompute.SELECTIVE
     ops = selective & (profile.selective == SelectiveRecompute.OPS)
     blocks = selective & (profile.selective == SelectiveRecompute.BLOCKS)
-    modules = np.where(selective & profile.recomputes_expert_modules, 1.0, 0.0)
+    named = profile.selective == SelectiveRecompute.MODULES
+    of_experts = profile.recomputes_expert_modules & (cases.architecture.experts > 0)
+    modules = np.where(selective & (named | of_experts), 1.0, 0.0)
     kept = count * _kept_by_ops(cases) * p.selective_ops
     dense, moe = dense_full - scores * selective, moe_full - scores * selective
     again = modules * count * (width.outputs / sequence + width.latent_ups / t)
-    dense = dense - again * (cases.architecture.experts > 0)
+    inside = 2.0 * cases.architecture.ffn_hidden * named
+    dense = dense - again - modules * count * inside / t
     moe = moe - again - modules * count * width.activated / t
     dense, moe = (np.where(ops, np.minimum(kept, whole), whole) for whole in (dense, moe))
     dense, moe = (
@@ -109,7 +114,30 @@ def saved_activations(cases: Cases, p: Parameters) -> SavedActivations:
         boundary=boundary,
         dense_full=dense_full,
         moe_full=moe_full,
+        dense_gradients=count * _mlp_gradients(cases, cases.architecture.ffn_hidden / t, sequence),
+        moe_gradients=count * _moe_gradients(cases, p, sequence),
     )
+
+
+def _mlp_gradients(cases: Cases, width: Array, sequence: Array) -> Array:
+    """Bytes per token of the gradients alive in the backward of an MLP of that width.
+
+    Those of the layer's output, of the MLP's input and of the residual (6h); of the activation's output (2f)
+    and, with separate kernels, of its inputs (4f gated, 2f plain). A fused kernel (Liger-Kernel's SwiGLU,
+    Megatron's) writes the latter over what it saved.
+    """
+    fused = _kernels(cases) == KernelStyle.FUSED
+    per_f = np.where(fused, 2.0, np.where(cases.architecture.gated_mlp, 6.0, 4.0))
+    return np.asarray(per_f * width + 6.0 * cases.architecture.hidden / sequence)
+
+
+def _moe_gradients(cases: Cases, p: Parameters, sequence: Array) -> Array:
+    """The same of all experts that a token visits, with the gradients of what each receives and returns."""
+    a, layout = cases.architecture, cases.layout
+    visits = a.top_k * p.expert_imbalance
+    width = (visits + a.shared_experts) * a.expert_ffn_hidden / layout.tp
+    routed = 4.0 * a.hidden * visits * layout.expert_tp / layout.tp
+    return np.asarray(_mlp_gradients(cases, width, sequence) + routed)
 
 
 def tower_bytes(cases: Cases) -> Array:

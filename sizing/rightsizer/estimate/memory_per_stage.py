@@ -122,7 +122,9 @@ def _working(cases: Cases, kept: SavedActivations, dense: Array, p: Parameters) 
     full = np.where(dense > 0, np.maximum(kept.dense_full, sparse), kept.moe_full)
     stored = np.where(dense > 0, kept.dense, kept.moe)
     recomputes = cases.layout.recompute != Recompute.NONE
-    return np.where(recomputes, np.maximum(full - stored, 0.0), 0.0) + p.backward_working * full
+    sparse = np.where(cases.architecture.experts > 0, kept.moe_gradients, 0.0)
+    inside = np.where(dense > 0, np.maximum(kept.dense_gradients, sparse), kept.moe_gradients)
+    return np.where(recomputes, np.maximum(full - stored, 0.0), 0.0) + inside
 
 
 def _unsharded(cases: Cases, layer: LayerWeights, stage_parts: Stage, p: Parameters) -> Array:

@@ -21,8 +21,8 @@ from rightsizer.values import immutable
 
 __all__ = ["Unstated", "as_it_ran"]
 
-CROWDED = 1.0 / 3.0
-"""Share of a GPU's memory above which one sequence's logits imply a fused loss. A guess."""
+CROWDED, USUAL_BYTES = 1.0 / 3.0, 64 * 2.0**30
+"""Share of a GPU's memory (USUAL_BYTES at most) above which logits mean a fused loss. A guess."""
 
 
 @immutable
@@ -125,15 +125,18 @@ def _sharding(kind: Sharding) -> _Change:
 
 
 def _losing_little(case: Case) -> Case:
-    """Assume a fused loss if one sequence's logits would crowd the GPU (unknown framework, loss not stated).
+    """Assume a fused loss if one sequence's logits would crowd the GPU and the loss is not stated.
 
     Context parallelism already splits the logits, and before `COMPILED_SINCE` fused losses were rare.
     """
-    known = case.framework.known or case.workload.loss is not LossKernel.AUTO or case.layout.cp > 1
-    if known or 0 < case.workload.library_year < COMPILED_SINCE:
+    whole = case.framework.loss is LossKernel.EAGER or not case.framework.known
+    open_ = whole and case.workload.loss is LossKernel.AUTO and case.layout.cp == 1
+    if not open_ or 0 < case.workload.library_year < COMPILED_SINCE:
         return case
-    tokens = case.workload.sequence_tokens / (case.layout.cp * case.layout.tp)
+    tokens = case.workload.sequence_tokens / case.layout.tp
     logits_bytes = load_memory().logit_bytes_eager * tokens * case.architecture.vocab
-    if logits_bytes < CROWDED * case.cluster.gpu.memory_bytes:
+    if logits_bytes < CROWDED * min(case.cluster.gpu.memory_bytes, USUAL_BYTES):
         return case
-    return replace(case, workload=replace(case.workload, loss=LossKernel.FUSED))
+    said = "loss not stated: fused, because whole logits would crowd the GPU"
+    work = replace(case.workload, loss=LossKernel.FUSED)
+    return replace(case, workload=work, assumptions=(*case.assumptions, said))

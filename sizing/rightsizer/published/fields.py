@@ -35,6 +35,7 @@ __all__ = [
     "precision",
     "quantised_bits",
     "recompute",
+    "recomputes_modules",
     "released",
     "sharding",
     "text",
@@ -115,6 +116,13 @@ def recompute(cell: str) -> tuple[Recompute, int] | None:
     if cell.startswith(("selective", "sel", "op")):
         return Recompute.SELECTIVE, 0
     return (Recompute.NONE, 0) if cell in _FALSE or cell.startswith(("no", "none")) else (Recompute.FULL, 0)
+
+
+def recomputes_modules(cell: str) -> bool:
+    """True if "selective" names modules (norms, activations, experts, up-projections), not only attention."""
+    cell = cell.lower()
+    named = re.search(r"norm|\bact\b|moe|mlp|expert|up_proj", cell)
+    return cell.startswith("sel") and named is not None
 
 
 def sharding(cell: str) -> tuple[Sharding, int]:

@@ -14,6 +14,7 @@ from typing import Any
 from rightsizer.domain.cases import Case
 from rightsizer.domain.framework import (
     Framework,
+    SelectiveRecompute,
     framework,
     framework_from_text,
     sharded_trainer,
@@ -84,9 +85,11 @@ def framework_of_row(row: Row) -> Framework:
 
 
 def _scheduled(row: Row, profile: Framework) -> Framework:
-    """The profile with the row's pipeline schedule and end stages."""
+    """The profile with the row's pipeline schedule, end stages and recomputed modules."""
+    modules = fields.recomputes_modules(fields.text(row, "recompute"))
     return replace(
         profile,
+        selective=SelectiveRecompute.MODULES if modules else profile.selective,
         deferred_head_gradients=fields.count(row, "deferred_head_gradients"),
         interleaved_group=fields.count(row, "interleaved_group"),
         first_stage_layers=fields.count(row, "first_stage_layers"),

@@ -219,6 +219,13 @@ def test_experts_keep_activations_of_the_tokens_routed_to_them():
     assert layers_bytes(net=net) == pytest.approx(4 * T * token, rel=1e-12)
 
 
+def test_recompute_by_named_modules_drops_what_norms_and_the_activation_give():
+    """Of a dense layer 2h each of both norms' outputs and 2f of the activation's."""
+    facts = {"selective": SelectiveRecompute.MODULES}
+    found = layers_bytes(recompute=Recompute.SELECTIVE, facts=facts)
+    assert found == 4 * T * (REPLICATED + ATTENTION + MLP - 4 * 8 - 2 * 16)
+
+
 def test_recompute_by_blocks_keeps_a_quarter_of_them():
     facts = {"selective": SelectiveRecompute.BLOCKS, "recomputes_expert_modules": False}
     found = layers_bytes(recompute=Recompute.SELECTIVE, facts=facts)

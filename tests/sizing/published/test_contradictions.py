@@ -18,11 +18,27 @@ def case(**changes):
     return case_from_row(ROW | changes)
 
 
-def test_whole_logits_that_exceed_the_gpu_mean_a_fused_loss():
+@pytest.mark.parametrize(
+    ("changes", "loss"),
+    [
+        ({}, LossKernel.FUSED),
+        ({"gpu": "B200-SXM-180GB"}, LossKernel.FUSED),
+        ({"seq_len": "8192"}, LossKernel.AUTO),
+        ({"seq_len": "16384", "year": "2024"}, LossKernel.AUTO),
+        (
+            {"framework": "Megatron-LM", "seq_len": "16384", "gpu": "A100-SXM4-40GB", "tp": "2"},
+            LossKernel.AUTO,
+        ),
+    ],
+    ids=["110 GiB", "on a GPU that could hold them", "few", "before fused losses", "vocabulary-parallel"],
+)
+def test_whole_logits_that_crowd_the_gpu_mean_a_fused_loss(changes, loss):
     """65,536 tokens of 128,256 logits at 14 bytes are 110 GiB."""
-    found = case()
-    assert found.workload.loss is LossKernel.FUSED
-    assert found.assumptions == ("loss not stated: fused, to fit the GPU",)
+    assert case(**changes).workload.loss is loss
+
+
+def test_a_fused_loss_that_the_row_does_not_state_is_said():
+    assert case().assumptions == ("loss not stated: fused, because whole logits would crowd the GPU",)
 
 
 def test_a_run_that_fits_keeps_the_frameworks_usual_choices():
