@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus test-stacks clean help
 
 all: check test  ## check and test
 
@@ -79,6 +79,7 @@ LOCK = .tools/bin/uv pip compile --universal --python-version 3.11 --generate-ha
 lock: $(READY)  ## pin what pyproject.toml asks for: the environment, the image, the image's build
 	$(LOCK) pyproject.toml --extra dev --extra gpu --output-file requirements.lock
 	$(LOCK) pyproject.toml --extra operator --constraint requirements.lock --output-file deploy/images/operator.lock
+	$(LOCK) pyproject.toml --constraint requirements.lock --output-file deploy/release/plain.lock
 	printf 'hatchling>=1.27\nhatch-vcs>=0.5\nsetuptools>=80\n' | $(LOCK) - --constraint requirements.lock --output-file deploy/images/build.lock
 	for stack in $(STACKS); do \
 	  $(LOCK) pyproject.toml --extra examples $(STACK_LOCKS)/$$stack.in --constraint requirements.lock --output-file $(STACK_LOCKS)/$$stack.lock; done
@@ -86,6 +87,16 @@ lock: $(READY)  ## pin what pyproject.toml asks for: the environment, the image,
 
 images: $(READY)  ## the operator's and the workers' images as OCI layouts in dist/images, with their SBOM
 	$(BIN)/python -m deploy.images.build --out dist/images
+
+# Its tools come as the test cluster's do: built once from pinned Go modules
+RELEASE_TOOLS = tests/e2e/cluster/cluster.py
+release-dry-run: $(READY)  ## all of a release but its upload, checked, in dist/release; TAG=v1.2.3 compares with a tag
+	@$(BIN)/python $(RELEASE_TOOLS) build helm nfpm > /dev/null
+	$(BIN)/python -m deploy.release.build --helm $$($(BIN)/python $(RELEASE_TOOLS) tool helm) \
+	  --nfpm $$($(BIN)/python $(RELEASE_TOOLS) tool nfpm) --tag "$(TAG)" $(RELEASE_OPTIONS)
+
+test-install: release-dry-run  ## each block of docs/install.md, literally, with what the dry run built; root for Slurm's blocks
+	$(BIN)/pytest -q -n 2 -m install $(AGAIN) tests/e2e/install
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
 	$(BIN)/python -m bench.fit.curves

@@ -9,7 +9,6 @@ DIR/NAME.spdx.json its packages and DIR/NAME.provenance.json what it was made of
 
 import argparse
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -29,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 UV = REPOSITORY / ".tools/bin/uv"
 REGISTRY = "ghcr.io/rightsizer"
+CACHE = Path.home() / ".cache/rightsizer/images"
 SOURCE = "https://github.com/rightsizer/rightsizer"
 NON_ROOT = 65532
 PASSWORDS = f"""\
@@ -113,11 +113,11 @@ def build(image: Image, out: Path, *, cache: Path, newest: bool = False) -> Buil
         },
     )
     oci.archive(layout.folder, out / f"{image.name}.tar")
-    document = sbom.spdx(reference, digest, debian=packages, python=python, created=_moment())
-    _write_json(out / f"{image.name}.spdx.json", document)
+    document = sbom.spdx(reference, digest, debian=packages, python=python, created=moment())
+    (out / f"{image.name}.spdx.json").write_text(sbom.text(document))
     locks = {file.name: _sha256(file) for file in (image.base_lock, image.lock, HERE / "build.lock")}
     statement = sbom.provenance(reference, digest, source=SOURCE, revision=_revision(), locks=locks)
-    _write_json(out / f"{image.name}.provenance.json", statement)
+    (out / f"{image.name}.provenance.json").write_text(sbom.text(statement))
     return Built(reference=reference, digest=digest, archive=out / f"{image.name}.tar")
 
 
@@ -155,7 +155,7 @@ def _revision() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def _moment() -> str:
+def moment() -> str:
     """SOURCE_DATE_EPOCH, else now."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
@@ -166,16 +166,12 @@ def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def _write_json(file: Path, document: Mapping[str, object]) -> None:
-    file.write_text(json.dumps(document, indent=1) + "\n")
-
-
 def main(argv: Sequence[str]) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description="Build OCI images without root, a daemon or a registry.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="images of images.toml; default: all")
     parser.add_argument("--out", type=Path, default=Path("dist/images"), help="folder to write to")
-    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache/rightsizer/images")
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument(
         "--newest", action="store_true", help="Debian's newest packages instead of the lock's"
     )

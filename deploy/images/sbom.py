@@ -1,10 +1,11 @@
 """What an image holds (SPDX 2.3) and what it was made of (an in-toto statement of SLSA provenance)."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 from deploy.images.debian import Package
 
-__all__ = ["provenance", "spdx"]
+__all__ = ["provenance", "spdx", "text"]
 
 
 def spdx(
@@ -75,3 +76,8 @@ def provenance(
             "runDetails": {"builder": {"id": "https://rightsizer.dev/deploy.images.build"}},
         },
     }
+
+
+def text(document: Mapping[str, object]) -> str:
+    """The document as a file holds it."""
+    return json.dumps(document, indent=1) + "\n"

@@ -51,7 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only `-m kubernetes` starts a cluster: a plain `pytest` must not surprise anybody with one."""
-    unasked = [m for m in ("kubernetes", "slurm", "stacks") if m not in (config.option.markexpr or "")]
+    unasked = [
+        m for m in ("kubernetes", "slurm", "stacks", "install") if m not in (config.option.markexpr or "")
+    ]
     skipped = [item for item in items if any(item.get_closest_marker(marker) for marker in unasked)]
     failed = _failed(config) if config.getoption("again", default=False) else frozenset()
     if failed:  # whole modules: their tests go on from one another

@@ -61,6 +61,7 @@ GRAPHS = {
         Graph(name="etcd", commands={"etcd": "go.etcd.io/etcd/server/v3"}),
         Graph(name="coredns", commands={"coredns": "."}),
         Graph(name="helm", commands={"helm": "helm.sh/helm/v4/cmd/helm"}),
+        Graph(name="nfpm", commands={"nfpm": "github.com/goreleaser/nfpm/v2/cmd/nfpm"}),
         Graph(
             name="kwok",
             commands={"kwok": "sigs.k8s.io/kwok/cmd/kwok"},

@@ -1,0 +1,122 @@
+"""What a release is made of; `make release-dry-run` makes one in CI."""
+
+import re
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # deploy is run from the repository, not installed
+from deploy.images.errors import BuildError
+from deploy.release import build, chart, check, linux, notes
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm/rightsizer"
+WORKFLOW = (ROOT / ".github/workflows/release.yml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("python", "helm"),
+    [
+        ("1.2.3", "1.2.3"),
+        ("1.2.3rc1", "1.2.3-rc.1"),
+        ("1.2.0a2", "1.2.0-alpha.2"),
+        ("0.2.dev5", "0.2.0-dev.5"),
+        ("1.2.4.dev7", "1.2.4-dev.7"),
+    ],
+)
+def test_a_version_is_written_as_helm_writes_it(python, helm):
+    assert chart.semantic(python) == helm
+
+
+@pytest.mark.parametrize("version", ["1", "1.2.3+local", "v1.2.3", "1.2.3.post1", ""])
+def test_other_versions_are_refused(version):
+    with pytest.raises(ValueError, match="a release is"):
+        chart.semantic(version)
+
+
+def test_the_packed_chart_is_the_chart_with_this_version(tmp_path):
+    (tmp_path / "again").mkdir()
+    packed, again = (chart.package(CHART, "1.2.3rc1", out) for out in (tmp_path, tmp_path / "again"))
+    assert packed.read_bytes() == again.read_bytes()
+    with tarfile.open(packed) as tar:
+        held = {entry.name: tar.extractfile(entry).read() for entry in tar}
+    assert held.keys() == {f"rightsizer/{p.relative_to(CHART)}" for p in CHART.rglob("*") if p.is_file()}
+    about = yaml.safe_load(held["rightsizer/Chart.yaml"])
+    assert (about["version"], about["appVersion"]) == ("1.2.3-rc.1", "1.2.3rc1")
+
+
+def a_wheel(path, *names):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, "")
+        archive.writestr("one-1.2.3.dist-info/METADATA", "Name: one\nVersion: 1.2.3\n")
+    return path
+
+
+def test_a_wheel_with_every_tracked_file_has_a_version_and_one_without_is_refused(tmp_path):
+    packages, tracked = (
+        [Path("top/one")],
+        [Path("top/one/py.typed"), Path("top/one/data/x.lua"), Path("README")],
+    )
+    whole = a_wheel(tmp_path / "whole.whl", "one/py.typed", "one/data/x.lua")
+    assert check.wheel(whole, packages, tracked) == "1.2.3"
+    with pytest.raises(BuildError, match=r"lacks one/data/x\.lua"):
+        check.wheel(a_wheel(tmp_path / "less.whl", "one/py.typed"), packages, tracked)
+
+
+@pytest.mark.parametrize("package", build._packages(), ids=lambda path: path.name)
+def test_each_package_is_marked_as_typed(package):
+    assert (ROOT / package / "py.typed").exists()
+
+
+CHANGES = "## Unreleased\n\nnew\n\n## 1.2.3 (2026-01-02)\n\n- one\n\n## 1.2.2 (2026-01-01)\n\n- two\n"
+
+
+def test_a_release_s_notes_are_its_part_of_the_changelog():
+    assert notes.notes(CHANGES, "1.2.3") == "- one\n"
+
+
+@pytest.mark.parametrize("version", ["1.2.4", "Unreleased", "1.2"])
+def test_a_version_without_notes_is_refused(version):
+    with pytest.raises(BuildError, match=re.escape(f"## {version} (YYYY-MM-DD)")):
+        notes.notes(CHANGES, version)
+
+
+@pytest.mark.parametrize("tag", ["v1.2.4", "1.2.3", "v1.2.3rc1"])
+def test_a_tag_that_is_not_the_version_is_refused(tag):
+    with pytest.raises(BuildError, match=r"tag the commit v1\.2\.3"):
+        build._tag(tag, "1.2.3")
+
+
+def test_the_packages_lock_is_that_of_the_environment():
+    every = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / "requirements.lock").read_text(), flags=re.M))
+    locked = dict(linux.locked())
+    assert locked.items() <= every.items()
+    assert {"numpy", "pydantic", "typer"} <= locked.keys()
+
+
+def test_a_linux_package_sorts_a_development_version_before_its_release():
+    made = linux.settings(Path("root"), "1.2.4.dev7", "amd64")
+    assert made["version"] == "1.2.4~dev7"
+    assert linux.settings(Path("root"), "1.2.3", "amd64")["version"] == "1.2.3"
+
+
+def test_the_workflow_uploads_only_what_the_dry_run_built():
+    steps = yaml.safe_load(WORKFLOW)["jobs"]["release"]["steps"]
+    runs = [step.get("run", step.get("uses", "")) for step in steps]
+    built = next(i for i, run in enumerate(runs) if run.startswith("make release-dry-run"))
+    uploads = [
+        i for i, run in enumerate(runs) if re.search(r"skopeo copy|helm. push|gh release|publish", run)
+    ]
+    assert uploads
+    assert min(uploads) > built
+
+
+def test_the_workflow_gives_rights_to_its_one_job_only():
+    workflow = yaml.safe_load(WORKFLOW)
+    assert workflow["permissions"] == {}
+    assert workflow["jobs"]["release"]["permissions"]["id-token"] == "write"
