@@ -34,6 +34,7 @@ _FINETUNING_STACKS = ("accelerate", "deepspeed", "torchtitan")
 _LONGER = 1.25
 _LESS_SURE = 0.75
 _LARGER_BATCH = 2
+_MANY_SEQUENCES = 64
 _GPU_TYPES = 2
 _NEAR = 2
 """The cheapest size is sought up to this multiple of the plan's."""
@@ -307,7 +308,10 @@ def _any_number(request: Request) -> Request:
 
 
 def _combined(request: Request) -> Iterator[_Variant]:
-    """Every limit lifted at once: on this stack, on others, and on the GPU with the most memory."""
+    """Every limit lifted at once: on this stack, on others, and on the GPU with the most memory.
+
+    There the batch is large enough to shard a model over many GPUs.
+    """
     free = replace(
         _any_number(request),
         deadline_s=None,
@@ -319,9 +323,12 @@ def _combined(request: Request) -> Iterator[_Variant]:
     )
     largest = max(lookup.gpus(), key=lambda gpu: (gpu.compute_capability > 0, gpu.memory_bytes))
     roomy = replace(lookup.cluster(largest.name), max_gpus=_MOST_GPUS)
-    for clusters in (free.clusters, (roomy,)):
-        others = f" on {largest.name}" if clusters[0] is roomy else ""
+    work = free.workload
+    batch = max(work.global_batch_sequences, _MANY_SEQUENCES)
+    larger = f", with {batch} sequences a step" if batch > work.global_batch_sequences else ""
+    on_largest = replace(free, clusters=(roomy,), workload=replace(work, global_batch_sequences=batch))
+    for lifted, others in ((free, ""), (on_largest, f" on {largest.name}{larger}")):
         for name in (None, *_STACKS, "accelerate", "ddp"):
-            stack = free.framework if name is None else _stack(name, request.workload.method)
+            stack = lifted.framework if name is None else _stack(name, work.method)
             change = f"lift every limit{'' if name is None else f' with {name}'}{others}"
-            yield _variant(change, "", replace(free, framework=stack, clusters=clusters))
+            yield _variant(change, "", replace(lifted, framework=stack))

@@ -81,6 +81,7 @@ NO_PLANS = {
     "batch": _request("gpt2", batch=1, min_gpus=8, name="ddp", sequence=1024, days=300),
     "precision": _request(gpu="A100", precision=Precision.FP8),
     "deadline": _request(days=1 / DAY),
+    "one sequence": _request("meta-llama/Llama-3.1-405B", method=Method.QLORA, batch=1, max_gpus=12),
 }
 
 
