@@ -81,8 +81,9 @@ lock: $(READY)  ## pin what pyproject.toml asks for: the environment, the image,
 	$(LOCK) pyproject.toml --extra operator --constraint requirements.lock --output-file deploy/images/operator.lock
 	$(LOCK) pyproject.toml --constraint requirements.lock --output-file deploy/release/plain.lock
 	printf 'hatchling>=1.27\nhatch-vcs>=0.5\nsetuptools>=80\n' | $(LOCK) - --constraint requirements.lock --output-file deploy/images/build.lock
+	sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements.lock > .tools/torch.pin  # one build of torch for all stacks
 	for stack in $(STACKS); do \
-	  $(LOCK) pyproject.toml --extra examples $(STACK_LOCKS)/$$stack.in --constraint requirements.lock --output-file $(STACK_LOCKS)/$$stack.lock; done
+	  $(LOCK) pyproject.toml --extra examples $(STACK_LOCKS)/$$stack.in --constraint .tools/torch.pin --output-file $(STACK_LOCKS)/$$stack.lock; done
 	$(BIN)/python -m deploy.images.build --lock
 
 images: $(READY)  ## the operator's and the workers' images as OCI layouts in dist/images, with their SBOM

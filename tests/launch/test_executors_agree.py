@@ -69,6 +69,10 @@ def scenario(
     )  # fmt: skip
 
 
+def observed(*command):
+    return ["--module", "rightsizer_launch.stacks.observe", *command]
+
+
 SCENARIOS = {
     "ddp": scenario(
         DDP | {"checkpoint": CKPT}, Layout(dp=4, micro_batch=4, micro_batches=4),
@@ -106,18 +110,19 @@ SCENARIOS = {
     "torchtitan FSDP": scenario(
         {"framework": "torchtitan", "command": ["-m", "torchtitan.train"]},
         Layout(dp=8, sharding=Sharding.ZERO3, micro_batch=4, micro_batches=2),
-        argv=["--module", "torchtitan.train"], flags="--parallelism.data_parallel_shard_degree 8",
-        elastic=(8, 8), gpus_per_node=8,
+        argv=observed("torchtitan", "-m", "torchtitan.train"),
+        flags="--parallelism.data_parallel_shard_degree 8", elastic=(8, 8), gpus_per_node=8,
     ),
     "megatron TP and PP": scenario(
         {"framework": "megatron", "command": ["pretrain_gpt.py"], "checkpoint": CKPT},
         Layout(dp=2, tp=2, pp=2, micro_batch=4, micro_batches=8),
-        argv=["pretrain_gpt.py"], flags="--pipeline-model-parallel-size 2",
+        argv=observed("megatron", "pretrain_gpt.py"), flags="--pipeline-model-parallel-size 2",
         elastic=(8, 8), interval_s=1800.0, grace_s=90.0, gpus_per_node=8,
     ),
     "megatron data parallel": scenario(
         {"framework": "megatron", "command": ["pretrain_gpt.py"]},
-        Layout(dp=4, micro_batch=4, micro_batches=4), argv=["pretrain_gpt.py"],
+        Layout(dp=4, micro_batch=4, micro_batches=4),
+        argv=observed("megatron", "pretrain_gpt.py"),
         elastic=(4, 4),
     ),
     "deepspeed": scenario(
@@ -133,11 +138,13 @@ SCENARIOS = {
     ),
     "placeholders of the size": scenario(
         {"framework": "megatron", "command": ["run.sh", "{layout.dp}"]},
-        Layout(dp=4, micro_batch=4, micro_batches=4), argv=["--no-python", "run.sh", "4"], elastic=(4, 4),
+        Layout(dp=4, micro_batch=4, micro_batches=4),
+        argv=observed("megatron", "run.sh", "4"), elastic=(4, 4),
     ),
     "placeholders of a framework that is sized only": scenario(
         {"framework": "NeMo", "command": ["train.py", "--tp={layout.tp}"]},
-        Layout(dp=4, micro_batch=4, micro_batches=4), argv=["train.py", "--tp=1"], elastic=(4, 4),
+        Layout(dp=4, micro_batch=4, micro_batches=4), argv=observed("nemo", "train.py", "--tp=1"),
+        elastic=(4, 4),
     ),
     "variables": scenario(
         DDP | {"env": [{"name": "HF_HOME", "value": "/c"}, {"name": "PYTHONUNBUFFERED", "value": "0"},

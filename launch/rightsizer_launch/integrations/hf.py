@@ -57,7 +57,8 @@ class RightsizerCallback(TrainerCallback):
         joined_by_all(args.world_size)
         sequences = args.per_device_train_batch_size * args.gradient_accumulation_steps * layout.dp
         self._step_tokens = float(sequences * max(1, layout.sequence_tokens))
-        agent.start(step=state.global_step, tokens=state.global_step * self._step_tokens)
+        tokens = state.global_step * self._step_tokens
+        self._trains = agent.start(step=state.global_step, tokens=tokens, reporter=self)
 
     def on_step_end(
         self, _args: TrainingArguments, _state: TrainerState, control: TrainerControl, **_more: Any

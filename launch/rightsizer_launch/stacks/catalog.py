@@ -1,6 +1,7 @@
 """The stacks whose scripts run unmodified, by the engine's profile of their framework. Pure data.
 
-`hooks` maps a module of the stack to the module of this folder that observes it after its import.
+`hooks` maps a module of the stack to the module of this folder that observes it after its import. A stack
+without hooks is read from its log lines (`log_lines`).
 """
 
 from collections.abc import Mapping
@@ -38,6 +39,11 @@ _STACKS = (
             "ms-swift-3",
         ),
     ),
+    Stack(name="torchtitan", hooks={"torchtitan.trainer": "torchtitan"}, profiles=("torchtitan",)),
+    Stack(name="megatron", hooks={}, profiles=("megatron", "megatron-core", "megatron-bridge")),
+    Stack(name="nemo", hooks={}, profiles=("nemo",)),
+    Stack(name="nanotron", hooks={}, profiles=("nanotron",)),
+    Stack(name="torchtune", hooks={}, profiles=("torchtune",)),
 )
 
 OBSERVED: Mapping[str, Stack] = {stack.name: stack for stack in _STACKS}

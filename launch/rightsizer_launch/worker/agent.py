@@ -45,6 +45,7 @@ __all__ = [
     "finish",
     "layout",
     "model",
+    "reports",
     "should_checkpoint",
     "should_stop",
     "start",
@@ -94,6 +95,8 @@ class _State:
     group: Any = None
     metrics: TrainMetrics | None = None
     server: Any = field(default=None, repr=False)
+    reporter: object = None
+    agrees: bool = True
 
 
 _state = _State()
@@ -149,39 +152,54 @@ def checkpoint_directory(default: str | Path) -> Path:
     return _home() / progress.CHECKPOINTS if active() else Path(default)
 
 
-def start(*, step: int = 0, tokens: float = 0.0) -> None:
-    """Report the first step. Every rank calls it after init_process_group."""
-    if not active():
-        return
+def start(*, step: int = 0, tokens: float = 0.0, reporter: object = None, agrees: bool = True) -> bool:
+    """Report the first step. Every rank calls it after init_process_group.
+
+    False if the caller must not report: without rightsizer, or if another `reporter` of this process (a
+    callback, an observed stack; None is the script itself) started before. A step is never counted twice.
+    Only one rank calls it if it `agrees` with no other: it reports steps, and neither saves nor stops.
+    """
+    taken = _state.started and not reports(reporter) and (_state.agrees or not agrees)
+    if taken or not active():
+        return False
+    _state.reporter, _state.agrees = reporter, agrees
     _state.started, _state.step, _state.tokens = True, step, tokens
     outcome = os.environ.get(progress.ENV_OUTCOME)
     if outcome:  # left by workers of this agent that stopped before a restart
         Path(outcome).unlink(missing_ok=True)
     _state.step_began_s = _state.checkpoint_s = time.monotonic()
-    for number in (signal.SIGTERM, signal.SIGUSR1):
-        signal.signal(number, _request_stop)
-    _state.group = _control_group()
+    if agrees:
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, _request_stop)
+        _state.group = _control_group()
     pids, restarts = _gather(os.getpid()), max(_gather(progress.restarts()))
-    if _rank() == 0:
+    if _leads():
         _serve(restarts=restarts)
         _write("start", pids=pids, layout=asdict(layout()))
+    return True
 
 
-def step(*, tokens: float, loss: float | None = None) -> None:
+def reports(reporter: object = None) -> bool:
+    """Whether `reporter` reports the training of this process: the first one that started."""
+    return _state.started and _state.reporter is reporter
+
+
+def step(*, tokens: float, loss: float | None = None, steps: int = 1) -> None:
     """Report an optimizer step: `tokens` of the whole job, `loss` of this rank (the mean is recorded).
 
-    Every rank calls it at the same step boundary. Here the ranks agree whether to stop or to save.
+    Every rank calls it at the same step boundary. Here the ranks agree whether to stop or to save. `steps`
+    optimizer steps of `tokens` each may be reported at once.
     """
     if not _state.started:
         return
     now_s, after_s = time.monotonic(), progress.checkpoint_after_s(saved=_state.saved)
-    due = _rank() == 0 and now_s - _state.checkpoint_s >= after_s
+    due = _state.agrees and _rank() == 0 and now_s - _state.checkpoint_s >= after_s
     requested, measured = float(_state.stop_requested), float(loss is not None)
     stop, save, total, ranks = _reduce([requested, float(due), float(loss or 0.0), measured])
     now_s = time.monotonic()
-    step_s, _state.step_began_s = now_s - _state.step_began_s, now_s
-    _state.step += 1
-    _state.tokens += tokens
+    step_s, _state.step_began_s = (now_s - _state.step_began_s) / steps, now_s
+    _state.step += steps
+    _state.tokens += tokens * steps
     _state.loss = total / ranks if ranks else None
     _state.stop, _state.due = stop > 0, save > 0 or stop > 0
     _state.since += 1
@@ -189,7 +207,7 @@ def step(*, tokens: float, loss: float | None = None) -> None:
     rate = tokens / max(step_s, 1e-9)
     _state.rate = rate if not _state.rate else 0.8 * _state.rate + 0.2 * rate
     progress.note_step(_state.step)
-    if _rank() == 0:
+    if _leads():
         _write("step", step_s=step_s, peak_bytes=peak_bytes, data_wait_s=_state.waited_s)
         _observe(tokens=tokens, step_s=step_s)
         _enter("checkpoint" if _state.due else "training")
@@ -254,9 +272,9 @@ def checkpointed(path: str | Path) -> None:
 
 def finish() -> None:
     """Report that the training is complete."""
-    if not _state.started or int(os.environ.get("LOCAL_RANK", "0")) != 0:
+    if not _state.started or (_state.agrees and int(os.environ.get("LOCAL_RANK", "0")) != 0):
         return
-    if _rank() == 0:
+    if _leads():
         _write("finish")
     done = {"step": _state.step, "tokens": _state.tokens, "loss": _state.loss, "time": time.time()}
     progress.write_json(_home() / progress.DONE, done)
@@ -282,6 +300,11 @@ def _home() -> Path:
 
 def _rank() -> int:
     return int(os.environ.get("RANK", "0"))
+
+
+def _leads() -> bool:
+    """Whether this process writes the job's records."""
+    return not _state.agrees or _rank() == 0
 
 
 def _world() -> int:
@@ -314,7 +337,9 @@ def _reduce(values: list[float]) -> list[float]:
 
 
 def _gather(value: int) -> tuple[int, ...]:
-    """The workers' values by rank, as sums of one-hot vectors."""
+    """The workers' values by rank, as sums of one-hot vectors; this one's only if it agrees with none."""
+    if not _state.agrees:
+        return (value,)
     return tuple(int(v) for v in _reduce([float(value) * (rank == _rank()) for rank in range(_world())]))
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rightsizer_launch.integrations.checkpoints import newest_checkpoint
+from rightsizer_launch.integrations.checkpoints import newest_checkpoint, newest_dcp_checkpoint
 
 
 def write(folder, step, text=None):
@@ -29,3 +29,12 @@ def test_a_checkpoint_without_its_state_is_left_out(tmp_path):
     (tmp_path / "checkpoint-best").mkdir()
     assert newest_checkpoint(tmp_path) is None
     assert newest_checkpoint(tmp_path / "nothing") is None
+
+
+def test_a_distributed_checkpoint_is_complete_with_its_metadata(tmp_path):
+    for step in (9, 10, 11):
+        (tmp_path / f"step-{step}").mkdir()
+    for step in (9, 10):
+        (tmp_path / f"step-{step}" / ".metadata").touch()
+    assert newest_dcp_checkpoint(tmp_path) == str(tmp_path / "step-10")
+    assert newest_dcp_checkpoint(tmp_path / "nothing") is None

@@ -37,9 +37,24 @@ def test_a_program_on_the_path_is_run_in_this_process(tmp_path):
     assert run(tmp_path, str(tool), "config.yaml")["argv"] == ["config.yaml"]
 
 
+def test_a_program_that_is_not_python_runs_as_it_is(tmp_path):
+    tool = tmp_path / "run.sh"
+    tool.write_text('#!/bin/sh\necho "\\"$1\\""\n')
+    tool.chmod(0o755)
+    assert run(tmp_path, str(tool), "config.yaml") == "config.yaml"
+
+
 @pytest.mark.parametrize("name", ["transformers", "hf", "trl", "axolotl", "llama-factory", "unsloth"])
 def test_what_is_built_on_the_trainer_is_observed_as_transformers(name):
     assert stack_of(name).name == "transformers"
+
+
+@pytest.mark.parametrize(
+    ("name", "stack"),
+    [("torchtitan", "torchtitan"), ("megatron-lm", "megatron"), ("nemo", "nemo"), ("torchtune", "torchtune")],
+)
+def test_a_stack_that_is_not_built_on_the_trainer_has_its_own_observer(name, stack):
+    assert stack_of(name).name == stack
 
 
 def test_a_script_of_an_observed_framework_starts_through_the_observer():

@@ -57,6 +57,32 @@ def test_an_undisturbed_run_finishes(tmp_path):
     assert json.loads((tmp_path / "done.json").read_text())["tokens"] == 800.0
 
 
+TWICE = """
+from rightsizer_launch import agent as script
+from rightsizer_launch.worker import agent
+stack = object()
+def by_script():
+    script.start()
+    script.step(tokens=1.0)
+def by_stack():
+    if agent.start(reporter=stack):
+        agent.step(tokens=100.0)
+for act in {order}:
+    act()
+print(script.should_stop(), script.should_checkpoint())
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "tokens"),
+    [("(by_stack, by_script)", 100.0), ("(by_script, by_stack)", 1.0)],
+    ids=["the stack starts first", "the script starts first"],
+)
+def test_a_script_that_reports_in_an_observed_stack_is_counted_once(tmp_path, order, tokens):
+    run(TWICE.format(order=order), RIGHTSIZER_RUN_DIRECTORY=str(tmp_path))
+    assert [(r.event, r.tokens) for r in records(tmp_path)] == [("start", 0.0), ("step", tokens)]
+
+
 def test_without_rightsizer_it_does_nothing(tmp_path):
     code = LOOP + "print(agent.active(), agent.layout().dp, agent.target_tokens(7), 'torch' in sys.modules)"
     done = run(code, "9", "SIGTERM", HOME=str(tmp_path))
