@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-processes .ci-clusters .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus test-stacks clean help
 
 all: check test  ## check and test
 
@@ -189,7 +189,12 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 .ci-tests:
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory .test-units
-	@$(call twice,.test-processes)
+	@$(MAKE) --no-print-directory .ci-clusters .ci-processes
+
+.ci-processes:
+	@$(call named,.test-processes)
+
+.ci-clusters:
 	@tests/e2e/public.sh $(MAKE) --no-print-directory .ci-side-by-side
 
 # They mostly wait: side by side, each line with the suite that wrote it. What they install comes before: one apt at a time
@@ -197,7 +202,7 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 	tests/e2e/prometheus/install.sh
 	tests/e2e/slurm/install.sh
 	tests/e2e/cluster/install.sh
-	@$(MAKE) --no-print-directory .ci-slurm .ci-kubernetes .ci-prometheus
+	@$(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-prometheus
 
 named = set -o pipefail; { $(call twice,$1); } 2>&1 | sed --unbuffered 's/^/$1: /'
 .ci-slurm:
