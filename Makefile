@@ -131,7 +131,7 @@ test-kubernetes:  ## the tests on that Kubernetes; starts one if none runs
 	@tests/e2e/public.sh $(MAKE) --no-print-directory .test-kubernetes
 
 # What the tests start, from the pinned sources: minutes the first time
-BUILD = $(BIN)/python tests/e2e/cluster/cluster.py build kubernetes etcd coredns helm kueue > /dev/null
+BUILD = $(BIN)/python tests/e2e/cluster/cluster.py build kubernetes etcd coredns helm kueue jobset trainer > /dev/null
 .test-kubernetes: $(READY)
 	tests/e2e/cluster/install.sh
 	tests/e2e/prometheus/install.sh

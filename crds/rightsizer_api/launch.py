@@ -1,5 +1,6 @@
 """spec.launch: the command, its checkpoints and its restart budget."""
 
+import enum
 import re
 from typing import Annotated, Any, ClassVar, Required, Self
 
@@ -23,7 +24,7 @@ from rightsizer_api import placeholders
 from rightsizer_api.base import Model, Rule, fixed
 from rightsizer_api.quantities import Duration, Interval
 
-__all__ = ["Checkpoint", "EnvVar", "Launch", "PodTemplate", "Restarts"]
+__all__ = ["Carrier", "Checkpoint", "EnvVar", "Launch", "PodTemplate", "Restarts"]
 
 Text = Annotated[str, Field(max_length=4096)]
 Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f]+$")]
@@ -42,6 +43,14 @@ def _known_framework(name: str) -> str:
     except UnknownNameError as error:
         raise InputError("", value=name, remedy=error.remedy) from None
     return name
+
+
+class Carrier(enum.StrEnum):
+    """The kind of object that carries an attempt's Job."""
+
+    JOB = "Job"
+    JOB_SET = "JobSet"
+    TRAIN_JOB = "TrainJob"
 
 
 class EnvVar(Model):
@@ -299,6 +308,14 @@ class Launch(Model):
     )
     pod_template: PodTemplate | None = Field(
         None, description="Kubernetes: fields merged into the workers' pods."
+    )
+    carrier: Annotated[Carrier, Strict(False)] = Field(
+        Carrier.JOB,
+        alias="as",
+        description="Kubernetes: the object that the operator creates for an attempt. JobSet needs the JobSet"
+        " controller in the cluster, TrainJob also Kubeflow Trainer v2. Another kind than Job is"
+        " resized by a new attempt.",
+        examples=["JobSet"],
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (

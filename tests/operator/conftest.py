@@ -8,6 +8,7 @@ import pytest
 
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, PatchPlan, PatchStatus
+from rightsizer_operator.values.carriers import job_within
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.settings import Settings
@@ -71,7 +72,7 @@ class FakeCluster:
             inventory=self.inventory or Inventory(nodes=tuple(self.nodes)),
             now=self.now,
             settings=self.settings,
-            jobs=tuple(AttemptJob.of(job) for job in self.jobs.values()),
+            jobs=tuple(AttemptJob.within({"kind": "Job", **job}) for job in self.jobs.values()),
             pods=self.pods,
             children=frozenset(self.children),
             rendezvous_ready=self.rendezvous_ready,
@@ -91,7 +92,7 @@ class FakeCluster:
         self.log.append(action)
         if isinstance(action, PatchStatus):
             self.plan["status"] = copy.deepcopy(dict(action.status))
-        elif isinstance(action, Apply) and action.child["kind"] == "Job":
+        elif isinstance(action, Apply) and job_within(action.child):
             assert action.child["metadata"]["name"] not in self.jobs, "a Job is never applied twice"
             self.jobs[action.child["metadata"]["name"]] = copy.deepcopy(dict(action.child))
         elif isinstance(action, Apply) and action.child["kind"] != "Secret":

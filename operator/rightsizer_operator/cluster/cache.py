@@ -79,9 +79,10 @@ class Cache:
 
     def set_job(self, raw: Object) -> bool:
         """Store a Job; whether it is newer than the cached one."""
-        return self._store_job(plan_key(raw), AttemptJob.of(raw))
+        return self.store_job(plan_key(raw), AttemptJob.of(raw))
 
-    def _store_job(self, key: Key, job: AttemptJob) -> bool:
+    def store_job(self, key: Key, job: AttemptJob) -> bool:
+        """Store a parsed Job; whether it is newer than the cached one."""
         cached = self.jobs[key].get(job.name)
         if cached is not None and cached.version >= job.version:
             return False
@@ -93,7 +94,7 @@ class Cache:
         """Remove a deleted Job."""
         key = plan_key(raw)
         self._deleted_uids.add(raw["metadata"]["uid"])
-        self.jobs[key].pop(raw["metadata"]["name"], None)
+        self.jobs[key].pop(AttemptJob.of(raw).name, None)
         self._update_claims(key)
 
     def set_rendezvous(self, key: Key, store: Rendezvous) -> bool:
@@ -201,7 +202,7 @@ class Cache:
         listed = {(key, job.name) for key, job in listing.jobs}
         for key, job in listing.jobs:
             if job.uid not in self._deleted_uids:
-                self._store_job(key, job)
+                self.store_job(key, job)
         for (key, name), version in before.jobs.items():
             cached = self.jobs[key].get(name)
             if cached is not None and version and cached.version == version and (key, name) not in listed:

@@ -14,6 +14,7 @@ from kubernetes.aio import client
 from rightsizer_api.plan import GROUP, KIND, VERSION
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.values import names
+from rightsizer_operator.values.carriers import JOB_SET_API, TRAINER_API, remedy
 
 __all__ = ["ApiError", "KubeClient", "NameTakenError", "api_client", "plans_path"]
 
@@ -27,6 +28,9 @@ _PATHS = {
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
+    "JobSet": f"/apis/{JOB_SET_API}/namespaces/{{}}/jobsets",
+    "TrainJob": f"/apis/{TRAINER_API}/namespaces/{{}}/trainjobs",
+    "TrainingRuntime": f"/apis/{TRAINER_API}/namespaces/{{}}/trainingruntimes",
     KIND: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/trainingplans",
 }
 _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
@@ -35,6 +39,8 @@ _STRATEGIC = "application/strategic-merge-patch+json"
 _TIMEOUT_S = 30.0
 _PAGE_SIZE = 250
 _KEY_BYTES = 32
+_FOREGROUND = ("Job", "JobSet")
+"""Kinds that stay until their pods have ended, so that the next attempt waits for these."""
 
 
 class ApiError(Exception):
@@ -166,8 +172,8 @@ class KubeClient:
             raise NameTakenError(f"{kind} {name}")
         if "deletionTimestamp" in current["metadata"]:
             raise ApiError(409, f"{kind} {name} is still terminating")
-        if kind == "Job":
-            return await self._restore_labels(current, metadata["labels"])
+        if remedy(kind):
+            return await self._restore_labels(kind, current, metadata["labels"])
         query["force"] = "true"  # takes over the fields that this operator set when it created the object
         return await self.call("PATCH", f"{path}/{name}", body=child, query=query, content=_APPLY)
 
@@ -184,22 +190,22 @@ class KubeClient:
                 raise
         return dict(secret)
 
-    async def _restore_labels(self, job: Object, labels: Mapping[str, str]) -> Object:
-        """An existing Job, with its labels restored if one is missing: the watch selects by label."""
-        metadata = job["metadata"]
+    async def _restore_labels(self, kind: str, carrier: Object, labels: Mapping[str, str]) -> Object:
+        """An existing carrier, with its labels restored if one is missing: the watch selects by label."""
+        metadata = carrier["metadata"]
         if labels.items() <= metadata.get("labels", {}).items():
-            return job
-        path = f"{_PATHS['Job'].format(metadata['namespace'])}/{metadata['name']}"
+            return {**carrier, "kind": kind}  # an item of a list has no kind
+        path = f"{_PATHS[kind].format(metadata['namespace'])}/{metadata['name']}"
         body = {"metadata": {"labels": dict(labels)}}
         return await self.call(
             "PATCH", path, body=body, query={"fieldManager": names.FIELD_MANAGER}, content=_MERGE
         )
 
     async def patch_job(
-        self, namespace: str, name: str, spec: Mapping[str, Any], annotations: Mapping[str, str]
+        self, kind: str, namespace: str, name: str, spec: Mapping[str, Any], annotations: Mapping[str, str]
     ) -> Object:
-        """Merge-patch a Job's spec and annotations."""
-        path = f"{_PATHS['Job'].format(namespace)}/{name}"
+        """Merge-patch the spec and the annotations of a Job or its carrier."""
+        path = f"{_PATHS[kind].format(namespace)}/{name}"
         query = {"fieldManager": names.FIELD_MANAGER}
         body = {"metadata": {"annotations": dict(annotations)}, "spec": dict(spec)}
         return await self.call("PATCH", path, body=body, query=query, content=_MERGE)
@@ -246,7 +252,7 @@ class KubeClient:
         self, kind: str, namespace: str, name: str, *, uid: str = "", version: str = "", force: bool = False
     ) -> None:
         """Delete a child or a plan; a missing one is no error."""
-        options: Object = {"propagationPolicy": "Foreground" if kind == "Job" else "Background"}
+        options: Object = {"propagationPolicy": "Foreground" if kind in _FOREGROUND else "Background"}
         required = {"uid": uid, "resourceVersion": version}
         if uid or version:
             options["preconditions"] = {name: value for name, value in required.items() if value}

@@ -7,11 +7,15 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from rightsizer_operator.values.kueue import owners_of
 from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle, pod_gpus
 
 __all__ = ["queued", "unscheduled"]
 
 Object = Mapping[str, Any]
+
+Owner = tuple[str, str, str]
+"""Namespace, kind and name."""
 
 _MAX_KINDS = 256
 """Limit of distinct placement requirements that are compared with the nodes; a cluster has a handful."""
@@ -29,13 +33,13 @@ def unscheduled(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[st
     return _types(waiting, nodes)
 
 
-def queued(workloads: Iterable[Object], nodes: Collection[Node], *, own: Collection[str]) -> frozenset[str]:
-    """GPU types that Kueue Workloads without quota wait for; `own` are the uids of Jobs to ignore."""
+def queued(workloads: Iterable[Object], nodes: Collection[Node], *, own: Collection[Owner]) -> frozenset[str]:
+    """GPU types that Kueue Workloads without quota wait for, except those of `own` owners."""
     waiting = []
     for workload in workloads:
         conditions = workload.get("status", {}).get("conditions", ())
         true = {condition["type"] for condition in conditions if condition["status"] == "True"}
-        owners = {owner["uid"] for owner in workload["metadata"].get("ownerReferences", ())}
+        owners = {(workload["metadata"]["namespace"], *each) for each in owners_of(workload)}
         settled = true & {"QuotaReserved", "Finished"} or not workload["spec"].get("active", True)
         if not settled and not owners & set(own):
             waiting += [pods["template"]["spec"] for pods in workload["spec"].get("podSets", ())]

@@ -13,7 +13,7 @@ from rightsizer_operator.cluster.demand import queued, unscheduled
 from rightsizer_operator.cluster.occupancy import bound_pods, owner_of
 from rightsizer_operator.cluster.relist import retry_when_busy
 from rightsizer_operator.cluster.ttl_cache import TTLCache
-from rightsizer_operator.values.kueue import Queue, Workload, flavors_of, gpus_of, levels_of
+from rightsizer_operator.values.kueue import Queue, Workload, flavors_of, gpus_of, levels_of, owners_of
 from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
 from rightsizer_operator.values.nodes import pod_gpus
 from rightsizer_operator.values.pods import Pod
@@ -66,7 +66,8 @@ class ClusterReader:
         version = await self._kueue()
         if not version:
             return frozenset()
-        own = {job.uid for jobs in self._cache.jobs.values() for job in jobs.values()}
+        jobs = (job for jobs in self._cache.jobs.values() for job in jobs.values())
+        own = {(job.namespace, job.kind, job.name) for job in jobs}
         try:
             workloads = [item async for item in self._kube.every(f"/apis/{_KUEUE}/{version}/workloads")]
         except ApiError as error:
@@ -136,8 +137,11 @@ class ClusterReader:
         if not version:
             return ()
         path = f"/apis/{_KUEUE}/{version}/namespaces/{plan['metadata']['namespace']}/workloads"
-        selector = f"{_JOB_UID} in ({','.join(job.uid for job in pending)})"
-        return tuple([Workload.of(raw) async for raw in self._kube.every(path, labelSelector=selector)])
+        uids = [job.uid for job in pending if job.kind == "Job"]  # other carriers are known by name only
+        selector = f"{_JOB_UID} in ({','.join(uids)})" if len(uids) == len(pending) else ""
+        carriers = {(job.kind, job.name) for job in pending}
+        found = [raw async for raw in self._kube.every(path, labelSelector=selector)]
+        return tuple(Workload.of(raw) for raw in found if owners_of(raw) & carriers)
 
     async def activate(self, namespace: str, name: str, *, active: bool) -> None:
         """Set a Workload's spec.active."""

@@ -48,7 +48,8 @@ class PlanPods:
             return ()
         job, store = jobs[-1], names.rendezvous_name(key[1])
         workers = [pod for pod in pods if pod.role == names.WORKER and pod.attempt == job.attempt]
-        lacking = [("Job", job.name, job.uid)] if _open(workers) < job.parallelism else []
+        owner = (job.kind, job.name, "") if job.expected else ("Job", job.job_name, job.uid)
+        lacking = [owner] if _open(workers) < job.parallelism else []
         if not _open([pod for pod in pods if pod.role == names.RENDEZVOUS]):
             lacking.append(("ReplicaSet", store, ""))
         lacking += [("Pod", pod.name, pod.uid) for pod in pods if pod.phase == "Pending" and pod.node][:1]
@@ -64,6 +65,8 @@ class PlanPods:
 
     def _waits(self, job: AttemptJob) -> bool:
         """Whether pods are missing and have had the time that a start takes: a launch costs no lists."""
+        if job.expected and job.is_active:
+            return True
         can_meet = self._cache.is_rendezvous_ready((job.namespace, job.plan))
         if not job.is_active or (job.ready >= job.parallelism and can_meet) or job.started_at is None:
             return False

@@ -8,6 +8,7 @@ from typing import Any
 
 from rightsizer.domain.layout import Layout
 from rightsizer.values import immutable
+from rightsizer_api.launch import Carrier
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.torchrun import DEFAULT_PORT, Torchrun, environment, program_arguments
 from rightsizer_launch.worker import progress
@@ -76,6 +77,7 @@ def digest(launch: Launch) -> str:
         "podTemplate": stated.pod_template and stated.pod_template.model_dump(exclude_none=True),
         "nodes": worker.elastic.nodes(launch.gpus_per_pod) if worker.elastic.in_place else launch.pods,
         "gpusPerPod": launch.gpus_per_pod,
+        **({"as": stated.carrier} if stated.carrier is not Carrier.JOB else {}),
     }
     return hashlib.sha256(json.dumps(runs, sort_keys=True).encode()).hexdigest()[:16]
 

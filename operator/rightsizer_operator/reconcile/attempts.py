@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rightsizer_api.launch import Carrier
 from rightsizer_launch.worker_spec import ElasticRange, Size, elastic_range, worker_spec
 from rightsizer_operator.manifests.pod_spec import DIRECTORIES, Launch, digest
 from rightsizer_operator.reconcile.lifetime import active_deadline_s
@@ -136,5 +137,10 @@ def _elastic(state: ReconcileState) -> ElasticRange:
 
 
 def _movable(state: ReconcileState) -> bool:
-    """Whether pods can be added and removed one by one. Kueue places a job with a topology as a whole."""
-    return not (state.snapshot.queue and state.snapshot.queue.levels)
+    """Whether pods can be added and removed one by one.
+
+    Kueue places a job with a topology as a whole; the templates of other carriers than a Job are immutable.
+    """
+    return state.plan.spec.launch.carrier is Carrier.JOB and not (
+        state.snapshot.queue and state.snapshot.queue.levels
+    )

@@ -51,7 +51,7 @@ def ended(state: ReconcileState, job: AttemptJob) -> ReconcileState | None:
     state = state.then(Failed=verdict, Complete=no("Failed"), Running=finished, Resizing=finished)
     if job.ending:
         return state
-    return state.then(PatchJob(name=job.name, spec={"activeDeadlineSeconds": END_NOW_S}))
+    return state.then(PatchJob(name=job.job_name, spec={"activeDeadlineSeconds": END_NOW_S}))
 
 
 def start_check(state: ReconcileState, job: AttemptJob) -> ReconcileState:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer_operator.manifests import isolation, objects
+from rightsizer_operator.manifests import carriers, isolation, objects
 from rightsizer_operator.manifests.pod_spec import Launch
 from rightsizer_operator.reconcile.attempts import launch_of
 from rightsizer_operator.reconcile.failures import ended, start_check
@@ -14,6 +14,7 @@ from rightsizer_operator.reconcile.size import node_requirements
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, Requeue
+from rightsizer_operator.values.carriers import carrier_kind
 from rightsizer_operator.values.conditions import no, unknown, yes
 from rightsizer_operator.values.snapshot import AttemptJob
 
@@ -90,7 +91,7 @@ def _launch(state: ReconcileState) -> ReconcileState:
     return state.then(
         *missing,
         Apply(child=isolation.rendezvous_key(launch)),
-        Apply(child=objects.job(launch, active_deadline_s=active_deadline_s(state))),
+        *(Apply(child=each) for each in carriers.carried(launch, active_deadline_s=active_deadline_s(state))),
         Admitted=admitted,
         Running=no("Starting", f"starting attempt {attempt.number}"),
     )
@@ -120,14 +121,14 @@ def _update(state: ReconcileState, job: AttemptJob) -> ReconcileState:
     deadline_s = active_deadline_s(state)
     if job.started_at is not None and not job.ending and job.active_deadline_s != deadline_s:
         patch["activeDeadlineSeconds"] = deadline_s
-    if job.suspended != state.plan.spec.suspend and not queued:
-        patch["suspend"] = state.plan.spec.suspend
     state = state.then(*_missing(state, launch))
     complete = job.ready >= job.parallelism and state.snapshot.rendezvous_ready
     if not queued and job.is_active and not complete:
         state = state.then(Requeue(after_s=poll_s(state)))  # pods change without their Job
     if patch:
-        state = state.then(PatchJob(name=job.name, spec=patch))
+        state = state.then(PatchJob(name=job.job_name, spec=patch))
+    if job.suspended != state.plan.spec.suspend and not queued:
+        state = state.then(PatchJob(kind=job.kind, name=job.name, spec={"suspend": state.plan.spec.suspend}))
     return reconcile_workloads(state, job) if queued else state
 
 
@@ -151,7 +152,12 @@ def _kind_and_name(child: Mapping[str, Any]) -> str:
 
 
 def _delete_older_jobs(state: ReconcileState) -> tuple[Delete, ...]:
-    return tuple(Delete(kind="Job", name=job.name) for job in state.older_jobs if not job.deleting)
+    return tuple(
+        Delete(kind=kind, name=job.name)
+        for job in state.older_jobs
+        if not job.deleting
+        for kind in carrier_kind(job.kind).objects
+    )
 
 
 def _delete_pods_on_dead_nodes(state: ReconcileState) -> ReconcileState:

@@ -121,7 +121,8 @@ def _live(state: ReconcileState, job: AttemptJob) -> ReconcileState:
             Running=no("Suspended", "suspended; checkpoint saved"),
         )
     if job.suspended:
-        reason = pending_reason(state.snapshot.workloads)
+        queued = pending_reason(state.snapshot.workloads)
+        reason = queued if state.snapshot.queue else f"{job.kind} {job.name} is suspended"
         return state.then(Admitted=no("Queued", reason), Running=no("NotAdmitted"))
     return state.then(Admitted=yes("Admitted"), Running=_running(state, job))
 
@@ -130,6 +131,8 @@ def _running(state: ReconcileState, job: AttemptJob) -> Condition:
     """Whether enough workers are ready, and the rendezvous store in which they meet."""
     wanted, pods = job.parallelism, state.snapshot.pods
     message = f"{job.ready} of {wanted} workers ready"
+    if job.expected:
+        message += f"; {job.kind} {job.name} has no Job yet, which its controller creates"
     workers = [pod for pod in pods if pod.role == names.WORKER and pod.attempt == job.attempt]
     if job.ready < wanted and (
         job.succeeded or any(pod.exit_code == 0 or pod.phase == "Succeeded" for pod in workers)

@@ -20,8 +20,9 @@ from rightsizer_operator.values.actions import (
     PatchWorkload,
     describe,
 )
+from rightsizer_operator.values.carriers import remedy
 from rightsizer_operator.values.conditions import json_merge_patch
-from rightsizer_operator.values.snapshot import Key, log_fields
+from rightsizer_operator.values.snapshot import AttemptJob, Key, log_fields
 
 __all__ = ["ActionExecutor"]
 
@@ -69,8 +70,7 @@ class ActionExecutor:
             case Apply():
                 self._record_child(key, await self._apply(key, action.child), action.child["kind"])
             case PatchJob():
-                job = await self._kube.patch_job(namespace, action.name, action.spec, action.annotations)
-                self._cache.set_job(job)
+                await self._patch_job(namespace, action)
             case PatchPlan():
                 self._cache.set_plan(await self._kube.patch_plan(*key, action.uid, action.spec))
             case PatchWorkload():
@@ -88,21 +88,36 @@ class ActionExecutor:
             case EmitEvent():
                 self._recorder.record(plan, action)
 
+    async def _patch_job(self, namespace: str, action: PatchJob) -> None:
+        patched = await self._kube.patch_job(
+            action.kind, namespace, action.name, action.spec, action.annotations
+        )
+        if action.kind == "Job":
+            self._cache.set_job(patched)
+
     async def _apply(self, key: Key, child: Mapping[str, Any]) -> Mapping[str, Any]:
         """Apply a child; keep a rejection for the plan's status."""
         try:
             return await self._kube.apply(child)
         except ApiError as error:
+            what = f"{child['kind']} {child['metadata']['name']}"
             if error.status in _REJECTIONS:
-                self._rejections[key] = f"{child['kind']} {child['metadata']['name']}: {error.message}"
+                self._rejections[key] = f"{what}: {error.message}"
+            if error.status == 404 and remedy(child["kind"]):
+                self._rejections[key] = (
+                    f"{what}: the cluster does not serve {child['apiVersion']}; {remedy(child['kind'])}"
+                )
             raise
 
     def _record_child(self, key: Key, child: Mapping[str, Any], kind: str) -> None:
-        if kind == "Job":
-            self._cache.set_job(child)
-            if child.get("status"):
-                self._enqueue(key)  # it existed already, so no watch event will follow
-            else:
+        if remedy(kind):
+            job = AttemptJob.within(child)
+            if job is not None:
+                self._cache.store_job(key, job)
+            existed = bool(child.get("status"))
+            if existed or (job is not None and job.expected):
+                self._enqueue(key)  # no watch event follows: nothing changed, or its Job is still to come
+            if job is not None and not existed:
                 self._metrics.launches.inc()
         elif kind != "Secret":  # it belongs to an attempt, and the operator may not list Secrets
             self._cache.children[key].add(f"{kind}/{child['metadata']['name']}")

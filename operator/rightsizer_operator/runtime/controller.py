@@ -318,8 +318,9 @@ class Controller:
         )
         actions = reconcile(snapshot, size=self._sizing.size_of(key))
         for action in actions:
-            if isinstance(action, Apply) and action.child["kind"] == "Job":
-                self.cache.reserve(key, AttemptJob.of(action.child))
+            job = AttemptJob.within(action.child) if isinstance(action, Apply) else None
+            if job is not None:
+                self.cache.reserve(key, job)
         try:
             for action in actions:
                 if key not in self.cache.plans:

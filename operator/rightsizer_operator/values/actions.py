@@ -37,10 +37,11 @@ class Apply:
 
 @immutable
 class PatchJob:
-    """Change a Job's parallelism and completions, its suspension or its annotations."""
+    """Change the size, the suspension or the annotations of a Job, or of another object that carries one."""
 
     name: str
     spec: Mapping[str, Any]
+    kind: str = "Job"
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -108,8 +109,8 @@ def describe(action: Action) -> str:
             text = f"set the status ({ready})"
         case Apply(child=child):
             text = f"apply {child['kind']} {child['metadata']['name']}"
-        case PatchJob(name=name, spec=spec, annotations=annotations):
-            text = f"patch Job {name}: {dict(spec) | dict(annotations)}"
+        case PatchJob(kind=kind, name=name, spec=spec, annotations=annotations):
+            text = f"patch {kind} {name}: {dict(spec) | dict(annotations)}"
         case PatchPlan(spec=spec):
             text = f"patch the plan: {dict(spec)}"
         case PatchWorkload(name=name, active=active):

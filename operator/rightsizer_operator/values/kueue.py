@@ -13,6 +13,7 @@ __all__ = [
     "flavors_of",
     "gpus_of",
     "levels_of",
+    "owners_of",
     "pending_reason",
     "topology_annotations",
 ]
@@ -88,6 +89,11 @@ def pending_reason(workloads: Iterable[Workload]) -> str:
     """Why Kueue has not admitted a Job, or its growth."""
     pending = [workload for workload in workloads if not workload.finished and not workload.admitted]
     return next((w.pending_reason for w in pending if w.pending_reason), "waiting for its queue")
+
+
+def owners_of(workload: Object) -> set[tuple[str, str]]:
+    """The kinds and names of a Workload's owners."""
+    return {(o["kind"], o["name"]) for o in workload["metadata"].get("ownerReferences", ())}
 
 
 def gpus_of(cluster_queue: Object, *, borrows: bool = True) -> int | None:

@@ -3,6 +3,7 @@
 from rightsizer_api.plan import GROUP
 
 __all__ = [
+    "CARRIER",
     "CONTAINER",
     "DEADLINE_EXCEEDED",
     "DIGEST",
@@ -18,6 +19,7 @@ __all__ = [
     "MANAGED",
     "METRICS_PORT",
     "NUDGED",
+    "PLAN_UID",
     "PRIORITY_LABEL",
     "QUEUE_ELASTIC",
     "QUEUE_LABEL",
@@ -46,6 +48,10 @@ ELASTIC = f"{GROUP}/elastic"
 """Annotation of a Job: "true" where the number of workers may change in place."""
 RESERVE = f"{GROUP}/reserve-gpus"
 """Annotation of a Job: the most GPUs that the plan takes when it grows, for queues and administrators."""
+CARRIER = f"{GROUP}/carrier"
+"""Annotation of a Job that another object carries: the kind of the object that the operator created."""
+PLAN_UID = f"{GROUP}/plan-uid"
+"""Annotation of a Job that another object carries: the plan's uid; its owner reference names the carrier."""
 NUDGED = f"{GROUP}/nudged"
 """Annotation of a Job: when it was last changed to make Kueue reconcile it."""
 

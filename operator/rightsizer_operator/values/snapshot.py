@@ -2,16 +2,18 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from rightsizer.resize.types import Decision
 from rightsizer.values import immutable
 from rightsizer_api.plan import KIND
 from rightsizer_api.quantities import parse_time
+from rightsizer_operator.values.carriers import job_within
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue, Workload
 from rightsizer_operator.values.names import (
+    CARRIER,
     DEADLINE_EXCEEDED,
     DIGEST,
     ELASTIC,
@@ -19,6 +21,7 @@ from rightsizer_operator.values.names import (
     GPU_TYPE,
     LABEL_PLAN,
     NUDGED,
+    PLAN_UID,
 )
 from rightsizer_operator.values.nodes import NodeRequirements, pod_gpus
 from rightsizer_operator.values.pods import Pod
@@ -64,6 +67,8 @@ def plan_key(raw: Object) -> Key:
 class AttemptJob:
     """One attempt's Job. `finished` is Complete, Failed or empty; `reason` and `message` explain it.
 
+    `name` and `kind` are those of its carrier: the Job itself, or an object that another controller expands;
+    `carried` is the Job's own name then. `expected`: that controller has not created the Job yet.
     `gpus_per_pod` is the trainer's GPUs, `pod_gpus` those of all containers. `nudged_at` is when an
     annotation last made Kueue reconcile it. `started_at` is when it was last started or resumed; None while
     it is suspended. `ending`: the operator told it to fail.
@@ -73,6 +78,9 @@ class AttemptJob:
     plan: str
     namespace: str
     attempt: int
+    kind: str = "Job"
+    carried: str = ""
+    expected: bool = False
     uid: str = ""
     owner_uid: str = ""
     parallelism: int = 0
@@ -99,6 +107,11 @@ class AttemptJob:
     version: int = 0
 
     @property
+    def job_name(self) -> str:
+        """The Job's own name."""
+        return self.carried or self.name
+
+    @property
     def is_active(self) -> bool:
         """Whether it holds GPUs or is about to get them."""
         return not self.finished and not self.suspended
@@ -121,14 +134,18 @@ class AttemptJob:
         pod = spec["template"]["spec"]
         limits = pod["containers"][0].get("resources", {}).get("limits", {})
         end = _end_condition(status)
-        owner = next((o["uid"] for o in metadata.get("ownerReferences", ()) if o.get("controller")), "")
+        owner: Object = next((o for o in metadata.get("ownerReferences", ()) if o.get("controller")), {})
+        in_set = owner.get("kind") == "JobSet"  # which has the attempt's name, whoever created it
+        name = owner["name"] if in_set else metadata["name"]
         return cls(
-            name=metadata["name"],
+            name=name,
+            kind=annotations.get(CARRIER, "Job"),
+            carried=metadata["name"] if in_set else "",
             plan=labels.get(LABEL_PLAN, ""),
             namespace=metadata["namespace"],
-            attempt=parse_quantity(metadata["name"].rpartition("-a")[2]),
+            attempt=parse_quantity(name.rpartition("-a")[2]),
             uid=metadata.get("uid", ""),
-            owner_uid=owner,
+            owner_uid=annotations.get(PLAN_UID, "") if in_set else owner.get("uid", ""),
             parallelism=spec.get("parallelism", 1),
             suspended=spec.get("suspend", False),
             ready=status.get("ready", 0),
@@ -152,6 +169,12 @@ class AttemptJob:
             ending=spec.get("activeDeadlineSeconds") == END_NOW_S,
             version=int(metadata.get("resourceVersion", 0)),
         )
+
+    @classmethod
+    def within(cls, child: Object) -> "AttemptJob | None":
+        """The Job that a child of the plan is or will make; None for other children."""
+        raw = job_within(child)
+        return replace(cls.of(raw), expected=raw is not child) if raw is not None else None
 
 
 def _start_time(status: Object) -> dt.datetime | None:

@@ -87,6 +87,8 @@ CLUSTER = {
     "storageclasses": [{"metadata": {"name": "shared"}, "provisioner": "nfs.csi.k8s.io"}],
     "persistentvolumes": [],
     "localqueues.kueue.x-k8s.io": [{"metadata": {"name": "gpus", "namespace": "nlp"}}],
+    "jobsets.jobset.x-k8s.io": [],
+    "trainjobs.trainer.kubeflow.org": [],
     "namespace": [
         {"metadata": {"name": "nlp", "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     ],
@@ -154,6 +156,7 @@ OLD = crd() | {"spec": crd()["spec"] | {"versions": [{**crd()["spec"]["versions"
         ({"storageclasses": []}, Status.NOTE, "shared storage: none known (no storage class)"),
         ({"localqueues.kueue.x-k8s.io": None}, Status.NOTE, "Kueue: not installed"),
         ({"localqueues.kueue.x-k8s.io": []}, Status.NOTE, "without a LocalQueue"),
+        ({"jobsets.jobset.x-k8s.io": None}, Status.NOTE, "spec.launch.as: JobSet needs JobSet (https://"),
         ({"deployments": None}, Status.NOTE, "not checked: deployments is forbidden"),
         ({"series": 0}, Status.MISSING, "Prometheus: has no GPU series"),
         ({"series": "no service is labelled as one"}, Status.NOTE, "no service is labelled as one"),

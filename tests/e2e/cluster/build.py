@@ -21,6 +21,8 @@ from place import MODULES, ClusterError, Place
 
 KUBERNETES_VERSION = "1.36.3"
 KUEUE_VERSION = "0.16.1"
+JOBSET_VERSION = "0.10.1"
+TRAINER_VERSION = "2.1.0"
 VERSION_SYMBOL = "k8s.io/component-base/version.gitVersion"
 
 
@@ -72,6 +74,16 @@ GRAPHS = {
             commands={"kueue": "sigs.k8s.io/kueue/cmd/kueue"},
             version_symbols={"sigs.k8s.io/kueue/pkg/version.GitVersion": f"v{KUEUE_VERSION}"},
             folders={"chart": ("sigs.k8s.io/kueue", "charts/kueue")},
+        ),
+        Graph(
+            name="jobset",
+            commands={"jobset": "sigs.k8s.io/jobset"},
+            folders={"chart": ("sigs.k8s.io/jobset", "charts/jobset")},
+        ),
+        Graph(
+            name="trainer",
+            commands={"trainer": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"},
+            folders={"chart": ("github.com/kubeflow/trainer/v2", "charts/kubeflow-trainer")},
         ),
     )
 }

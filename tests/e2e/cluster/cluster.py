@@ -15,8 +15,8 @@ node-join N      connect it again
 gpus-broken N L  let the pretended GPUs L (0,3; - for none) of node N be unhealthy
 kill NAME        kill one daemon (see status), as a crash would
 start NAME       start it again
-kueue-up         install Kueue's controller by its chart
-kueue-down       take it away again
+install NAME     install a controller by its chart: kueue, jobset, trainer
+uninstall NAME   take it away again
 """
 
 import sys
@@ -24,10 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import build
+import controllers
 import daemons
 import images
 import kubectl
-import kueue
 import lifecycle
 import network
 import node
@@ -142,8 +142,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "gpus-broken": _gpus_broken,
     "kill": _kill,
     "start": _start,
-    "kueue-up": kueue.install,
-    "kueue-down": kueue.uninstall,
+    "install": controllers.install,
+    "uninstall": controllers.uninstall,
 }
 ARGUMENTS = {  # the others take none
     "tool": 1,
@@ -155,6 +155,8 @@ ARGUMENTS = {  # the others take none
     "gpus-broken": 2,
     "kill": 1,
     "start": 1,
+    "install": 1,
+    "uninstall": 1,
 }
 
 

@@ -132,7 +132,7 @@ def test_a_key_is_32_random_bytes_and_stays_when_it_is_there(fake_api, kube):
 
 def test_a_job_s_spec_and_notes_are_patched(fake_api, kube):
     fake_api.put(f"{JOBS}/demo", child("Job") | {"spec": {"parallelism": 2, "suspend": False}})
-    made = asyncio.run(kube.patch_job("team", "demo", {"parallelism": 4}, {"why": "late"}))
+    made = asyncio.run(kube.patch_job("Job", "team", "demo", {"parallelism": 4}, {"why": "late"}))
     assert made["spec"] == {"parallelism": 4, "suspend": False}
     assert made["metadata"]["annotations"] == {"why": "late"}
 

@@ -82,11 +82,14 @@ def test_a_tainted_node_counts_only_for_pods_that_tolerate_it():
 )
 def test_kueue_workloads_without_quota_are_gpu_demand(condition, more, waits):
     raw = {
-        "metadata": {"ownerReferences": [{"uid": more.get("owner", "theirs")}]},
+        "metadata": {
+            "namespace": "team",
+            "ownerReferences": [{"kind": "Job", "name": more.get("owner", "theirs")}],
+        },
         "spec": {"active": more.get("active", True), "podSets": [{"template": pod()}]},
         "status": {"conditions": [{"type": condition, "status": "False" if waits else "True"}]},
     }
-    assert bool(queued([raw], NODES, own={"ours"})) is waits
+    assert bool(queued([raw], NODES, own={("team", "Job", "ours")})) is waits
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,24 @@ def test_a_refused_job_is_told_in_the_status_until_it_is_accepted(world):
     run(scenario, world)
 
 
+def test_without_its_api_a_carrier_is_refused_with_what_to_install_and_then_expected(fake_api, fake_cluster):
+    world = Running(fake_api, fake_cluster({"launch": {"as": "JobSet"}}))
+    world.plan()
+    world.api.refuse["POST", "/jobsets"] = [(404, b"404 page not found")] * 3
+
+    def message():
+        conditions = world.api.objects[PLAN]["status"]["conditions"]
+        return next(c["message"] for c in conditions if c["type"] == "Ready")
+
+    async def scenario(world):
+        await world.reaches("Refused")
+        assert "does not serve jobset.x-k8s.io/v1alpha2; install JobSet" in message()
+        await world.reaches("Starting")
+        await world.until(lambda: "JobSet demo-a1 has no Job yet" in message())
+
+    run(scenario, world)
+
+
 def another(world, **spec):
     """The same plan in another namespace."""
     other = json.loads(json.dumps(world.fake.plan).replace('"team"', '"other"'))

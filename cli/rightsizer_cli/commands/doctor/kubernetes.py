@@ -9,6 +9,7 @@ from rightsizer_api.plan import VERSION
 from rightsizer_cli.commands.doctor.findings import Finding, missing, note, ok
 from rightsizer_cli.commands.report.discovery import discovered
 from rightsizer_cli.kubectl_client import Client, ClusterError
+from rightsizer_operator.values.carriers import KINDS
 from rightsizer_operator.values.nodes import Node, gpu_type
 from rightsizer_telemetry.client import FailedQuery, PrometheusSettings
 from rightsizer_telemetry.sources import DCGM
@@ -57,6 +58,7 @@ def findings(client: Client, *, series: Callable[[str], int | str] | None = None
         lambda: _policies(client),
         lambda: _storage(client),
         lambda: _kueue(client),
+        lambda: _carriers(client),
         lambda: _pod_security(client),
         lambda: _prometheus((series or count_of_gpu_series)(client.where.context)),
     )
@@ -175,6 +177,19 @@ def _kueue(client: Client) -> Iterator[Finding]:
         yield ok("Kueue", f"local queues {_some(names)}")
     else:
         yield note("Kueue", "installed, without a LocalQueue", "create one in each namespace of plans")
+
+
+def _carriers(client: Client) -> Iterator[Finding]:
+    """What else than a Job may carry a plan."""
+    for kind, carrier in KINDS.items():
+        if not carrier.resource:
+            continue
+        try:
+            client.get(carrier.resource)
+        except ClusterError:
+            yield note(f"{kind}s", "not installed", f"spec.launch.as: {kind} needs {carrier.install}")
+        else:
+            yield ok(f"{kind}s", f"spec.launch.as: {kind} works")
 
 
 def _pod_security(client: Client) -> Iterator[Finding]:

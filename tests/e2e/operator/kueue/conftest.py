@@ -19,10 +19,10 @@ def kueue(cluster):
     because its webhooks hold up every Job while they are away.
     """
     was_up = bool(cluster.kubectl("get", "namespace", "kueue-system", "--ignore-not-found"))
-    cluster.control("kueue-up")
+    cluster.control("install", "kueue")
     yield
     if not was_up:
-        cluster.control("kueue-down")
+        cluster.control("uninstall", "kueue")
 
 
 @pytest.fixture(scope="module")
