@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-processes .ci-clusters .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-processes .ci-clusters .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus test-page test-stacks clean help
 
 all: check test  ## check and test
 
@@ -64,11 +64,13 @@ check-generated: $(READY)  ## generated files are what `make generate` writes
 	$(BIN)/python -m rightsizer_api.generate --check
 	$(BIN)/python -m rightsizer_telemetry.generate --check
 	$(BIN)/python scripts/draw_architecture.py --check
+	$(BIN)/python scripts/draw_try.py --check
 
 generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards and the generated docs
 	$(BIN)/python -m rightsizer_api.generate
 	$(BIN)/python -m rightsizer_telemetry.generate
 	$(BIN)/python scripts/draw_architecture.py
+	$(BIN)/python scripts/draw_try.py
 
 outputs: $(READY)  ## rewrite the outputs of commands that README.md and docs/ show
 	$(BIN)/python scripts/refresh_outputs.py
@@ -168,6 +170,10 @@ test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Pro
 	tests/e2e/prometheus/install.sh
 	$(BIN)/pytest -q $(call own,prometheus) -m prometheus $(AGAIN) tests/e2e/prometheus
 
+test-page: $(READY)  ## the what-if page in a real browser; root only to install it
+	tests/e2e/page/install.sh
+	$(BIN)/pytest -q -m page $(AGAIN) tests/e2e/page
+
 test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, killed, resumed, resized (CPU)
 	$(BIN)/pytest -q -n 1 -m stacks $(AGAIN) tests/e2e/stacks
 
@@ -200,6 +206,7 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 # They mostly wait: side by side, each line with the suite that wrote it. What they install comes before: one apt at a time
 .ci-side-by-side: $(READY)
 	tests/e2e/prometheus/install.sh
+	tests/e2e/page/install.sh
 	tests/e2e/slurm/install.sh
 	tests/e2e/cluster/install.sh
 	@$(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-prometheus
@@ -213,6 +220,7 @@ named = set -o pipefail; { $(call twice,$1); } 2>&1 | sed --unbuffered 's/^/$1: 
 	@$(call named,test-kubernetes)
 
 .ci-prometheus:
+	@$(call named,test-page)
 	@$(call named,test-prometheus)
 
 clean:  ## remove what make and the tests built

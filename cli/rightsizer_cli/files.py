@@ -19,7 +19,7 @@ def read_text(path: Path, *, field: str) -> str:
         raise OptionError(field, value=str(path), remedy=f"cannot be read: {_reason(error)}") from None
 
 
-def write_whole(path: Path, write: Callable[[Path], None], *, field: str) -> None:
+def write_whole(path: Path, write: Callable[[Path], object], *, field: str) -> None:
     """Let `write` fill a draft beside `path`, then put it in place at once; on failure leave nothing.
 
     Other files than regular ones (/dev/stdout, a pipe) cannot be replaced; they are written directly.

@@ -25,6 +25,7 @@ COMMANDS = {
     "simulate": "simulate.command",
     "report": "report.command",
     "doctor": "doctor.command",
+    "serve": "serve",
     "models": "catalog.command",
     "gpus": "catalog.command",
     "nodes": "catalog.command",

@@ -16,10 +16,26 @@ from rightsizer.units import format_bytes, format_count, format_duration, format
 if TYPE_CHECKING:
     from rightsizer.search.plan import NoPlan, Option, Plan, Request
 
-__all__ = ["measured_lines", "no_plan_page", "option_tables", "options_table", "plan_page", "table"]
+__all__ = [
+    "OPTION_COLUMNS",
+    "SMALLEST_SHARE",
+    "measured_lines",
+    "no_plan_page",
+    "opening_line",
+    "option_cells",
+    "option_facts",
+    "option_tables",
+    "options_table",
+    "plan_page",
+    "remarks",
+    "request_line",
+    "table",
+]
 
 SMALLEST_SHARE = 0.005
 """Causes below this share of their total are left out of the tables (JSON has them all)."""
+OPTION_COLUMNS = (">GPUs", "type", "layout", ">finish", ">at confidence", ">cost", ">memory", ">MFU")
+"""The headings of options to compare; > aligns to the right."""
 
 
 def plan_page(plan: "Plan") -> list[RenderableType]:
@@ -31,20 +47,25 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
         *option_tables(option),
     ]
     if plan.staging:
-        parts.insert(1, Text(_opening_line(plan)))
+        parts.insert(1, Text(opening_line(plan)))
     if plan.runners_up:
         parts.append(Group(Text("Runners-up", style="bold"), options_table(plan.runners_up)))
-    if plan.reasons:
-        parts.append(Text(f"Why: {plan.reasons[0]}"))
-    parts += [Text(f"Assumed: {note}") for note in plan.request.notes]
+    return [*parts, *map(Text, remarks(plan)), *measured_lines(plan.request, option)]
+
+
+def remarks(plan: "Plan") -> list[str]:
+    """Why this size, and what was assumed."""
+    lines = [f"Why: {reason}" for reason in plan.reasons[:1]]
+    lines += [f"Assumed: {note}" for note in plan.request.notes]
     if plan.request.framework_assumed:
-        parts.append(Text("No framework is named: --framework narrows the interval and may save GPUs"))
-    return [*parts, *measured_lines(plan.request, option)]
+        lines.append("No framework is named: --framework narrows the interval and may save GPUs")
+    return lines
 
 
-def _opening_line(plan: "Plan") -> str:
-    """The opening, the deadline's probability and what a job that is never resized would need."""
-    assert plan.staging is not None
+def opening_line(plan: "Plan") -> str:
+    """The opening, the deadline's probability and what a job that is never resized would need; or nothing."""
+    if plan.staging is None:
+        return ""
     static = plan.staging.static_gpus
     never = "more than is allowed" if static is None else f"{static:,}"
     return (
@@ -137,19 +158,24 @@ def causes_table(title: str, causes: Mapping[str, float], format_value: Callable
 
 def options_table(options: Iterable["Option"]) -> Table:
     """Options to compare, one a row."""
-    grid = table(">GPUs", "type", "layout", ">finish", ">at confidence", ">cost", ">memory", ">MFU")
+    grid = table(*OPTION_COLUMNS)
     for option in options:
-        grid.add_row(
-            str(option.gpus),
-            option.cluster.gpu.name,
-            layout_text(option.layout),
-            format_duration(option.finish_s),
-            format_duration(option.finish_at_confidence_s),
-            "" if option.cost_usd is None else format_usd(option.cost_usd),
-            format_bytes(option.device_bytes),
-            f"{option.mfu:.0%}",
-        )
+        grid.add_row(*option_cells(option))
     return grid
+
+
+def option_cells(option: "Option") -> tuple[str, ...]:
+    """An option's figures in the order of OPTION_COLUMNS."""
+    return (
+        str(option.gpus),
+        option.cluster.gpu.name,
+        layout_text(option.layout),
+        format_duration(option.finish_s),
+        format_duration(option.finish_at_confidence_s),
+        "" if option.cost_usd is None else format_usd(option.cost_usd),
+        format_bytes(option.device_bytes),
+        f"{option.mfu:.0%}",
+    )
 
 
 def table(*headings: str) -> Table:
@@ -168,7 +194,15 @@ def table(*headings: str) -> Table:
 
 
 def _facts(option: "Option", *, whole_run: bool) -> Table:
-    rows = {
+    grid = table("", "")
+    for name, value in option_facts(option, whole_run=whole_run).items():
+        grid.add_row(Text(name, style="bold"), value)
+    return grid
+
+
+def option_facts(option: "Option", *, whole_run: bool = True) -> dict[str, str]:
+    """The key figures of an option, by their names."""
+    step = {
         "Layout": f"{layout_text(option.layout)}; {option.layout.micro_batches} micro-batches a step,"
         f" global batch {option.global_batch_sequences} sequences",
         "Nodes": f"{option.nodes}, of {option.cluster.gpus_per_node} GPUs each"
@@ -178,10 +212,7 @@ def _facts(option: "Option", *, whole_run: bool) -> Table:
         "Memory": f"{format_bytes(option.device_bytes)} on the fullest GPU;"
         f" {format_bytes(option.memory_limit_bytes)} usable",
     }
-    grid = table("", "")
-    for name, value in (rows | (_run_facts(option) if whole_run else {})).items():
-        grid.add_row(Text(name, style="bold"), value)
-    return grid
+    return step | (_run_facts(option) if whole_run else {})
 
 
 def _run_facts(option: "Option") -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rightsizer.errors import InputError
-from rightsizer_cli.commands.plan.plot import check_plot
+from rightsizer_cli.figures import check_plot
 from rightsizer_cli.main import execute
 
 pytestmark = pytest.mark.slow  # matplotlib takes seconds to start

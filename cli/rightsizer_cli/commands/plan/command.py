@@ -63,8 +63,9 @@ def plan(
         plan as decide,
     )
     from rightsizer_cli.commands.plan import levers, ownership, serving
-    from rightsizer_cli.commands.plan.plot import check_plot, draw_plan
+    from rightsizer_cli.figures import check_plot, save_figure
     from rightsizer_cli.inputs import calibrated, read
+    from rightsizer_cli.plan_figure import plan_figure
     from rightsizer_cli.plan_output import check_output, print_answer, print_manifest
 
     kind = check_output("json" if json else output)
@@ -74,7 +75,7 @@ def plan(
     wanted, request = read(file, job, goal, hardware, layout)
     answer = decide(calibrated(request, ignore=no_calibration))
     if plot is not None and isinstance(answer, Plan):
-        draw_plan(answer, plot)
+        save_figure(lambda: plan_figure(answer), plot)
     elif plot is not None:
         typer.echo(f"--plot: there is no plan to draw; {plot} was not written", err=True)
     if kind == "yaml":

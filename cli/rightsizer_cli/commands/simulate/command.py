@@ -55,7 +55,6 @@ def simulate(
     """Replay a job trace and compare right-sizing with static requests, null policies and a bound."""
     from rightsizer.fleet.trace_jobs import ReplayRules
     from rightsizer.units import parse_duration_s
-    from rightsizer_cli.commands.plan.plot import check_plot
     from rightsizer_cli.commands.simulate.attributes import (
         DEADLINES,
         SCALINGS,
@@ -66,6 +65,7 @@ def simulate(
     from rightsizer_cli.commands.simulate.comparison import compare, print_comparison, report, with_options
     from rightsizer_cli.commands.simulate.traces import read_trace
     from rightsizer_cli.console import echo_json
+    from rightsizer_cli.figures import check_plot
 
     if plot is not None:
         check_plot(plot)

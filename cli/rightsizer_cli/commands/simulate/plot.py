@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rightsizer_cli.commands.plan.plot import save_figure
 from rightsizer_cli.commands.simulate.comparison import BOUND, OURS, STATIC
+from rightsizer_cli.figures import save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,55 +1,16 @@
-"""`--plot`: finish and cost over GPU counts as fans (10, 50, 90 %), with the plan's sizes and limits."""
+"""A plan as a figure: fans (10, 50, 90 %) of finish and cost over GPU counts, with its sizes and limits."""
 
-import importlib
 from collections import defaultdict
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from rightsizer_cli.files import write_whole
-from rightsizer_cli.usage_errors import OptionError
 
 if TYPE_CHECKING:
     from rightsizer.search.plan import CurvePoint, Plan
 
-__all__ = ["check_plot", "draw_plan", "save_figure"]
-
-_KINDS = {".svg": "svg", ".png": "png"}
+__all__ = ["plan_figure"]
 
 
-def check_plot(path: Path, *, find: Callable[[str], Any] = importlib.import_module) -> None:
-    """Refuse what could not be drawn before anything is computed; `find` imports by name."""
-    if path.suffix.lower() not in _KINDS:
-        raise OptionError("--plot", value=str(path), remedy="must end in .svg or .png")
-    try:
-        find("matplotlib")
-    except ImportError:
-        remedy = "needs matplotlib: pip install 'rightsizer[plot]'"
-        raise OptionError("--plot", value=str(path), remedy=remedy) from None
-
-
-def draw_plan(plan: "Plan", path: Path) -> None:
-    """Write the figure; whole or not at all."""
-    save_figure(lambda: _figure(plan), path)
-
-
-def save_figure(drawn: Callable[[], Any], path: Path) -> None:
-    """Write what `drawn` draws as the path's ending says; whole or not at all."""
-    import matplotlib as mpl
-
-    # text stays text in SVG, and nothing in the file depends on the day
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rightsizer", "font.size": 10}):
-        figure = drawn()
-        kind = _KINDS[path.suffix.lower()]
-        metadata = {"Date": None} if kind == "svg" else None
-        write_whole(
-            path,
-            lambda draft: figure.savefig(draft, format=kind, dpi=150, metadata=metadata),
-            field="--plot",
-        )
-
-
-def _figure(plan: "Plan") -> Any:
+def plan_figure(plan: "Plan") -> Any:
+    """Finish and cost over GPU counts."""
     from matplotlib.figure import Figure
 
     priced = plan.option.cost_usd is not None

@@ -1,0 +1,48 @@
+"""`rightsizer serve`."""
+
+import importlib
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from rightsizer_cli.usage_errors import OptionError
+
+__all__ = ["serve"]
+
+_NEEDED = ("aiohttp", "matplotlib")
+
+
+def serve(
+    *,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port on this machine; 0: any that is free.")
+    ] = 8600,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Also open the page in the browser.")
+    ] = True,
+) -> None:
+    """Show a page on this machine to try models, deadlines and GPUs."""
+    check_needed()
+    from rightsizer_cli.page.server import run
+
+    run(port, ready=lambda address: _ready(address, browser=browser))
+
+
+def check_needed(*, find: Callable[[str], Any] = importlib.import_module) -> None:
+    """Refuse to start without what the page needs; `find` imports by name."""
+    for name in _NEEDED:
+        try:
+            find(name)
+        except ImportError:
+            raise OptionError(
+                "serve", value="", remedy=f"needs {name}: pip install 'rightsizer[page]'"
+            ) from None
+
+
+def _ready(address: str, *, browser: bool) -> None:
+    typer.echo(f"{address}  (Ctrl-C ends it)")
+    if browser:
+        import webbrowser
+
+        webbrowser.open(address)

@@ -1,0 +1,43 @@
+"""Figures as files: whole or not at all, and the same on every day."""
+
+import importlib
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rightsizer_cli.files import write_whole
+from rightsizer_cli.usage_errors import OptionError
+
+__all__ = ["check_plot", "picture", "save_figure"]
+
+_KINDS = {".svg": "svg", ".png": "png"}
+
+
+def check_plot(path: Path, *, find: Callable[[str], Any] = importlib.import_module) -> None:
+    """Refuse what could not be drawn before anything is computed; `find` imports by name."""
+    if path.suffix.lower() not in _KINDS:
+        raise OptionError("--plot", value=str(path), remedy="must end in .svg or .png")
+    try:
+        find("matplotlib")
+    except ImportError:
+        remedy = "needs matplotlib: pip install 'rightsizer[plot]'"
+        raise OptionError("--plot", value=str(path), remedy=remedy) from None
+
+
+def save_figure(drawn: Callable[[], Any], path: Path) -> None:
+    """Write what `drawn` draws as the path's ending says; whole or not at all."""
+    file = picture(drawn, _KINDS[path.suffix.lower()])
+    write_whole(path, lambda draft: draft.write_bytes(file), field="--plot")
+
+
+def picture(drawn: Callable[[], Any], kind: str) -> bytes:
+    """What `drawn` draws as an SVG or PNG file."""
+    import matplotlib as mpl
+
+    file = io.BytesIO()
+    # text stays text in SVG, and nothing in the file depends on the day
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rightsizer", "font.size": 10}):
+        metadata = {"Date": None} if kind == "svg" else None
+        drawn().savefig(file, format=kind, dpi=150, metadata=metadata)
+    return file.getvalue()

@@ -1,0 +1,59 @@
+"""The answer says what the command prints."""
+
+import itertools
+from urllib.parse import parse_qs
+
+import pytest
+
+from rightsizer_cli.main import execute
+from rightsizer_cli.page.answer import answered
+from rightsizer_cli.page.render import answer_html, page_html, worked_html
+
+QUESTION = {"model": "gpt2", "tokens": "10B", "deadline": "3d", "gpu": "A100-SXM4-80GB"}
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return answered(QUESTION, calibrate=False)
+
+
+def test_the_verdict_is_the_commands(answer, capsys):
+    execute(["plan", "--no-calibration", *(w for k, v in QUESTION.items() for w in (f"--{k}", v))])
+    assert capsys.readouterr().out.splitlines()[0] == answer.verdict
+    assert answer.feasible
+
+
+def test_bars_are_parts_of_their_whole(answer):
+    for parts in (answer.step, answer.memory):
+        assert 0 < sum(bar.width for bar in parts) <= 100.01
+        assert all(b.start == pytest.approx(a.start + a.width) for a, b in itertools.pairwise(parts))
+
+
+def test_a_lever_leads_to_a_page_that_plans(answer):
+    address = next(link.address for link in answer.levers if link.address)
+    changed = {name: values[0] for name, values in parse_qs(address[1:]).items()}
+    assert changed != QUESTION
+    assert answered(changed, calibrate=False).feasible
+
+
+def test_no_plan_is_an_answer_too():
+    late = answered(QUESTION | {"deadline": "1m", "max_gpus": "8"})
+    assert not late.feasible
+    assert late.verdict.startswith("no plan: deadline")
+    assert "What would make it possible" in answer_html(late)
+
+
+@pytest.mark.parametrize("text", ["<script>alert(1)</script>", "'\" onfocus=alert(1) x='", "{{ 7*7 }}"])
+def test_typed_text_stays_text(text):
+    answer = answered(QUESTION | {"model": text})
+    page = page_html(QUESTION | {"model": text, "method": text}, answer, {"models": [text]})
+    assert answer.error.startswith("--model: ")
+    for harmful in ("<script>alert", " onfocus=alert(1) x='\"", "49"):
+        assert harmful not in page
+
+
+def test_a_worked_page_has_no_form_and_no_links_into_the_server(answer):
+    page = worked_html("A", answer, picture="a.svg", others={"A": "a.html", "B": "b.html"})
+    assert "<form" not in page
+    assert "?model" not in page
+    assert '<a href="b.html">B</a>' in page

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the tests marked `page` need, and skips them where both programs are.
+set -euo pipefail
+
+. "$(dirname "$0")/../packages.sh"
+
+need chromium "the browser in which the page is tested" chromium
+need chromedriver "how a test types and clicks in it" chromium-driver
+
+install_missing
