@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 from rightsizer.domain.familiarity import Familiarity, Level, familiarity
+from rightsizer.domain.workload import AttentionKernel, LossKernel, Optimizer
 from rightsizer.search.reasons import gpus_text, layout_text, opening_text
 from rightsizer.search.types import NoPlan, Option, Plan, Request
 from rightsizer.units import format_bytes, format_duration, format_usd
@@ -145,7 +146,21 @@ def _caveats(decision: Plan) -> tuple[str, ...]:
         lines.append(f"inter-node network assumed: {chosen.cluster.inter_link or 'a typical one'}")
     if chosen.cost_usd is None:
         lines.append(f"no known price for {chosen.cluster.gpu.name}")
-    return tuple(lines)
+    return (*lines, _as_usual(request))
+
+
+def _as_usual(request: Request) -> str:
+    """What the plan leaves to its framework, and what is taken; of published rows `reason` says it."""
+    work, usual = request.workload, request.framework
+    taken = [f"{usual.loss} loss"] if work.loss is LossKernel.AUTO else []
+    if work.attention is AttentionKernel.AUTO:
+        taken.append(f"{usual.attention} attention")
+    if work.compile is None:
+        taken.append(f"{usual.kernels.name.lower()} kernels")
+    if work.optimizer is Optimizer.ADAMW:
+        taken.append(f"AdamW with moments of {usual.moment_bytes:g} bytes a parameter each")
+    taken.append("sequences of unequal length" if work.variable_length else "sequences of full length")
+    return f"taken as {usual.name} usually does, unless the plan states it: {', '.join(taken)}"
 
 
 def familiarity_of(request: Request, option: Option) -> Familiarity:

@@ -7,7 +7,15 @@ from rightsizer.domain.cases import Case
 from rightsizer.domain.framework import framework
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.observation import observe
-from rightsizer.domain.workload import Method, Precision, Recompute, Workload
+from rightsizer.domain.workload import (
+    AttentionKernel,
+    LossKernel,
+    Method,
+    Optimizer,
+    Precision,
+    Recompute,
+    Workload,
+)
 from rightsizer.search.calibrate import calibration
 from rightsizer.search.explain import explain, layout_text, probe_advice, verdict
 from rightsizer.search.plan import plan
@@ -55,6 +63,23 @@ def test_more_gpus_are_not_called_late(elastic):
 def test_an_unknown_framework_is_a_caveat():
     answer = plan(replace(REQUEST, framework=framework("custom"), max_gpus=256))
     assert any("unknown framework" in line for line in explain(answer).caveats)
+
+
+@pytest.mark.parametrize(
+    ("stated", "said", "left"),
+    [
+        ({}, "compiled loss, sdpa attention, eager kernels, AdamW with moments of 4 bytes", ""),
+        ({"loss": LossKernel.FUSED}, "sdpa attention", "loss"),
+        ({"attention": AttentionKernel.FLASH_3}, "compiled loss", "attention"),
+        ({"optimizer": Optimizer.SGD}, "eager kernels", "AdamW"),
+    ],
+    ids=["nothing stated", "the loss", "attention", "the optimizer"],
+)
+def test_what_the_plan_leaves_to_the_framework_is_said(stated, said, left):
+    answer = plan(replace(REQUEST, workload=replace(REQUEST.workload, **stated)))
+    (line,) = [line for line in explain(answer).caveats if line.startswith("taken as torchtitan")]
+    assert said in line
+    assert not left or left not in line
 
 
 def test_no_plan_gives_its_reason_and_the_nearest():
