@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-processes .ci-clusters .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-processes .ci-clusters .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus .ci-install test-page test-stacks clean help
 
 all: check test  ## check and test
 
@@ -178,6 +178,7 @@ test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, 
 	$(BIN)/pytest -q -n 1 -m stacks $(AGAIN) tests/e2e/stacks
 
 nightly:  ## what CI does not wait for: operators killed at every request, upgrades, a million random inputs
+	@$(MAKE) --no-print-directory release-dry-run
 	@$(MAKE) --no-print-directory test-kubernetes NIGHTLY=1
 	@$(MAKE) --no-print-directory fuzz
 
@@ -209,7 +210,7 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 	tests/e2e/page/install.sh
 	tests/e2e/slurm/install.sh
 	tests/e2e/cluster/install.sh
-	@$(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-prometheus
+	@$(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-prometheus .ci-install
 
 named = set -o pipefail; { $(call twice,$1); } 2>&1 | sed --unbuffered 's/^/$1: /'
 .ci-slurm:
@@ -222,6 +223,11 @@ named = set -o pipefail; { $(call twice,$1); } 2>&1 | sed --unbuffered 's/^/$1: 
 .ci-prometheus:
 	@$(call named,test-page)
 	@$(call named,test-prometheus)
+
+# The lock of the images' base may name packages that the mirror here has replaced
+.ci-install: export RELEASE_OPTIONS = --newest
+.ci-install:
+	@$(call named,test-install)
 
 clean:  ## remove what make and the tests built
 	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

@@ -7,6 +7,7 @@ env              prints `export KUBECONFIG=...` of the running cluster
 build [NAME...]  build binaries: all graphs of modules/, or these
 tool NAME        print the path of helm, kueue, kwok, kubectl (building it if need be)
 load             import the images again, after a change to examples/
+archive FILE     import an archive's images by the names in it
 image FILE REPO  import an image as REPO@DIGEST; pods of the runtime class image-only run it as it is
 node-kill N      kill node N: kubelet, containerd and containers at once
 node-start N     start it again
@@ -87,6 +88,11 @@ def _load(at: Place) -> None:
         node.import_images(each, archive)
 
 
+def _archive(at: Place, archive: str) -> None:
+    for each in nodes(at):
+        node.import_images(each, Path(archive))
+
+
 def _image(at: Place, archive: str, repository: str) -> None:
     for each in nodes(at):
         node.import_by_digest(each, Path(archive), repository)
@@ -134,6 +140,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "build": _build,
     "tool": _tool,
     "load": _load,
+    "archive": _archive,
     "image": _image,
     "node-kill": _node_kill,
     "node-start": _node_start,
@@ -147,6 +154,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 ARGUMENTS = {  # the others take none
     "tool": 1,
+    "archive": 1,
     "image": 2,
     "node-kill": 1,
     "node-start": 1,

@@ -42,6 +42,12 @@ def _blocks(heading: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def repository() -> Path:
+    """This checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
 def release() -> Path:
     """The folder of the files; a release that another commit's dry run left is not one of this checkout."""
     assert list(RELEASE.glob("*.whl")), "run `make release-dry-run` first (`make test-install` does)"
