@@ -18,7 +18,7 @@ from rightsizer_api.placeholders import placeholders_in
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_launch import frameworks
-from rightsizer_launch.stacks.catalog import observed
+from rightsizer_launch.stacks.catalog import observed, resizes_in_place
 from rightsizer_launch.torchrun import Program, program
 from rightsizer_launch.worker import progress
 from rightsizer_launch.worker.restart_monitor import ENV_RESTART_WITHIN_S, ENV_START_TIMEOUT_S
@@ -192,7 +192,7 @@ def in_place_sizes(plan: TrainingPlan, *, room_gpus: int | None = None) -> range
     """
     launch, elasticity, resources = plan.spec.launch, plan.spec.elasticity, plan.spec.resources
     fixed = _SIZE_PLACEHOLDERS & placeholders_in(_command(plan))
-    if fixed or elasticity.mode is ElasticityMode.OFF or not frameworks.resizes_in_place(launch.framework):
+    if fixed or elasticity.mode is ElasticityMode.OFF or not resizes_in_place(launch.framework):
         return range(0)
     fewest = elasticity.min_gpus or resources.min_gpus
     most = min(elasticity.max_gpus or resources.max_gpus or room_gpus or 0, room_gpus or math.inf)

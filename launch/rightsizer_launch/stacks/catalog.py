@@ -8,18 +8,23 @@ from collections.abc import Mapping
 
 from rightsizer.catalog.framework_names import framework_named
 from rightsizer.values import immutable
+from rightsizer_launch import frameworks
 from rightsizer_launch.torchrun import Program
 
-__all__ = ["OBSERVED", "Stack", "observed", "stack_of"]
+__all__ = ["OBSERVED", "Stack", "observed", "resizes_in_place", "stack_of"]
 
 
 @immutable
 class Stack:
-    """A stack, the hooks that observe it and the engine's profiles of it."""
+    """A stack, the hooks that observe it and the engine's profiles of it.
+
+    `in_place`: workers read their number anew at every start, so it may change without new arguments.
+    """
 
     name: str
     hooks: Mapping[str, str]
     profiles: tuple[str, ...]
+    in_place: bool = False
 
 
 _STACKS = (
@@ -38,6 +43,7 @@ _STACKS = (
             "ms-swift-2",
             "ms-swift-3",
         ),
+        in_place=True,
     ),
     Stack(name="torchtitan", hooks={"torchtitan.trainer": "torchtitan"}, profiles=("torchtitan",)),
     Stack(name="megatron", hooks={}, profiles=("megatron", "megatron-core", "megatron-bridge")),
@@ -53,6 +59,12 @@ def stack_of(framework: str) -> Stack | None:
     """The stack of a plan's `launch.framework`; None if its scripts report through the agent."""
     profile = framework_named(framework).name
     return next((stack for stack in _STACKS if profile in stack.profiles), None)
+
+
+def resizes_in_place(framework: str) -> bool:
+    """Whether workers may change their number without new arguments."""
+    stack = stack_of(framework)
+    return frameworks.resizes_in_place(framework) if stack is None else stack.in_place
 
 
 def observed(framework: str, own: Program) -> Program:

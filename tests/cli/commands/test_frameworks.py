@@ -14,7 +14,8 @@ def test_frameworks_are_listed_with_what_is_known_of_each(capsys):
     listed = _listed(capsys)
     said = {name: (row["launch"], row["resize"]) for name, row in listed.items()}
     assert said["ddp"] == ("launched", "in place")
-    assert said["hf-trainer"] == ("launched", "by restart")
+    assert said["hf-trainer"] == ("launched", "in place")
+    assert said["megatron"] == ("launched", "by restart")
     assert said["hai-llm"][0] == "sized only"
     assert "transformers" in listed["hf-trainer"]["also_called"]
     assert listed["megatron-core"]["measured_runs"] > listed["megatron-core"]["measured_sources"] > 1

@@ -8,7 +8,8 @@ build [NAME...]  build binaries: all graphs of modules/, or these
 tool NAME        print the path of helm, kueue, kwok, kubectl (building it if need be)
 load             import the images again, after a change to examples/
 archive FILE     import an archive's images by the names in it
-image FILE REPO  import an image as REPO@DIGEST; pods of the runtime class image-only run it as it is
+image FILE REPO [N...]  import an image as REPO@DIGEST to nodes N, or to all; pods of the runtime class
+                 image-only run it as it is
 node-kill N      kill node N: kubelet, containerd and containers at once
 node-start N     start it again
 node-cut N       cut node N off the network: no packet gets in or out, not even a FIN
@@ -93,8 +94,8 @@ def _archive(at: Place, archive: str) -> None:
         node.import_images(each, Path(archive))
 
 
-def _image(at: Place, archive: str, repository: str) -> None:
-    for each in nodes(at):
+def _image(at: Place, archive: str, repository: str, *indexes: str) -> None:
+    for each in [lifecycle.node_of(at, index) for index in indexes] or nodes(at):
         node.import_by_digest(each, Path(archive), repository)
 
 
@@ -171,7 +172,8 @@ ARGUMENTS = {  # the others take none
 def main(arguments: list[str]) -> int:
     """Exit codes: 0 done, 1 could not (one line says why), 2 not a command."""
     name, *rest = arguments or ["help"]
-    fits = name == "build" or len(rest) == ARGUMENTS.get(name, 0)
+    wanted = ARGUMENTS.get(name, 0)
+    fits = len(rest) == wanted or (name in {"build", "image"} and len(rest) > wanted)
     if name not in COMMANDS or not fits:
         sys.stderr.write(f"usage: {Path(__file__).name} COMMAND\n\n{__doc__}")
         return 2

@@ -14,11 +14,14 @@ from place import NODES, ClusterError, Place
 _POLL_S = 0.02
 _INIT = """
 if [ -n "$CLOSED" ]; then
-  kept=$(mktemp -d) && mount --bind "$PYTHON" "$kept" && mount -t tmpfs -o mode=755 none "$CLOSED" &&
-    mkdir -p "$PYTHON" && mount --bind "$kept" "$PYTHON" && umount "$kept" && rmdir "$kept" || exit 1
+  kept=$(mktemp -d) && mount --bind "$CLOSED" "$kept" && mount -t tmpfs -o mode=755 none "$CLOSED" || exit 1
+  for folder in "$PYTHON" "$STACKS"; do
+    mkdir -p "$folder" && mount --bind "$kept${folder#"$CLOSED"}" "$folder" || exit 1
+  done
+  umount "$kept" && rmdir "$kept" || exit 1
 fi
 echo "$FIRST_PID" > /proc/sys/kernel/ns_last_pid || exit 1
-unset CLOSED PYTHON FIRST_PID
+unset CLOSED PYTHON STACKS FIRST_PID
 "$@" & while kill -0 $! 2>/dev/null; do wait; done
 """
 """PID 1 of a machine: reaps orphans while its daemon lives, and ends with it.
@@ -26,8 +29,11 @@ unset CLOSED PYTHON FIRST_PID
 Processes are numbered from FIRST_PID on, others on each machine: torchrun tells its agents by address and
 PID, and here all machines have one address.
 
-Where Python is in a folder closed to other users (a root's pyenv), the machine sees an open one instead.
+Where Python is in a folder closed to other users (a root's pyenv), the machine sees an open one instead, with
+the environments of the training stacks if they are in the same folder.
 """
+_STACKS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rightsizer/stacks"
+"""Where scripts/stack_env.sh keeps them."""
 
 
 def start(at: Place, name: str, argv: list[str | Path]) -> None:
@@ -65,7 +71,11 @@ def _closed() -> dict[str, str]:
     """The outermost folder around this Python that only its owner may enter, if there is one."""
     python = Path(sys.base_prefix).resolve()
     shut = [folder for folder in reversed(python.parents) if not folder.stat().st_mode & stat.S_IXOTH]
-    return {"CLOSED": str(shut[0]), "PYTHON": str(python)} if shut else {}
+    if not shut:
+        return {}
+    stacks = _STACKS if _STACKS.is_relative_to(shut[0]) else python
+    stacks.mkdir(parents=True, exist_ok=True)
+    return {"CLOSED": str(shut[0]), "PYTHON": str(python), "STACKS": str(stacks)}
 
 
 def names(at: Place) -> tuple[str, ...]:

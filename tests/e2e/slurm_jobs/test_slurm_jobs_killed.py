@@ -17,11 +17,11 @@ def test_a_job_without_its_script_ends_with_a_reason_and_goes_on_when_requeued(
     job = training.submit("--partition", "h100")
     training.wait("two workers train", training.trains(world=2))
     training.wait("a checkpoint", training.saved)
-    assert len(processes(training, job)) > 4  # script, store, srun and a worker on each node
+    assert len(training.processes(job)) > 4  # script, store, srun and a worker on each node
     os.kill(script(training, job), signal.SIGKILL)
     training.wait("the job ends", lambda: training.slurm.job(job)["JobState"] == "FAILED")
     assert training.slurm.job(job)["ExitCode"] == "0:9"
-    training.wait("nothing of it is left", lambda: not processes(training, job))
+    training.wait("nothing of it is left", lambda: not training.processes(job))
 
     seen = len(training.records())
     refused = training.rightsizer("slurm", "resize", job, "--nodes", "1")
@@ -36,29 +36,9 @@ def test_a_job_without_its_script_ends_with_a_reason_and_goes_on_when_requeued(
     assert check.losses_fall(training.records())
 
 
-def processes(training: Any, job: str) -> list[int]:
-    """Every process of the job, on all nodes of this machine, the eldest first.
-
-    Slurms that run beside this one have jobs of the same numbers.
-    """
-    mine = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_CONF={training.slurm.environment['SLURM_CONF']}".encode()}
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            born = int((folder / "stat").read_text().rpartition(")")[2].split()[19])
-        except (FileNotFoundError, PermissionError, ProcessLookupError):
-            continue
-        if mine <= set(variables):
-            found.append((born, int(folder.name)))
-    return [number for _, number in sorted(found)]
-
-
 def script(training: Any, job: str) -> int:
     """The batch script's process; what it starts is younger."""
     named = (
-        pid
-        for pid in processes(training, job)
-        if b"slurm_script" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        pid for pid in training.processes(job) if b"slurm_script" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
     return next(named)

@@ -107,6 +107,23 @@ class Training:
         """The job's output."""
         return "".join(path.read_text() for path in sorted(self.run.glob("slurm-*.out")))
 
+    def processes(self, job: str) -> list[int]:
+        """Every process of the job, on all nodes of this machine, the eldest first.
+
+        Slurms that run beside this one have jobs of the same numbers.
+        """
+        mine = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_CONF={self.slurm.environment['SLURM_CONF']}".encode()}
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (folder / "environ").read_bytes().split(b"\0")
+                born = int((folder / "stat").read_text().rpartition(")")[2].split()[19])
+            except (FileNotFoundError, PermissionError, ProcessLookupError):
+                continue
+            if mine <= set(variables):
+                found.append((born, int(folder.name)))
+        return [number for _, number in sorted(found)]
+
     def wait(self, what: str, condition: Callable[[], bool], within_s: float = 240) -> None:
         """Wait for a condition; a failure shows the job's output."""
         try:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer_launch.stacks.catalog import observed, stack_of
+from rightsizer_launch.stacks.catalog import observed, resizes_in_place, stack_of
 from rightsizer_launch.torchrun import program
 
 SCRIPT = """
@@ -67,3 +67,11 @@ def test_a_script_of_an_observed_framework_starts_through_the_observer():
 def test_a_script_that_reports_itself_starts_as_it_is():
     own = program(["train.py"])
     assert observed("ddp", own) is own
+
+
+@pytest.mark.parametrize(
+    ("framework", "in_place"),
+    [("transformers", True), ("trl", True), ("ddp", True), ("deepspeed", False), ("megatron-lm", False)],
+)
+def test_workers_change_their_number_in_place_where_no_argument_holds_it(framework, in_place):
+    assert resizes_in_place(framework) is in_place

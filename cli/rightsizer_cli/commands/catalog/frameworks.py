@@ -10,7 +10,8 @@ from rightsizer.domain.framework import Framework
 from rightsizer_cli.commands.catalog.listing import document, fields
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.render import table
-from rightsizer_launch.frameworks import is_launched, resizes_in_place
+from rightsizer_launch.frameworks import is_launched
+from rightsizer_launch.stacks.catalog import resizes_in_place
 
 __all__ = ["print_frameworks"]
 
