@@ -65,9 +65,9 @@ def rank_0():
 
 @pytest.fixture
 def slow(alone, namespace, rank_0):
-    """slow(mode): a plan sized to one GPU that at its real pace, half of the predicted one, would be late.
+    """slow(mode): a plan sized to one GPU that at its real pace takes 1.3 times as long as it may.
 
-    Two GPUs make up for it: the deadline is 1.6 times what is predicted for one.
+    One GPU is predicted to be in time at the plan's confidence, and two really are.
     """
     life = SimulatedRun(alone.api, namespace, f"p{uuid.uuid4().hex[:6]}")
     life.address = "127.0.0.1"
@@ -82,8 +82,9 @@ def slow(alone, namespace, rank_0):
         life.create()
         life.until("Running")
         sized = life.now["status"]["sizing"]
-        rank_0.rate = 0.5 * sized["tokensPerSecond"]
-        life.edit(deadline={"finishWithin": f"{1.6 * sized['finishSeconds']:.0f}s"})
+        within_s = 1.2 * sized["finishAtConfidenceSeconds"]
+        rank_0.rate = sized["tokensPerSecond"] * sized["finishSeconds"] / (1.3 * within_s)
+        life.edit(deadline={"finishWithin": f"{within_s:.0f}s"})
         life.until("Running")
         return life, operator
 
