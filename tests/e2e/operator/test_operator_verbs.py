@@ -26,6 +26,13 @@ FINALIZERS = ("rightsizer.dev", "trainingplans/finalizers", "update")
 SUSPENSION = ("rightsizer.dev", "trainingplans", "patch")
 OTHERS = ("kueue.x-k8s.io", "jobset.x-k8s.io", "trainer.kubeflow.org")
 """API groups of controllers that only some tests install."""
+FOUND = {
+    ("jobset.x-k8s.io", "jobsets", "list"),
+    ("trainer.kubeflow.org", "trainjobs", "list"),
+    ("trainer.kubeflow.org", "trainingruntimes", "list"),
+    ("trainer.kubeflow.org", "trainingruntimes", "patch"),
+}
+"""What the operator does with a carrier that exists before its status says so: it died between two writes."""
 
 
 def _granted(helm):
@@ -110,7 +117,7 @@ def test_every_verb_is_granted_because_it_is_used(request, cluster, operator, he
     granted = _granted(helm) - {FINALIZERS}
     assert allowed <= granted
     assert not {verb for verb in refused - allowed if verb not in granted}
-    unused = granted - allowed - {SUSPENSION}
+    unused = granted - allowed - {SUSPENSION} - FOUND
     for group in OTHERS:  # their tests come before these; left out, their verbs cannot have been used
         theirs = {verb for verb in granted if verb[0] == group}
         unused -= set() if theirs & allowed else theirs

@@ -137,3 +137,36 @@ def test_pressure_comes_from_pods_that_no_plan_owns(owner, wanted):
     kube.pods = [kube._pod("waits", owner) | {"spec": spec}]
     asyncio.run(ClusterReader(kube, cache).refresh_pods())
     assert cache.wanted == wanted
+
+
+class FakeKueue:
+    """A cluster with Kueue and these Workloads; it remembers the label selectors."""
+
+    def __init__(self, *workloads):
+        self.found, self.selectors = workloads, []
+
+    async def every(self, _path, *, labelSelector=""):  # the API's word
+        self.selectors.append(labelSelector)
+        for raw in self.found:
+            yield raw
+
+    async def call(self, _method, _path):
+        return {"preferredVersion": {"version": "v1beta2"}}
+
+
+def owned_workload(kind, name):
+    return {"metadata": {"name": f"{kind}-{name}", "ownerReferences": [{"kind": kind, "name": name}]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "selector"), [("Job", "kueue.x-k8s.io/job-uid in (j1)"), ("TrainJob", "")], ids=["uid", "name"]
+)
+def test_the_workload_of_a_carrier_is_found_by_its_owner(kind, selector):
+    job = AttemptJob(
+        name="demo-a1", plan="demo", namespace="team", attempt=1, uid="j1", kind=kind, suspended=True
+    )
+    plan = {"metadata": {"namespace": "team"}, "spec": {}}
+    kube = FakeKueue(owned_workload(kind, "demo-a1"), owned_workload(kind, "other-a1"))
+    found = asyncio.run(ClusterReader(kube, Cache()).workloads(plan, (job,)))
+    assert [workload.name for workload in found] == [f"{kind}-demo-a1"]
+    assert kube.selectors == [selector]
