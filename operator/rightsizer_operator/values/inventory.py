@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
+from rightsizer.catalog import lookup
 from rightsizer.domain.hardware import Cluster
 from rightsizer.values import immutable
 from rightsizer_api.stated_hardware import StatedHardware
@@ -74,10 +75,12 @@ class Inventory:
         return taken
 
     def sizes(self, requirements: NodeRequirements) -> Mapping[str, int]:
-        """GPUs of the largest node of each type, at most `gpus_per_node`."""
+        """GPUs of the largest node of each type, at most `gpus_per_node`; MIG slices only if named."""
         sizes: dict[str, int] = {}
         for node in self.usable(requirements):
             kind = gpu_type(node.product)
+            if lookup.gpu(kind).is_slice and not requirements.types:
+                continue
             sizes[kind] = max(sizes.get(kind, 0), node.gpus)
         if requirements.gpus_per_node:
             return {kind: min(size, requirements.gpus_per_node) for kind, size in sizes.items()}

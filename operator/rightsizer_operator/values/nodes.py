@@ -110,7 +110,7 @@ def _container_gpus(container: Object) -> int:
 
 @functools.cache
 def gpu_type(product: str) -> str:
-    """The engine's GPU type of a product label; empty if it is unknown or a MIG slice."""
+    """The engine's GPU type of a product label; empty if it is unknown."""
     try:
         return lookup.gpu(product).name if product else ""
     except RightsizerError:

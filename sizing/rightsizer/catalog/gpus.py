@@ -4,6 +4,7 @@ import re
 from functools import cache
 
 from rightsizer.catalog.naming import Index, Spellings, build_index
+from rightsizer.catalog.slices import divided, sliced
 from rightsizer.catalog.table import Row, named, number, one, optional, read, split
 from rightsizer.domain.hardware import Gpu
 from rightsizer.errors import UnsupportedError
@@ -28,7 +29,10 @@ def gpu(name: str) -> Gpu:
     A name may include the memory ("A100-80GB"). An ambiguous name resolves to the data's default ("H100" is
     the SXM5 part); without a default it is an error that lists the candidates.
     """
-    _refuse_slices(name)
+    part, profile = divided(name)
+    if profile:
+        return sliced(gpu(part), profile)
+    _refuse_shared(name)
     stripped = re.sub(r"^(?:gres/)?gpu:|\s*\([^)]*\)", "", name.strip())
     rows = _gpu_rows()
     written = rows.get(stripped) or named(rows, "default_for").get(stripped)
@@ -79,10 +83,10 @@ def _gpu(name: str) -> Gpu:
     )
 
 
-def _refuse_slices(name: str) -> None:
-    """Refuse MIG slices and shared GPUs, which lack a GPU's memory and rate, and TPUs under any name."""
-    if re.search(r"\bMIG\b", name, re.IGNORECASE) or name.upper().endswith("-SHARED"):
-        raise UnsupportedError(f"gpu {name!r}: MIG slices and shared GPUs are not supported; use whole GPUs")
+def _refuse_shared(name: str) -> None:
+    """Refuse shared GPUs, which lack a GPU's memory and rate, and TPUs under any name."""
+    if name.upper().endswith("-SHARED"):
+        raise UnsupportedError(f"gpu {name!r}: shared GPUs are not supported; use whole GPUs or MIG slices")
     if re.search(r"\b(?:jetson|(?:agx[ _-])?orin|xavier)\b", name, re.IGNORECASE):
         raise UnsupportedError(f"gpu {name!r}: {_NOT_GPUS['jetson']}")
     if re.search(r"\btpu", name, re.IGNORECASE):

@@ -56,6 +56,8 @@ def cluster(
     if shape and shape.gpu != part.name:
         raise InputError("nodeShape", value=nodes_shape, remedy=f"has {shape.gpu}, not {part.name}")
     size = gpus_per_node or (shape.gpus if shape else part.gpus_per_node)
+    if part.is_slice:
+        size = 1
     if shape and shape.power_w and not power_w:
         part = limited(part, shape.power_w)
     domain = _domain(part, size) if intra_bytes_per_s is None else _reach(part, size, intra_bytes_per_s)

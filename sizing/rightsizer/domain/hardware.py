@@ -62,6 +62,11 @@ class Gpu:
         return self.architecture.startswith("cdna")
 
     @property
+    def is_slice(self) -> bool:
+        """Whether it is a MIG slice, which exchanges data with no other."""
+        return "-MIG-" in self.name
+
+    @property
     def power_w(self) -> float:
         """What the part may draw: its own power, or the limit that is set."""
         return self.power_limit_w or self.tdp_w

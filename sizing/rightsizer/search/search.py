@@ -84,8 +84,9 @@ class SearchResult:
 
 
 def counts(request: Request, cluster: Cluster, *, limit: int | None = None) -> Array:
-    """GPU counts to search: divisors of a node, then whole nodes, up to the limit."""
+    """GPU counts to search: divisors of a node, then whole nodes, up to the limit. MIG slices: one."""
     most = min(cluster.max_gpus, request.max_gpus or cluster.max_gpus) if limit is None else limit
+    most = min(most, 1) if cluster.gpu.is_slice else most
     node = max(1, cluster.gpus_per_node)
     most -= (request.spare_nodes or 0) * node
     inside = [d for d in range(1, node) if node % d == 0]

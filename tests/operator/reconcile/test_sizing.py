@@ -273,3 +273,17 @@ def test_a_plan_that_runs_goes_on_while_its_new_size_is_searched(fake_cluster):
 
 def test_a_new_plan_writes_nothing_before_the_answer(fake_cluster):
     assert [type(action) for action in reconcile(fake_cluster().snapshot(), size=unknown_yet)] == [Size]
+
+
+SLICE = "H100-SXM5-80GB-MIG-1g.10gb"
+
+
+def test_a_plan_that_names_mig_slices_takes_one(fake_cluster):
+    ask = {"resources": {"gpuTypes": [SLICE], "gpus": None, "minGPUs": None}}
+    sliced = fake_cluster(ask, nodes=1, gpus=7)
+    sliced.change_node(0, product="NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")
+    job = sliced.settle().job()
+    assert job["spec"]["parallelism"] == 1
+    assert SLICE in sliced.condition("Sized")["message"]
+    sliced.edit(resources={"gpus": 2})
+    assert not [action for action in sliced.decide() if isinstance(action, PatchJob)]

@@ -87,13 +87,21 @@ def test_pods_are_expected_on_the_emptiest_nodes(pods, gpus, taken):
         ({"taints": (Taint(key="x", effect="PreferNoSchedule"),)}, NodeRequirements(), 8),
         ({"product": "NVIDIA-A100-SXM4-80GB"}, NodeRequirements(types=(KIND,)), 0),
         ({"product": "a-gpu-nobody-knows"}, NodeRequirements(), 0),
-        ({"product": f"{H100}-MIG-1g.10gb"}, NodeRequirements(), 0),
+        ({"product": f"{H100}-MIG-mixed"}, NodeRequirements(), 0),
     ],
     ids=["selected", "not-selected", "tainted", "tolerated", "preference", "type", "unknown", "slices"],
 )
 def test_only_nodes_that_the_plan_may_use_count(fields, requirements, gpus):
     inventory = Inventory(nodes=(node(**fields),))
     assert sum(n.gpus for n in inventory.usable(requirements)) == gpus
+
+
+def test_mig_slices_are_sized_only_if_the_plan_names_them():
+    inventory = Inventory(nodes=(node(product=f"{H100}-MIG-1g.10gb"), node("n2")))
+    assert inventory.sizes(NodeRequirements()) == {KIND: 8}
+    named = NodeRequirements(types=(f"{KIND}-MIG-1g.10gb",))
+    assert inventory.sizes(named) == {f"{KIND}-MIG-1g.10gb": 8}
+    assert inventory.products(f"{KIND}-MIG-1g.10gb") == (f"{H100}-MIG-1g.10gb",)
 
 
 def test_the_summary_lists_unusable_gpus_separately():

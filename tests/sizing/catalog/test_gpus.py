@@ -136,7 +136,10 @@ def test_a_name_like_no_other_says_where_to_look(name: str) -> None:
         ("trn2", "Trainium"),
         ("Gaudi2", "Gaudi"),
         ("NVIDIA Jetson AGX Orin", "Jetson"),
-        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "slice"),
+        ("NVIDIA-L4-MIG-1g.5gb", "slice"),
+        ("NVIDIA-A100-SXM4-40GB-MIG-9g.5gb", "slice"),
+        ("NVIDIA-A100-SXM4-40GB-MIG-4g.5gb", "slice"),
+        ("NVIDIA-A100-SXM4-40GB-MIG-mixed", "slice"),
         ("NVIDIA-L4-SHARED", "share"),
     ],
 )

@@ -116,3 +116,9 @@ def test_pairs_divide_and_are_needed_and_come_by_count():
         (1, 24),
         (2, 24),
     ]
+
+
+def test_a_plan_takes_one_mig_slice():
+    request = _request(gpu="H100-SXM5-80GB-MIG-1g.10gb")
+    assert search.counts(request, request.clusters[0]).tolist() == [1]
+    assert search.counts(request, request.clusters[0], limit=64).tolist() == [1]
