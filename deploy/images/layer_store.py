@@ -1,5 +1,6 @@
 """Layers by what they are made from: a lock that did not change is neither downloaded nor packed again."""
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -58,7 +59,7 @@ class LayerStore:
         shutil.copy(self.layout.blob(part.layer.digest), fresh / "blob")
         (fresh / "part.json").write_text(json.dumps(asdict(part)))
         kept.parent.mkdir(parents=True, exist_ok=True)
-        if not kept.exists():
+        with contextlib.suppress(OSError):  # another build has just kept the same layer
             fresh.rename(kept)
 
     def _copied(self, kept: Path) -> Part:

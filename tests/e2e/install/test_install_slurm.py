@@ -34,3 +34,10 @@ def test_a_virtual_environment_does_the_same(machine, blocks):
     _, venv, begin, _, _ = blocks("Slurm")
     said = machine("\n".join((venv, PLACED, begin, f"/opt/rightsizer/bin/{PLAN}")))
     assert "ExecStart=/opt/rightsizer/bin/rightsizer slurm daemon" in said
+
+
+def test_the_rpm_is_installed_and_removed_by_rpm(machine):
+    rpm = "apt-get update -qq; apt-get install --yes -qq --no-install-recommends rpm >/dev/null; rpm --initdb"
+    install = "rpm -i --nodeps rightsizer-*.rpm; rightsizer slurm install --place"
+    said = machine("\n".join((rpm, install, PLACED, PLAN, "rpm -e rightsizer", "test ! -e /opt/rightsizer")))
+    assert "8 A100" in said
