@@ -24,7 +24,12 @@ from rightsizer_api import placeholders
 from rightsizer_api.base import Model, Rule, fixed
 from rightsizer_api.quantities import Duration, Interval
 
-__all__ = ["Carrier", "Checkpoint", "EnvVar", "Launch", "PodTemplate", "Restarts"]
+__all__ = ["READ_FROM_LOG_LINES", "Carrier", "Checkpoint", "EnvVar", "Launch", "PodTemplate", "Restarts"]
+
+READ_FROM_LOG_LINES = frozenset(
+    {"megatron", "megatron-core", "megatron-bridge", "nemo", "nanotron", "torchtune"}
+)
+"""Profiles whose unmodified scripts are measured by their log lines: nothing can make them save or resume."""
 
 Text = Annotated[str, Field(max_length=4096)]
 Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f]+$")]
@@ -326,6 +331,12 @@ class Launch(Model):
             holds=lambda launch: not launch.args or bool(launch.command),
         ),
     )
+
+    @property
+    def resumes(self) -> bool:
+        """Whether a new attempt resumes: a script read from its log lines must be told where it saves."""
+        told = "checkpoint.path" in placeholders.placeholders_in((*self.command, *self.args))
+        return told or not self.command or framework_named(self.framework).name not in READ_FROM_LOG_LINES
 
     @model_validator(mode="after")
     def _know_placeholders(self) -> Self:

@@ -9,7 +9,7 @@ from rightsizer_api.base import Model, Rule
 from rightsizer_api.launch import Launch
 from rightsizer_api.model import ModelSpec
 from rightsizer_api.quantities import Duration, Name
-from rightsizer_api.resources import Budget, Deadline, Elasticity, LayoutPins, Resources
+from rightsizer_api.resources import Budget, Deadline, Elasticity, ElasticityMode, LayoutPins, Resources
 from rightsizer_api.status import Status
 from rightsizer_api.workload import WorkloadSpec
 
@@ -95,6 +95,11 @@ class Spec(Model):
             ),
         ),
     )
+
+    @property
+    def resize_mode(self) -> ElasticityMode:
+        """How the job may be resized: as stated; Off for a script that could not resume."""
+        return self.elasticity.mode if self.launch.resumes else ElasticityMode.OFF
 
 
 class TrainingPlan(Model):

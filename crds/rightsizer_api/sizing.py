@@ -101,12 +101,18 @@ class ResolvedPlan:
         )
 
 
+_NEVER_RESIZED = (
+    "never resized: this framework's scripts are only read from their log lines, and nothing says where they"
+    " save; name {checkpoint.path} in the command, with the framework's own options to save and load"
+)
+
+
 def can_resize(plan: TrainingPlan) -> bool:
-    """Whether a plan's job may change its size: not Off, not a fixed size, with a place for checkpoints."""
+    """Whether a job may change its size: not Off, not a fixed size, resuming from checkpoints."""
     resources, launch = plan.spec.resources, plan.spec.launch
     fixed = resources.gpus is not None or resources.min_gpus == resources.max_gpus
     saves = launch.checkpoint is not None or not launch.command
-    return plan.spec.elasticity.mode is not ElasticityMode.OFF and not fixed and saves
+    return plan.spec.resize_mode is not ElasticityMode.OFF and not fixed and saves
 
 
 def resolve(plan: TrainingPlan) -> ResolvedPlan:
@@ -123,7 +129,11 @@ def resolve(plan: TrainingPlan) -> ResolvedPlan:
         framework=framework,
         workload=workload,
         stacks=stacks,
-        notes=(*filter(None, [architecture.doubt]), *recipe_notes(asked, workload, own, gpus)),
+        notes=(
+            *filter(None, [architecture.doubt]),
+            *recipe_notes(asked, workload, own, gpus),
+            *([] if plan.spec.launch.resumes else [_NEVER_RESIZED]),
+        ),
     )
 
 

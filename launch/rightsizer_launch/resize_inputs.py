@@ -345,7 +345,7 @@ def limits_of(
 ) -> Limits:
     """The limits that the plan, the site and the executor set. `gpus` are the fewest and the most."""
     return Limits(
-        mode=Mode(plan.spec.elasticity.mode.value),
+        mode=Mode(plan.spec.resize_mode.value),
         cap=tuning.cap,
         min_gpus=gpus[0],
         max_gpus=gpus[1],

@@ -192,7 +192,8 @@ def in_place_sizes(plan: TrainingPlan, *, room_gpus: int | None = None) -> range
     """
     launch, elasticity, resources = plan.spec.launch, plan.spec.elasticity, plan.spec.resources
     fixed = _SIZE_PLACEHOLDERS & placeholders_in(_command(plan))
-    if fixed or elasticity.mode is ElasticityMode.OFF or not resizes_in_place(launch.framework):
+    off = plan.spec.resize_mode is ElasticityMode.OFF
+    if fixed or off or not resizes_in_place(launch.framework):
         return range(0)
     fewest = elasticity.min_gpus or resources.min_gpus
     most = min(elasticity.max_gpus or resources.max_gpus or room_gpus or 0, room_gpus or math.inf)

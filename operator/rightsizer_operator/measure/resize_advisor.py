@@ -215,7 +215,7 @@ class Advisor:
     def _decide(self, question: "_Question", memory: _Memory) -> Decision | None:
         plan = validate({name: value for name, value in question.plan.items() if name != "status"})
         status: Mapping[str, Any] = question.plan.get("status") or {}
-        if plan.spec.elasticity.mode is ElasticityMode.OFF or not {"sizing", "attempt"} <= status.keys():
+        if plan.spec.resize_mode is ElasticityMode.OFF or not {"sizing", "attempt"} <= status.keys():
             return None
         context = self._context(question, plan, status)
         needed_s = window_s(limits_of_plan(plan, status, context=context, settings=self._settings))

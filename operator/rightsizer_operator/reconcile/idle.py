@@ -60,7 +60,7 @@ def _interruption(state: ReconcileState) -> Condition | None:
 def _idle(state: ReconcileState, decision: Decision) -> ReconcileState:
     """Idle by the newest decision: warn, or suspend after the grace time."""
     elasticity, now = state.plan.spec.elasticity, state.snapshot.now
-    if elasticity.when_idle is not WhenIdle.SUSPEND:
+    if elasticity.when_idle is not WhenIdle.SUSPEND or not state.plan.spec.launch.resumes:
         return state.then(Idle=yes("NotUsed", decision.reason))
     if state.snapshot.settings.cap(state.plan.metadata.namespace or "") is not Mode.AUTO:
         return state.then(Idle=yes("NotUsed", f"{decision.reason}; the site does not let it be suspended"))

@@ -50,12 +50,12 @@ class IdleJobs:
             return None
         first_s = first_s if now_s - last_s <= self._break_s else now_s
         self._spans[job.job_id] = (first_s, now_s)
-        elasticity = monitored.plan.spec.elasticity if monitored.plan and monitored.ours else None
-        if elasticity is None or elasticity.when_idle is not WhenIdle.SUSPEND:
+        spec = monitored.plan.spec if monitored.plan and monitored.ours else None
+        if spec is None or spec.elasticity.when_idle is not WhenIdle.SUSPEND:
             return None
-        if elasticity.mode is ElasticityMode.OFF or not job.requeue:
+        if spec.resize_mode is ElasticityMode.OFF or not job.requeue:
             return None
-        due_s = first_s + parse_duration_s(elasticity.idle_grace)
+        due_s = first_s + parse_duration_s(spec.elasticity.idle_grace)
         return Suspension(since_s=first_s, due_s=due_s, due=now_s >= due_s and phase is Phase.TRAINING)
 
     def forget(self, *, but: Container[int]) -> None:

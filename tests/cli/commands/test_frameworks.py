@@ -13,10 +13,12 @@ def _listed(capsys, *args):
 def test_frameworks_are_listed_with_what_is_known_of_each(capsys):
     listed = _listed(capsys)
     said = {name: (row["launch"], row["resize"]) for name, row in listed.items()}
+    observers = {name: row["measured_by"] for name, row in listed.items()}
     assert said["ddp"] == ("launched", "in place")
     assert said["hf-trainer"] == ("launched", "in place")
-    assert said["megatron"] == ("launched", "by restart")
+    assert said["megatron"] == ("launched", "if it can resume")
     assert said["hai-llm"][0] == "sized only"
+    assert [observers[name] for name in ("torchtitan", "nemo", "fsdp2")] == ["hook", "log lines", "agent"]
     assert "transformers" in listed["hf-trainer"]["also_called"]
     assert listed["megatron-core"]["measured_runs"] > listed["megatron-core"]["measured_sources"] > 1
     assert not any(name.startswith("unknown") for name in listed)

@@ -176,7 +176,7 @@ def test_a_machine_s_sizes_move_with_what_was_measured():
     assert one.option.global_batch_sequences == two.option.global_batch_sequences
 
 
-def recorded(folder, cap, *, now_s=305.0, interval_s=60, steps=300):
+def recorded(folder, cap, *, now_s=305.0, interval_s=60, steps=300, framework="ddp"):
     """A resizer, its job and the totals of steady steps on two workers where one is enough."""
     answer, clusters = planned()
 
@@ -192,8 +192,9 @@ def recorded(folder, cap, *, now_s=305.0, interval_s=60, steps=300):
             environment={"RIGHTSIZER_CHECKPOINT_INTERVAL_S": f"{interval_s}"},
         )
 
+    launch = PLAN["spec"]["launch"] | {"framework": framework}
     resizer = Resizer(
-        plan=validate(PLAN),
+        plan=validate(PLAN | {"spec": PLAN["spec"] | {"launch": launch}}),
         option=answer.option,
         tuning=Tuning(cap=cap, least_window_s=60.0, warm_up_s=10.0, pressure=Pressure.ALWAYS),
         target_tokens=1e6,
@@ -218,6 +219,12 @@ def test_a_resize_and_its_rollback_are_recorded_with_their_causes(tmp_path):
     resizer.failed(resizer.job(resizer.option))
     assert resizer.option.gpus == 2
     assert resizer.last_change(2)["cause"] == "Failure"
+
+
+def test_a_stack_that_cannot_resume_is_never_resized(tmp_path):
+    resizer, job, totals = recorded(tmp_path, Mode.AUTO, framework="nanotron")
+    assert resizer.look(totals, job) is None
+    assert resizer.option.gpus == 2
 
 
 def test_a_recommended_resize_is_noted_and_not_carried_out(tmp_path):

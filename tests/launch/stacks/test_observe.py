@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer_launch.stacks.catalog import observed, resizes_in_place, stack_of
+from rightsizer_api.launch import READ_FROM_LOG_LINES
+from rightsizer_launch.stacks.catalog import OBSERVED, observed, resizes_in_place, stack_of
+from rightsizer_launch.stacks.log_lines import FORMATS
 from rightsizer_launch.torchrun import program
 
 SCRIPT = """
@@ -55,6 +57,12 @@ def test_what_is_built_on_the_trainer_is_observed_as_transformers(name):
 )
 def test_a_stack_that_is_not_built_on_the_trainer_has_its_own_observer(name, stack):
     assert stack_of(name).name == stack
+
+
+def test_stacks_without_a_hook_are_those_that_a_plan_reads_from_log_lines():
+    without = [stack for stack in OBSERVED.values() if not stack.hooks]
+    assert {profile for stack in without for profile in stack.profiles} == READ_FROM_LOG_LINES
+    assert {stack.name for stack in without} == FORMATS.keys()
 
 
 def test_a_script_of_an_observed_framework_starts_through_the_observer():

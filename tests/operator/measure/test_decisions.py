@@ -135,11 +135,12 @@ def test_a_curve_is_searched_once_for_a_generation_of_the_spec(scene):
     ("options", "asked"),
     [
         ({"change": {"elasticity": {"mode": "Off"}}}, 0),
+        ({"change": {"launch": {"framework": "megatron"}}}, 0),
         ({"scaling": None}, 0),
         ({"advise": InputError("spec", value=1, remedy="is wrong")}, 1),
         ({"advise": ZeroDivisionError()}, 1),
     ],
-    ids=["off", "no-gpus", "wrong-plan", "fault"],
+    ids=["off", "cannot resume", "no-gpus", "wrong-plan", "fault"],
 )
 def test_a_plan_without_an_answer_has_no_decision(scene, options, asked, caplog):
     case = scene(**options)

@@ -234,6 +234,12 @@ class EverySize:
         return tuple(Size(gpus=n, tokens_per_s=tokens_per_s, in_place=True) for n in range(1, 81))
 
 
+def test_a_job_whose_stack_cannot_resume_keeps_its_nodes(job, tmp_path, small_plan):
+    (tmp_path / "plan.yaml").write_text(small_plan.replace("framework: ddp", "framework: megatron"))
+    _, _, made = fast(job)
+    assert (made.action, made.act) == (Action.KEEP, False), made.reason
+
+
 def test_slurm_offers_whole_nodes_from_the_fewest_to_the_most():
     scaling = NodeScaling(EverySize(), node_gpus=8, fewest=2, most=4)
     assert [size.gpus for size in scaling.sizes(gpus=24, tokens_per_s=1.0, steps=1)] == [16, 24, 32]

@@ -7,11 +7,12 @@ import numpy as np
 from rightsizer.catalog.framework_names import also_called
 from rightsizer.domain.familiarity import measured
 from rightsizer.domain.framework import Framework
+from rightsizer_api.launch import READ_FROM_LOG_LINES
 from rightsizer_cli.commands.catalog.listing import document, fields
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.render import table
 from rightsizer_launch.frameworks import is_launched
-from rightsizer_launch.stacks.catalog import resizes_in_place
+from rightsizer_launch.stacks.catalog import resizes_in_place, stack_of
 
 __all__ = ["print_frameworks"]
 
@@ -25,16 +26,18 @@ def print_frameworks(profiles: Sequence[Framework], *, as_json: bool) -> None:
     elif len(profiles) == 1:
         show(fields(profiles[0], _known(profiles[0])))
     else:
-        grid = table("framework", "also", "trains", ">sources", ">runs", "launch", "resize")
+        grid = table("framework", "also", "trains", ">sources", ">runs", "launch", "measured by", "resize")
         for profile in profiles:
             also, able = ", ".join(also_called(profile.name)), " ".join(_methods(profile))
             sources, runs = (str(count or "") for count in _measured(profile))
-            launch, resize = _launch(profile), _resize(profile)
-            grid.add_row(profile.name, also, able, sources, runs, launch, resize)
+            ways = (_launch(profile), _observer(profile), _resize(profile))
+            grid.add_row(profile.name, also, able, sources, runs, *ways)
         show(
             grid,
             "Sources and runs are the published ones behind the engine. Sized only: a plan's command states"
-            " the layout by placeholders such as {layout.tp}. Any other script is custom.",
+            " the layout by placeholders such as {layout.tp}. Any other script is custom. What a hook or"
+            " log lines measure runs unmodified. Log lines neither save before a stop nor resume, so"
+            " such a job is resized only if its command names {checkpoint.path}.",
         )
 
 
@@ -46,6 +49,7 @@ def _known(profile: Framework) -> dict[str, object]:
         "measured_sources": sources,
         "measured_runs": runs,
         "launch": _launch(profile),
+        "measured_by": _observer(profile),
         "resize": _resize(profile),
     }
 
@@ -64,5 +68,13 @@ def _launch(profile: Framework) -> str:
     return "launched" if is_launched(profile.name) else "sized only"
 
 
+def _observer(profile: Framework) -> str:
+    """What reports a script's progress."""
+    stack = stack_of(profile.name)
+    return "agent" if stack is None else "hook" if stack.hooks else "log lines"
+
+
 def _resize(profile: Framework) -> str:
+    if profile.name in READ_FROM_LOG_LINES:
+        return "if it can resume"
     return "in place" if resizes_in_place(profile.name) else "by restart"
