@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from rightsizer.catalog import lookup
-from rightsizer.catalog.framework_names import framework_named
+from rightsizer.catalog.framework_names import framework_named, sharding_named
 from rightsizer.catalog.recipes import Recipe, recipe
 from rightsizer.domain import framework as frameworks
 from rightsizer.domain.architecture import Architecture, Family
@@ -92,7 +92,7 @@ class ResolvedPlan:
             min_gpus=spec.resources.min_gpus,
             max_gpus=spec.resources.max_gpus,
             spare_nodes=spec.resources.spare_nodes,
-            pinned=spec.layout.model_dump(by_alias=False, exclude_none=True) if spec.layout else {},
+            pinned=_pinned(self.plan),
             gpu_counts=(spec.resources.gpus,) if spec.resources.gpus else (),
             objective=spec.objective,
             elastic=resizable and can_resize(self.plan),
@@ -105,6 +105,14 @@ _NEVER_RESIZED = (
     "never resized: this framework's scripts are only read from their log lines, and nothing says where they"
     " save; name {checkpoint.path} in the command, with the framework's own options to save and load"
 )
+
+
+def _pinned(plan: TrainingPlan) -> dict[str, int]:
+    """The stated degrees of parallelism, and the ZeRO stage that the framework's name states."""
+    spec = plan.spec
+    stated = spec.layout.model_dump(by_alias=False, exclude_none=True) if spec.layout else {}
+    stage = sharding_named(spec.launch.profile or spec.launch.framework)
+    return stated if stage is None else {**stated, "sharding": int(stage)}
 
 
 def can_resize(plan: TrainingPlan) -> bool:

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from functools import cache
 
 from rightsizer import packaged
-from rightsizer.catalog.naming import Index, Spellings, build_index, lookup, nearest
+from rightsizer.catalog.naming import Index, Spellings, build_index, lookup, nearest, normal
 from rightsizer.domain.framework import Framework, framework, frameworks
+from rightsizer.domain.layout import Sharding
 from rightsizer.errors import UnknownNameError
 
-__all__ = ["also_called", "framework_named"]
+__all__ = ["also_called", "framework_named", "sharding_named"]
 
 _WITH_ADAPTERS = {"hf-trainer": "peft", "unknown": "unknown-adapters"}
 """Profiles that train adapters with another library than whole models."""
@@ -25,6 +26,12 @@ def framework_named(name: str, *, adapters: bool = False) -> Framework:
         raise UnknownNameError("framework", value=name, candidates=near, remedy=remedy)
     (profile,) = found
     return framework(_WITH_ADAPTERS.get(profile, profile) if adapters else profile)
+
+
+def sharding_named(name: str) -> Sharding | None:
+    """The ZeRO stage that a framework's name states, as in deepspeed-zero3; None if it leaves it open."""
+    stages = {f"zero{stage.value}": stage for stage in (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)}
+    return stages.get(normal(name).removeprefix("deepspeed"))
 
 
 def also_called(profile: str) -> tuple[str, ...]:

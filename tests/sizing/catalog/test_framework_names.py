@@ -1,7 +1,8 @@
 import pytest
 
-from rightsizer.catalog.framework_names import also_called, framework_named
+from rightsizer.catalog.framework_names import also_called, framework_named, sharding_named
 from rightsizer.domain.framework import frameworks
+from rightsizer.domain.layout import Sharding
 from rightsizer.errors import UnknownNameError
 
 
@@ -49,3 +50,18 @@ def test_an_unknown_name_is_answered_with_near_ones():
 def test_a_name_without_letters_is_unknown(name):
     with pytest.raises(UnknownNameError, match="rightsizer frameworks"):
         framework_named(name)
+
+
+@pytest.mark.parametrize(
+    ("said", "stage"),
+    [
+        ("deepspeed-zero3", Sharding.ZERO3),
+        ("ZeRO-2", Sharding.ZERO2),
+        ("zero1", Sharding.ZERO1),
+        ("deepspeed", None),
+        ("deepspeed-zero", None),
+        ("fsdp2", None),
+    ],
+)
+def test_a_name_may_state_a_zero_stage(said, stage):
+    assert sharding_named(said) == stage
