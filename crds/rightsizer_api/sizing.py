@@ -109,10 +109,9 @@ _NEVER_RESIZED = (
 
 def _pinned(plan: TrainingPlan) -> dict[str, int]:
     """The stated degrees of parallelism, and the ZeRO stage that the framework's name states."""
-    spec = plan.spec
-    stated = spec.layout.model_dump(by_alias=False, exclude_none=True) if spec.layout else {}
-    stage = sharding_named(spec.launch.profile or spec.launch.framework)
-    return stated if stage is None else {**stated, "sharding": int(stage)}
+    layout, stage = plan.spec.layout, sharding_named(plan.spec.launch.profile or plan.spec.launch.framework)
+    named = {} if stage is None else {"sharding": int(stage)}
+    return (layout.model_dump(by_alias=False, exclude_none=True) if layout else {}) | named
 
 
 def can_resize(plan: TrainingPlan) -> bool:

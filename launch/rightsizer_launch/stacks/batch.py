@@ -4,7 +4,7 @@ from rightsizer.errors import InputError
 from rightsizer.values import immutable
 from rightsizer_launch.worker.agent import JobLayout
 
-__all__ = ["Batch", "batch_for"]
+__all__ = ["Batch", "accumulation_for", "batch_for"]
 
 
 @immutable
@@ -25,13 +25,29 @@ def batch_for(layout: JobLayout) -> Batch | None:
     sequences = layout.global_batch_sequences
     if not sequences:
         return None
-    share, rest = divmod(sequences, layout.dp)
-    if rest:
-        remedy = f"does not divide by {layout.dp} data-parallel workers"
-        raise InputError("workload.globalBatchSequences", value=sequences, remedy=remedy)
+    share = _share(layout, layout.dp, f"{layout.dp} data-parallel workers")
     micro_batch = max(size for size in range(1, min(layout.micro_batch, share) + 1) if share % size == 0)
     return Batch(
         micro_batch=micro_batch,
         micro_batches=share // micro_batch,
         tokens=sequences * max(1, layout.sequence_tokens),
     )
+
+
+def accumulation_for(layout: JobLayout, micro_batch: int) -> int | None:
+    """Micro-batches of a script's own size in a step of each data rank; None without a plan.
+
+    InputError if the global batch does not divide by what all data ranks have in one micro-batch.
+    """
+    if not layout.global_batch_sequences:
+        return None
+    named = f"{layout.dp} data-parallel workers x the script's batch size {micro_batch}"
+    return _share(layout, layout.dp * micro_batch, named)
+
+
+def _share(layout: JobLayout, divisor: int, named: str) -> int:
+    share, rest = divmod(layout.global_batch_sequences, divisor)
+    if rest:
+        remedy = f"does not divide by {named}"
+        raise InputError("workload.globalBatchSequences", value=layout.global_batch_sequences, remedy=remedy)
+    return share

@@ -7,6 +7,7 @@ without hooks is read from its log lines (`log_lines`).
 from collections.abc import Mapping
 
 from rightsizer.catalog.framework_names import framework_named
+from rightsizer.catalog.naming import normal
 from rightsizer.values import immutable
 from rightsizer_launch import frameworks
 from rightsizer_launch.torchrun import Program
@@ -19,11 +20,13 @@ class Stack:
     """A stack, the hooks that observe it and the engine's profiles of it.
 
     `in_place`: workers read their number anew at every start, so it may change without new arguments.
+    `names`: what people call a stack that is a part of a profile.
     """
 
     name: str
     hooks: Mapping[str, str]
-    profiles: tuple[str, ...]
+    profiles: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     in_place: bool = False
 
 
@@ -50,6 +53,17 @@ _STACKS = (
     Stack(name="nemo", hooks={}, profiles=("nemo",)),
     Stack(name="nanotron", hooks={}, profiles=("nanotron",)),
     Stack(name="torchtune", hooks={}, profiles=("torchtune",)),
+    Stack(
+        name="accelerate",
+        hooks={"transformers.trainer": "transformers", "accelerate": "accelerate"},
+        names=("accelerate",),
+    ),
+    Stack(
+        name="lightning",
+        hooks={"lightning.pytorch": "lightning", "pytorch_lightning": "lightning"},
+        names=("lightning", "pytorch-lightning"),
+        in_place=True,
+    ),
 )
 
 OBSERVED: Mapping[str, Stack] = {stack.name: stack for stack in _STACKS}
@@ -57,8 +71,9 @@ OBSERVED: Mapping[str, Stack] = {stack.name: stack for stack in _STACKS}
 
 def stack_of(framework: str) -> Stack | None:
     """The stack of a plan's `launch.framework`; None if its scripts report through the agent."""
-    profile = framework_named(framework).name
-    return next((stack for stack in _STACKS if profile in stack.profiles), None)
+    profile, said = framework_named(framework).name, normal(framework)
+    named = (stack for stack in _STACKS if said in map(normal, stack.names))
+    return next(named, None) or next((stack for stack in _STACKS if profile in stack.profiles), None)
 
 
 def resizes_in_place(framework: str) -> bool:

@@ -105,10 +105,13 @@ def break_checkpoint(path: Path) -> None:
     """Leave a checkpoint as a crash in the middle of its save would."""
     if (path / ".metadata").exists():
         (path / ".metadata").unlink()
-    elif path.is_dir():
+        return
+    if (path / "trainer_state.json").is_file():
         (path / "trainer_state.json").write_text('{"global_step"')
-    else:
-        path.rename(path.with_name(f"{path.name}.partial"))
+        return
+    files = [part for part in path.rglob("*") if part.is_file()] if path.is_dir() else [path]
+    largest = max(files, key=lambda part: part.stat().st_size)
+    os.truncate(largest, largest.stat().st_size // 2)
 
 
 def _past_a_checkpoint(run: Run) -> int:
@@ -169,7 +172,7 @@ def test_the_loss_continues_with_one_worker(story):
     steps = records(story, "step")
     before, after = [r for r in steps if r.attempt == 1], [r for r in steps if r.attempt == 2]
     assert after
-    assert abs(mean_loss(after[:5]) - mean_loss(before[-5:])) < 0.2
+    assert mean_loss(after[:5]) < mean_loss(before[-5:]) + 0.2
     assert mean_loss(after[-5:]) < mean_loss(before[:5])
 
 

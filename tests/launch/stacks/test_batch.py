@@ -1,7 +1,7 @@
 import pytest
 
 from rightsizer.errors import InputError
-from rightsizer_launch.stacks.batch import batch_for
+from rightsizer_launch.stacks.batch import accumulation_for, batch_for
 from rightsizer_launch.worker.agent import JobLayout
 
 
@@ -23,5 +23,16 @@ def test_a_batch_that_does_not_divide_is_refused():
         batch_for(layout(dp=5))
 
 
+@pytest.mark.parametrize(("dp", "micro_batches"), [(1, 6), (2, 3), (6, 1)])
+def test_a_scripts_own_micro_batch_is_accumulated(dp, micro_batches):
+    assert accumulation_for(layout(dp=dp), 8) == micro_batches
+
+
+def test_a_scripts_micro_batch_that_does_not_divide_is_refused():
+    with pytest.raises(InputError, match="4 data-parallel workers x the script's batch size 8"):
+        accumulation_for(layout(dp=4), 8)
+
+
 def test_without_a_plan_the_script_keeps_its_batch():
     assert batch_for(JobLayout()) is None
+    assert accumulation_for(JobLayout(), 8) is None

@@ -65,6 +65,14 @@ def test_stacks_without_a_hook_are_those_that_a_plan_reads_from_log_lines():
     assert {stack.name for stack in without} == FORMATS.keys()
 
 
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [("lightning", "lightning"), ("PyTorch Lightning", "lightning"), ("accelerate", "accelerate")],
+)
+def test_a_stack_that_shares_a_profile_is_known_by_its_name(said, name):
+    assert stack_of(said).name == name
+
+
 def test_a_script_of_an_observed_framework_starts_through_the_observer():
     own = program(["python", "-m", "axolotl.cli.train", "config.yaml"])
     started = observed("axolotl", own)
