@@ -30,7 +30,7 @@ apiVersion: rightsizer.dev/v1alpha1
 kind: TrainingPlan
 metadata: {{name: small}}
 spec:
-  model: {{dimensions: {{layers: 4, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}}}
+  model: {{dimensions: {{layers: 16, hidden: 2048, ffnHidden: 8192, heads: 16, vocab: 32000}}}}
   workload: {{tokens: 10B, sequenceLength: 1024, globalBatchSequences: 96, precision: bf16}}
   deadline: {{finishWithin: {deadline_s:.0f}s}}
   resources: {{gpuTypes: [H100-SXM5-80GB], maxGPUs: 4, gpusPerNode: 1}}
@@ -144,7 +144,7 @@ def test_a_job_that_is_slower_than_believed_opens_small_grows_once_and_meets_its
     seen = len(believed.records())
     believed.wait(
         "it trains at the larger size for several windows",
-        believed.trains(world=after, steps=200, since=seen),
+        believed.trains(world=after, steps=60, since=seen),
     )
     said, resizes = believed.report(job, monitor)
     assert resizes == [("requeue", 1, after, "done")]
@@ -175,7 +175,7 @@ def test_a_job_that_is_faster_than_believed_is_recommended_less_and_gives_it_to_
         *("sbatch", "--partition=h100", "--nodes=4", "--gres=gpu:h100:8", "--job-name=next"),
         *("--output=/dev/null", "--wrap=sleep 1"),
     )
-    believed.wait("one worker goes on", believed.trains(world=1, since=seen, steps=200))
+    believed.wait("one worker goes on", believed.trains(world=1, since=seen, steps=80))
     said, resizes = believed.report(job, monitor)
     assert resizes == [("shrink", 2, 1, "done")]
     assert (said["action"], said["confidence"] >= 0.9) == ("keep", True), said
