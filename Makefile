@@ -174,12 +174,14 @@ test-page: $(READY)  ## the what-if page in a real browser; root only to install
 	tests/e2e/page/install.sh
 	$(BIN)/pytest -q -m page $(AGAIN) tests/e2e/page
 
-test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, killed, resumed, resized (CPU)
-	$(BIN)/pytest -q -n 1 -m stacks $(AGAIN) tests/e2e/stacks
+STACK ?=
+test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, killed, resumed, resized (CPU); STACK=trl for one
+	$(BIN)/pytest -q -n 1 -m stacks $(if $(STACK),-k "$(STACK)") $(AGAIN) tests/e2e/stacks
 
 nightly:  ## what CI does not wait for: operators killed at every request, upgrades, a million random inputs
 	@$(MAKE) --no-print-directory release-dry-run
 	@$(MAKE) --no-print-directory test-kubernetes NIGHTLY=1
+	@$(MAKE) --no-print-directory test-stacks
 	@$(MAKE) --no-print-directory fuzz
 
 # On a busy machine a wait of these can be too short: what failed has a second chance
@@ -198,8 +200,11 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 	@$(MAKE) --no-print-directory .test-units
 	@$(MAKE) --no-print-directory .ci-clusters .ci-processes
 
+# A minute of two cores for each stack, most of it imports; the other stacks: make nightly
+.ci-processes: export STACK = transformers or trl
 .ci-processes:
 	@$(call named,.test-processes)
+	@$(call named,test-stacks)
 
 .ci-clusters:
 	@tests/e2e/public.sh $(MAKE) --no-print-directory .ci-side-by-side
