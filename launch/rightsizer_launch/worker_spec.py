@@ -207,7 +207,11 @@ def is_data_parallel(layout: Layout) -> bool:
 
 def size_variables(plan: TrainingPlan) -> frozenset[str]:
     """Variables that change with the number of ranks; workers that resize in place do not read them."""
-    names = {"RIGHTSIZER_LAYOUT_DP", "RIGHTSIZER_LAYOUT_MICRO_BATCHES"}
+    names = {
+        "RIGHTSIZER_LAYOUT_DP",
+        "RIGHTSIZER_LAYOUT_MICRO_BATCHES",
+        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+    }
     checkpoint = plan.spec.launch.checkpoint
     automatic = checkpoint is not None and checkpoint.interval == "auto"
     return frozenset(names | {progress.ENV_CHECKPOINT_INTERVAL_S} if automatic else names)
