@@ -52,7 +52,12 @@ _KNOWN = """## Known not to hold
 * **Schedules beyond a closed form.** DualPipe and zero-bubble pipelines keep 1F1B's bubble here; only their
   hidden exchange is counted.
 * **Fine-tuning on cards without NVLink**, several adapters at once, packed short documents: few sources,
-  large errors (FSDPQL, QWEN, PRIMERL).
+  large errors (FSDPQL, QWEN, PRIMERL). LoRA under ZeRO-2 and -3 comes out 30 to 50 % too fast (QWEN), and so
+  do RL steps with adapters on models below 4B (PRIMERL).
+* **The optimizer of FSDP2.** It costs a time per layer that torchao's and PRIMERL's rows ask for
+  and torchtitan's do not: 8B models on one node of H100 come out 15 to 20 % too slow in torchtitan.
+* **Cards without HBM.** Nearly all rows are of RTX 3090, RTX 4090 and RTX A6000; L4, RTX 5090 and RTX PRO
+  6000 follow from power and multiprocessors alone, and the largest of them may be up to a third faster.
 * **Tensor parallelism over eight ranks with one or two sequences** (BLOOM): 10 to 16 % too fast.
 * **Contexts split over four and more GPUs in torchtitan**: 16 % too fast.
 * **Memory of trainers that evaluate, pad or fragment** (SWIFT, QWEN), of CUDA graph pools (JUPITER), and of

@@ -156,7 +156,6 @@ def rings(folder: Path) -> Table:
         wires = collectives.Links(
             inside_bytes_per_s=line * p.nvlink_fraction,
             between_bytes_per_s=line,
-            network_bytes_per_s=line,
             line_bytes_per_s=line,
             reach_gpus=ranks,
             switched=ranks > 1,

@@ -36,7 +36,7 @@ from rightsizer.published.rows import case_from_row
 __all__ = ["deviation_left_out", "log_density"]
 
 COVERAGE = 0.8
-WEIGHTS = {"left out": 1.0, "withheld": 0.5, "first contact": 2.0, "first contact, withheld": 1.0}
+WEIGHTS = {"left out": 1.0, "withheld": 0.25, "first contact": 2.0, "first contact, withheld": 0.5}
 """A first contact counts twice: the engine was made with the other rows in view."""
 LEFT_OUT = {"step_time": ("left_out", "blind"), "memory": ("profile_kept_notes", "blind_notes")}
 FIRST = {"step_time": ("told", "blind"), "memory": ()}
@@ -44,7 +44,7 @@ FIRST = {"step_time": ("told", "blind"), "memory": ()}
 NOTHING_LN = 0.35
 """The prior of `nothing_ln`: a constant utilisation for the GPU type errs by 30 % in the median and by about
 50 % at the 80th percentile of first contacts (bench/first_contact/log.csv)."""
-PULL = 0.01
+PULL = 0.1
 """How much the prior weighs against the mean of the rows' likelihood."""
 LEVELS = (0.0, 0.25, 0.8, 2.0)
 """Evidence from which on coverage is reported apart."""

@@ -10,9 +10,9 @@ two limits:
 
     t = S (n-1)/n / min(B_in, r B_out) + latency
 
-Latency per pass: one constant, plus one per rank for rings over several nodes. Large messages leave NCCL's
-low-latency protocol, which adds a step (seen in nccl-tests and in vTrain's tables near 12 MB) that grows with
-the ring's length and shrinks with the link's speed.
+Latency per pass: one constant. Large messages leave NCCL's low-latency protocol, which adds a step (seen in
+nccl-tests and in vTrain's tables near 12 MB) that grows with the ring's length and shrinks with the link's
+speed.
 """
 
 import numpy as np
@@ -26,7 +26,6 @@ __all__ = ["Group", "Links", "all_to_all_s", "group", "links", "ring_s", "send_s
 
 _STEP_BYTES = 12e6
 _STEP_REFERENCE_BYTES_PER_S = 3e11
-_BUCKET_BYTES = 1e9  # DeepSpeed's default: 5e8 elements of 16 bits
 _OMNI_PATH = 0.42  # a node of Jean Zay reached 135 of its 400 Gbit/s: 0.34, where InfiniBand reaches 0.8
 _DATAGRAMS = 0.92  # EFA: 0.74 of the line rate (nccl-tests, 4 nodes of p6-b200), where InfiniBand reaches 0.8
 
@@ -84,12 +83,8 @@ def ring_s(
     parameters: Parameters,
     *,
     passes: float = 1.0,
-    messages: Array | float | None = None,
 ) -> Array:
-    """Seconds of a gather or scatter (`passes` = 1) or an all-reduce (2) of `payload_bytes` in full.
-
-    It is sent in `messages` pieces, else in buckets; each fills the ring once.
-    """
+    """Seconds of a gather or scatter (`passes` = 1) or an all-reduce (2) of `payload_bytes` in full."""
     n, between_domains = group.ranks, group.domains > 1
     outer = links.between_bytes_per_s * group.inside
     rate = np.where(between_domains, np.minimum(links.inside_bytes_per_s, outer), links.inside_bytes_per_s)
@@ -99,10 +94,7 @@ def ring_s(
     small = _STEP_BYTES / (payload_bytes + 1.0)
     cube = small * small * small  # `**` takes ten times as long
     step = step / (1 + cube * cube)
-    count = np.maximum(payload_bytes / _BUCKET_BYTES, 1.0) if messages is None else messages
-    hops = np.where(between_domains, n * count * parameters.ring_hop_s, 0.0)
-    latency = parameters.ring_latency_s
-    return np.asarray(np.where(n > 1, passes * (wire + latency + step) + passes * hops, 0.0))
+    return np.asarray(np.where(n > 1, passes * (wire + parameters.ring_latency_s + step), 0.0))
 
 
 def all_to_all_s(

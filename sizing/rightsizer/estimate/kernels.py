@@ -157,8 +157,7 @@ def _reached(gpu: Columns, code: Array, peak16: Array, parameters: Parameters) -
     Measured where the largest matmul is (gpus.csv). Elsewhere, and below the part's own power, the rate grows
     with a power of the limit.
     """
-    blackwell = code == GENERATIONS.index("blackwell")
-    exponent = np.where(blackwell, parameters.power_exponent_blackwell, parameters.power_exponent_hopper)
+    exponent = parameters.power_exponent
     usual, own = np.asarray(_REFERENCE_W)[code], np.maximum(gpu.tdp_w - gpu.host_w, 1.0)
     part = np.where((usual > 0) & (gpu.tdp_w > 0), own / np.maximum(usual, 1.0), 1.0) ** exponent
     best16 = gpu.matmul16_flop_per_s / np.maximum(peak16, 1.0) / np.asarray(_REFERENCE_16)[code]

@@ -47,7 +47,6 @@ __all__ = [
 
 _C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one direction
 _ZERO3_RAILS_YEAR = 2022  # before it, ZeRO-3's gathers reached one NIC's rate (arXiv:2104.04473 Table 2)
-_ZERO3_MATRICES = 4.0  # of a layer, gathered one by one before that year; since then a layer at once
 _NARROW_SUMS = 0.5  # of the traffic of 32-bit sums: two 16-bit reads and a write, 6 bytes of 12
 _PASSES_OF_A_KERNEL = 2.5  # an element-wise kernel reads one or two tensors and writes one
 
@@ -330,13 +329,12 @@ def _sharded(inputs: StepInputs) -> tuple[Array, Array]:
     early = (framework.family == "deepspeed") & (year > 0) & (year < _ZERO3_RAILS_YEAR)
     dense = replace(dense, inside=np.where(early & (dense.domains > 1), 1.0, dense.inside))
     sparse = group(links, expert_replicas(cases), np.maximum(layout.ep, 1))
-    messages = np.where(early, _ZERO3_MATRICES, 1.0)
 
     def move(bytes_: Array) -> Array:
-        both = ring_s(inputs.work.dense_weights * bytes_, dense, links, p, messages=messages)
+        both = ring_s(inputs.work.dense_weights * bytes_, dense, links, p)
         experts = inputs.work.expert_weights
         if np.any(experts > 0):
-            expert = ring_s(experts * bytes_, sparse, links, p, messages=messages)
+            expert = ring_s(experts * bytes_, sparse, links, p)
             both = both + np.where(experts > 0, expert, 0.0)
         return np.where(on, both, 0.0)
 

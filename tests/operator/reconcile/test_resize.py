@@ -147,8 +147,8 @@ def test_a_plan_that_ends_at_its_deadline_is_not_late(fake_cluster, ended, reaso
 
 REAL = {
     "model": {"dimensions": {"layers": 8, "hidden": 2048, "ffnHidden": 5632, "heads": 16, "vocab": 16000}},
-    "workload": {"sequenceLength": 2048, "globalBatchSequences": 32, "precision": "bf16"},
-    "deadline": {"finishWithin": "900h"},
+    "workload": {"sequenceLength": 4096, "globalBatchSequences": 32, "precision": "bf16"},
+    "deadline": {"finishWithin": "2000h"},
     "resources": {"maxGPUs": 16},
     "layout": None,
 }

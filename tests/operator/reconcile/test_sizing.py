@@ -70,7 +70,7 @@ def test_a_quota_bounds_the_plan_and_is_named(fake_cluster):
 
 
 STAGED = {
-    "workload": {"tokens": "100B", "sequenceLength": 1024, "globalBatchSequences": 24, "precision": "bf16"},
+    "workload": {"tokens": "100B", "sequenceLength": 1024, "globalBatchSequences": 96, "precision": "bf16"},
     "model": {"dimensions": {"layers": 16, "hidden": 2048, "ffnHidden": 8192, "heads": 16, "vocab": 32000}},
     "resources": {"gpus": None, "maxGPUs": 4},
     "layout": {"microBatch": 4},

@@ -114,7 +114,7 @@ def sustained(**limits: float) -> float:
 
 
 def test_a_superchip_of_680_w_leaves_its_gpu_550_w() -> None:
-    exponent = load_step_time().power_exponent_hopper
+    exponent = load_step_time().power_exponent
     assert sustained(power_w=680) / sustained() == pytest.approx((550 / 770) ** exponent)
 
 

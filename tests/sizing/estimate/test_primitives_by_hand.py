@@ -15,7 +15,7 @@ from rightsizer.estimate.parameters import load_step_time
 
 FAST = 1e30
 SHARES = ("tile_128", "tile_64", "tile_32")
-TIMES = ("wave_exponent", "ring_latency_s", "ring_step_s", "ring_hop_s")
+TIMES = ("wave_exponent", "ring_latency_s", "ring_step_s")
 PLAIN = load_step_time().replace(**dict.fromkeys(SHARES, 1.0), **dict.fromkeys(TIMES, 0.0))
 WIRES = {
     "inside_bytes_per_s": 1e9,
@@ -85,13 +85,11 @@ def test_a_ring_moves_n_minus_1_over_n_at_the_rate_that_binds(ranks, stride, sec
     assert (float(gather), float(reduce)) == (pytest.approx(seconds), pytest.approx(2 * seconds))
 
 
-def test_a_ring_s_latency_grows_with_hops():
-    """1 for the ring, 16 hops of 0.1 for each of 3 messages; every pass."""
-    p = PLAIN.replace(ring_latency_s=1.0, ring_hop_s=0.1)
+def test_every_pass_of_a_ring_has_its_latency():
+    p = PLAIN.replace(ring_latency_s=1.0)
     known = wires()
     where = collectives.group(known, np.asarray(16))
-    found = collectives.ring_s(np.asarray(0.0), where, known, p, passes=2.0, messages=3.0)
-    assert float(found) == pytest.approx(2 * (1 + 16 * 3 * 0.1))
+    assert float(collectives.ring_s(np.asarray(0.0), where, known, p, passes=2.0)) == pytest.approx(2.0)
 
 
 def test_nccl_s_protocol_costs_a_step_for_messages_beyond_12_mb_on_long_rings():

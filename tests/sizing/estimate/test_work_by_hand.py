@@ -29,8 +29,7 @@ H100 = lookup.cluster("H100-SXM5-80GB")
 SHARES = ("plateau", "over_bf16", "fraction", "sustained")
 PLAIN = load_step_time().replace(
     **{name: 1.0 for name in load_step_time() if any(part in name for part in SHARES)},
-    power_exponent_hopper=0.0,
-    power_exponent_blackwell=0.0,
+    power_exponent=0.0,
 )
 PEAKS = {f"{kind}_flop_per_s": 1e6 for kind in ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")}
 PEAKS |= {"matmul16_flop_per_s": 0.0, "matmul8_flop_per_s": 0.0}  # nothing measured
@@ -144,16 +143,16 @@ def test_a_precision_that_the_part_lacks_falls_back_to_another(precision, gpu, f
 
 @pytest.mark.parametrize(
     ("architecture", "watts", "share"),
-    [("hopper", 350.0, 0.5), ("blackwell", 600.0, 0.25), ("ampere", 100.0, 1.0), ("hopper", 0.0, 1.0)],
+    [("hopper", 350.0, 0.5), ("blackwell", 600.0, 0.5), ("ampere", 100.0, 1.0), ("hopper", 0.0, 1.0)],
 )
 def test_since_hopper_long_jobs_keep_a_power_of_the_part_s_power_limit(architecture, watts, share):
     gpu = {"architecture": architecture, "tdp_w": watts}
-    p = PLAIN.replace(power_exponent_hopper=1.0, power_exponent_blackwell=2.0)
+    p = PLAIN.replace(power_exponent=1.0)
     assert float(rates(cases(gpu=gpu), p).matmul_flop_per_s) == pytest.approx(share * 1e6)
 
 
 def test_a_measured_matmul_replaces_the_power_law():
-    p = PLAIN.replace(power_exponent_hopper=1.0)
+    p = PLAIN.replace(power_exponent=1.0)
     gpu = {"architecture": "hopper", "tdp_w": 350.0, "matmul16_flop_per_s": 0.5 * 794.5 / 989.4 * 1e6}
     assert float(rates(cases(gpu=gpu), p).matmul_flop_per_s) == pytest.approx(0.5e6)
     assert float(rates(cases(gpu=gpu | {"power_limit_w": 175.0}), p).matmul_flop_per_s) == pytest.approx(
