@@ -153,11 +153,12 @@ def fits(memory: Memory | Peak, gpu_memory_bytes: Array, sigma: Array | float = 
 
 
 def may_fit(memory: Memory, gpu_memory_bytes: Array, sigma: Array | float = 0.0) -> Array:
-    """Whether the lower end of the peak's 90 % interval stays within the device.
+    """Whether the lower end of the peak's 98 % interval stays within the device.
 
-    A layout that fails this "does not fit". A layout that passes this but not `fits` "may not fit".
+    A layout that fails this "does not fit", which turns a run away: a wrong one is dearer than a wrong "may
+    not fit", said of a layout that passes this but not `fits`.
     """
-    least = memory.allocated_bytes * np.exp(-quantile(0.95) * sigma) + memory.context_bytes
+    least = memory.allocated_bytes * np.exp(-quantile(0.99) * sigma) + memory.context_bytes
     return np.asarray(least <= gpu_memory_bytes)
 
 
