@@ -70,12 +70,12 @@ def test_the_probe_is_a_plan_of_its_own_that_every_executor_can_run(tmp_path):
 
 @pytest.mark.parametrize(
     ("room", "gpus", "taken"),
-    [(4096, None, 16), (8, None, 8), (4096, 32, 32)],
+    [(4096, None, {16}), (8, None, set(range(1, 9))), (4096, 32, {32})],
     ids=["two nodes", "one node is here", "asked for"],
 )
 def test_it_stays_within_what_is_there_and_what_was_asked_for(room, gpus, taken):
     _, probe = probed(room=room, gpus=gpus)
-    assert probe.option.gpus == taken
+    assert probe.option.gpus in taken
 
 
 def test_a_small_plan_is_probed_as_it_is():
