@@ -5,6 +5,6 @@ set -euo pipefail
 . "$(dirname "$0")/../packages.sh"
 
 need chromium "the browser in which the page is tested" chromium
-need chromedriver "how a test types and clicks in it" chromium-driver
+need chromium-driver "how a test types and clicks in it" chromedriver
 
 install_missing
