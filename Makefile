@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-processes .ci-clusters .ci-side-by-side .ci-slurm .ci-kubernetes .ci-prometheus .ci-install test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-page test-stacks clean help
 
 all: check test  ## check and test
 
@@ -138,7 +138,7 @@ BUILD = $(BIN)/python tests/e2e/cluster/cluster.py build kubernetes etcd coredns
 	tests/e2e/cluster/install.sh
 	tests/e2e/prometheus/install.sh
 	$(BUILD)
-	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 3 --dist loadgroup --durations=8 $(AGAIN) tests/e2e
+	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --durations=8 $(AGAIN) tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
 	@$(MAKE) --no-print-directory -s $(READY) >&2
@@ -198,41 +198,25 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 .ci-tests:
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory .test-units
-	@$(MAKE) --no-print-directory .ci-clusters .ci-processes
-
-# A minute of two cores for each stack, most of it imports; the other stacks: make nightly
-.ci-processes: export STACK = transformers or trl
-.ci-processes:
-	@$(call named,.test-processes)
-	@$(call named,test-stacks)
-
-.ci-clusters:
-	@tests/e2e/public.sh $(MAKE) --no-print-directory .ci-side-by-side
-
-# They mostly wait: side by side, each line with the suite that wrote it. What they install comes before: one apt at a time
-.ci-side-by-side: $(READY)
+	@$(call twice,.test-processes)
+	@$(call twice,test-page)
 	tests/e2e/prometheus/install.sh
-	tests/e2e/page/install.sh
-	tests/e2e/slurm/install.sh
-	tests/e2e/cluster/install.sh
-	@$(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-prometheus .ci-install
+	@$(MAKE) --no-print-directory .ci-prometheus .ci-clusters
 
-named = set -o pipefail; { $(call twice,$1); } 2>&1 | sed --unbuffered 's/^/$1: /'
-.ci-slurm:
-	@$(call named,test-slurm)
-	@$(call named,test-slurm-releases)
-
-.ci-kubernetes:
-	@$(call named,test-kubernetes)
-
-.ci-prometheus:
-	@$(call named,test-page)
-	@$(call named,test-prometheus)
-
+# One after the other: side by side they load two cores so that waits run out. Of the stacks two; the others: make nightly.
 # The lock of the images' base may name packages that the mirror here has replaced
-.ci-install: export RELEASE_OPTIONS = --newest
-.ci-install:
-	@$(call named,test-install)
+.ci-clusters: export STACK = transformers or trl
+.ci-clusters: export RELEASE_OPTIONS = --newest
+.ci-clusters:
+	@for suite in test-slurm test-slurm-releases test-kubernetes test-install test-stacks; do \
+	  echo "== $$suite"; \
+	  $(call twice,$$suite) || exit 1; \
+	done
+
+# Mostly a wait for minutes of data, beside the clusters and told afterwards
+.ci-prometheus:
+	@mkdir -p build; $(call twice,test-prometheus) > build/test-prometheus.log 2>&1; status=$$?; \
+	  echo "== test-prometheus"; cat build/test-prometheus.log; exit $$status
 
 clean:  ## remove what make and the tests built
 	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
