@@ -20,6 +20,11 @@ if [ "$(cat "$venv/.ready" 2>/dev/null)" != "$digest" ]; then
   # what a worker imports, compiled once: half of a start is compiling
   imports=$(sed -n 's/^# imports: //p' "tests/e2e/stacks/locks/$stack.in")
   env -u PYTHONDONTWRITEBYTECODE "$venv/bin/python" -W ignore -c "import torch.distributed.run, torch._dynamo, $imports" >&2
+  # and the C++ extension that a stack would compile in its first training
+  builds=$(sed -n 's/^# builds: //p' "tests/e2e/stacks/locks/$stack.in")
+  if [ "$builds" ]; then
+    PATH="$venv/bin:$PATH" TORCH_EXTENSIONS_DIR="$venv/torch_extensions" "$venv/bin/python" -W ignore -c "$builds" >&2
+  fi
   echo "$digest" > "$venv/.ready"
 fi
 echo "$venv/bin/python"

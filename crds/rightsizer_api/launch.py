@@ -18,18 +18,38 @@ from pydantic import (
 from pydantic.config import JsonDict
 from typing_extensions import TypedDict
 
-from rightsizer.catalog.framework_names import framework_named
+from rightsizer.catalog.framework_names import framework_named, sharding_named
 from rightsizer.errors import InputError, UnknownNameError
 from rightsizer_api import placeholders
 from rightsizer_api.base import Model, Rule, fixed
 from rightsizer_api.quantities import Duration, Interval
 
-__all__ = ["READ_FROM_LOG_LINES", "Carrier", "Checkpoint", "EnvVar", "Launch", "PodTemplate", "Restarts"]
+__all__ = [
+    "NEEDS_A_STAGE",
+    "READ_FROM_LOG_LINES",
+    "Carrier",
+    "Checkpoint",
+    "EnvVar",
+    "Launch",
+    "PodTemplate",
+    "Restarts",
+]
 
 READ_FROM_LOG_LINES = frozenset(
     {"megatron", "megatron-core", "megatron-bridge", "nemo", "nanotron", "torchtune"}
 )
 """Profiles whose unmodified scripts are measured by their log lines: nothing can make them save or resume."""
+NEEDS_A_STAGE = frozenset({"deepspeed-zero"})
+"""Profiles whose checkpoints with ZeRO do not resume without it, nor the other way round."""
+
+_NOT_TOLD = (
+    "never resized: this framework's scripts are only read from their log lines, and nothing says where they"
+    " save; name {checkpoint.path} in the command, with the framework's own options to save and load"
+)
+_OPEN_STAGE = (
+    "never resized: DeepSpeed's checkpoints with ZeRO do not resume without it, nor the other way, and this"
+    " plan leaves the stage open; name it, as in framework: deepspeed-zero2"
+)
 
 Text = Annotated[str, Field(max_length=4096)]
 Path = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f]+$")]
@@ -335,8 +355,21 @@ class Launch(Model):
     @property
     def resumes(self) -> bool:
         """Whether a new attempt resumes: a script read from its log lines must be told where it saves."""
+        return self._saves_itself or framework_named(self.framework).name not in READ_FROM_LOG_LINES
+
+    @property
+    def never_resized(self) -> str:
+        """Why a new attempt does not resume on another number of workers; empty if it does."""
+        if not self.resumes:
+            return _NOT_TOLD
+        needs = framework_named(self.framework).name in NEEDS_A_STAGE and not self._saves_itself
+        return _OPEN_STAGE if needs and sharding_named(self.profile or self.framework) is None else ""
+
+    @property
+    def _saves_itself(self) -> bool:
+        """Whether the command is told where to save; one that is not stated yet may be."""
         told = "checkpoint.path" in placeholders.placeholders_in((*self.command, *self.args))
-        return told or not self.command or framework_named(self.framework).name not in READ_FROM_LOG_LINES
+        return told or not self.command
 
     @model_validator(mode="after")
     def _know_placeholders(self) -> Self:

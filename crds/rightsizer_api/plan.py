@@ -98,8 +98,8 @@ class Spec(Model):
 
     @property
     def resize_mode(self) -> ElasticityMode:
-        """How the job may be resized: as stated; Off for a script that could not resume."""
-        return self.elasticity.mode if self.launch.resumes else ElasticityMode.OFF
+        """How the job may be resized: as stated; Off for a script that could not resume at another size."""
+        return self.elasticity.mode if not self.launch.never_resized else ElasticityMode.OFF
 
 
 class TrainingPlan(Model):

@@ -101,12 +101,6 @@ class ResolvedPlan:
         )
 
 
-_NEVER_RESIZED = (
-    "never resized: this framework's scripts are only read from their log lines, and nothing says where they"
-    " save; name {checkpoint.path} in the command, with the framework's own options to save and load"
-)
-
-
 def _pinned(plan: TrainingPlan) -> dict[str, int]:
     """The stated degrees of parallelism, and the ZeRO stage that the framework's name states."""
     layout, stage = plan.spec.layout, sharding_named(plan.spec.launch.profile or plan.spec.launch.framework)
@@ -139,7 +133,7 @@ def resolve(plan: TrainingPlan) -> ResolvedPlan:
         notes=(
             *filter(None, [architecture.doubt]),
             *recipe_notes(asked, workload, own, gpus),
-            *([] if plan.spec.launch.resumes else [_NEVER_RESIZED]),
+            *filter(None, [plan.spec.launch.never_resized]),
         ),
     )
 

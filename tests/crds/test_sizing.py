@@ -270,17 +270,23 @@ def test_a_framework_is_assumed_only_where_nothing_will_be_launched(ask, launch,
         ({"spec.launch.checkpoint": None}, False),
         ({"spec.launch.framework": "nemo"}, False),
         ({"spec.launch.framework": "nemo", "spec.launch.args": ["--dir={checkpoint.path}"]}, True),
+        ({"spec.launch.framework": "deepspeed"}, False),
+        ({"spec.launch.framework": "deepspeed-zero2"}, True),
+        ({"spec.launch.framework": "deepspeed", "spec.launch.args": ["--dir={checkpoint.path}"]}, True),
     ],
     ids=[
         "as usual", "nothing to launch yet", "Off", "exact size", "one size", "no checkpoints", "log lines",
-        "told where to save",
+        "told where to save", "open ZeRO stage", "named ZeRO stage", "open stage, told where to save",
     ],
 )  # fmt: skip
 def test_a_job_is_elastic_where_it_may_be_resized_and_can_resume(ask, changes, elastic):
     assert ask(changes).elastic is elastic
 
 
-@pytest.mark.parametrize(("framework", "said"), [("megatron-lm", True), ("torchtitan", False)])
+@pytest.mark.parametrize(
+    ("framework", "said"),
+    [("megatron-lm", True), ("torchtitan", False), ("deepspeed", True), ("deepspeed-zero3", False)],
+)
 def test_a_plan_says_that_its_stack_is_never_resized(ask, framework, said):
     notes = ask({"spec.launch.framework": framework}).notes
     assert any(note.startswith("never resized: ") for note in notes) is said

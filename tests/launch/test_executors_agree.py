@@ -128,7 +128,8 @@ SCENARIOS = {
     "deepspeed": scenario(
         {"framework": "deepspeed", "command": ["train.py"]},
         Layout(dp=4, sharding=Sharding.ZERO3, micro_batch=4, micro_batches=4),
-        argv=["train.py", "--deepspeed", "--deepspeed_config", "FILES/deepspeed.json"], elastic=(4, 4),
+        argv=observed("deepspeed", "train.py", "--deepspeed", "--deepspeed_config", "FILES/deepspeed.json"),
+        elastic=(4, 4),
     ),
     "placeholders of the layout": scenario(
         CUSTOM | {"args": ["--tp={layout.tp}", "--name={plan.name}", "{{layout.dp}}"], "checkpoint": CKPT},

@@ -49,6 +49,7 @@ _STACKS = (
         in_place=True,
     ),
     Stack(name="torchtitan", hooks={"torchtitan.trainer": "torchtitan"}, profiles=("torchtitan",)),
+    Stack(name="deepspeed", hooks={"deepspeed": "deepspeed"}, profiles=("deepspeed-zero",)),
     Stack(name="megatron", hooks={}, profiles=("megatron", "megatron-core", "megatron-bridge")),
     Stack(name="nemo", hooks={}, profiles=("nemo",)),
     Stack(name="nanotron", hooks={}, profiles=("nanotron",)),

@@ -171,6 +171,7 @@ def start(*, step: int = 0, tokens: float = 0.0, reporter: object = None, agrees
     if agrees:
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, _request_stop)
+        process_end.keep_signals_from_children()
         _state.group = _control_group()
     pids, restarts = _gather(os.getpid()), max(_gather(progress.restarts()))
     if _leads():

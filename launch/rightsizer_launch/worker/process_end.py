@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import ctypes
 import json
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["at_script_end", "die_with_parent", "guard"]
+__all__ = ["at_script_end", "die_with_parent", "guard", "keep_signals_from_children"]
 
 
 def die_with_parent(number: int) -> None:
@@ -26,6 +27,15 @@ def guard() -> None:
     """Let a worker die with its torchrun agent and record a crash in torchrun's format."""
     die_with_parent(signal.SIGKILL)
     sys.excepthook = _record_crash
+
+
+def keep_signals_from_children() -> None:
+    """Let multiprocessing's processes leave this one's process group, to which torchrun sends SIGTERM.
+
+    A DataLoader's workers end by that signal at once; the step that saves still needs them. Without their
+    parent they end by themselves.
+    """
+    multiprocessing.util.register_after_fork(guard, lambda _: os.setpgid(0, 0))  # kept as long as its key
 
 
 def at_script_end(act: Callable[[], None]) -> None:

@@ -17,6 +17,7 @@ def test_frameworks_are_listed_with_what_is_known_of_each(capsys):
     assert said["ddp"] == ("launched", "in place")
     assert said["hf-trainer"] == ("launched", "in place")
     assert said["megatron"] == ("launched", "if it can resume")
+    assert said["deepspeed-zero"] == ("launched", "by restart, at a named ZeRO stage")
     assert said["hai-llm"][0] == "sized only"
     assert [observers[name] for name in ("torchtitan", "nemo", "fsdp2")] == ["hook", "log lines", "agent"]
     assert "transformers" in listed["hf-trainer"]["also_called"]

@@ -53,7 +53,13 @@ def test_what_is_built_on_the_trainer_is_observed_as_transformers(name):
 
 @pytest.mark.parametrize(
     ("name", "stack"),
-    [("torchtitan", "torchtitan"), ("megatron-lm", "megatron"), ("nemo", "nemo"), ("torchtune", "torchtune")],
+    [
+        ("torchtitan", "torchtitan"),
+        ("megatron-lm", "megatron"),
+        ("nemo", "nemo"),
+        ("torchtune", "torchtune"),
+        ("deepspeed-zero3", "deepspeed"),
+    ],
 )
 def test_a_stack_that_is_not_built_on_the_trainer_has_its_own_observer(name, stack):
     assert stack_of(name).name == stack

@@ -7,7 +7,7 @@ import numpy as np
 from rightsizer.catalog.framework_names import also_called
 from rightsizer.domain.familiarity import measured
 from rightsizer.domain.framework import Framework
-from rightsizer_api.launch import READ_FROM_LOG_LINES
+from rightsizer_api.launch import NEEDS_A_STAGE, READ_FROM_LOG_LINES
 from rightsizer_cli.commands.catalog.listing import document, fields
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.render import table
@@ -77,4 +77,6 @@ def _observer(profile: Framework) -> str:
 def _resize(profile: Framework) -> str:
     if profile.name in READ_FROM_LOG_LINES:
         return "if it can resume"
+    if profile.name in NEEDS_A_STAGE:
+        return "by restart, at a named ZeRO stage"
     return "in place" if resizes_in_place(profile.name) else "by restart"
