@@ -14,11 +14,11 @@ from place import NODES, ClusterError, Place
 _POLL_S = 0.02
 _INIT = """
 if [ -n "$CLOSED" ]; then
-  kept=$(mktemp -d) && mount --bind "$CLOSED" "$kept" && mount -t tmpfs -o mode=755 none "$CLOSED" || exit 1
+  kept=$(mktemp -d) && mount --rbind "$CLOSED" "$kept" && mount -t tmpfs -o mode=755 none "$CLOSED" || exit 1
   for folder in "$PYTHON" "$STACKS"; do
     mkdir -p "$folder" && mount --bind "$kept${folder#"$CLOSED"}" "$folder" || exit 1
   done
-  umount "$kept" && rmdir "$kept" || exit 1
+  umount --recursive "$kept" && rmdir "$kept" || exit 1
 fi
 echo "$FIRST_PID" > /proc/sys/kernel/ns_last_pid || exit 1
 unset CLOSED PYTHON STACKS FIRST_PID
@@ -30,7 +30,7 @@ Processes are numbered from FIRST_PID on, others on each machine: torchrun tells
 PID, and here all machines have one address.
 
 Where Python is in a folder closed to other users (a root's pyenv), the machine sees an open one instead, with
-the environments of the training stacks if they are in the same folder.
+the environments of the training stacks if they are in the same folder. In a chroot that Python is a mount.
 """
 _STACKS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rightsizer/stacks"
 """Where scripts/stack_env.sh keeps them."""
