@@ -47,6 +47,7 @@ def test_durations_are_written_as_in_plans(schema):
         ("replicas", "2"),
         ("resizing", {"window": "30 minutes"}),
         ("podLabels", {"team": 1}),
+        ("gpus", {"deviceClass": "GPUs of NVIDIA"}),
         ("topologySpreadConstraints", [{"topologyKey": "zone"}]),
         ("fullnameOverride", "Rightsizer"),
         ("replica", 2),

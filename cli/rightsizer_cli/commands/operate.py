@@ -1,6 +1,7 @@
 """`rightsizer operator`."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -40,6 +41,12 @@ def operator(
     ] = None,
     rendezvous_image: Annotated[
         str, typer.Option(metavar="IMAGE", help="For rendezvous pods; default: the plan's own image.")
+    ] = "",
+    device_class: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="DeviceClass of which pods claim GPUs; default: they request nvidia.com/gpu."
+        ),
     ] = "",
     prometheus_url: Annotated[
         str,
@@ -115,6 +122,7 @@ def operator(
     settings = Settings(
         inter_node_gbps=_gbps(inter_node_gbps),
         rendezvous_image=rendezvous_image,
+        device_class=_object_name(device_class, field="--device-class"),
         dry_run=dry_run,
         measure_s=parse_duration_s(every, field="--every"),
         decide_s=parse_duration_s(judge_every, field="--judge-every"),
@@ -156,6 +164,15 @@ def _peer(text: str) -> dict[str, Any]:
         remedy = 'must be a NetworkPolicyPeer as JSON, such as {"namespaceSelector": {}}'
         raise InputError("--metrics-from", value=text, remedy=remedy)
     return peer
+
+
+def _object_name(text: str, *, field: str) -> str:
+    """The name of an API object, or nothing: it becomes a part of a path."""
+    from rightsizer.errors import InputError
+
+    if text and not re.fullmatch(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", text):
+        raise InputError(field, value=text, remedy="must be a DeviceClass, such as gpu.nvidia.com")
+    return text
 
 
 def _caps(stated: Sequence[str]) -> "dict[str, Mode]":

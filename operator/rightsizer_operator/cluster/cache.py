@@ -8,6 +8,7 @@ from typing import Any
 from rightsizer.values import immutable
 from rightsizer_operator.cluster.occupancy import BoundPod, Occupancy, Owner
 from rightsizer_operator.cluster.relist import Listing
+from rightsizer_operator.values.devices import Devices, quota_name
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.names import rendezvous_name
 from rightsizer_operator.values.nodes import Node, obstacle
@@ -43,6 +44,7 @@ class Cache:
         self.nodes: dict[str, Node] = {}
         self._rendezvous: dict[Key, Rendezvous] = {}
         self.wanted: frozenset[str] = frozenset()
+        self.devices: Devices | None = None
         self._occupancy = Occupancy()
         self._all_nodes: Inventory | None = None
         self._deleted_uids: set[str] = set()
@@ -52,6 +54,12 @@ class Cache:
         expected = self._occupancy.replace(pods)
         for key in tuple(self.jobs):
             self._update_claims(key, before=expected.get(key))
+
+    def set_devices(self, devices: Devices) -> None:
+        """Store the devices that pods claim: they are the nodes' GPUs."""
+        self.devices, self._all_nodes = devices, None
+        for node in tuple(self.nodes.values()):
+            self._store_node(node)
 
     def set_plan(self, raw: Object) -> bool:
         """Store a plan; whether it is newer than the cached one."""
@@ -141,6 +149,7 @@ class Cache:
         return self._store_node(Node.of(raw))
 
     def _store_node(self, node: Node) -> bool:
+        node = self.devices.on(node) if self.devices else node
         if self.nodes.get(node.name) == node:
             return False
         self.nodes[node.name] = node
@@ -159,7 +168,7 @@ class Cache:
 
     def _nodes(self) -> Inventory:
         if self._all_nodes is None:
-            self._all_nodes = Inventory(nodes=tuple(self.nodes.values()))
+            self._all_nodes = Inventory(nodes=tuple(self.nodes.values()), devices=self.devices)
         return self._all_nodes
 
     def _owner(self, job: AttemptJob) -> Owner:
@@ -249,9 +258,12 @@ def _claiming(plan: Object) -> tuple[Any, ...]:
     return plan["metadata"]["uid"], (plan.get("status") or {}).get("attempt")
 
 
-def quota_left(quotas: Iterable[Object], *, own: int, vendors: Iterable[Vendor] = VENDORS) -> int | None:
-    """GPUs that quotas leave to a plan that holds `own`; None if no quota limits the vendors' GPUs."""
+def quota_left(
+    quotas: Iterable[Object], *, own: int, vendors: Iterable[Vendor] = VENDORS, device_class: str = ""
+) -> int | None:
+    """GPUs that quotas leave to a plan that holds `own`; None without a quota of its vendors or class."""
     names = [f"requests.{vendor.resource}" for vendor in vendors]
+    names = [quota_name(device_class)] if device_class else names
     statuses = [quota.get("status", {}) for quota in quotas]
     return min(
         (_left(status, name, own) for status in statuses for name in names if name in status.get("hard", {})),

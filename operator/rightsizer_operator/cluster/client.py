@@ -31,6 +31,7 @@ _PATHS = {
     "JobSet": f"/apis/{JOB_SET_API}/namespaces/{{}}/jobsets",
     "TrainJob": f"/apis/{TRAINER_API}/namespaces/{{}}/trainjobs",
     "TrainingRuntime": f"/apis/{TRAINER_API}/namespaces/{{}}/trainingruntimes",
+    "ResourceClaimTemplate": "/apis/{api}/namespaces/{}/resourceclaimtemplates",
     KIND: f"/apis/{GROUP}/{VERSION}/namespaces/{{}}/trainingplans",
 }
 _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
@@ -158,7 +159,7 @@ class KubeClient:
         if kind == "Secret":
             return await self.create_key(child)
         name, query = metadata["name"], {"fieldManager": names.FIELD_MANAGER}
-        path = _PATHS[kind].format(metadata["namespace"])
+        path = _PATHS[kind].format(metadata["namespace"], api=child.get("apiVersion"))
         try:
             return await self.call("POST", path, body=child, query=query)
         except ApiError as error:

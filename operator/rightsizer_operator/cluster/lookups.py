@@ -10,6 +10,7 @@ from typing import Any
 from rightsizer_operator.cluster.cache import Cache, quota_left
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.cluster.demand import queued, unscheduled
+from rightsizer_operator.cluster.device_reader import read_devices
 from rightsizer_operator.cluster.occupancy import bound_pods, owner_of
 from rightsizer_operator.cluster.relist import retry_when_busy
 from rightsizer_operator.cluster.ttl_cache import TTLCache
@@ -34,8 +35,8 @@ _JOB_UID = f"{_KUEUE}/job-uid"
 class ClusterReader:
     """Cached reads, which plans that are sized together share."""
 
-    def __init__(self, kube: KubeClient, cache: Cache) -> None:
-        self._kube, self._cache = kube, cache
+    def __init__(self, kube: KubeClient, cache: Cache, *, device_class: str = "") -> None:
+        self._kube, self._cache, self._device_class = kube, cache, device_class
         self._pods = TTLCache(self._read_pods)
         self._quotas: dict[str, TTLCache[list[Mapping[str, Any]]]] = {}
         self._queues: dict[Key, tuple[float, Queue | None]] = {}
@@ -49,8 +50,15 @@ class ClusterReader:
         """Update which GPUs pods hold, and which types other workloads wait for."""
         await self._pods.get(max_age_s=max_age_s)
 
+    async def refresh_devices(self) -> None:
+        """Update the devices that pods claim and which pods hold them, if pods claim their GPUs."""
+        if self._device_class:
+            read = functools.partial(read_devices, self._kube, self._device_class)
+            self._cache.set_devices(await retry_when_busy(read))
+
     async def _read_pods(self) -> None:
         """Owner references decide which pods are a plan's: anybody can set a label."""
+        await self.refresh_devices()
         pods = await retry_when_busy(self._gpu_pods)
         own = {(key[0], job.uid) for key in self._cache.plans for job in self._cache.owned(key)}
         others, nodes = (pod for pod in pods if owner_of(pod) not in own), tuple(self._cache.nodes.values())
@@ -58,8 +66,10 @@ class ClusterReader:
         self._cache.set_pods(bound_pods(pods))
 
     async def _gpu_pods(self) -> list[Mapping[str, Any]]:
+        devices = self._cache.devices
         pods = self._kube.every("/api/v1/pods", fieldSelector=_UNFINISHED)
-        return [pod async for pod in pods if pod_gpus(pod["spec"])]
+        holders = [devices.held_by(pod) if devices else pod async for pod in pods]
+        return [pod for pod in holders if pod_gpus(pod["spec"])]
 
     async def _queued(self) -> frozenset[str]:
         """GPU types that other Workloads wait for; empty without Kueue or the right to list all Workloads."""
@@ -83,7 +93,8 @@ class ClusterReader:
             read = functools.partial(self._read_quotas, key[0])
             self._quotas[key[0]] = TTLCache(functools.partial(retry_when_busy, read))
         quotas = await self._quotas[key[0]].get(max_age_s=_QUOTA_TTL_S)
-        return quota_left(quotas, own=own, vendors=vendors_of(self._gpu_types(key)))
+        vendors = vendors_of(self._gpu_types(key))
+        return quota_left(quotas, own=own, vendors=vendors, device_class=self._device_class)
 
     def _gpu_types(self, key: Key) -> list[str]:
         spec = self._cache.plans.get(key, {}).get("spec") or {}

@@ -44,8 +44,12 @@ class Listing:
     plans: tuple[Object, ...] = ()
 
 
-async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
-    """List everything. Plans last, so that no plan is seen without its children."""
+async def relist(kube: KubeClient, scopes: tuple[str, ...], *, claims_api: str = "") -> Listing:
+    """List everything. Plans last, so that no plan is seen without its children.
+
+    `claims_api` is the group and version of claims; empty: pods have none.
+    """
+    child_paths = _CHILD_PATHS | ({"ResourceClaimTemplate": f"apis/{claims_api}"} if claims_api else {})
 
     async def nodes() -> list[Node]:
         return [Node.of(raw) async for raw in kube.every("/api/v1/nodes")]
@@ -56,7 +60,7 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
         return [job for job in read if job is not None]
 
     async def children(scope: str, kind: str) -> list[tuple[Key, str, tuple[str, ...]]]:
-        path = f"/{_CHILD_PATHS[kind]}{scope}/{_plural(kind)}"
+        path = f"/{child_paths[kind]}{scope}/{_plural(kind)}"
         items = kube.every(path, metadata_only=True, labelSelector=MANAGED_SELECTOR)
         return [_child(kind, item["metadata"]) async for item in items if _is_kept(item)]
 
@@ -72,7 +76,7 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...]) -> Listing:
     for scope in scopes:
         scope_jobs = await retry_when_busy(partial(jobs, scope))
         scope_children = [
-            item for kind in _CHILD_PATHS for item in await retry_when_busy(partial(children, scope, kind))
+            item for kind in child_paths for item in await retry_when_busy(partial(children, scope, kind))
         ]
         scope_stores = await retry_when_busy(partial(stores, scope))
         scope_plans = await retry_when_busy(partial(plans, scope))

@@ -138,6 +138,8 @@ def job(launch: Launch, *, active_deadline_s: int | None = None) -> Object:
         names.GPU_TYPE: launch.gpu_type,
         names.ELASTIC: str(in_place).lower(),
     }
+    if launch.devices is not None:
+        notes[names.GPUS] = str(launch.gpus_per_pod)
     if launch.reserve_gpus:
         notes[names.RESERVE] = str(launch.reserve_gpus)
     if queued and in_place:

@@ -16,6 +16,7 @@ from rightsizer_launch.worker_spec import Directories, WorkerSpec, size_variable
 from rightsizer_operator.manifests.pod_security import pod_security, states_user, trainer_security
 from rightsizer_operator.manifests.strategic_merge import merged_template
 from rightsizer_operator.values import names
+from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.kueue import Queue
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.vendors import vendor_of
@@ -38,7 +39,7 @@ class Launch:
     """An attempt: the plan, its size and what its workers run.
 
     `products` are the node labels of its GPU type; `queue` is its Kueue queue, if it waits in one;
-    `reserve_gpus` is what a staged plan may grow to, 0 for others.
+    `reserve_gpus` is what a staged plan may grow to, 0 for others; `devices` are those that its pods claim.
     """
 
     plan: TrainingPlan
@@ -51,6 +52,7 @@ class Launch:
     products: tuple[str, ...] = ()
     reserve_gpus: int = 0
     queue: Queue | None = None
+    devices: Devices | None = None
     settings: Settings = field(default_factory=Settings)
 
     @property
@@ -99,11 +101,12 @@ def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
             _key_volume(launch),
             *_settings_volume(launch),
         ],
+        **_claims(launch),
     }
     template = launch.plan.spec.launch.pod_template
     users = template.model_dump(by_alias=True, exclude_none=True) if template else None
     merged = merged_template({"metadata": {"labels": own}, "spec": spec}, users)
-    if on:
+    if on and launch.devices is None:  # a claim names the products itself
         _require(merged["spec"], vendor_of(launch.gpu_type).product_label, on)
     return merged
 
@@ -117,7 +120,7 @@ def _trainer(launch: Launch) -> Object:
         "args": list(program_arguments(launch.worker.program)),
         "env": _variables(launch),
         "ports": [{"name": "metrics", "containerPort": names.METRICS_PORT, "protocol": "TCP"}],
-        "resources": {"limits": {vendor_of(launch.gpu_type).resource: launch.gpus_per_pod}},
+        "resources": _resources(launch),
         "securityContext": trainer_security(user_spec(launch)),
         "terminationMessagePath": _TERMINATION_LOG,
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -130,6 +133,19 @@ def _trainer(launch: Launch) -> Object:
     if stated.working_dir:
         container["workingDir"] = stated.working_dir
     return container
+
+
+def _resources(launch: Launch) -> Object:
+    if launch.devices is not None:
+        return {"claims": [{"name": names.CLAIM}]}
+    return {"limits": {vendor_of(launch.gpu_type).resource: launch.gpus_per_pod}}
+
+
+def _claims(launch: Launch) -> Object:
+    """The claim that each pod gets of the attempt's ResourceClaimTemplate."""
+    name = names.job_name(launch.plan.metadata.name, launch.attempt)
+    claim = {"name": names.CLAIM, "resourceClaimTemplateName": name}
+    return {"resourceClaims": [claim]} if launch.devices is not None else {}
 
 
 def _variables(launch: Launch) -> list[Object]:

@@ -20,6 +20,8 @@ _KEYS = {
     "imagePullSecrets": "name",
     "ports": "containerPort",
     "topologySpreadConstraints": "topologyKey",
+    "resourceClaims": "name",
+    "claims": "name",
 }
 """Lists that are merged by a key of their items, as Kubernetes does; other user lists replace ours."""
 _APPENDED = ("tolerations",)

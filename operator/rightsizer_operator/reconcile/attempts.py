@@ -112,6 +112,7 @@ def launch_of(state: ReconcileState, *, attempt: int) -> Launch:
         reserve_gpus=(report.get("opening") or {}).get("reserveGPUs", 0),
         products=state.snapshot.inventory.products(report["gpuType"]),
         queue=state.snapshot.queue,
+        devices=state.snapshot.inventory.devices,
         settings=state.snapshot.settings,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer_operator.manifests import carriers, isolation, objects
+from rightsizer_operator.manifests import carriers, claims, isolation, objects
 from rightsizer_operator.manifests.pod_spec import Launch
 from rightsizer_operator.reconcile.attempts import launch_of
 from rightsizer_operator.reconcile.failures import ended, start_check
@@ -137,6 +137,7 @@ def _missing(state: ReconcileState, launch: Launch) -> list[Apply]:
     children = (
         *isolation.network_policies(launch),  # first: no pod is reachable before they hold
         objects.settings_map(launch),
+        claims.claim_template(launch),
         objects.service(launch),
         objects.rendezvous(launch),
     )

@@ -70,7 +70,8 @@ class Controller:
         self._failures: dict[Key, int] = {}
         self._debounce: asyncio.TimerHandle | None = None
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self.reader, self._pods = ClusterReader(kube, self.cache), PlanPods(kube, self.cache)
+        self.reader = ClusterReader(kube, self.cache, device_class=settings.device_class)
+        self._pods = PlanPods(kube, self.cache)
         self._recorder = EventRecorder(kube, metrics)
         self._executor = ActionExecutor(
             kube,
@@ -179,8 +180,9 @@ class Controller:
 
     async def refresh(self) -> None:
         """Relist everything: on becoming leader and every `refresh_s`, in case a watch missed an event."""
-        before = self.cache.keys()
-        listing = await relist(self._kube, self._scopes())
+        await self.reader.refresh_devices()
+        before, devices = self.cache.keys(), self.cache.devices
+        listing = await relist(self._kube, self._scopes(), claims_api=devices.api if devices else "")
         for key in self.cache.replace_all(listing, before):
             self._forget(key)
         for key in self.cache.plans:

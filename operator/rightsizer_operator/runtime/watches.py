@@ -6,6 +6,7 @@ import kopf
 
 from rightsizer_api.plan import GROUP, VERSION
 from rightsizer_operator.runtime.controller import Controller
+from rightsizer_operator.values.devices import GROUP as GROUP_OF_DEVICES
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 
 __all__ = ["registry_for", "settings_for"]
@@ -75,5 +76,11 @@ def registry_for(controller: Controller) -> kopf.OperatorRegistry:
     @kopf.on.event("v1", "nodes", registry=registry)
     async def node(event: kopf.RawEvent, **_: Any) -> None:
         controller.on_node(event["object"], deleted=event["type"] == "DELETED")
+
+    if controller.settings.device_class:
+
+        @kopf.on.event(GROUP_OF_DEVICES, "resourceslices", registry=registry)
+        async def devices(**_: Any) -> None:
+            controller.requeue_waiting()
 
     return registry

@@ -11,6 +11,7 @@ from rightsizer.catalog import lookup
 from rightsizer.domain.hardware import Cluster
 from rightsizer.values import immutable
 from rightsizer_api.stated_hardware import StatedHardware
+from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle
 
 __all__ = ["Inventory", "clusters"]
@@ -25,10 +26,12 @@ class Inventory:
 
     `held` is the GPUs of each node that other pods hold, or will hold once they are scheduled. `cached` holds
     results that depend on `nodes` only: thousands of plans query the same nodes, and only `held` differs.
+    `devices` are those that pods claim; None: pods request the resource of a device plugin.
     """
 
     nodes: tuple[Node, ...] = ()
     held: Mapping[str, int] = field(default_factory=dict)
+    devices: Devices | None = None
     cached: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def usable(self, requirements: NodeRequirements) -> tuple[Node, ...]:

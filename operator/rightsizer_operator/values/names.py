@@ -4,12 +4,14 @@ from rightsizer_api.plan import GROUP
 
 __all__ = [
     "CARRIER",
+    "CLAIM",
     "CONTAINER",
     "DEADLINE_EXCEEDED",
     "DIGEST",
     "ELASTIC",
     "END_NOW_S",
     "FIELD_MANAGER",
+    "GPUS",
     "GPU_TYPE",
     "KEY",
     "LABEL_ATTEMPT",
@@ -44,6 +46,8 @@ DIGEST = f"{GROUP}/launch-digest"
 """Annotation of a Job: a hash of its pod template without the parts that an elastic resize changes."""
 GPU_TYPE = f"{GROUP}/gpu-type"
 """Annotation of a Job: the engine's GPU type."""
+GPUS = f"{GROUP}/gpus-per-pod"
+"""Annotation of a Job: the GPUs that a claim gives each pod; without it pods request a resource."""
 ELASTIC = f"{GROUP}/elastic"
 """Annotation of a Job: "true" where the number of workers may change in place."""
 RESERVE = f"{GROUP}/reserve-gpus"
@@ -67,6 +71,8 @@ END_NOW_S = 1
 
 CONTAINER, STORE = "trainer", "store"
 """The containers of a worker and of the rendezvous pod; a pod template may set fields of both."""
+CLAIM = "rightsizer-gpus"
+"""A worker's claim of devices, and the request in it."""
 DEADLINE_EXCEEDED = "DeadlineExceeded"  # why a Job failed, in Kubernetes' words
 KEY = "key"
 """The entry of a rendezvous key in its Secret."""

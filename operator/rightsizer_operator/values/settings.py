@@ -25,6 +25,9 @@ class Settings:
     watches missed an event. `sizing_s`: the most processor time of one search for a size; a plan that takes
     longer is refused.
 
+    `device_class`: the DeviceClass of which pods claim their GPUs; empty: they request the resource of a
+    device plugin.
+
     `network_policy`: whether each plan's pods get network policies. `metrics_from`: the NetworkPolicyPeers
     that may read the workers' metrics; empty: all.
 
@@ -41,6 +44,7 @@ class Settings:
     sizing_s: float = 30.0
     inter_node_gbps: float | None = None
     rendezvous_image: str = ""
+    device_class: str = ""
     observe_s: float = 60.0
     refresh_s: float = 120.0
     dry_run: bool = False

@@ -19,6 +19,7 @@ from rightsizer_operator.values.names import (
     ELASTIC,
     END_NOW_S,
     GPU_TYPE,
+    GPUS,
     LABEL_PLAN,
     NUDGED,
     PLAN_UID,
@@ -131,7 +132,8 @@ class AttemptJob:
         """Parse a Job that the operator created."""
         metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
         annotations, labels = metadata.get("annotations", {}), metadata.get("labels", {})
-        pod = spec["template"]["spec"]
+        pod, claimed = spec["template"]["spec"], parse_quantity(annotations.get(GPUS, 0))
+        kind = annotations.get(GPU_TYPE, "")
         limits = pod["containers"][0].get("resources", {}).get("limits", {})
         end = _end_condition(status)
         owner: Object = next((o for o in metadata.get("ownerReferences", ()) if o.get("controller")), {})
@@ -152,10 +154,10 @@ class AttemptJob:
             succeeded=_succeeded(status),
             failed=status.get("failed", 0),
             terminating=status.get("terminating", 0),
-            gpus_per_pod=gpus_in(limits),
-            pod_gpus=pod_gpus(pod),
-            nodes=NodeRequirements.of(pod),
-            gpu_type=annotations.get(GPU_TYPE, ""),
+            gpus_per_pod=gpus_in(limits) + claimed,
+            pod_gpus=pod_gpus(pod) + claimed,
+            nodes=replace(NodeRequirements.of(pod), types=(kind,) if claimed else ()),
+            gpu_type=kind,
             digest=annotations.get(DIGEST, ""),
             elastic=annotations.get(ELASTIC) == "true",
             nudged_at=parse_time(annotations.get(NUDGED)),

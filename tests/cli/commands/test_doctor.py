@@ -87,6 +87,8 @@ CLUSTER = {
     "storageclasses": [{"metadata": {"name": "shared"}, "provisioner": "nfs.csi.k8s.io"}],
     "persistentvolumes": [],
     "localqueues.kueue.x-k8s.io": [{"metadata": {"name": "gpus", "namespace": "nlp"}}],
+    "deviceclasses.resource.k8s.io": [],
+    "resourceslices.resource.k8s.io": [],
     "jobsets.jobset.x-k8s.io": [],
     "trainjobs.trainer.kubeflow.org": [],
     "namespace": [
@@ -176,6 +178,24 @@ def test_an_api_server_that_does_not_answer_is_the_only_finding():
 def test_k3s_enforces_policies_without_a_pod():
     found = on_cluster(pods=[], nodes=[node("a", version="v1.34.1+k3s1")])
     assert "ok      network policies: enforced by the distribution" in [finding.line for finding in found]
+
+
+def test_gpus_that_pods_can_claim_are_listed_by_class():
+    attributes = {"productName": {"string": "NVIDIA H100 80GB HBM3"}}
+    pool = {"name": "a", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{index}", "attributes": attributes} for index in range(8)]
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "a", "pool": pool, "devices": devices}
+    found = on_cluster(
+        nodes=[node("a", gpus="")],
+        **{
+            "deviceclasses.resource.k8s.io": [{"metadata": {"name": "gpu.nvidia.com"}, "spec": {}}],
+            "resourceslices.resource.k8s.io": [{"metadata": {"name": "s"}, "spec": spec}],
+        },
+    )
+    lines = [finding.line for finding in found]
+    used = "the chart's gpus.deviceClass: gpu.nvidia.com uses them"
+    assert f"ok      GPU claims: 8 H100-SXM5-80GB; {used}" in lines
+    assert not [line for line in lines if "none allocatable" in line]
 
 
 def test_an_unknown_place_is_one_error(capsys):

@@ -24,15 +24,16 @@ DEEPSPEED = {
 FINALIZERS = ("rightsizer.dev", "trainingplans/finalizers", "update")
 # The operator suspends an idle plan, which tests/e2e/loop shows: it needs a Prometheus
 SUSPENSION = ("rightsizer.dev", "trainingplans", "patch")
-OTHERS = ("kueue.x-k8s.io", "jobset.x-k8s.io", "trainer.kubeflow.org")
-"""API groups of controllers that only some tests install."""
+OTHERS = ("kueue.x-k8s.io", "jobset.x-k8s.io", "trainer.kubeflow.org", "resource.k8s.io")
+"""API groups of controllers that only some tests install, and of claims, which only some operators make."""
 FOUND = {
     ("jobset.x-k8s.io", "jobsets", "list"),
     ("trainer.kubeflow.org", "trainjobs", "list"),
     ("trainer.kubeflow.org", "trainingruntimes", "list"),
     ("trainer.kubeflow.org", "trainingruntimes", "patch"),
+    ("resource.k8s.io", "resourceclaimtemplates", "patch"),
 }
-"""What the operator does with a carrier that exists before its status says so: it died between two writes."""
+"""What the operator does with an object that exists before its status says so: it died between two writes."""
 
 
 def _granted(helm):

@@ -119,6 +119,11 @@ def test_a_job_that_is_there_gets_no_more_than_its_labels_back(fake_api, kube):
     assert [method for method, _, _ in fake_api.requests].count("PATCH") == 1
 
 
+def test_a_claim_template_goes_to_the_version_that_it_states(fake_api, kube):
+    asyncio.run(kube.apply(child("ResourceClaimTemplate") | {"apiVersion": "resource.k8s.io/v1beta2"}))
+    assert "/apis/resource.k8s.io/v1beta2/namespaces/team/resourceclaimtemplates/demo" in fake_api.objects
+
+
 def test_a_key_is_32_random_bytes_and_stays_when_it_is_there(fake_api, kube):
     asyncio.run(kube.apply(child("Secret")))
     data = fake_api.objects[f"{SECRETS}/demo"]["data"]

@@ -1,5 +1,6 @@
 """Checks of a Kubernetes cluster through the user's kubectl. They read only."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from rightsizer_cli.commands.doctor.findings import Finding, missing, note, ok
 from rightsizer_cli.commands.report.discovery import discovered
 from rightsizer_cli.kubectl_client import Client, ClusterError
 from rightsizer_operator.values.carriers import KINDS
+from rightsizer_operator.values.devices import GROUP as DEVICES_GROUP
+from rightsizer_operator.values.devices import DeviceClass, Devices
 from rightsizer_operator.values.nodes import Node, gpu_type
 from rightsizer_telemetry.client import FailedQuery, PrometheusSettings
 from rightsizer_telemetry.sources import DCGM
@@ -55,6 +58,7 @@ def findings(client: Client, *, series: Callable[[str], int | str] | None = None
         lambda: _definition(client),
         lambda: _operator(client),
         lambda: _nodes(client),
+        lambda: _claimed(client),
         lambda: _policies(client),
         lambda: _storage(client),
         lambda: _kueue(client),
@@ -119,6 +123,8 @@ def _why_not_ready(client: Client, namespace: str) -> str:
 def _nodes(client: Client) -> Iterator[Finding]:
     nodes = [Node.of(raw) for raw in client.get("nodes")["items"]]
     with_gpus = [node for node in nodes if node.gpus]
+    if not with_gpus and any(_claimed(client)):
+        return
     if not with_gpus:
         yield missing("GPUs", f"none allocatable on {len(nodes)} nodes", "install the vendor's device plugin")
         return
@@ -137,6 +143,22 @@ def _nodes(client: Client) -> Iterator[Finding]:
     for kind in sorted({gpu_type(node.product) for node in with_gpus if gpu_type(node.product)}):
         mine = [node for node in with_gpus if gpu_type(node.product) == kind]
         yield ok("GPUs", f"{sum(node.gpus for node in mine)} {kind} on {len(mine)} nodes")
+
+
+def _claimed(client: Client) -> Iterator[Finding]:
+    """The GPUs that pods can claim, by DeviceClass; nothing in clusters without devices of the API."""
+    try:
+        classes = client.get(f"deviceclasses.{DEVICES_GROUP}")["items"]
+        slices = client.get(f"resourceslices.{DEVICES_GROUP}")["items"]
+    except ClusterError:
+        return
+    for stated in map(DeviceClass.of, classes):
+        counts: Counter[str] = Counter()
+        for product, gpus in Devices.of(stated, slices, (), api="").nodes.values():
+            counts[gpu_type(product)] += gpus
+        listed = ", ".join(f"{gpus} {kind}" for kind, gpus in sorted(counts.items()) if kind)
+        if listed:
+            yield ok("GPU claims", f"{listed}; the chart's gpus.deviceClass: {stated.name} uses them")
 
 
 def _policies(client: Client) -> Iterator[Finding]:
