@@ -178,7 +178,7 @@ TARGETS = (
     Target(
         name="kubernetes: quota",
         generate=lambda r: [damaged(r, QUOTA, typed=True)],
-        parse=lambda raw: quota_left(raw, own=0),
+        parse=lambda raw: quota_left(raw, own=0, names=["requests.nvidia.com/gpu"]),
     ),
     Target(name="kubernetes: pod template", generate=plan_with_template, parse=read_plan),
 )  # fmt: skip

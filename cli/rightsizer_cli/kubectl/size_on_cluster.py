@@ -44,5 +44,5 @@ def named_plan(client: Client, *, name: str, file: Path | None) -> tuple[Trainin
 def size_on_cluster(client: Client, *, name: str, file: Path | None) -> Plan | NoPlan:
     """Size a live plan or a manifest on all GPUs of the cluster's usable nodes."""
     plan, created = named_plan(client, name=name, file=file)
-    nodes = tuple(Node.of(raw) for raw in client.get("nodes")["items"])
+    nodes = tuple(node for raw in client.get("nodes")["items"] for node in Node.all_of(raw))
     return size(cluster_request(plan, inventory=Inventory(nodes=nodes), created=created))

@@ -8,13 +8,12 @@ from typing import Any
 from rightsizer.values import immutable
 from rightsizer_operator.cluster.occupancy import BoundPod, Occupancy, Owner
 from rightsizer_operator.cluster.relist import Listing
-from rightsizer_operator.values.devices import Devices, quota_name
+from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.names import rendezvous_name
 from rightsizer_operator.values.nodes import Node, obstacle
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
-from rightsizer_operator.values.vendors import VENDORS, Vendor
 
 __all__ = ["Cache", "CacheKeys", "quota_left"]
 
@@ -146,19 +145,28 @@ class Cache:
 
     def set_node(self, raw: Object) -> bool:
         """Store a node; whether a field that matters to plans has changed (a heartbeat does not)."""
-        return self._store_node(Node.of(raw))
+        nodes = {node.place: node for node in Node.all_of(raw)}
+        gone = [place for place, node in self.nodes.items() if node.name in nodes and place not in nodes]
+        for place in gone:
+            self._remove_place(place)
+        changed = [self._store_node(node) for node in nodes.values()]
+        return any(changed) or bool(gone)
 
     def _store_node(self, node: Node) -> bool:
         node = self.devices.on(node) if self.devices else node
-        if self.nodes.get(node.name) == node:
+        if self.nodes.get(node.place) == node:
             return False
-        self.nodes[node.name] = node
+        self.nodes[node.place] = node
         self._all_nodes = None
         return True
 
     def remove_node(self, name: str) -> None:
         """Remove a deleted node."""
-        self.nodes.pop(name, None)
+        for place in [place for place, node in self.nodes.items() if node.name == name]:
+            self._remove_place(place)
+
+    def _remove_place(self, place: str) -> None:
+        self.nodes.pop(place, None)
         self._all_nodes = None
 
     def inventory(self, without: Key) -> Inventory:
@@ -192,8 +200,8 @@ class Cache:
         plans = [raw for raw in listing.plans if raw["metadata"]["uid"] not in self._deleted_uids]
         for node in listing.nodes:
             self._store_node(node)
-        for name in before.nodes - {node.name for node in listing.nodes}:
-            self.remove_node(name)
+        for place in before.nodes - {node.place for node in listing.nodes}:
+            self._remove_place(place)
         for raw in plans:
             self.set_plan(raw)
         self._replace_jobs(listing, before)
@@ -258,15 +266,11 @@ def _claiming(plan: Object) -> tuple[Any, ...]:
     return plan["metadata"]["uid"], (plan.get("status") or {}).get("attempt")
 
 
-def quota_left(
-    quotas: Iterable[Object], *, own: int, vendors: Iterable[Vendor] = VENDORS, device_class: str = ""
-) -> int | None:
-    """GPUs that quotas leave to a plan that holds `own`; None without a quota of its vendors or class."""
-    names = [f"requests.{vendor.resource}" for vendor in vendors]
-    names = [quota_name(device_class)] if device_class else names
+def quota_left(quotas: Iterable[Object], *, own: int, names: Iterable[str]) -> int | None:
+    """GPUs that quotas leave to a plan that holds `own`; None if no quota has a limit of one of the names."""
     statuses = [quota.get("status", {}) for quota in quotas]
     return min(
-        (_left(status, name, own) for status in statuses for name in names if name in status.get("hard", {})),
+        (_left(status, name, own) for name in names for status in statuses if name in status.get("hard", {})),
         default=None,
     )
 

@@ -57,5 +57,6 @@ def _types(pods: Iterable[Object], nodes: Collection[Node]) -> frozenset[str]:
     return frozenset(
         gpu_type(node.product)
         for node in nodes
-        if any(gpus <= node.gpus and not obstacle(node, asked) for gpus, asked in kinds.values())
+        if not node.resource
+        and any(gpus <= node.gpus and not obstacle(node, asked) for gpus, asked in kinds.values())
     )

@@ -14,9 +14,10 @@ from rightsizer_operator.cluster.device_reader import read_devices
 from rightsizer_operator.cluster.occupancy import bound_pods, owner_of
 from rightsizer_operator.cluster.relist import retry_when_busy
 from rightsizer_operator.cluster.ttl_cache import TTLCache
+from rightsizer_operator.values.devices import quota_name
 from rightsizer_operator.values.kueue import Queue, Workload, flavors_of, gpus_of, levels_of, owners_of
 from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
-from rightsizer_operator.values.nodes import pod_gpus
+from rightsizer_operator.values.nodes import gpu_type, pod_gpus, pod_slices
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import AttemptJob, Key, owner_uids
 from rightsizer_operator.values.vendors import vendors_of
@@ -69,7 +70,7 @@ class ClusterReader:
         devices = self._cache.devices
         pods = self._kube.every("/api/v1/pods", fieldSelector=_UNFINISHED)
         holders = [devices.held_by(pod) if devices else pod async for pod in pods]
-        return [pod for pod in holders if pod_gpus(pod["spec"])]
+        return [pod for pod in holders if pod_gpus(pod["spec"]) or pod_slices(pod["spec"])]
 
     async def _queued(self) -> frozenset[str]:
         """GPU types that other Workloads wait for; empty without Kueue or the right to list all Workloads."""
@@ -93,8 +94,17 @@ class ClusterReader:
             read = functools.partial(self._read_quotas, key[0])
             self._quotas[key[0]] = TTLCache(functools.partial(retry_when_busy, read))
         quotas = await self._quotas[key[0]].get(max_age_s=_QUOTA_TTL_S)
-        vendors = vendors_of(self._gpu_types(key))
-        return quota_left(quotas, own=own, vendors=vendors, device_class=self._device_class)
+        return quota_left(quotas, own=own, names=self._quota_names(key))
+
+    def _quota_names(self, key: Key) -> tuple[str, ...]:
+        """What quotas call the GPUs that the plan may use."""
+        if self._device_class:
+            return (quota_name(self._device_class),)
+        named = self._gpu_types(key)
+        kinds, nodes = {gpu_type(name) for name in named}, self._cache.nodes.values()
+        slices = {node.resource for node in nodes if node.resource and gpu_type(node.product) in kinds}
+        resources = sorted(slices) or [vendor.resource for vendor in vendors_of(named)]
+        return tuple(f"requests.{resource}" for resource in resources)
 
     def _gpu_types(self, key: Key) -> list[str]:
         spec = self._cache.plans.get(key, {}).get("spec") or {}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rightsizer.values import immutable
-from rightsizer_operator.values.nodes import pod_gpus
+from rightsizer_operator.values.nodes import place_of, pod_gpus, pod_slices
 from rightsizer_operator.values.snapshot import Key
 
 __all__ = ["BoundPod", "Occupancy", "Owner", "bound_pods", "owner_of"]
@@ -17,7 +17,7 @@ Owner = tuple[str, str]
 
 @immutable
 class BoundPod:
-    """A pod that holds GPUs of a node."""
+    """A pod that holds GPUs of a node; `node` names the place, which MIG slices have to themselves."""
 
     node: str
     owner: Owner
@@ -34,11 +34,12 @@ def owner_of(pod: Object) -> Owner:
 def bound_pods(pods: Iterable[Object]) -> tuple[BoundPod, ...]:
     """The unfinished pods among these that hold GPUs of a node."""
     return tuple(
-        BoundPod(node=node, owner=owner_of(pod), gpus=gpus)
+        BoundPod(node=place_of(node, resource), owner=owner_of(pod), gpus=gpus)
         for pod in pods
         if (node := pod["spec"].get("nodeName"))
         and pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
-        and (gpus := pod_gpus(pod["spec"]))
+        for resource, gpus in {"": pod_gpus(pod["spec"]), **pod_slices(pod["spec"])}.items()
+        if gpus
     )
 
 

@@ -52,7 +52,7 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...], *, claims_api: str =
     child_paths = _CHILD_PATHS | ({"ResourceClaimTemplate": f"apis/{claims_api}"} if claims_api else {})
 
     async def nodes() -> list[Node]:
-        return [Node.of(raw) async for raw in kube.every("/api/v1/nodes")]
+        return [node async for raw in kube.every("/api/v1/nodes") for node in Node.all_of(raw)]
 
     async def jobs(scope: str) -> list[tuple[Key, AttemptJob]]:
         listed = kube.every(f"/apis/batch/v1{scope}/jobs", labelSelector=MANAGED_SELECTOR)

@@ -40,6 +40,7 @@ class Launch:
 
     `products` are the node labels of its GPU type; `queue` is its Kueue queue, if it waits in one;
     `reserve_gpus` is what a staged plan may grow to, 0 for others; `devices` are those that its pods claim.
+    `resource` is what pods request of the strategy `mixed` of MIG; empty: the vendor's.
     """
 
     plan: TrainingPlan
@@ -53,6 +54,7 @@ class Launch:
     reserve_gpus: int = 0
     queue: Queue | None = None
     devices: Devices | None = None
+    resource: str = ""
     settings: Settings = field(default_factory=Settings)
 
     @property
@@ -107,7 +109,8 @@ def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
     users = template.model_dump(by_alias=True, exclude_none=True) if template else None
     merged = merged_template({"metadata": {"labels": own}, "spec": spec}, users)
     if on and launch.devices is None:  # a claim names the products itself
-        _require(merged["spec"], vendor_of(launch.gpu_type).product_label, on)
+        label = f"{launch.resource}.product" if launch.resource else vendor_of(launch.gpu_type).product_label
+        _require(merged["spec"], label, on)
     return merged
 
 
@@ -138,7 +141,7 @@ def _trainer(launch: Launch) -> Object:
 def _resources(launch: Launch) -> Object:
     if launch.devices is not None:
         return {"claims": [{"name": names.CLAIM}]}
-    return {"limits": {vendor_of(launch.gpu_type).resource: launch.gpus_per_pod}}
+    return {"limits": {launch.resource or vendor_of(launch.gpu_type).resource: launch.gpus_per_pod}}
 
 
 def _claims(launch: Launch) -> Object:

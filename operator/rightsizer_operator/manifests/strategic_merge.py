@@ -7,7 +7,7 @@ from typing import Any
 from rightsizer.errors import InputError
 from rightsizer_api.launch import EnvVar
 from rightsizer_operator.values.names import CONTAINER, STORE
-from rightsizer_operator.values.vendors import VENDORS
+from rightsizer_operator.values.vendors import is_gpu
 
 __all__ = ["merge", "merged_template"]
 
@@ -87,9 +87,8 @@ def _check_ours(container: Mapping[str, Any], where: str) -> None:
             raise InputError(f"{where}.{name}", value=container[name], remedy=_REMEDY)
     resources = container.get("resources") or {}
     for kind in ("limits", "requests"):
-        for vendor in VENDORS:
-            if vendor.resource in (resources.get(kind) or {}):
-                raise InputError(f"{where}.resources.{kind}", value=vendor.resource, remedy=_REMEDY)
+        for name in filter(is_gpu, resources.get(kind) or {}):
+            raise InputError(f"{where}.resources.{kind}", value=name, remedy=_REMEDY)
 
 
 def _check_variable(variable: Mapping[str, Any], where: str) -> None:

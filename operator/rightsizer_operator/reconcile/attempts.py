@@ -113,6 +113,7 @@ def launch_of(state: ReconcileState, *, attempt: int) -> Launch:
         products=state.snapshot.inventory.products(report["gpuType"]),
         queue=state.snapshot.queue,
         devices=state.snapshot.inventory.devices,
+        resource=state.snapshot.inventory.resource(report["gpuType"]),
         settings=state.snapshot.settings,
     )
 

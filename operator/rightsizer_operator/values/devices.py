@@ -102,6 +102,8 @@ class Devices:
 
     def on(self, node: Node) -> Node:
         """The node with its devices of the class instead of the resources of a device plugin."""
+        if node.resource:
+            return replace(node, gpus=0)
         product, gpus = self.nodes.get(node.name, ("", 0))
         return replace(node, product=product, gpus=gpus)
 

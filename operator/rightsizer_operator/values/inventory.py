@@ -24,8 +24,8 @@ _MAX_NAMED = 4  # nodes that a message names
 class Inventory:
     """The cluster's GPUs.
 
-    `held` is the GPUs of each node that other pods hold, or will hold once they are scheduled. `cached` holds
-    results that depend on `nodes` only: thousands of plans query the same nodes, and only `held` differs.
+    `held` is the GPUs of each place that other pods hold, or will hold once they are scheduled. `cached`
+    holds results that depend on `nodes` only: thousands of plans query the same nodes, only `held` differs.
     `devices` are those that pods claim; None: pods request the resource of a device plugin.
     """
 
@@ -47,6 +47,10 @@ class Inventory:
         products: set[str] = self._cache("products", lambda: {node.product for node in self.nodes})
         return tuple(sorted(product for product in products if gpu_type(product) == kind))
 
+    def resource(self, kind: str) -> str:
+        """The resource of MIG slices that pods on this type request; empty: the vendor's."""
+        return max((node.resource for node in self.nodes if gpu_type(node.product) == kind), default="")
+
     def free(self, requirements: NodeRequirements, kind: str, gpus_per_pod: int) -> int:
         """Free GPUs of a type, in whole pods."""
         nodes = self._of_type(requirements, kind)
@@ -67,7 +71,7 @@ class Inventory:
 
         Pods for which no node has room take nothing.
         """
-        rooms = [(-self._left(node), node.name) for node in self.usable(requirements)]
+        rooms = [(-self._left(node), node.place) for node in self.usable(requirements)]
         heapq.heapify(rooms)
         taken: Counter[str] = Counter()
         while rooms and pods > 0 and gpus_per_pod and -rooms[0][0] >= gpus_per_pod:
@@ -141,7 +145,7 @@ class Inventory:
         return found
 
     def _left(self, node: Node) -> int:
-        return max(0, node.gpus - self.held.get(node.name, 0))
+        return max(0, node.gpus - self.held.get(node.place, 0))
 
     def _of_type(self, requirements: NodeRequirements, kind: str) -> tuple[Node, ...]:
         return tuple(node for node in self.usable(requirements) if gpu_type(node.product) == kind)

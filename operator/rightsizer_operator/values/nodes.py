@@ -6,17 +6,28 @@ node selector and required node affinity. They do not include affinity between p
 
 import datetime as dt
 import functools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from rightsizer.catalog import lookup
 from rightsizer.errors import RightsizerError
 from rightsizer.values import immutable
 from rightsizer_api.quantities import parse_time
-from rightsizer_operator.values.vendors import VENDORS, gpus_in
+from rightsizer_operator.values.vendors import VENDORS, gpus_in, slices_in
 
-__all__ = ["Node", "NodeRequirements", "Taint", "gpu_type", "obstacle", "pod_gpus", "tolerates"]
+__all__ = [
+    "Node",
+    "NodeRequirements",
+    "Taint",
+    "gpu_type",
+    "obstacle",
+    "place_of",
+    "pod_gpus",
+    "pod_slices",
+    "tolerates",
+]
 
 Object = Mapping[str, Any]
 
@@ -37,11 +48,16 @@ class Taint:
 
 @immutable
 class Node:
-    """One node. `gpus` is its allocatable count, which excludes unhealthy devices."""
+    """One node. `gpus` is its allocatable count, which excludes unhealthy devices.
+
+    A node with MIG slices of the strategy `mixed` is one more of these for each profile: `resource` is what
+    pods request of it; empty: its vendor's.
+    """
 
     name: str
     product: str = ""
     gpus: int = 0
+    resource: str = ""
     ready: bool = True
     cordoned: bool = False
     not_ready_since: dt.datetime | None = None
@@ -70,6 +86,21 @@ class Node:
             labels=labels,
         )
 
+    @classmethod
+    def all_of(cls, raw: Object) -> "tuple[Node, ...]":
+        """Parse a Node: its GPUs, and its MIG slices by profile."""
+        node = cls.of(raw)
+        slices = slices_in(raw.get("status", {}).get("allocatable", {}))
+        return node, *(
+            replace(node, product=node.labels.get(f"{name}.product", ""), gpus=count, resource=name)
+            for name, count in sorted(slices.items())
+        )
+
+    @property
+    def place(self) -> str:
+        """What names its GPUs: the node, with the resource of its slices."""
+        return place_of(self.name, self.resource)
+
 
 @immutable
 class NodeRequirements:
@@ -94,6 +125,19 @@ class NodeRequirements:
             tolerations=tuple(spec.get("tolerations") or ()),
             terms=required.get("nodeSelectorTerms"),
         )
+
+
+def place_of(node: str, resource: str) -> str:
+    """What names the GPUs of a resource of a node; of the vendor's it is the node."""
+    return f"{node}/{resource}" if resource else node
+
+
+def pod_slices(spec: Object) -> Counter[str]:
+    """MIG slices that a pod spec requests, by resource."""
+    slices: Counter[str] = Counter()
+    for container in spec.get("containers") or ():
+        slices.update(slices_in((container.get("resources") or {}).get("limits") or {}))
+    return slices
 
 
 def pod_gpus(spec: Object) -> int:

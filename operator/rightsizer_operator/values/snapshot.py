@@ -24,11 +24,11 @@ from rightsizer_operator.values.names import (
     NUDGED,
     PLAN_UID,
 )
-from rightsizer_operator.values.nodes import NodeRequirements, pod_gpus
+from rightsizer_operator.values.nodes import NodeRequirements, pod_gpus, pod_slices
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.settings import Settings
-from rightsizer_operator.values.vendors import gpus_in
+from rightsizer_operator.values.vendors import gpus_in, slices_in
 
 __all__ = [
     "AttemptJob",
@@ -154,9 +154,9 @@ class AttemptJob:
             succeeded=_succeeded(status),
             failed=status.get("failed", 0),
             terminating=status.get("terminating", 0),
-            gpus_per_pod=gpus_in(limits) + claimed,
-            pod_gpus=pod_gpus(pod) + claimed,
-            nodes=replace(NodeRequirements.of(pod), types=(kind,) if claimed else ()),
+            gpus_per_pod=gpus_in(limits) + sum(slices_in(limits).values()) + claimed,
+            pod_gpus=pod_gpus(pod) + pod_slices(pod).total() + claimed,
+            nodes=replace(NodeRequirements.of(pod), types=(kind,) if kind else ()),
             gpu_type=kind,
             digest=annotations.get(DIGEST, ""),
             elastic=annotations.get(ELASTIC) == "true",

@@ -1,5 +1,6 @@
 """GPU vendors: the resource that pods request and the node label that names the product. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ from rightsizer.errors import RightsizerError
 from rightsizer.values import immutable
 from rightsizer_operator.values.quantities import parse_quantity
 
-__all__ = ["AMD", "NVIDIA", "VENDORS", "Vendor", "gpus_in", "vendor_of", "vendors_of"]
+__all__ = ["AMD", "NVIDIA", "VENDORS", "Vendor", "gpus_in", "is_gpu", "slices_in", "vendor_of", "vendors_of"]
 
 
 @immutable
@@ -22,6 +23,8 @@ class Vendor:
 NVIDIA = Vendor(resource="nvidia.com/gpu", product_label="nvidia.com/gpu.product")
 AMD = Vendor(resource="amd.com/gpu", product_label="amd.com/gpu.product-name")
 VENDORS = (NVIDIA, AMD)
+_SLICE = re.compile(r"nvidia\.com/mig-[\w.]{1,63}")
+"""A resource of NVIDIA's MIG strategy `mixed`: slices of one profile."""
 
 
 def vendor_of(gpu_type: str) -> Vendor:
@@ -40,3 +43,14 @@ def vendors_of(gpu_types: Iterable[str]) -> tuple[Vendor, ...]:
 def gpus_in(resources: Mapping[str, Any]) -> int:
     """GPUs in a list of resources, whoever made them; a node or a pod has one vendor's."""
     return sum(parse_quantity(resources.get(vendor.resource, 0)) for vendor in VENDORS)
+
+
+def slices_in(resources: Mapping[str, Any]) -> dict[str, int]:
+    """MIG slices in a list of resources, by the resource of their profile."""
+    found = ((name, parse_quantity(count)) for name, count in resources.items() if _SLICE.fullmatch(name))
+    return {name: count for name, count in found if count}
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether a resource is a GPU or a part of one."""
+    return any(resource == vendor.resource for vendor in VENDORS) or bool(_SLICE.fullmatch(resource))

@@ -107,3 +107,28 @@ def test_a_job_with_our_labels_claims_no_gpus(start, cluster, namespace):
     run = start(**pods_of(8))
     cluster.wait("a Job", lambda: "small-gpt-a1" in run.jobs, within_s=20)
     cluster.wait("its pod is placed", lambda: any(_node(pod) for pod in run.pods()))
+
+
+@pytest.fixture
+def sliced(cluster, api):
+    """A node with seven MIG slices of one profile, as of the strategy `mixed`; their resource."""
+    node, resource = min(cluster.ready_nodes()), "nvidia.com/mig-1g.10gb"
+    entry = {"path": f"/status/capacity/{resource.replace('/', '~1')}"}
+    path = f"/api/v1/nodes/{node}/status"
+    api("PATCH", path, [entry | {"op": "add", "value": "7"}], kind="json-patch+json")
+    cluster.kubectl("label", "node", node, f"{resource}.product=NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")
+    allocatable = lambda: cluster.get("node", node)["status"]["allocatable"]
+    cluster.wait("slices", lambda: allocatable().get(resource) == "7")
+    yield node, resource
+    cluster.kubectl("label", "node", node, f"{resource}.product-")
+    api("PATCH", path, [entry | {"op": "remove"}], kind="json-patch+json")
+
+
+def test_a_plan_for_a_mig_slice_takes_one_of_the_node_that_has_it(start, sliced, cluster):
+    node, resource = sliced
+    spec = pods_of(1)
+    spec["resources"] |= {"gpuTypes": ["H100-SXM5-80GB-MIG-1g.10gb"]}
+    run = start(**spec)
+    cluster.wait("its pod is placed", lambda: any(_node(pod) == node for pod in run.pods()))
+    (pod,) = run.pods()
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {resource: "1"}

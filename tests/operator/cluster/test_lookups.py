@@ -50,6 +50,26 @@ def test_concurrent_reconciles_share_one_list_that_is_retried_while_the_api_serv
     assert sorted(kube.lists) == ["pods"] * 2 + ["resourcequotas"] * 2
 
 
+SLICES = "nvidia.com/mig-1g.10gb"
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"), [("H100", 1), ("H100-SXM5-80GB-MIG-1g.10gb", 4), ("H100-SXM5-80GB-MIG-2g.20gb", 1)]
+)
+def test_a_quota_of_slices_limits_plans_for_them(kind, left):
+    class Quotas(FakeKubeClient):
+        async def every(self, path, **_query):
+            hard = {f"requests.{SLICES}": "4", f"requests.{NVIDIA.resource}": "1"}
+            yield {"status": {"hard": hard, "used": {}}}
+
+    cache = Cache()
+    metadata = {"namespace": "team", "name": "demo", "uid": "u", "resourceVersion": "1"}
+    cache.set_plan({"metadata": metadata, "spec": {"resources": {"gpuTypes": [kind]}}})
+    product = {f"{SLICES}.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}
+    cache.set_node({"metadata": {"name": "n1", "labels": product}, "status": {"allocatable": {SLICES: "7"}}})
+    assert asyncio.run(ClusterReader(Quotas(), cache).quota(KEY)) == left
+
+
 @pytest.mark.parametrize(
     ("weights", "made"),
     [

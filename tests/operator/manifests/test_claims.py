@@ -78,4 +78,4 @@ def test_a_quota_of_the_class_limits_plans_that_claim():
             "used": {quota_name(CLASS): "6"},
         }
     }
-    assert quota_left([quota], own=1, device_class=CLASS) == 3
+    assert quota_left([quota], own=1, names=[quota_name(CLASS)]) == 3

@@ -31,4 +31,4 @@ def test_workers_request_the_vendor_s_gpus_on_its_nodes(fake_cluster, vendor, ro
 def test_a_quota_of_one_vendor_limits_only_plans_on_its_gpus(vendors, left):
     name = f"requests.{AMD.resource}"
     quota = {"status": {"hard": {name: "8"}, "used": {name: "6"}}}
-    assert quota_left([quota], own=1, vendors=vendors) == left
+    assert quota_left([quota], own=1, names=[f"requests.{each.resource}" for each in vendors]) == left
