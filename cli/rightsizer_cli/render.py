@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.search.explain import layout_text, probe_advice, verdict
+from rightsizer.search.explain import assumed_network, layout_text, probe_advice, verdict
 from rightsizer.search.reasons import calibration_text, opening_text
 from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
 
@@ -57,6 +57,8 @@ def remarks(plan: "Plan") -> list[str]:
     """Why this size, and what was assumed."""
     lines = [f"Why: {reason}" for reason in plan.reasons[:1]]
     lines += [f"Assumed: {note}" for note in plan.request.notes]
+    if network := assumed_network(plan.option):
+        lines.append(f"Assumed: the network between nodes ({network}); --node-shape names yours")
     if plan.request.framework_assumed:
         lines.append("No framework is named: --framework narrows the interval and may save GPUs")
     return lines

@@ -12,6 +12,7 @@ from rightsizer.values import immutable
 
 __all__ = [
     "Explanation",
+    "assumed_network",
     "compare",
     "evidence_text",
     "explain",
@@ -142,11 +143,18 @@ def _caveats(decision: Plan) -> tuple[str, ...]:
         lines.append(
             f"step time is uncertain by about {math.expm1(chosen.sigma):.0%}; a short run narrows it"
         )
-    if chosen.nodes > 1 and not chosen.cluster.inter_known:
-        lines.append(f"inter-node network assumed: {chosen.cluster.inter_link or 'a typical one'}")
+    if network := assumed_network(chosen):
+        lines.append(f"inter-node network assumed: {network}")
     if chosen.cost_usd is None:
         lines.append(f"no known price for {chosen.cluster.gpu.name}")
     return (*lines, _as_usual(request))
+
+
+def assumed_network(option: Option) -> str:
+    """The network between the option's nodes where nobody stated it; nothing on one node."""
+    if option.nodes == 1 or option.cluster.inter_known:
+        return ""
+    return option.cluster.inter_link or "a typical one"
 
 
 def _as_usual(request: Request) -> str:
