@@ -11,8 +11,9 @@ from rightsizer.domain.workload import Recompute
 from rightsizer.estimate.memory import Verdict
 from rightsizer.search.explain import evidence_text, familiarity_of, gpus_text, layout_text
 from rightsizer.search.options import price_layout
-from rightsizer.search.types import Plan, Request
+from rightsizer.search.types import Option, Plan, Request
 from rightsizer.units import format_bytes, format_count, format_duration
+from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.inputs import calibrated, read
@@ -20,7 +21,7 @@ from rightsizer_cli.options import HardwareFlags, JobFlags, LayoutFlags
 from rightsizer_cli.render import measured_lines, option_tables, request_line
 from rightsizer_cli.usage_errors import OptionError
 
-__all__ = ["layout_from", "print_estimate"]
+__all__ = ["Priced", "layout_from", "priced", "print_estimate"]
 
 ANY_TOKENS = "1T"
 """Placeholder for a missing --tokens; figures that depend on it are not printed."""
@@ -28,6 +29,29 @@ ANY_TOKENS = "1T"
 RUN_FIELDS = ("steps", "finish_seconds", "finish_at_confidence_seconds", "interval", "cost_usd", "energy_kwh")
 
 SHARDINGS = {s.name.lower(): s for s in Sharding}
+
+
+@immutable
+class Priced:
+    """One layout, priced, and whether it fits; `request` is the question."""
+
+    request: Request
+    option: Option
+    fits: Verdict
+
+
+def priced(
+    file: Path | None, job: JobFlags, hardware: HardwareFlags, flags: LayoutFlags, *, ignore: bool
+) -> Priced:
+    """Predict one layout; without tokens the figures of a run mean nothing, those of a step do."""
+    whole_run = file is not None or job.tokens is not None
+    _, request = read(file, job if whole_run else replace(job, tokens=ANY_TOKENS), hardware)
+    request = calibrated(request, ignore=ignore)
+    if len(request.clusters) != 1:
+        names = ", ".join(cluster.gpu.name for cluster in request.clusters)
+        raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
+    option, fits = price_layout(request, layout_from(flags, request=request))
+    return Priced(request=request, option=option, fits=fits)
 
 
 def print_estimate(
@@ -41,12 +65,8 @@ def print_estimate(
 ) -> None:
     """Predict one layout and print it; without --tokens, only the figures of a step."""
     whole_run = file is not None or job.tokens is not None
-    _, request = read(file, job if whole_run else replace(job, tokens=ANY_TOKENS), hardware)
-    request = calibrated(request, ignore=ignore)
-    if len(request.clusters) != 1:
-        names = ", ".join(cluster.gpu.name for cluster in request.clusters)
-        raise OptionError("--gpu", value=names, remedy="name exactly one GPU type to estimate a layout")
-    option, fits = price_layout(request, layout_from(flags, request=request))
+    found = priced(file, job, hardware, flags, ignore=ignore)
+    request, option, fits = found.request, found.option, found.fits
     verdict = (
         f"{gpus_text(option)}, {layout_text(option.layout)}: {format_duration(option.step_s)} a step,"
         f" {format_count(option.tokens_per_s / option.gpus)} tokens/s a GPU,"
