@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-page test-stacks clean help
 
 all: check test  ## check and test
 
@@ -58,19 +58,23 @@ check: $(READY)  ## format, lint, types, layer contracts, generated files
 	cd tests/e2e/cluster && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases *.py
 	cd tests/e2e/slurm && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases accounting.py cluster.py machines.py place.py settings.py
 	$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory check-generated
+	@$(MAKE) --no-print-directory check-generated docs
 
 check-generated: $(READY)  ## generated files are what `make generate` writes
 	$(BIN)/python -m rightsizer_api.generate --check
 	$(BIN)/python -m rightsizer_telemetry.generate --check
 	$(BIN)/python scripts/draw_architecture.py --check
 	$(BIN)/python scripts/draw_try.py --check
+	$(BIN)/python scripts/refresh_outputs.py --check
 
 generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards and the generated docs
 	$(BIN)/python -m rightsizer_api.generate
 	$(BIN)/python -m rightsizer_telemetry.generate
 	$(BIN)/python scripts/draw_architecture.py
 	$(BIN)/python scripts/draw_try.py
+
+docs: $(READY)  ## the documentation as a site in build/site; a dead link ends it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 outputs: $(READY)  ## rewrite the outputs of commands that README.md and docs/ show
 	$(BIN)/python scripts/refresh_outputs.py

@@ -1,4 +1,4 @@
-"""Rewrites the outputs of the commands that README.md and docs/ show: refresh_outputs.py [FILE ...].
+"""Rewrites the outputs of commands that README.md and docs/ show: refresh_outputs.py [--check] [FILE ...].
 
 Only commands that need no cluster, no training and no file of the reader's run here. A shown output may leave
 lines out (`...`): each part stays as long as its first and last line are apart, found by their first words.
@@ -82,16 +82,20 @@ def _place(line: str, output: Sequence[str], near: int) -> int:
     return min(places, key=lambda i: abs(i - near), default=min(near, len(output) - 1))
 
 
-def main(files: Sequence[str]) -> int:
-    """Rewrite the files."""
-    paths = [Path(file) for file in files] or [REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")]
-    for path in paths:
+def main(arguments: Sequence[str]) -> int:
+    """Rewrite the files; with --check, 1 where a file is not what this would write."""
+    check = "--check" in arguments
+    files = [Path(each) for each in arguments if each != "--check"]
+    stale = []
+    for path in files or [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]:
         text = path.read_text()
         new = "\n".join(refreshed(text.split("\n")))
         if new != text:
-            path.write_text(new)
-            sys.stdout.write(f"{path.name}\n")
-    return 0
+            stale.append(path.name)
+            if not check:
+                path.write_text(new)
+    sys.stdout.writelines(f"{name}{': out of date; run `make outputs`' if check else ''}\n" for name in stale)
+    return int(check and bool(stale))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 import gc
 import os
+import re
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,3 +51,15 @@ def plan_within():
 def opens():
     """opens(gpus): whether a plan opens with so many GPUs, to grow as it is measured."""
     return lambda gpus: lambda plan: plan.staging is not None and plan.option.gpus == gpus
+
+
+@pytest.fixture(scope="session")
+def commands():
+    """commands(page): the commands of a page of docs/, in their order: `sh` blocks and lines after `$`."""
+
+    def found(page):
+        text = (Path(__file__).parents[1] / "docs" / page).read_text()
+        blocks = re.findall(r"^```sh\n(.*?)^```$|^    \$ ([^\n]+)", text, flags=re.MULTILINE | re.DOTALL)
+        return [block or line for block, line in blocks]
+
+    return found

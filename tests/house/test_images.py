@@ -42,7 +42,10 @@ def test_a_lock_holds_pins_with_hashes_and_no_address(name):
 
 def test_the_operator_s_image_runs_what_the_tests_run():
     image, tested = (pins((ROOT / name).read_text()) for name in ("deploy/images/operator.lock", LOCKS[0]))
-    assert image.items() <= tested.items()
+    versions = [
+        {(pin.partition(" ;")[0], hashes) for pin, hashes in lock.items()} for lock in (image, tested)
+    ]
+    assert versions[0] <= versions[1]  # a package may be needed on one system here, and on all there
 
 
 @pytest.mark.parametrize("image", images().values(), ids=lambda image: image.name)
