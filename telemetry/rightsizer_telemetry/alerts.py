@@ -1,14 +1,33 @@
 """The alert rules; each has a page of the same name under docs/runbooks."""
 
+from importlib import metadata
+
 from rightsizer.estimate.parameters import load_resize
 from rightsizer.values import immutable
 from rightsizer_telemetry.rules import INTERVAL_S
 
-__all__ = ["ALERTS", "RUNBOOKS", "Alert", "document"]
+__all__ = [
+    "ALERTS",
+    "CHECKPOINT_OLD_S",
+    "MEMORY_FULL",
+    "RUNBOOKS",
+    "SILENT_S",
+    "Alert",
+    "document",
+    "runbooks",
+]
 
 RUNBOOKS = "docs/runbooks"
+MEMORY_FULL, CHECKPOINT_OLD_S, SILENT_S = 0.97, 4 * 3600, 600
+"""Thresholds that the dashboards show too."""
 _POLICY = load_resize()
 """The resize policy's thresholds, so that alerts and resize decisions agree."""
+
+
+def runbooks() -> str:
+    """The address of the runbooks' folder: `project.urls` of pyproject.toml names the repository."""
+    urls = dict(url.split(", ", 1) for url in metadata.metadata("rightsizer").get_all("Project-URL", []))
+    return f"{urls['Source']}/blob/main/{RUNBOOKS}"
 
 
 @immutable
@@ -32,7 +51,7 @@ class Alert:
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                "runbook_url": f"{RUNBOOKS}/{self.name}.md",
+                "runbook_url": f"{runbooks()}/{self.name}.md",
             },
         }
 
@@ -94,7 +113,7 @@ ALERTS = (
         name="RightsizerMemoryNearlyFull",
         expr=(
             "max by (executor, cluster, namespace, workload) "
-            '(rightsizer:gpu_memory_used:ratio{executor!=""}) > 0.97'
+            f'(rightsizer:gpu_memory_used:ratio{{executor!=""}}) > {MEMORY_FULL}'
         ),
         hold="15m",
         severity="info",
@@ -147,7 +166,7 @@ ALERTS = (
     ),
     Alert(
         name="RightsizerCheckpointOld",
-        expr="time() - (rightsizer:train_checkpoint_timestamp_seconds:max > 0) > 4 * 3600",
+        expr=f"time() - (rightsizer:train_checkpoint_timestamp_seconds:max > 0) > {CHECKPOINT_OLD_S}",
         hold="5m",
         severity="warning",
         summary="training {{ $labels.namespace }}/{{ $labels.workload }} has an old checkpoint",
@@ -185,7 +204,7 @@ ALERTS = (
     ),
     Alert(
         name="RightsizerSlurmMonitorSilent",
-        expr="time() - rightsizer_slurm_sweep_timestamp_seconds > 600",
+        expr=f"time() - rightsizer_slurm_sweep_timestamp_seconds > {SILENT_S}",
         hold="5m",
         severity="warning",
         summary="the Slurm monitor does not check its jobs",

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from rightsizer_telemetry import alerts, grafana, rules
+from rightsizer_telemetry import alerts, rules
+from rightsizer_telemetry.dashboards import grafana
 
 __all__ = ["files", "main"]
 

@@ -122,6 +122,7 @@ RECORDED: Mapping[str, str] = {
     "rightsizer:train_target_tokens:max": "Tokens of one whole training",
     "rightsizer:train_step:max": "Optimizer steps that one training has done",
     "rightsizer:train_workers:max": "Workers of one training",
+    "rightsizer:train_loss:max": "Loss of the last step of one training",
     "rightsizer:train_checkpoint_timestamp_seconds:max": "Unix time of a training's last checkpoint",
     "rightsizer:train_tokens:rate2m": "Tokens that a training adds a second, whatever it does",
     "rightsizer:train_steps:rate2m": "Optimizer steps a second",

@@ -257,6 +257,7 @@ GAUGES = (
     "target_tokens",
     "step",
     "workers",
+    "loss",
     "checkpoint_timestamp_seconds",
 )
 """The agent's gauges that are recorded, one series per training."""

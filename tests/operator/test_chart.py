@@ -50,6 +50,7 @@ def test_durations_are_written_as_in_plans(schema):
         ("gpus", {"deviceClass": "GPUs of NVIDIA"}),
         ("topologySpreadConstraints", [{"topologyKey": "zone"}]),
         ("fullnameOverride", "Rightsizer"),
+        ("monitoring", {"runbooks": 'x" onclick='}),
         ("replica", 2),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -64,3 +65,9 @@ def test_an_unreleased_chart_has_the_version_of_a_program_without_a_tag():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     hatch = tomllib.loads((CHART.parents[1] / "pyproject.toml").read_text())["tool"]["hatch"]
     assert chart["appVersion"] == hatch["version"]["fallback-version"]
+
+
+def test_the_chart_s_home_is_the_project_s_that_alerts_and_dashboards_link_to():
+    home = yaml.safe_load((CHART / "Chart.yaml").read_text())["home"]
+    linking = [*CHART.glob("monitoring/alerts.yaml"), CHART / "monitoring/rightsizer-fleet.json"]
+    assert all(f"{home}/blob/main/docs/runbooks/" in file.read_text() for file in linking)

@@ -75,7 +75,7 @@ class Exporter:
             self._train.enter("training")
             self._train.set(
                 position_tokens=self._trained_s * TOKENS_PER_S,
-                target_tokens=1e6,
+                target_tokens=1e7,  # more than a session of tests trains
                 step=self._trained_s,
                 tokens_per_second=TOKENS_PER_S,
                 loss=2.5,

@@ -1,0 +1,3 @@
+"""The Grafana dashboards as code: pages of panels, their queries, thresholds and links."""
+
+__all__: list[str] = []
