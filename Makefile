@@ -66,12 +66,14 @@ check-generated: $(READY)  ## generated files are what `make generate` writes
 	$(BIN)/python scripts/draw_architecture.py --check
 	$(BIN)/python scripts/draw_try.py --check
 	$(BIN)/python scripts/refresh_outputs.py --check
+	$(BIN)/python scripts/draw_pictures.py --check
 
 generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards and the generated docs
 	$(BIN)/python -m rightsizer_api.generate
 	$(BIN)/python -m rightsizer_telemetry.generate
 	$(BIN)/python scripts/draw_architecture.py
 	$(BIN)/python scripts/draw_try.py
+	$(BIN)/python scripts/draw_pictures.py
 
 docs: $(READY)  ## the documentation as a site in build/site; a dead link ends it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -2,7 +2,7 @@
 
     python -m bench.simulate [STRIDE]
 
-Writes bench/results/simulate.json, docs/simulate.svg and the table of docs/simulate.md. The trace is
+Writes bench/results/simulate.json and the table of docs/simulate.md. The trace is
 traces/philly_jobs.csv.gz under $RIGHTSIZER_REFERENCE (default: ../shared/reference).
 """
 
@@ -19,7 +19,6 @@ from bench.results import RESULTS, write_json
 from rightsizer.fleet.trace_jobs import ReplayRules
 from rightsizer_cli.commands.simulate.attributes import DEADLINES, SCALINGS, Draw
 from rightsizer_cli.commands.simulate.comparison import compare, report
-from rightsizer_cli.commands.simulate.plot import draw_replay
 from rightsizer_cli.commands.simulate.traces import read_trace
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +39,6 @@ def main(arguments: Sequence[str]) -> None:
     found = compare(replace(whole, rows=whole.rows[::stride]), draws, ReplayRules(), None)
     document = report(found) | {"stride": stride, "cpuSeconds": round(time.process_time() - began, 1)}
     write_json(RESULT, document)
-    draw_replay(found, ROOT / "docs" / "simulate.svg")
     PAGE.write_text(with_table(PAGE.read_text(), document))
 
 

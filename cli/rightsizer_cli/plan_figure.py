@@ -1,7 +1,11 @@
 """A plan as a figure: fans (10, 50, 90 %) of finish and cost over GPU counts, with its sizes and limits."""
 
+import math
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rightsizer.units import format_count
 
 if TYPE_CHECKING:
     from rightsizer.search.plan import CurvePoint, Plan
@@ -14,31 +18,43 @@ def plan_figure(plan: "Plan") -> Any:
     from matplotlib.figure import Figure
 
     priced = plan.option.cost_usd is not None
-    scale, unit = (86_400.0, "days") if plan.option.finish_s > 3 * 86_400 else (3_600.0, "hours")
+    unit = _Unit(86_400.0, "days") if plan.option.finish_s > 3 * 86_400 else _Unit(3_600.0, "hours")
     figure = Figure(figsize=(8, 7 if priced else 4.5), layout="constrained")
     panels = figure.subplots(2 if priced else 1, sharex=True, squeeze=False)[:, 0]
-    for color, (name, points) in zip(_COLORS, _by_gpu(plan).items(), strict=False):
+    curves = _by_gpu(plan)
+    for color, (name, points) in zip(_COLORS, curves.items(), strict=False):
         gpus = [point.gpus for point in points]
-        ends = [(p.finish_lo_s / scale, p.finish_s / scale, p.finish_hi_s / scale) for p in points]
+        ends = [tuple(end / unit.seconds for end in _ends_s(point)) for point in points]
         _fan(panels[0], gpus, ends, color, f"{name}: median, 80 % interval")
         if priced:
-            costs = [float(p.cost_usd or 0.0) for p in points]
             spent = [
-                (c * p.finish_lo_s / p.finish_s, c, c * p.finish_hi_s / p.finish_s)
-                for c, p in zip(costs, points, strict=True)
+                tuple(float(point.cost_usd or 0.0) * end / point.finish_s for end in _ends_s(point))
+                for point in points
             ]
             _fan(panels[1], gpus, spent, color, "")
-    _mark_limits(plan, panels, scale)
-    _mark_sizes(plan, panels, scale)
-    panels[0].set(
-        ylabel=f"finish after ({unit})", title=f"{plan.request.architecture.name}: if the size stays"
-    )
-    panels[-1].set_xlabel("GPUs")
-    if priced:
-        panels[1].set_ylabel("cost (US dollars)")
-    _plain_ticks(panels, priced=priced)
+    _mark_limits(plan, panels, unit)
+    _mark_sizes(plan, panels, unit)
+    title = f"{plan.request.architecture.name}, {format_count(plan.request.workload.tokens)} tokens"
+    panels[0].set_title(f"{title}: time{' and cost' if priced else ''} if the size stays")
+    panels[0].set_ylabel(f"time to finish ({unit.name})")
+    panels[-1].set_xlabel("number of GPUs")
+    _scale(panels, {point.gpus for points in curves.values() for point in points}, plan)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False)
     return figure
+
+
+class _Unit(NamedTuple):
+    """The unit of the time axis."""
+
+    seconds: float
+    name: str
+
+    def text(self, value_s: float) -> str:
+        return f"{value_s / self.seconds:,.3g} {self.name}"
+
+
+def _ends_s(point: "CurvePoint") -> tuple[float, float, float]:
+    return point.finish_lo_s, point.finish_s, point.finish_hi_s
 
 
 _COLORS = (
@@ -53,38 +69,43 @@ _COLORS = (
 )
 
 
-def _fan(axes: Any, gpus: list[int], ends: list[tuple[float, float, float]], color: str, label: str) -> None:
-    """The median over sizes, and the band from the 10 % to the 90 % point."""
+def _fan(axes: Any, gpus: list[int], ends: list[tuple[float, ...]], color: str, label: str) -> None:
+    """The median over sizes, and the band from the 10 % to the 90 % point; for one size a bar."""
     low, median, high = zip(*ends, strict=True)
+    if len(gpus) == 1:
+        axes.vlines(gpus, low, high, color=color, alpha=0.4, linewidth=6)
     axes.fill_between(gpus, low, high, color=color, alpha=0.18, linewidth=0)
     axes.plot(gpus, median, color=color, marker="o", markersize=3, linewidth=1.3, label=label or None)
 
 
-def _mark_limits(plan: "Plan", panels: Any, scale: float) -> None:
+def _mark_limits(plan: "Plan", panels: Any, unit: _Unit) -> None:
     request = plan.request
     if request.deadline_s is not None:
-        panels[0].axhline(request.deadline_s / scale, color="tab:red", linestyle="--", label="deadline")
+        named = f"deadline {unit.text(request.deadline_s)}"
+        panels[0].axhline(request.deadline_s / unit.seconds, color="tab:red", linestyle="--", label=named)
     if request.max_usd is not None and len(panels) > 1:
-        panels[1].axhline(request.max_usd, color="black", linestyle=":", label="budget")
+        named = f"budget ${request.max_usd:,.0f}"
+        panels[1].axhline(request.max_usd, color="black", linestyle=":", label=named)
 
 
-def _mark_sizes(plan: "Plan", panels: Any, scale: float) -> None:
+def _mark_sizes(plan: "Plan", panels: Any, unit: _Unit) -> None:
     """The chosen size as a star; the likely size and the reserve as vertical lines, named in the legend."""
     chosen, staging = plan.option, plan.staging
-    opens = "opens with" if staging else "chosen:"
-    label = f"{opens} {chosen.gpus:,} {chosen.cluster.gpu.name}"
+    cost = "" if chosen.cost_usd is None else f", ${chosen.cost_usd:,.0f}"
+    size = f"{'opens with' if staging else 'chosen:'} {chosen.gpus:,} {chosen.cluster.gpu.name}"
+    label = f"{size}: {unit.text(chosen.finish_s)}{cost}"
     star = {"marker": "*", "markersize": 15, "color": "black", "linestyle": "none", "zorder": 3}
-    panels[0].plot(chosen.gpus, chosen.finish_s / scale, label=label, **star)
+    panels[0].plot(chosen.gpus, chosen.finish_s / unit.seconds, label=label, **star)
     if chosen.cost_usd is not None:
         panels[1].plot(chosen.gpus, chosen.cost_usd, **star)
     if staging is None:
         return
-    likely = f"{100 * staging.likely_probability:.0f} %: never more than {staging.likely_gpus:,}"
+    likely = f"{100 * staging.likely_probability:.0f} %: never more than {staging.likely_gpus:,} GPUs"
     for axes in panels:
         named = axes is panels[0]
         axes.axvline(staging.likely_gpus, color="dimgray", linestyle="-.", label=likely if named else None)
-        reserve = f"reserve {staging.reserve_gpus:,}"
-        axes.axvline(staging.reserve_gpus, color="dimgray", linestyle=":", label=reserve if named else None)
+        reserve = f"reserve: {staging.reserve_gpus:,} GPUs" if named else None
+        axes.axvline(staging.reserve_gpus, color="dimgray", linestyle=":", label=reserve)
 
 
 def _by_gpu(plan: "Plan") -> dict[str, list["CurvePoint"]]:
@@ -96,15 +117,40 @@ def _by_gpu(plan: "Plan") -> dict[str, list["CurvePoint"]]:
     return {name: sorted(points, key=lambda p: p.gpus) for name, points in curves.items()}
 
 
-def _plain_ticks(panels: Any, *, priced: bool) -> None:
-    """Ticks as people write numbers: 48, not 4.8 x 10^1."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
+def _scale(panels: Any, sizes: set[int], plan: "Plan") -> None:
+    """GPUs and time on logarithmic axes, cost from zero; ticks as people write numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+    time, gpus = panels[0], panels[-1].xaxis
+    time.set(xscale="log", yscale="log")
+    low, high = time.get_ylim()
+    time.yaxis.set_major_locator(
+        LogLocator(subs=(1, 2, 5) if high > _WIDE * low else (1, 1.5, 2, 3, 4, 6, 8))
+    )
+    time.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    time.yaxis.set_minor_locator(NullLocator())
+    gpus.set_minor_locator(NullLocator())
+    staged = (plan.staging.likely_gpus, plan.staging.reserve_gpus) if plan.staging else ()
+    gpus.set_ticks(ticks := _apart((plan.option.gpus, *staged, *sorted(sizes))), [f"{n:,}" for n in ticks])
+    for costs in panels[1:]:
+        costs.set_ylim(bottom=0)
+        costs.set_ylabel("cost (US dollars)")
+        costs.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"${value:,.0f}"))
     for axes in panels:
-        dollars = priced and axes is panels[-1]
-        axes.set(xscale="log", yscale="log")
-        for axis, text in ((axes.xaxis, "{:,g}"), (axes.yaxis, "${:,.0f}" if dollars else "{:g}")):
-            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _, text=text: text.format(value)))
-        axes.minorticks_off()
         axes.grid(visible=True, alpha=0.25)
+
+
+_WIDE = 8.0
+"""From this ratio of the ends on, 1, 2 and 5 are ticks enough."""
+_LABEL_WIDTH = 0.085
+"""Room for a number of GPUs: a share of the axis."""
+
+
+def _apart(sizes: Sequence[int]) -> list[int]:
+    """The sizes, the first ones first, whose labels do not touch on a logarithmic axis."""
+    room = _LABEL_WIDTH * math.log(max(sizes) / min(sizes))
+    kept: list[int] = []
+    for size in sizes:
+        if all(abs(math.log(size / other)) > room for other in kept):
+            kept.append(size)
+    return sorted(kept)

@@ -47,7 +47,7 @@ def test_an_opening_shows_its_likely_size_and_reserve(tmp_path):
     asked = [*PLAN, "--tokens", "100B", "--gpu", "H100", "--model", "Llama-3.1-8B", "--max-gpus", "512"]
     assert execute([*asked, "--plot", str(file)]) == 0
     drawn = file.read_text()
-    assert all(word in drawn for word in ("opens with ", "never more than ", "reserve "))
+    assert all(word in drawn for word in ("opens with ", "never more than ", "reserve: "))
 
 
 def test_the_same_plan_draws_the_same_bytes(curve, tmp_path):

@@ -1,5 +1,9 @@
-"""`simulate --plot`: GPUs in use over time, static requests against ours; GPU-hours of all policies."""
+"""`simulate --plot`: GPUs in use over time, static requests against ours; what each policy costs and misses.
 
+Bands and bars span all assumptions; lines and dots show the first.
+"""
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,57 +13,98 @@ from rightsizer_cli.commands.simulate.comparison import BOUND, OURS, STATIC
 from rightsizer_cli.figures import save_figure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from rightsizer.fleet.trace_jobs import Timeline
+    from rightsizer_cli.commands.simulate.comparison import Case, Comparison
 
-    from rightsizer.fleet.trace_jobs import ReplayOutcome, Timeline
-    from rightsizer_cli.commands.simulate.comparison import Comparison
+__all__ = ["draw_replay", "replay_figure"]
 
-__all__ = ["draw_replay"]
-
-_COLOURS = {STATIC: "tab:gray", OURS: "tab:blue", BOUND: "tab:green"}
+_COLOURS = {STATIC: "dimgray", OURS: "tab:blue", BOUND: "tab:green"}
+_OTHER = "tab:brown"
 _BINS = 240
 _DAY_S = 86_400.0
+_ROOM = 0.45
+"""Free space right of the longest bar, for its figures: a share of the axis."""
 
 
 def draw_replay(comparison: "Comparison", path: Path) -> None:
     """Write the figure; whole or not at all."""
-    save_figure(lambda: _figure(comparison), path)
+    save_figure(lambda: replay_figure(comparison), path)
 
 
-def _figure(comparison: "Comparison") -> Any:
+def replay_figure(comparison: "Comparison") -> Any:
+    """GPUs over time above; below, GPU-hours and missed deadlines of each policy."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4.5), layout="constrained")
-    over_time, hours = figure.subplots(1, 2, width_ratios=(3, 1))
-    case = comparison.cases[0]
-    lines = {name: case.outcomes[name].timeline for name in (STATIC, OURS)}
-    start_s = min(line.moments_s[0] for line in lines.values())
-    end_s = max(line.moments_s[-1] for line in lines.values())
-    edges = np.linspace(start_s, max(end_s, start_s + 1.0), _BINS + 1)
-    for name, line in lines.items():
-        days = (edges[:-1] - start_s) / _DAY_S
-        over_time.plot(days, _mean_level(line, edges), color=_COLOURS[name], label=name, linewidth=1.2)
-    over_time.axhline(comparison.cluster_gpus, color="black", linestyle=":", linewidth=1, label="cluster")
-    over_time.set(
-        xlabel="days",
-        ylabel="GPUs in use",
-        title=f"{comparison.trace.name}: {len(case.jobs):,} jobs, {case.name}",
-    )
-    over_time.grid(visible=True, alpha=0.25)
-    over_time.legend(loc="upper right")
-    _bars(hours, case.outcomes)
+    figure = Figure(figsize=(9, 7.5), layout="constrained")
+    grid = figure.add_gridspec(2, 2, height_ratios=(3, 2.4))
+    first, cases = comparison.cases[0], comparison.cases
+    jobs = f"{len(first.jobs):,} jobs of {comparison.trace.name}"
+    figure.suptitle(f"{jobs} on {comparison.cluster_gpus:,} GPUs", fontsize=12)
+    over_time = figure.add_subplot(grid[0, :])
+    _over_time(over_time, comparison)
+    over_time.set_title(f"lines: {first.name}", fontsize=9, loc="left", color="dimgray")
+    hours = figure.add_subplot(grid[1, 0])
+    _ranges(hours, cases, _hours_change, lambda value: f"{value:+.0f} %")
+    hours.set_xlabel("GPU-hours against static (%)")
+    missed = figure.add_subplot(grid[1, 1], sharey=hours)
+    _ranges(missed, cases, lambda case, name: case.outcomes[name].missed, lambda value: f"{value:,.0f}")
+    missed.set_xlabel("deadlines missed (jobs)")
+    missed.tick_params(labelleft=False)
+    if len(cases) > 1:
+        figure.supxlabel(f"bands and bars: range over {len(cases)} assumptions; dots: the first", fontsize=9)
     return figure
 
 
-def _bars(axes: Any, outcomes: "Mapping[str, ReplayOutcome]") -> None:
-    """GPU-hours under each policy, labelled with the missed deadlines."""
-    for position, (name, outcome) in enumerate(outcomes.items()):
-        total = sum(outcome.gpu_hours)
-        axes.bar(position, total, color=_COLOURS.get(name, "tab:brown"))
-        axes.annotate(f"{outcome.missed:,}\nmissed", (position, total), ha="center", va="bottom", fontsize=6)
-    axes.set_xticks(range(len(outcomes)), list(outcomes), rotation=60, fontsize=7)
-    axes.set(ylabel="GPU-hours", title="GPU-hours, deadlines missed")
-    axes.margins(y=0.15)
+def _over_time(axes: Any, comparison: "Comparison") -> None:
+    """The level of the first assumption as a line, the range over all as a band."""
+    cases = comparison.cases
+    lines = {name: [case.outcomes[name].timeline for case in cases] for name in (STATIC, OURS)}
+    every = [line for timelines in lines.values() for line in timelines]
+    start_s = min(line.moments_s[0] for line in every)
+    end_s = max(line.moments_s[-1] for line in every)
+    edges = np.linspace(start_s, max(end_s, start_s + 1.0), _BINS + 1)
+    days = (edges[:-1] - start_s) / _DAY_S
+    for name, timelines in lines.items():
+        levels = np.array([_mean_level(line, edges) for line in timelines])
+        axes.fill_between(days, levels.min(0), levels.max(0), color=_COLOURS[name], alpha=0.2, linewidth=0)
+        axes.plot(days, levels[0], color=_COLOURS[name], label=name, linewidth=1.2)
+    axes.axhline(comparison.cluster_gpus, color="black", linestyle=":", linewidth=1, label="the cluster")
+    axes.set(xlabel="time since the first job (days)", ylabel="GPUs in use")
+    axes.set_ylim(bottom=0)
+    axes.grid(visible=True, alpha=0.25)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize=9)
+
+
+def _ranges(
+    axes: Any,
+    cases: "Sequence[Case]",
+    figure_of: "Callable[[Case, str], float]",
+    text: Callable[[float], str],
+) -> None:
+    """A bar from the least to the most over all assumptions, a dot at the first, the figures at the right."""
+    names = list(cases[0].outcomes)
+    values = {name: [figure_of(case, name) for case in cases] for name in names}
+    low = min(0.0, *(min(each) for each in values.values()))
+    high = max(0.0, *(max(each) for each in values.values()))
+    span = (high - low) or 1.0
+    for place, (name, each) in enumerate(values.items()):
+        colour = _COLOURS.get(name, _OTHER)
+        axes.barh(place, max(each) - min(each), left=min(each), color=colour, alpha=0.35, height=0.5)
+        axes.plot(each[0], place, marker="o", markersize=5, color=colour)
+        ends = dict.fromkeys(text(value) for value in (min(each), max(each)))
+        axes.text(high + 0.05 * span, place, " to ".join(ends), va="center", fontsize=8)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_xlim(low - 0.05 * span, high + _ROOM * span)
+    axes.set_yticks(range(len(names)), names, fontsize=9)
+    axes.set_ylim(len(names) - 0.4, -0.6)  # the first policy on top
+    axes.locator_params(axis="x", nbins=5)
+    axes.grid(visible=True, axis="x", alpha=0.25)
+
+
+def _hours_change(case: "Case", name: str) -> float:
+    """GPU-hours against those of static requests, in percent."""
+    total, static = (sum(case.outcomes[one].gpu_hours) for one in (name, STATIC))
+    return 100 * (total / static - 1)
 
 
 def _mean_level(line: "Timeline", edges: np.ndarray) -> np.ndarray:
