@@ -13,7 +13,9 @@ from itertools import takewhile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PURE = re.compile(r"    \$ rightsizer (plan|explain|estimate|simulate|models|gpus|nodes|version)\b")
+PURE = re.compile(
+    r"    \$ (rightsizer (plan|explain|estimate|simulate|models|gpus|nodes|version)|python scripts/\w+\.py)\b"
+)
 NEEDS_FILES = "--runs"
 INDENT, LEFT_OUT = "    ", "..."
 ENVIRONMENT = {"COLUMNS": "104", "RIGHTSIZER_CALIBRATION": "", "PYTHONIOENCODING": "utf-8"}
