@@ -4,13 +4,20 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rightsizer.units import format_duration
+from rightsizer_telemetry.savings import savings
 from rightsizer_telemetry.usage import TARGET_BUSY, Report, Usage, owners, total
 
 __all__ = ["page"]
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 220, 48, 24
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 220, 64, 24
 _BARS = 20
 """Owners in the bar plot; the table lists all."""
+_ACTIONS = 10
+"""Actions in the first table; the last table lists every workload."""
+_NAME = 30
+"""Characters of an owner's name beside its bar; the table has all."""
+_MONTH_S = 30 * 86400.0
 
 
 def page(report: Report) -> str:
@@ -24,10 +31,19 @@ def page(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"hours": _hours, "share": _share, "usd": _usd, "count": _count}
+    environment.filters |= {
+        "hours": _hours,
+        "share": _share,
+        "usd": _usd,
+        "count": _count,
+        "span": format_duration,
+    }
     return environment.get_template("report.html.j2").render(
-        at=dt.datetime.fromtimestamp(report.at_s, dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        days=report.window_s / 86400,
+        at=_moment(report.at_s),
+        start=_moment(report.at_s - report.window_s),
+        savings=savings(report),
+        actions=savings(report).each[:_ACTIONS],
+        month_share=_MONTH_S / report.window_s,
         report=report,
         owners=owners(report),
         total=total(report),
@@ -37,6 +53,10 @@ def page(report: Report) -> str:
         dots=_dots(report.workloads),
         plot={"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "bottom": _BOTTOM},
     )
+
+
+def _moment(at_s: float) -> str:
+    return dt.datetime.fromtimestamp(at_s, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _curves(report: Report) -> Mapping[str, Any]:
@@ -53,7 +73,7 @@ def _curves(report: Report) -> Mapping[str, Any]:
         for name, points in report.curves.items()
         if points
     }
-    return {"lines": lines, "ticks": [(f"{most * share:.3g}", _down(share)) for share in (0, 0.5, 1)]}
+    return {"lines": lines, "ticks": [(f"{most * share:,.3g} GPUs", _down(share)) for share in (0, 0.5, 1)]}
 
 
 def _down(share: float) -> float:
@@ -65,10 +85,10 @@ def _bars(report: Report) -> Sequence[Mapping[str, Any]]:
     """One bar per owner: busy, held and idle GPU-hours."""
     largest = [owner for owner in owners(report) if owner.held_gpu_h > 0][:_BARS]
     most = max((owner.held_gpu_h for owner in largest), default=1.0)
-    room = _WIDTH - 220 - 90
+    room = _WIDTH - 220 - 140  # a name on the left, the idle hours on the right
     return [
         {
-            "name": owner.name,
+            "name": owner.name if len(owner.name) <= _NAME else f"{owner.name[: _NAME - 1]}\u2026",
             "y": 6 + 20 * i,
             "held": room * owner.held_gpu_h / most,
             "used": room * (owner.used_gpu_h or 0.0) / most,
@@ -94,7 +114,7 @@ def _dots(workloads: Sequence[Usage]) -> Sequence[Mapping[str, Any]]:
 
 
 def _hours(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.1f} GPU-h"
+    return "unknown" if value is None else f"{value:,.{0 if value >= 100 else 1}f} GPU-h"
 
 
 def _share(value: float | None) -> str:
