@@ -63,6 +63,7 @@ check: $(READY)  ## format, lint, types, layer contracts, generated files
 check-generated: $(READY)  ## generated files are what `make generate` writes
 	$(BIN)/python -m rightsizer_api.generate --check
 	$(BIN)/python -m rightsizer_telemetry.generate --check
+	$(BIN)/python -m rightsizer_cli.commands.schema.generate --check
 	$(BIN)/python scripts/draw_architecture.py --check
 	$(BIN)/python scripts/draw_try.py --check
 	$(BIN)/python scripts/refresh_outputs.py --check
@@ -71,6 +72,7 @@ check-generated: $(READY)  ## generated files are what `make generate` writes
 generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards and the generated docs
 	$(BIN)/python -m rightsizer_api.generate
 	$(BIN)/python -m rightsizer_telemetry.generate
+	$(BIN)/python -m rightsizer_cli.commands.schema.generate
 	$(BIN)/python scripts/draw_architecture.py
 	$(BIN)/python scripts/draw_try.py
 	$(BIN)/python scripts/draw_pictures.py

@@ -157,7 +157,7 @@ def _looked_at(files: dict[str, str]) -> ReportRow:
     metrics.swept(rows, (), at_s=1.0, took_s=1.0)
     list(metrics.collect())
     report.table_row(rows[0])
-    json.dumps(report.document(report.Report(rows=rows)))
+    report.document(report.Report(rows=rows)).model_dump_json()
     return rows[0]
 
 

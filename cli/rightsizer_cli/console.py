@@ -1,10 +1,15 @@
 """Where output goes: coloured and as wide as the terminal, or plain and 100 columns wide in a pipe."""
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 __all__ = ["echo_json", "show"]
 
@@ -30,9 +35,10 @@ def show(*parts: RenderableType, whole: bool = False) -> None:
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def echo_json(value: object) -> None:
-    """A value as indented JSON on stdout."""
-    typer.echo(json.dumps(value, indent=2, allow_nan=False))
+def echo_json(value: "BaseModel | Mapping[str, object] | Sequence[Mapping[str, object]]") -> None:
+    """A document as indented JSON on stdout; its schema is in docs/schemas."""
+    plain = value if isinstance(value, Mapping | Sequence) else value.model_dump(mode="json", by_alias=True)
+    typer.echo(json.dumps(plain, indent=2, allow_nan=False))
 
 
 def _print(screen: Console, parts: tuple[RenderableType, ...], *, wrap: bool) -> None:

@@ -32,6 +32,7 @@ COMMANDS = {
     "frameworks": "catalog.command",
     "operator": "operate",
     "crd": "crd",
+    "schema": "schema.command",
     "version": "version",
     "slurm": "slurm.command",
 }

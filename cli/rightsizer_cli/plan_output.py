@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from rightsizer_cli.usage_errors import OptionError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from rightsizer_api import TrainingPlan
+    from rightsizer_api import PlanReport, TrainingPlan
 
 __all__ = ["Section", "check_output", "print_answer", "print_manifest"]
 
@@ -44,12 +44,19 @@ class Section:
     document: Mapping[str, object] = field(default_factory=dict)
 
 
-def print_answer(answer: Plan | NoPlan, *, as_json: bool, more: Sequence[Section] = ()) -> None:
-    """The answer as tables or as JSON."""
+def print_answer(
+    answer: Plan | NoPlan,
+    *,
+    as_json: bool,
+    more: Sequence[Section] = (),
+    document: "type[PlanReport] | None" = None,
+) -> None:
+    """The answer as tables or as JSON: the report, or a `document` that adds the sections to it."""
     if as_json:
         report = sizing.report(answer)
-        document = report.model_dump(mode="json", by_alias=True)
-        echo_json(document | {key: value for section in more for key, value in section.document.items()})
+        added: dict[str, Any] = {key: value for section in more for key, value in section.document.items()}
+        known: dict[str, Any] = {name: getattr(report, name) for name in type(report).model_fields}
+        echo_json(report if document is None else document(**known, **added))
         return
     from rightsizer_cli.render import no_plan_page, plan_page
 

@@ -1,4 +1,4 @@
-"""`python -m rightsizer_api.generate [--check]`: writes the CRD, the report's schema and the reference."""
+"""`python -m rightsizer_api.generate [--check]`: writes the CRD and the reference."""
 
 import argparse
 import enum
@@ -19,9 +19,8 @@ from rightsizer_api.errors import wire_fields
 from rightsizer_api.placeholders import PLACEHOLDERS
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import Duration, Interval, Moment, Tokens, Usd
-from rightsizer_api.report import PlanAnswer
 
-__all__ = ["generated", "main", "stale"]
+__all__ = ["generated", "main"]
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -70,7 +69,8 @@ _REPORT_HEAD = """\
 ## The report
 
 What `rightsizer plan --json` prints, and what `status.sizing` holds. Its JSON schema is
-`crds/plan-report.schema.json`. Times are in seconds, memory in GiB; figures have six significant digits.
+[schemas/plan.json](schemas/plan.json). Times are in seconds, memory in GiB; figures have six
+significant digits.
 """
 
 
@@ -79,38 +79,25 @@ def generated() -> Mapping[str, str]:
     """Every generated file: its path in the repository and its content."""
     return {
         "helm/rightsizer/crds/trainingplans.rightsizer.dev.yaml": crd_yaml(),
-        "crds/plan-report.schema.json": report_schema(),
         "docs/plan-reference.md": reference(),
     }
 
 
-def report_schema() -> str:
-    """The report's JSON schema (2020-12)."""
-    schema = PlanAnswer.model_json_schema(by_alias=True, mode="serialization")
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(head | schema, indent=2) + "\n"
-
-
-def stale(folder: Path) -> list[str]:
-    """The generated files that are missing or differ from what they should be."""
-    files = generated().items()
-    return [name for name, text in files if not _holds(folder / name, text)]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes the files, or with --check only compares; 1 if any is stale."""
-    parser = argparse.ArgumentParser(prog="rightsizer_api.generate", description=__doc__)
+def main(arguments: Sequence[str] | None = None, files: Mapping[str, str] | None = None) -> int:
+    """Writes the files, or with --check only compares; 1 if any is stale. `files` are another generator's."""
+    parser = argparse.ArgumentParser(description="Writes generated files of this repository.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is stale")
     parser.add_argument("--folder", type=Path, default=_REPOSITORY, help="the repository's root")
     options = parser.parse_args(arguments)
+    texts = generated() if files is None else files
+    stale = [name for name, text in texts.items() if not _holds(options.folder / name, text)]
     if options.check:
-        names = stale(options.folder)
-        sys.stderr.writelines(f"stale: {name}; run make generate\n" for name in names)
-        return 1 if names else 0
-    for name, text in generated().items():
+        sys.stderr.writelines(f"stale: {name}; run make generate\n" for name in stale)
+        return 1 if stale else 0
+    for name in stale:
         path = options.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(texts[name], encoding="utf-8")
     return 0
 
 

@@ -14,7 +14,6 @@ __all__ = [
     "LeverReport",
     "Loss",
     "Opening",
-    "PlanAnswer",
     "PlanReport",
     "Runner",
 ]
@@ -217,11 +216,3 @@ class LeverReport(Model):
     gpus_saved: int = Field(description="GPUs fewer than in the plan.")
     usd_saved: float | None = Field(None, description="Dollars less than in the plan.")
     later_seconds: float = Field(description="How much later training ends.")
-
-
-class PlanAnswer(PlanReport):
-    """What `rightsizer plan --json` prints: the report, and its levers."""
-
-    levers: Annotated[tuple[LeverReport, ...], Strict(False)] = Field(
-        (), description="What would need fewer GPUs or less money, or make a plan possible; the best first."
-    )

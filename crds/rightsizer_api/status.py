@@ -16,6 +16,8 @@ __all__ = [
     "ConditionStatus",
     "Failure",
     "Observed",
+    "PlanName",
+    "PlanStatus",
     "Recommendation",
     "Resize",
     "Sample",
@@ -199,3 +201,17 @@ class Status(Model):
     selector: Annotated[str, Field(max_length=1024)] | None = Field(
         None, description="Label selector of the workers, for the scale subresource."
     )
+
+
+class PlanName(Model):
+    """Which TrainingPlan."""
+
+    namespace: str = Field(description="Its namespace.")
+    name: str = Field(description="Its name.")
+
+
+class PlanStatus(Model):
+    """A TrainingPlan in the cluster, as `kubectl rightsizer status --json` prints it."""
+
+    metadata: PlanName = Field(description="Which plan.")
+    status: Status = Field(description="What the operator says; empty: a new plan.")

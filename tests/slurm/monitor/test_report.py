@@ -48,7 +48,8 @@ def test_the_summary_counts_running_waiting_flagged_and_resizable_jobs():
 
 
 def test_the_document_holds_every_job_and_resize():
-    result = document(Report(rows=(report_row(Action.SHRINK, 4, steps=120),), intents=(INTENT,)))
+    report = document(Report(rows=(report_row(Action.SHRINK, 4, steps=120),), intents=(INTENT,)))
+    result = report.model_dump(mode="json", by_alias=True)
     (job,), (resize,) = result["jobs"], result["resizes"]
     assert (job["jobId"], job["action"], job["wantsGpus"], job["step"]) == (7, "shrink", 4, 120)
     assert (job["plan"], job["note"], job["tokensPerSecond"]) == (None, None, None)

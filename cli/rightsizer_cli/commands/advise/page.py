@@ -1,6 +1,7 @@
 """What `advise` prints."""
 
-import dataclasses
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -10,6 +11,9 @@ from rightsizer.units import format_count, format_duration, format_usd
 from rightsizer_cli.commands.advise.advice import Advice
 from rightsizer_cli.commands.advise.jobs import ExistingJob
 from rightsizer_cli.console import echo_json, show
+
+if TYPE_CHECKING:
+    from rightsizer_cli.commands.advise.document import AdviceDocument
 
 __all__ = ["print_advice"]
 
@@ -71,25 +75,32 @@ def _near(advice: Advice) -> tuple[Size, ...]:
     return tuple(sorted(near, key=lambda size: size.gpus))
 
 
-def _document(job: ExistingJob, advice: Advice, notes: tuple[str, ...]) -> dict[str, object]:
+def _document(job: ExistingJob, advice: Advice, notes: tuple[str, ...]) -> "AdviceDocument":
+    from rightsizer_cli.commands.advise.document import (
+        AdviceDocument,
+        JobDocument,
+        MeasuredDocument,
+        SizeDocument,
+    )
+
     decision = advice.decision
-    return {
-        "job": dataclasses.asdict(job),
-        "action": decision.action.value,
-        "gpus": decision.gpus,
-        "reason": decision.reason,
-        "evidence": list(decision.evidence),
-        "tokensLeft": advice.tokens_left,
-        "measured": dataclasses.asdict(advice.measured),
-        "measuredToPredicted": advice.measured_to_predicted,
-        "assumed": list(notes),
-        "sizes": [
-            {
-                "gpus": size.gpus,
-                "tokensPerSecond": size.tokens_per_s,
-                "goodput": size.goodput,
-                "layout": layout_text(size.layout) if size.layout else "",
-            }
+    return AdviceDocument(
+        job=JobDocument(**asdict(job)),
+        action=decision.action,
+        gpus=decision.gpus,
+        reason=decision.reason,
+        evidence=decision.evidence,
+        tokens_left=advice.tokens_left,
+        measured=MeasuredDocument(**asdict(advice.measured)),
+        measured_to_predicted=advice.measured_to_predicted,
+        assumed=notes,
+        sizes=tuple(
+            SizeDocument(
+                gpus=size.gpus,
+                tokens_per_second=size.tokens_per_s,
+                goodput=size.goodput,
+                layout=layout_text(size.layout) if size.layout else "",
+            )
             for size in advice.sizes
-        ],
-    }
+        ),
+    )

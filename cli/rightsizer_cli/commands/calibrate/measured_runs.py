@@ -135,9 +135,13 @@ def print_update(update: CalibrationUpdate, *, as_json: bool) -> None:
     """Print the measured ratios and the correction factors before and after."""
     after = correction_factors(update.after)
     if as_json:
-        stacks = [asdict(one) | {"family": FAMILIES[one.family]} for one in after]
+        from rightsizer_cli.commands.calibrate.document import CalibrationDocument, StackDocument
+
+        stacks = (StackDocument(**asdict(one) | {"family": FAMILIES[one.family]}) for one in after)
         kept = len(update.after.evidence)
-        echo_json({"file": str(update.file), "runs": kept, "added": update.added, "stacks": stacks})
+        echo_json(
+            CalibrationDocument(file=str(update.file), runs=kept, added=update.added, stacks=tuple(stacks))
+        )
         return
     kept = len(update.after.evidence)
     show(f"{kept} measured run{'' if kept == 1 else 's'} in {update.file}, {update.added} new")

@@ -1,28 +1,43 @@
 """Frameworks as a table: what people call them, and what can be done with each."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from rightsizer.catalog.framework_names import also_called
 from rightsizer.domain.familiarity import measured
 from rightsizer.domain.framework import Framework
+from rightsizer.values import immutable
 from rightsizer_api.launch import NEEDS_A_STAGE, READ_FROM_LOG_LINES
-from rightsizer_cli.commands.catalog.listing import document, fields
+from rightsizer_cli.commands.catalog.listing import document, fields, values
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.render import table
 from rightsizer_launch.frameworks import is_launched
 from rightsizer_launch.stacks.catalog import resizes_in_place, stack_of
 
-__all__ = ["print_frameworks"]
+__all__ = ["KnownFramework", "print_frameworks"]
 
 _METHODS = {"pretrain": "can_pretrain", "lora": "can_lora", "qlora": "can_qlora"}
+
+
+@immutable
+class KnownFramework(Framework):
+    """A framework with its other names, what was measured of it, and what can be done with it."""
+
+    also_called: tuple[str, ...]
+    methods: tuple[str, ...]
+    measured_sources: int
+    measured_runs: int
+    launch: str
+    measured_by: str
+    resize: str
 
 
 def print_frameworks(profiles: Sequence[Framework], *, as_json: bool) -> None:
     """Frameworks with their names, and whether they are launched or sized only."""
     if as_json:
-        echo_json([document(profile) | _known(profile) for profile in profiles])
+        echo_json([document(KnownFramework(**values(profile), **_known(profile))) for profile in profiles])
     elif len(profiles) == 1:
         show(fields(profiles[0], _known(profiles[0])))
     else:
@@ -41,7 +56,7 @@ def print_frameworks(profiles: Sequence[Framework], *, as_json: bool) -> None:
         )
 
 
-def _known(profile: Framework) -> dict[str, object]:
+def _known(profile: Framework) -> dict[str, Any]:
     sources, runs = _measured(profile)
     return {
         "also_called": also_called(profile.name),

@@ -11,16 +11,25 @@ from rightsizer.catalog import lookup
 from rightsizer.domain.architecture import Architecture, parameters_active, parameters_total
 from rightsizer.domain.hardware import Gpu, Node
 from rightsizer.units import format_bytes, format_count, format_usd
+from rightsizer.values import immutable
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.render import table
 
-__all__ = ["document", "fields", "print_gpus", "print_models", "print_nodes"]
+__all__ = ["CountedModel", "document", "fields", "print_gpus", "print_models", "print_nodes", "values"]
+
+
+@immutable
+class CountedModel(Architecture):
+    """A model of the catalog, or of a config, with its parameters: all, and those that a token uses."""
+
+    parameters_total: float = dataclasses.field()  # the property of that name is no default
+    parameters_active: float = dataclasses.field()
 
 
 def print_models(models: Sequence[Architecture], *, as_json: bool) -> None:
     """Models with their sizes."""
     if as_json:
-        echo_json([document(m) | _parameters(m) for m in models])
+        echo_json([document(CountedModel(**values(m), **_parameters(m))) for m in models])
     elif len(models) == 1:
         names: dict[str, object] = {"aliases": _aliases(models[0].name)}
         show(fields(models[0], names | _parameters(models[0])))
@@ -79,17 +88,21 @@ def print_nodes(nodes: Sequence[Node], *, as_json: bool) -> None:
         show(grid, whole=True)
 
 
-def _parameters(model: Architecture) -> dict[str, object]:
+def _parameters(model: Architecture) -> dict[str, Any]:
     return {
         "parameters_total": float(parameters_total(model)),
         "parameters_active": float(parameters_active(model)),
     }
 
 
+def values(noun: Any) -> dict[str, Any]:
+    """A noun's fields and values."""
+    return {f.name: getattr(noun, f.name) for f in dataclasses.fields(noun)}
+
+
 def document(noun: Any) -> dict[str, Any]:
-    """A noun's fields and values for JSON."""
-    values = {f.name: getattr(noun, f.name) for f in dataclasses.fields(noun)}
-    return {k: v.value if isinstance(v, enum.Enum) else v for k, v in values.items()}
+    """The same for JSON."""
+    return {k: v.value if isinstance(v, enum.Enum) else v for k, v in values(noun).items()}
 
 
 def fields(noun: Any, derived: Mapping[str, object]) -> Table:

@@ -1,6 +1,7 @@
 """The output of `explain`: the decision, figures by cause, and the sources of the constants."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -11,26 +12,18 @@ from rightsizer.search.types import NoPlan, Plan
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.render import option_tables, request_line, table
 
+if TYPE_CHECKING:
+    from rightsizer_cli.commands.explain.document import ExplanationDocument
+
 __all__ = ["print_explanation"]
 
 
 def print_explanation(answer: Plan | NoPlan, *, as_json: bool) -> None:
     """Print why this plan was chosen, or why there is none."""
-    explanation = explain(answer)
     if as_json:
-        echo_json(
-            {
-                "verdict": explanation.verdict,
-                "why": explanation.why,
-                "evidence": explanation.evidence,
-                "binding": answer.binding,
-                "runnersUp": explanation.runners_up,
-                "caveats": explanation.caveats,
-                "layoutsEvaluated": answer.layouts_evaluated,
-                "parameters": [_document(p) for p in _parameters()],
-            }
-        )
+        echo_json(_document(answer))
         return
+    explanation = explain(answer)
     parts: list[RenderableType] = [Text(explanation.verdict, style="bold"), request_line(answer.request)]
     parts += _list("Why", explanation.why)
     if isinstance(answer, Plan):
@@ -74,6 +67,28 @@ def _parameters() -> list[Parameter]:
     return [both.entry(name) for name in both]
 
 
-def _document(parameter: Parameter) -> dict[str, object]:
-    names = ("name", "value", "unit", "meaning", "source", "fitted_on", "date")
-    return {name: getattr(parameter, name) for name in names}
+def _document(answer: Plan | NoPlan) -> "ExplanationDocument":
+    from rightsizer_cli.commands.explain.document import ExplanationDocument, ParameterDocument
+
+    explanation = explain(answer)
+    return ExplanationDocument(
+        verdict=explanation.verdict,
+        why=explanation.why,
+        evidence=explanation.evidence,
+        binding=answer.binding,
+        runners_up=explanation.runners_up,
+        caveats=explanation.caveats,
+        layouts_evaluated=answer.layouts_evaluated,
+        parameters=tuple(
+            ParameterDocument(
+                name=constant.name,
+                value=constant.value,
+                unit=constant.unit,
+                meaning=constant.meaning,
+                source=constant.source,
+                fitted_on=constant.fitted_on,
+                date=constant.date,
+            )
+            for constant in _parameters()
+        ),
+    )

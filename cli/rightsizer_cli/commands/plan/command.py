@@ -63,6 +63,7 @@ def plan(
         plan as decide,
     )
     from rightsizer_cli.commands.plan import levers, ownership, serving
+    from rightsizer_cli.commands.plan.document import PlanDocument
     from rightsizer_cli.figures import check_plot, save_figure
     from rightsizer_cli.inputs import calibrated, read
     from rightsizer_cli.plan_figure import plan_figure
@@ -87,5 +88,5 @@ def plan(
         if demand is not None:
             cluster = answer.option.cluster if isinstance(answer, Plan) else request.clusters[0]
             sections.append(serving.section(request.architecture, cluster, demand))
-        print_answer(answer, as_json=kind == "json", more=sections)
+        print_answer(answer, as_json=kind == "json", more=sections, document=PlanDocument)
     return OK if isinstance(answer, Plan) else NO_PLAN

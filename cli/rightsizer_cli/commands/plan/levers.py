@@ -19,12 +19,12 @@ def section(answer: Plan | NoPlan) -> Section:
     title = "Levers: fewer GPUs or less money" if isinstance(answer, Plan) else "What would make it possible"
     lines = [Text(f"- {lever_text(lever)}") for lever in found[:_MOST_LINES]]
     parts = [Group(Text(title, style="bold"), *lines)] if lines else []
-    return Section(parts=parts, document={"levers": [_document(lever) for lever in found]})
+    return Section(parts=parts, document={"levers": tuple(_document(lever) for lever in found)})
 
 
-def _document(lever: Lever) -> dict[str, object]:
+def _document(lever: Lever) -> LeverReport:
     option = lever.option
-    report = LeverReport(
+    return LeverReport(
         change=lever.change,
         flag=lever.flag,
         worth=_rounded(lever.worth),
@@ -36,7 +36,6 @@ def _document(lever: Lever) -> dict[str, object]:
         usd_saved=None if lever.usd_saved is None else _rounded(lever.usd_saved),
         later_seconds=_rounded(lever.later_s),
     )
-    return report.model_dump(mode="json", by_alias=True)
 
 
 def _rounded(value: float) -> float:

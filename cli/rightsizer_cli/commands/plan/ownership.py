@@ -1,7 +1,6 @@
 """Rent or buy, and the plan in stages: `rightsizer plan --compare-ownership`."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -58,36 +57,37 @@ def _page(plan: Plan, found: Comparison) -> list[RenderableType]:
 
 def _document(plan: Plan, found: Comparison) -> dict[str, object]:
     """Both as JSON; null: never, or not known."""
-    return {
-        "ownership": {
-            "gpus": found.gpus,
-            "purchaseUSD": found.purchase_usd,
-            "jobsAYear": found.jobs_a_year,
-            "ownedPaysFromJobsAYear": found.pays_from_jobs,
-            "offers": [
-                {
-                    "name": offer.name,
-                    "usdPerGPUHour": offer.usd_per_gpu_h,
-                    "finishSeconds": offer.wall_s,
-                    "costUSD": offer.usd,
-                    "streamCostUSD": offer.stream_usd,
-                    "paysFromGPUHoursAYear": offer.pays_from_gpu_h,
-                }
-                for offer in found.offers
-            ],
-            "assumptions": [asdict(one) for one in found.terms.assumptions],
-        },
-        "stages": [
-            {
-                "name": stage.name,
-                "gpus": stage.gpus,
-                "seconds": stage.wall_s,
-                "costUSD": stage.usd,
-                "mustShow": list(stage.must_show),
-            }
-            for stage in stages(plan)
-        ],
-    }
+    from rightsizer_cli.commands.plan.document import OfferDocument, OwnershipDocument, StageDocument
+
+    ownership = OwnershipDocument(
+        gpus=found.gpus,
+        purchase_usd=found.purchase_usd,
+        jobs_a_year=found.jobs_a_year,
+        owned_pays_from_jobs_a_year=found.pays_from_jobs,
+        offers=tuple(
+            OfferDocument(
+                name=offer.name,
+                usd_per_gpu_hour=offer.usd_per_gpu_h,
+                finish_seconds=offer.wall_s,
+                cost_usd=offer.usd,
+                stream_cost_usd=offer.stream_usd,
+                pays_from_gpu_hours_a_year=offer.pays_from_gpu_h,
+            )
+            for offer in found.offers
+        ),
+        assumptions=found.terms.assumptions,
+    )
+    staged = tuple(
+        StageDocument(
+            name=stage.name,
+            gpus=stage.gpus,
+            seconds=stage.wall_s,
+            cost_usd=stage.usd,
+            must_show=stage.must_show,
+        )
+        for stage in stages(plan)
+    )
+    return {"ownership": ownership, "stages": staged}
 
 
 def _offers(found: Comparison) -> RenderableType:

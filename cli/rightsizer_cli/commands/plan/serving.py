@@ -1,6 +1,7 @@
 """The GPUs that serve the trained model: `rightsizer plan --serve requests=20,input=1000,output=300`."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.text import Text
@@ -12,6 +13,9 @@ from rightsizer.serving import LOAD, Demand, Service, TooLarge, serve
 from rightsizer.units import format_bytes, format_count, format_usd
 from rightsizer_cli.plan_output import Section
 from rightsizer_cli.usage_errors import OptionError
+
+if TYPE_CHECKING:
+    from rightsizer_cli.commands.plan.document import ServingDocument
 
 __all__ = ["parse", "section"]
 
@@ -52,10 +56,7 @@ def section(network: Architecture, cluster: Cluster, demand: Demand) -> Section:
         raise OptionError("--serve", value=error.value, remedy=error.remedy) from None
     title = Text("Serving it (a first estimate)", style="bold")
     lines = _too_large(found) if isinstance(found, TooLarge) else _lines(found)
-    document = {"feasible": False} if isinstance(found, TooLarge) else _document(found)
-    return Section(
-        parts=[Group(title, *map(Text, lines))], document={"serving": {"firstEstimate": True} | document}
-    )
+    return Section(parts=[Group(title, *map(Text, lines))], document={"serving": _document(found)})
 
 
 def _too_large(found: TooLarge) -> list[str]:
@@ -83,28 +84,32 @@ def _lines(found: Service) -> list[str]:
     ]
 
 
-def _document(found: Service) -> dict[str, object]:
+def _document(found: Service | TooLarge) -> "ServingDocument":
+    from rightsizer_cli.commands.plan.document import ServingDocument
+
+    if isinstance(found, TooLarge):
+        return ServingDocument(feasible=False)
     one, demand = found.replica, found.demand
     price = found.cluster.price_usd_per_gpu_h
-    return {
-        "feasible": True,
-        "gpus": found.gpus,
-        "gpuType": found.cluster.gpu.name,
-        "replicas": found.replicas,
-        "gpusPerReplica": one.gpus,
-        "usdPerHour": None if price is None else price * found.gpus,
-        "load": LOAD,
-        "requestsPerSecond": demand.requests_per_s,
-        "inputTokens": demand.input_tokens,
-        "outputTokens": demand.output_tokens,
-        "weightBits": demand.weight_bits,
-        "cacheBits": demand.cache_bits,
-        "weightsGiB": one.weights_bytes / _GIB,
-        "cacheBytesPerToken": found.cache_bytes_per_token,
-        "cacheMiBPerSequence": one.sequence_bytes / 2.0**20,
-        "sequencesPerReplica": one.sequences,
-        "prefillSeconds": one.prefill_s,
-        "secondsPerToken": one.step_s,
-        "requestsPerSecondPerReplica": one.requests_per_s,
-        "outputTokensPerSecondPerReplica": one.output_tokens_per_s,
-    }
+    return ServingDocument(
+        feasible=True,
+        gpus=found.gpus,
+        gpu_type=found.cluster.gpu.name,
+        replicas=found.replicas,
+        gpus_per_replica=one.gpus,
+        usd_per_hour=None if price is None else price * found.gpus,
+        load=LOAD,
+        requests_per_second=demand.requests_per_s,
+        input_tokens=demand.input_tokens,
+        output_tokens=demand.output_tokens,
+        weight_bits=demand.weight_bits,
+        cache_bits=demand.cache_bits,
+        weights_gib=one.weights_bytes / _GIB,
+        cache_bytes_per_token=found.cache_bytes_per_token,
+        cache_mib_per_sequence=one.sequence_bytes / 2.0**20,
+        sequences_per_replica=one.sequences,
+        prefill_seconds=one.prefill_s,
+        seconds_per_token=one.step_s,
+        requests_per_second_per_replica=one.requests_per_s,
+        output_tokens_per_second_per_replica=one.output_tokens_per_s,
+    )

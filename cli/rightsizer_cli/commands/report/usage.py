@@ -13,6 +13,12 @@ from rightsizer.errors import InputError
 from rightsizer.units import format_duration, parse_duration_s, parse_usd
 from rightsizer.values import immutable
 from rightsizer_cli.commands.report.discovery import discovered
+from rightsizer_cli.commands.report.document import (
+    NoDataDocument,
+    OwnerDocument,
+    UsageDocument,
+    WorkloadDocument,
+)
 from rightsizer_cli.console import echo_json, show
 from rightsizer_cli.exits import NO_DATA, OK
 from rightsizer_telemetry.client import Prometheus, PrometheusSettings
@@ -20,7 +26,7 @@ from rightsizer_telemetry.coverage import NoData
 from rightsizer_telemetry.html_report import page
 from rightsizer_telemetry.usage import Report, Usage, collect, owners, total
 
-__all__ = ["ReportOptions", "as_dict", "run"]
+__all__ = ["ReportOptions", "document", "run"]
 
 
 @immutable
@@ -41,7 +47,8 @@ def run(access: PrometheusSettings, options: ReportOptions) -> int:
     with Prometheus(access) if access.url else discovered(access, options.context) as client:
         usage = collect(client, window_s=window_s, price_usd_per_gpu_h=price)
     if isinstance(usage, NoData):
-        echo_json({"noData": usage.reason, "remedy": usage.remedy}) if options.as_json else None
+        if options.as_json:
+            echo_json(NoDataDocument(no_data=usage.reason, remedy=usage.remedy))
         typer.echo(f"unknown: {usage.reason}; {usage.remedy}", err=True)
         return NO_DATA
     if options.html is not None:
@@ -49,7 +56,7 @@ def run(access: PrometheusSettings, options: ReportOptions) -> int:
         if str(options.html) == "-":
             return OK
     if options.as_json:
-        echo_json(as_dict(usage))
+        echo_json(document(usage))
     else:
         show(
             _headline(usage),
@@ -61,39 +68,27 @@ def run(access: PrometheusSettings, options: ReportOptions) -> int:
     return OK
 
 
-def as_dict(report: Report) -> dict[str, object]:
-    """The report as JSON: units are the last word of a name, null is unknown."""
-    return {
-        "at": dt.datetime.fromtimestamp(report.at_s, dt.UTC).isoformat(timespec="seconds"),
-        "windowS": report.window_s,
-        "coveredS": report.coverage.gpu_s,
-        "readFrom": "rules" if report.coverage.recorded else "raw series",
-        "notes": list(report.coverage.notes),
-        "freeGPUHours": report.free_gpu_h,
-        "owners": [_camel(asdict(owner)) for owner in owners(report)],
-        "workloads": [
-            _camel(
-                {
-                    **asdict(use),
-                    "owner": use.owner,
-                    "busy_mean": use.busy_mean,
-                    "idle_usd": use.idle_usd,
-                    "needs_gpus": use.needs_gpus,
-                }
+def document(report: Report) -> UsageDocument:
+    """The report as JSON."""
+    return UsageDocument(
+        at=dt.datetime.fromtimestamp(report.at_s, dt.UTC).isoformat(timespec="seconds"),
+        window_s=report.window_s,
+        covered_s=report.coverage.gpu_s,
+        read_from="rules" if report.coverage.recorded else "raw series",
+        notes=tuple(report.coverage.notes),
+        free_gpu_h=report.free_gpu_h,
+        owners=tuple(OwnerDocument(**asdict(owner)) for owner in owners(report)),
+        workloads=tuple(
+            WorkloadDocument(
+                **asdict(use),
+                owner=use.owner,
+                busy_mean=use.busy_mean,
+                idle_usd=use.idle_usd,
+                needs_gpus=use.needs_gpus,
             )
             for use in report.workloads
-        ],
-    }
-
-
-def _camel(values: dict[str, object]) -> dict[str, object]:
-    """Keys in camel case: held_gpu_h -> heldGPUHours."""
-    spelt = {"gpu": "GPU", "usd": "USD", "gpus": "GPUs"}
-    renamed = {}
-    for name, value in values.items():
-        first, *rest = name.replace("gpu_h", "gpu_hours").split("_")
-        renamed[first + "".join(spelt.get(word, word.title()) for word in rest)] = value
-    return renamed
+        ),
+    )
 
 
 def _write(path: Path, text: str) -> None:

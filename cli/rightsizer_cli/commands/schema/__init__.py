@@ -1,0 +1,3 @@
+"""`rightsizer schema`."""
+
+__all__: list[str] = []

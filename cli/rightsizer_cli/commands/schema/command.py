@@ -1,0 +1,26 @@
+"""`rightsizer schema`."""
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["schema"]
+
+
+def schema(
+    command: Annotated[
+        str | None,
+        typer.Argument(metavar="[COMMAND]", help="Such as plan or slurm-report; by default their list."),
+    ] = None,
+) -> None:
+    """Print the JSON schema of what a command prints with --json, in this version."""
+    from importlib.metadata import version as installed_version
+
+    from rightsizer_cli.commands.schema.documents import DOCUMENTS
+    from rightsizer_cli.commands.schema.documents import schema as schema_of
+    from rightsizer_cli.console import echo_json
+
+    if command is None:
+        typer.echo("\n".join(DOCUMENTS))
+        return
+    echo_json({"$id": f"urn:rightsizer:{installed_version('rightsizer')}:{command}"} | schema_of(command))
