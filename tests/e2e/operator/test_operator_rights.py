@@ -58,6 +58,13 @@ def test_who_may_create_all_of_it_may_create_plans_in_that_namespace_only(cluste
         create(run, where="default")
 
 
+@pytest.mark.parametrize("kind", ["JobSet", "TrainJob"])
+def test_what_carries_the_jobs_is_created_for_nobody_who_may_not(tenant, plan, kind):
+    create = tenant(*RULES)
+    with pytest.raises(RuntimeError, match=f"spec.launch.as {kind} becomes one, which you may not create"):
+        create(plan(launch={"as": kind}))
+
+
 def test_a_template_that_names_another_namespace_stays_at_home(cluster, tenant, plan):
     create, run = tenant(*RULES), plan(launch={"podTemplate": {"metadata": {"namespace": "default"}}})
     create(run)
