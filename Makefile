@@ -178,7 +178,7 @@ test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Pro
 	tests/e2e/prometheus/install.sh
 	$(BIN)/pytest -q $(call own,prometheus) -m prometheus $(AGAIN) tests/e2e/prometheus
 
-test-page: $(READY)  ## the what-if page in a real browser; root only to install it
+test-page: $(READY)  ## the what-if page and the documentation in a real browser; root only to install it
 	tests/e2e/page/install.sh
 	$(BIN)/pytest -q -m page $(AGAIN) tests/e2e/page
 
