@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from pathlib import Path
 
@@ -88,16 +89,19 @@ def main(arguments: Sequence[str]) -> int:
     """Rewrite the files; with --check, 1 where a file is not what this would write."""
     check = "--check" in arguments
     files = [Path(each) for each in arguments if each != "--check"]
-    stale = []
-    for path in files or [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]:
-        text = path.read_text()
-        new = "\n".join(refreshed(text.split("\n")))
-        if new != text:
-            stale.append(path.name)
-            if not check:
-                path.write_text(new)
-    sys.stdout.writelines(f"{name}{': out of date; run `make outputs`' if check else ''}\n" for name in stale)
+    paths = files or [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        texts = list(pool.map(_rewritten, paths))
+    stale = [(path, text) for path, text in zip(paths, texts, strict=True) if text != path.read_text()]
+    for path, text in stale:
+        sys.stdout.write(f"{path.name}{': out of date; run `make outputs`' if check else ''}\n")
+        if not check:
+            path.write_text(text)
     return int(check and bool(stale))
+
+
+def _rewritten(path: Path) -> str:
+    return "\n".join(refreshed(path.read_text().split("\n")))
 
 
 if __name__ == "__main__":

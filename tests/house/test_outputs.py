@@ -6,7 +6,8 @@ from pathlib import Path
 from rightsizer_cli.commands.version import version
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "refresh_outputs.py"
-refreshed = runpy.run_path(str(SCRIPT))["refreshed"]
+HERE = runpy.run_path(str(SCRIPT))
+refreshed, main = HERE["refreshed"], HERE["main"]
 
 
 def test_an_output_is_written_again_and_what_it_leaves_out_stays_left_out(capsys):
@@ -32,3 +33,13 @@ def test_an_output_is_written_again_and_what_it_leaves_out_stays_left_out(capsys
     new = list(refreshed(gpu))
     assert [line.split()[0] for line in new] == ["$", "name", "...", "bf16_flop_per_s", "...", "Text."]
     assert new[1].split() == ["name", "L4"]
+
+
+def test_a_check_tells_an_outdated_output_and_leaves_it(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("    $ rightsizer version\n    rightsizer 0.0.0\n")
+    assert main(["--check", str(page)]) == 1
+    assert "page.md: out of date; run `make outputs`" in capsys.readouterr().out
+    assert "0.0.0\n" in page.read_text()
+    assert main([str(page)]) == 0
+    assert main(["--check", str(page)]) == 0
