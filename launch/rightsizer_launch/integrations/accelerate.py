@@ -77,6 +77,16 @@ def _wrap(owner: Any, name: str, act: Callable[..., Any]) -> None:
     setattr(owner, name, wrapped)
 
 
+def _sampler_of(loader: Any) -> Any:
+    """The sampler of a prepared loader; None for an iterable data set, which begins again.
+
+    `get_sampler` knows it only where `use_seedable_sampler` has set it.
+    """
+    known = loader.get_sampler()
+    dealt = getattr(loader.batch_sampler, "batch_sampler", None)
+    return getattr(dealt, "sampler", None) if known is None else known
+
+
 class _Loop:
     """The position of a training loop: of the first DataLoader that is read in training mode."""
 
@@ -185,8 +195,8 @@ class _Loop:
             self._epoch = self._epochs_left_out = int(position["epoch"])
             self._sequences = position["sequences"]
             accelerator.step = 0
-            if self._sequences:
-                self._whole = loader.get_sampler()
+            self._whole = _sampler_of(loader) if self._sequences else None
+            if self._whole is not None:
                 loader.set_sampler(Skipping(self._whole, int(self._sequences)))
         if self.keeps is not None:
             kept = self.keeps(loader.total_batch_size // accelerator.num_processes)

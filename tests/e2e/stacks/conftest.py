@@ -2,10 +2,13 @@
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parent))
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("sizing", "crds", "launch", "telemetry", "slurm", "operator", "cli")

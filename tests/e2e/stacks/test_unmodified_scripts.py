@@ -7,57 +7,17 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stackrun import Run
 
 from rightsizer_launch.worker.progress import ProgressReader, Record
 
 pytestmark = [pytest.mark.stacks]
 
 ROOT = Path(__file__).parents[3]
-COMMAND = "import sys; from rightsizer_cli.start import main; sys.argv[0] = 'rightsizer'; sys.exit(main())"
-PATIENCE_S = 240.0
 STACKS = sorted(path.parent.name for path in ROOT.glob("examples/stacks/*/plan.yaml"))
-
-
-class Run:
-    """`rightsizer run plan.yaml --dir D` in a copy of a stack's example, with the records that it writes."""
-
-    def __init__(self, environment: tuple[str, dict[str, str]], folder: Path, *options: str) -> None:
-        self.directory = folder / "D"
-        python, variables = environment
-        argv = [python, "-c", COMMAND, "run", "plan.yaml", "--dir", "D", *options]
-        self.log = (folder / "log").open("a")
-        self.process = subprocess.Popen(argv, cwd=folder, env=variables, stdout=self.log, stderr=self.log)
-
-    def records(self, event: str) -> list[Record]:
-        path = self.directory / "progress.jsonl"
-        return [record for record in ProgressReader(path).read() if record.event == event]
-
-    def wait(self, what: str, until: Callable[[], bool]) -> None:
-        """Wait for something; fail if the run ends or stalls before it."""
-        give_up_s = time.monotonic() + PATIENCE_S
-        while not until():
-            ended = self.process.poll() is not None or time.monotonic() > give_up_s
-            assert not ended, f"no {what}: {Path(self.log.name).read_text()[-3000:]}"
-            time.sleep(0.1)
-
-    def end(self) -> int:
-        """The exit code, once it has ended by itself."""
-        return self.process.wait(PATIENCE_S)
-
-    def __enter__(self) -> "Run":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.log.close()
 
 
 def is_alive(pid: int) -> bool:
