@@ -179,20 +179,20 @@ def launch(cluster, api, operator, plan_within):
     """launch(name, ...): a plan in a namespace of its own, which trains from now on.
 
     `wanted`: what its size is like, by a deadline in place of `finish`; `share`: of that deadline, what the
-    training really takes on one GPU.
+    training really takes on one GPU; `work`: what it says that it trains.
     """
     made = []
 
     def begin(
         name, *, mode="Auto", finish="31d", least=1, most=2, env=None, notes=None, pods=None, idle=None,
-        wanted=None, share=None,
+        wanted=None, share=None, work=WORKLOAD,
     ):  # fmt: skip
         namespace = f"loop-{name}"
         cluster.kubectl("create", "namespace", namespace)
         made.append(namespace)
         script = str(Path(__file__).parents[1] / "paced_train.py")
         spec = {
-            **WORKLOAD,
+            **work,
             "deadline": {"finishWithin": finish},
             "resources": {"gpus": None, "minGPUs": least, "maxGPUs": most},
             "elasticity": {"mode": mode, "minGPUs": 1} | (idle or {}),
