@@ -20,7 +20,7 @@ SCALES = {
     "workload": {
         "tokens": "100B",
         "sequenceLength": 4096,
-        "globalBatchSequences": 24,
+        "globalBatchSequences": 48,
         "precision": "bf16",
         "attention": "flash",
     },
@@ -32,7 +32,7 @@ SCALES = {
 def runs(launch, opens):
     """One believed too fast: one GPU is too few. One believed too slow: one of its two GPUs is enough."""
     return {
-        "hopeful": launch("hopeful", most=4, wanted=opens(1), share=1.25, work=SCALES),
+        "hopeful": launch("hopeful", most=4, wanted=opens(1), share=1.1, work=SCALES),
         "fearful": launch("fearful", wanted=lambda plan: plan.option.gpus == 2, share=0.4, work=SCALES),
     }
 
