@@ -15,7 +15,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PURE = re.compile(
-    r"    \$ (rightsizer (plan|explain|estimate|simulate|models|gpus|nodes|version)|python scripts/\w+\.py)\b"
+    r"    \$ (rightsizer (plan|explain|estimate|simulate|models|gpus|nodes)|python scripts/\w+\.py)\b"
 )
 NEEDS_FILES = "--runs"
 INDENT, LEFT_OUT = "    ", "..."
