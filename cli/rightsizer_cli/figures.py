@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from rightsizer_cli.files import write_whole
 from rightsizer_cli.usage_errors import OptionError
 
-__all__ = ["check_plot", "picture", "save_figure"]
+__all__ = ["check_plot", "picture", "quiet_matplotlib", "save_figure"]
 
 _KINDS = {".svg": "svg", ".png": "png"}
 
@@ -18,6 +19,7 @@ def check_plot(path: Path, *, find: Callable[[str], Any] = importlib.import_modu
     """Refuse what could not be drawn before anything is computed; `find` imports by name."""
     if path.suffix.lower() not in _KINDS:
         raise OptionError("--plot", value=str(path), remedy="must end in .svg or .png")
+    quiet_matplotlib()
     try:
         find("matplotlib")
     except ImportError:
@@ -29,6 +31,11 @@ def save_figure(drawn: Callable[[], Any], path: Path) -> None:
     """Write what `drawn` draws as the path's ending says; whole or not at all."""
     file = picture(drawn, _KINDS[path.suffix.lower()])
     write_whole(path, lambda draft: draft.write_bytes(file), field="--plot")
+
+
+def quiet_matplotlib() -> None:
+    """Keep matplotlib from telling on stderr that it cannot keep its caches in the user's folder."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 
 def picture(drawn: Callable[[], Any], kind: str) -> bytes:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from rightsizer.search.types import Request
 from rightsizer.values import immutable
 from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing, validate, with_config
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
+from rightsizer_cli.files import read_stdin
 from rightsizer_cli.model_files import config_of
 from rightsizer_cli.shorthand import spelled_out
 from rightsizer_cli.usage_errors import OptionError
@@ -32,7 +32,7 @@ class _Given:
 def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
     """The plan of a manifest (`-` is stdin) with flags over it, or of flags alone; and its request."""
     if file is not None:
-        plan = loads(sys.stdin.read(), name="stdin") if str(file) == "-" else load(file)
+        plan = loads(read_stdin(field="FILE"), name="stdin") if str(file) == "-" else load(file)
         return read_over(plan, *groups)
     given = _given(groups)
     if not given.values:

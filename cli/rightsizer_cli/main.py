@@ -1,5 +1,6 @@
 """`rightsizer`: the entry point. Turns results into exit codes and user errors into one line."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -177,6 +178,7 @@ def _drop_unwritten() -> None:
 
 
 def _fail(message: str) -> int:
-    """Print one line on stderr; the exit code."""
-    typer.echo(f"error: {message}", err=True)
+    """Print one line on stderr, unless that is full; the exit code."""
+    with contextlib.suppress(OSError):
+        typer.echo(f"error: {message}", err=True)
     return BAD_INPUT

@@ -1,7 +1,6 @@
 """The file of the user's measured runs: read at sizing, extended by `calibrate` and by local runs."""
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +44,9 @@ def default_path(environ: Mapping[str, str] | None = None) -> Path | None:
 
 
 def read(path: Path) -> tuple[Observation, ...]:
-    """The observations in a calibration file; none if the file does not exist."""
+    """The observations in a calibration file; none if the file does not exist. A device may have no end."""
+    if path.exists() and not path.is_file():
+        raise InputError("calibration", value=str(path), remedy="is not a regular file")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -93,6 +94,8 @@ def write(observations: Iterable[Observation], path: Path) -> None:
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Hold the file's lock: two runs that end together must both be recorded."""
+    import fcntl  # only POSIX has it; plans are sized without
+
     lock = path.with_name(f"{path.name}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

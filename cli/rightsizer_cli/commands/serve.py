@@ -1,15 +1,19 @@
 """`rightsizer serve`."""
 
+import errno
 import importlib
+import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
+from rightsizer_cli.figures import quiet_matplotlib
 from rightsizer_cli.usage_errors import OptionError
 
 __all__ = ["serve"]
 
+_NO_SUCH_PORT = (errno.EACCES, errno.EADDRINUSE)
 _NEEDED = ("aiohttp", "matplotlib")
 
 
@@ -26,11 +30,19 @@ def serve(
     check_needed()
     from rightsizer_cli.page.server import run
 
-    run(port, ready=lambda address: _ready(address, browser=browser))
+    try:
+        run(port, ready=lambda address: _ready(address, browser=browser))
+    except OSError as error:
+        if error.errno not in _NO_SUCH_PORT:
+            raise
+        raise OptionError(
+            "--port", value=port, remedy=f"cannot be opened: {os.strerror(error.errno)}"
+        ) from None
 
 
 def check_needed(*, find: Callable[[str], Any] = importlib.import_module) -> None:
     """Refuse to start without what the page needs; `find` imports by name."""
+    quiet_matplotlib()
     for name in _NEEDED:
         try:
             find(name)

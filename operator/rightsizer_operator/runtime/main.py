@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import uuid
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import kopf
+import yaml
 from kubernetes.aio import client, config
 from kubernetes.aio.config import ConfigException
 
@@ -32,6 +34,8 @@ __all__ = ["OperatorOptions", "run"]
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _DEFINITION_POLL_S = 2.0
+_ODD_TYPES = (AttributeError, LookupError, TypeError, ValueError, yaml.YAMLError)
+"""What the client raises of a kubeconfig with anything else in it: it checks no types."""
 
 
 @immutable
@@ -107,16 +111,16 @@ def _run_elected(
 
 
 async def _api() -> client.ApiClient:
+    logging.getLogger("kubernetes.aio.config").setLevel(logging.ERROR)  # the error below says it
     try:
         if "KUBERNETES_SERVICE_HOST" in os.environ and not os.environ.get("KUBECONFIG"):
             config.load_incluster_config()
         else:
             await config.load_kube_config(config_file=os.environ.get("KUBECONFIG") or None)
-    except (ConfigException, FileNotFoundError) as error:
-        remedy = "run in a cluster, or set KUBECONFIG"
-        raise InputError(
-            "KUBECONFIG", value=os.environ.get("KUBECONFIG"), remedy=f"{error}; {remedy}"
-        ) from None
+    except (ConfigException, OSError, *_ODD_TYPES) as error:
+        said = error if isinstance(error, ConfigException | OSError) else "is not a kubeconfig"
+        remedy = f"{said}; run in a cluster, or set KUBECONFIG"
+        raise InputError("KUBECONFIG", value=os.environ.get("KUBECONFIG"), remedy=remedy) from None
     return api_client(client.Configuration.get_default_copy())
 
 

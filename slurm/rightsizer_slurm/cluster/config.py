@@ -73,6 +73,8 @@ def read(path: Path) -> SiteConfig:
     """Read the site's file. InputError if it is missing, invalid, or writable by others than its owner."""
     try:
         status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a device may have no end
+            raise InputError("--config", value=str(path), remedy="is not a regular file")
         text = path.read_text(encoding="ascii")
     except FileNotFoundError:
         raise InputError("--config", value=str(path), remedy="no such file") from None

@@ -95,7 +95,8 @@ def submit(
 ) -> int:
     """Submit a plan, or a batch script with a rightsizer comment."""
     try:
-        is_script = file.read_bytes()[:2] == b"#!"
+        with file.open("rb") as head:
+            is_script = head.read(2) == b"#!"
     except OSError as error:
         raise InputError("FILE", value=str(file), remedy=f"cannot be read: {error.strerror}") from None
     if is_script:

@@ -1,6 +1,5 @@
 """From a job's own description, its log and the flags to what the policy needs."""
 
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from rightsizer_cli.commands.advise.advice import Advice, Measured, advise
 from rightsizer_cli.commands.advise.jobs import ExistingJob, kubernetes_job, slurm_job
 from rightsizer_cli.commands.advise.logs import LogRate, rate_of
 from rightsizer_cli.commands.advise.source import JobSource
-from rightsizer_cli.files import read_text
+from rightsizer_cli.files import read_stdin, read_text
 from rightsizer_cli.inputs import calibrated, read, read_over
 from rightsizer_cli.kubectl_client import Client, Where
 from rightsizer_cli.options import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
@@ -121,7 +120,7 @@ def _done(
 
 def _log(source: JobSource, client: Client | None) -> str:
     if source.log is not None and str(source.log) == "-":
-        return sys.stdin.read()
+        return read_stdin(field="--log")
     if source.log is not None:
         return read_text(source.log, field="--log")
     if client is None:
