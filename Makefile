@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-page test-stacks clean help
 
 all: check test  ## check and test
 
@@ -170,6 +170,12 @@ SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
 test-slurm-releases:  ## the cluster and sized jobs on Slurm 24.11 and 26.05, in chroots of Debian's packages
 	@tests/e2e/public.sh $(MAKE) --no-print-directory .test-slurm-releases
 
+test-slurm-image:  ## launch.image on Slurm: our worker image, 6 GB, in Debian's Apptainer 1.4
+	@tests/e2e/public.sh $(MAKE) --no-print-directory .test-slurm-image
+
+.test-slurm-image: $(READY)
+	tests/e2e/slurm/chroot.sh sid -n 1 $(AGAIN) tests/e2e/slurm_jobs/test_slurm_jobs_image.py
+
 .test-slurm-releases: $(READY)
 	tests/e2e/slurm/chroot.sh trixie $(SLURM_NEWER)
 	tests/e2e/slurm/chroot.sh forky $(SLURM_NEWER)
@@ -190,6 +196,7 @@ nightly:  ## what CI does not wait for: operators killed at every request, upgra
 	@$(MAKE) --no-print-directory release-dry-run
 	@$(MAKE) --no-print-directory test-kubernetes NIGHTLY=1
 	@$(MAKE) --no-print-directory test-stacks
+	@$(MAKE) --no-print-directory test-slurm-image
 	@$(MAKE) --no-print-directory fuzz
 
 # On a busy machine a wait of these can be too short: what failed has a second chance

@@ -299,7 +299,7 @@ class Launch(Model):
         examples=["nemo"],
     )
     image: Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\S+$")] | None = Field(
-        None, description="Kubernetes: the container image.", examples=["ghcr.io/acme/train:1.4"]
+        None, description="The container image, on Kubernetes and Slurm.", examples=["ghcr.io/acme/train:1.4"]
     )
     command: Annotated[tuple[Text, ...], Field(max_length=64), Strict(False)] = Field(
         (),

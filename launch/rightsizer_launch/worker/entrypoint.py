@@ -18,7 +18,7 @@ from types import FrameType
 
 from rightsizer_launch.worker import progress, rendezvous, restart_monitor, worker_exits
 from rightsizer_launch.worker.process_end import die_with_parent
-from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT, ENV_OUTCOME, EXIT_STOPPED
+from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT, ENV_OUTCOME, EXIT_STOPPED, STOP_SIGNAL
 
 __all__ = ["exit_code", "main"]
 
@@ -34,6 +34,7 @@ def main(argv: Sequence[str] | None = None, *, torchrun: Callable[[list[str]], N
     """Run torchrun; its own command line and PET_* variables apply. `torchrun` is its main function."""
     if os.environ.pop(ENV_DIE_WITH_PARENT, ""):
         die_with_parent(signal.SIGTERM)
+    signal.signal(STOP_SIGNAL, _stop)
     arguments = list(sys.argv[1:] if argv is None else argv)
     if restart_monitor.unsupervised():
         # PID 1 ignores signals without a handler, and torchrun installs its handler late
@@ -46,6 +47,10 @@ def main(argv: Sequence[str] | None = None, *, torchrun: Callable[[list[str]], N
         command = [sys.executable, "-m", "rightsizer_launch.worker.entrypoint", *arguments]
         os.execv(sys.executable, command)  # noqa: S606 -- our own program
     return code
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> None:

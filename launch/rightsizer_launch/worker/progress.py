@@ -6,6 +6,7 @@ call, and a reader leaves an incomplete last line for its next read.
 
 import json
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field, fields
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
     "EXIT_STOPPED",
     "PROGRESS",
     "STEP",
+    "STOP_SIGNAL",
     "VOLUNTARY_RESTARTS",
     "ProgressReader",
     "Record",
@@ -78,6 +80,9 @@ _MOST = 2.0**53  # the integers that a float holds exactly
 
 EXIT_STOPPED = 75
 """The entrypoint's exit code for a job that stopped on request, saved (EX_TEMPFAIL: try again later)."""
+
+STOP_SIGNAL = signal.SIGURG
+"""The entrypoint takes it for SIGTERM; other programs of the step, which get it too, ignore it by default."""
 
 
 @immutable

@@ -15,7 +15,7 @@ from rightsizer_launch.worker.progress import ENV_FIRST_CHECKPOINT_S
 from rightsizer_launch.worker_spec import Directories, Size, WorkerSpec, grace_s, worker_spec
 from rightsizer_slurm.cluster.comment import PREFIX
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit.containers import Container, Runtime
+from rightsizer_slurm.submit.containers import Container, Runtime, checked_mount
 from rightsizer_slurm.submit.placement import Placement
 
 __all__ = [
@@ -121,9 +121,11 @@ def script(placement: Placement, settings: BatchSettings) -> str:
         python=shlex.quote(settings.python),
         run=shlex.quote(settings.run),
         home=shlex.quote(settings.home),
+        folders="".join(f" {shlex.quote(folder)}" for folder in settings.mounts),
         fewest=elastic_nodes(placement, worker)[0],
         name=shlex.quote(placement.plan.metadata.name),
         exports=exports,
+        stop_signal=int(container.stop_signal) if container else "TERM",
         at_limit="cancelled" if placement.plan.spec.active_deadline else "requeue",
         rendezvous=_external_store(settings.rendezvous) if settings.rendezvous else _OWN_STORE,
         publish=_PUBLISH.format(runs=shlex.quote(settings.runs)) if settings.runs else "",
@@ -171,7 +173,7 @@ def _container(placement: Placement, settings: BatchSettings) -> Container | Non
     return Container(
         runtime=settings.container,
         image=placement.plan.spec.launch.image or "",
-        mounts=(settings.run, settings.home, *settings.mounts),
+        mounts=tuple(map(checked_mount, (settings.run, settings.home, *settings.mounts))),
         directory=settings.home,
     )
 
@@ -226,7 +228,7 @@ _TEMPLATE = """\
 set -u
 python={python}
 run={run}
-mkdir -p "$run" && cd {home} || exit 1
+mkdir -p "$run"{folders} && cd {home} || exit 1
 if [ -e "$run/done.json" ]; then echo "rightsizer: the training is complete already"; exit 0; fi
 
 {exports}
@@ -259,7 +261,7 @@ store=
 after=
 stop() {{
   after=$1
-  until scancel --signal=TERM "$SLURM_JOB_ID" || ! kill -0 "$step" 2> /dev/null; do sleep 2; done
+  until scancel --signal={stop_signal} "$SLURM_JOB_ID" || ! kill -0 "$step" 2> /dev/null; do sleep 2; done
 }}
 trap 'stop {at_limit}' USR1
 trap 'stop requeuehold' USR2

@@ -6,13 +6,16 @@ directory and the checkpoints where the host has them.
 
 import enum
 import re
+import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rightsizer.domain.hardware import Gpu
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
+from rightsizer_launch.worker.progress import STOP_SIGNAL
 
-__all__ = ["Container", "Runtime", "runtime_of"]
+__all__ = ["Container", "Runtime", "checked_image", "checked_mount", "runtime_of"]
 
 
 class Runtime(enum.StrEnum):
@@ -31,6 +34,15 @@ class Container:
     image: str
     mounts: Sequence[str]
     directory: str
+
+    @property
+    def stop_signal(self) -> int:
+        """What asks the workers to save and stop.
+
+        Slurm signals every process of a step. SIGTERM would end Apptainer's FUSE server too, and with it the
+        image under the workers; it does not act on SIGURG, which the entrypoint takes for SIGTERM.
+        """
+        return signal.SIGTERM if self.runtime is Runtime.PYXIS else STOP_SIGNAL
 
     def srun_options(self) -> tuple[str, ...]:
         """Options of srun; none if each task starts the container."""
@@ -71,6 +83,27 @@ def runtime_of(image: str, srun_help: str, has: Callable[[str], object]) -> Runt
     raise InputError("spec.launch.image", value=image, remedy=remedy)
 
 
+def checked_image(image: str, directory: Path) -> str:
+    """The image. InputError: it is a file, relative to where the job starts, that is not there."""
+    if _is_file(image) and not (directory / image).exists():
+        remedy = f"no such file (seen from {directory}): give a path that every node sees, or an address"
+        raise InputError("spec.launch.image", value=image, remedy=remedy)
+    return image
+
+
+def checked_mount(path: str) -> str:
+    """A folder to mount. InputError: its name has a character that separates mounts."""
+    if re.search("[:,]", path):
+        raise InputError(
+            "mount", value=path, remedy="has a colon or a comma, which separate mounts of a container"
+        )
+    return path
+
+
+def _is_file(image: str) -> bool:
+    return image.startswith((".", "/")) or (image.endswith(".sif") and "://" not in image)
+
+
 def _is_amd(gpu: Gpu) -> bool:
     return gpu.architecture.startswith("cdna")
 
@@ -85,5 +118,4 @@ def _pyxis_image(image: str) -> str:
 
 def _apptainer_image(image: str) -> str:
     """An image in Apptainer's syntax: a file, or an address with its scheme."""
-    is_file = image.startswith((".", "/")) or image.endswith(".sif")
-    return image if is_file or re.match(r"[a-z-]+://", image) else f"docker://{image}"
+    return image if _is_file(image) or re.match(r"[a-z-]+://", image) else f"docker://{image}"

@@ -246,15 +246,16 @@ def _batch_settings(
     placed: Placement, file: Path, directory: RunDirectory, options: SbatchOptions, backend: SlurmCommands
 ) -> BatchSettings:
     launch = placed.plan.spec.launch
-    home = file.resolve().parent
+    home = file.resolve().parent / (launch.working_dir or "")
     image, container = launch.image, None
     if image:
+        containers.checked_image(image, home)
         container = containers.runtime_of(image, backend.slurm.run("srun", "--help"), shutil.which)
     checkpoint = launch.checkpoint.path if launch.checkpoint else ""
     chosen = {"--account": options.account, "--qos": options.qos}
     return BatchSettings(
         run=str(directory.path),
-        home=str(home / launch.working_dir) if launch.working_dir else str(home),
+        home=str(home),
         plan=str(file.resolve()),
         python=shutil.which(options.python) or options.python,
         rendezvous=options.rendezvous,

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,14 @@ def test_a_pod_whose_worker_fails_says_how_in_its_last_line(tmp_path, code, exit
     done = subprocess.run(argv, check=False, capture_output=True, text=True, env=os.environ | pod)
     assert done.returncode == exits, done.stderr
     assert done.stderr.splitlines()[-1] == f"rightsizer: {words}"
+
+
+def test_the_stop_signal_is_taken_for_sigterm(tmp_path):
+    code = (
+        "import os, signal, time\n"
+        "from rightsizer_launch.worker.entrypoint import main\n"
+        "from rightsizer_launch.worker.progress import STOP_SIGNAL\n"
+        "main([], torchrun=lambda _: (os.kill(os.getpid(), STOP_SIGNAL), time.sleep(60)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, cwd=tmp_path)
+    assert done.returncode in {-signal.SIGTERM, 128 + signal.SIGTERM}

@@ -152,6 +152,7 @@ def test_an_image_runs_through_apptainer_in_each_task(placement):
     assert not any(word.startswith("--container") for word in srun)
     task = srun[srun.index("apptainer") :]
     assert task[:6] == ["apptainer", "exec", "--nv", "--bind=/r:/r", "--bind=/h h:/h h", "--bind=/ckpt:/ckpt"]
+    assert '\nmkdir -p "$run" /ckpt && cd ' in text  # neither runtime mounts a folder that is not there
     image = task.index("docker://ghcr.io/acme/train:1.4")
     assert task[image + 1 : image + 4] == ["python3", "-m", "rightsizer_launch.worker.entrypoint"]
 

@@ -1,8 +1,10 @@
+import signal
+
 import pytest
 
 from rightsizer.catalog import lookup
 from rightsizer.errors import InputError
-from rightsizer_slurm.submit.containers import Container, Runtime, runtime_of
+from rightsizer_slurm.submit.containers import Container, Runtime, checked_image, checked_mount, runtime_of
 
 
 def _container(runtime, image):
@@ -33,6 +35,11 @@ def test_apptainer_brings_the_driver_of_the_gpu(gpu, option):
     assert prefix[:3] == ("singularity", "exec", option)
 
 
+def test_a_stop_leaves_the_fuse_server_of_apptainer_alone():
+    assert _container(Runtime.APPTAINER, "i.sif").stop_signal == signal.SIGURG
+    assert _container(Runtime.PYXIS, "i").stop_signal == signal.SIGTERM
+
+
 def test_a_folder_is_mounted_once():
     prefix = _container(Runtime.APPTAINER, "i.sif").prefix(lookup.gpu("H100"))
     assert [word for word in prefix if word.startswith("--bind")] == [
@@ -57,3 +64,21 @@ def test_pyxis_comes_before_apptainer(srun_help, commands, runtime):
 def test_a_site_without_containers_is_said_so():
     with pytest.raises(InputError, match=r"^spec.launch.image: 'image': needs Pyxis .* or Apptainer"):
         runtime_of("image", "", [].__contains__)
+
+
+@pytest.mark.parametrize("image", ["ghcr.io/acme/train:1.4", "oras://r/i.sif", "there.sif", "./there.sif"])
+def test_an_image_that_is_an_address_or_a_file_is_taken(tmp_path, image):
+    (tmp_path / "there.sif").touch()
+    assert checked_image(image, tmp_path) == image
+
+
+@pytest.mark.parametrize("image", ["none.sif", "./none", "/none/none.sqsh"])
+def test_an_image_file_that_is_not_there_is_refused(tmp_path, image):
+    with pytest.raises(InputError, match=rf"^spec.launch.image: '{image}': no such file \(seen from "):
+        checked_image(image, tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/a:b", "/a,b"])
+def test_a_path_that_a_runtime_would_split_is_refused(path):
+    with pytest.raises(InputError, match="a colon or a comma"):
+        checked_mount(path)
