@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-page test-stacks clean help
 
 all: check test  ## check and test
 
@@ -79,6 +79,12 @@ generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards a
 
 docs: $(READY)  ## the documentation as a site in build/site; a dead link ends it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pictures: $(READY)  ## draw the dashboards and the usage page of a sample day in a real Prometheus and Chromium
+	tests/e2e/prometheus/install.sh
+	tests/e2e/page/install.sh
+	$(BIN)/python -m tests.e2e.prometheus.pictures docs/images
+	$(BIN)/python -m tests.e2e.page.draw docs/images/what-if.png
 
 outputs: $(READY)  ## rewrite the outputs of commands that README.md and docs/ show
 	$(BIN)/python scripts/refresh_outputs.py

@@ -10,7 +10,7 @@ from rightsizer_telemetry.usage import TARGET_BUSY, Report, Usage, owners, total
 
 __all__ = ["page"]
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 220, 64, 24
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 220, 80, 24
 _BARS = 20
 """Owners in the bar plot; the table lists all."""
 _ACTIONS = 10

@@ -50,9 +50,10 @@ class Saving:
 
 @immutable
 class Savings:
-    """All savings, the dearest first."""
+    """All savings, the dearest first; `late`: workloads left out, since their plans miss the deadline."""
 
     each: tuple[Saving, ...]
+    late: tuple[Usage, ...] = ()
 
     @property
     def gpu_h(self) -> float:
@@ -72,15 +73,20 @@ class Savings:
 
 
 def savings(report: Report) -> Savings:
-    """The workloads that would do the same work on fewer GPUs; unmeasured ones are left out."""
-    found = [
+    """The workloads that would do the same work on fewer GPUs, without unmeasured ones and late plans."""
+    fewer = [
         Saving(use=use, needs_gpus=use.needs_gpus)
         for use in report.workloads
         if use.needs_gpus is not None and use.needs_gpus < use.peak_gpus and use.held_gpu_h > 0
     ]
-    return Savings(
-        each=tuple(sorted(found, key=lambda one: (-(one.usd or 0.0), -one.gpu_h, one.use.workload)))
-    )
+    late = [one for one in fewer if _plan(one.use) in report.late]
+    found = [one for one in fewer if one not in late]
+    found.sort(key=lambda one: (-(one.usd or 0.0), -one.gpu_h, one.use.workload))
+    return Savings(each=tuple(found), late=tuple(one.use for one in late))
+
+
+def _plan(use: Usage) -> tuple[str, str, str, str]:
+    return use.executor, use.cluster, use.namespace, use.plan
 
 
 def _gpus(count: int) -> str:

@@ -97,7 +97,10 @@ class Owner:
 
 @immutable
 class Report:
-    """A window that ends at `at_s`; `curves` are GPUs held, busy and free over it."""
+    """A window that ends at `at_s`; `curves` are GPUs held, busy and free over it.
+
+    `late`: executor, cluster, namespace and name of each plan that will miss its deadline.
+    """
 
     at_s: float
     window_s: float
@@ -106,6 +109,7 @@ class Report:
     workloads: tuple[Usage, ...]
     free_gpu_h: float | None = None
     curves: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    late: frozenset[tuple[str, str, str, str]] = frozenset()
 
 
 def collect(
@@ -141,6 +145,7 @@ def collect(
         workloads=tuple(named),
         free_gpu_h=queries.total('count(rightsizer:gpu_busy:ratio{executor=""})'),
         curves=queries.curves(),
+        late=queries.late(),
     )
 
 
@@ -241,6 +246,15 @@ class _Queries:
         spans = f"[{duration(self.window_s)}:{duration(self.step_s)}]"
         rows = self.instant(f"sum_over_time(({query}){spans})")
         return rows[0].value * self.step_s / 3600 if len(rows) == 1 and math.isfinite(rows[0].value) else None
+
+    def late(self) -> frozenset[tuple[str, str, str, str]]:
+        """The plans that will miss their deadline, as far as our rules say it."""
+        names = ("executor", "cluster", "namespace", "plan")
+        rows = () if self.raw else self.instant("rightsizer:plan_margin:seconds < 0")
+        return frozenset(
+            (label[0], label[1], label[2], label[3])
+            for label in (tuple(row.labels.get(name, "") for name in names) for row in rows)
+        )
 
     def curves(self) -> dict[str, tuple[tuple[float, float], ...]]:
         """GPUs held, busy and free over the window; empty where nothing was measured."""

@@ -3,25 +3,14 @@
 import runpy
 from pathlib import Path
 
-from rightsizer_cli.commands.version import version
-
 SCRIPT = Path(__file__).parents[2] / "scripts" / "refresh_outputs.py"
 HERE = runpy.run_path(str(SCRIPT))
 refreshed, main = HERE["refreshed"], HERE["main"]
 
 
-def test_an_output_is_written_again_and_what_it_leaves_out_stays_left_out(capsys):
-    version()
-    today = capsys.readouterr().out.strip()
-    shown = [
-        "    $ rightsizer version",
-        "    rightsizer 0.0.0",
-        "",
-        "Text.",
-        "    $ rightsizer run x",
-        "    old",
-    ]
-    assert list(refreshed(shown)) == [shown[0], f"    {today}", *shown[2:]]
+def test_an_output_is_written_again_and_what_it_leaves_out_stays_left_out():
+    shown = ["    $ rightsizer version", "    rightsizer 0.0.0", "", "    $ rightsizer run x", "    old"]
+    assert list(refreshed(shown)) == shown  # the version is the commit's, and a run is no output of every reader
     gpu = [
         "    $ rightsizer gpus L4",
         "    name  L5",
@@ -37,9 +26,9 @@ def test_an_output_is_written_again_and_what_it_leaves_out_stays_left_out(capsys
 
 def test_a_check_tells_an_outdated_output_and_leaves_it(tmp_path, capsys):
     page = tmp_path / "page.md"
-    page.write_text("    $ rightsizer version\n    rightsizer 0.0.0\n")
+    page.write_text("    $ rightsizer gpus L4\n    name  L5\n")
     assert main(["--check", str(page)]) == 1
     assert "page.md: out of date; run `make outputs`" in capsys.readouterr().out
-    assert "0.0.0\n" in page.read_text()
+    assert "L5\n" in page.read_text()
     assert main([str(page)]) == 0
     assert main(["--check", str(page)]) == 0

@@ -1,6 +1,7 @@
 """The page for whoever pays: what to do and what it saves, before anything else."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_the_page_opens_with_what_to_do_and_what_it_saves():
 @pytest.mark.parametrize(
     ("workloads", "said"),
     [
-        ((FULL,), "Nothing to do: every measured workload needs the GPUs that it holds"),
+        ((FULL,), "Nothing to do: no measured workload has too many GPUs"),
         ((UNKNOWN,), "Nothing is measured , so nothing can be advised: 2,688 GPU-h were held"),
         ((FULL, UNKNOWN), "2,688 GPU-h are not measured"),
         ((use("x", 8, 0.4, price=None),), "672 GPU-h could have been saved"),
@@ -87,3 +88,11 @@ def test_names_are_escaped_and_wide_parts_scroll_on_a_phone():
     assert "<script>" not in html
     assert '<meta name="viewport"' in html
     assert html.count('<div class="scroll">') == html.count("<svg") + html.count("<table")
+
+
+def test_a_late_plan_is_not_told_to_give_gpus_back():
+    late = frozenset({("kubernetes", "", "nlp", "half")})
+    text = words(page(replace(report(HALF, IDLE), late=late)))
+    assert "Give it 4 GPUs" not in text
+    assert "Left out, since their plans will miss the deadline: half (busy 40%)" in text
+    assert "336 GPU-h, $672, could have been saved" in text

@@ -144,7 +144,7 @@ WASTE = Dashboard(
         bars(
             "Slurm owners",
             "Idle GPUs by account and user, if an exporter or the Slurm monitor names them.",
-            f"sum by (account, user) ({_IDLE} * {ON} {_OWNED})",
+            f"sort_desc(sum by (account, user) ({_IDLE} * {ON} {_OWNED}))",
             "{{account}} {{user}}",
             GPUS,
             limits=IDLE,
@@ -158,8 +158,8 @@ WASTE = Dashboard(
         bars(
             "Memory never used",
             "Share of the fullest GPU's memory never used in the range. A smaller GPU might suffice.",
-            "1 - max by (executor, cluster, namespace, workload) (max_over_time("
-            f"{of('rightsizer:gpu_memory_used:ratio', _HELD_BY_ANYBODY)}[$__range]))",
+            "sort_desc(1 - max by (executor, cluster, namespace, workload) (max_over_time("
+            f"{of('rightsizer:gpu_memory_used:ratio', _HELD_BY_ANYBODY)}[$__range])))",
             WORKLOAD,
             SHARE,
             most=1,

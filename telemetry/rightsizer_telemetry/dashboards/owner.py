@@ -30,14 +30,19 @@ _MY_BUSY = of("rightsizer:workload_busy:ratio", *_ON_PODS)
 _MY_IDLE = of("rightsizer:workload_idle_gpus:count", *_ON_PODS)
 
 
+def _trained(metric: str, *matchers: str) -> str:
+    """A training's metric by plan: its attempts in one series."""
+    return f"max by (executor, cluster, namespace, plan) ({of(f'rightsizer:train_{metric}', *matchers)})"
+
+
 def _progress(*matchers: str) -> str:
-    done, target = (f"rightsizer:train_{name}_tokens:max" for name in ("position", "target"))
-    return f"{of(done, *matchers)} / {of(target, *matchers)}"
+    done, target = (_trained(f"{name}_tokens:max", *matchers) for name in ("position", "target"))
+    return f"{done} / {target}"
 
 
 def _checkpoint_age(*matchers: str) -> str:
     """Not below 0: the clock of a node may be ahead of the server's."""
-    return f"clamp_min(time() - {of('rightsizer:train_checkpoint_timestamp_seconds:max', *matchers)}, 0)"
+    return f"clamp_min(time() - {_trained('checkpoint_timestamp_seconds:max', *matchers)}, 0)"
 
 
 NAMESPACE = Dashboard(
@@ -137,7 +142,7 @@ def _gpu(over: str, metric: str) -> str:
     return f"{over} by (cluster, workload) ({of(f'rightsizer:gpu_{metric}:ratio', *_JOB)})"
 
 
-_STEP_S = f"{_plan('train_step_seconds:rate2m')} / {_plan('train_steps:rate2m')}"
+_STEP_S = f"{_trained('step_seconds:rate2m', *_PLAN)} / {_trained('steps:rate2m', *_PLAN)}"
 _LAYOUT = f"* on (executor, cluster, namespace, plan) group_left (layout) {_plan('plan:info')}"
 
 PLANS = Dashboard(
@@ -154,7 +159,7 @@ PLANS = Dashboard(
             "Predicted at sizing, and measured.",
             (_plan("plan_predicted:tokens_per_second"), "predicted {{plan}}"),
             (_plan("plan_measured:tokens_per_second"), "measured {{plan}}"),
-            (_plan("train_tokens_per_second:max"), "now {{plan}}"),
+            (_trained("tokens_per_second:max", *_PLAN), "now {{plan}}"),
             unit=TOKENS,
         ),
         line(
@@ -182,7 +187,7 @@ PLANS = Dashboard(
             "GPUs of the plan, GPUs that its measured throughput asks for, and workers that train.",
             (_plan("plan_gpus:count"), "GPUs {{plan}}"),
             (f"max by (plan) ({of('rightsizer_plan_recommended_gpus', _PLAN[1])})", "recommended {{plan}}"),
-            (_plan("train_workers:max"), "workers {{plan}}"),
+            (_trained("workers:max", *_PLAN), "workers {{plan}}"),
             unit=GPUS,
         ),
         line(
@@ -192,7 +197,11 @@ PLANS = Dashboard(
             (_plan("plan_restarts:count"), "restarts {{plan}}"),
         ),
         line("Step", "Seconds per optimizer step.", (_STEP_S, PLAN), unit="s"),
-        line("Loss", "Training loss of the last step, reported by rank 0.", (_plan("train_loss:max"), PLAN)),
+        line(
+            "Loss",
+            "Training loss of the last step, reported by rank 0.",
+            (_trained("loss:max", *_PLAN), PLAN),
+        ),
         line(
             "Memory",
             "GPU memory in use on the fullest GPU, including the allocator's cache.",
@@ -214,8 +223,8 @@ PLANS = Dashboard(
         line(
             "Where time goes",
             "Data loading, if the script measures it, and checkpoints.",
-            (_plan("train_data_wait:ratio"), "data {{plan}}"),
-            (_plan("train_checkpoint:ratio"), "checkpoint {{plan}}"),
+            (_trained("data_wait:ratio", *_PLAN), "data {{plan}}"),
+            (_trained("checkpoint:ratio", *_PLAN), "checkpoint {{plan}}"),
             unit=SHARE,
             most=1,
         ),

@@ -76,13 +76,13 @@ SLURM = Dashboard(
         ),
         line(
             "Decisions",
-            "Resize decisions by action.",
-            (f"sum by (action) (increase({_monitor('decisions_total')}{_RATE}))", "{{action}}"),
+            "Resize decisions of the last hour, by action.",
+            (f"sum by (action) (increase({_monitor('decisions_total')}[1h]))", "{{action}}"),
         ),
         line(
             "Failed Slurm commands",
-            "By command; failures and timeouts.",
-            (f"sum by (command) (increase({_monitor('command_errors_total')}{_RATE}))", "{{command}}"),
+            "Failures and timeouts of the last hour, by command.",
+            (f"sum by (command) (increase({_monitor('command_errors_total')}[1h]))", "{{command}}"),
             limits=BAD,
         ),
         line("Duration of a check", "Of all jobs.", (_monitor("sweep_seconds"), "duration"), unit="s"),
@@ -106,6 +106,8 @@ def _operator(name: str) -> str:
 
 _TIME, _ALL = _operator("reconcile_seconds_sum"), _operator("reconcile_seconds_count")
 _P99 = f"histogram_quantile(0.99, sum by (le) ({_operator('reconcile_seconds_bucket')}))"
+_RETRIES = f"round(sum(increase({_operator('reconcile_failures_total')}[1h])))"
+_FAILURES = f"round(sum(increase({_operator('api_errors_total')}[1h]))) or vector(0)"
 
 OPERATOR = Dashboard(
     uid="rightsizer-operator",
@@ -117,6 +119,9 @@ OPERATOR = Dashboard(
         ),
         stat("Waiting", "Plans waiting for reconciliation.", f"sum({_operator('queue')})"),
         stat("Plans", "All TrainingPlans.", f"sum({of_program('rightsizer_plans')})"),
+        stat("Jobs created", "Since the start.", f"sum({_operator('launches_total')})"),
+        stat("Retries", "Failed reconciliations of the last hour.", _RETRIES, limits=IDLE),
+        stat("Failed requests", "To the API server, in the last hour.", _FAILURES, limits=IDLE),
         line(
             "Reconcile latency",
             "Since the start of the operator.",
@@ -143,7 +148,6 @@ OPERATOR = Dashboard(
             (f"sum by (code) (rate({_operator('api_errors_total')}{_RATE}))", "{{code}}"),
             unit="reqps",
         ),
-        line("Jobs created", "Since the start.", (f"sum({_operator('launches_total')})", "jobs")),
         line("Resizes", "By cause.", (f"sum by (cause) ({_operator('resizes_total')})", "{{cause}}")),
         line(
             "Plans by state",

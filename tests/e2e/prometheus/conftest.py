@@ -1,8 +1,6 @@
 """Real Prometheus servers, `live` with our rules and `bare` without, fed by a stand-in for GPU exporters."""
 
 import contextlib
-import dataclasses
-import shutil
 import subprocess
 import sys
 import time
@@ -11,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.e2e.prometheus.server import Server
 
 from rightsizer_launch.worker.rendezvous import free_port
-from rightsizer_telemetry.client import FailedQuery, Prometheus, PrometheusSettings
+from rightsizer_telemetry.client import FailedQuery
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERVAL_S = 5
@@ -44,48 +43,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if skipped:
         config.hook.pytest_deselected(items=skipped)
         items[:] = [item for item in items if item not in skipped]
-
-
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Server:
-    """A Prometheus on loopback that can be stopped and started again with its data."""
-
-    folder: Path
-    port: int
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    shutil.which("prometheus") or "prometheus",
-                    f"--config.file={self.folder / 'prometheus.yml'}",
-                    f"--storage.tsdb.path={self.folder / 'data'}",
-                    f"--web.listen-address=127.0.0.1:{self.port}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-        end_s = time.monotonic() + 120
-        with self.client() as client:
-            while isinstance(answer := client.instant("vector(1)"), FailedQuery):
-                if self.process.poll() is not None or time.monotonic() > end_s:
-                    pytest.fail(f"{answer.reason}\n{(self.folder / 'log').read_text()[-3000:]}")
-                time.sleep(0.2)
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(60)
-            self.process = None
-
-    def client(self, **changes: object) -> Prometheus:
-        access = PrometheusSettings(url=self.url, timeout_s=60.0)
-        return Prometheus(dataclasses.replace(access, **changes))  # type: ignore[arg-type]
 
 
 RULES = ("recording-rules.yaml", "alerts.yaml")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.prometheus.conftest import ROOT, Server
+from tests.e2e.prometheus.conftest import ROOT
+from tests.e2e.prometheus.server import Server
 
 from rightsizer_launch.worker.rendezvous import free_port
 
