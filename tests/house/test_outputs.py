@@ -10,7 +10,9 @@ refreshed, main = HERE["refreshed"], HERE["main"]
 
 def test_an_output_is_written_again_and_what_it_leaves_out_stays_left_out():
     shown = ["    $ rightsizer version", "    rightsizer 0.0.0", "", "    $ rightsizer run x", "    old"]
-    assert list(refreshed(shown)) == shown  # the version is the commit's, and a run is no output of every reader
+    assert (
+        list(refreshed(shown)) == shown
+    )  # the version is the commit's, and a run is no output of every reader
     gpu = [
         "    $ rightsizer gpus L4",
         "    name  L5",
