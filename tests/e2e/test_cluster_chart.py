@@ -112,3 +112,13 @@ def test_a_wrong_value_is_refused_by_its_place(helm, value, message):
     refused = helm("template", "here", CHART, "--set", value)
     assert refused.returncode != 0
     assert message in refused.stderr
+
+
+def test_alerts_and_dashboards_link_to_the_runbooks_that_the_values_name(render):
+    own = "http://wiki.internal/runbooks"
+    objects = render(f'monitoring={{"rules":true,"dashboards":true,"runbooks":"{own}"}}')
+    rules = objects["PrometheusRule", "here-alerts"]["spec"]["groups"][0]["rules"]
+    assert all(rule["annotations"]["runbook_url"] == f"{own}/{rule['alert']}.md" for rule in rules)
+    (fleet,) = objects["ConfigMap", "here-fleet-dashboard"]["data"].values()
+    assert f"{own}/${{__field.labels.alertname}}.md" in fleet
+    assert "github.com" not in fleet
