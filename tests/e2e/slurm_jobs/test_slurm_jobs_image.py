@@ -31,8 +31,8 @@ def image() -> Path:
     newest = (LAYOUT / "index.json").read_bytes()
     if not (made.exists() and index.exists() and index.read_bytes() == newest):
         fast = ["--mksquashfs-args", "-comp zstd -Xcompression-level 1"]
-        scratch = {**os.environ, "APPTAINER_TMPDIR": "/srv", "APPTAINER_CACHEDIR": "/srv/cache"}
-        build = ["apptainer", "--quiet", "build", "--force", *fast, made, f"oci:{LAYOUT}"]
+        scratch = {**os.environ, "APPTAINER_TMPDIR": "/srv"}
+        build = ["apptainer", "--quiet", "build", "--force", "--disable-cache", *fast, made, f"oci:{LAYOUT}"]
         subprocess.run(build, check=True, env=scratch)
         index.write_bytes(newest)
     return made
