@@ -243,11 +243,16 @@ def reading_of(
 
 
 def _warm(training: Sequence[Mark], *, now_s: float, warm_up_s: float) -> Sequence[Mark]:
-    """The warm part of a run; all of it while it is warming up."""
+    """The warm part of a run; all of it while it is warming up.
+
+    A run that stands still since its first step is warm by time: it would never be seen to be idle.
+    """
     if not training or now_s - training[0].time_s < warm_up_s:
         return training
     from_s, from_step = training[0].time_s + warm_up_s, training[0].step + _COLD_STEPS
     first = bisect.bisect_left(training, from_s, key=lambda mark: mark.time_s)
+    if training[-1].step == training[0].step:
+        return training[first:]
     while first < len(training) and training[first].step < from_step:
         first += 1
     return training[first:]
