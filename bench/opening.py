@@ -73,7 +73,7 @@ def judge(name: str, request: Request, draws: int) -> list[Row]:
     if not isinstance(result, ClusterResult):
         print(f"{name}: {result.binding}")
         return []
-    case, _ = opening_case(result)
+    case = opening_case(result)
     found = choose_opening(case, first=int(np.searchsorted(case.sizes.gpus, result.best.row.gpus[0])))
     if found is None:
         print(f"{name}: no opening holds the deadline")

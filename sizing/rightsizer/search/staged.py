@@ -9,6 +9,7 @@ from rightsizer.domain.columns import Array, distinct
 from rightsizer.estimate import cost, goodput
 from rightsizer.estimate.parameters import share_of_one_run
 from rightsizer.search.cluster_search import ClusterResult
+from rightsizer.search.objectives import search_for
 from rightsizer.search.opening import Belief, Case, Course, Sizes, choose_opening
 from rightsizer.search.pricing import Rows, SearchContext, concatenate_rows, price_pairs
 from rightsizer.search.search import SearchResult, best, meets, rows_at, thin
@@ -24,7 +25,7 @@ _REACH = (0.5, 4.0)
 _STEPS = 48
 """Sizes between the two ends that each family is asked for."""
 _FAMILIES = 64
-"""The fastest families at that size, and at twice that size, are priced on the others."""
+"""The fastest families at that size, at twice that size and at the fixed size are priced on the others."""
 
 
 def stage(result: ClusterResult) -> ClusterResult | None:
@@ -33,30 +34,38 @@ def stage(result: ClusterResult) -> ClusterResult | None:
     `result` is the search of an elastic request: the fewest GPUs whose median finish is in time.
     """
     context, even = result.context, int(result.best.row.gpus[0])
-    case, priced = opening_case(result)
+    fixed = _fixed(result)
+    case = opening_case(result, fixed)
     found = choose_opening(case, first=int(np.searchsorted(case.sizes.gpus, even)))
     if found is None:
         return None
     opening, staging = int(case.sizes.gpus[found[0]]), found[1]
-    static = _static_gpus(context.request.deadline_s, priced)
+    static = None if fixed is None else int(fixed.row.gpus[0])
     if static is not None and static <= opening:
         return None
     best_result = result.best if opening == even else _at(context, opening, result)
     return replace(result, best=best_result, staging=replace(staging, static_gpus=static))
 
 
-def opening_case(result: ClusterResult) -> tuple[Case, Rows]:
-    """What the opening is chosen by: the best finish on sizes around the result's; all rows priced."""
-    priced = _price(result)
-    sizes = _best_finish(priced, int(result.best.row.gpus[0]))
-    return Case(sizes=sizes, belief=_belief(result.best.row), course=_course(result.context)), priced
+def _fixed(result: ClusterResult) -> SearchResult | None:
+    """The answer if the job were never resized; None if no allowed size is in time at the confidence."""
+    request = replace(result.context.request, elastic=False)
+    context = replace(result.context, request=request)
+    return search_for(request)(context, result.allowed, result.feasible)[0]
 
 
-def _price(result: ClusterResult) -> Rows:
+def opening_case(result: ClusterResult, fixed: SearchResult | None = None) -> Case:
+    """What the opening is chosen by: the best finish on sizes around the result's."""
+    sizes = _best_finish(_price(result, fixed), int(result.best.row.gpus[0]))
+    return Case(sizes=sizes, belief=_belief(result.best.row), course=_course(result.context))
+
+
+def _price(result: ClusterResult, fixed: SearchResult | None) -> Rows:
     """The fastest families, each on the sizes within reach over which its batch divides well."""
     context, even, at_count = result.context, int(result.best.row.gpus[0]), result.best.at_count
     twice = rows_at(context, 2 * even, result.feasible) if 2 * even in result.allowed else at_count
-    fastest = distinct(np.concatenate([_fastest(at_count), _fastest(twice)]))
+    later = () if fixed is None else (_fastest(fixed.at_count),)
+    fastest = distinct(np.concatenate([_fastest(at_count), _fastest(twice), *later]))
     grow_to = max(even, context.request.grow_to or even * math.ceil(_REACH[1]))
     family, gpus = _even_sizes(context, fastest, result.allowed[result.allowed <= grow_to], even)
     return concatenate_rows([price_pairs(context, family, gpus), result.best.row])
@@ -120,12 +129,6 @@ def _budget_gpu_s(context: SearchContext) -> float:
     if request.max_usd is None or not price_usd:
         return math.inf
     return request.max_usd / price_usd * 3600.0
-
-
-def _static_gpus(deadline_s: float | None, priced: Rows) -> int | None:
-    """The fewest GPUs that meet the deadline at the confidence without resizes."""
-    enough = priced.gpus[priced.finish_at_confidence_s <= deadline_s]
-    return int(enough.min()) if enough.size else None
 
 
 def _at(context: SearchContext, gpus: int, result: ClusterResult) -> SearchResult:
