@@ -1,10 +1,12 @@
 """The answer says what the command prints."""
 
 import itertools
+from dataclasses import replace
 from urllib.parse import parse_qs
 
 import pytest
 
+from rightsizer.search.plan import plan
 from rightsizer_cli.main import execute
 from rightsizer_cli.page.answer import answered
 from rightsizer_cli.page.render import answer_html, page_html, worked_html
@@ -57,3 +59,11 @@ def test_a_worked_page_has_no_form_and_no_links_into_the_server(answer):
     assert "<form" not in page
     assert "?model" not in page
     assert '<a href="b.html">B</a>' in page
+
+
+def test_the_size_that_is_never_resized_is_that_of_its_own_search():
+    """The layouts that are fastest on 3,456 GPUs do not divide the opening's number, nor twice it."""
+    question = {"model": "deepseek-v3", "tokens": "14.8T", "deadline": "60d", "gpu": "H800"}
+    staged = answered(question, calibrate=False).plan
+    fixed = plan(replace(staged.request, elastic=False), compared=False)
+    assert staged.option.gpus < fixed.option.gpus == staged.staging.static_gpus
