@@ -21,7 +21,10 @@ RAN = ["1 GPUs, 1 nodes, tp 1, cuda 0", "srun ran"]
 
 
 def ran(site: Any, comment: str, *options: str, script: str = SCRIPT) -> tuple[list[str], dict[str, str]]:
-    """The output of a job, and the job as Slurm remembers it."""
+    """The output of a job, and the job as Slurm remembers it.
+
+    Without the line with its size, which the monitor adds if it looks while the job runs.
+    """
     path, output = site.folder / "job.sh", site.folder / "output"
     path.write_text(script)
     job = site.slurm.run(
@@ -29,7 +32,8 @@ def ran(site: Any, comment: str, *options: str, script: str = SCRIPT) -> tuple[l
     ).strip()
     ended = {"COMPLETED", "FAILED"}
     site.slurm.wait("the job ends", lambda: site.slurm.job(job)["JobState"] in ended)
-    return output.read_text().splitlines(), site.slurm.job(job)
+    lines = output.read_text().splitlines()
+    return [line for line in lines if "error: rightsizer: sized: " not in line], site.slurm.job(job)
 
 
 FORMS = [

@@ -131,7 +131,7 @@ def test_a_job_that_is_slower_than_believed_opens_small_grows_once_and_meets_its
     believed: Believed, monitor: Path, plan_within: Any, opens: Any
 ) -> None:
     believed.believe(2 / 3)
-    believed.due(plan_within(believed.request(), opens(1)), share=1.25)
+    believed.due(plan_within(believed.request(), opens(1)), share=1.1)
     job = believed.submit("--partition", "h100")
     sized = believed.record()
     assert (sized["nodes"], sized["first_look_s"]) == (1, 1200.0), sized
