@@ -29,6 +29,7 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     "transformers": (
         ("\nconfig = ", IMPORT.format("hf", "RightsizerCallback, newest_checkpoint") + "\nconfig = "),
         ("logging_steps=10,", "logging_steps=10, use_cpu=True,"),
+        ("num_train_epochs=1", "num_train_epochs=4"),
         ("    train_dataset=dataset,", "    train_dataset=dataset, callbacks=[RightsizerCallback()],"),
         ("train()", "train(resume_from_checkpoint=newest_checkpoint(training_args.output_dir))"),
     ),
@@ -36,6 +37,7 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
         ("\nL.seed", IMPORT.format("lightning", "RightsizerCallback, newest_checkpoint") + "\nL.seed"),
         ("\nL.seed", "from rightsizer_launch.agent import checkpoint_directory\n\nL.seed"),
         ('devices="auto", strategy="ddp")', 'devices=2, strategy="ddp", callbacks=[RightsizerCallback()])'),
+        ("max_epochs=1", "max_epochs=4"),
         ("=True))", '=True), ckpt_path=newest_checkpoint(checkpoint_directory("checkpoints")))'),
     ),
     "accelerate": (
@@ -49,7 +51,7 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 """What a person changes in each example's script, on a machine without accelerators."""
-STEPS = {"transformers": 128, "lightning": 128, "accelerate": 384, "deepspeed": 640, "torchtitan": 60}
+STEPS = {"transformers": 512, "lightning": 512, "accelerate": 384, "deepspeed": 640, "torchtitan": 60}
 """Until the script's data, or its own limit, ends."""
 
 
@@ -68,6 +70,7 @@ def written(stack: str, folder: Path) -> None:
         "framework": "custom",
         "command": f"[own.py{options}]",
         "tokens": STEPS[stack] * STEP_TOKENS,
+        "interval": "1s",
     }.items():
         plan = re.sub(f"{field}: .*", f"{field}: {value}", plan)
     (folder / "plan.yaml").write_text(plan)

@@ -5,6 +5,7 @@ Each stack runs in an environment of its own (scripts/stack_env.sh). `make test-
 
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -17,6 +18,8 @@ from rightsizer_launch.worker.progress import ProgressReader, Record
 pytestmark = [pytest.mark.stacks]
 
 ROOT = Path(__file__).parents[3]
+TOKENS = {"transformers": "600k", "trl": "600k", "lightning": "600k", "accelerate": "390k"}
+"""More than the examples' where those end in three seconds: before a checkpoint, a kill and a stop."""
 STACKS = sorted(path.parent.name for path in ROOT.glob("examples/stacks/*/plan.yaml"))
 
 
@@ -37,6 +40,7 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     environment = environment_of(request.param)
     folder = tmp_path_factory.mktemp(request.param) / "job"
     shutil.copytree(ROOT / "examples/stacks" / request.param, folder)
+    longer(folder / "plan.yaml", TOKENS.get(request.param))
     with Run(environment, folder) as run:
         run.wait("step past a checkpoint", lambda: _past_a_checkpoint(run) >= 3)
         os.kill(run.records("start")[-1].pids[-1], signal.SIGKILL)
@@ -49,6 +53,12 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with Run(environment, folder, "--workers", "1") as run:
         assert run.end() == 0, (folder / "log").read_text()[-3000:]
     return folder / "D"
+
+
+def longer(plan: Path, tokens: str | None) -> None:
+    """Let the training take long enough to be killed and stopped, with a checkpoint each second."""
+    text = re.sub(r"interval: .*", "interval: 1s", plan.read_text())
+    plan.write_text(re.sub(r"tokens: .*", f"tokens: {tokens}", text) if tokens else text)
 
 
 def break_checkpoint(path: Path) -> None:
