@@ -12,7 +12,6 @@ What it cannot see: a loop that breaks out before the end of its data reports it
 another epoch; the loop's own counters (progress bars, `completed_steps`) begin at zero.
 """
 
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -33,6 +32,7 @@ from rightsizer_launch.integrations.checkpoints import (
 )
 from rightsizer_launch.integrations.data_position import Skipping
 from rightsizer_launch.integrations.workers import joined_by_all
+from rightsizer_launch.integrations.wrapping import wrap
 from rightsizer_launch.worker import agent
 from rightsizer_launch.worker.process_end import at_script_end
 
@@ -55,26 +55,15 @@ def observed_by_plan(
 
 
 def _observed(accelerator: Accelerator, loop: "_Loop") -> Accelerator:
-    _wrap(accelerator, "backward", loop.backward)
-    _wrap(accelerator, "load_state", loop.load_state)
+    wrap(accelerator, "backward", loop.backward)
+    wrap(accelerator, "load_state", loop.load_state)
     for loader in (DataLoaderShard, DataLoaderDispatcher):
-        _wrap(loader, "__iter__", loop.batches)
-    _wrap(AcceleratedOptimizer, "step", loop.optimizer_step)
+        wrap(loader, "__iter__", loop.batches)
+    wrap(AcceleratedOptimizer, "step", loop.optimizer_step)
     if loop.keeps is not None:
-        _wrap(AcceleratedOptimizer, "zero_grad", loop.zero_grad)
-        _wrap(AcceleratedScheduler, "step", loop.scheduler_step)
+        wrap(AcceleratedOptimizer, "zero_grad", loop.zero_grad)
+        wrap(AcceleratedScheduler, "step", loop.scheduler_step)
     return accelerator
-
-
-def _wrap(owner: Any, name: str, act: Callable[..., Any]) -> None:
-    """Let `act(own, ...)` stand before a method, which it calls as `own`."""
-    own = getattr(owner, name)
-
-    @functools.wraps(own)
-    def wrapped(*arguments: Any, **named: Any) -> Any:
-        return act(own, *arguments, **named)
-
-    setattr(owner, name, wrapped)
 
 
 def _sampler_of(loader: Any) -> Any:

@@ -11,7 +11,6 @@ stage of ZeRO, they are read as a universal checkpoint, which DeepSpeed's own co
 """
 
 import argparse
-import functools
 import os
 import shutil
 import sys
@@ -34,6 +33,7 @@ from rightsizer_launch.integrations.checkpoints import (
 )
 from rightsizer_launch.integrations.data_position import Skipping
 from rightsizer_launch.integrations.workers import joined_by_all
+from rightsizer_launch.integrations.wrapping import wrap
 from rightsizer_launch.worker import agent
 from rightsizer_launch.worker.process_end import at_script_end
 
@@ -55,23 +55,12 @@ def _observed(made: tuple[Any, ...], *, by_plan: bool) -> tuple[Any, ...]:
     if isinstance(engine, PipelineEngine):
         return made
     loop = _Loop(engine, loader, by_plan=by_plan)
-    _wrap(DeepSpeedEngine, "load_checkpoint", loop.load_checkpoint)
-    _wrap(DeepSpeedEngine, "backward", loop.backward)
-    _wrap(DeepSpeedEngine, "step", loop.step)
-    _wrap(DeepSpeedDataLoader, "__iter__", loop.epoch)
-    _wrap(DeepSpeedDataLoader, "__next__", loop.batch)
+    wrap(DeepSpeedEngine, "load_checkpoint", loop.load_checkpoint)
+    wrap(DeepSpeedEngine, "backward", loop.backward)
+    wrap(DeepSpeedEngine, "step", loop.step)
+    wrap(DeepSpeedDataLoader, "__iter__", loop.epoch)
+    wrap(DeepSpeedDataLoader, "__next__", loop.batch)
     return made
-
-
-def _wrap(owner: Any, name: str, act: Callable[..., Any]) -> None:
-    """Let `act(own, ...)` stand before a method, which it calls as `own`."""
-    own = getattr(owner, name)
-
-    @functools.wraps(own)
-    def wrapped(*arguments: Any, **named: Any) -> Any:
-        return act(own, *arguments, **named)
-
-    setattr(owner, name, wrapped)
 
 
 class _Loop:

@@ -18,6 +18,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 
 from rightsizer.errors import InputError
 from rightsizer_launch.integrations.checkpoints import newest_dcp_checkpoint
+from rightsizer_launch.integrations.wrapping import wrap
 from rightsizer_launch.worker import agent
 
 __all__ = ["observed"]
@@ -52,19 +53,14 @@ class _Observer:
         self._loss: float | None = None
         self._skipped = 0
         self._reports = False
-        self._wrap(self._checkpointer, "load", self._load)
-        self._wrap(self._checkpointer, "save", self._save)
-        self._wrap(trainer.metrics_processor, "log", self._log)
-        self._wrap(trainer, "batch_generator", self._data)
-        self._wrap(trainer, "train_step", self._step)
-        self._wrap(trainer, "should_continue_training", self._continues)
+        wrap(self._checkpointer, "load", self._load)
+        wrap(self._checkpointer, "save", self._save)
+        wrap(trainer.metrics_processor, "log", self._log)
+        wrap(trainer, "batch_generator", self._data)
+        wrap(trainer, "train_step", self._step)
+        wrap(trainer, "should_continue_training", self._continues)
         if trainer.config.validator.enable:
-            self._wrap(trainer.validator, "validate", self._validate)
-
-    @staticmethod
-    def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
-        own = getattr(owner, name)
-        setattr(owner, name, lambda *arguments, **named: around(own, *arguments, **named))
+            wrap(trainer.validator, "validate", self._validate)
 
     @property
     def stops(self) -> bool:

@@ -1,0 +1,18 @@
+"""How an integration stands before a public method of its stack."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["wrap"]
+
+
+def wrap(owner: Any, name: str, act: Callable[..., Any]) -> None:
+    """Let `act(own, ...)` stand before a method, which it calls as `own`."""
+    own = getattr(owner, name)
+
+    @functools.wraps(own)
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        return act(own, *arguments, **named)
+
+    setattr(owner, name, wrapped)
