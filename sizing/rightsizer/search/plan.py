@@ -92,12 +92,16 @@ def _sized(request: Request, *, compared: bool, explained: bool = True) -> Plan 
 
 def _answer(request: Request, cluster: Cluster, *, explained: bool) -> ClusterResult | Infeasible:
     """The cluster's answer: staged where the job is elastic and gains by it, else of a fixed size."""
+    never_resized = replace(request, elastic=False)
     if request.elastic and request.deadline_s is not None:
         found = search_cluster(request, cluster, explained=False)
-        staged = stage(found) if isinstance(found, ClusterResult) else None
-        if staged is not None:
-            return staged
-    return search_cluster(replace(request, elastic=False), cluster, explained=explained)
+        if isinstance(found, ClusterResult):
+            answer = search_cluster(never_resized, cluster, explained=False)
+            fixed = answer if isinstance(answer, ClusterResult) else None
+            chosen = stage(found, fixed) or fixed
+            if chosen is not None:
+                return chosen
+    return search_cluster(never_resized, cluster, explained=explained)
 
 
 def _option_only(request: Request, result: ClusterResult, evaluated: int) -> Plan:

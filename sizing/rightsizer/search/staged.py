@@ -9,7 +9,6 @@ from rightsizer.domain.columns import Array, distinct
 from rightsizer.estimate import cost, goodput
 from rightsizer.estimate.parameters import share_of_one_run
 from rightsizer.search.cluster_search import ClusterResult
-from rightsizer.search.objectives import search_for
 from rightsizer.search.opening import Belief, Case, Course, Sizes, choose_opening
 from rightsizer.search.pricing import Rows, SearchContext, concatenate_rows, price_pairs
 from rightsizer.search.search import SearchResult, best, meets, rows_at, thin
@@ -28,43 +27,36 @@ _FAMILIES = 64
 """The fastest families at that size, at twice that size and at the fixed size are priced on the others."""
 
 
-def stage(result: ClusterResult) -> ClusterResult | None:
+def stage(result: ClusterResult, fixed: ClusterResult | None) -> ClusterResult | None:
     """The result with its opening size and staging; None if a fixed size does as well, or nothing holds.
 
-    `result` is the search of an elastic request: the fewest GPUs whose median finish is in time.
+    `result` is the search of an elastic request: the fewest GPUs whose median finish is in time. `fixed` is
+    that of the same request for a job that is never resized; None: no allowed size is in time.
     """
     context, even = result.context, int(result.best.row.gpus[0])
-    fixed = _fixed(result)
     case = opening_case(result, fixed)
     found = choose_opening(case, first=int(np.searchsorted(case.sizes.gpus, even)))
     if found is None:
         return None
     opening, staging = int(case.sizes.gpus[found[0]]), found[1]
-    static = None if fixed is None else int(fixed.row.gpus[0])
+    static = None if fixed is None else int(fixed.best.row.gpus[0])
     if static is not None and static <= opening:
         return None
     best_result = result.best if opening == even else _at(context, opening, result)
     return replace(result, best=best_result, staging=replace(staging, static_gpus=static))
 
 
-def _fixed(result: ClusterResult) -> SearchResult | None:
-    """The answer if the job were never resized; None if no allowed size is in time at the confidence."""
-    request = replace(result.context.request, elastic=False)
-    context = replace(result.context, request=request)
-    return search_for(request)(context, result.allowed, result.feasible)[0]
-
-
-def opening_case(result: ClusterResult, fixed: SearchResult | None = None) -> Case:
+def opening_case(result: ClusterResult, fixed: ClusterResult | None = None) -> Case:
     """What the opening is chosen by: the best finish on sizes around the result's."""
     sizes = _best_finish(_price(result, fixed), int(result.best.row.gpus[0]))
     return Case(sizes=sizes, belief=_belief(result.best.row), course=_course(result.context))
 
 
-def _price(result: ClusterResult, fixed: SearchResult | None) -> Rows:
+def _price(result: ClusterResult, fixed: ClusterResult | None) -> Rows:
     """The fastest families, each on the sizes within reach over which its batch divides well."""
     context, even, at_count = result.context, int(result.best.row.gpus[0]), result.best.at_count
     twice = rows_at(context, 2 * even, result.feasible) if 2 * even in result.allowed else at_count
-    later = () if fixed is None else (_fastest(fixed.at_count),)
+    later = () if fixed is None else (_fastest(fixed.best.at_count),)
     fastest = distinct(np.concatenate([_fastest(at_count), _fastest(twice), *later]))
     grow_to = max(even, context.request.grow_to or even * math.ceil(_REACH[1]))
     family, gpus = _even_sizes(context, fastest, result.allowed[result.allowed <= grow_to], even)
