@@ -5,7 +5,9 @@ import datetime as dt
 
 import pytest
 
+from rightsizer.domain.reading import Reading
 from rightsizer_operator.cluster.cache import Cache
+from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.resize_advisor import Advisor
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import Progress
@@ -172,6 +174,14 @@ def test_within_twelve_hours_a_wrong_size_is_corrected_and_never_taken_back(repl
     for before, after, cause in case.resizes:
         assert (after > before, cause) == (grows, "Measured")
     assert case.run.condition("DeadlineAtRisk")["status"] == "False"
+
+
+def test_a_plan_that_stands_still_since_its_first_step_is_seen_to_be_idle(replay):
+    case = replay(0.0)
+    unused = Reading(gpu_busy_mean=0.0, gpu_busy_max=0.0, tensor_active=0.0, power_fraction=0.1)
+    case.advisor.set_counters(Counters(readings={KEY: unused}))
+    case.advance(1)
+    assert case.run.condition("Idle")["status"] == "True"
 
 
 def test_a_plan_opens_small_and_grows_at_its_first_look_within_its_reserve(replay):
