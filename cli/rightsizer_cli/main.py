@@ -39,6 +39,8 @@ COMMANDS = {
 }
 """Each command and its module in `rightsizer_cli.commands`, in the order of the help."""
 
+_LONGEST = 2000
+"""Characters of an error's line: a value may be a file's content by mistake."""
 _BY_HAND = "_RIGHTSIZER_COMPLETE=source_bash rightsizer"
 """The script of a named shell: bash, zsh, fish."""
 
@@ -63,6 +65,9 @@ def execute(args: Sequence[str]) -> int:
 
 def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
     """The exit code of one command line of an application; its errors in one line on stderr."""
+    if sys.stdout is None:  # the caller closed it, and typer would drop the answer
+        _fail("output: stdout is closed; use >/dev/null for no output")
+        return SYSTEM
     try:
         code = get_command(app).main(args=list(args) or ["--help"], prog_name=program, standalone_mode=False)
         typer.echo(nl=False)  # flushes, so that a full disk is an error here
@@ -178,7 +183,9 @@ def _drop_unwritten() -> None:
 
 
 def _fail(message: str) -> int:
-    """Print one line on stderr, unless that is full; the exit code."""
+    """Print one line on stderr, unless that is full; the exit code. A long line loses its middle."""
+    if len(message) > _LONGEST:
+        message = f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
     with contextlib.suppress(OSError):
         typer.echo(f"error: {message}", err=True)
     return BAD_INPUT

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from rightsizer.errors import InputError
 from rightsizer_api.errors import plan_error
 from rightsizer_api.plan import API_VERSION, KIND, TrainingPlan
+from rightsizer_api.untrusted_text import read_text
 
 __all__ = ["dump", "load", "loads", "validate", "with_config"]
 
@@ -27,7 +28,7 @@ def load(source: Path | str, *, folder: Path | None = None) -> TrainingPlan:
     `config` gets the content of a configPath. The path is relative to the file; in a text, to `folder`.
     """
     if isinstance(source, Path):
-        document = _parsed(_read(source, field=str(source)), name=str(source))
+        document = _parsed(read_text(source, field=str(source), most_bytes=_MAX_BYTES), name=str(source))
         return validate(with_config(document, folder or source.parent))
     return validate(with_config(_parsed(source, name="document"), folder or Path()))
 
@@ -93,21 +94,6 @@ def _parsed(text: str, *, name: str) -> object:
     return plans[0]
 
 
-def _read(path: Path, *, field: str) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-        return content.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(field, value=str(path), remedy="no such file") from None
-    except IsADirectoryError:
-        raise InputError(field, value=str(path), remedy="is a directory; name the file") from None
-    except UnicodeDecodeError:
-        raise InputError(field, value=str(path), remedy="is not UTF-8 text") from None
-    except OSError as error:
-        raise InputError(field, value=str(path), remedy=f"cannot be read: {error.strerror}") from None
-
-
 def with_config(document: Any, folder: Path) -> object:
     """The document with spec.model.configPath replaced by the file's content, if it has one."""
     field = "spec.model.configPath"
@@ -118,7 +104,7 @@ def with_config(document: Any, folder: Path) -> object:
         return document
     if not isinstance(path, str) or "config" in model:
         return document
-    text = _read(folder / path, field=field)
+    text = read_text(folder / path, field=field, most_bytes=_MAX_BYTES)
     try:
         config = json.loads(text)
     except (ValueError, RecursionError):

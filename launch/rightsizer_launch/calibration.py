@@ -13,6 +13,7 @@ from rightsizer.domain.observation import Observation, dumps, from_document, loa
 from rightsizer.errors import InputError
 from rightsizer.search.calibrate import Calibration, calibration, merge_observations
 from rightsizer.search.types import Option, Request
+from rightsizer_api.untrusted_text import read_text
 from rightsizer_launch.run_totals import warm_steps
 from rightsizer_launch.worker.progress import Record
 
@@ -43,17 +44,16 @@ def default_path(environ: Mapping[str, str] | None = None) -> Path | None:
     return Path(data).expanduser() / "rightsizer" / "calibration.json"
 
 
-def read(path: Path) -> tuple[Observation, ...]:
-    """The observations in a calibration file; none if the file does not exist. A device may have no end."""
-    if path.exists() and not path.is_file():
-        raise InputError("calibration", value=str(path), remedy="is not a regular file")
+def read(path: Path, *, field: str = "calibration") -> tuple[Observation, ...]:
+    """The observations in a calibration file; none if there is no file. `field` is what named it."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError("calibration", value=str(path), remedy=f"cannot be read: {_reason(error)}") from None
-    return loads(text, name=f"calibration {path}")
+        if path.exists() and not path.is_file():
+            raise InputError(
+                field, value=str(path), remedy="is not a regular file"
+            )  # it could not be replaced
+    except OSError as error:
+        raise InputError(field, value=str(path), remedy=f"cannot be read: {_reason(error)}") from None
+    return loads(read_text(path, field=field), name=f"{field} {path}") if path.exists() else ()
 
 
 def load(path: Path | None = None) -> Calibration:
@@ -68,15 +68,15 @@ def calibrated(request: Request, path: Path | None = None) -> Request:
     return replace(request, calibration=found) if found else request
 
 
-def add(new: Iterable[Observation], path: Path) -> tuple[Observation, ...]:
+def add(new: Iterable[Observation], path: Path, *, field: str = "calibration") -> tuple[Observation, ...]:
     """Add observations to a calibration file, each run once; returns the file's new content."""
-    with _alone(path):
-        both = merge_observations(read(path), new)
-        write(both, path)
+    with _alone(path, field):
+        both = merge_observations(read(path, field=field), new)
+        write(both, path, field=field)
     return both
 
 
-def write(observations: Iterable[Observation], path: Path) -> None:
+def write(observations: Iterable[Observation], path: Path, *, field: str = "calibration") -> None:
     """Replace a calibration file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -84,15 +84,14 @@ def write(observations: Iterable[Observation], path: Path) -> None:
         draft.write_text(dumps(observations), encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        remedy = f"cannot be written: {_reason(error)}"
-        raise InputError("calibration", value=str(path), remedy=remedy) from None
+        raise InputError(field, value=str(path), remedy=f"cannot be written: {_reason(error)}") from None
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _alone(path: Path, field: str) -> Iterator[None]:
     """Hold the file's lock: two runs that end together must both be recorded."""
     import fcntl  # only POSIX has it; plans are sized without
 
@@ -101,8 +100,7 @@ def _alone(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         holder = lock.open("a")
     except OSError as error:
-        remedy = f"cannot be written: {_reason(error)}"
-        raise InputError("calibration", value=str(path), remedy=remedy) from None
+        raise InputError(field, value=str(path), remedy=f"cannot be written: {_reason(error)}") from None
     with holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         yield

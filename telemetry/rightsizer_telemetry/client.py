@@ -11,10 +11,12 @@ import httpx
 
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
+from rightsizer_api.untrusted_text import read_bytes
 
 __all__ = ["Answer", "FailedQuery", "Prometheus", "PrometheusSettings", "Row", "Series"]
 
 _MOST_BYTES = 64 * 2**20
+_LONGEST_SECRET = 65_536
 
 
 @immutable
@@ -141,10 +143,8 @@ class Prometheus:
                 body = self._body(answer, began_s)
         except httpx.HTTPError as error:
             return FailedQuery(reason=f"{type(error).__name__}: {str(error)[:200]}")
-        except OSError as error:
-            return FailedQuery(reason=f"{error.strerror or type(error).__name__}: {error.filename or ''}")
-        except UnicodeError:
-            return FailedQuery(reason="the token or the password is not ASCII")
+        except InputError as error:
+            return FailedQuery(reason=f"{error.field}: {error.value}: {error.remedy}")
         if isinstance(body, FailedQuery):
             return body
         return _data(answer, body)
@@ -206,10 +206,13 @@ def _checked(url: str) -> str:
 
 
 def _tls(access: PrometheusSettings) -> ssl.SSLContext:
+    for path in (access.ca_file, access.cert_file, access.key_file):
+        if path is not None and not path.is_file():  # OpenSSL reads a device for ever
+            raise InputError("certificate", value=str(path), remedy="is no regular file")
     try:
         context = ssl.create_default_context(cafile=access.ca_file)
         if access.cert_file is not None:
-            context.load_cert_chain(access.cert_file, access.key_file)
+            context.load_cert_chain(access.cert_file, access.key_file, password=b"")  # never asks
     except (OSError, ssl.SSLError) as error:
         named = access.cert_file or access.ca_file
         remedy = f"is no usable PEM file: {error.strerror or 'unreadable'}"
@@ -219,16 +222,19 @@ def _tls(access: PrometheusSettings) -> ssl.SSLContext:
 
 def _auth(access: PrometheusSettings) -> httpx.Auth | None:
     if access.token_file is not None:
-        return _Bearer(_secret(access.token_file))
+        return _Bearer(_secret(access.token_file, "token"))
     if access.user is not None:
-        password = "" if access.password_file is None else _secret(access.password_file)
+        password = "" if access.password_file is None else _secret(access.password_file, "password")
         return httpx.BasicAuth(access.user, password)
     return None
 
 
-def _secret(path: Path) -> str:
-    """A secret that a header can hold; UnicodeError where it is none."""
-    return path.read_bytes().strip().decode("ascii")
+def _secret(path: Path, field: str) -> str:
+    """A secret that a header can hold."""
+    secret = read_bytes(path, field=field, most_bytes=_LONGEST_SECRET).strip()
+    if not all(0x20 <= byte < 0x7F for byte in secret):
+        raise InputError(field, value=str(path), remedy="is not one line of ASCII")
+    return secret.decode()
 
 
 class _Bearer(httpx.Auth):

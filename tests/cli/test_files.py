@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rightsizer.errors import InputError
-from rightsizer_cli.files import read_text, write_whole
+from rightsizer_cli.files import write_whole
 
 
 def half(path: Path) -> None:
@@ -32,10 +32,3 @@ def test_success_replaces(tmp_path):
 def test_a_device_is_written_not_replaced():
     write_whole(Path(os.devnull), lambda draft: draft.write_text("gone") and None, field="--out")
     assert Path(os.devnull).is_char_device()
-
-
-def test_binary_is_no_text(tmp_path):
-    file = tmp_path / "runs.csv"
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not a text file"):
-        read_text(file, field="--runs")

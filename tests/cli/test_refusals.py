@@ -179,6 +179,16 @@ def test_the_monitor_of_a_user_without_a_home_is_one_line(place, capsys):
     refused(run("slurm monitor", "--sweeps", "1"), capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(("closed", "code", "said"), [(">&-", 1, 1), ("2>&-", 0, 0), ("<&-", 0, 0)])
+@pytest.mark.parametrize("module", ["cli.start", "cli.kubectl.main"])
+def test_an_answer_is_not_lost_on_a_closed_stdout(module, closed, code, said):
+    program = f"from rightsizer_{module} import main; main()"
+    shell = f'"$0" -c "{program}" --help {closed}'
+    done = subprocess.run(["sh", "-c", shell, sys.executable], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (code, said)
+    assert done.stdout.startswith("Usage: ") is not bool(code)
+
+
 @pytest.mark.parametrize("text", [None, io.StringIO("\udcff\udcfe")], ids=["closed", "bytes"])
 def test_a_stdin_without_text_is_one_line(text, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", text)
@@ -188,11 +198,19 @@ def test_a_stdin_without_text_is_one_line(text, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("line", "given"),
     {"calibrate": ("--show", "--file", "/dev/zero"), "slurm daemon": ("--config", "/dev/zero"),
-     "plan": ("/dev/zero",)}.items(),
+     "plan": ("/dev/zero",),
+     "report": ("--prometheus", "http://127.0.0.1:9", "--token-file", "/dev/zero")}.items(),
     ids=str,
 )  # fmt: skip
 def test_a_device_without_an_end_is_one_line(line, given, capsys):
     refused(run(line, *given), capsys.readouterr().err)
+
+
+def test_the_middle_of_a_long_value_is_left_out(capsys):
+    assert execute(["plan", "x" * 100_000]) == 2
+    error = capsys.readouterr().err
+    assert error.endswith("file name too long\n")
+    assert len(error) < 2100
 
 
 def test_a_table_of_which_no_row_is_predicted_is_no_success(place, capsys):

@@ -22,6 +22,7 @@ from rightsizer.values import immutable
 from rightsizer_api import dump, load, sizing
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.untrusted_text import read_bytes
 from rightsizer_launch import calibration
 from rightsizer_launch.local.run_folder import RunDirectory
 from rightsizer_launch.worker_spec import WorkerSpec, target_of
@@ -94,12 +95,7 @@ def submit(
     file: Path, options: SbatchOptions, *, say: Callable[[str], None], slurm: Slurm | None = None
 ) -> int:
     """Submit a plan, or a batch script with a rightsizer comment."""
-    try:
-        with file.open("rb") as head:
-            is_script = head.read(2) == b"#!"
-    except OSError as error:
-        raise InputError("FILE", value=str(file), remedy=f"cannot be read: {error.strerror}") from None
-    if is_script:
+    if read_bytes(file, field="FILE").startswith(b"#!"):
         return submit_script(file, options, say=say, slurm=slurm)
     return submit_plan(file, options, say=say, slurm=slurm)
 
@@ -113,7 +109,7 @@ def submit_script(
     environment: Mapping[str, str] = os.environ,
 ) -> int:
     """Size a user's batch script by its comment, within its #SBATCH lines, and submit it."""
-    header = directives(file.read_text(errors="replace"))
+    header = directives(read_bytes(file, field="FILE").decode(errors="replace"))
     if not is_ours(header.get("comment", "")):
         remedy = 'has no line #SBATCH --comment="rightsizer: model=... tokens=..."; add one, or pass a plan'
         raise InputError("FILE", value=str(file), remedy=remedy)

@@ -118,7 +118,7 @@ def test_rows_that_cannot_be_used_are_counted_and_the_first_is_named(tmp_path, k
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "cannot be read"),
+        (None, "no such file"),
         ("{", "is not JSON"),
         ("[]", "is not a run report"),
         ('{"observations": []}', "no measured steps"),
@@ -150,3 +150,13 @@ def test_a_wrong_calibration_file_stops_a_plan_with_one_line(kept, capsys):
 @pytest.mark.parametrize("args", [[], ["--show", "--reset"], ["x.json", "--reset"]], ids=str)
 def test_it_does_one_thing_at_a_time(kept, args):
     assert execute(["calibrate", *args]) == 2
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"\xff", b"[]", b'{"schema": 1}'], ids=["folder", "binary", "list", "schema"]
+)
+def test_an_error_in_the_calibration_file_names_the_option(tmp_path, capsys, content):
+    if content is not None:
+        (tmp_path / "file").write_bytes(content)
+    assert execute(["calibrate", "--show", "--file", str(tmp_path / "file" if content else tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("error: --file")

@@ -131,7 +131,7 @@ def test_a_wrong_trace_is_named_by_line_and_column(tmp_path, capsys, case):
 
 
 WRONG = {
-    "no file": (["/nowhere.csv"], "cannot be read"),
+    "no file": (["/nowhere.csv"], "no such file"),
     "too few GPUs": (["--cluster-gpus", "4"], "--cluster-gpus: 4: is less than the"),
     "deadlines": (["--deadlines", "2:1"], "--deadlines: '2:1'"),
     "scaling": (["--scaling", "high"], "--scaling: 'high'"),

@@ -9,11 +9,12 @@ from rightsizer.errors import InputError
 from rightsizer.search.types import Request
 from rightsizer.units import parse_duration_s, parse_tokens
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.untrusted_text import read_text
 from rightsizer_cli.commands.advise.advice import Advice, Measured, advise
 from rightsizer_cli.commands.advise.jobs import ExistingJob, kubernetes_job, slurm_job
 from rightsizer_cli.commands.advise.logs import LogRate, rate_of
 from rightsizer_cli.commands.advise.source import JobSource
-from rightsizer_cli.files import read_stdin, read_text
+from rightsizer_cli.files import read_stdin
 from rightsizer_cli.inputs import calibrated, read, read_over
 from rightsizer_cli.kubectl_client import Client, Where
 from rightsizer_cli.options import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags

@@ -31,7 +31,6 @@ def calibrate(
 ) -> None:
     """Calibrate later plans with your own measured runs: corrected estimates, narrower intervals."""
     from rightsizer_cli.commands.calibrate.measured_runs import (
-        calibration_file,
         print_update,
         update_calibration,
     )
@@ -40,5 +39,5 @@ def calibrate(
     if sum([bool(reports) or runs is not None, show, reset]) != 1:
         remedy = "give exactly one of reports (or --runs), --show and --reset"
         raise OptionError("REPORT.json", value="", remedy=remedy)
-    update = update_calibration(calibration_file(file), reports or (), runs, reset=reset)
+    update = update_calibration(file, reports or (), runs, reset=reset)
     print_update(update, as_json=json)

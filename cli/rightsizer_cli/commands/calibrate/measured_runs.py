@@ -14,14 +14,14 @@ from rightsizer.estimate.correction import LayoutFamily
 from rightsizer.published.rows import case_from_row
 from rightsizer.search.calibrate import Calibration, CorrectionFactors, calibration, correction_factors
 from rightsizer.values import immutable
+from rightsizer_api.untrusted_text import read_text
 from rightsizer_cli.commands.estimate.table import read_rows
 from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.files import read_text
 from rightsizer_cli.render import table
 from rightsizer_cli.usage_errors import OptionError
 from rightsizer_launch.calibration import add, default_path, read, report_observations, write
 
-__all__ = ["CalibrationUpdate", "calibration_file", "print_update", "row_observations", "update_calibration"]
+__all__ = ["CalibrationUpdate", "print_update", "row_observations", "update_calibration"]
 
 GIB = 2.0**30
 ASSUMED_STEPS = 20
@@ -47,19 +47,17 @@ class CalibrationUpdate:
     skipped: tuple[str, ...] = ()
 
 
-def calibration_file(file: Path | None) -> Path:
-    """The calibration file: the option's, else the default."""
-    path = file or default_path()
+def update_calibration(
+    file: Path | None, reports: Sequence[Path], runs: Path | None, *, reset: bool
+) -> CalibrationUpdate:
+    """Add the runs of reports and of a table to a file (the default: the user's), or reset it.
+
+    Invalid input changes nothing.
+    """
+    path, field = file or default_path(), "--file" if file else "calibration"
     if path is None:
         raise OptionError("--file", value="", remedy="RIGHTSIZER_CALIBRATION is empty; name a file")
-    return path
-
-
-def update_calibration(
-    path: Path, reports: Sequence[Path], runs: Path | None, *, reset: bool
-) -> CalibrationUpdate:
-    """Add the runs of reports and of a table, or reset. Invalid input changes nothing."""
-    before = () if reset else read(path)
+    before = () if reset else read(path, field=field)
     new = [one for report in reports for one in _reported(report)]
     skipped: tuple[str, ...] = ()
     if runs is not None:
@@ -69,9 +67,9 @@ def update_calibration(
         if not measured:
             raise OptionError("--runs", value=str(runs), remedy=f"has no measured run: {skipped[0]}")
     if reset:
-        write((), path)
+        write((), path, field=field)
         return CalibrationUpdate(file=path, before=Calibration(), after=Calibration(), added=0)
-    kept = add(new, path) if new else before
+    kept = add(new, path, field=field) if new else before
     known = {one.run for one in before}
     return CalibrationUpdate(
         file=path,

@@ -13,7 +13,8 @@ from rightsizer.errors import RightsizerError
 from rightsizer.estimate.prediction import Prediction, gpus, predict
 from rightsizer.estimate.uncertainty import Z_80
 from rightsizer.published.rows import case_from_row
-from rightsizer_cli.files import read_text, write_whole
+from rightsizer_api.untrusted_text import read_text
+from rightsizer_cli.files import write_whole
 from rightsizer_cli.usage_errors import OptionError
 
 __all__ = ["COLUMNS", "estimate_runs", "predict_rows", "read_rows"]

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from rightsizer.values import immutable
-from rightsizer_cli.files import read_text
+from rightsizer_api.untrusted_text import read_bytes, read_text
 from rightsizer_cli.usage_errors import OptionError
 
 __all__ = ["SAMPLE", "Trace", "TraceRow", "read_trace"]
@@ -56,7 +56,7 @@ def _text(path: Path) -> str:
     if path.suffix != ".gz":
         return read_text(path, field="TRACE")
     try:
-        with gzip.open(path) as packed:
+        with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(path, field="TRACE"))) as packed:
             raw = packed.read(_MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
             raise OptionError("TRACE", value=str(path), remedy="unpacks to more than 1 GiB")
@@ -65,9 +65,6 @@ def _text(path: Path) -> str:
         raise OptionError("TRACE", value=str(path), remedy="holds no text (UTF-8)") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise OptionError("TRACE", value=str(path), remedy="is no whole gzip file") from None
-    except OSError as error:
-        remedy = f"cannot be read: {(error.strerror or str(error)).lower()}"
-        raise OptionError("TRACE", value=str(path), remedy=remedy) from None
 
 
 def _rows(text: str, name: str) -> tuple[TraceRow, ...]:
