@@ -9,7 +9,13 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.search.layout_space import layouts
 from rightsizer.search.objectives import search_for
 from rightsizer.search.options import option
-from rightsizer.search.pricing import SearchContext, fit_layouts, price_pairs, search_context
+from rightsizer.search.pricing import (
+    SearchContext,
+    fit_layouts,
+    fitting_pairs,
+    price_pairs,
+    search_context,
+)
 from rightsizer.search.search import SearchResult, best, counts, fewest, fitting, pairs, rows_at, thin
 from rightsizer.search.types import Binding, Option, Request, Staging
 from rightsizer.values import immutable
@@ -18,6 +24,9 @@ __all__ = ["ClusterResult", "Infeasible", "search_cluster"]
 
 _LOOK_BEYOND = 16
 """Up to this multiple of the allowed GPUs is searched, to report how many would be enough."""
+
+_COUNTS_AT_ONCE = 16
+"""Counts tried at once for the first on which a layout fits."""
 
 
 @immutable
@@ -47,44 +56,99 @@ class Infeasible:
     evaluated: int = 0
 
 
+@immutable
+class _Space:
+    """What is searched on one cluster. `feasible` families fit memory on the most `allowed` GPUs or fewer."""
+
+    context: SearchContext
+    allowed: Array
+    feasible: Array
+    least_bytes: float
+
+
 def search_cluster(
     request: Request, cluster: Cluster, *, explained: bool = True
 ) -> ClusterResult | Infeasible:
-    """Search without offload to host memory, then with offload only if nothing fits.
+    """Search without offload to host memory. If that finds no plan, search with it on the smallest counts.
 
-    Without `explained`, an infeasible deadline or budget comes without the nearest options.
+    These are the counts below the first on which a layout without offload fits. They do not depend on the
+    GPUs allowed, so more of them never refuse a request. Without `explained`, an infeasible request comes
+    without the nearest options.
     """
-    first = _search(request, cluster, offload=False, explained=explained)
+    resident = _space(request, cluster, offload=False)
+    if not len(resident.context.families) or not resident.allowed.size:
+        return _nothing_to_search(resident)
+    found, evaluated = _search(resident, resident.allowed)
+    if found is not None:
+        return found
     can = request.framework.can_offload_optimizer or request.framework.can_offload_parameters
-    if isinstance(first, Infeasible) and first.binding == Binding.MEMORY and can:
-        second = _search(request, cluster, offload=True, explained=explained)
-        if isinstance(second, ClusterResult) or second.binding != Binding.MEMORY:
-            return replace(second, evaluated=first.evaluated + second.evaluated)
-    return first
+    too_few = _below_first_fit(resident) if can else resident.allowed[:0]
+    if not too_few.size:
+        return _refusal(resident, evaluated, explained=explained)
+    offloading = _space(request, cluster, offload=True)
+    found, more = _search(offloading, too_few)
+    evaluated += more
+    if found is not None:
+        return replace(found, evaluated=evaluated)
+    refusal = _refusal(resident, evaluated, explained=explained)
+    if refusal.binding == Binding.MEMORY:  # unless offload fits
+        return _refusal(offloading, evaluated, explained=explained)
+    return refusal
 
 
-def _search(
-    request: Request, cluster: Cluster, *, offload: bool, explained: bool
-) -> ClusterResult | Infeasible:
-    context = search_context(request, cluster, offload=offload)
-    families = context.families
-    allowed = counts(request, cluster)
-    if not len(families):
-        return Infeasible(cluster=cluster, binding=Binding.LAYOUT)
-    if not allowed.size:
-        return Infeasible(cluster=cluster, binding=Binding.MAX_GPUS, nearest=_nearest_sizes(context))
-    feasible, least_bytes = fitting(context, int(allowed[-1]))
-    if not feasible.size:
-        return _infeasible(context, Binding.MEMORY, least_bytes=least_bytes, evaluated=len(families))
-    result, evaluated = search_for(request)(context, allowed, feasible)
-    evaluated += len(families)
-    if result is None and not explained:
-        return _infeasible(context, Binding.DEADLINE, evaluated=evaluated)
+def _space(request: Request, cluster: Cluster, *, offload: bool) -> _Space:
+    context, allowed = search_context(request, cluster, offload=offload), counts(request, cluster)
+    feasible, least_bytes = fitting(context, int(allowed[-1])) if allowed.size else (allowed, np.inf)
+    return _Space(context=context, allowed=allowed, feasible=feasible, least_bytes=least_bytes)
+
+
+def _nothing_to_search(space: _Space) -> Infeasible:
+    context = space.context
+    if not len(context.families):
+        return Infeasible(cluster=context.cluster, binding=Binding.LAYOUT)
+    return Infeasible(cluster=context.cluster, binding=Binding.MAX_GPUS, nearest=_nearest_sizes(context))
+
+
+def _search(space: _Space, on: Array) -> tuple[ClusterResult | None, int]:
+    """The cluster's best row `on` these counts, and how many rows were priced."""
+    if not on.size or not space.feasible.size:
+        return None, len(space.context.families)
+    result, evaluated = search_for(space.context.request)(space.context, on, space.feasible)
+    evaluated += len(space.context.families)
     if result is None:
-        return _explain_infeasible(context, allowed, feasible, evaluated)
-    return ClusterResult(
-        context=context, best=result, feasible=feasible, allowed=allowed, evaluated=evaluated
+        return None, evaluated
+    found = ClusterResult(
+        context=space.context,
+        best=result,
+        feasible=space.feasible,
+        allowed=space.allowed,
+        evaluated=evaluated,
     )
+    return found, evaluated
+
+
+def _below_first_fit(space: _Space) -> Array:
+    """The allowed counts below the first on which some layout fits memory and divides the batch."""
+    allowed, feasible = space.allowed, space.feasible
+    if not feasible.size:
+        return allowed
+    for start in range(0, allowed.size, _COUNTS_AT_ONCE):
+        some = allowed[start : start + _COUNTS_AT_ONCE]
+        chosen, gpus = pairs(space.context.families.unit[feasible], np.zeros(feasible.shape), some)
+        fits = fitting_pairs(space.context, feasible[chosen], gpus)[1]
+        if fits.size:
+            return np.asarray(allowed[allowed < fits.min()])
+    return allowed
+
+
+def _refusal(space: _Space, evaluated: int, *, explained: bool) -> Infeasible:
+    """Why no layout of the space meets the request."""
+    context = space.context
+    if not space.feasible.size:
+        return _infeasible(context, Binding.MEMORY, least_bytes=space.least_bytes, evaluated=evaluated)
+    if not explained:
+        return _infeasible(context, Binding.DEADLINE, evaluated=evaluated)
+    return _explain_infeasible(context, space.allowed, space.feasible, evaluated)
 
 
 def _infeasible(

@@ -34,12 +34,14 @@ def stage(result: ClusterResult, fixed: ClusterResult | None) -> ClusterResult |
     that of the same request for a job that is never resized; None: no allowed size is in time.
     """
     context, even = result.context, int(result.best.row.gpus[0])
+    static = None if fixed is None else int(fixed.best.row.gpus[0])
+    if static is not None and static <= even:
+        return None
     case = opening_case(result, fixed)
     found = choose_opening(case, first=int(np.searchsorted(case.sizes.gpus, even)))
     if found is None:
         return None
     opening, staging = int(case.sizes.gpus[found[0]]), found[1]
-    static = None if fixed is None else int(fixed.best.row.gpus[0])
     if static is not None and static <= opening:
         return None
     best_result = result.best if opening == even else _at(context, opening, result)

@@ -268,7 +268,26 @@ def test_more_gpus_allowed_never_make_it_worse(request_):
     )
     if isinstance(fewer, Plan):
         assert isinstance(more, Plan)
-        assert more.option.gpus == fewer.option.gpus
+        last_resort = fewer.option.layout.offload and not more.option.layout.offload
+        assert more.option.gpus == fewer.option.gpus or last_resort
+
+
+@pytest.mark.parametrize(
+    ("batch", "most", "offloads"),
+    [(61, 8, True), (61, 16, False), (139, 8, True), (139, 16, True), (139, 24, False)],
+)
+def test_offload_is_the_last_resort_where_a_batch_divides_too_late(batch, most, offloads):
+    answer = _planned(
+        "mistralai/Mixtral-8x7B-v0.1",
+        1e7,
+        20.0,
+        gpus=("A100-SXM4-40GB",),
+        name="accelerate",
+        sequence=1,
+        batch=batch,
+        max_gpus=most,
+    )
+    assert bool(answer.option.layout.offload) == offloads
 
 
 @SETTINGS
