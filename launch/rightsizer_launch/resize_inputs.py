@@ -3,7 +3,7 @@
 A job reports through records (progress.jsonl: local, Slurm) or scraped metrics (operator). Both become
 `Mark`s, and every input follows from the marks:
 
-- Present run: the marks since the last restart or change of world size. Earlier marks describe another size.
+- Present run: the marks since the last restart, change of world size, or time that the clock was set.
 - Warm part: from `warm_up_s` after the run's first step, without its first two steps. Compilation, allocator
   growth and cold caches would understate the rate. A run that is still warming up is read in full; the policy
   does not act on it.
@@ -59,6 +59,8 @@ _LEAST_RESTART_S = 5.0
 _MOST_MARKS = 1000
 """Of a job that restarts forever."""
 
+_CLOCK_SET_S = 60.0  # NTP slews smaller differences
+
 _COLD_STEPS = 1
 """Steps between the first mark of a run (the end of its first step) and its first warm mark."""
 
@@ -81,7 +83,7 @@ class Mark:
 
     `time_s` and `saved_at_s` (the end of the last checkpoint) are on one clock. `run` identifies the run of
     the workers within the job; it changes with each restart. `covers_s` is the time before this mark that it
-    accounts for. `saving_s` and `data_wait_s` count up from any start; None: not measured.
+    accounts for. `saving_s` and `data_wait_s` count up; None: not measured. `ahead_s`: less a steady clock's.
     """
 
     time_s: float
@@ -94,6 +96,7 @@ class Mark:
     saving_s: float | None = None
     data_wait_s: float | None = None
     saved_at_s: float | None = None
+    ahead_s: float = 0.0
 
 
 @immutable
@@ -135,6 +138,7 @@ def _next_mark(before: Mark | None, record: Record) -> Mark:
         saving_s=saving_s + (elapsed_s if saved else 0.0),
         data_wait_s=waiting_s,
         saved_at_s=record.time if saved else before.saved_at_s if before else None,
+        ahead_s=record.time - record.uptime_s if record.uptime_s else 0.0,
     )
 
 
@@ -142,7 +146,12 @@ def _restarted(a: Mark, b: Mark) -> bool:
     """Whether the workers started again between two marks, or their number changed."""
     starts = b.phase in _BEFORE_FIRST_STEP and a.phase not in _BEFORE_FIRST_STEP
     counts_anew = b.tokens < a.tokens or (b.saving_s or 0.0) < (a.saving_s or 0.0)
-    return starts or counts_anew or (a.world, a.run) != (b.world, b.run)
+    return starts or counts_anew or (a.world, a.run) != (b.world, b.run) or _clock_set(a, b)
+
+
+def _clock_set(a: Mark, b: Mark) -> bool:
+    """Whether the clock was set while a run went on, so that its times before and after do not compare."""
+    return (a.world, a.run) == (b.world, b.run) and abs(b.ahead_s - a.ahead_s) > _CLOCK_SET_S
 
 
 def present_run(marks: Sequence[Mark]) -> Sequence[Mark]:
@@ -299,7 +308,7 @@ def start_durations_s(marks: Sequence[Mark], launches_s: Iterable[float] = ()) -
     launches, durations = sorted(launches_s), []
     run_ended_s, training = -math.inf, False
     for before, mark in zip((None, *marks), marks, strict=False):
-        if before is not None and _restarted(before, mark):
+        if before is not None and _restarted(before, mark) and not _clock_set(before, mark):
             run_ended_s, training = (before.time_s, False) if training else (run_ended_s, False)
         if not training and mark.phase not in _BEFORE_FIRST_STEP:
             training = True

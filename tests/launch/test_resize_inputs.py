@@ -227,3 +227,15 @@ def test_gpu_counters_fill_only_what_the_job_does_not_know():
 @pytest.mark.parametrize(("done", "left"), [(4.0, 6.0), (12.0, 0.0)], ids=["part", "more"])
 def test_tokens_left_are_those_not_trained(done, left):
     assert tokens_left(10.0, done) == left
+
+
+@pytest.mark.parametrize("by_s", [3600.0, -3600.0], ids=["forwards", "back"])
+def test_a_clock_that_is_set_changes_no_rate_and_counts_as_no_start(by_s):
+    set_s = [by_s if record.step > 100 else 0.0 for record in STEADY]
+    records = [
+        replace(record, time=7200.0 + record.time + s, uptime_s=record.time)
+        for record, s in zip(STEADY, set_s, strict=True)
+    ]
+    reading = read(records, now_s=7412.0 + by_s)
+    assert (reading.tokens_per_s, reading.coverage, reading.age_s) == (1000.0, 1.0, 2.0)
+    assert start_durations_s(marks_of(records)) == start_durations_s(marks_of(STEADY))

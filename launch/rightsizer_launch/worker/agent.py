@@ -348,6 +348,7 @@ def _write(event: str, **more: Any) -> None:
     record = progress.Record(
         event=event,
         time=time.time(),
+        uptime_s=time.monotonic(),
         attempt=int(os.environ.get(progress.ENV_ATTEMPT, "1")),
         restart=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
         world=_world(),

@@ -92,11 +92,13 @@ class Record:
     `step` and `tokens` count from the beginning of the training, `step_s` is the last step's duration,
     `restart` torchrun's restarts within the attempt; `peak_bytes` the allocator's peak so far on the
     fullest GPU, if measured; `data_wait_s` how long rank 0 waited for the step's data, if the
-    script measures it; `pids` (start only) are the workers' by rank.
+    script measures it; `pids` (start only) are the workers' by rank. `time` is that of the machine's
+    clock, `uptime_s` of one that nobody sets.
     """
 
     event: str
     time: float
+    uptime_s: float = 0.0
     attempt: int = 1
     restart: int = 0
     world: int = 1
@@ -134,7 +136,8 @@ def _is_sound(record: Record) -> bool:
     """Whether numbers are finite, not negative and within bounds, texts are texts. A loss may be anything."""
     optional = tuple(n for n in (record.peak_bytes, record.data_wait_s) if n is not None)
     counts = (record.attempt, record.restart, record.world, record.step, *record.pids)
-    numbers = (record.time, record.tokens, record.step_s, record.tokens_per_s, *counts, *optional)
+    times = (record.time, record.uptime_s, record.step_s)
+    numbers = (*times, record.tokens, record.tokens_per_s, *counts, *optional)
     return (
         all(type(number) in {int, float} and 0 <= number < _MOST for number in numbers)
         and (record.loss is None or type(record.loss) in {int, float})

@@ -95,7 +95,7 @@ def _asked(intent: Intent, step: Step, slow: str, *, now_s: float, timeout_s: fl
     """Give the command, wait, give it once more, then fail."""
     if intent.stage is Stage.PLANNED:
         return Next(step=step)
-    if now_s - intent.changed_s < timeout_s:
+    if 0 <= now_s - intent.changed_s < timeout_s:  # negative: the clock was set back
         return Next(step=Step.WAIT)
     return Next(step=step) if intent.attempts < _MOST_ATTEMPTS else _closed(Stage.FAILED, slow)
 

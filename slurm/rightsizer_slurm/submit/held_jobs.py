@@ -25,7 +25,7 @@ from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.terminals import end_refused, tell
-from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
+from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s
 
 __all__ = ["TicketResult", "adopt", "changes", "is_own_hold", "release_held_jobs", "ticket_name"]
 
@@ -67,7 +67,7 @@ def release_held_jobs(
     now_s: float | None = None,
 ) -> Iterator[TicketResult]:
     """Process the tickets that have an answer or are overdue. SlurmError if Slurm is unavailable: retry."""
-    now_s = time.time() if now_s is None else now_s
+    now_s = steady_s() if now_s is None else now_s
     tickets = state.tickets()
     if all(ticket.job_id and not _answered(ticket, site, now_s) for ticket in tickets):
         return
@@ -92,7 +92,7 @@ def release_held_jobs(
 
 def adopt(state: TicketStore, jobs: Sequence[SlurmJob], *, now_s: float | None = None) -> None:
     """Add tickets for the jobs that the plugin held while the daemon did not answer (`on_fault = hold`)."""
-    now_s = time.time() if now_s is None else now_s
+    now_s = steady_s() if now_s is None else now_s
     known = {ticket.job_id for ticket in state.tickets()}
     for job in jobs:
         hold = hold_of(job.comment)

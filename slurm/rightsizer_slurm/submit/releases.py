@@ -14,7 +14,7 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.held_jobs import release_held_jobs
-from rightsizer_slurm.submit.ticket_store import TicketStore
+from rightsizer_slurm.submit.ticket_store import TicketStore, steady_s
 from rightsizer_slurm.submit.unsized_jobs import release_unsized
 from rightsizer_telemetry.names import SLURM
 
@@ -37,9 +37,11 @@ class Releases(Collector):
         site: SiteConfig,
         *,
         clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = steady_s,
     ) -> None:
+        """`clock` is Slurm's, `steady` that of the tickets."""
         self._state, self._slurm, self._backend = state, slurm, backend
-        self._site, self._clock = site, clock
+        self._site, self._clock, self._steady = site, clock, steady
         self._unsized_s = self._done_s = 0.0
         self._failures = 0
         self._lock = threading.Lock()  # the last round waits for the one before
@@ -64,7 +66,7 @@ class Releases(Collector):
         self._state.save()
 
     def _release(self) -> None:
-        now_s = self._clock()
+        now_s = self._steady()
         for result in release_held_jobs(
             self._state, self._slurm, self._backend, site=self._site, now_s=now_s
         ):
@@ -81,7 +83,7 @@ class Releases(Collector):
                 reason=reason,
                 held_s=limit_s,
                 except_for=known,
-                now_s=now_s,
+                now_s=self._clock(),
             )
             for job_id in released:
                 _LOG.warning("job %d: its hold ended without a size, %s", job_id, reason)
@@ -89,7 +91,7 @@ class Releases(Collector):
     def end(self) -> None:
         """The last round: a job whose size is known gets it, all others are released unsized."""
         self.round()
-        recent_s = self._clock() - _SUBMITS_S
+        recent_s = self._steady() - _SUBMITS_S
         for _ in range(_LAST_POLLS):
             try:
                 release_all(self._slurm, self._backend, self._site, "rightsizer was stopped")

@@ -34,7 +34,7 @@ from rightsizer_slurm.submit.protocol import (
     response_text,
 )
 from rightsizer_slurm.submit.sizing_processes import SizingTask
-from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
+from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s
 
 __all__ = ["Server"]
 
@@ -210,7 +210,7 @@ class Server:
             parse(request.comment)
         except RightsizerError as error:
             return SizingResponse(verdict=Verdict.REFUSE, say=one_line(str(error)), code="comment")
-        ticket = Ticket(name=ticket_name(request), made_s=time.time(), request=request)
+        ticket = Ticket(name=ticket_name(request), made_s=steady_s(), request=request)
         self._state.add(ticket)
         self._attach(ticket)
         say = "the job is held (JobHeldUser) and released when it is sized"

@@ -4,6 +4,7 @@ import json
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,18 +15,24 @@ from rightsizer_slurm import state_file
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 
-__all__ = ["Ticket", "TicketStore"]
+__all__ = ["Ticket", "TicketStore", "steady_s"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _MOST_SUBJECTS = 64
+_BEGAN_S = time.time() - time.monotonic()
 _Row = tuple[str, float, str, str | None, int | None]
+
+
+def steady_s() -> float:
+    """Seconds since the epoch as they were at the start: a clock that is set makes no ticket overdue."""
+    return _BEGAN_S + time.monotonic()
 
 
 @immutable
 class Ticket:
     """A held job: its request, its response once known, its job number once it is being sized.
 
-    `made_s` is seconds since the epoch; before `retry_s`, which is not stored, it is left alone.
+    `made_s` is a time of `steady_s`; before `retry_s`, which is not stored, it is left alone.
     """
 
     name: str

@@ -144,6 +144,7 @@ def test_a_job_has_one_change_at_a_time(tmp_path):
         (SHRINK, JOB, Step.SHRINK),
         (SHRINK, replace(JOB, nodes=3), Step.CLOSE),
         (replace(SHRINK, stage=Stage.ASKED, changed_s=990.0), JOB, Step.WAIT),
+        (replace(SHRINK, stage=Stage.ASKED, changed_s=9000.0, attempts=1), JOB, Step.SHRINK),
     ],
     ids=str,
 )

@@ -50,6 +50,7 @@ class Simulated:
     job: SlurmJob
     now_s: float = START_S
     pressed_from_s: float = float("inf")
+    set_by_s: float = 0.0
     stopped: bool = False
     step: int = 0
     begins_s: float = START_S + START_UP_S
@@ -57,9 +58,15 @@ class Simulated:
     first_save_s: float = 1e9
     sizes: list = field(default_factory=list)
 
+    def clock_s(self, at_s=None):
+        """The machines' clock, which is set by `set_by_s` after five hours."""
+        at_s = self.now_s if at_s is None else at_s
+        return at_s + (self.set_by_s if at_s >= START_S + 5 * HOUR_S else 0.0)
+
     def write(self, event, at_s, **more):
         line = {
-            "event": event, "time": at_s, "attempt": self.job.restarts + 1, "restart": len(self.sizes),
+            "event": event, "time": self.clock_s(at_s),
+            "uptime_s": at_s - START_S + 1.0, "attempt": self.job.restarts + 1, "restart": len(self.sizes),
             "world": self.job.nodes, "step": self.step, "tokens": float(self.step * BATCH_TOKENS),
             "loss": 2.5, "tokens_per_s": 123456.789, "peak_bytes": 51234567890.0, **more,
         }  # fmt: skip
@@ -157,8 +164,8 @@ def watched(cluster, *, act="requeue", hours=12):
     """The decisions of twelve hours, each with its hour, and the resizes that came of them."""
     settings = options_of({"act": act}, state=cluster.folder / "state.db").settings
     assert (settings.every_s, settings.tuning.warm_up_s, settings.tuning.cool_down_s) == (30.0, 600.0, 3600.0)
-    log = IntentLog(":memory:", clock=lambda: cluster.now_s)
-    monitor = Monitor(cluster, log, settings, slurm=Slurm(folder=cluster.folder), clock=lambda: cluster.now_s)
+    log = IntentLog(":memory:", clock=cluster.clock_s)
+    monitor = Monitor(cluster, log, settings, slurm=Slurm(folder=cluster.folder), clock=cluster.clock_s)
     decisions = []
     for poll in range(1, int(hours * HOUR_S / settings.every_s) + 1):
         cluster.train(START_S + poll * settings.every_s)
@@ -217,3 +224,13 @@ def test_a_job_without_a_deadline_takes_idle_nodes_and_gives_them_back_to_who_wa
 def test_a_steady_job_is_never_resized(simulated):
     cluster = simulated(nodes=4, pace=1.15, pressed_from_s=START_S)
     assert watched(cluster) == ([], ())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pace", "set_by_h", "hours"),
+    [(2, 2.3, 1, 6), (4, 1.15, -5, 10)],
+    ids=["forwards: it seems late", "back: it seems early"],
+)
+def test_a_clock_that_is_set_resizes_no_job(simulated, nodes, pace, set_by_h, hours):
+    cluster = simulated(nodes=nodes, pace=pace, pressed_from_s=START_S, set_by_s=set_by_h * HOUR_S)
+    assert watched(cluster, hours=hours)[1] == ()

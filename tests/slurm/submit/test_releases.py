@@ -35,6 +35,7 @@ class Lab:
 
     folder: Path
     now_s: float = 1000.0
+    set_by_s: float = 0.0
     refuses: str = "none"
     site: SiteConfig = SHIPPED
     state: TicketStore = field(init=False)
@@ -52,15 +53,21 @@ class Lab:
         self.state = TicketStore(self.folder / "state.db")
         slurm = Slurm(folder=self.folder)
         self.queue = Queue(slurm)
-        self.releases = Releases(self.state, slurm, self.queue, self.site, clock=lambda: self.now_s)
+        self.releases = Releases(
+            self.state,
+            slurm,
+            self.queue,
+            self.site,
+            clock=lambda: self.now_s + self.set_by_s,
+            steady=lambda: self.now_s,
+        )
 
     def hold(self, number: int, *, ticket: bool = True, own: bool = False, **fields: object) -> None:
         """A held job, with its ticket or without."""
         name = f"{number}a{int(own)}"
         job = {"priority": 0, "reason": "JobHeldUser", "comment": f"rightsizer: model=x ticket={name}"}
-        held = SlurmJob(
-            job_id=number, user_id=5, states=("PENDING",), submitted_s=self.now_s, **(job | fields)
-        )  # type: ignore[arg-type]
+        job |= {"submitted_s": self.now_s} | fields  # type: ignore[assignment]
+        held = SlurmJob(job_id=number, user_id=5, states=("PENDING",), **job)  # type: ignore[arg-type]
         self.queue.queue = (*self.queue.queue, held)
         if ticket:
             request = SizingRequest(uid=5, priority=0 if own else None, mode=self.site.mode_of("p"))
@@ -95,6 +102,24 @@ def test_a_job_without_a_size_is_released_after_the_shipped_limit(lab: Callable[
     at.releases.round()
     assert (at.released(), at.state.tickets()) == ([7], ())
     assert "not sized: no size after 600 s" in at.told()
+
+
+@pytest.mark.parametrize("hours", [5, -5], ids=["forwards", "back"])
+def test_a_clock_that_is_set_makes_no_job_overdue_and_no_job_wait(
+    lab: Callable[..., Lab], hours: int
+) -> None:
+    at = lab()
+    at.hold(7)
+    at.releases.round()
+    at.set_by_s = hours * 3600.0
+    at.now_s += LIMIT_S - 1.0
+    at.releases.round()
+    assert at.released() == []
+    at.hold(8, ticket=False, submitted_s=at.now_s + at.set_by_s)  # by Slurm's clock
+    for _ in range(2):
+        at.now_s += LIMIT_S
+        at.releases.round()
+    assert set(at.released()) == {7, 8}
 
 
 def test_a_job_that_slurm_does_not_release_delays_no_other_and_is_tried_again(
@@ -204,7 +229,9 @@ def test_a_queue_that_cannot_be_read_is_a_failure_in_the_metrics(lab: Callable[.
     at = lab()
     at.hold(7)
     slurm = Slurm(folder=at.folder)
-    releases = Releases(at.state, slurm, Broken(slurm), at.site, clock=lambda: at.now_s)
+    releases = Releases(
+        at.state, slurm, Broken(slurm), at.site, clock=lambda: at.now_s, steady=lambda: at.now_s
+    )
     releases.round()
     at.releases.round()
     broken, whole = (
