@@ -1,6 +1,7 @@
 """`rightsizer`: the entry point. Turns results into exit codes and user errors into one line."""
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -65,10 +66,9 @@ def execute(args: Sequence[str]) -> int:
 
 def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
     """The exit code of one command line of an application; its errors in one line on stderr."""
-    if sys.stdout is None:  # the caller closed it, and typer would drop the answer
-        _fail("output: stdout is closed; use >/dev/null for no output")
-        return SYSTEM
     try:
+        if sys.stdout is None:  # typer would drop the answer
+            raise OSError(errno.EBADF, "stdout is closed; for no output, use >/dev/null")
         code = get_command(app).main(args=list(args) or ["--help"], prog_name=program, standalone_mode=False)
         typer.echo(nl=False)  # flushes, so that a full disk is an error here
     except typer.TyperException as error:
@@ -80,6 +80,10 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
         return INTERRUPTED
     except OSError as error:
         return _refused(error)
+    except UnicodeEncodeError as error:
+        unknown = error.object[error.start : error.end]
+        why = f"{error.encoding} has no {unknown[:20]!r}; set PYTHONIOENCODING=utf-8"
+        return _refused(OSError(errno.EILSEQ, why))
     except ValueError as error:
         from rightsizer.errors import RightsizerError
 

@@ -10,12 +10,13 @@ import subprocess
 import sys
 
 import pytest
+import typer
 from tests.cli.commands.test_schema import RUNS, TRACE
 from tests.slurm.conftest import FakeSlurm
 from typer.main import get_command
 
 from rightsizer_cli.kubectl import main as kubectl
-from rightsizer_cli.main import build, execute
+from rightsizer_cli.main import build, execute, outcome
 
 GPT2 = ("--model", "gpt2", "--tokens", "1B", "--gpu", "H100")
 PLAN = """\
@@ -204,6 +205,15 @@ def test_a_stdin_without_text_is_one_line(text, monkeypatch, capsys):
 )  # fmt: skip
 def test_a_device_without_an_end_is_one_line(line, given, capsys):
     refused(run(line, *given), capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(("encoding", "text"), [("latin-1", "\u2026"), ("utf-8", "\udcff")])
+def test_text_that_the_output_cannot_hold_is_one_line(encoding, text, capsys):
+    app = typer.Typer()
+    app.command()(lambda: typer.echo(text))
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding=encoding)):
+        assert outcome(app, ["--"], program="write") == 1
+    refused(1, capsys.readouterr().err)
 
 
 def test_the_middle_of_a_long_value_is_left_out(capsys):

@@ -89,7 +89,7 @@ def test_the_documented_commands_parse():
 
 PAGES = {p.name: p.read_text() for p in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]}
 FOLDERS = "sizing|crds|launch|telemetry|operator|slurm|cli|tests|bench|examples|deploy|helm|scripts|docs"
-NO_MODULES = "dev|test|conf|lua"  # the API group, an example's host, files
+NO_MODULES = "dev|test|conf|lua|github"  # the API group, hosts, files
 
 
 @pytest.mark.parametrize("page", PAGES)
