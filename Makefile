@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-clusters .ci-prometheus test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-local .ci-alone .ci-clusters .ci-prometheus test-page test-stacks clean help
 
 all: check test  ## check and test
 
@@ -152,7 +152,7 @@ BUILD = $(BIN)/python tests/e2e/cluster/cluster.py build kubernetes etcd coredns
 	tests/e2e/cluster/install.sh
 	tests/e2e/prometheus/install.sh
 	$(BUILD)
-	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --durations=8 $(AGAIN) tests/e2e
+	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --durations=15 $(AGAIN) tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
 	@$(MAKE) --no-print-directory -s $(READY) >&2
@@ -168,7 +168,7 @@ test-slurm:  ## the tests on that Slurm; starts one if none runs
 .test-slurm: $(READY)
 	tests/e2e/slurm/install.sh
 	tests/e2e/prometheus/install.sh
-	$(BIN)/pytest -q $(call own,slurm) -m slurm -n 3 --dist loadfile --no-loadscope-reorder $(AGAIN) tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
+	$(BIN)/pytest -q $(call own,slurm) -m "slurm and $(if $(NIGHTLY),,not )nightly" -n 3 --dist loadfile --no-loadscope-reorder --durations=15 $(AGAIN) tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
 
 SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
   test_slurm_sizing.py::test_a_job_gets_the_size_that_the_terminal_is_told \
@@ -201,6 +201,7 @@ test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, 
 nightly:  ## what CI does not wait for: operators killed at every request, upgrades, a million random inputs
 	@$(MAKE) --no-print-directory release-dry-run
 	@$(MAKE) --no-print-directory test-kubernetes NIGHTLY=1
+	@$(MAKE) --no-print-directory test-slurm NIGHTLY=1
 	@$(MAKE) --no-print-directory test-stacks
 	@$(MAKE) --no-print-directory test-slurm-image
 	@$(MAKE) --no-print-directory fuzz
@@ -209,8 +210,8 @@ nightly:  ## what CI does not wait for: operators killed at every request, upgra
 twice = { $(MAKE) $1 || $(MAKE) $1 AGAIN=--again; }
 # What comes later than that is only begun where it is short: CI ends what runs for 90 minutes
 CI_MINUTES ?= 60
-ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and Kubernetes too
-	@RIGHTSIZER_UNTIL=$$(( $$(date +%s) + 60 * $(CI_MINUTES) )) $(MAKE) --no-print-directory -j 3 .ci-built .ci-tests
+ci: $(READY)  ## what .ci/run calls: all but what `make nightly` runs; the real Prometheus, Slurm and Kubernetes too
+	@RIGHTSIZER_UNTIL=$$(( $$(date +%s) + 60 * $(CI_MINUTES) )) $(MAKE) --no-print-directory -j 4 .ci-built .ci-tests
 
 # Kubernetes, in what the tests leave of the machine: they wait more than they compute
 .ci-built:
@@ -218,26 +219,33 @@ ci: $(READY)  ## what .ci/run calls: all of it, the real Prometheus, Slurm and K
 
 .ci-tests:
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory .test-units
-	@$(call twice,.test-processes)
-	@$(call twice,test-page)
-	tests/e2e/prometheus/install.sh
-	@$(MAKE) --no-print-directory .ci-prometheus .ci-clusters
+	@$(MAKE) --no-print-directory .ci-local .ci-prometheus .ci-clusters
 
-# One after the other: side by side they load two cores so that waits run out. Of the stacks two; the others: make nightly.
+# Runs beside others, so its output comes when it ends: $(call told,NAME,COMMAND)
+told = mkdir -p build; { $2; } > build/$1.log 2>&1; status=$$?; echo "== $1"; cat build/$1.log; exit $$status
+
+# What needs no cluster, in what the clusters' tests leave of the machine. Of the stacks two; the others: make nightly.
 # The lock of the images' base may name packages that the mirror here has replaced
-.ci-clusters: export STACK = transformers or trl
-.ci-clusters: export RELEASE_OPTIONS = --newest
-.ci-clusters:
-	@for suite in test-slurm test-slurm-releases test-kubernetes test-install test-stacks; do \
-	  echo "== $$suite"; \
-	  $(call twice,$$suite) || exit 1; \
+.ci-local: export STACK = transformers or trl
+.ci-local: export RELEASE_OPTIONS = --newest
+.ci-local:
+	@$(call told,test-local,nice -n 10 $(MAKE) --no-print-directory .ci-alone)
+
+.ci-alone:
+	@$(MAKE) --no-print-directory .test-units
+	@for suite in .test-processes test-page test-stacks test-install; do \
+	  echo "== $$suite"; $(call twice,$$suite) || exit 1; \
 	done
 
-# Mostly a wait for minutes of data, beside the clusters and told afterwards
+# One after the other: side by side they load two cores so that waits run out
+.ci-clusters:
+	@for suite in test-slurm test-slurm-releases test-kubernetes; do \
+	  echo "== $$suite"; $(call twice,$$suite) || exit 1; \
+	done
+
+# Mostly a wait for minutes of data
 .ci-prometheus:
-	@mkdir -p build; $(call twice,test-prometheus) > build/test-prometheus.log 2>&1; status=$$?; \
-	  echo "== test-prometheus"; cat build/test-prometheus.log; exit $$status
+	@$(call told,test-prometheus,$(call twice,test-prometheus))
 
 clean:  ## remove what make and the tests built
 	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

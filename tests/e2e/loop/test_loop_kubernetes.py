@@ -148,6 +148,7 @@ def test_every_panel_shows_something_of_it(runs, asked):
     assert list(empty) == []
 
 
+@pytest.mark.nightly
 def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing(runs, launch, prometheus):
     before = {name: resized(run) for name, run in runs.items()}
     prometheus.kill()

@@ -45,6 +45,7 @@ def owned(run):
     return [path for path in paths if path.exists()]
 
 
+@pytest.mark.nightly
 def test_a_forged_rendezvous_state_runs_nothing_and_the_plan_trains_on(start, attacker):
     run = start()
     run.steps_with(2)

@@ -31,6 +31,7 @@ def test_a_tensor_parallel_run_becomes_a_data_parallel_one_and_its_loss_goes_on(
     assert "attempt 2" in run.status["resizes"][-1]["reason"]
 
 
+@pytest.mark.nightly
 def test_workers_read_deepspeed_s_settings_from_its_configmap(start):
     run = start(
         launch={"framework": "deepspeed", "command": ["/bin/sh", "-c", "cat /etc/rightsizer/*; sleep 5"]}

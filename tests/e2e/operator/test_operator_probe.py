@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.nightly]
 
 
 def test_a_probe_measures_a_manifest_and_leaves_no_plan(cluster, plan, rightsizer, tmp_path, monkeypatch):

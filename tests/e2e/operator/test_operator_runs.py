@@ -18,6 +18,7 @@ def test_a_plan_trains_on_different_nodes_and_completes(start):
     run.cluster.wait("no store is left", lambda: not run.pods("rendezvous"))
 
 
+@pytest.mark.nightly
 def test_a_training_that_ends_while_a_pod_is_away_is_complete(start, cluster):
     """The Job waits for its first index, whose pod finds nothing left to train."""
     run = start(workload={"tokens": "90k"})

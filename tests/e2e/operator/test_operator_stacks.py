@@ -12,7 +12,7 @@ import pytest
 import yaml
 from planrun import laid
 
-pytestmark = pytest.mark.kubernetes
+pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly]
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples/stacks/transformers"

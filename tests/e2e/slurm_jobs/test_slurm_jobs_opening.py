@@ -153,6 +153,7 @@ def test_a_job_that_is_slower_than_believed_opens_small_grows_once_and_meets_its
     assert Check.losses_fall(believed.records())
 
 
+@pytest.mark.nightly
 def test_a_job_that_is_faster_than_believed_is_recommended_less_and_gives_it_to_who_waits(
     believed: Believed, monitor: Path, plan_within: Any, opens: Any
 ) -> None:

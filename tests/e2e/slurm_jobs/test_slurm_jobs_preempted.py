@@ -18,7 +18,10 @@ def urgent(slurm: Any) -> Iterator[str]:
     slurm.run("scontrol", "update", "PartitionName=a100", "GraceTime=0")
 
 
-@pytest.mark.parametrize("grace_s", [0, 60], ids=["at once", "with time to save"])
+@pytest.mark.parametrize(
+    "grace_s",
+    [pytest.param(0, id="at once", marks=pytest.mark.nightly), pytest.param(60, id="with time to save")],
+)
 def test_a_preempted_job_goes_on_where_it_was(training: Any, check: Any, urgent: str, grace_s: int) -> None:
     training.slurm.run("scontrol", "update", "PartitionName=a100", f"GraceTime={grace_s}")
     training.plan(gpus=2)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from training import Training
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples/stacks/transformers"

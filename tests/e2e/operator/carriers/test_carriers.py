@@ -51,6 +51,7 @@ def test_the_plan_owns_the_carrier_and_trains(run, kind):
     run.until("Running")
 
 
+@pytest.mark.nightly
 def test_suspended_it_holds_no_pod_and_resumed_it_goes_on(run):
     run.patch(suspend=True)
     run.until("Suspended")
@@ -60,6 +61,7 @@ def test_suspended_it_holds_no_pod_and_resumed_it_goes_on(run):
     run.steps_with(2, after=began)
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_comes_back_and_the_training_goes_on(run):
     run.steps_with(2)
     began, (pod, *_) = time.time(), run.pods()
@@ -81,6 +83,7 @@ def test_another_size_is_a_new_attempt_that_goes_on(run, kind):
     assert names == [f"{run.name}-a2"]
 
 
+@pytest.mark.nightly
 def test_a_script_that_fails_for_good_fails_the_plan(controllers, start, kind):
     launch = {"as": kind, "command": ["-m", "no_such_module"], "restarts": {"limit": 0}}
     failed = start(metadata={"name": "broken"}, launch=launch).until("Failed", within_s=240)

@@ -13,6 +13,7 @@ WAITS = {"command": ["-m", "http.server"], "args": ["0", "--bind", "127.0.0.1"]}
 ONE = {"gpus": 1, "maxGPUs": 1}
 
 
+@pytest.mark.nightly
 def test_a_job_waits_suspended_until_the_quota_is_free(cluster, namespace, queue, other, holds):
     """Without the operator: what the test cluster has is the real Kueue."""
     queue(8)
@@ -64,6 +65,7 @@ def test_a_preempted_plan_goes_on_from_its_checkpoint(queue, queued, priorities)
     assert low.status["attempt"]["number"] == 1
 
 
+@pytest.mark.nightly
 def test_growth_waits_for_quota_while_the_workers_train_on(queue, queued, other, holds):
     queue(3)
     other("holder", 1)
@@ -99,6 +101,7 @@ def test_workers_that_stay_are_placed_in_one_rack(queue, queued):
     assert _near(run) == "rightsizer.test/rack"
 
 
+@pytest.mark.nightly
 def test_workers_that_come_and_go_are_placed_in_one_rack_too(queue, queued):
     """Pods that run cannot move, so another size is another attempt there, placed as a whole."""
     racks = {"n1": "a", "n2": "b", "n3": "b"}
