@@ -24,7 +24,6 @@ from rightsizer.values import immutable
 __all__ = ["BoundedProcess", "ChildError", "Limits"]
 
 _START_TIMEOUT_S = 120.0  # Python and its imports, on a busy machine
-_NICE = 10  # the machine's own services come first
 _OOM_SCORE = "500"  # without memory the kernel ends the child, not its parent
 _ORPHAN_S = 5.0  # beyond the time limit: a child whose parent was killed ends by itself
 
@@ -38,11 +37,13 @@ class Limits:
     """`memory_bytes` bounds the child's data, `time_s` one call.
 
     A child that holds more than `keep_bytes` after a call is replaced as soon as its successor has started.
+    `nice` lets the machine's own services come first.
     """
 
     memory_bytes: int
     keep_bytes: int
     time_s: float
+    nice: int = 10
 
 
 class BoundedProcess:
@@ -115,7 +116,7 @@ class _Child:
         self._socket, other = multiprocessing.Pipe()
         self._limits = limits
         self._ready = False
-        numbers = (other.fileno(), limits.memory_bytes, limits.keep_bytes, limits.time_s)
+        numbers = (other.fileno(), limits.memory_bytes, limits.keep_bytes, limits.time_s, limits.nice)
         with other:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, function, *map(str, numbers)],
@@ -190,9 +191,10 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def _main(name: str, descriptor: str, memory_bytes: str, keep_bytes: str, time_s: str) -> int:
-    """The child: `python -m rightsizer_launch.bounded_process`."""
-    os.nice(_NICE)
+def _main(name: str, descriptor: str, *limits: str) -> int:
+    """The child: `python -m rightsizer_launch.bounded_process`, with the limits in their order."""
+    memory_bytes, keep_bytes, time_s, nice = limits
+    os.nice(int(nice))
     Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory_bytes), int(memory_bytes)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -24,6 +24,7 @@ from rightsizer_launch.worker.progress import (
     ENV_METRICS_PORT,
     ENV_RENDEZVOUS_KEY_FILE,
     ENV_RUN_DIRECTORY,
+    naming,
 )
 from rightsizer_launch.worker.rendezvous import free_port
 
@@ -214,7 +215,10 @@ def write_key(run_directory: Path) -> Path:
     """A new secret for an attempt's rendezvous, in a file that only this user can read."""
     path = run_directory / "rendezvous.key"
     path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with (
+        naming(path),
+        os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+    ):
         file.write(secrets.token_bytes(32))
     return path
 

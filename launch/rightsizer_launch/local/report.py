@@ -28,7 +28,7 @@ from rightsizer_api.status import (
 )
 from rightsizer_launch.local.supervisor import Ending
 from rightsizer_launch.run_totals import RunTotals, pace
-from rightsizer_launch.worker.progress import write_json
+from rightsizer_launch.worker.progress import replace_text, write_json
 
 __all__ = ["RunOutcome", "elsewhere", "report", "status", "write"]
 
@@ -219,5 +219,5 @@ def write(directory: Path, outcome: RunOutcome) -> dict[str, Any]:
     document = report(outcome)
     write_json(directory / "report.json", document)
     status_document = status(outcome).model_dump(mode="json", by_alias=True, exclude_none=True)
-    (directory / "status.yaml").write_text(yaml.safe_dump({"status": status_document}, sort_keys=False))
+    replace_text(directory / "status.yaml", yaml.safe_dump({"status": status_document}, sort_keys=False))
     return document

@@ -31,6 +31,7 @@ from rightsizer_launch.local.run_folder import RunDirectory, held, worker_error
 from rightsizer_launch.local.summary import summary
 from rightsizer_launch.local.supervisor import Ending, Finished, StopFlag, Until, stop_on_signals, supervise
 from rightsizer_launch.run_totals import RunTotals
+from rightsizer_launch.worker.progress import replace_text
 from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_launch.worker_spec import Directories, Size, target_of, worker_spec
 
@@ -132,7 +133,7 @@ def _run(
     if isinstance(sized.answer, NoPlan) and not options.anyway and not attempts:
         console.print("not started; --anyway runs the nearest all the same", soft_wrap=True)
         return _NO_PLAN
-    directory.plan.write_text(dump(plan))
+    replace_text(directory.plan, dump(plan))
     spec = job_spec(plan, here, sized.option, directory, home, attempt=len(attempts) + 1)
     resizer = Resizer(
         plan=plan,
@@ -262,7 +263,7 @@ def job_spec(
         supervised=True,
     )
     for name, text in worker.files.items():
-        (directory.path / name).write_text(text)
+        replace_text(directory.path / name, text)
     working_dir = plan.spec.launch.working_dir
     return JobSpec(
         name=plan.metadata.name,

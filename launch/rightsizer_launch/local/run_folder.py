@@ -15,7 +15,7 @@ from rightsizer_api import load
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.untrusted_text import printable
 from rightsizer_launch.run_totals import RunTotals
-from rightsizer_launch.worker.progress import DONE, PROGRESS, ProgressReader, Record, write_json
+from rightsizer_launch.worker.progress import DONE, PROGRESS, ProgressReader, Record, naming, write_json
 
 __all__ = ["RunDirectory", "held"]
 
@@ -86,17 +86,17 @@ class RunDirectory:
 def held(path: Path) -> Iterator[RunDirectory]:
     """The directory, locked by this process and created if needed."""
     path.mkdir(parents=True, exist_ok=True)
-    with (path / "lock").open("a+") as lock:
+    with (path / "lock").open("a+b", buffering=0) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            holder = lock.read().strip() or "unknown"
+            holder = lock.read().decode().strip() or "unknown"
             remedy = f"is in use by process {holder}; stop that run first, or give another --dir"
             raise InputError("run directory", value=str(path), remedy=remedy) from None
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
+        with naming(path / "lock"):
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n".encode())
         yield RunDirectory(path=path)
 
 

@@ -4,10 +4,13 @@ Rank 0 appends one JSON object per line to `progress.jsonl` in the run's directo
 call, and a reader leaves an incomplete last line for its next read.
 """
 
+import contextlib
+import errno
 import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
@@ -39,7 +42,9 @@ __all__ = [
     "checkpoint_after_s",
     "data_wait_fraction",
     "last_numbers",
+    "naming",
     "note_step",
+    "replace_text",
     "restarts",
     "write_json",
 ]
@@ -159,10 +164,20 @@ def checkpoint_after_s(*, saved: bool, environment: Mapping[str, str] = os.envir
 
 
 def append(path: Path, record: Record) -> None:
-    """Append one line in one write, without empty fields."""
+    """Append one line in one write, without empty fields.
+
+    A full disk does not end the training: the record is left out as a whole, and stderr says so.
+    """
     line = {key: value for key, value in asdict(record).items() if value not in (None, "", (), {}, [])}
-    with path.open("ab", buffering=0) as file:
-        file.write(json.dumps(line).encode() + b"\n")
+    text = json.dumps(line).encode() + b"\n"
+    try:
+        with path.open("ab", buffering=0) as file:
+            size = file.tell()
+            if file.write(text) < len(text):
+                file.truncate(size)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        sys.stderr.write(f"rightsizer: {path}: no record of step {record.step}: {error.strerror}\n")
 
 
 def note_step(step: int, environment: Mapping[str, str] = os.environ) -> None:
@@ -188,9 +203,27 @@ def restarts(environment: Mapping[str, str] = os.environ) -> int:
 
 def write_json(path: Path, document: Any) -> None:
     """Replace a JSON file atomically."""
+    replace_text(path, json.dumps(document, indent=2) + "\n")
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Replace a file atomically. On a full disk the old one stays, and the OSError names the file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(document, indent=2) + "\n")
-    temporary.replace(path)
+    try:
+        with naming(path):
+            temporary.write_text(text)
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError of the block names this file: that of a write names none."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 class ProgressReader:

@@ -52,12 +52,13 @@ class Searcher(Protocol):
 class Lane:
     """A process with a budget of processor time for each question."""
 
-    def __init__(self, budget_s: float) -> None:
+    def __init__(self, budget_s: float, *, nice: int = 10) -> None:
         self._budget_s = budget_s
         limits = Limits(
             memory_bytes=_MEMORY_BYTES,
             keep_bytes=_KEEP_BYTES,
             time_s=max(_SHORTEST_S, _HANGS_AFTER * budget_s),
+            nice=nice,
         )
         self._process = BoundedProcess("rightsizer_operator.runtime.sizing_process:answer_within", limits)
         self._thread = ThreadPoolExecutor(max_workers=1)  # waits for the process; nothing else waits for it
@@ -92,7 +93,7 @@ class Lane:
 
 def sizing_processes(budget_s: float) -> tuple[Lane, Lane]:
     """The process of quick questions and that of the others."""
-    return Lane(min(_QUICK_S, budget_s)), Lane(budget_s)
+    return Lane(min(_QUICK_S, budget_s), nice=0), Lane(budget_s)  # launches wait for the quick ones
 
 
 @dataclass(slots=True)

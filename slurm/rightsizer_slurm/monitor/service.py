@@ -7,6 +7,7 @@ daemon's waits.
 import contextlib
 import logging
 import signal
+import sqlite3
 import sys
 import threading
 import time
@@ -30,7 +31,7 @@ from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone, fault
 from rightsizer_telemetry.client import PrometheusSettings
 
-__all__ = ["BACKENDS", "DaemonMetrics", "MonitorOptions", "backend_of", "run", "run_in_daemon"]
+__all__ = ["BACKENDS", "DaemonMetrics", "MonitorOptions", "backend_of", "run", "run_in_daemon", "sweeps"]
 
 BACKENDS = ("auto", "commands", "pyslurm")
 
@@ -122,7 +123,7 @@ def _watch(
             if daemon.collector is not None:
                 sweep_metrics.registry.register(daemon.collector)
             with _served(options.metrics, sweep_metrics):
-                _sweeps(monitor, options, sweep_metrics, ended.wait)
+                sweeps(monitor, options, sweep_metrics, ended.wait)
         finally:
             log.close()
 
@@ -163,9 +164,10 @@ def _write(metrics: SweepMetrics, textfile: Path) -> None:
         _LOG.warning("%s cannot be written: %s", textfile, error.strerror)
 
 
-def _sweeps(
+def sweeps(
     monitor: Monitor, options: MonitorOptions, metrics: SweepMetrics, wait: Callable[[float], bool]
 ) -> None:
+    """Sweep until `wait` is true, or as often as the options say."""
     done = 0
     while options.sweeps is None or done < options.sweeps:
         began_s = time.time()
@@ -175,6 +177,9 @@ def _sweeps(
         except SlurmError as error:
             metrics.failed(error.command)
             _LOG.warning("Slurm does not answer: %s", one_line(str(error)))
+        except sqlite3.Error as error:  # a full disk: no command is given that is not stored first
+            metrics.failed("state")
+            _LOG.error("the state file cannot be used, no job is resized: %s", one_line(str(error)))
         if options.textfile is not None:
             _write(metrics, options.textfile)
         done += 1

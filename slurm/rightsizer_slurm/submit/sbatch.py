@@ -25,6 +25,7 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.untrusted_text import read_bytes
 from rightsizer_launch import calibration
 from rightsizer_launch.local.run_folder import RunDirectory
+from rightsizer_launch.worker.progress import replace_text
 from rightsizer_launch.worker_spec import WorkerSpec, target_of
 from rightsizer_slurm.cluster import accounting_limits, config, runfile
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
@@ -285,11 +286,11 @@ def _submit(
     directory.path.mkdir(parents=True, exist_ok=True)
     worker = worker_of(placed, batch)
     for name, content in worker.files.items():
-        (directory.path / name).write_text(content)
+        replace_text(directory.path / name, content)
     file = directory.path / _SCRIPT
-    file.write_text(text)
+    replace_text(file, text)
     job = _number(backend.slurm.run("sbatch", "--parsable", str(file), environment=_inherited(environment)))
-    directory.plan.write_text(dump(placed.plan))
+    replace_text(directory.plan, dump(placed.plan))
     runfile.write(directory.path, _record(placed, worker, job, str(batch.plan)))
     return job
 

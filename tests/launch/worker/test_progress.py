@@ -1,5 +1,6 @@
 import json
 import math
+import os
 
 import pytest
 
@@ -83,3 +84,21 @@ def test_the_worker_that_failed_first_is_quoted(tmp_path):
             folder / "error.json", {"message": {"message": words, "extraInfo": {"py_callstack": words}}}
         )
     assert worker_error(tmp_path) == "ValueError: no data"
+
+
+def test_a_full_disk_leaves_out_a_record_and_ends_no_training(tmp_path, capsys):
+    (tmp_path / "progress.jsonl").symlink_to("/dev/full")
+    append(tmp_path / "progress.jsonl", Record(event="step", time=1.0, step=7))
+    assert capsys.readouterr().err == (
+        f"rightsizer: {tmp_path}/progress.jsonl: no record of step 7: No space left on device\n"
+    )
+
+
+def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_the_old_one(tmp_path):
+    file = tmp_path / "run.json"
+    write_json(file, {"attempts": [1]})
+    (tmp_path / f".run.json.{os.getpid()}").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_json(file, {"attempts": [1, 2]})
+    assert caught.value.filename == str(file)
+    assert [json.loads(path.read_text()) for path in tmp_path.iterdir()] == [{"attempts": [1]}]

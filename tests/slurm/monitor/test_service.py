@@ -1,5 +1,7 @@
 """The monitor beside the daemon: it waits for its turn, and for Slurm, and ends when it is told to."""
 
+import logging
+import sqlite3
 import threading
 import time
 import urllib.request
@@ -9,8 +11,9 @@ import pytest
 
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_slurm.cluster.slurm_cli import Slurm
+from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import Settings, alone
-from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon
+from rightsizer_slurm.monitor.service import MonitorOptions, run_in_daemon, sweeps
 
 SCONTROL = '#!/bin/sh\n[ "$2" = config ] && echo "ClusterName = lab"\nexit 0\n'
 
@@ -54,3 +57,30 @@ def test_it_waits_while_another_monitor_acts_and_then_works_and_ends(slurm: Slur
     thread.join(timeout=20)
     assert not thread.is_alive()
     assert served(port) == ""
+
+
+class OnFullDisk:
+    """A monitor whose first sweep cannot store what it is about to do."""
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        self.looks = 0
+
+    def sweep(self) -> tuple[()]:
+        self.looks += 1
+        if self.looks == 1:
+            raise sqlite3.OperationalError("database or disk is full")
+        return ()
+
+
+def test_a_full_disk_is_one_line_and_the_next_sweep_goes_on(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monitor, metrics = OnFullDisk(), SweepMetrics(cluster="lab")
+    twice = MonitorOptions(settings=Settings(every_s=0.0), state=tmp_path / "state.db", sweeps=2)
+    with caplog.at_level(logging.ERROR):
+        sweeps(monitor, twice, metrics, lambda _: False)  # type: ignore[arg-type]
+    assert (monitor.looks, [record.getMessage() for record in caplog.records]) == (
+        2,
+        ["the state file cannot be used, no job is resized: database or disk is full"],
+    )
