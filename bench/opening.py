@@ -73,7 +73,8 @@ def judge(name: str, request: Request, draws: int) -> list[Row]:
     if not isinstance(result, ClusterResult):
         print(f"{name}: {result.binding}")
         return []
-    case = opening_case(result)
+    fixed = search_cluster(replace(request, elastic=False), request.clusters[0])
+    case = opening_case(result, fixed if isinstance(fixed, ClusterResult) else None)
     found = choose_opening(case, first=int(np.searchsorted(case.sizes.gpus, result.best.row.gpus[0])))
     if found is None:
         print(f"{name}: no opening holds the deadline")

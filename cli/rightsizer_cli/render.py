@@ -70,8 +70,10 @@ def opening_line(plan: "Plan") -> str:
         return ""
     static = plan.staging.static_gpus
     never = "more than is allowed" if static is None else f"{static:,}"
+    probability, asked = plan.staging.probability, plan.request.confidence
+    less = f", not the {asked:.0%} asked" if probability < asked else ""
     return (
-        f"{opening_text(plan.option, plan.staging)}. The deadline holds with {plan.staging.probability:.0%};"
+        f"{opening_text(plan.option, plan.staging)}. The deadline holds with {probability:.0%}{less};"
         f" a job that is never resized would need {never}"
     )
 

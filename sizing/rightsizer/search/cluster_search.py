@@ -17,7 +17,7 @@ from rightsizer.search.pricing import (
     search_context,
 )
 from rightsizer.search.search import SearchResult, best, counts, fewest, fitting, pairs, rows_at, thin
-from rightsizer.search.types import Binding, Option, Request, Staging
+from rightsizer.search.types import Binding, CappedOpening, Option, Request, Staging
 from rightsizer.values import immutable
 
 __all__ = ["ClusterResult", "Infeasible", "search_cluster"]
@@ -33,7 +33,7 @@ _COUNTS_AT_ONCE = 16
 class ClusterResult:
     """A cluster that meets the request. `feasible` families fit memory on some of the `allowed` counts.
 
-    `staging`: how an elastic job goes on from the best row.
+    `staging`: how an elastic job goes on from the best row. `ruled_out`: a smaller opening, of a fixed size.
     """
 
     context: SearchContext
@@ -42,6 +42,7 @@ class ClusterResult:
     allowed: Array
     evaluated: int
     staging: Staging | None = None
+    ruled_out: CappedOpening | None = None
 
 
 @immutable

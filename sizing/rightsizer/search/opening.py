@@ -22,6 +22,7 @@ from rightsizer.search.types import Growth, Staging
 from rightsizer.values import immutable
 
 __all__ = [
+    "CAP_COSTS",
     "LOOK_S",
     "Belief",
     "Case",
@@ -31,6 +32,7 @@ __all__ = [
     "Sizes",
     "choose_opening",
     "follow",
+    "holds",
     "spread_draws",
 ]
 
@@ -50,6 +52,10 @@ _LIKELY = 0.8
 _SCALES_AGREE = 0.05
 """The deadline's probability under believed and under WIDE deviations differs by at most this, if any reserve
 does that: the stated one, their mean, is then within 3 points of both."""
+
+CAP_COSTS = 0.02
+"""A cap on the reserve may cost this much of the asked confidence before the size is fixed: less than the
+error of a stated probability."""
 
 _DRAWS = 1024
 _LOOKS = 1 + len(_LATER_LOOKS)
@@ -97,11 +103,15 @@ class Course:
 
 @immutable
 class Case:
-    """What a policy is judged by: the candidate sizes, what is believed of them, and the job's course."""
+    """What a policy is judged by: the candidate sizes, what is believed of them, and the job's course.
+
+    `capped`: the GPUs allowed leave out larger sizes.
+    """
 
     sizes: Sizes
     belief: Belief
     course: Course
+    capped: bool = False
 
 
 @immutable
@@ -208,20 +218,29 @@ def _choose(case: Case, jobs: Jobs, measured: Array, reserve: int, *, first: boo
     return np.where(good.any(axis=1), good.argmax(axis=1), otherwise)
 
 
-def choose_opening(case: Case, *, first: int) -> tuple[int, Staging] | None:
-    """The index of the smallest opening size, from `first` on, with which the policy holds the deadline.
+def holds(case: Case, opening: int) -> float:
+    """The deadline's probability if the job opens with this size and may grow to the largest."""
+    return _holds(case, opening, case.sizes.gpus.size - 1)[0]
+
+
+def choose_opening(case: Case, *, first: int, least: float | None = None) -> tuple[int, Staging] | None:
+    """The index of the smallest opening size, from `first` on, with which the deadline holds with `least`.
+
+    `least` None: the asked confidence.
 
     `first` is the fewest GPUs whose median finish is in time: with fewer, the first look would most likely
-    ask for more. None: no opening size reaches the confidence within the sizes and the budget.
+    ask for more. None: no opening size reaches that within the sizes and the budget.
     """
-    sizes, course = case.sizes, case.course
+    sizes, least = case.sizes, case.course.confidence if least is None else least
     last = sizes.gpus.size - 1
     for opening in range(first, last + 1):
-        if _holds(case, opening, last)[0] >= course.confidence:
+        if holds(case, opening) >= least:
             break
     else:
         return None
     reserve = _smallest_reserve(case, opening)
+    probability, apart = _holds(case, opening, reserve)
+    short = probability < case.course.confidence or apart > _SCALES_AGREE
     ever = np.sort(follow(case, spread_draws(), opening=opening, reserve=reserve).most_gpus)
     likely = int(ever[math.ceil(_LIKELY * ever.size) - 1])
     return opening, Staging(
@@ -229,7 +248,8 @@ def choose_opening(case: Case, *, first: int) -> tuple[int, Staging] | None:
         reserve_gpus=int(sizes.gpus[reserve]),
         likely_gpus=likely,
         likely_probability=float(np.mean(ever <= likely)),
-        probability=_holds(case, opening, reserve)[0],
+        probability=probability,
+        capped=case.capped and short,
         static_gpus=None,
         policy=_policy(case, opening, reserve),
     )

@@ -98,7 +98,7 @@ def _answer(request: Request, cluster: Cluster, *, explained: bool) -> ClusterRe
         if isinstance(found, ClusterResult):
             answer = search_cluster(never_resized, cluster, explained=False)
             fixed = answer if isinstance(answer, ClusterResult) else None
-            chosen = stage(found, fixed) or fixed
+            chosen = stage(found, fixed)
             if chosen is not None:
                 return chosen
     return search_cluster(never_resized, cluster, explained=explained)
@@ -227,6 +227,7 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
             fewer=fewer,
             same=named.get("same"),
             bargain=named.get("bargain"),
+            ruled_out=first.ruled_out,
             other_clusters=other_clusters,
         ),
         binding=_binding(request, chosen, smaller=fewer is not None),

@@ -6,7 +6,7 @@ from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import Method, Optimizer, Recompute
 from rightsizer.estimate import goodput
-from rightsizer.search.types import Binding, Objective, Option, Request, Staging
+from rightsizer.search.types import Binding, CappedOpening, Objective, Option, Request, Staging
 from rightsizer.units import format_bytes, format_count, format_duration, format_usd
 
 __all__ = [
@@ -47,7 +47,7 @@ def opening_text(opening: Option, staging: Staging) -> str:
         f"open with {opening.gpus:,} {opening.cluster.gpu.name};"
         f" after ~{staging.look_s / 60:.0f} min of training we know;"
         f" {100 * staging.likely_probability:.0f} %: never more than {staging.likely_gpus:,};"
-        f" reserve {staging.reserve_gpus:,}"
+        f" reserve {staging.reserve_gpus:,}" + (" (limited by the GPUs allowed)" if staging.capped else "")
     )
 
 
@@ -81,10 +81,11 @@ def plan_reasons(
     fewer: Option | None,
     same: Option | None,
     bargain: Option | None = None,
+    ruled_out: CappedOpening | None = None,
     other_clusters: tuple[Option, ...],
 ) -> tuple[str, ...]:
     """Plain sentences, the most important first."""
-    lines = [_why_this_count(request, chosen, fewer)]
+    lines = [_why_this_count(request, chosen, fewer) + _why_fixed(request, ruled_out)]
     lines += [] if bargain is None else [_trade_off(chosen, bargain)]
     lines += [_why_this_layout(chosen, same), _memory(chosen)]
     lines += [_versus(chosen, other) for other in other_clusters]
@@ -201,6 +202,16 @@ def _why_this_count(request: Request, chosen: Option, fewer: Option | None) -> s
     if late > 0:
         return f"{step} would finish {format_duration(late)} late at {odds}"
     return f"{step} would exceed another limit: {_usd(fewer)}, {format_bytes(fewer.device_bytes)} per GPU"
+
+
+def _why_fixed(request: Request, ruled_out: CappedOpening | None) -> str:
+    if ruled_out is None:
+        return ""
+    return (
+        f"; the size is fixed: opened with {ruled_out.gpus:,}, the job may grow to {ruled_out.reserve_gpus:,}"
+        f" GPUs within the limit, and would meet the deadline with {ruled_out.probability:.1%},"
+        f" not {request.confidence:.0%}"
+    )
 
 
 def _no_fewer(chosen: Option) -> str:

@@ -9,9 +9,10 @@ from rightsizer.domain.columns import Array, distinct
 from rightsizer.estimate import cost, goodput
 from rightsizer.estimate.parameters import share_of_one_run
 from rightsizer.search.cluster_search import ClusterResult
-from rightsizer.search.opening import Belief, Case, Course, Sizes, choose_opening
+from rightsizer.search.opening import CAP_COSTS, Belief, Case, Course, Sizes, choose_opening, holds
 from rightsizer.search.pricing import Rows, SearchContext, concatenate_rows, price_pairs
 from rightsizer.search.search import SearchResult, best, meets, rows_at, thin
+from rightsizer.search.types import CappedOpening
 
 __all__ = ["opening_case", "stage"]
 
@@ -28,7 +29,7 @@ _FAMILIES = 64
 
 
 def stage(result: ClusterResult, fixed: ClusterResult | None) -> ClusterResult | None:
-    """The result with its opening size and staging; None if a fixed size does as well, or nothing holds.
+    """The result with its opening size and staging; else the fixed size, if it does as well or nothing holds.
 
     `result` is the search of an elastic request: the fewest GPUs whose median finish is in time. `fixed` is
     that of the same request for a job that is never resized; None: no allowed size is in time.
@@ -36,22 +37,36 @@ def stage(result: ClusterResult, fixed: ClusterResult | None) -> ClusterResult |
     context, even = result.context, int(result.best.row.gpus[0])
     static = None if fixed is None else int(fixed.best.row.gpus[0])
     if static is not None and static <= even:
-        return None
+        return fixed
     case = opening_case(result, fixed)
-    found = choose_opening(case, first=int(np.searchsorted(case.sizes.gpus, even)))
-    if found is None:
-        return None
+    first = int(np.searchsorted(case.sizes.gpus, even))
+    least = case.course.confidence - (CAP_COSTS if case.capped and fixed is not None else 0.0)
+    found = choose_opening(case, first=first, least=least)
+    if found is None or (static is not None and static <= int(case.sizes.gpus[found[0]])):
+        return fixed and replace(fixed, ruled_out=_ruled_out(case, first))
     opening, staging = int(case.sizes.gpus[found[0]]), found[1]
-    if static is not None and static <= opening:
-        return None
     best_result = result.best if opening == even else _at(context, opening, result)
     return replace(result, best=best_result, staging=replace(staging, static_gpus=static))
 
 
+def _ruled_out(case: Case, first: int) -> CappedOpening | None:
+    """The opening at even odds, if the GPUs allowed end what it may grow to; within the budget."""
+    probability = holds(case, first) if case.capped else 0.0
+    if not probability:
+        return None
+    gpus = case.sizes.gpus
+    return CappedOpening(gpus=int(gpus[first]), reserve_gpus=int(gpus[-1]), probability=probability)
+
+
 def opening_case(result: ClusterResult, fixed: ClusterResult | None = None) -> Case:
     """What the opening is chosen by: the best finish on sizes around the result's."""
-    sizes = _best_finish(_price(result, fixed), int(result.best.row.gpus[0]))
-    return Case(sizes=sizes, belief=_belief(result.best.row), course=_course(result.context))
+    even, most = int(result.best.row.gpus[0]), int(result.allowed[-1])
+    return Case(
+        sizes=_best_finish(_price(result, fixed), even),
+        belief=_belief(result.best.row),
+        course=_course(result.context),
+        capped=min(most, result.context.request.grow_to or most) < _REACH[1] * even,
+    )
 
 
 def _price(result: ClusterResult, fixed: ClusterResult | None) -> Rows:
@@ -62,7 +77,8 @@ def _price(result: ClusterResult, fixed: ClusterResult | None) -> Rows:
     fastest = distinct(np.concatenate([_fastest(at_count), _fastest(twice), *later]))
     grow_to = max(even, context.request.grow_to or even * math.ceil(_REACH[1]))
     family, gpus = _even_sizes(context, fastest, result.allowed[result.allowed <= grow_to], even)
-    return concatenate_rows([price_pairs(context, family, gpus), result.best.row])
+    known = [result.best.row] if fixed is None else [result.best.row, fixed.best.row]
+    return concatenate_rows([price_pairs(context, family, gpus), *known])
 
 
 def _fastest(rows: Rows) -> Array:

@@ -14,7 +14,18 @@ from rightsizer.estimate.correction import Calibration
 from rightsizer.estimate.goodput import Reliability
 from rightsizer.values import immutable
 
-__all__ = ["Binding", "CurvePoint", "Growth", "NoPlan", "Objective", "Option", "Plan", "Request", "Staging"]
+__all__ = [
+    "Binding",
+    "CappedOpening",
+    "CurvePoint",
+    "Growth",
+    "NoPlan",
+    "Objective",
+    "Option",
+    "Plan",
+    "Request",
+    "Staging",
+]
 
 
 def _nothing() -> Mapping[str, int]:
@@ -164,6 +175,7 @@ class Staging:
     `reserve_gpus`: the most GPUs that the policy takes. With `likely_probability` it never takes more than
     `likely_gpus`. `probability`: that the deadline holds under the policy. `static_gpus`: the fewest GPUs
     that would meet the deadline at the same confidence without resizes, None if no allowed count does.
+    `capped`: with more GPUs allowed the reserve would be larger.
     `policy`: the size for each measured rate at the first look, in ascending order.
     """
 
@@ -174,6 +186,16 @@ class Staging:
     probability: float
     static_gpus: int | None
     policy: tuple[Growth, ...]
+    capped: bool = False
+
+
+@immutable
+class CappedOpening:
+    """An opening that the GPUs allowed rule out: with `reserve_gpus` it holds only with `probability`."""
+
+    gpus: int
+    reserve_gpus: int
+    probability: float
 
 
 @immutable
