@@ -229,7 +229,7 @@ told = mkdir -p build; { $2; } > build/$1.log 2>&1; status=$$?; echo "== $1"; ca
 .ci-local: export STACK = transformers or trl
 .ci-local: export RELEASE_OPTIONS = --newest
 .ci-local:
-	@$(call told,test-local,nice -n 10 $(MAKE) --no-print-directory .ci-alone)
+	+@$(call told,test-local,nice -n 10 $(MAKE) --no-print-directory .ci-alone)
 
 .ci-alone:
 	@$(MAKE) --no-print-directory .test-units
@@ -245,7 +245,7 @@ told = mkdir -p build; { $2; } > build/$1.log 2>&1; status=$$?; echo "== $1"; ca
 
 # Mostly a wait for minutes of data
 .ci-prometheus:
-	@$(call told,test-prometheus,$(call twice,test-prometheus))
+	+@$(call told,test-prometheus,$(call twice,test-prometheus))
 
 clean:  ## remove what make and the tests built
 	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
