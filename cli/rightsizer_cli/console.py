@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -45,4 +45,8 @@ def _print(screen: Console, parts: tuple[RenderableType, ...], *, wrap: bool) ->
     for i, part in enumerate(parts):
         if i:
             screen.print()
-        screen.print(part, soft_wrap=not wrap and isinstance(part, str | Text))
+        screen.print(part, soft_wrap=not wrap and _is_text(part))
+
+
+def _is_text(part: RenderableType) -> bool:
+    return isinstance(part, str | Text) or (isinstance(part, Group) and all(map(_is_text, part.renderables)))

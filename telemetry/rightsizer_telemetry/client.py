@@ -74,7 +74,7 @@ class Prometheus:
         self._http = httpx.Client(
             base_url=_checked(access.url),
             timeout=access.timeout_s,
-            headers={"X-Scope-OrgID": access.tenant} if access.tenant else None,
+            headers={"X-Scope-OrgID": _tenant(access.tenant)} if access.tenant else None,
             verify=_tls(access) if access.url.startswith("https:") else False,
             transport=transport,
             follow_redirects=False,
@@ -196,13 +196,19 @@ def _checked(url: str) -> str:
     remedy = "give it as http://host:9090 or https://host/path"
     try:
         known = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
+    except (httpx.InvalidURL, TypeError, UnicodeError):
         raise InputError("prometheus", value=url, remedy=remedy) from None
     if known.scheme not in {"http", "https"} or not known.host:
         raise InputError("prometheus", value=url, remedy=remedy)
     if known.userinfo:
         raise InputError("prometheus", value="***", remedy="no password in an address: use --user")
     return url if url.endswith("/") else f"{url}/"
+
+
+def _tenant(name: str) -> str:
+    if not (name.isascii() and name.isprintable()):
+        raise InputError("tenant", value=name, remedy="must be ASCII without control characters")
+    return name
 
 
 def _tls(access: PrometheusSettings) -> ssl.SSLContext:

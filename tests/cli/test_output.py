@@ -51,6 +51,12 @@ def test_yaml_says_what_a_plan_lacks_to_be_run(capsys, tmp_path):
     assert "#" not in printed(capsys, "plan", str(file), "-o", "yaml")
 
 
+def test_a_sentence_keeps_to_one_line_in_a_pipe(capsys):
+    levers = printed(capsys, "plan", *SMALL).partition("\nLevers")[2].splitlines()[1:]
+    assert levers
+    assert all(line.startswith("- ") for line in levers)
+
+
 def test_node_types_are_listed_and_shown(capsys):
     assert "8 x A100-SXM4-40GB" in printed(capsys, "nodes")
     assert json.loads(printed(capsys, "nodes", "p4d.24xlarge", "--json"))[0]["gpus"] == 8

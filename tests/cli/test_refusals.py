@@ -223,6 +223,12 @@ def test_the_middle_of_a_long_value_is_left_out(capsys):
     assert len(error) < 2100
 
 
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "1e400"])
+def test_a_rate_that_no_job_has_is_one_line(rate, capsys):
+    code = run("advise", *GPT2, "--gpus", "8", "--tokens-done", "1M", f"--tokens-per-second={rate}")
+    refused(code, capsys.readouterr().err)
+
+
 def test_a_table_of_which_no_row_is_predicted_is_no_success(place, capsys):
     (place / "runs.csv").write_text(RUNS.replace("H100-SXM5-80GB", "NONE-80GB"))
     assert run("estimate", "--runs", "runs.csv", "--out", "out.csv") == 2

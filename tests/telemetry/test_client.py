@@ -143,13 +143,27 @@ def test_basic_authentication(tmp_path):
 
 @pytest.mark.parametrize(
     "url",
-    ["", "prometheus:9090", "ftp://prometheus", "http://", "http://user:secret@prometheus", "http://[::1"],
-    ids=["empty", "no scheme", "ftp", "no host", "password inside", "broken"],
+    [
+        "",
+        "prometheus:9090",
+        "ftp://prometheus",
+        "http://",
+        "http://user:secret@prometheus",
+        "http://[::1",
+        "http://\udcff",
+    ],
+    ids=["empty", "no scheme", "ftp", "no host", "password inside", "broken", "no text"],
 )
 def test_an_address_that_is_none_is_refused_without_showing_a_password(url):
     with pytest.raises(InputError) as error:
         Prometheus(PrometheusSettings(url=url))
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("tenant", ["\u00e9", "\udcff", "a\nX-Other: b"], ids=["accent", "no text", "line"])
+def test_a_tenant_that_no_header_can_hold_is_refused(tenant):
+    with pytest.raises(InputError, match=r"^tenant: "):
+        Prometheus(PrometheusSettings(url="http://prometheus.test", tenant=tenant))
 
 
 def test_a_certificate_that_is_none_is_refused(tmp_path):

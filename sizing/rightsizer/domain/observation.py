@@ -88,7 +88,7 @@ def loads(text: str, *, name: str = "calibration") -> tuple[Observation, ...]:
     """The observations of a calibration file; `name` says where it is, for errors."""
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(name, value=text[:40], remedy=f"is no calibration file: {error}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         schema = document.get("schema") if isinstance(document, dict) else text[:40]

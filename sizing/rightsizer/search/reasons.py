@@ -181,7 +181,7 @@ _CHOSEN_BY = {
 
 def _asked(asked: int, chosen: Option) -> str:
     if asked == chosen.gpus:
-        return f"{asked:,} GPUs were asked for"
+        return f"{asked:,} {'GPU was' if asked == 1 else 'GPUs were'} asked for"
     idle = asked - chosen.gpus
     return f"{asked:,} asked; {chosen.gpus:,} train, {idle:,} idle: no faster layout uses them"
 

@@ -120,11 +120,12 @@ def test_rows_that_cannot_be_used_are_counted_and_the_first_is_named(tmp_path, k
     [
         (None, "no such file"),
         ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[]", "is not a run report"),
         ('{"observations": []}', "no measured steps"),
         ('{"observations": [{"run": "a"}]}', "observations[0]"),
     ],
-    ids=["missing", "broken", "list", "empty", "wrong"],
+    ids=["missing", "broken", "deep", "list", "empty", "wrong"],
 )
 def test_a_wrong_report_is_one_line_and_changes_nothing(tmp_path, kept, capsys, content, words):
     execute(["calibrate", "--runs", table(tmp_path, ROW)])
@@ -153,7 +154,9 @@ def test_it_does_one_thing_at_a_time(kept, args):
 
 
 @pytest.mark.parametrize(
-    "content", [None, b"\xff", b"[]", b'{"schema": 1}'], ids=["folder", "binary", "list", "schema"]
+    "content",
+    [None, b"\xff", b"[" * 100_000, b"[]", b'{"schema": 1}'],
+    ids=["folder", "binary", "deep", "list", "schema"],
 )
 def test_an_error_in_the_calibration_file_names_the_option(tmp_path, capsys, content):
     if content is not None:

@@ -27,7 +27,8 @@ class JobSource:
         typer.Option(metavar="FILE", help="The job's log with its rate; - is stdin. Default: the pod's."),
     ] = None
     tokens_per_second: Annotated[
-        float | None, typer.Option(metavar="RATE", min=1e-3, help="The whole job's rate, instead of a log.")
+        float | None,
+        typer.Option(metavar="RATE", min=1e-3, max=1e15, help="The whole job's rate, instead of a log."),
     ] = None
     tokens_done: Annotated[
         str | None, typer.Option(metavar="COUNT", help="Tokens trained so far. Default: from the log.")

@@ -84,7 +84,7 @@ def _reported(path: Path) -> tuple[Observation, ...]:
     text = read_text(path, field="REPORT.json")
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise OptionError("REPORT.json", value=str(path), remedy=f"is not JSON: {error}") from None
     observations = report_observations(document, name=str(path))
     if not observations:
