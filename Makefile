@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-local .ci-alone .ci-clusters .ci-prometheus test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-local .ci-alone .ci-clusters .ci-prometheus test-page test-stacks clean help
 
 all: check test  ## check and test
 
@@ -131,6 +131,19 @@ bench: $(READY)  ## accuracy against published and whole runs, worth of calibrat
 	$(BIN)/python -m bench.speed
 	$(BIN)/python -m bench.simulate
 	$(BIN)/python -m bench.opening
+
+# Their ranges are the means of several runs and a fifth more: `python -m bench.ranges --help`
+bench-load: $(READY)  ## the operator's launches, writes and memory, the Slurm daemon's memory: within bench/ranges.csv; root
+	@$(MAKE) --no-print-directory .bench-load-operator .bench-load-slurm
+
+.bench-load-operator: $(READY)
+	@mkdir -p build/bench
+	$(BIN)/python -m bench.operator --nodes 50 --plans 140 --slow 10 --idle-s 10 --json build/bench/operator.json
+	$(BIN)/python -m bench.ranges operator build/bench/operator.json
+
+.bench-load-slurm: $(READY)
+	$(BIN)/python -m bench.slurm_load --requests 200 --json build/bench/slurm_load.json
+	$(BIN)/python -m bench.ranges slurm build/bench/slurm_load.json
 
 # Suites that run side by side each remember what failed
 own = -o cache_dir=.pytest_cache/$1

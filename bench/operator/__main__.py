@@ -10,13 +10,14 @@ depend on the load average, which is reported with them.
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import math
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.operator import lab, population
@@ -234,6 +235,19 @@ def table(results: dict[str, object]) -> str:
     return "\n".join(lines)
 
 
+@contextlib.contextmanager
+def laboratory(name: str) -> Iterator[Path]:
+    """The kubeconfig of a new cluster with our CRD, whose nodes KWOK plays."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    with lab.cluster(name) as kubeconfig:
+        apply = ["kubectl", f"--kubeconfig={kubeconfig}", "apply", "--server-side", "-f"]
+        crd = lab.ROOT / "helm" / "rightsizer" / "crds"
+        subprocess.run([*apply, crd], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["kubectl", f"--kubeconfig={kubeconfig}", "cordon", "n1"], check=True)
+        with lab.kwok(name, kubeconfig):
+            yield kubeconfig
+
+
 def main() -> int:
     """Run, print and store the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -246,14 +260,8 @@ def main() -> int:
     parser.add_argument("--kubeconfig", type=Path, help="use a running cluster instead")
     parser.add_argument("--json", type=Path, default=RESULTS)
     args = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    with lab.cluster(args.cluster) as kubeconfig:
-        apply = ["kubectl", f"--kubeconfig={kubeconfig}", "apply", "--server-side", "-f"]
-        crd = lab.ROOT / "helm" / "rightsizer" / "crds"
-        subprocess.run([*apply, crd], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(["kubectl", f"--kubeconfig={kubeconfig}", "cordon", "n1"], check=True)
-        with lab.kwok(args.cluster, kubeconfig):
-            results = asyncio.run(run(kubeconfig, args))
+    with laboratory(args.cluster) as kubeconfig:
+        results = asyncio.run(run(kubeconfig, args))
     lab.dump(args.json, results)
     sys.stdout.write(table(results) + "\n")
     return 0

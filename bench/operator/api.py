@@ -18,6 +18,8 @@ PATHS = {
     "Node": "/api/v1/nodes",
     "Namespace": "/api/v1/namespaces",
     "Service": "/api/v1/namespaces/{}/services",
+    "Secret": "/api/v1/namespaces/{}/secrets",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "Pod": "/api/v1/namespaces/{}/pods",
@@ -87,6 +89,10 @@ class BenchClient:
         """Change an object by a merge patch."""
         path = f"{PATHS[kind].format(namespace)}/{name}"
         await self._kube.call("PATCH", path, body=body, content="application/merge-patch+json")
+
+    async def delete(self, kind: str, namespace: str, name: str) -> None:
+        """Delete an object; the garbage collector deletes what it owns."""
+        await self._kube.call("DELETE", f"{PATHS[kind].format(namespace)}/{name}")
 
     async def create_finished(self, raw: Mapping[str, Any]) -> None:
         """Create a plan with its status."""
