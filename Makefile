@@ -11,6 +11,7 @@ export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
 .PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-local .ci-alone .ci-clusters .ci-prometheus test-page test-stacks clean help
+.PHONY: .check-outputs .check-style .check-types .check-generated
 
 all: check test  ## check and test
 
@@ -51,22 +52,33 @@ FUZZ ?= 1000000
 fuzz: $(READY)  ## random inputs for every parser of what tenants and users write (FUZZ=1000000, the same each time)
 	$(BIN)/python -m bench.fuzz --inputs $(FUZZ)
 
+# Two at a time, unless a make above says how many; each prints its lines together once it is done
+BESIDE = $(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j 2) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 check: $(READY)  ## format, lint, types, layer contracts, generated files
+	+@$(BESIDE) .check-outputs .check-style .check-types .check-generated docs
+
+.check-style: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+.check-types: $(READY)
 	$(BIN)/mypy
 	cd tests/e2e/cluster && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases *.py
 	cd tests/e2e/slurm && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases accounting.py cluster.py machines.py place.py settings.py
-	$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory check-generated docs
 
-check-generated: $(READY)  ## generated files are what `make generate` writes
+check-generated: $(READY)  ## generated files are what `make generate` and `make outputs` write
+	+@$(BESIDE) .check-outputs .check-generated
+
+.check-outputs: $(READY)
+	$(BIN)/python scripts/refresh_outputs.py --check
+
+.check-generated: $(READY)
 	$(BIN)/python -m rightsizer_api.generate --check
 	$(BIN)/python -m rightsizer_telemetry.generate --check
 	$(BIN)/python -m rightsizer_cli.commands.schema.generate --check
 	$(BIN)/python scripts/draw_architecture.py --check
 	$(BIN)/python scripts/draw_try.py --check
-	$(BIN)/python scripts/refresh_outputs.py --check
 	$(BIN)/python scripts/draw_pictures.py --check
 
 generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards and the generated docs
@@ -86,7 +98,7 @@ pictures: $(READY)  ## draw the dashboards and the usage page of a sample day in
 	$(BIN)/python -m tests.e2e.prometheus.pictures docs/images
 	$(BIN)/python -m tests.e2e.page.draw docs/images/what-if.png
 
-outputs: $(READY)  ## rewrite the outputs of commands that README.md and docs/ show
+outputs: $(READY)  ## rewrite the outputs of commands that README.md and docs/ show, and their pictures
 	$(BIN)/python scripts/refresh_outputs.py
 
 STACK_LOCKS := tests/e2e/stacks/locks

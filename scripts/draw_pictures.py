@@ -3,11 +3,6 @@
 import sys
 from pathlib import Path
 
-from rightsizer.fleet.trace_jobs import ReplayRules
-from rightsizer_cli.commands.simulate.attributes import DEADLINES, SCALINGS, Draw
-from rightsizer_cli.commands.simulate.comparison import compare
-from rightsizer_cli.commands.simulate.plot import replay_figure
-from rightsizer_cli.commands.simulate.traces import read_trace
 from rightsizer_cli.figures import picture
 from rightsizer_cli.page.answer import answered
 from rightsizer_cli.plan_figure import plan_figure
@@ -27,12 +22,7 @@ def drawn() -> dict[str, bytes]:
     answer = answered(QUESTION, calibrate=False)
     assert answer.plan is not None, answer
     plan = answer.plan
-    draws = [Draw(deadlines=bounds, scaling=kind) for kind in SCALINGS for bounds in DEADLINES]
-    replay = compare(read_trace(None), draws, ReplayRules(), None)
-    return {
-        "plan.svg": picture(lambda: plan_figure(plan), "svg"),
-        "simulate.svg": picture(lambda: replay_figure(replay), "svg"),
-    }
+    return {"plan.svg": picture(lambda: plan_figure(plan), "svg")}
 
 
 def main(arguments: list[str]) -> int:

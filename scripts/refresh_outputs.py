@@ -2,16 +2,24 @@
 
 Only commands that need no cluster, no training and no file of the reader's run here. A shown output may leave
 lines out (`...`): each part stays as long as its first and last line are apart, found by their first words.
+A few processes run all commands, each a call of the command line: an import costs as much as a plan.
 """
 
+import contextlib
+import io
+import multiprocessing
 import os
 import re
-import subprocess
+import runpy
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from itertools import takewhile
 from pathlib import Path
+
+from rightsizer_cli.main import execute
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PURE = re.compile(
@@ -19,43 +27,74 @@ PURE = re.compile(
 )
 NEEDS_FILES = "--runs"
 INDENT, LEFT_OUT = "    ", "..."
-ENVIRONMENT = {"COLUMNS": "104", "RIGHTSIZER_CALIBRATION": "", "PYTHONIOENCODING": "utf-8"}
+ENVIRONMENT = {"COLUMNS": "104", "RIGHTSIZER_CALIBRATION": ""}
+FIRST_LINES = re.compile(r"(.*?)(?:\s\| head -(\d+))?")
+PICTURES = {"rightsizer simulate": Path("docs/images/simulate.svg")}
+"""What `--plot` of a shown command draws: another 9 s if it ran for the picture alone."""
 
 
-def refreshed(lines: Sequence[str]) -> Iterator[str]:
-    """The lines of a document with the outputs of today."""
-    at = 0
+def shown_commands(text: str) -> Iterator[tuple[str, int, list[str]]]:
+    """Each command whose output a document shows: its words, the line after it, its output there."""
+    lines, at = text.split("\n"), 0
     while at < len(lines):
         head = at
         while at < len(lines) and lines[at].endswith("\\"):
             at += 1
         at += 1
-        yield from lines[head:at]
         if PURE.match(lines[head]) and NEEDS_FILES not in lines[head]:
             shown = list(takewhile(_is_output, lines[at:]))
             while shown and not shown[-1]:
                 shown.pop()
-            command = "\n".join(lines[head:at]).partition("$")[2]
-            yield from _shortened(shown, _output(command)) if shown else ()
-            at += len(shown)
+            command = " ".join(line.rstrip("\\").strip() for line in lines[head:at])
+            if shown:
+                yield command.removeprefix("$ "), at, shown
+
+
+def refreshed(text: str, outputs: Mapping[str, Sequence[str]]) -> str:
+    """A document with these outputs of its commands."""
+    lines, done = text.split("\n"), 0
+    new: list[str] = []
+    for command, at, shown in shown_commands(text):
+        new += [*lines[done:at], *_shortened(shown, outputs[command])]
+        done = at + len(shown)
+    return "\n".join([*new, *lines[done:]])
 
 
 def _is_output(line: str) -> bool:
     return not line or (line.startswith(INDENT) and not line.startswith(INDENT + "$ "))
 
 
-def _output(command: str) -> list[str]:
-    path = f"{REPOSITORY / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["/bin/sh", "-c", command],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY,
-        env={**os.environ, **ENVIRONMENT, "PATH": path},
-    )
-    assert done.stdout, f"{command}: {done.stderr}"
-    return [(INDENT + line).rstrip() for line in done.stdout.rstrip("\n").splitlines()]
+def outputs_of(commands: Iterable[str]) -> tuple[dict[str, list[str]], dict[Path, bytes]]:
+    """The output of each command, as lines of a document, and the pictures that they draw."""
+    wanted = list(dict.fromkeys(commands))
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("fork"), _prepare) as pool:
+        results = dict(zip(wanted, pool.map(result_of, wanted), strict=True))
+    pictures = {PICTURES[command]: drawn for command, (_, drawn) in results.items() if drawn}
+    return {command: lines for command, (lines, _) in results.items()}, pictures
+
+
+def _prepare() -> None:
+    os.environ.update(ENVIRONMENT)
+    os.chdir(REPOSITORY)
+
+
+def result_of(command: str) -> tuple[list[str], bytes]:
+    """The lines that a command prints, and its picture."""
+    matched = FIRST_LINES.fullmatch(command)
+    assert matched is not None, command
+    program, *arguments = shlex.split(matched[1])
+    stdout = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(stdout):
+        picture = Path(folder, "drawn.svg")
+        if program == "rightsizer":
+            execute([*arguments, *(["--plot", str(picture)] if command in PICTURES else [])])
+        else:
+            sys.argv = arguments
+            runpy.run_path(arguments[0], run_name="__main__")
+        drawn = picture.read_bytes() if picture.exists() else b""
+    lines = stdout.getvalue().rstrip("\n").splitlines()
+    assert lines, command
+    return [(INDENT + line).rstrip() for line in lines[: int(matched[2]) if matched[2] else None]], drawn
 
 
 def _shortened(shown: Sequence[str], output: Sequence[str]) -> Iterator[str]:
@@ -90,18 +129,16 @@ def main(arguments: Sequence[str]) -> int:
     check = "--check" in arguments
     files = [Path(each) for each in arguments if each != "--check"]
     paths = files or [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        texts = list(pool.map(_rewritten, paths))
-    stale = [(path, text) for path, text in zip(paths, texts, strict=True) if text != path.read_text()]
-    for path, text in stale:
+    texts = {path: path.read_text() for path in paths}
+    outputs, pictures = outputs_of(command for text in texts.values() for command, *_ in shown_commands(text))
+    new = {path: refreshed(text, outputs).encode() for path, text in texts.items()}
+    new |= {REPOSITORY / path: drawn for path, drawn in pictures.items()}
+    stale = [path for path, content in new.items() if not path.is_file() or path.read_bytes() != content]
+    for path in stale:
         sys.stdout.write(f"{path.name}{': out of date; run `make outputs`' if check else ''}\n")
         if not check:
-            path.write_text(text)
+            path.write_bytes(new[path])
     return int(check and bool(stale))
-
-
-def _rewritten(path: Path) -> str:
-    return "\n".join(refreshed(path.read_text().split("\n")))
 
 
 if __name__ == "__main__":
