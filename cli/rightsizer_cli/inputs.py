@@ -11,6 +11,7 @@ from rightsizer.search.types import Request
 from rightsizer.values import immutable
 from rightsizer_api import API_VERSION, KIND, TrainingPlan, load, loads, sizing, validate, with_config
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
+from rightsizer_cli.dataset_tokens import counted
 from rightsizer_cli.files import read_stdin
 from rightsizer_cli.model_files import config_of
 from rightsizer_cli.shorthand import spelled_out
@@ -19,14 +20,18 @@ from rightsizer_launch.calibration import calibrated as with_calibration
 
 __all__ = ["calibrated", "document_of", "read", "read_over"]
 
+_RIVALS = ("workload.tokens", "workload.dataset.examples", "workload.dataset.length")
+"""Fields that a data set's file takes the place of."""
+
 
 @immutable
 class _Given:
-    """What the flags set: values by path under `spec`, the flags' names, a local model's name."""
+    """What the flags set: values by path under `spec`, the flags' names, a local model, what is assumed."""
 
     values: Mapping[str, Any]
     flags: Mapping[str, str]
     label: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
@@ -39,7 +44,7 @@ def read(file: Path | None, *groups: Any) -> tuple[TrainingPlan, Request]:
         raise OptionError("FILE", value="", remedy="name a manifest, or give --model, --tokens and --gpu")
     with _errors_named_after(given.flags):
         plan = _plan_of({}, given)
-        return plan, _asked(plan)
+        return plan, _asked(plan, given.notes)
 
 
 def read_over(plan: TrainingPlan, *groups: Any) -> tuple[TrainingPlan, Request]:
@@ -49,7 +54,7 @@ def read_over(plan: TrainingPlan, *groups: Any) -> tuple[TrainingPlan, Request]:
         if given.values:
             beneath = plan.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"status"})
             plan = _plan_of(beneath, given)
-        return plan, _asked(plan)
+        return plan, _asked(plan, given.notes)
 
 
 def _given(groups: tuple[Any, ...]) -> _Given:
@@ -59,18 +64,34 @@ def _given(groups: tuple[Any, ...]) -> _Given:
     flags = {spec: flag for spec, flag, _ in options}
     if any(spec == "nodes" and value for spec, _, value in options):
         flags["resources.gpus"] = "--nodes"
+    notes = _with_dataset(values, flags)
     name = values.get("model.name")
     local = config_of(name) if isinstance(name, str) else None
     if not local:
-        return _Given(values=values, flags=flags)
+        return _Given(values=values, flags=flags, notes=notes)
     del values["model.name"]
     paths = {"model.configPath": str(local.absolute())}
-    return _Given(values=values | paths, flags=flags | dict.fromkeys(paths, "--model"), label=str(name))
+    flags |= dict.fromkeys(paths, "--model")
+    return _Given(values=values | paths, flags=flags, label=str(name), notes=notes)
 
 
-def _asked(plan: TrainingPlan) -> Request:
+def _with_dataset(values: dict[str, Any], flags: dict[str, str]) -> tuple[str, ...]:
+    """Put the tokens of a data set's file in its place; what was assumed."""
+    path = values.pop("dataset", None)
+    if path is None:
+        return ()
+    if rival := next((flags[spec] for spec in _RIVALS if spec in values), None):
+        raise OptionError("--dataset", value=path, remedy=f"give --dataset or {rival}, not both")
+    found, epochs = counted(Path(path)), values.pop("workload.dataset.epochs", 1.0)
+    values["workload.tokens"] = f"{max(1.0, found.tokens * epochs):.0f}"
+    flags["workload.tokens"] = "--dataset"
+    return (found.rule if epochs == 1 else f"{found.rule}; {epochs:g} epochs",)
+
+
+def _asked(plan: TrainingPlan, notes: tuple[str, ...]) -> Request:
     """The plan's request. Some of an exact number of GPUs may idle: nothing is started."""
-    return dataclasses.replace(sizing.resolve(plan).request(), may_idle=True)
+    request = sizing.resolve(plan).request()
+    return dataclasses.replace(request, may_idle=True, notes=(*request.notes, *notes))
 
 
 def calibrated(request: Request, *, ignore: bool) -> Request:

@@ -73,6 +73,13 @@ class JobFlags:
         int | None,
         typer.Option(metavar="N", help="Tokens of an example (default: the sequence length)."),
     ] = None
+    dataset: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Count the tokens of a .jsonl, .txt or .parquet file, at 4 bytes of text a token.",
+        ),
+    ] = None
     epochs: Annotated[
         float | None,
         typer.Option(metavar="N", help="Passes over the data set (default 1)."),

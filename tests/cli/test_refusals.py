@@ -148,6 +148,7 @@ WRITES = {
 READS = {
     ("report", "--html"),  # written after a server's answer: tests/cli/commands/test_report.py
     ("plan", "--config"), ("estimate", "--config"), ("explain", "--config"), ("advise", "--config"),
+    ("plan", "--dataset"), ("estimate", "--dataset"), ("explain", "--dataset"), ("advise", "--dataset"),
     ("estimate", "--runs"), ("calibrate", "--runs"), ("advise", "--log"), ("slurm report", "--state"),
     ("report", "--ca-file"), ("report", "--cert-file"), ("report", "--key-file"), ("report", "--token-file"),
     ("report", "--password-file"), ("slurm report", "--token-file"), ("slurm monitor", "--token-file"),

@@ -29,6 +29,11 @@ def test_json_holds_what_was_asked_and_nothing_of_the_run(capsys):
     assert found["finishSeconds"] is None
 
 
+def test_a_data_set_makes_a_whole_run(capsys):
+    assert execute([*MODEL, "--gpus", "64", "--tp", "8", "--pp", "4", "--examples", "2M"]) == 0
+    assert "Finish" in capsys.readouterr().out
+
+
 def test_a_layout_that_does_not_fit_says_so(capsys):
     assert execute([*MODEL, "--gpus", "1", "--tokens", "1B", "--global-batch", "8k"]) == 0
     assert "does NOT fit" in capsys.readouterr().out

@@ -40,11 +40,16 @@ class Priced:
     fits: Verdict
 
 
+def _is_whole_run(file: Path | None, job: JobFlags) -> bool:
+    """Whether the run's tokens are known, and not only its step."""
+    return file is not None or any(said is not None for said in (job.tokens, job.examples, job.dataset))
+
+
 def priced(
     file: Path | None, job: JobFlags, hardware: HardwareFlags, flags: LayoutFlags, *, ignore: bool
 ) -> Priced:
     """Predict one layout; without tokens the figures of a run mean nothing, those of a step do."""
-    whole_run = file is not None or job.tokens is not None
+    whole_run = _is_whole_run(file, job)
     _, request = read(file, job if whole_run else replace(job, tokens=ANY_TOKENS), hardware)
     request = calibrated(request, ignore=ignore)
     if len(request.clusters) != 1:
@@ -64,7 +69,7 @@ def print_estimate(
     ignore: bool = False,
 ) -> None:
     """Predict one layout and print it; without --tokens, only the figures of a step."""
-    whole_run = file is not None or job.tokens is not None
+    whole_run = _is_whole_run(file, job)
     found = priced(file, job, hardware, flags, ignore=ignore)
     request, option, fits = found.request, found.option, found.fits
     verdict = (
