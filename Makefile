@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-local .ci-alone .ci-clusters .ci-prometheus test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-local .ci-alone .ci-clusters .ci-prometheus .ci-load test-page test-stacks clean help
 .PHONY: .check-outputs .check-style .check-types .check-generated
 
 all: check test  ## check and test
@@ -35,7 +35,7 @@ test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no c
 	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow" --ignore tests/e2e tests/$(LAYER)
 
 .test-processes: $(READY)
-	$(BIN)/pytest -q -m "(torchrun or slow) and not kubernetes" $(if $(AGAIN),--last-failed) tests/$(LAYER) \
+	$(BIN)/pytest -q -n 2 --dist loadfile --durations=15 -m "(torchrun or slow) and not kubernetes" $(if $(AGAIN),--last-failed) tests/$(LAYER) \
 	  || [ $$? = 5 -a -n "$(LAYER)" ]  # 5: it has none
 
 coverage: $(READY)  ## lines that no test without torchrun and clusters runs, file by file; LAYER=operator for one layer
@@ -145,8 +145,9 @@ bench: $(READY)  ## accuracy against published and whole runs, worth of calibrat
 	$(BIN)/python -m bench.opening
 
 # Their ranges are the means of several runs and a fifth more: `python -m bench.ranges --help`
+REQUESTS ?= 200
 bench-load: $(READY)  ## the operator's launches, writes and memory, the Slurm daemon's memory: within bench/ranges.csv; root
-	@$(MAKE) --no-print-directory .bench-load-operator .bench-load-slurm
+	@tests/e2e/public.sh $(MAKE) --no-print-directory .bench-load-operator .bench-load-slurm
 
 .bench-load-operator: $(READY)
 	@mkdir -p build/bench
@@ -154,7 +155,9 @@ bench-load: $(READY)  ## the operator's launches, writes and memory, the Slurm d
 	$(BIN)/python -m bench.ranges operator build/bench/operator.json
 
 .bench-load-slurm: $(READY)
-	$(BIN)/python -m bench.slurm_load --requests 200 --json build/bench/slurm_load.json
+	tests/e2e/slurm/install.sh
+	@mkdir -p build/bench
+	$(BIN)/python -m bench.slurm_load --requests $(REQUESTS) --json build/bench/slurm_load.json
 	$(BIN)/python -m bench.ranges slurm build/bench/slurm_load.json
 
 # Suites that run side by side each remember what failed
@@ -229,6 +232,7 @@ nightly:  ## what CI does not wait for: operators killed at every request, upgra
 	@$(MAKE) --no-print-directory test-slurm NIGHTLY=1
 	@$(MAKE) --no-print-directory test-stacks
 	@$(MAKE) --no-print-directory test-slurm-image
+	@$(MAKE) --no-print-directory bench-load
 	@$(MAKE) --no-print-directory fuzz
 
 # On a busy machine a wait of these can be too short: what failed has a second chance
@@ -264,9 +268,12 @@ told = mkdir -p build; { $2; } > build/$1.log 2>&1; status=$$?; echo "== $1"; ca
 
 # One after the other: side by side they load two cores so that waits run out
 .ci-clusters:
-	@for suite in test-slurm test-slurm-releases test-kubernetes; do \
+	@for suite in test-slurm test-slurm-releases .ci-load test-kubernetes; do \
 	  echo "== $$suite"; $(call twice,$$suite) || exit 1; \
 	done
+
+.ci-load:
+	@tests/e2e/public.sh $(MAKE) --no-print-directory .bench-load-slurm REQUESTS=60
 
 # Mostly a wait for minutes of data
 .ci-prometheus:
