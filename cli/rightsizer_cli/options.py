@@ -57,7 +57,7 @@ class JobFlags:
         str | None,
         typer.Option(
             metavar="METHOD",
-            help="pretrain (default), finetune (sft, full), lora or qlora.",
+            help="pretrain (default), finetune (sft, full), dpo, lora or qlora.",
             autocompletion=completion.choices("pretrain", "finetune", "lora", "qlora"),
         ),
     ] = None
@@ -124,6 +124,13 @@ class JobFlags:
             metavar="MODE",
             help="Activations recomputed in backward: auto, none, selective or full.",
             autocompletion=completion.choices("auto", "none", "selective", "full"),
+        ),
+    ] = None
+    reference_model: Annotated[
+        bool | None,
+        typer.Option(
+            "--reference-model/--no-reference-model",
+            help="A frozen copy of the model reads each sequence too, as in DPO.",
         ),
     ] = None
     lora_rank: Annotated[

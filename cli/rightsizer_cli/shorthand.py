@@ -17,17 +17,13 @@ _METHODS = {
     "full-finetune": "finetune",
     "continued-pretraining": "pretrain",
 }
-_NOT_SIZED = {
-    **dict.fromkeys(
-        ("dpo", "orpo", "kto", "simpo"),
-        "preference training is not sized; as finetune or lora, count the tokens of both answers"
-        " (the reference model's forward pass adds up to a third)",
-    ),
-    **dict.fromkeys(
-        ("rl", "rlhf", "ppo", "grpo", "rloo", "dapo"),
-        "reinforcement learning is not sized: most of its time is generation, not training",
-    ),
-}
+_PREFERENCES = {"dpo": True, "ipo": True, "kto": True, "orpo": False, "simpo": False, "cpo": False}
+"""Training on preferences, and whether it has a reference model."""
+
+_NOT_SIZED = dict.fromkeys(
+    ("rl", "rlhf", "ppo", "grpo", "rloo", "dapo"),
+    "reinforcement learning is not sized: most of its time is generation, not training",
+)
 _TYPES, _SHAPE, _PER_NODE, _GPUS = (
     "resources.gpuTypes",
     "resources.nodeShape",
@@ -48,6 +44,8 @@ def _with_method(values: dict[str, Any]) -> dict[str, Any]:
     typed = str(values.get("workload.method", "")).casefold()
     if typed in _NOT_SIZED:
         raise OptionError("--method", value=typed, remedy=_NOT_SIZED[typed])
+    if typed in _PREFERENCES:
+        return {"workload.referenceModel": _PREFERENCES[typed]} | values | {"workload.method": "finetune"}
     return values | {"workload.method": _METHODS[typed]} if typed in _METHODS else values
 
 

@@ -19,6 +19,7 @@ SHORT_NAMES: Mapping[str, str] = {
     "precision": "workload.precision",
     "optimizer": "workload.optimizer",
     "recompute": "workload.recompute",
+    "reference_model": "workload.referenceModel",
     "lora_rank": "workload.lora.rank",
     "lora_targets": "workload.lora.targets",
     "quantised_bits": "workload.quantisedBits",

@@ -50,6 +50,7 @@ def workload_of(
         compile=spec.compile,
         attention=spec.attention,
         library_year=_year(spec.library_version),
+        reference_model=spec.reference_model,
         lora_rank=lora.rank,
         lora_targets=lora.targets or framework.lora_targets,
         lora_adapters=lora.adapters,

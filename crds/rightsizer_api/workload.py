@@ -119,6 +119,12 @@ class WorkloadSpec(Model):
         description="Activation recompute in backward; auto: the search chooses.",
         examples=["auto"],
     )
+    reference_model: bool = Field(
+        False,
+        description="DPO and the like: a frozen copy of the model reads each sequence too; with adapters, the"
+        " base without them. Tokens, batch and examples count both answers of a pair.",
+        examples=[True],
+    )
     lora: Lora | None = Field(None, description="Low-rank adapters. Default for lora and qlora: rank 16.")
     quantised_bits: Annotated[int, Field(ge=2, le=8)] = Field(
         4, description="qlora: bits per frozen weight.", examples=[4]

@@ -72,9 +72,20 @@ def test_methods_have_other_names(typed, method):
     assert spelled_out({"workload.method": typed})["workload.method"] == method
 
 
-@pytest.mark.parametrize(
-    ("typed", "why"), [("dpo", "preference training"), ("grpo", "reinforcement learning")]
-)
-def test_a_method_that_is_not_sized_is_refused_by_name(typed, why):
-    with pytest.raises(InputError, match=f"^--method: '{typed}': {why}"):
+@pytest.mark.parametrize(("typed", "reference"), [("dpo", True), ("KTO", True), ("orpo", False)])
+def test_training_on_preferences_is_finetuning_some_beside_a_reference_model(typed, reference):
+    job = JobFlags(model="gpt2", tokens="1B", method=typed)
+    work = asked(HardwareFlags(gpu=["H100"]), job).workload
+    assert (work.method, work.reference_model) == ("finetune", reference)
+
+
+def test_adapters_are_trained_on_preferences_with_the_flag():
+    job = JobFlags(model="gpt2", tokens="1B", method="lora", reference_model=True)
+    work = asked(HardwareFlags(gpu=["H100"]), job).workload
+    assert (work.method, work.reference_model) == ("lora", True)
+
+
+@pytest.mark.parametrize("typed", ["grpo", "ppo"])
+def test_a_method_that_is_not_sized_is_refused_by_name(typed):
+    with pytest.raises(InputError, match=f"^--method: '{typed}': reinforcement learning"):
         asked(HardwareFlags(gpu=["H100"]), JobFlags(model="gpt2", tokens="1B", method=typed))

@@ -115,7 +115,8 @@ class Workload:
     sequence, the batch or the GPU is not stated but assumed; `assumed_dimensions`: only the model's size is
     known. `lora_targets` joins the adapted matrices with "+": "attention" or "all" (of dense layers),
     "experts", "embeddings" (trained whole); `lora_adapters` are trained at once. `frozen_bits` are those of
-    an unquantised frozen weight (0: as the framework keeps weights).
+    an unquantised frozen weight (0: as the framework keeps weights). With a `reference_model` a frozen copy
+    of the model reads each sequence too (DPO); with adapters this is the base without them.
     """
 
     method: Method = Method.PRETRAIN
@@ -136,6 +137,7 @@ class Workload:
     attention: AttentionKernel = AttentionKernel.AUTO
     library_year: float = 0.0
     variable_length: bool = False
+    reference_model: bool = False
     scaling: Scaling = Scaling.TENSOR
     assumed_inputs: bool = False
     assumed_dimensions: bool = False

@@ -115,9 +115,14 @@ def compiled(cases: Cases) -> Array:
     return np.asarray(stated | (cases.framework.kernels == KernelStyle.COMPILED))
 
 
+def forward_passes(cases: Cases) -> Array:
+    """Forward passes of a micro-batch: a frozen reference model makes one as long as the trained model's."""
+    return np.asarray(1.0 + cases.workload.reference_model)
+
+
 def layer_time(inputs: StepInputs) -> LayerTime:
-    """The seconds of an average layer for one micro-batch."""
-    forward = _forward(inputs)
+    """The seconds of an average layer for one micro-batch, a reference model's too."""
+    forward, passes = _forward(inputs), forward_passes(inputs.cases)
     backward = _backward(inputs, forward)
     recomputed = _recomputed_shares(inputs.cases)
     recompute = recomputed.share(forward)
@@ -139,17 +144,17 @@ def layer_time(inputs: StepInputs) -> LayerTime:
     offload_f = _exposed(busy_f, weights, 0.0) + np.maximum(activations - busy_f, 0.0)
     offload_b = _exposed(busy_b, weights, 0.0) + np.maximum(activations - busy_b, 0.0)
     return LayerTime(
-        matmul_s=forward.matmul + backward.matmul,
-        attention_s=forward.attention + backward.attention,
-        elementwise_s=forward.elementwise + backward.elementwise,
+        matmul_s=passes * forward.matmul + backward.matmul,
+        attention_s=passes * forward.attention + backward.attention,
+        elementwise_s=passes * forward.elementwise + backward.elementwise,
         recompute_s=recompute,
-        tensor_parallel_s=(1 + repeats) * tp + tp_b,
-        context_parallel_s=(3 + repeats) * cp,
-        expert_parallel_s=(2 + repeats) * ep,
-        sharding_s=shard_f + shard_b,
-        host_s=wait_f + wait_b,
-        offload_s=offload_f + offload_b,
-        forward_s=gpu_f + wait_f + shard_f + offload_f,
+        tensor_parallel_s=(passes + repeats) * tp + tp_b,
+        context_parallel_s=(passes + 2 + repeats) * cp,
+        expert_parallel_s=(passes + 1 + repeats) * ep,
+        sharding_s=passes * shard_f + shard_b,
+        host_s=passes * wait_f + wait_b,
+        offload_s=passes * offload_f + offload_b,
+        forward_s=passes * (gpu_f + wait_f + shard_f + offload_f),
         backward_s=gpu_b + wait_b + shard_b + offload_b,
     )
 

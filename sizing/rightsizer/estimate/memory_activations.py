@@ -274,6 +274,9 @@ def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:
     """
     profile, stated = cases.framework, cases.workload.loss
     kernel = np.where(stated == LossKernel.AUTO, profile.loss, stated)
+    reference = np.asarray(cases.workload.reference_model, dtype=bool)
+    whole_logits = reference & (stated == LossKernel.AUTO)  # cross-entropy kernels do not compute DPO's loss
+    kernel = np.where(whole_logits, str(LossKernel.EAGER), kernel)
     compiled = (cases.workload.compile == 1.0) & (kernel == LossKernel.EAGER) & (stated == LossKernel.AUTO)
     kernel = np.where(compiled & profile.compiles_loss, str(LossKernel.COMPILED), kernel)
     parallel = np.asarray(profile.vocabulary_parallel_loss, dtype=bool)
@@ -285,6 +288,7 @@ def _bytes_per_logit(cases: Cases, p: Parameters) -> Array:
     per_logit = np.where(jit, p.logit_bytes_parallel_jit, per_logit)
     whole = p.fused_loss_bytes * cases.architecture.hidden / np.maximum(cases.architecture.vocab, 1)
     fused = np.where(parallel, p.logit_bytes_parallel_fused, whole)
+    per_logit = per_logit + np.where(reference, 2.0, 0.0)  # the reference model's, in 16 bits
     per_logit = np.where(kernel == LossKernel.FUSED, fused, per_logit)
     return np.where(kernel == LossKernel.CHUNKED, p.logit_bytes_chunked, per_logit)
 

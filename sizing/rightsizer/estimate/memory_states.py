@@ -166,7 +166,7 @@ def state_rates(cases: Cases) -> StateRates:
     weight, gradient, optimizer = _bytes_per_parameter(cases)
     return StateRates(
         ranks=ranks(cases.layout),
-        weight=np.where(frozen, _frozen_bytes(cases), weight),
+        weight=np.where(frozen, _frozen_bytes(cases), weight + _reference_bytes(cases)),
         gradient=gradient,
         optimizer=optimizer,
         frozen=frozen,
@@ -250,6 +250,12 @@ def _frozen_bytes(cases: Cases) -> Array:
     usual = np.where(workload.precision == Precision.FP8, 1.0, usual)
     plain = np.where(workload.frozen_bits > 0, workload.frozen_bits / 8.0, usual)
     return np.where(workload.method == Method.QLORA, quantised_bytes(cases), plain)
+
+
+def _reference_bytes(cases: Cases) -> Array:
+    """Bytes of a weight's copy in a reference model: 16 bits, or 32 in fp32 runs; kept as the weights are."""
+    single = cases.workload.precision == Precision.FP32
+    return np.where(cases.workload.reference_model, np.where(single, 4.0, 2.0), 0.0)
 
 
 def _scale_bytes(cases: Cases) -> Array:

@@ -27,6 +27,7 @@ from rightsizer.estimate.layer_time import (
     accumulated_s,
     compiled,
     expert_replicas,
+    forward_passes,
     layer_time,
     shard_ranks,
 )
@@ -195,7 +196,8 @@ def _loss(inputs: StepInputs) -> Array:
     used = np.where(cases.architecture.vocab > 1, 1.0, 0.0)
     _, columns, hidden = inputs.work.head_shape
     moved = moved + accumulated_s(inputs, np.where(trained_ends(cases), columns * hidden, 0.0))
-    return np.asarray(used * (inputs.kernels.head_forward_s + inputs.kernels.head_backward_s + moved))
+    head_s = forward_passes(cases) * inputs.kernels.head_forward_s + inputs.kernels.head_backward_s
+    return np.asarray(used * (head_s + moved))
 
 
 def _held_weights(inputs: StepInputs, stage: StageTimes) -> tuple[Array, Array]:
@@ -252,7 +254,8 @@ def _transfers(inputs: StepInputs, stage: StageTimes) -> Array:
     count = layout.micro_batches * v * (layout.pp - 1) / layout.pp + layout.pp - 1
     overlapped = (v > 1) & (host_class(cases) == HOST_CLASSES.index("core"))
     exposed = np.where(overlapped, p.transfer_overlapped, p.transfer_exposed)
-    return np.asarray(np.where(layout.pp > 1, 2.0 * count * once * exposed, 0.0))
+    directions = 1.0 + forward_passes(cases)
+    return np.asarray(np.where(layout.pp > 1, directions * count * once * exposed, 0.0))
 
 
 def _optimizer(inputs: StepInputs, stage: StageTimes) -> Array:

@@ -167,6 +167,8 @@ def _as_usual(request: Request) -> str:
         taken.append(f"{usual.kernels.name.lower()} kernels")
     if work.optimizer is Optimizer.ADAMW:
         taken.append(f"AdamW with moments of {usual.moment_bytes:g} bytes a parameter each")
+    if work.reference_model:
+        taken.append("a frozen reference model in 16 bits, kept and read as the weights are")
     taken.append("sequences of unequal length" if work.variable_length else "sequences of full length")
     return f"taken as {usual.name} usually does, unless the plan states it: {', '.join(taken)}"
 

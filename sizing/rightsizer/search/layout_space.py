@@ -111,7 +111,7 @@ def families_within(
     )
     tokens = np.asarray(values["micro_batch"]) * workload.sequence_tokens
     legal = tokens <= MAX_TOKENS_PER_MICRO_BATCH * np.asarray(values["cp"])[:, None, None]
-    legal |= np.asarray(values["micro_batch"]) == 1
+    legal |= np.asarray(values["micro_batch"]) == min(values["micro_batch"], default=1)
     sizes = [len(stages), len(shards), *(len(v) for v in values.values())]
     grid = np.nonzero(np.broadcast_to(legal[..., None], sizes))
     axes: dict[str, Array] = {"pp": stages[grid[0], 0], "vpp": stages[grid[0], 1]}
@@ -267,12 +267,16 @@ def _ep(architecture: Architecture, framework: Framework, pins: Mapping[str, int
 
 
 def _micro_batch(workload: Workload, pins: Mapping[str, int]) -> list[int]:
-    """Powers of two up to the batch; 3 and 6 if they divide it; any pinned size up to it."""
+    """Powers of two up to the batch; 3 and 6 if they divide it; any pinned size up to it.
+
+    Beside a reference model both answers of a pair are in one micro-batch (DPO).
+    """
     batch = workload.global_batch_sequences
     if "micro_batch" in pins:
         return [pins["micro_batch"]] if 1 <= pins["micro_batch"] <= batch else []
     powers = set(_powers(batch))
-    return [b for b in _round(batch) if b in powers or (b <= _LARGEST_ODD and batch % b == 0)]
+    usual = (b for b in _round(batch) if b in powers or (b <= _LARGEST_ODD and batch % b == 0))
+    return [b for b in usual if b % 2 == 0 or not workload.reference_model]
 
 
 def _recompute(workload: Workload, framework: Framework, pins: Mapping[str, int]) -> list[int]:

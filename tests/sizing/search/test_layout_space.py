@@ -127,6 +127,11 @@ def test_old_megatron_deals_layers_evenly():
     assert not len(_families(name="megatron-lm-2022", pinned={"pp": 12, "vpp": 1}))
 
 
+def test_beside_a_reference_model_a_micro_batch_holds_pairs():
+    work = _workload(batch=12, sequence=131_072, reference_model=True)
+    assert set(_families(workload=work, pinned={"tp": 1, "pp": 1, "cp": 1}).axes["micro_batch"]) == {2}
+
+
 @pytest.mark.parametrize(
     ("batch", "sizes"), [(512, {1, 2, 4, 8}), (768, {1, 2, 3, 4, 6, 8}), (9, {1, 2, 3, 4, 8})]
 )
