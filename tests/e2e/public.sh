@@ -25,4 +25,7 @@ if [[ $PWD == /tmp/* ]] || ! open_to_all "$PWD"; then
     --exclude='./.*_cache' --exclude=./runs . | tar --extract --preserve-permissions --directory="$copy"
   cd "$copy"
 fi
+# pytest closes /tmp/pytest-of-USER to others whenever it starts; Slurm's users read files of a test that runs
+export PYTEST_DEBUG_TEMPROOT=/tmp/rightsizer-tests${RIGHTSIZER_SLURM:+-$RIGHTSIZER_SLURM}
+mkdir --parents --mode=755 "$PYTEST_DEBUG_TEMPROOT"
 exec "$@"
