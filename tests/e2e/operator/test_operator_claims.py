@@ -30,10 +30,23 @@ def whole_pods(gpus, name="small-gpt"):
     return {"metadata": {"name": name}, "resources": size, "layout": {"microBatch": 1}, "launch": launch}
 
 
+def holders(cluster):
+    """Pods that hold a node's GPUs without a claim; those of a deleted plan save first, and end later."""
+    pods = json.loads(cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    return [
+        pod["metadata"]["name"]
+        for pod in pods
+        if pod["status"]["phase"] in {"Pending", "Running"}
+        for container in pod["spec"]["containers"]
+        if "nvidia.com/gpu" in container.get("resources", {}).get("limits", {})
+    ]
+
+
 @pytest.fixture(scope="module")
 def nodes(cluster, api, installed):
     """The names of three nodes: two with eight H100, the last with eight A100, as their slices say."""
     installed.stay_outside()
+    cluster.wait("no pod of an earlier test holds GPUs", lambda: not holders(cluster), within_s=120)
     names = sorted(cluster.ready_nodes())
     api(
         "POST",
