@@ -227,11 +227,13 @@ class Controller:
         return True
 
     async def serves_plans(self) -> bool:
-        """Whether the API server has the plans' CustomResourceDefinition; true if it does not answer."""
+        """Whether the API server has the plans' CustomResourceDefinition; ApiError if it does not say."""
         try:
             found = await self._kube.call("GET", f"/apis/{GROUP}/{VERSION}")
         except ApiError as error:
-            return error.status != 404
+            if error.status == 404:
+                return False
+            raise
         return any(resource["name"] == "trainingplans" for resource in found["resources"])
 
     def _drop_queue(self) -> None:

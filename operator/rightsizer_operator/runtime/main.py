@@ -26,14 +26,18 @@ from rightsizer_operator.runtime.logs import set_up
 from rightsizer_operator.runtime.probes import serving
 from rightsizer_operator.runtime.prometheus import collect
 from rightsizer_operator.runtime.scraper import scrape
-from rightsizer_operator.runtime.watches import registry_for, settings_for
+from rightsizer_operator.runtime.watches import (
+    Insights,
+    follow_definition,
+    registry_for,
+    settings_for,
+)
 from rightsizer_operator.values.settings import Settings
 from rightsizer_telemetry.client import PrometheusSettings
 
 __all__ = ["OperatorOptions", "run"]
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-_DEFINITION_POLL_S = 2.0
 _ODD_TYPES = (AttributeError, LookupError, TypeError, ValueError, yaml.YAMLError)
 """What the client raises of a kubeconfig with anything else in it: it checks no types."""
 
@@ -69,9 +73,13 @@ async def _run(options: OperatorOptions) -> None:
             controller, metrics, port=options.port, max_relist_age_s=4 * options.settings.refresh_s
         ):
             collecting = [collect(controller, options.prometheus)] if options.prometheus else []
+            insights = Insights()
+            watching = [
+                _watch(controller, options, insights),
+                follow_definition(insights, controller.serves_plans),
+            ]
             tasks = [
-                asyncio.create_task(task)
-                for task in (_watch(controller, options), leading, scrape(controller), *collecting)
+                asyncio.create_task(task) for task in (*watching, leading, scrape(controller), *collecting)
             ]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -85,13 +93,12 @@ async def _run(options: OperatorOptions) -> None:
                 raise result
 
 
-async def _watch(controller: Controller, options: OperatorOptions) -> None:
-    """Watch the cluster, or the options' namespaces once plans are defined."""
-    while options.namespaces and not await controller.serves_plans():
-        await asyncio.sleep(_DEFINITION_POLL_S)
+async def _watch(controller: Controller, options: OperatorOptions, insights: Insights) -> None:
+    """Watch the cluster, or the options' namespaces."""
     await kopf.operator(
         registry=registry_for(controller),
         settings=settings_for(clusterwide=not options.namespaces),
+        insights=insights,
         standalone=True,
         clusterwide=not options.namespaces,
         namespaces=options.namespaces,

@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.runtime.controller import Controller
 
 __all__ = ["serving"]
+
+_NO_DEFINITION = "the CustomResourceDefinition of TrainingPlans is missing\n"
 
 
 @contextlib.asynccontextmanager
@@ -19,6 +22,7 @@ async def serving(
     """Serve while inside. /healthz fails if the leader's last relist is older than `max_relist_age_s`.
 
     /readyz also fails while the plans' CustomResourceDefinition is missing: a restart would not help.
+    An API server that does not answer leaves it as it is.
     """
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -28,8 +32,9 @@ async def serving(
         return web.Response(text="ok\n")
 
     async def readyz(request: web.Request) -> web.Response:
-        if not await controller.serves_plans():
-            return web.Response(status=503, text="the CustomResourceDefinition of TrainingPlans is missing\n")
+        with contextlib.suppress(ApiError):
+            if not await controller.serves_plans():
+                return web.Response(status=503, text=_NO_DEFINITION)
         return await healthz(request)
 
     async def metrics_text(request: web.Request) -> web.Response:

@@ -1,17 +1,25 @@
 """The watches, which kopf keeps connected. Handlers pass each event to the controller."""
 
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import kopf
+from kopf._cogs.structs.references import Insights
 
 from rightsizer_api.plan import GROUP, VERSION
+from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.devices import GROUP as GROUP_OF_DEVICES
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 
-__all__ = ["registry_for", "settings_for"]
+__all__ = ["Insights", "follow_definition", "registry_for", "settings_for"]
 
-
+_PLANS = kopf.Resource(
+    group=GROUP, version=VERSION, plural="trainingplans", kind="TrainingPlan", namespaced=True
+)
+_DEFINITION_POLL_S = 2.0
 _IDLE_S = 0.2  # kopf drops an object's worker this long after its last event
 
 
@@ -51,6 +59,30 @@ def settings_for(*, clusterwide: bool) -> kopf.OperatorSettings:
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = (1, 1, 2, 3, 5, 8, 13)
     return settings
+
+
+async def follow_definition(
+    insights: Insights,
+    serves_plans: Callable[[], Awaitable[bool]],
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Watch plans while the API server serves them, until cancelled.
+
+    Kopf asks which resources there are once after each event of a definition. The API server may serve
+    plans only after the last of these events, and refuse them only after the deletion. Kopf would then
+    never watch them, or keep a watch that has ended. Without scanning it asks only at the start.
+    `insights` is what kopf watches; `serves_plans` raises ApiError if the API server does not say.
+    """
+    while True:
+        with contextlib.suppress(ApiError):
+            served = await serves_plans()
+            async with insights.revised:
+                if served is not (_PLANS in insights.watched_resources):
+                    change = insights.watched_resources.add if served else insights.watched_resources.discard
+                    change(_PLANS)
+                    insights.revised.notify_all()
+        await sleep(_DEFINITION_POLL_S)
 
 
 def registry_for(controller: Controller) -> kopf.OperatorRegistry:

@@ -8,14 +8,20 @@ import aiohttp
 import pytest
 
 from rightsizer_launch.worker.rendezvous import free_port
+from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.runtime.probes import serving
 
 
 def answers(*paths, is_leader=True, relist_age_s=0.0, served=True):
-    """Status and body of each path, while the last relist is that old and may be 60 s old."""
+    """Status and body of each path, while the last relist is that old and may be 60 s old.
+
+    `served`: whether the API server knows plans; None: it does not answer.
+    """
 
     async def serves_plans():
+        if served is None:
+            raise ApiError(503, "overloaded")
         return served
 
     controller = SimpleNamespace(
@@ -55,6 +61,10 @@ def test_without_the_definition_of_plans_it_is_alive_and_not_ready():
     (alive, _), (ready, text) = answers("/healthz", "/readyz", served=False)
     assert (alive, ready) == (200, 503)
     assert "CustomResourceDefinition of TrainingPlans is missing" in text
+
+
+def test_an_api_server_that_does_not_answer_leaves_it_ready():
+    assert answers("/readyz", served=None) == [(200, "ok\n")]
 
 
 def test_metrics_are_served_whole_or_by_name():

@@ -1,0 +1,77 @@
+"""Which resources kopf watches, as the API server begins and ends to serve plans."""
+
+import asyncio
+
+import kopf
+import pytest
+
+from rightsizer_operator.cluster.client import ApiError
+from rightsizer_operator.runtime.watches import Insights, follow_definition
+
+JOBS = kopf.Resource("batch", "v1", "jobs")
+PLANS = kopf.Resource("rightsizer.dev", "v1alpha1", "trainingplans")
+OVERLOADED = ApiError(503, "overloaded")
+
+
+def watched_after(*answers, at_first=()):
+    """Whether plans are watched after each answer of the API server."""
+
+    async def scenario():
+        insights, left, watched = Insights(), list(answers), []
+        insights.watched_resources.update({JOBS, *at_first})
+
+        async def serves_plans():
+            answer = left.pop(0)
+            if isinstance(answer, ApiError):
+                raise answer
+            return answer
+
+        async def sleep(_):
+            assert JOBS in insights.watched_resources
+            watched.append(PLANS in insights.watched_resources)
+            if not left:
+                raise asyncio.CancelledError
+
+        with pytest.raises(asyncio.CancelledError):
+            await follow_definition(insights, serves_plans, sleep=sleep)
+        return watched
+
+    return asyncio.run(scenario())
+
+
+def test_plans_are_watched_while_the_api_server_serves_them():
+    assert watched_after(False, True, True, False, True) == [False, True, True, False, True]
+
+
+@pytest.mark.parametrize("at_first", [(), (PLANS,)], ids=["not watched", "watched"])
+def test_an_api_server_that_does_not_say_changes_nothing(at_first):
+    assert watched_after(OVERLOADED, OVERLOADED, at_first=at_first) == [bool(at_first)] * 2
+
+
+def test_kopf_is_told_of_each_change_only():
+    async def scenario():
+        insights, told, left = Insights(), [], [True, True, False]
+
+        async def listen():
+            async with insights.revised:
+                while True:
+                    await insights.revised.wait()
+                    told.append(PLANS in insights.watched_resources)
+
+        async def serves_plans():
+            return left.pop(0)
+
+        async def sleep(_):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if not left:
+                raise asyncio.CancelledError
+
+        listening = asyncio.create_task(listen())
+        await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await follow_definition(insights, serves_plans, sleep=sleep)
+        listening.cancel()
+        return told
+
+    assert asyncio.run(scenario()) == [True, False]
