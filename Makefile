@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-local .ci-alone .ci-clusters .ci-prometheus .ci-load test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-kubernetes .ci-slurm .ci-local .ci-alone .ci-load test-page test-stacks clean help
 .PHONY: .check-outputs .check-style .check-types .check-generated
 
 all: check test  ## check and test
@@ -35,7 +35,7 @@ test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no c
 	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow" --ignore tests/e2e tests/$(LAYER)
 
 .test-processes: $(READY)
-	$(BIN)/pytest -q -n 2 --dist loadfile --durations=15 -m "(torchrun or slow) and not kubernetes" $(if $(AGAIN),--last-failed) tests/$(LAYER) \
+	$(BIN)/pytest -q $(call own,processes) -n 2 --dist loadfile --durations=15 -m "(torchrun or slow) and not kubernetes" $(if $(AGAIN),--last-failed) tests/$(LAYER) \
 	  || [ $$? = 5 -a -n "$(LAYER)" ]  # 5: it has none
 
 coverage: $(READY)  ## lines that no test without torchrun and clusters runs, file by file; LAYER=operator for one layer
@@ -248,36 +248,33 @@ ci: $(READY)  ## what .ci/run calls: all but what `make nightly` runs; the real 
 
 .ci-tests:
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory .ci-local .ci-prometheus .ci-clusters
+	@$(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-local
 
-# Runs beside others, so its output comes when it ends: $(call told,NAME,COMMAND)
+# A series runs beside others, so the output of all but one comes when it ends: $(call told,NAME,COMMAND)
 told = mkdir -p build; { $2; } > build/$1.log 2>&1; status=$$?; echo "== $1"; cat build/$1.log; exit $$status
+# One suite after the other
+series = for suite in $1; do echo "== $$suite"; $(call twice,$$suite) || exit 1; done
 
-# What needs no cluster, in what the clusters' tests leave of the machine. Of the stacks two; the others: make nightly.
+# The longest series: it waits for pods, so the others have most of the machine
+.ci-kubernetes:
+	@$(call series,test-kubernetes)
+
+.ci-slurm:
+	+@$(call told,slurm,$(call series,test-slurm test-slurm-releases .ci-load .test-processes))
+
+# What needs no cluster, in what those leave of the machine. Of the stacks two; the others: make nightly.
 # The lock of the images' base may name packages that the mirror here has replaced
 .ci-local: export STACK = transformers or trl
 .ci-local: export RELEASE_OPTIONS = --newest
 .ci-local:
-	+@$(call told,test-local,nice -n 10 $(MAKE) --no-print-directory .ci-alone)
+	+@$(call told,local,nice -n 10 $(MAKE) --no-print-directory .ci-alone)
 
 .ci-alone:
 	@$(MAKE) --no-print-directory .test-units
-	@for suite in .test-processes test-page test-stacks test-install; do \
-	  echo "== $$suite"; $(call twice,$$suite) || exit 1; \
-	done
-
-# One after the other: side by side they load two cores so that waits run out
-.ci-clusters:
-	@for suite in test-slurm test-slurm-releases .ci-load test-kubernetes; do \
-	  echo "== $$suite"; $(call twice,$$suite) || exit 1; \
-	done
+	@$(call series,test-prometheus test-page test-stacks test-install)
 
 .ci-load:
 	@tests/e2e/public.sh $(MAKE) --no-print-directory .bench-load-slurm REQUESTS=60
-
-# Mostly a wait for minutes of data
-.ci-prometheus:
-	+@$(call told,test-prometheus,$(call twice,test-prometheus))
 
 clean:  ## remove what make and the tests built
 	rm -rf $(VENV) .tools dist build runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

@@ -138,9 +138,12 @@ def operator(cluster, prometheus):
 
 @pytest.fixture(scope="module")
 def strangers(cluster, operator):
-    """Two pods that are no plan's: one leaves its GPU idle, the other's GPU is seen by no exporter."""
+    """Two pods that are no plan's: one leaves its GPU idle, the other's GPU is seen by no exporter.
+
+    Each is on a node of its own. With a plan on the third no node is free.
+    """
     cluster.kubectl("create", "namespace", "loop-others")
-    for name, note in (("notebook", "busy=0"), ("unmetered", "unmetered=")):
+    for node, name, note in (("n1", "notebook", "busy=0"), ("n2", "unmetered", "unmetered=")):
         key, _, value = note.partition("=")
         container = {
             "name": name,
@@ -152,7 +155,11 @@ def strangers(cluster, operator):
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "annotations": {f"rightsizer.test/{key}": value}},
-            "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+            "spec": {
+                "containers": [container],
+                "nodeSelector": {"kubernetes.io/hostname": node},
+                "terminationGracePeriodSeconds": 0,
+            },
         }
         cluster.apply(json.dumps(pod), "loop-others")
     yield

@@ -4,6 +4,7 @@ import logging
 import time
 
 import pytest
+from followed import resized, wait
 from panels import questions
 
 from rightsizer_api.quantities import parse_time
@@ -41,7 +42,6 @@ PLANS = {
     # late too, and there is no place for a second worker
     "cornered": {"finish": "60d", "env": {"STEP_SECONDS": "1.3"}, "pods": {**ON_ONE, **APART}},
 }
-WINDOW_S = 24  # HASTE
 RESIZES = {
     "early": [(2, 1, "Measured")],
     "late": [(1, 2, "Measured")],
@@ -61,21 +61,6 @@ def runs(launch, strangers):
 def told(run):
     """Its newest recommendation."""
     return run.status.get("recommendation", {})
-
-
-def resized(run):
-    """Every change of its size: from, to, why."""
-    return [(row["fromGPUs"], row["toGPUs"], row["cause"]) for row in run.status.get("resizes", ())]
-
-
-def unheard(run):
-    """Whether it says that Prometheus is away; at first there may be too few samples for another reason."""
-    said = run.condition("MetricsAvailable")
-    return said["reason"] == "NoCounters" and "Prometheus does not answer" in said["message"]
-
-
-def wait(run, what, condition, within_s=120):
-    run.cluster.wait(f"{run.name}: {what}", condition, within_s=within_s)
 
 
 def test_too_many_gpus_are_flagged_with_evidence_and_kept(runs):
@@ -109,7 +94,7 @@ def test_a_plan_that_falls_behind_grows(runs):
 @pytest.mark.parametrize("name", ["crashing", "cornered"])
 def test_growth_that_fails_is_taken_back_once(runs, name):
     run = runs[name]
-    wait(run, "the way back", lambda: resized(run) == [(1, 2, "Measured"), (2, 1, "Failure")], within_s=180)
+    wait(run, "the way back", lambda: resized(run) == [(1, 2, "Measured"), (2, 1, "Failure")])
     run.steps_with(1, after=parse_time(run.status["resizes"][-1]["at"]).timestamp())
     wait(run, "people are told", lambda: told(run).get("action") == "Flag")
 
@@ -146,23 +131,6 @@ def test_every_panel_shows_something_of_it(runs, asked):
         empty = {panel: expr for panel, expr in empty.items() if not answers[panel]}
         time.sleep(2)
     assert list(empty) == []
-
-
-@pytest.mark.nightly
-def test_while_prometheus_is_dead_nothing_is_done_and_afterwards_the_right_thing(runs, launch, prometheus):
-    before = {name: resized(run) for name, run in runs.items()}
-    prometheus.kill()
-    quiet = launch("quiet", finish="40d", least=2, env={"STEP_SECONDS": "0.24"})
-    every = {**runs, "quiet": quiet}
-    for run in every.values():
-        wait(run, "no counters, and why", lambda run=run: unheard(run))
-    quiet.steps_with(2)
-    time.sleep(2 * WINDOW_S)
-    assert {name: resized(run) for name, run in every.items()} == before | {"quiet": []}
-    assert quiet.condition("OverProvisioned")["status"] == "Unknown"
-    prometheus.start()
-    wait(quiet, "counters", lambda: quiet.condition("MetricsAvailable")["status"] == "True")
-    wait(quiet, "one GPU", lambda: resized(quiet) == [(2, 1, "Measured")])
 
 
 def test_nobody_has_flapped(runs):

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from followed import resized, wait
 
 from rightsizer_api.quantities import parse_time
 
@@ -35,15 +36,6 @@ def runs(launch, opens):
         "hopeful": launch("hopeful", most=4, wanted=opens(1), share=1.1, work=SCALES),
         "fearful": launch("fearful", wanted=lambda plan: plan.option.gpus == 2, share=0.4, work=SCALES),
     }
-
-
-def resized(run):
-    """Every change of its size: from, to, why."""
-    return [(row["fromGPUs"], row["toGPUs"], row["cause"]) for row in run.status.get("resizes", ())]
-
-
-def wait(run, what, condition, within_s=180):
-    run.cluster.wait(f"{run.name}: {what}", condition, within_s=within_s)
 
 
 def why(run):
