@@ -241,18 +241,23 @@ def test_a_port_that_is_taken_is_one_line(capsys):
         refused(run("serve", "--no-browser", "--port", str(other.getsockname()[1])), capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("kubeconfig", ["none", ".", "trace.csv", "plan.yaml", "scontrol", "/dev/null"])
-def test_the_operator_without_a_cluster_is_one_line(kubeconfig, place):
-    script = "from rightsizer_cli.start import main; main()"
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(place / "file"), "KUBECONFIG": kubeconfig}
+def test_the_operator_without_a_cluster_is_one_line(place):
+    script = (
+        "import os, sys\nfrom rightsizer_cli.main import execute\n"
+        "for os.environ['KUBECONFIG'] in sys.argv[1:]: print(execute(['operator']), file=sys.stderr)"
+    )
+    kubeconfigs = ("none", ".", "trace.csv", "plan.yaml", "scontrol", "/dev/null")
     done = subprocess.run(
-        [sys.executable, "-c", script, "operator"],
+        [sys.executable, "-c", script, *kubeconfigs],
         check=False,
         capture_output=True,
         text=True,
-        env=environment,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(place / "file")},
     )
-    refused(done.returncode, done.stderr)
+    lines = done.stderr.splitlines(keepends=True)
+    assert len(lines) == 2 * len(kubeconfigs), done.stderr
+    for line, code in zip(lines[::2], lines[1::2], strict=True):
+        refused(int(code), line)
 
 
 def test_plans_are_sized_where_there_are_no_posix_modules():

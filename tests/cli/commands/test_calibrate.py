@@ -15,7 +15,10 @@ ROW = {
     "precision": "bf16", "zero_stage_or_fsdp": "fsdp", "step_time_s": "15", "peak_memory_gib": "",
     "steps": "1400",
 }  # fmt: skip
-PLAN = ["plan", "--model", "Llama 3.1 8B", "--tokens", "20B", "--deadline", "3d", "--gpu", "H100-SXM5-80GB"]
+PLAN = [
+    *("plan", "--model", "Llama 3.1 8B", "--tokens", "20B", "--deadline", "3d"),
+    *("--gpu", "H100-SXM5-80GB", "--max-gpus", "32"),
+]
 
 
 @pytest.fixture

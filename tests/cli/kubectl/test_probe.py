@@ -48,7 +48,7 @@ class Cluster:
 
     def __init__(self, *, step_s=0.5, state="Running", layout=None, interrupted=False):
         self.step_s, self.state, self.layout, self.interrupted = step_s, state, layout, interrupted
-        self.created, self.deleted, self.looks = [], [], 0
+        self.created, self.deleted, self.looks, self.answer = [], [], 0, None
 
     def __call__(self, arguments):
         verb = next(word for word in arguments if not word.startswith("-"))
@@ -75,14 +75,14 @@ class Cluster:
         self.looks += 1
         raw = copy.deepcopy(self.created[-1])
         raw["metadata"] |= {"uid": "u1", "generation": 1, "creationTimestamp": "2026-11-21T10:00:00Z"}
-        answer = sized(validate(raw))
+        self.answer = self.answer or sized(validate(raw))
         condition = {"type": "Ready", "status": "True", "reason": self.state, "message": "so"}
         raw["status"] = {
             "conditions": [condition | {"lastTransitionTime": "2026-11-21T10:00:00Z"}],
-            "sizing": answer | ({"layoutText": self.layout} if self.layout else {}),
+            "sizing": self.answer | ({"layoutText": self.layout} if self.layout else {}),
             "attempt": {
                 "number": 1,
-                "gpus": answer["gpus"],
+                "gpus": self.answer["gpus"],
                 "jobName": "demo-a1",
                 "startedAt": "2026-11-21T10:00:00Z",
                 "trainedAt": "2026-11-21T10:00:42Z",

@@ -43,7 +43,7 @@ def _request(
         framework=framework(name),
         clusters=(lookup.cluster(gpu),),
         deadline_s=None if days is None else days * DAY,
-        **({"max_gpus": 512} | changes),
+        **({"max_gpus": 128} | changes),
     )
 
 
