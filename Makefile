@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .ci-kubernetes .ci-slurm .ci-local .ci-alone .ci-load test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .copied .ci-kubernetes .ci-slurm .ci-local .ci-alone .ci-load test-page test-stacks clean help
 .PHONY: .check-outputs .check-style .check-types .check-generated
 
 all: check test  ## check and test
@@ -248,7 +248,12 @@ ci: $(READY)  ## what .ci/run calls: all but what `make nightly` runs; the real 
 
 .ci-tests:
 	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-local
+	@RIGHTSIZER_COPIED=$$(tests/e2e/public.sh $(MAKE) --no-print-directory -s .copied | tail -n 1) \
+	  $(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-local
+
+# Where public.sh has copied the checkout to, its environment built: the last line
+.copied: $(READY)
+	@echo "$$RIGHTSIZER_COPIED"
 
 # A series runs beside others, so the output of all but one comes when it ends: $(call told,NAME,COMMAND)
 told = mkdir -p build; { $2; } > build/$1.log 2>&1; status=$$?; echo "== $1"; cat build/$1.log; exit $$status

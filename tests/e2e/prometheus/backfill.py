@@ -38,7 +38,7 @@ def served(end_s: float) -> Iterator[Server]:
                 path = folder / f"rules-{number}.yaml"
                 document = [rule.document() for rule in rules]
                 path.write_text(yaml.safe_dump({"groups": [{"name": "day", "rules": document}]}))
-                times = (f"--start={begin_s:.0f}", f"--end={end_s:.0f}", "--eval-interval=30s")
+                times = (f"--start={begin_s:.0f}", f"--end={end_s:.0f}", "--eval-interval=60s")
                 _promtool(
                     "rules", *times, f"--url={server.url}", f"--output-dir={folder / 'data'}", str(path)
                 )

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,14 @@ TARGETS = (
 """Scrape jobs: name, path, honorLabels, and the labels that service discovery would attach."""
 
 
+WARMED = {"live", "bare"}
+"""Fixtures that wait until their server has data of minutes."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Only `-m prometheus` starts servers."""
+    """Only `-m prometheus` starts servers. Tests that need data of minutes come last: others run meanwhile."""
     if "prometheus" in (config.option.markexpr or ""):
+        items.sort(key=lambda item: bool(WARMED & set(getattr(item, "fixturenames", ()))))
         return
     skipped = [item for item in items if item.get_closest_marker("prometheus")]
     if skipped:
@@ -97,20 +103,42 @@ def _started(folder: Path, exporter: int, rule_files: Sequence[str]) -> Iterator
         server.stop()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """Both, from the first test on."""
+
+    live: Server
+    bare: Server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Servers | None]:
+    """They gather data while other tests run, if any test is going to ask for them."""
+    if not any(WARMED & set(getattr(item, "fixturenames", ())) for item in request.session.items):
+        yield None
+        return
+    exporter = request.getfixturevalue("exporter")
+    with (
+        _started(tmp_path_factory.mktemp("prometheus"), exporter, RULES) as live,
+        _started(tmp_path_factory.mktemp("bare"), exporter, ()) as bare,
+    ):
+        yield Servers(live=live, bare=bare)
+
+
 @pytest.fixture(scope="session")
-def live(tmp_path_factory: pytest.TempPathFactory, exporter: int) -> Iterator[Server]:
+def live(servers: Servers) -> Server:
     """Prometheus with our rules and data over more than a minute."""
-    with _started(tmp_path_factory.mktemp("prometheus"), exporter, RULES) as server:
-        _warm(server, "rightsizer:workload_gpus:count {0} and on () rightsizer:train_step:max {0}", WARM_S)
-        yield server
+    _warm(servers.live, "rightsizer:workload_gpus:count {0} and on () rightsizer:train_step:max {0}", WARM_S)
+    return servers.live
 
 
 @pytest.fixture(scope="session")
-def bare(tmp_path_factory: pytest.TempPathFactory, exporter: int) -> Iterator[Server]:
+def bare(servers: Servers) -> Server:
     """Prometheus without our rules, with raw data over more than a minute."""
-    with _started(tmp_path_factory.mktemp("bare"), exporter, ()) as server:
-        _warm(server, "DCGM_FI_PROF_GR_ENGINE_ACTIVE {0}", 70)
-        yield server
+    _warm(servers.bare, "DCGM_FI_PROF_GR_ENGINE_ACTIVE {0}", 70)
+    return servers.bare
 
 
 def _warm(server: Server, template: str, age_s: int) -> None:
