@@ -1,4 +1,7 @@
-"""A real, small, elastic DDP training whose step time the test sets: a linear map, saved and resumed.
+"""A real, small, elastic data-parallel training whose step time the test sets: a linear map.
+
+It averages gradients itself: DDP and torch.optim import torch._dynamo, which takes a worker's start as much
+processor time again as torch does, and the tests start some hundred workers. The examples train with DDP.
 
 STEP_SECONDS: duration of a step with one worker; w workers take 1/sqrt(w) of it. STALL: the share of a step
 that waits for data. CRASH_AT: the number of workers at which it exits. STANDS_STILL_AT: the step at which it
@@ -13,7 +16,6 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from rightsizer_launch import agent
 
@@ -27,6 +29,16 @@ STANDS_STILL_AT = int(os.environ.get("STANDS_STILL_AT", "0"))
 def rows(step: int, rank: int, world: int) -> torch.Tensor:
     """This rank's share of a step's data, the same for every world size."""
     return torch.randn(ROWS, WIDTH, generator=torch.Generator().manual_seed(step))[rank::world]
+
+
+def descend(model: torch.nn.Module, *, world: int, rate: float = 0.5) -> None:
+    """Gradient descent on the mean of all ranks' gradients."""
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        dist.all_reduce(parameter.grad)
+        with torch.no_grad():
+            parameter.sub_(parameter.grad, alpha=rate / world)
+        parameter.grad = None
 
 
 def save(path: Path, model: torch.nn.Module, step: int) -> None:
@@ -48,14 +60,13 @@ def main() -> None:
     layout = agent.layout()
     tokens = layout.global_batch_sequences * layout.sequence_tokens
     torch.manual_seed(0)
-    model = DistributedDataParallel(torch.nn.Linear(WIDTH, WIDTH))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    model = torch.nn.Linear(WIDTH, WIDTH)
     home = agent.checkpoint_directory("checkpoints")
     home.mkdir(parents=True, exist_ok=True)
     path, step = home / "state.pt", 0
     if path.exists():
         state = torch.load(path)
-        model.module.load_state_dict(state["model"])
+        model.load_state_dict(state["model"])
         step = state["step"]
     stands_still_at = 0 if step else STANDS_STILL_AT
     agent.start(step=step, tokens=step * tokens)
@@ -65,20 +76,19 @@ def main() -> None:
             time.sleep(STALL * pause_s)
             data = rows(step, rank, world)
         loss = ((model(data) - data) ** 2).mean()
-        optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
+        descend(model, world=world)
         time.sleep((1 - STALL) * pause_s)
         step += 1
         agent.step(tokens=tokens, loss=loss.item())
         while step == stands_still_at:
             time.sleep(1)
         if agent.should_checkpoint():
-            save(path, model.module, step)
+            save(path, model, step)
         if agent.should_stop():
             break
     else:
-        save(path, model.module, step)
+        save(path, model, step)
         agent.finish()
     dist.destroy_process_group()
 

@@ -5,15 +5,17 @@ import logging
 import time
 
 import pytest
+from planrun import PACED_EXAMPLE
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
+EXAMPLE = {"command": [str(PACED_EXAMPLE)]}
 TWO_IN_A_POD = {"gpusPerNode": 2, "minGPUs": 2, "maxGPUs": 2}
 
 
 def test_a_tensor_parallel_run_becomes_a_data_parallel_one_and_its_loss_goes_on(start):
     split = {"tp": 2, "dp": 1}
-    run = start(launch={"framework": "custom"}, resources=TWO_IN_A_POD, layout=split)
+    run = start(launch={"framework": "custom", **EXAMPLE}, resources=TWO_IN_A_POD, layout=split)
     run.steps_with(2)
     run.cluster.wait("a checkpoint", lambda: run.last()[0] > 20)
     assert run.status["attempt"]["layout"]["tp"] == 2

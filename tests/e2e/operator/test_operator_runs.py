@@ -4,13 +4,14 @@ import logging
 import time
 
 import pytest
+from planrun import PACED_EXAMPLE
 
 pytestmark = pytest.mark.kubernetes
 LOG = logging.getLogger(__name__)
 
 
 def test_a_plan_trains_on_different_nodes_and_completes(start):
-    run = start(workload={"tokens": "40k"})
+    run = start(workload={"tokens": "40k"}, launch={"command": [str(PACED_EXAMPLE)]})
     run.until("Running")
     assert len({pod["spec"]["nodeName"] for pod in run.pods()}) == 2
     run.until("Complete", within_s=300)

@@ -41,7 +41,7 @@ WARMED = {"live", "bare"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Only `-m prometheus` starts servers. Tests that need data of minutes come last: others run meanwhile."""
+    """Only `-m prometheus` starts servers. Tests that wait for data come last: others run meanwhile."""
     if "prometheus" in (config.option.markexpr or ""):
         items.sort(key=lambda item: bool(WARMED & set(getattr(item, "fixturenames", ()))))
         return

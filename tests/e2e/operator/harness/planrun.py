@@ -7,6 +7,7 @@ import yaml
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "02-kubernetes"
 PACED = Path(__file__).with_name("paced.py")
+PACED_EXAMPLE = PACED.with_name("paced_example.py")
 PLANS = "/apis/rightsizer.dev/v1alpha1/namespaces/{}/trainingplans"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 PODS = "/api/v1/namespaces/{}/pods"
