@@ -13,7 +13,9 @@ __all__ = ["ALL_BIASES", "HEADS", "STYLES", "DecoderStyle", "decoder", "latent_d
 _HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv")
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
+_HEAD_DIM = ("head_dim", "kv_channels")
+_VOCAB = ("vocab_size", "padded_vocab_size")
 _FFN = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _TOP_K = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_k")
@@ -50,14 +52,20 @@ class DecoderStyle:
 
 
 STYLES: Mapping[str, DecoderStyle] = {
+    "apertus": DecoderStyle(qk_norm="head", gated=False),
+    "arcee": DecoderStyle(gated=False),
+    "bailing_moe_v2": DecoderStyle(qk_norm="head"),
+    "chatglm": DecoderStyle(biases=_QKV),
     "cohere": DecoderStyle(norms=1, tied=True, parallel=True),
     "cohere2": DecoderStyle(norms=1, tied=True, parallel=True, windowed="3 of 4"),
+    "dbrx": DecoderStyle(norm_bias=False),
     "deepseek_v2": DecoderStyle(),
     "deepseek_v3": DecoderStyle(),
     "deepseek_v32": DecoderStyle(),
     "dots1": DecoderStyle(qk_norm="head", head_dim=128),
     "ernie4_5": DecoderStyle(tied=True, head_dim=128),
     "ernie4_5_moe": DecoderStyle(tied=True),
+    "exaone4": DecoderStyle(qk_norm="head", windowed="3 of 4"),
     "gemma": DecoderStyle(tied=True, head_dim=256),
     "gemma2": DecoderStyle(norms=4, tied=True, head_dim=256, windowed="1 of 2"),
     "gemma3_text": DecoderStyle(
@@ -68,10 +76,15 @@ STYLES: Mapping[str, DecoderStyle] = {
         windowed="5 of 6",
         defaults={"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 262_208},
     ),
+    "glm4": DecoderStyle(norms=4, head_dim=128),
     "glm4_moe": DecoderStyle(),
+    "glm4_moe_lite": DecoderStyle(),
     "glm_moe_dsa": DecoderStyle(),
     "gpt2": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
     "gpt_bigcode": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, tied=True, positions=0),
+    "gpt_neo": DecoderStyle(
+        norm_bias=True, biases=frozenset({"o", "mlp"}), gated=False, tied=True, positions=0, windowed="1 of 2"
+    ),
     "gpt_neox": DecoderStyle(norm_bias=True, biases=ALL_BIASES, gated=False, parallel=True),
     "gpt_oss": DecoderStyle(biases=ALL_BIASES - {"mlp"}, windowed="1 of 2", head_dim=64),
     "gptj": DecoderStyle(
@@ -89,6 +102,8 @@ STYLES: Mapping[str, DecoderStyle] = {
     "minimax_m2": DecoderStyle(qk_norm="full"),
     "mistral": DecoderStyle(),
     "mixtral": DecoderStyle(),
+    "phimoe": DecoderStyle(norm_bias=True),
+    "stablelm": DecoderStyle(norm_bias=True),
     "mpt": DecoderStyle(gated=False, tied=True),
     "nemotron": DecoderStyle(norm_bias=True, gated=False),
     "olmo": DecoderStyle(norms=0, final_norms=0),
@@ -132,7 +147,7 @@ def decoder(
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        vocab=read.count("vocab_size", default=style.defaults.get("vocab_size")),
+        vocab=read.count(*_VOCAB, default=style.defaults.get("vocab_size")),
         gated_mlp=style.gated,
         tied_embeddings=read.flag("tie_word_embeddings", default=style.tied),
         parallel_residual=read.flag("use_parallel_residual", default=style.parallel),
@@ -164,8 +179,8 @@ def latent_decoder(read: Config, style: DecoderStyle, name: str, source: str) ->
 
 
 def _head_dim(read: Config, style: DecoderStyle, hidden: int, heads: int) -> int:
-    if read.has("head_dim") or style.head_dim:
-        return read.count("head_dim", default=style.head_dim)
+    if any(read.has(key) for key in _HEAD_DIM) or style.head_dim:
+        return read.count(*_HEAD_DIM, default=style.head_dim)
     return read.quotient("num_attention_heads", hidden, heads)
 
 

@@ -41,6 +41,56 @@ def _bert(read: Config, name: str) -> Architecture:
     )
 
 
+def _modernbert(read: Config, name: str) -> Architecture:
+    """ModernBERT: gated, without biases; two layers of three attend to a window; rotary positions."""
+    hidden, heads = read.count("hidden_size", default=768), read.count("num_attention_heads", default=12)
+    layers = read.layers("num_hidden_layers", default=22)
+    period = read.count("global_attn_every_n_layers", default=3)
+    return Architecture(
+        name=name,
+        family=Family.ENCODER,
+        layers=layers,
+        hidden=hidden,
+        ffn_hidden=read.count("intermediate_size", default=1152),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=read.quotient("num_attention_heads", hidden, heads),
+        vocab=read.count("vocab_size", default=50_368),
+        gated_mlp=True,
+        tied_embeddings=True,
+        max_sequence=read.count("max_position_embeddings", default=8192),
+        sliding_window=read.count("local_attention", default=128),
+        sliding_layers=layers - -(-layers // period),
+        per_layer_parameters=2 * hidden,
+        extra_parameters=2 * hidden,
+        source=_source(read),
+    )
+
+
+def _distilbert(read: Config, name: str) -> Architecture:
+    """DistilBERT: BERT without types and pooler, under keys of its own."""
+    keys = {"hidden_size": "dim", "num_attention_heads": "n_heads", "intermediate_size": "hidden_dim"}
+    own: dict[str, object] = {key: read.count(value) for key, value in keys.items() if read.has(value)}
+    own |= {"num_hidden_layers": read.layers("n_layers", default=6), "type_vocab_size": 0}
+    own |= {"vocab_size": read.count("vocab_size", default=30_522), "model_type": "distilbert"}
+    a = _bert(Config(own, read.path), name)
+    return _grown(a, -a.hidden * (a.hidden + 1))
+
+
+def _deberta(read: Config, name: str) -> Architecture:
+    """DeBERTa: BERT with a table of relative positions in place of positions and pooler.
+
+    Version 1 projects the table in every layer; versions 2 and 3 share the projections of the content.
+    Its scores of content against positions are not priced: some 20 % of a step at 512 tokens.
+    """
+    a = _bert(read, name)
+    spare = a.max_sequence * a.hidden if not read.flag("position_biased_input", default=True) else 0
+    table = 2 * read.count("position_buckets", default=256) * a.hidden
+    own = 0 if read.flag("share_att_key", default=False) else 2 * a.hidden * a.hidden
+    a = dataclasses.replace(a, per_layer_parameters=a.per_layer_parameters + own)
+    return _grown(a, table - spare - a.hidden * (a.hidden + 1))
+
+
 def _t5(read: Config, name: str) -> Architecture:
     """T5: no biases, one RMS norm per sub-layer, one relative-position table per stack."""
     hidden, heads = read.count("d_model", default=512), read.count("num_heads", default=8)
@@ -157,6 +207,30 @@ def _clip_vision(read: Config, name: str) -> Architecture:
     return _grown(tower, 4 * tower.hidden)
 
 
+def _siglip(read: Config, name: str) -> Architecture:
+    """SigLIP: towers without class token; the image's ends in attention pooling, one more layer."""
+    vision, text = read.section("vision_config"), read.section("text_config")
+    image = _vision(vision, name)
+    hidden, ffn = text.count("hidden_size", default=768), text.count("intermediate_size", default=3072)
+    tokens = text.count("max_position_embeddings", default=64)
+    outside = (text.count("vocab_size", default=32_000) + tokens + 2) * hidden + hidden * hidden
+    pool = (
+        4 * image.hidden**2
+        + 2 * image.hidden * image.ffn_hidden
+        + _biases_and_norms(image.hidden, image.ffn_hidden)
+    )
+    return _grown(
+        image,
+        outside + pool + 2 * image.hidden,
+        encoder_layers=text.layers("num_hidden_layers", default=12),
+        encoder_tokens=tokens,
+        encoder_hidden=hidden,
+        encoder_ffn_hidden=ffn,
+        encoder_heads=max(1, round(hidden / image.head_dim)),
+        encoder_per_layer_parameters=_biases_and_norms(hidden, ffn),
+    )
+
+
 def _clip(read: Config, name: str) -> Architecture:
     """CLIP: the image tower in the plain fields, the text tower in `encoder_*`, and both projections."""
     image = _clip_vision(read.section("vision_config"), name)
@@ -191,15 +265,28 @@ def _source(read: Config) -> str:
 TOWERS: Mapping[str, Callable[[Config, str], Architecture]] = {
     "bart": _bart,
     "bert": _bert,
+    "camembert": _bert,
     "clip": _clip,
     "clip_vision_model": _clip_vision,
+    "deberta": _deberta,
+    "deberta-v2": _deberta,
+    "deit": _vit,
+    "dinov2": _vit,
+    "distilbert": _distilbert,
+    "electra": _bert,
+    "esm": _bert,
+    "m2m_100": _bart,
     "mbart": _bart,
+    "modernbert": _modernbert,
+    "mpnet": _bert,
     "mt5": _t5,
     "roberta": _bert,
+    "siglip": _siglip,
     "t5": _t5,
     "umt5": _t5,
     "vit": _vit,
     "whisper": _whisper,
     "xlm-roberta": _bert,
+    "xlm-roberta-xl": _bert,
 }
 """Model type -> reader of its config."""

@@ -32,6 +32,16 @@ _LLAMA = {
 }
 """What LLaVA's configs leave out of their language model."""
 _SAME = {
+    **dict.fromkeys(
+        ("aquila", "baichuan", "deepseek", "exaone", "idefics3", "internlm", "internlm2", "internlm3"),
+        "llama",
+    ),
+    **dict.fromkeys(("bailing_moe", "minicpm", "smolvlm", "solar", "xgen", "yi"), "llama"),
+    **dict.fromkeys(("ministral", "ministral3", "voxtral"), "mistral"),
+    "codegen": "gptj",
+    "glm": "chatglm",
+    "granitemoeshared": "granitemoe",
+    "paligemma": "gemma",
     "code_llama": "llama",
     "gemma3": "gemma3_text",
     "llama4": "llama4_text",
@@ -133,6 +143,35 @@ def _refuse_hybrids(read: Config, kind: str) -> None:
 
 
 # --- model types with keys of their own --------------------------------------------------
+
+
+def _dbrx(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
+    """DBRX: grouped heads and experts in sections of their own."""
+    attention, experts = read.section("attn_config"), read.section("ffn_config")
+    width = experts.count("ffn_hidden_size", default=10_752)
+    own = {"num_key_value_heads": attention.count("kv_n_heads", default=1)}
+    a = decoder(read, dataclasses.replace(style, defaults=own), name, source)
+    return dataclasses.replace(
+        a,
+        ffn_hidden=width,
+        experts=experts.count("moe_num_experts", default=4),
+        top_k=experts.count("moe_top_k", default=1),
+        expert_ffn_hidden=width,
+    )
+
+
+def _gpt_neo(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
+    """GPT-Neo: every second layer attends to a window."""
+    a = decoder(read, style, name, source)
+    window = read.count("window_size", default=256)
+    return dataclasses.replace(a, sliding_window=window, sliding_layers=a.layers // 2)
+
+
+def _stablelm(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
+    """StableLM: flags set biases on q, k and v, and one norm for attention and MLP side by side."""
+    biases = frozenset({"q", "kv"}) if read.flag("use_qkv_bias", default=False) else frozenset()
+    norms = 1 if read.flag("use_parallel_residual", default=False) else 2
+    return decoder(read, dataclasses.replace(style, biases=biases, norms=norms), name, source)
 
 
 def _sparse(read: Config, style: DecoderStyle, name: str, source: str) -> Architecture:
@@ -267,6 +306,7 @@ _ADAPTERS: Mapping[str, Callable[[Config, DecoderStyle, str, str], Architecture]
     **{kind: read for kind, (_, read) in HYBRIDS.items()},
     "cohere": _cohere,
     "cohere2": _cohere,
+    "dbrx": _dbrx,
     "deepseek_v2": latent_decoder,
     "deepseek_v3": latent_decoder,
     "deepseek_v32": _sparse,
@@ -274,6 +314,7 @@ _ADAPTERS: Mapping[str, Callable[[Config, DecoderStyle, str, str], Architecture]
     "falcon": _falcon,
     "glm4_moe": _glm4_moe,
     "gpt_bigcode": _gpt_bigcode,
+    "gpt_neo": _gpt_neo,
     "gpt_neox": _neox,
     "gpt_oss": _gpt_oss,
     "kimi_k2": latent_decoder,
@@ -285,5 +326,6 @@ _ADAPTERS: Mapping[str, Callable[[Config, DecoderStyle, str, str], Architecture]
     "qwen3": _qwen2,
     "qwen3_moe": _qwen2,
     "seed_oss": _seed_oss,
+    "stablelm": _stablelm,
     "starcoder2": _starcoder2,
 }

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from rightsizer.catalog import variants
-from rightsizer.catalog.naming import Index, Spellings, build_index, lookup
+from rightsizer.catalog.naming import Index, Spellings, build_index, lookup, normal
 from rightsizer.catalog.table import Row, named, one, read, split
 from rightsizer.domain.architecture import Architecture, AttentionKind, Family
 from rightsizer.errors import UnsupportedError
@@ -33,17 +33,25 @@ def model(name: str) -> Architecture:
 def _variant(name: str) -> tuple[Row, str]:
     """The row of a name that is not written so in the catalog, and how the name was read."""
     rows = _model_rows()
-    if lookup(_model_index(), name):
+    if any(_of_that_size(rows[found], name) for found in lookup(_model_index(), name)):
         return rows[one("model", name, _model_index())], ""
     found = variants.find(name, _variant_index())
-    if len(found.models) != 1:
-        return rows[one("model", name, _model_index(), ambiguous=found.models)], ""
-    row = rows[found.models[0]]
+    fitting = tuple(model for model in found.models if _of_that_size(rows[model], name))
+    if len(fitting) != 1:
+        others = {key: names for key, names in _model_index().items() if key != normal(name)}
+        return rows[one("model", name, others, ambiguous=fitting)], ""
+    row = rows[fitting[0]]
     doubt = f"{name!r} is read as a fine-tuned {row['name']}" if found.fine_tuned else ""
     if found.quantised:
         doubt = doubt or f"{name!r} is read as {row['name']}"
         doubt += "; its weights are quantised: all methods but qlora start from the 16-bit ones"
     return row, doubt
+
+
+def _of_that_size(row: Row, name: str) -> bool:
+    """Whether a size that the name states is one of the row's, if both state any."""
+    stated, known = variants.sizes(name), variants.sizes(f"{row['name']}|{row['aliases']}")
+    return not stated or not known or bool(stated & known)
 
 
 @cache

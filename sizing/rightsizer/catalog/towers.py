@@ -20,6 +20,8 @@ _ASPECT_RATIOS = 9
 """Position tables of Llama 3.2's tower: eight arrangements of tiles, and none."""
 _MERGED = 4
 """Patches that most projectors join into one token (2 x 2)."""
+_SQUEEZED = 16
+"""Patches that SmolVLM joins into one token (4 x 4)."""
 
 
 @immutable
@@ -58,6 +60,11 @@ def _shuffle(tower: int, hidden: int) -> int:
     return _MERGED * tower * hidden + hidden * hidden + 2 * hidden + 2 * _MERGED * tower
 
 
+def _squeezed(tower: int, hidden: int) -> int:
+    """Idefics 3 and SmolVLM: joins 4 x 4 patches (some models 2 x 2 or 3 x 3), then a projection."""
+    return _SQUEEZED * tower * hidden
+
+
 def _joined(tower: int, hidden: int) -> int:
     """Mistral 3: joins 2 x 2 patches, then LLaVA's two layers."""
     return _MERGED * tower * tower + _two_layers(tower, hidden)
@@ -65,6 +72,7 @@ def _joined(tower: int, hidden: int) -> int:
 
 _STYLES: Mapping[str, _Style] = {
     "gemma3": _Style(projector=_one_layer),
+    "idefics3": _Style(projector=_squeezed),
     "internvl": _Style(projector=_shuffle),
     "internvl_chat": _Style(projector=_shuffle),
     "llava": _Style(projector=_two_layers),
@@ -72,6 +80,7 @@ _STYLES: Mapping[str, _Style] = {
     "llava_onevision": _Style(projector=_two_layers),
     "mllama": _Style(projector=_one_layer),
     "mistral3": _Style(projector=_joined, gated=True, any_size=True, tables=False),
+    "paligemma": _Style(projector=_one_layer),
     "pixtral": _Style(projector=_two_layers, gated=True, any_size=True, tables=False),
     "qwen2_5_vl": _Style(projector=_merger, gated=True, any_size=True, tables=False),
     "qwen2_vl": _Style(projector=_merger, any_size=True, tables=False),
@@ -79,6 +88,7 @@ _STYLES: Mapping[str, _Style] = {
     "qwen3_5_moe": _Style(projector=_merger, any_size=True),
     "qwen3_vl": _Style(projector=_mergers, any_size=True),
     "qwen3_vl_moe": _Style(projector=_mergers, any_size=True),
+    "smolvlm": _Style(projector=_squeezed),
 }
 
 

@@ -3,16 +3,17 @@
 A Hub id is an owner, a base model and words: `unsloth/Llama-3.2-3B-Instruct-bnb-4bit`. Words are left out
 step by step, in the name and in the catalog's names alike, until one model is left: first those of a
 quantisation, then those of a fine-tuning, dates, and versions. A fine-tuned model may also put words of its
-own before or after the base's name, if that holds a size (`Hermes-3-Llama-3.1-8B`).
+own around the base's name, if that holds a size (`Hermes-3-Llama-3.1-8B`), or before its size
+(`Llama-3.1-Tulu-3-8B`). Words of another network (`VL`, `Omni`, `EAGLE`) are never left out.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rightsizer.catalog.naming import normal
 from rightsizer.values import immutable
 
-__all__ = ["Variant", "VariantIndex", "find", "index"]
+__all__ = ["Variant", "VariantIndex", "find", "index", "sizes"]
 
 _QUANTISED = re.compile(
     r"awq|gptq|gguf|exl\d|bnb|nf4|hqq|aqlm|mlx|qat|marlin|dwq|autoround|quantized(\..+)?|[2-8](\.\d+)?-?bits?"
@@ -29,10 +30,17 @@ _TUNED = frozenset(
         *("unsloth", "latest", "meta", "beta", "1m", "32k", "128k", "4k", "8k", "final", "deduped"),
     }
 )
+_OTHER = re.compile(
+    r"vl\d?|vlm|omni|audio|vision|multimodal|mm|tts|asr|speech|ocr|video|voice|moe|mamba|rwkv|hybrid"
+    r"|instructblip|blip\d?|llava.*|minigpt\d?|cogvlm\d?|moondream\d?|internvl.*|.*eagle\d?|medusa|speculator.*"
+    r"|h|draft|dflash|mtp|pruned|depth|width|minitron|merge|franken.*|adapter|\d+x\d+b?"
+)
+"""Words of a network of other dimensions: towers beside the base, drafts of it, what is left of it."""
 _GGUF = re.compile(r"\b(i?q\d)(_[a-z0-9]+)+")
 _DATE = re.compile(r"\d{4}|\d{6}|\d{8}")
 _VERSION = re.compile(r"v\d+(\.\d+)*")
-_SIZE = re.compile(r"(\d+x)?\d+(\.\d+)?[bm]|a\d+b|\d+b-a\d+b")
+_SIZE = re.compile(r"(\d+x)?\d+(\.\d+)?[bm]|\d+b\d|a\d+b|\d+b-a\d+b")
+_PLAIN_SIZE = re.compile(r"\d+(\.\d+)?[bm]")
 _MOST_WORDS = 16
 
 _Drops = Callable[[str], bool]
@@ -90,12 +98,32 @@ def find(name: str, known: VariantIndex) -> Variant:
         if models:
             return Variant(models=models, quantised=quantised)
     kept = [word for word in words if not _tuned(word)]
-    for length in range(len(kept) - 1, 0, -1):
-        for part in (kept[-length:], kept[:length]):
-            models = known[1].get(normal("-".join(part)), ())
-            if len(models) == 1 and any(_SIZE.fullmatch(word) for word in part):
-                return Variant(models=models, quantised=quantised, fine_tuned=True)
+    for part in _parts(kept):
+        others = [word for word in kept if word not in part]
+        if not any(_SIZE.fullmatch(word) for word in part) or any(map(_OTHER.fullmatch, others)):
+            continue
+        models = known[1].get(normal("-".join(part)), ()) or known[-1].get(normal("-".join(part)), ())[:1]
+        if len(models) == 1:
+            return Variant(models=models, quantised=quantised, fine_tuned=True)
     return Variant()
+
+
+def _parts(words: list[str]) -> Iterator[list[str]]:
+    """Words in a row, the longest first; then words in a row and the size that follows words of no size."""
+    count = len(words)
+    for length in range(count - 1, 0, -1):
+        for start in range(count - length + 1):
+            yield words[start : start + length]
+    sizes = [at for at, word in enumerate(words) if _SIZE.fullmatch(word)]
+    if len(sizes) == 1:
+        for length in range(sizes[0] - 1, 0, -1):
+            for start in range(sizes[0] - length):
+                yield [*words[start : start + length], words[sizes[0]]]
+
+
+def sizes(name: str) -> frozenset[str]:
+    """The sizes that are words of a name: `gemma-31b` states 31b, though it is spelt like Gemma 3 1b."""
+    return frozenset(word for word in re.split(r"[-_\s()/|]+", name.lower()) if _PLAIN_SIZE.fullmatch(word))
 
 
 def _words(name: str) -> list[str]:

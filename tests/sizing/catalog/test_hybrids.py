@@ -13,7 +13,9 @@ from rightsizer.domain.linear import delta_rule_flop, state_space_flop
 from rightsizer.errors import InputError
 
 CONFIGS = json.loads((Path(__file__).parent / "configs.json").read_text("utf-8"))
-HYBRIDS = [name for name in CONFIGS if lookup.model(name).linear_layers]
+HYBRIDS = [
+    name for name in CONFIGS if lookup.model(name).linear_layers and not lookup.model(name).encoder_layers
+]
 
 
 @pytest.mark.parametrize("name", CONFIGS)

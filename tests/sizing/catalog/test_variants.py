@@ -43,10 +43,38 @@ def test_an_official_variant_is_its_base_model_without_a_word(name: str, model: 
     assert (read.name, read.doubt) == (model, "")
 
 
-def test_a_fine_tuned_model_is_read_by_the_base_in_its_name_and_says_so() -> None:
-    read = lookup.model("NousResearch/Hermes-3-Llama-3.1-8B")
-    assert read.name == "Llama 3.1 8B"
-    assert "fine-tuned Llama 3.1 8B" in read.doubt
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NousResearch/Hermes-3-Llama-3.1-8B", "Llama 3.1 8B"),
+        ("Skywork/Skywork-Reward-Llama-3.1-8B-v0.2", "Llama 3.1 8B"),
+        ("allenai/Llama-3.1-Tulu-3-70B", "Llama 3.1 70B"),
+        ("TheBloke/dolphin-2.2.1-mistral-7B-GGUF", "Mistral 7B v0.1"),
+        ("bigscience/bloomz-7b1-mt", "BLOOM 7b1"),
+    ],
+)
+def test_a_fine_tuned_model_is_read_by_the_base_in_its_name_and_says_so(name: str, model: str) -> None:
+    read = lookup.model(name)
+    assert read.name == model
+    assert f"fine-tuned {model}" in read.doubt
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "google/gemma-4-31B-it",
+        "gemma-31b",
+        "llama-38b",
+        "Qwen/Qwen2.5-Omni-7B",
+        "Salesforce/blip2-opt-2.7b",
+        "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
+        "nvidia/Llama-3.1-Nemotron-Nano-VL-8B-V1",
+        "ibm-granite/granite-4.0-h-1b",
+    ],
+)
+def test_a_name_of_another_size_or_network_is_never_read_as_a_base_model(name: str) -> None:
+    with pytest.raises(UnknownNameError):
+        lookup.model(name)
 
 
 @pytest.mark.parametrize(
