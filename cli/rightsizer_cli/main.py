@@ -72,10 +72,7 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
         code = get_command(app).main(args=list(args) or ["--help"], prog_name=program, standalone_mode=False)
         typer.echo(nl=False)  # flushes, so that a full disk is an error here
     except typer.TyperException as error:
-        context = getattr(error, "ctx", None)
-        return _fail(
-            f"{error.format_message()} (see `{context.command_path if context else program} --help`)"
-        )
+        return _fail(_misused(error, program))
     except typer.Abort:
         return INTERRUPTED
     except OSError as error:
@@ -93,6 +90,20 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
 
         return _fail(format_error(error))
     return code if isinstance(code, int) else OK
+
+
+def _misused(error: typer.TyperException, program: str) -> str:
+    """What is wrong with a command line, and where its help is; an option of another tool by ours."""
+    context = getattr(error, "ctx", None)
+    message = error.format_message()
+    typed = getattr(error, "option_name", None)
+    if context and typed and hasattr(error, "possibilities"):
+        from rightsizer_cli.foreign_options import remedy
+
+        known = {name for option in context.command.params for name in option.opts}
+        if said := remedy(typed, known):
+            message = f"No such option: {typed}; {said}"
+    return f"{message} (see `{context.command_path if context else program} --help`)"
 
 
 def build(names: Iterable[str] = tuple(COMMANDS), *, completion: bool = False) -> typer.Typer:

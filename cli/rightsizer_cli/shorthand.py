@@ -1,12 +1,13 @@
 """What people type for plan fields: a cloud's node type as GPU, nodes for GPUs, other names of methods."""
 
 import contextlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from rightsizer.catalog import lookup
 from rightsizer.domain.hardware import Node
-from rightsizer.errors import InputError
+from rightsizer.errors import InputError, RightsizerError, UnknownNameError
 from rightsizer_cli.usage_errors import OptionError
 
 __all__ = ["spelled_out"]
@@ -24,6 +25,15 @@ _NOT_SIZED = dict.fromkeys(
     ("rl", "rlhf", "ppo", "grpo", "rloo", "dapo"),
     "reinforcement learning is not sized: most of its time is generation, not training",
 )
+_DURATIONS = {"deadline.finishWithin"}
+_COUNTS = {"workload.tokens", "workload.dataset.examples", "workload.globalBatchTokens"}
+_IN_WORDS = re.compile(
+    r"(\d+(?:\.\d+)?) ?(weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)", re.ASCII
+)
+_GROUPED = re.compile(r"\d{1,3}(?:_\d{3})+|\d{1,3}(?:,\d{3})+", re.ASCII)
+_COUNTED = re.compile(r"(?:gpu:)?(?:(\d+) ?[x* ] ?(.+)|(.+?)[:x*](\d{1,4}))", re.IGNORECASE | re.ASCII)
+_SERIES = 2
+"""Letters of a cloud's node type that name its series: p5, a3, NC."""
 _TYPES, _SHAPE, _PER_NODE, _GPUS = (
     "resources.gpuTypes",
     "resources.nodeShape",
@@ -37,7 +47,23 @@ def spelled_out(values: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises OptionError for a method that is not sized, and for nodes of unknown size.
     """
-    return _with_nodes(_with_shape(_with_method(dict(values))))
+    return _with_nodes(_with_shape(_with_method(_with_quantities(dict(values)))))
+
+
+def _with_quantities(values: dict[str, Any]) -> dict[str, Any]:
+    """Durations in words and counts with separators, as a manifest writes them."""
+    for field in _DURATIONS & values.keys():
+        values[field] = _duration(str(values[field]))
+    for field in _COUNTS & values.keys():
+        text = str(values[field]).strip()
+        values[field] = re.sub("[_,]", "", text) if _GROUPED.fullmatch(text) else text
+    return values
+
+
+def _duration(typed: str) -> str:
+    """`3 days` as 3d; anything else as it is."""
+    words = _IN_WORDS.fullmatch(typed.strip().lower())
+    return f"{words[1]}{words[2][0]}" if words else typed
 
 
 def _with_method(values: dict[str, Any]) -> dict[str, Any]:
@@ -53,12 +79,51 @@ def _with_shape(values: dict[str, Any]) -> dict[str, Any]:
     """A node type among the GPU types, as the plan's node shape."""
     typed = values.get(_TYPES, [])
     shapes = [shape for shape in map(_shape, typed) if shape]
+    for name in typed:
+        _refuse(name)
     if not shapes:
         return values
     if len(typed) > 1 or _SHAPE in values:
         remedy = "name one node type alone, or GPU types (`rightsizer gpus`)"
         raise OptionError("--gpu", value=", ".join(typed), remedy=remedy)
     return values | {_TYPES: [shapes[0].gpu], _SHAPE: shapes[0].name}
+
+
+def _refuse(name: str) -> None:
+    """Refuse a number of GPUs beside their type (`8xH100`), and name node types that are spelt alike."""
+    counted = _COUNTED.fullmatch(name)
+    part = (counted[2] or counted[3]) if counted else ""
+    if counted and not _unknown_gpu(part):
+        number = counted[1] or counted[4]
+        remedy = f"name the type alone: --gpu {part}; --gpus {number} fixes how many, --max-gpus limits them"
+        raise OptionError("--gpu", value=name, remedy=remedy)
+    unknown = _unknown_gpu(name)
+    if unknown and not unknown.candidates:
+        near = _near_nodes(name)
+        if near:
+            remedy = f"unknown; did you mean {', '.join(near)}? (all: `rightsizer gpus`, `rightsizer nodes`)"
+            raise OptionError("--gpu", value=name, remedy=remedy)
+
+
+def _near_nodes(name: str) -> list[str]:
+    """Node types that are spelt alike and of the same series, by its first letters."""
+    try:
+        lookup.node(name)
+    except UnknownNameError as error:
+        series = name.casefold().removeprefix("standard_")[:_SERIES]
+        return [c for c in error.candidates if c.casefold().removeprefix("standard_").startswith(series)]
+    return []
+
+
+def _unknown_gpu(name: str) -> UnknownNameError | None:
+    """The error of a GPU type that the catalog lacks; None for one that it has or refuses by name."""
+    try:
+        lookup.gpu(name)
+    except UnknownNameError as error:
+        return error
+    except RightsizerError:
+        return None
+    return None
 
 
 def _shape(name: str) -> Node | None:

@@ -160,7 +160,8 @@ def _batch(spec: WorkloadSpec, architecture: Architecture, sequence: int, recipe
     field = "spec.workload.globalBatchTokens"
     tokens = parse_tokens(spec.global_batch_tokens, field=field)
     if tokens < sequence:
-        remedy = f"is less than one sequence of {sequence} tokens"
+        meant = f"{tokens:.0f} sequences are {tokens * sequence:.0f} tokens"
+        remedy = f"is in tokens, and less than one sequence of {sequence}; {meant}"
         raise InputError(field, value=spec.global_batch_tokens, remedy=remedy)
     return max(1, round(tokens / sequence))
 

@@ -89,3 +89,38 @@ def test_adapters_are_trained_on_preferences_with_the_flag():
 def test_a_method_that_is_not_sized_is_refused_by_name(typed):
     with pytest.raises(InputError, match=f"^--method: '{typed}': reinforcement learning"):
         asked(HardwareFlags(gpu=["H100"]), JobFlags(model="gpt2", tokens="1B", method=typed))
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "meant"),
+    [
+        ("deadline.finishWithin", "3 days", "3d"),
+        ("deadline.finishWithin", "72hrs", "72h"),
+        ("deadline.finishWithin", "1 Week", "1w"),
+        ("deadline.finishWithin", "tomorrow", "tomorrow"),
+        ("workload.tokens", "1_000_000", "1000000"),
+        ("workload.tokens", "15,000,000", "15000000"),
+        ("workload.tokens", "1,5", "1,5"),
+    ],
+)
+def test_words_and_separators_are_read_in_quantities(field, typed, meant):
+    assert spelled_out({field: typed}) == {field: meant}
+
+
+@pytest.mark.parametrize("typed", ["8xH100", "8*H100", "8 H100", "H100:8", "H100x8", "gpu:H100:8"])
+def test_a_number_of_gpus_belongs_to_another_option(typed):
+    with pytest.raises(InputError, match="name the type alone: --gpu H100; --gpus 8 fixes how many"):
+        spelled_out({"resources.gpuTypes": [typed]})
+
+
+def test_a_family_of_node_types_means_its_largest():
+    found = spelled_out({"resources.gpuTypes": ["p5e"]})
+    assert found == {"resources.gpuTypes": ["H200-SXM-141GB"], "resources.nodeShape": "p5e.48xlarge"}
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"), [("a3-edgegpu-8g", "a3-megagpu-8g"), ("Standard_NC99ads_A100_v4", "NC96ads")]
+)
+def test_an_unknown_node_type_is_answered_with_those_of_its_series(typed, near):
+    with pytest.raises(InputError, match=f"did you mean .*{near}"):
+        spelled_out({"resources.gpuTypes": [typed]})

@@ -166,7 +166,7 @@ def test_cards_links_and_power_of_ones_own_are_used(ask):
         ({"spec.deadline": {"finishBy": "2026-08-01T00:00:00Z"}}, "finishBy: .*is past"),
         (
             {"spec.workload.globalBatchTokens": "1k"},
-            "globalBatchTokens: '1k': is less than one sequence of 8192",
+            "globalBatchTokens: '1k': is in tokens, and less than one sequence of 8192",
         ),
         ({"spec.model": {"config": {"model_type": "llama"}}}, r"^spec.model.config"),
         ({"spec.model": {"configPath": "c.json"}}, "spec.model.configPath: 'c.json': was not read"),

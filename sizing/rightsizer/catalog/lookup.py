@@ -141,9 +141,17 @@ def system(text: str, gpu_name: str) -> Node | None:
 
 
 def node(name: str) -> Node:
-    """The node shape of that name ("p5.48xlarge", "DGX H100")."""
+    """The node shape of that name ("p5.48xlarge", "DGX H100"), or the largest of that family ("p5")."""
     by_name = {item.name: item for item in nodes()}
-    index = build_index(Spellings(name=key, exact=(key, key.removeprefix("Standard_"))) for key in by_name)
+    families = {item.name.partition(".")[0]: item.name for item in sorted(nodes(), key=lambda n: n.gpus)}
+    index = build_index(
+        Spellings(
+            name=key,
+            exact=(key, key.removeprefix("Standard_")),
+            derived=tuple(family for family, largest in families.items() if largest == key),
+        )
+        for key in by_name
+    )
     return by_name[one("nodeShape", name, index)]
 
 
