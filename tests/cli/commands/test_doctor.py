@@ -120,9 +120,9 @@ def test_a_sound_cluster_lacks_nothing():
     assert "ok      GPUs: 16 H100-SXM5-80GB on 2 nodes" in [finding.line for finding in found]
 
 
-def waiting(reason, image="ghcr.io/acme/rightsizer:0"):
+def waiting(reason, image="ghcr.io/acme/rightsizer:0", **labels):
     states = [{"image": image, "state": {"waiting": {"reason": reason}}}]
-    return {"metadata": {"name": "rightsizer-1"}, "status": {"containerStatuses": states}}
+    return {"metadata": {"name": "rightsizer-1", "labels": labels}, "status": {"containerStatuses": states}}
 
 
 OLD = crd() | {"spec": crd()["spec"] | {"versions": [{**crd()["spec"]["versions"][0], "served": False}]}}
@@ -141,6 +141,11 @@ OLD = crd() | {"spec": crd()["spec"] | {"versions": [{**crd()["spec"]["versions"
             },
             Status.MISSING,
             "0 of 1 ready (ImagePullBackOff: ghcr.io/acme/rightsizer:0)",
+        ),
+        (
+            {"pods": [waiting("ErrImagePull", **{"rightsizer.dev/plan": "chat"}), *CLUSTER["pods"]]},
+            Status.MISSING,
+            "images: plan chat: ErrImagePull: ghcr.io/acme/rightsizer:0; correct spec.launch.image",
         ),
         ({"nodes": [node("a", gpus="")]}, Status.MISSING, "none allocatable on 1 nodes"),
         (

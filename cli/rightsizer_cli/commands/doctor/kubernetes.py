@@ -13,6 +13,7 @@ from rightsizer_cli.kubectl_client import Client, ClusterError
 from rightsizer_operator.values.carriers import KINDS
 from rightsizer_operator.values.devices import GROUP as DEVICES_GROUP
 from rightsizer_operator.values.devices import DeviceClass, Devices
+from rightsizer_operator.values.names import LABEL_PLAN
 from rightsizer_operator.values.nodes import Node, gpu_type
 from rightsizer_telemetry.client import FailedQuery, PrometheusSettings
 from rightsizer_telemetry.sources import DCGM
@@ -63,6 +64,7 @@ def findings(client: Client, *, series: Callable[[str], int | str] | None = None
         lambda: _storage(client),
         lambda: _kueue(client),
         lambda: _carriers(client),
+        lambda: _images(client),
         lambda: _pod_security(client),
         lambda: _prometheus((series or count_of_gpu_series)(client.where.context)),
     )
@@ -111,13 +113,33 @@ def _operator(client: Client) -> Iterator[Finding]:
 def _why_not_ready(client: Client, namespace: str) -> str:
     """The reason that its containers wait for, and the image if it cannot be pulled."""
     pods = client.get("pods", f"--namespace={namespace}", f"--selector={_LABELLED}")["items"]
-    for pod in pods:
-        for state in pod.get("status", {}).get("containerStatuses", ()):
-            reason = state.get("state", {}).get("waiting", {}).get("reason", "")
-            image = f": {state['image']}" if reason in _UNUSABLE else ""
-            if reason:
-                return f" ({reason}{image})"
+    for reason, image in (found for pod in pods for found in _waiting(pod)):
+        return f" ({reason}: {image})" if reason in _UNUSABLE else f" ({reason})"
     return ""
+
+
+def _waiting(pod: Object) -> Iterator[tuple[str, str]]:
+    """(reason, image) of each container of a pod that does not start."""
+    status = pod.get("status", {})
+    for state in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        reason = state.get("state", {}).get("waiting", {}).get("reason", "")
+        if reason:
+            yield reason, state.get("image", "")
+
+
+def _images(client: Client) -> Iterator[Finding]:
+    """The images that pods of plans cannot pull; nothing without such a pod: doctor starts none."""
+    pods = client.get("pods", "--all-namespaces", f"--selector={LABEL_PLAN}")["items"]
+    refused = {
+        (pod["metadata"]["labels"][LABEL_PLAN], image): reason
+        for pod in pods
+        if LABEL_PLAN in pod["metadata"].get("labels", {})
+        for reason, image in _waiting(pod)
+        if reason in _UNUSABLE
+    }
+    for (plan, image), reason in sorted(refused.items()):
+        remedy = "correct spec.launch.image, or its pull secret in spec.launch.podTemplate"
+        yield missing("images", f"plan {plan}: {reason}: {image}", remedy)
 
 
 def _nodes(client: Client) -> Iterator[Finding]:
