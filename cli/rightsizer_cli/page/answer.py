@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from rightsizer.errors import RightsizerError
 from rightsizer.search.explain import verdict
@@ -50,13 +49,18 @@ class Link:
 
 @immutable
 class Answer:
-    """What the page shows of a query. `error` is a user's mistake; then there is nothing else."""
+    """What the page shows of a query. `error` is a user's mistake; then there is nothing else.
+
+    `pending`: the answer is not there yet, and neither is anything else.
+    """
 
     error: str = ""
+    pending: bool = False
     address: str = ""
     verdict: str = ""
     request: str = ""
     feasible: bool = False
+    priced: bool = False
     facts: Mapping[str, str] | None = None
     step: Sequence[Bar] = ()
     memory: Sequence[Bar] = ()
@@ -70,19 +74,14 @@ class Answer:
 
 
 def answered(query: Query, *, calibrate: bool = True) -> Answer:
-    """The answer to a query, with the calibration from the user's own runs unless not wanted.
-
-    The last answers are kept: a page asks twice, for its text and for its picture.
-    """
+    """The answer to a query, with the calibration from the user's own runs unless not wanted."""
     try:
-        return _answered(tuple(stated(query).items()), calibrate)
+        return _answered(stated(query), calibrate=calibrate)
     except RightsizerError as error:
         return Answer(error=format_error(error))
 
 
-@lru_cache(maxsize=32)
-def _answered(items: tuple[tuple[str, str], ...], calibrate: bool) -> Answer:
-    query = dict(items)
+def _answered(query: Query, *, calibrate: bool) -> Answer:
     wanted, request = read(None, *options(query))
     decision = decide(calibrated(request, ignore=not calibrate))
     shown = _of_plan(decision) if isinstance(decision, Plan) else _of_no_plan(decision)
@@ -110,6 +109,7 @@ def _of_plan(plan: Plan) -> Answer:
     advice = [str(line) for line in measured_lines(plan.request, option)]
     return Answer(
         feasible=True,
+        priced=option.cost_usd is not None,
         facts=option_facts(option),
         step=_bars(option.step_by_cause_s, option.step_s, format_duration),
         memory=_bars(option.memory_by_cause_bytes, max(limit_bytes, option.device_bytes), format_bytes),

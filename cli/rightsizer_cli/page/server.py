@@ -1,15 +1,18 @@
 """The page's server: this machine only, no state but the last answers."""
 
 import asyncio
+import logging
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from rightsizer_cli.completion import frameworks, gpus, models, nodes
 from rightsizer_cli.figures import picture
-from rightsizer_cli.page.answer import Answer, answered
-from rightsizer_cli.page.form import EXAMPLE
+from rightsizer_cli.page.answer import Answer
+from rightsizer_cli.page.engine import Engine
+from rightsizer_cli.page.form import EXAMPLE, address
 from rightsizer_cli.page.render import answer_html, asset, page_html
 from rightsizer_cli.plan_figure import plan_figure
 
@@ -33,6 +36,10 @@ _HEADERS = {
 }
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
 _ASSETS = {"style.css": "text/css", "page.js": "text/javascript"}
+_SOON_S = 3.0
+"""A page whose answer takes longer is shown without it, and asks for it."""
+_LAST_WORD_S = 0.5
+"""What requests get to end after Ctrl-C."""
 
 
 def run(port: int, *, ready: Callable[[str], None]) -> None:
@@ -41,7 +48,12 @@ def run(port: int, *, ready: Callable[[str], None]) -> None:
 
 
 async def _served(port: int, ready: Callable[[str], None]) -> None:
-    runner, ended = web.AppRunner(application(), access_log=None), asyncio.Event()
+    engine, ended = Engine(), asyncio.Event()
+    engine.warm()
+    logging.getLogger("aiohttp.server").addFilter(_is_ours)
+    runner = web.AppRunner(
+        application(engine), access_log=None, handler_cancellation=True, shutdown_timeout=_LAST_WORD_S
+    )
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     await runner.setup()
@@ -53,25 +65,24 @@ async def _served(port: int, ready: Callable[[str], None]) -> None:
         await runner.cleanup()
 
 
-def application() -> web.Application:
+def application(engine: Engine, *, soon_s: float = _SOON_S) -> web.Application:
     """The page at /, its answer at /answer, its picture at /fan.svg."""
     app = web.Application(middlewares=[_guarded])
     one_at_a_time = asyncio.Lock()
 
-    async def ask(query: Mapping[str, str]) -> Answer:
-        """The engine and the figures run in a thread, one at a time: the server goes on answering."""
-        async with one_at_a_time:
-            return await asyncio.to_thread(answered, query)
-
     async def page(request: web.Request) -> web.Response:
         query = dict(request.query) or dict(EXAMPLE)
-        return _html(page_html(query, await ask(query), _names()))
+        try:
+            answer = await asyncio.wait_for(engine.ask(query), soon_s)
+        except TimeoutError:
+            answer = Answer(pending=True, address=address(query))
+        return _html(page_html(query, answer, _names()))
 
     async def answer(request: web.Request) -> web.Response:
-        return _html(answer_html(await ask(dict(request.query))))
+        return _html(answer_html(await engine.ask(dict(request.query))))
 
     async def fan(request: web.Request) -> web.Response:
-        plan = (await ask(dict(request.query))).plan
+        plan = (await engine.ask(dict(request.query))).plan
         if plan is None:
             raise web.HTTPNotFound(text="there is no plan to draw")
         async with one_at_a_time:
@@ -110,7 +121,17 @@ async def _guarded(request: web.Request, handler: _Handler) -> web.StreamRespons
     name, _, port = request.host.rpartition(":")
     if (name if port.isdigit() else request.host) not in _NAMES:
         raise web.HTTPForbidden(text="this page is for this machine only")
+    if (
+        request.headers.get("Sec-Fetch-Site") == "cross-site"
+        and request.headers.get("Sec-Fetch-Mode") != "navigate"
+    ):
+        raise web.HTTPForbidden(text="this page is for itself only; a link to it works")
     response = await handler(request)
     for header, value in _HEADERS.items():
         response.headers.setdefault(header, value)
     return response
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether the log says something of this server: a malformed request is the sender's mistake."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))

@@ -1,20 +1,33 @@
 """The server answers this machine, and nobody who came by another name."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from rightsizer.errors import InputError
 from rightsizer_cli.commands.serve import check_needed
+from rightsizer_cli.page.answer import Answer
+from rightsizer_cli.page.engine import Engine
 from rightsizer_cli.page.server import application
 
 QUESTION = "?model=gpt2&tokens=1B&gpu=A100-SXM4-80GB&gpus=8"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _warm():
+    Engine().warm()
+
+
+def computing(script: str) -> Engine:
+    """An engine whose answer is a script's, which has the query as its names; its processes know no tests."""
+    return Engine(partial(exec, script))
+
+
 def fetched(path: str, **headers: str) -> tuple[int, str, dict[str, str]]:
     async def ask() -> tuple[int, str, dict[str, str]]:
-        async with TestClient(TestServer(application())) as client:
+        async with TestClient(TestServer(application(Engine(), soon_s=60))) as client:
             answer = await client.get(path, headers=headers)
             return answer.status, await answer.text(), dict(answer.headers)
 
@@ -41,6 +54,40 @@ def test_a_mistake_is_one_line():
     assert status == 200
     assert "--tokens: &#39;lots&#39;" in text
     assert "is no field of this page" in fetched("/?shoe_size=4")[1]
+
+
+def test_a_page_without_its_answer_asks_for_it_later():
+    async def ask() -> str:
+        async with TestClient(
+            TestServer(application(computing("import time; time.sleep(3600)"), soon_s=0.1))
+        ) as client:
+            return await (await client.get("/?model=slow")).text()
+
+    assert "data-pending" in asyncio.run(ask())
+
+
+def test_questions_that_nobody_waits_for_keep_no_other_waiting():
+    async def ask() -> Answer | None:
+        engine = computing("import time; time.sleep(float(tokens))")
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(engine.ask({"tokens": "3600"}), 0.1)
+        return await engine.ask({"tokens": "0"})
+
+    assert asyncio.run(ask()) is None
+
+
+def test_a_computation_that_the_system_ends_is_an_answer():
+    async def ask() -> Answer:
+        return await computing("import os; os.abort()").ask({})
+
+    assert "is there memory left?" in asyncio.run(ask()).error
+
+
+def test_another_site_may_link_here_and_load_nothing():
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    assert fetched(f"/{QUESTION}", **elsewhere, **{"Sec-Fetch-Mode": "navigate"})[0] == 200
+    assert fetched(f"/answer{QUESTION}", **elsewhere, **{"Sec-Fetch-Mode": "no-cors"})[0] == 403
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8600", "127.0.0.1.evil.example"])
