@@ -12,13 +12,14 @@ from rightsizer_cli.usage_errors import OptionError
 
 __all__ = ["check_plot", "picture", "quiet_matplotlib", "save_figure"]
 
-_KINDS = {".svg": "svg", ".png": "png"}
+_KINDS = {".svg": "svg", ".png": "png", ".pdf": "pdf"}
+_NO_DATES: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def check_plot(path: Path, *, find: Callable[[str], Any] = importlib.import_module) -> None:
     """Refuse what could not be drawn before anything is computed; `find` imports by name."""
     if path.suffix.lower() not in _KINDS:
-        raise OptionError("--plot", value=str(path), remedy="must end in .svg or .png")
+        raise OptionError("--plot", value=str(path), remedy="must end in .svg, .png or .pdf")
     quiet_matplotlib()
     try:
         find("matplotlib")
@@ -39,12 +40,11 @@ def quiet_matplotlib() -> None:
 
 
 def picture(drawn: Callable[[], Any], kind: str) -> bytes:
-    """What `drawn` draws as an SVG or PNG file."""
+    """What `drawn` draws as an SVG, PNG or PDF file."""
     import matplotlib as mpl
 
     file = io.BytesIO()
     # text stays text in SVG, and nothing in the file depends on the day
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rightsizer", "font.size": 10}):
-        metadata = {"Date": None} if kind == "svg" else None
-        drawn().savefig(file, format=kind, dpi=150, metadata=metadata)
+        drawn().savefig(file, format=kind, dpi=150, metadata=_NO_DATES.get(kind))
     return file.getvalue()

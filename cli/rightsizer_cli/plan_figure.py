@@ -101,11 +101,12 @@ def _mark_sizes(plan: "Plan", panels: Any, unit: _Unit) -> None:
     if staging is None:
         return
     likely = f"{100 * staging.likely_probability:.0f} %: never more than {staging.likely_gpus:,} GPUs"
+    lines = [(staging.likely_gpus, "-.", likely)] if staging.likely_gpus < staging.reserve_gpus else []
+    lines.append((staging.reserve_gpus, ":", f"reserve: {staging.reserve_gpus:,} GPUs"))
     for axes in panels:
-        named = axes is panels[0]
-        axes.axvline(staging.likely_gpus, color="dimgray", linestyle="-.", label=likely if named else None)
-        reserve = f"reserve: {staging.reserve_gpus:,} GPUs" if named else None
-        axes.axvline(staging.reserve_gpus, color="dimgray", linestyle=":", label=reserve)
+        for gpus, style, name in lines:
+            named = name if axes is panels[0] else None
+            axes.axvline(gpus, color="dimgray", linestyle=style, label=named)
 
 
 def _by_gpu(plan: "Plan") -> dict[str, list["CurvePoint"]]:

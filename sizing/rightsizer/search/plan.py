@@ -231,7 +231,7 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
             other_clusters=other_clusters,
         ),
         binding=_binding(request, chosen, smaller=fewer is not None),
-        curve=_curve(first, nearby),
+        curve=tuple(point for result in results for point in _curve(result)),
         layouts_evaluated=evaluated + len(nearby),
         staging=first.staging,
     )
@@ -304,12 +304,25 @@ def _best_row(rows: Rows, good: Array) -> Rows | None:
     return None if index is None else rows.take(np.asarray([index]))
 
 
-def _curve(result: ClusterResult, nearby: Rows) -> tuple[CurvePoint, ...]:
-    """Finish and cost over GPU counts, the chosen row included."""
-    gpus = result.best.row.gpus[0]
-    rows_by_gpus = {int(count): _best_row(nearby, nearby.gpus == count) for count in _curve_gpus(result)}
-    rows_by_gpus[int(gpus)] = result.best.row
-    return tuple(_point(result, row) for _, row in sorted(rows_by_gpus.items()) if row is not None)
+def _curve(result: ClusterResult) -> tuple[CurvePoint, ...]:
+    """Finish and cost over GPU counts. A count that finishes later than a smaller one is left out.
+
+    The layouts that are fastest on the chosen count divide few other counts, so each count has its own.
+    """
+    staging, chosen = result.staging, int(result.best.row.gpus[0])
+    named = np.asarray([staging.likely_gpus, staging.reserve_gpus] if staging else [], dtype=int)
+    counts = distinct(np.append(_curve_gpus(result), named))
+    units = result.context.families.unit[result.feasible]
+    index, sizes = pairs(units, np.zeros(result.feasible.shape), counts)
+    priced = price_pairs(result.context, result.feasible[index], sizes)
+    rows = {int(count): _best_row(priced, priced.gpus == count) for count in counts}
+    rows[chosen] = result.best.row
+    points = [_point(result, row) for _, row in sorted(rows.items()) if row is not None]
+    return tuple(
+        point
+        for index, point in enumerate(points)
+        if point.gpus == chosen or all(point.finish_s < fewer.finish_s for fewer in points[:index])
+    )
 
 
 def _point(result: ClusterResult, row: Rows) -> CurvePoint:

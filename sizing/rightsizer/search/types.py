@@ -202,7 +202,8 @@ class CappedOpening:
 class Plan:
     """The chosen `option`, its `reasons` as sentences, the `binding` constraint and the runners-up.
 
-    `curve` is cost against time over GPU counts, for plots. `layouts_evaluated` counts the rows priced.
+    `curve` is cost against time over GPU counts, for plots: the chosen GPU type first, then the others.
+    `layouts_evaluated` counts the rows priced for the decision.
     `staging`: how an elastic job goes on from `option`, its opening size; None: the size is fixed.
     """
 

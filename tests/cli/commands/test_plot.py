@@ -56,15 +56,22 @@ def test_the_same_plan_draws_the_same_bytes(curve, tmp_path):
     assert again.read_bytes() == curve.read_bytes()
 
 
-def test_png_is_a_png(tmp_path):
-    file = tmp_path / "curve.PNG"
+@pytest.mark.parametrize(("ending", "start"), [("PNG", b"\x89PNG"), ("pdf", b"%PDF")])
+def test_the_ending_names_the_format(tmp_path, ending, start):
+    file = tmp_path / f"curve.{ending}"
     assert execute([*PLAN, "--plot", str(file)]) == 0
-    assert file.read_bytes().startswith(b"\x89PNG")
+    assert file.read_bytes().startswith(start)
 
 
-@pytest.mark.parametrize("name", ["curve.pdf", "curve", "svg", "curve.svg.txt"])
+def test_each_gpu_type_has_its_fan(tmp_path):
+    file = tmp_path / "types.svg"
+    assert execute([*PLAN, "--gpu", "A100-SXM4-40GB", "--gpu", "L40S", "--plot", str(file)]) == 0
+    assert all(f"{gpu}: median" in file.read_text() for gpu in ("A100-SXM4-40GB", "L40S"))
+
+
+@pytest.mark.parametrize("name", ["curve.jpg", "curve", "svg", "curve.svg.txt"])
 def test_other_endings_are_refused(name):
-    with pytest.raises(InputError, match=r"must end in \.svg or \.png"):
+    with pytest.raises(InputError, match=r"must end in \.svg, \.png or \.pdf"):
         check_plot(Path(name))
 
 

@@ -218,6 +218,14 @@ def test_the_curve_passes_through_the_plan():
     assert point.finish_s == pytest.approx(answer.option.finish_s, rel=0.021)
 
 
+def test_the_curve_falls_and_holds_the_sizes_of_the_staging():
+    answer = _planned(elastic=True)
+    staging, sizes = answer.staging, [point.gpus for point in answer.curve]
+    assert {staging.likely_gpus, staging.reserve_gpus} <= set(sizes)
+    others = [point.finish_s for point in answer.curve if point.gpus != answer.option.gpus]
+    assert others == sorted(others, reverse=True)
+
+
 def test_causes_sum_to_their_totals():
     option = _planned().option
     assert sum(option.step_by_cause_s.values()) == pytest.approx(option.step_s)

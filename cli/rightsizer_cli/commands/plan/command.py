@@ -37,7 +37,7 @@ def plan(
     ] = "table",
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw cost against time to FILE.svg or FILE.png."),
+        typer.Option(metavar="FILE", help="Draw cost against time to FILE.svg, .png or .pdf."),
     ] = None,
     no_calibration: NoCalibration = False,
     compare_ownership: Annotated[

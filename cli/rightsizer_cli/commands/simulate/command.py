@@ -48,7 +48,7 @@ def simulate(
         str, typer.Option(metavar="DURATION", help="Minimum time between two resizes of a job.")
     ] = "1h",
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw GPUs in use over time: .svg or .png.")
+        Path | None, typer.Option(metavar="FILE", help="Draw GPUs in use over time: .svg, .png or .pdf.")
     ] = None,
     json: Json = False,
 ) -> None:
