@@ -1,5 +1,6 @@
 """The pages of who owns trainings: a namespace's workloads and plans, and one plan."""
 
+from rightsizer_telemetry import alerts
 from rightsizer_telemetry.dashboards.parts import (
     AGE,
     BAD,
@@ -119,10 +120,11 @@ NAMESPACE = Dashboard(
         ),
         bars(
             "Age of the last checkpoint",
-            "Work that a failure would lose now.",
+            "Work that a failure would lose now. A full bar: the alert fires.",
             f"sort_desc({_checkpoint_age(_MINE)})",
             PLAN,
             "s",
+            most=alerts.CHECKPOINT_OLD_S,
             limits=AGE,
         ),
         firing(_MINE),
