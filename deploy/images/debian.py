@@ -3,6 +3,7 @@
 apt resolves them against an empty system, so the machine's own packages do not count. Nothing needs root.
 """
 
+import functools
 import hashlib
 import re
 import shutil
@@ -37,7 +38,8 @@ def architecture() -> str:
     return _run("dpkg", "--print-architecture").strip()
 
 
-def resolve(names: Sequence[str]) -> tuple[Package, ...]:
+@functools.cache
+def resolve(names: tuple[str, ...]) -> tuple[Package, ...]:
     """The packages and all that they depend on, as the machine's package sources have them now."""
     empty = ("-o", "Dir::State::status=/dev/null", "--no-install-recommends", "--yes")
     planned = _run("apt-get", "install", "--print-uris", *empty, *names)
@@ -100,8 +102,11 @@ def unpack(files: Iterable[Path], root: Path) -> None:
             subprocess.run(into, check=True, stdin=data.stdout)
         status.append("Status: install ok installed\n" + _run("dpkg-deb", "--field", str(file)))
     (root / "var/lib/dpkg/status").write_text("\n".join(status))
-    for folder in ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/lintian"):
+    for folder in ("usr/share/man", "usr/share/locale", "usr/share/lintian"):
         shutil.rmtree(root / folder, ignore_errors=True)
+    for path in (root / "usr/share/doc").glob("*/*"):
+        if path.name != "copyright":  # their licences ask for it
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     _write_certificates(root)
 
 

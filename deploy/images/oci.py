@@ -3,6 +3,7 @@
 The same folders give the same bytes: entries are sorted, belong to root and carry no time.
 """
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Layer", "Layout", "archive"]
+__all__ = ["Layer", "Layout", "archive", "write"]
 
 _MEDIA = "application/vnd.oci.image"
 _CHUNK = 1 << 20
@@ -61,11 +62,9 @@ class Layout:
         fresh = self.blobs / "fresh"
         with fresh.open("wb") as file:
             stored = _Hashed(file)
-            with gzip.GzipFile("", "wb", compression, stored, mtime=0) as packed:  # type: ignore[arg-type]
-                plain = _Hashed(packed)  # type: ignore[arg-type]
-                _write_tar(plain, root)
+            plain = write(stored, root, compression=compression)  # type: ignore[arg-type]
         fresh.rename(self.blob(stored.digest))
-        return Layer(digest=stored.digest, diff_id=plain.digest, size=stored.size)
+        return Layer(digest=stored.digest, diff_id=plain, size=stored.size)
 
     def blob(self, digest: str) -> Path:
         """The file of a digest."""
@@ -125,10 +124,17 @@ def archive(layout: Path, file: Path) -> None:
             tar.add(path, path.relative_to(layout), recursive=False, filter=_plain)
 
 
-def _write_tar(into: _Hashed, root: Path) -> None:
-    with tarfile.open(fileobj=into, mode="w|", format=tarfile.PAX_FORMAT, bufsize=_CHUNK) as tar:  # type: ignore[call-overload]
-        for path in _sorted(root):
-            tar.add(path, path.relative_to(root), recursive=False, filter=_plain)
+def write(into: IO[bytes], root: Path, *, compression: int, time_s: int = 0) -> str:
+    """Everything below `root` as .tar.gz, each file with this time; the digest of the .tar."""
+    with gzip.GzipFile("", "wb", compression, into, mtime=0) as packed:
+        plain = _Hashed(packed)  # type: ignore[arg-type]
+        with tarfile.open(fileobj=plain, mode="w|", format=tarfile.PAX_FORMAT, bufsize=_CHUNK) as tar:  # type: ignore[call-overload]
+            for path in _sorted(root):
+                entry = _plain(tar.gettarinfo(path, str(path.relative_to(root))))
+                entry.mtime = time_s
+                with path.open("rb") if entry.isreg() else contextlib.nullcontext() as data:
+                    tar.addfile(entry, data)
+    return plain.digest
 
 
 def _sorted(root: Path) -> Iterator[Path]:

@@ -5,12 +5,22 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 from deploy.images.errors import BuildError
 
-__all__ = ["PYTHON", "SITE", "install_locked", "install_own", "installed"]
+__all__ = [
+    "BACKENDS",
+    "PYTHON",
+    "SITE",
+    "compile_all",
+    "download",
+    "install_locked",
+    "install_own",
+    "installed",
+]
 
 PYTHON = "3.11"
 """Debian 12's Python."""
@@ -22,11 +32,18 @@ _PLATFORM = {"amd64": "x86_64-manylinux_2_36", "arm64": "aarch64-manylinux_2_36"
 
 
 def install_locked(lock: Path, root: Path, *, architecture: str, uv: Path) -> None:
+    """The packages of a lock below `root`, with their commands and bytecode."""
+    download(lock, root, architecture=architecture, uv=uv)
+    _finish(root)
+
+
+def download(lock: Path, root: Path, *, architecture: str, uv: Path) -> None:
     """The packages of a lock below `root`, only with the lock's hashes; few come without a wheel."""
     target = ("--python-version", PYTHON, "--python-platform", _PLATFORM[architecture])
     hashes = ("--require-hashes", "--build-constraints", BACKENDS)
     _uv(uv, "pip", "install", "--target", root / SITE, *target, *hashes, "--requirement", lock)
-    _finish(root)
+    shutil.rmtree(root / SITE / "bin", ignore_errors=True)
+    (root / SITE / ".lock").unlink(missing_ok=True)
 
 
 def install_own(repository: Path, root: Path, *, uv: Path) -> None:
@@ -48,8 +65,6 @@ def installed(root: Path) -> list[tuple[str, str]]:
 def _finish(root: Path) -> None:
     """Commands that start the image's Python instead of the builder's, and bytecode."""
     site, commands = root / SITE, root / "usr/local/bin"
-    shutil.rmtree(site / "bin", ignore_errors=True)
-    (site / ".lock").unlink(missing_ok=True)
     commands.mkdir(parents=True, exist_ok=True)
     for each in metadata.distributions(path=[str(site)]):
         for entry in each.entry_points.select(group="console_scripts"):
@@ -59,13 +74,13 @@ def _finish(root: Path) -> None:
             command.write_text(f"#!/usr/bin/python3\n{start}")
             command.chmod(0o755)
     if f"{sys.version_info.major}.{sys.version_info.minor}" == PYTHON:
-        _compile(site, root)
+        compile_all([sys.executable], [site], root)
 
 
-def _compile(site: Path, root: Path) -> None:
+def compile_all(python: Sequence[str | Path], folders: Sequence[Path], root: Path) -> None:
     """In a process of its own and without times, for bytecode also depends on what was compiled before."""
     how = ("-q", "-q", "-s", root, "-p", "/", "--invalidation-mode", "unchecked-hash")
-    argv = [sys.executable, "-m", "compileall", *how, site]
+    argv = [*python, "-m", "compileall", *how, *folders]
     subprocess.run(argv, check=False, env={"PYTHONHASHSEED": "0"})  # some packages hold templates
 
 

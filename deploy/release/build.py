@@ -2,8 +2,9 @@
 
     python -m deploy.release.build --helm HELM --nfpm NFPM [--out DIR] [--tag v1.2.3] [--images NAME,...]
 
-DIR gets the wheel, the source distribution, the chart, the images, the .deb and the .rpm, a bill of materials
-for what the wheel needs and for each image, images.txt (name, reference, digest), and SHA256SUMS.
+DIR gets the wheel, the source distribution, the chart, the images, the .deb, the .rpm, the archive with its
+own Python, a bill of materials for what the wheel needs, for the archive and for each image, images.txt
+(name, reference, digest), and SHA256SUMS.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from deploy.images import build as images
 from deploy.images import debian, sbom
 from deploy.images.errors import BuildError
 from deploy.images.wheels import BACKENDS
-from deploy.release import chart, check, linux, notes
+from deploy.release import chart, check, linux, notes, standalone
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHART = REPOSITORY / "helm" / "rightsizer"
@@ -68,6 +69,14 @@ def _release(asked: argparse.Namespace) -> Iterator[str]:
     architecture = debian.architecture()
     for package in linux.packages(wheel, version, out, architecture=architecture, uv=UV, nfpm=asked.nfpm):
         yield package.name
+    archive = standalone.build(wheel, version, out, cache=images.CACHE, newest=asked.newest)
+    check.standalone(archive.file, version, architecture)
+    digest = hashlib.sha256(archive.file.read_bytes()).hexdigest()
+    holds = sbom.spdx(
+        archive.file.name, digest, debian=archive.debian, python=archive.python, created=images.moment()
+    )
+    archive.sbom.write_text(sbom.text(holds))
+    yield archive.file.name
     (out / "SHA256SUMS").write_text("".join(_sums(out)))
     yield f"{out}: nothing is uploaded"
 

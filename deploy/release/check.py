@@ -3,13 +3,16 @@
 import email
 import re
 import subprocess
+import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from deploy.images.errors import BuildError
+from deploy.release.standalone import loader
 
-__all__ = ["chart", "wheel"]
+__all__ = ["chart", "standalone", "wheel"]
 
 
 def wheel(file: Path, packages: Iterable[Path], tracked: Iterable[Path]) -> str:
@@ -42,3 +45,39 @@ def chart(file: Path, helm: Path, image: str) -> None:
     found = re.findall(r"^\s*image: \"?([^\s\"]+)", done.stdout, flags=re.MULTILINE)
     if set(found) != {image}:
         raise BuildError(f"{file.name} runs {', '.join(found) or 'no image'}; the release builds {image}")
+
+
+def standalone(file: Path, version: str, architecture: str) -> None:
+    """BuildError unless the archive's command runs where it is unpacked, with no library of this machine."""
+    with tempfile.TemporaryDirectory(prefix="a folder ") as folder:
+        with tarfile.open(file) as tar:
+            tar.extractall(folder, filter="tar")
+        (root,) = Path(folder).iterdir()
+        asked = [root / "bin/rightsizer", "--version"]
+        done = subprocess.run(
+            asked, check=False, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"}
+        )
+        if done.stdout != f"rightsizer {version}\n":
+            raise BuildError(f"{file.name}: rightsizer --version: {(done.stderr or done.stdout).strip()}")
+        strange = sorted({line for path in _programs(root) for line in _strange(path, root, architecture)})
+    if strange:
+        raise BuildError(f"{file.name} needs what it does not have: {'; '.join(strange)}")
+
+
+def _programs(root: Path) -> Iterator[Path]:
+    """Each program and library."""
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as data:
+                if data.read(4) == b"\x7fELF":
+                    yield path
+
+
+def _strange(program: Path, root: Path, architecture: str) -> Iterator[str]:
+    """What the program is linked to, and the tree lacks."""
+    argv = [*loader(root, architecture), "--list", program]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    for line in done.stdout.splitlines():
+        name, _, found = line.strip().partition(" => ")
+        if found and not found.startswith(str(root)):
+            yield f"{program.relative_to(root)}: {name}"

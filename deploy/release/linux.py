@@ -14,7 +14,7 @@ from pathlib import Path
 from deploy.images.errors import BuildError
 from deploy.images.wheels import BACKENDS
 
-__all__ = ["PYTHONS", "locked", "packages", "settings", "tree"]
+__all__ = ["COMMANDS", "LOCK", "PYTHONS", "locked", "packages", "settings", "tree"]
 
 PYTHONS = ("3.11", "3.12", "3.13")
 """Debian 12 and RHEL 9; Ubuntu 24.04, RHEL 9 and 10; Debian 13."""
@@ -23,7 +23,7 @@ LOCK = Path(__file__).with_name("plain.lock")
 PREFIX = "/opt/rightsizer"
 _PLATFORM = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
 """glibc 2.28: RHEL 8 and later."""
-_COMMANDS = {"rightsizer": "rightsizer_cli.start", "kubectl-rightsizer": "rightsizer_cli.kubectl.main"}
+COMMANDS = {"rightsizer": "rightsizer_cli.start", "kubectl-rightsizer": "rightsizer_cli.kubectl.main"}
 _SCRIPTS = Path(__file__).with_name("scripts")
 _SETTINGS = "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3\n"
 
@@ -42,7 +42,7 @@ def tree(wheel: Path, root: Path, *, architecture: str, uv: Path) -> None:
     (root / "pyvenv.cfg").write_text(_SETTINGS)
     commands = root / "bin"
     commands.mkdir()
-    for name, module in _COMMANDS.items():
+    for name, module in COMMANDS.items():
         path = commands / name
         path.write_text(f"#!{PREFIX}/bin/python\nimport sys\nfrom {module} import main\nsys.exit(main())\n")
         path.chmod(0o755)
@@ -80,7 +80,7 @@ def settings(root: Path, version: str, architecture: str) -> dict[str, object]:
     """What nfpm packs; a development version sorts before its release in both formats."""
     contents: list[dict[str, object]] = [{"src": str(root), "dst": PREFIX, "type": "tree"}]
     contents += [
-        {"src": f"{PREFIX}/bin/{name}", "dst": f"/usr/bin/{name}", "type": "symlink"} for name in _COMMANDS
+        {"src": f"{PREFIX}/bin/{name}", "dst": f"/usr/bin/{name}", "type": "symlink"} for name in COMMANDS
     ]
     return {
         "name": "rightsizer",

@@ -1,5 +1,7 @@
 """What a release is made of; `make release-dry-run` makes one in CI."""
 
+import fnmatch
+import os
 import re
 import sys
 import tarfile
@@ -11,8 +13,10 @@ import pytest
 import yaml
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))  # deploy is run from the repository, not installed
+from deploy.images import build as images
+from deploy.images import debian, oci
 from deploy.images.errors import BuildError
-from deploy.release import build, chart, check, linux, notes
+from deploy.release import build, chart, check, linux, notes, standalone
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm/rightsizer"
@@ -106,6 +110,52 @@ def test_a_linux_package_sorts_a_development_version_before_its_release():
     made = linux.settings(Path("root"), "1.2.4.dev7", "amd64")
     assert made["version"] == "1.2.4~dev7"
     assert linux.settings(Path("root"), "1.2.3", "amd64")["version"] == "1.2.3"
+
+
+def test_the_archive_s_packages_are_pinned_with_the_image():
+    base = debian.locked(images.images()["operator"].base_lock.read_text())
+    assert {package.name for package in base} >= standalone.PACKAGES
+
+
+def test_no_installer_takes_the_archive_for_a_source_distribution():
+    name = standalone.name_of("1.2.3", "amd64")
+    assert name == "rightsizer_1.2.3_linux_x86_64"
+    (pattern,) = re.findall(r"dist/release/(rightsizer-\S*gz)", WORKFLOW)
+    assert not fnmatch.fnmatch(f"{name}.tar.gz", pattern)
+    assert fnmatch.fnmatch("rightsizer-1.2.3.tar.gz", pattern)
+
+
+def test_the_same_files_give_the_same_archive(tmp_path):
+    made = []
+    for time_s in (1, 2_000_000_000):
+        root = tmp_path / str(time_s)
+        (root / "top").mkdir(parents=True)
+        (root / "top/file").write_text("text")
+        (root / "top/link").symlink_to("file")
+        os.utime(root / "top/file", (time_s, time_s))
+        made.append(root.with_suffix(".tar.gz"))
+        with made[-1].open("wb") as stored:
+            oci.write(stored, root, compression=6, time_s=86400)
+    assert made[0].read_bytes() == made[1].read_bytes()
+    with tarfile.open(made[0]) as tar:
+        assert [(e.name, e.mtime) for e in tar] == [(n, 86400) for n in ("top", "top/file", "top/link")]
+
+
+def an_archive(folder, says):
+    commands = folder / "top/rightsizer/bin"
+    commands.mkdir(parents=True)
+    (commands / "rightsizer").write_text(f"#!/bin/sh\necho rightsizer {says}\n")
+    (commands / "rightsizer").chmod(0o755)
+    with (folder / "made.tar.gz").open("wb") as stored:
+        oci.write(stored, folder / "top", compression=6)
+    return folder / "made.tar.gz"
+
+
+def test_an_archive_whose_command_says_another_version_is_refused(tmp_path):
+    made = an_archive(tmp_path, "1.2.3")
+    check.standalone(made, "1.2.3", "amd64")
+    with pytest.raises(BuildError, match=r"--version: rightsizer 1\.2\.3"):
+        check.standalone(made, "1.2.4", "amd64")
 
 
 def test_the_workflow_uploads_only_what_the_dry_run_built():

@@ -21,6 +21,18 @@ cd "$1/root$2"
 exec chroot "$1/root" bash -euo pipefail -c "cd '$2'; $3"
 """
 """A chroot with this machine's files in which every write is forgotten; the release's files are in $2."""
+BARE = """
+mount -t tmpfs tmpfs "$1"
+dpkg-deb --extract "$3" "$1"
+mkdir -p "$1/proc" "$1/dev" "$1/tmp" "$1/root" "$1/etc/systemd/system" "$1/stand-ins" "$1/release"
+mount -t proc proc "$1/proc"
+mount --rbind /dev "$1/dev"
+mount --bind "$2" "$1/release"
+mount --bind "$4" "$1/stand-ins"
+chroot "$1" /bin/busybox --install -s /bin
+exec chroot "$1" /bin/busybox env -i PATH=/stand-ins:/bin HOME=/root /bin/sh -euc "cd /release; $5"
+"""
+"""A chroot of one static program: no C library, no Python, no certificates; the release's files are in $2."""
 STAND_INS = {
     "systemctl": 'test "$1" = daemon-reload || test -f /etc/systemd/system/rightsizer-slurm.service',
     "scontrol": 'test "$1" = reconfigure',
@@ -90,17 +102,42 @@ def shell(release: Path, tmp_path: Path) -> Shell:
     return Shell(tmp_path, settings(release, tmp_path))
 
 
+def stand_ins(folder: Path) -> Path:
+    """A folder with them."""
+    tools = folder / "tools"
+    tools.mkdir()
+    for name, body in STAND_INS.items():
+        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tools / name).chmod(0o755)
+    return tools
+
+
+@pytest.fixture
+def bare(release: Path, tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Runs blocks as root on a Linux with nothing but busybox: one call, one machine."""
+    if os.geteuid():
+        pytest.skip("a chroot needs root")
+    argv = ["apt-get", "download", "-qq", "busybox-static"]
+    subprocess.run(argv, check=True, capture_output=True, cwd=tmp_path)
+    (busybox,) = tmp_path.glob("*.deb")
+    place, tools = tmp_path / "bare", stand_ins(tmp_path)
+    place.mkdir()
+
+    def run(block: str) -> subprocess.CompletedProcess[str]:
+        argv = ["unshare", "--mount", "--propagation", "private", "bash", "-euc", BARE, "bash"]
+        place_names = [str(each) for each in (place, release, busybox, tools)]
+        return subprocess.run([*argv, *place_names, block], check=False, capture_output=True, text=True)
+
+    return run
+
+
 @pytest.fixture
 def machine(release: Path, tmp_path: Path) -> Shell:
     """Runs blocks as root in a copy of this machine whose changes end with the test: one call, one copy."""
     if os.geteuid():
         pytest.skip("a copy of the machine to install on needs root")
-    place, tools = tmp_path / "machine", tmp_path / "tools"
+    place, tools = tmp_path / "machine", stand_ins(tmp_path)
     place.mkdir()
-    tools.mkdir()
-    for name, body in STAND_INS.items():
-        (tools / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tools / name).chmod(0o755)
     env = settings(release, tmp_path)
 
     class Copy(Shell):

@@ -17,7 +17,7 @@ PLAN = "rightsizer plan --model gpt2 --tokens 1B --gpu A100 --gpus 8"
 
 
 def test_the_deb_is_installed_upgraded_and_removed(machine, blocks):
-    deb, _, begin, upgrade, remove = blocks("Slurm")
+    deb, _, _, begin, upgrade, remove = blocks("Slurm")
     said = machine("\n".join((deb, PLACED, begin, PLAN, upgrade, remove, "test ! -e /usr/bin/rightsizer")))
     assert "nothing is written without --place" in said
     assert "ExecStart=/usr/bin/rightsizer slurm daemon --monitor --config /etc/slurm/rightsizer.conf" in said
@@ -25,13 +25,13 @@ def test_the_deb_is_installed_upgraded_and_removed(machine, blocks):
 
 
 def test_nothing_of_the_deb_stays(machine, blocks):
-    deb, _, _, _, remove = blocks("Slurm")
+    deb, _, _, _, _, remove = blocks("Slurm")
     left = machine(f"{deb}{remove}find /opt/rightsizer /etc/slurm/rightsizer* 2>/dev/null || true")
     assert "/opt/rightsizer" not in left.partition("Removing rightsizer")[2]
 
 
 def test_a_virtual_environment_does_the_same(machine, blocks):
-    _, venv, begin, _, _ = blocks("Slurm")
+    _, _, venv, begin, _, _ = blocks("Slurm")
     said = machine("\n".join((venv, PLACED, begin, f"/opt/rightsizer/bin/{PLAN}")))
     assert "ExecStart=/opt/rightsizer/bin/rightsizer slurm daemon" in said
 
