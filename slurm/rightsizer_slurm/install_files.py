@@ -3,6 +3,7 @@
 import enum
 import os
 import pkgutil
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,9 +64,18 @@ def _site_files(*, etc: Path, units: Path, command: Path, root: Path, cli_filter
     for folder, name in ((etc, SETTINGS), (units, UNIT), (etc, _SHARED), (etc, plugin)):
         content = text(name)
         if name == UNIT:
-            content = content.replace(_PACKAGED_COMMAND, str(command)).replace(_PACKAGED_ETC, f"{etc}/")
+            content = _unit(content, command, etc)
         path = root / folder.relative_to("/") / name
         yield SiteFile(path=path, content=content, change=_change(path, content))
+
+
+def _unit(content: str, command: Path, etc: Path) -> str:
+    """The unit for this command, written as systemd.service(5) reads it: a prefix is inside the quotes."""
+    path = str(command).replace("%", "%%")
+    if re.search(r"[\s\"'\\]", path):
+        path = re.sub(r'(["\\])', r"\\\1", path)
+        content = re.sub(rf"=(-?){_PACKAGED_COMMAND} ", rf'="\1{_PACKAGED_COMMAND}" ', content)
+    return content.replace(_PACKAGED_COMMAND, path).replace(_PACKAGED_ETC, f"{etc}/")
 
 
 def _change(path: Path, content: str) -> Change:

@@ -72,6 +72,24 @@ def test_the_unit_starts_this_installation_with_this_site_s_settings(tmp_path):
     assert "/opt/rightsizer" not in unit
 
 
+@pytest.mark.parametrize(
+    ("command", "begin"),
+    [
+        ("/opt/right sizer/rightsizer", '"{}/opt/right sizer/rightsizer" slurm daemon '),
+        ("/opt/100%/rightsizer", "{}/opt/100%%/rightsizer slurm daemon "),
+        ('/opt/"a\\b/rightsizer', '"{}/opt/\\"a\\\\b/rightsizer" slurm daemon '),
+    ],
+    ids=["blank", "percent", "quote"],
+)
+def test_the_unit_quotes_a_path_as_systemd_reads_it(tmp_path, command, begin):
+    placed(tmp_path, command=Path(command))
+    lines = (tmp_path / "etc/systemd/system/rightsizer-slurm.service").read_text().splitlines()
+    (start,) = (line for line in lines if line.startswith("ExecStart="))
+    (stop,) = (line for line in lines if line.startswith("ExecStopPost="))
+    assert start.startswith(f"ExecStart={begin.format('')}")
+    assert stop.startswith(f"ExecStopPost={begin.format('-')}")
+
+
 def test_the_packaged_settings_change_no_job():
     assert config.parse(text("rightsizer.conf")).mode == "warn"
 
