@@ -149,15 +149,18 @@ def lock_bases() -> None:
 
 
 def _revision() -> str:
-    done = subprocess.run(
-        ["git", "-C", REPOSITORY, "rev-parse", "HEAD"], check=False, capture_output=True, text=True
-    )
-    return done.stdout.strip() or "unknown"
+    return _git("rev-parse", "HEAD") or "unknown"
+
+
+def _git(*arguments: str) -> str:
+    """What git says of this checkout; nothing where it is none."""
+    argv = ["git", "-C", str(REPOSITORY), *arguments]
+    return subprocess.run(argv, check=False, capture_output=True, text=True).stdout.strip()
 
 
 def moment() -> str:
-    """SOURCE_DATE_EPOCH, else now."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    """SOURCE_DATE_EPOCH, else the commit's time, else now: a commit gives the same bytes at any time."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH") or _git("log", "-1", "--format=%ct")
     moment = datetime.fromtimestamp(int(epoch), UTC) if epoch else datetime.now(UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 

@@ -74,7 +74,12 @@ def fetch(packages: Sequence[Package], cache: Path) -> list[Path]:
     missing = [f"{package.name}={package.version}" for package in packages if not files[package].exists()]
     if missing:
         with tempfile.TemporaryDirectory(dir=cache) as fresh:
-            _run("apt-get", "download", *missing, folder=Path(fresh))
+            try:
+                _run("apt-get", "download", *missing, folder=Path(fresh))
+            except BuildError as error:
+                raise BuildError(
+                    f"{error}; if Debian has replaced a locked version, run `make lock`"
+                ) from None
             for file in Path(fresh).iterdir():
                 file.rename(cache / f"{_sha256(file)}.deb")
     for package, file in files.items():

@@ -52,7 +52,9 @@ def _release(asked: argparse.Namespace) -> Iterator[str]:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     wheel = _distributions(out)
-    version = check.wheel(wheel, _packages(), _tracked())
+    tracked = _tracked()
+    version = check.wheel(wheel, _packages(), tracked)
+    check.source(out / f"rightsizer-{version}.tar.gz", tracked, clean=bool(asked.tag))
     _tag(asked.tag, version)
     yield f"{wheel.name} and {version} as source"
     (out / f"rightsizer-{version}.spdx.json").write_text(sbom.text(_needs(wheel, version)))

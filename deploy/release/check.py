@@ -12,7 +12,7 @@ from pathlib import Path
 from deploy.images.errors import BuildError
 from deploy.release.standalone import loader
 
-__all__ = ["chart", "standalone", "wheel"]
+__all__ = ["chart", "source", "standalone", "wheel"]
 
 
 def wheel(file: Path, packages: Iterable[Path], tracked: Iterable[Path]) -> str:
@@ -25,6 +25,17 @@ def wheel(file: Path, packages: Iterable[Path], tracked: Iterable[Path]) -> str:
     if lacks:
         raise BuildError(f"{file.name} lacks {', '.join(lacks)}")
     return str(metadata["Version"])
+
+
+def source(file: Path, tracked: Iterable[Path], *, clean: bool) -> None:
+    """BuildError if the source distribution lacks a file that git tracks or, of a tag, has another."""
+    with tarfile.open(file) as archive:
+        names = {entry.name.partition("/")[2] for entry in archive if not entry.isdir()}
+    wanted = {str(path) for path in tracked}
+    if lacks := sorted(wanted - names):
+        raise BuildError(f"{file.name} lacks {', '.join(lacks)}")
+    if clean and (strange := sorted(names - wanted - {"PKG-INFO"})):
+        raise BuildError(f"{file.name} has what git does not track: {', '.join(strange)}")
 
 
 def _inside(packages: Iterable[Path], tracked: Iterable[Path]) -> Iterator[str]:

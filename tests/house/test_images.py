@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sys
 import tarfile
 from pathlib import Path
@@ -53,6 +54,13 @@ def test_an_image_has_both_locks_and_a_base_of_its_packages(image):
     base = debian.locked(image.base_lock.read_text())
     assert {package.name for package in base} >= set(image.debian)
     assert pins(image.lock.read_text())
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="asks apt-get")
+def test_a_version_that_debian_has_replaced_is_refused_with_the_remedy(tmp_path):
+    gone = debian.Package(name="libc6", version="0.1", sha256="0" * 64)
+    with pytest.raises(BuildError, match="run `make lock`"):
+        debian.fetch([gone], tmp_path)
 
 
 def test_a_damaged_base_lock_is_refused():

@@ -73,6 +73,22 @@ def test_a_wheel_with_every_tracked_file_has_a_version_and_one_without_is_refuse
         check.wheel(a_wheel(tmp_path / "less.whl", "one/py.typed"), packages, tracked)
 
 
+def test_a_source_distribution_is_the_checkout_of_its_tag(tmp_path):
+    folder = tmp_path / "top/one-1.2.3"
+    folder.mkdir(parents=True)
+    for name in ("PKG-INFO", "README", "scratch"):
+        (folder / name).write_text(name)
+    made = tmp_path / "one-1.2.3.tar.gz"
+    with made.open("wb") as stored:
+        oci.write(stored, tmp_path / "top", compression=6)
+    check.source(made, [Path("README"), Path("scratch")], clean=True)
+    check.source(made, [Path("README")], clean=False)
+    with pytest.raises(BuildError, match="does not track: scratch"):
+        check.source(made, [Path("README")], clean=True)
+    with pytest.raises(BuildError, match=r"one-1\.2\.3\.tar\.gz lacks LICENSE"):
+        check.source(made, [Path("LICENSE"), Path("README")], clean=False)
+
+
 @pytest.mark.parametrize("package", build._packages(), ids=lambda path: path.name)
 def test_each_package_is_marked_as_typed(package):
     assert (ROOT / package / "py.typed").exists()
@@ -167,6 +183,12 @@ def test_the_workflow_uploads_only_what_the_dry_run_built():
     ]
     assert uploads
     assert min(uploads) > built
+
+
+def test_the_workflow_has_debian_s_packages_before_it_builds():
+    steps = yaml.safe_load(WORKFLOW)["jobs"]["release"]["steps"]
+    (sources,) = (i for i, step in enumerate(steps) if "debian.sources" in step.get("run", ""))
+    assert steps[sources + 1]["run"].startswith("make release-dry-run")
 
 
 def test_the_workflow_gives_rights_to_its_one_job_only():
