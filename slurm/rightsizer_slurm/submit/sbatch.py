@@ -5,7 +5,6 @@ Exit codes: 0 submitted (or printed, or complete already), 2 bad input or Slurm 
 
 import datetime as dt
 import os
-import pwd
 import shlex
 import shutil
 import sys
@@ -34,6 +33,7 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 from rightsizer_slurm.cluster.untrusted_text import one_line
+from rightsizer_slurm.cluster.user_names import user_name
 from rightsizer_slurm.submit import containers, placement
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.batch_script import (
@@ -121,7 +121,7 @@ def submit_script(
     account = request.account or environment.get("SBATCH_ACCOUNT", "")
     qos = options.qos or header.get("qos", "") or environment.get("SBATCH_QOS", "")
     response = answer(
-        replace(request, user=_user(), account=account, qos=qos),
+        replace(request, user=user_name(os.getuid()), account=account, qos=qos),
         cluster=backend.cluster(),
         site=SiteConfig(gpus=_site(backend).gpus),
         now=dt.datetime.now(dt.UTC),
@@ -181,10 +181,6 @@ def submit_plan(
     return 0
 
 
-def _user() -> str:
-    return pwd.getpwuid(os.getuid()).pw_name
-
-
 def _site(backend: SlurmCommands) -> SiteConfig:
     """The site's file, if it is readable."""
     return config.beside(settings(backend.slurm).get("SLURM_CONF", ""))
@@ -216,7 +212,7 @@ def allowed_pools(
         everywhere,
         _limits(backend),
         partitions=cluster.partitions,
-        user=_user(),
+        user=user_name(os.getuid()),
         account=account,
         qos=options.qos or environment.get("SBATCH_QOS", ""),
     )

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import datetime as dt
 import logging
-import pwd
 import socket
 import sqlite3
 import struct
@@ -24,6 +23,7 @@ from rightsizer_slurm.cluster.comment import LONGEST, parse, subject
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.cluster.untrusted_text import one_line
+from rightsizer_slurm.cluster.user_names import user_name
 from rightsizer_slurm.submit.held_jobs import ticket_name
 from rightsizer_slurm.submit.protocol import (
     END,
@@ -140,7 +140,7 @@ class Server:
             raise InputError(
                 "uid", value=peer, remedy="may not send requests; set users = yes for cli_filter"
             )
-        return replace(request, uid=peer, user=_name(peer))
+        return replace(request, uid=peer, user=user_name(peer))
 
     async def respond(self, request: SizingRequest) -> SizingResponse:
         """The response: from the cache, else from the engine if the site waits for it, or a hold."""
@@ -249,13 +249,6 @@ class Server:
             while self._running:
                 await asyncio.sleep(_IDLE_S)
             await asyncio.to_thread(self._sizer, self._sizing_task(SizingRequest(comment=comment)))
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return ""
 
 
 def _peer(writer: asyncio.StreamWriter) -> int:

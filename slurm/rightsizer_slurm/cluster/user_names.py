@@ -1,0 +1,13 @@
+"""Names of users, as this machine knows them."""
+
+import pwd
+
+__all__ = ["user_name"]
+
+
+def user_name(uid: int) -> str:
+    """Empty for a user without an entry here, such as a container's."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
