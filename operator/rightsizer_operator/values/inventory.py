@@ -2,8 +2,8 @@
 
 import datetime as dt
 import heapq
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -49,7 +49,11 @@ class Inventory:
 
     def resource(self, kind: str) -> str:
         """The resource of MIG slices that pods on this type request; empty: the vendor's."""
-        return max((node.resource for node in self.nodes if gpu_type(node.product) == kind), default="")
+        found: str = self._cache(
+            ("resource", kind),
+            lambda: max((node.resource for node in self.nodes if gpu_type(node.product) == kind), default=""),
+        )
+        return found
 
     def free(self, requirements: NodeRequirements, kind: str, gpus_per_pod: int) -> int:
         """Free GPUs of a type, in whole pods."""
@@ -63,8 +67,11 @@ class Inventory:
 
     def total(self, requirements: NodeRequirements, kind: str, gpus_per_pod: int) -> int:
         """All GPUs of a type, free or not, in whole pods."""
-        nodes = self._of_type(requirements, kind)
-        return sum(node.gpus // gpus_per_pod for node in nodes) * gpus_per_pod
+        total: int = self._cache(
+            ("total", repr(requirements), kind, gpus_per_pod),
+            lambda: sum(node.gpus // gpus_per_pod for node in self._of_type(requirements, kind)),
+        )
+        return total * gpus_per_pod
 
     def placed(self, requirements: NodeRequirements, gpus_per_pod: int, pods: int) -> Counter[str]:
         """GPUs of each node that these pods would take, the emptiest nodes first as the scheduler does.
@@ -83,14 +90,15 @@ class Inventory:
 
     def sizes(self, requirements: NodeRequirements) -> Mapping[str, int]:
         """GPUs of the largest node of each type, at most `gpus_per_node`; MIG slices only if named."""
-        sizes: dict[str, int] = {}
-        for node in self.usable(requirements):
-            kind = gpu_type(node.product)
-            if lookup.gpu(kind).is_slice and not requirements.types:
-                continue
-            sizes[kind] = max(sizes.get(kind, 0), node.gpus)
-        if requirements.gpus_per_node:
-            return {kind: min(size, requirements.gpus_per_node) for kind, size in sizes.items()}
+        sizes: dict[str, int] = self._cache(("sizes", repr(requirements)), lambda: self._sizes(requirements))
+        return sizes
+
+    def _sizes(self, requirements: NodeRequirements) -> dict[str, int]:
+        most, sizes = requirements.gpus_per_node, {}
+        for kind, nodes in self._by_type(requirements).items():
+            if requirements.types or not lookup.gpu(kind).is_slice:
+                largest = max(node.gpus for node in nodes)
+                sizes[kind] = min(largest, most) if most else largest
         return sizes
 
     def shortfall(self, requirements: NodeRequirements, gpus_per_pod: int = 0) -> str:
@@ -148,7 +156,14 @@ class Inventory:
         return max(0, node.gpus - self.held.get(node.place, 0))
 
     def _of_type(self, requirements: NodeRequirements, kind: str) -> tuple[Node, ...]:
-        return tuple(node for node in self.usable(requirements) if gpu_type(node.product) == kind)
+        return self._by_type(requirements).get(kind, ())
+
+    def _by_type(self, requirements: NodeRequirements) -> Mapping[str, tuple[Node, ...]]:
+        """The usable nodes of each GPU type."""
+        found: Mapping[str, tuple[Node, ...]] = self._cache(
+            ("by type", repr(requirements)), lambda: _grouped(self.usable(requirements))
+        )
+        return found
 
     def _cache(self, key: object, compute: Callable[[], Any]) -> Any:
         if key not in self.cached:
@@ -156,6 +171,13 @@ class Inventory:
                 self.cached.clear()
             self.cached[key] = compute()
         return self.cached[key]
+
+
+def _grouped(nodes: Iterable[Node]) -> Mapping[str, tuple[Node, ...]]:
+    groups: defaultdict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        groups[gpu_type(node.product)].append(node)
+    return {kind: tuple(of_kind) for kind, of_kind in groups.items()}
 
 
 def clusters(

@@ -35,7 +35,7 @@ def gpu(name: str) -> Gpu:
     _refuse_shared(name)
     stripped = re.sub(r"^(?:gres/)?gpu:|\s*\([^)]*\)", "", name.strip())
     rows = _gpu_rows()
-    written = rows.get(stripped) or named(rows, "default_for").get(stripped)
+    written = rows.get(stripped) or named("gpus.csv", "default_for").get(stripped)
     row = written or rows[one("gpu", stripped, _gpu_index())]
     reason = _NOT_GPUS.get(row["architecture"])
     if reason:

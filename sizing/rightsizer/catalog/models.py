@@ -21,7 +21,7 @@ def model(name: str) -> Architecture:
     The id of a fine-tuned or quantised variant means its base model; `doubt` then says so.
     """
     rows = _model_rows()
-    row = rows.get(name) or named(rows, "aliases").get(name)
+    row = rows.get(name) or named("models.csv", "aliases").get(name)
     doubt = ""
     if row is None:
         row, doubt = _variant(name)

@@ -43,9 +43,10 @@ def first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-def named(rows: Mapping[str, Row], cell: str) -> Mapping[str, Row]:
-    """Rows by the exact names in a cell: much faster than an index of all spellings."""
-    return {name: row for row in rows.values() for name in split(row[cell])}
+@cache
+def named(file: str, cell: str) -> Mapping[str, Row]:
+    """A table's rows by the exact names in a cell: much faster than an index of all spellings."""
+    return {name: row for row in read(file) for name in split(row[cell])}
 
 
 def one(field: str, name: str, index: Index, *, ambiguous: tuple[str, ...] = ()) -> str:
