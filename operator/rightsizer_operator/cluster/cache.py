@@ -1,5 +1,6 @@
 """The watch cache: plans, their Jobs and other children, and nodes."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -70,10 +71,17 @@ class Cache:
         ):
             return False
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-        self.plans[key] = {**raw, "metadata": kept}
+        self.plans[key] = _with_shared_text({**raw, "metadata": kept})
         if cached is None or _claiming(cached) != _claiming(raw):
             self._update_claims(key)
         return True
+
+    def newest(self, raw: Object) -> Object:
+        """The cached plan if it is not older than this one, which then need not be kept; else this one."""
+        metadata = raw["metadata"]
+        cached = self.plans.get((metadata["namespace"], metadata["name"]))
+        listed = int(metadata["resourceVersion"])
+        return cached if cached and int(cached["metadata"]["resourceVersion"]) >= listed else raw
 
     def remove_plan(self, key: Key) -> None:
         """Remove a deleted plan and its children."""
@@ -85,15 +93,17 @@ class Cache:
         self._update_claims(key)
 
     def set_job(self, raw: Object) -> bool:
-        """Store a Job; whether it is newer than the cached one."""
+        """Store a Job; whether its plan is to be reconciled."""
         return self.store_job(plan_key(raw), AttemptJob.of(raw))
 
     def store_job(self, key: Key, job: AttemptJob) -> bool:
-        """Store a parsed Job; whether it is newer than the cached one."""
+        """Store a parsed Job; whether it is newer, and an unfinished one differs in more than its version."""
         cached = self.jobs[key].get(job.name)
         if cached is not None and cached.version >= job.version:
             return False
         self.jobs[key][job.name] = job
+        if cached is not None and not job.finished and replace(cached, version=job.version) == job:
+            return False
         self._update_claims(key)
         return True
 
@@ -101,7 +111,7 @@ class Cache:
         """Remove a deleted Job."""
         key = plan_key(raw)
         self._deleted_uids.add(raw["metadata"]["uid"])
-        self.jobs[key].pop(AttemptJob.of(raw).name, None)
+        self.jobs.get(key, {}).pop(AttemptJob.of(raw).name, None)
         self._update_claims(key)
 
     def set_rendezvous(self, key: Key, store: Rendezvous) -> bool:
@@ -229,9 +239,11 @@ class Cache:
     def _update_claims(self, key: Key, *, before: Mapping[str, int] | None = None) -> None:
         """Update the GPUs that the plan's unscheduled pods are expected to take.
 
-        `before` is what they were expected to take; they still are where it fits, which saves a search.
+        `before` is what they were expected to take (None: until now); they still are where it fits, which
+        saves a search.
         """
-        self._occupancy.forget(key)
+        until_now = self._occupancy.forget(key)
+        before = until_now if before is None else before
         for job in self.owned(key):
             pods = self._unscheduled(key, job)
             if pods > 0 and before and self._fits(job, pods, before):
@@ -259,6 +271,15 @@ class Cache:
         attempt = (self.plans[key].get("status") or {}).get("attempt") or {}
         wanted = attempt.get("gpus", 0) if attempt.get("jobName") == job.name else 0
         return min(pods, -(-wanted // max(1, job.gpus_per_pod)))
+
+
+def _with_shared_text(value: Any) -> Any:
+    """A copy whose equal texts are one object: thousands of plans have the same keys and reasons."""
+    if isinstance(value, str):
+        return sys.intern(value)
+    if isinstance(value, dict):
+        return {sys.intern(key): _with_shared_text(each) for key, each in value.items()}
+    return [_with_shared_text(each) for each in value] if isinstance(value, list) else value
 
 
 def _claiming(plan: Object) -> tuple[Any, ...]:

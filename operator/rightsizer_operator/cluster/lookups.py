@@ -11,7 +11,7 @@ from rightsizer_operator.cluster.cache import Cache, quota_left
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.cluster.demand import queued, unscheduled
 from rightsizer_operator.cluster.device_reader import read_devices
-from rightsizer_operator.cluster.occupancy import bound_pods, owner_of
+from rightsizer_operator.cluster.occupancy import BoundPod, bound_pods, owner_of
 from rightsizer_operator.cluster.relist import retry_when_busy
 from rightsizer_operator.cluster.ttl_cache import TTLCache
 from rightsizer_operator.values.devices import quota_name
@@ -60,17 +60,25 @@ class ClusterReader:
     async def _read_pods(self) -> None:
         """Owner references decide which pods are a plan's: anybody can set a label."""
         await self.refresh_devices()
-        pods = await retry_when_busy(self._gpu_pods)
+        bound, waiting = await retry_when_busy(self._gpu_pods)
         own = {(key[0], job.uid) for key in self._cache.plans for job in self._cache.owned(key)}
-        others, nodes = (pod for pod in pods if owner_of(pod) not in own), tuple(self._cache.nodes.values())
+        others, nodes = (
+            (pod for pod in waiting if owner_of(pod) not in own),
+            tuple(self._cache.nodes.values()),
+        )
         self._cache.wanted = unscheduled(others, nodes) | await retry_when_busy(self._queued)
-        self._cache.set_pods(bound_pods(pods))
+        self._cache.set_pods(bound)
 
-    async def _gpu_pods(self) -> list[Mapping[str, Any]]:
-        devices = self._cache.devices
-        pods = self._kube.every("/api/v1/pods", fieldSelector=_UNFINISHED)
-        holders = [devices.held_by(pod) if devices else pod async for pod in pods]
-        return [pod for pod in holders if pod_gpus(pod["spec"]) or pod_slices(pod["spec"])]
+    async def _gpu_pods(self) -> tuple[list[BoundPod], list[Mapping[str, Any]]]:
+        """The pods that hold GPUs of a node, and those with GPUs that no node has yet."""
+        devices, bound, waiting = self._cache.devices, list[BoundPod](), list[Mapping[str, Any]]()
+        async for listed in self._kube.every("/api/v1/pods", fieldSelector=_UNFINISHED):
+            pod = devices.held_by(listed) if devices else listed
+            if pod["spec"].get("nodeName"):
+                bound += bound_pods((pod,))  # not the pod itself: a cluster has thousands
+            elif pod_gpus(pod["spec"]) or pod_slices(pod["spec"]):
+                waiting.append(pod)
+        return bound, waiting
 
     async def _queued(self) -> frozenset[str]:
         """GPU types that other Workloads wait for; empty without Kueue or the right to list all Workloads."""

@@ -77,9 +77,11 @@ class Occupancy:
         self._expected[key].update(gpus)
         self._held.update(gpus)
 
-    def forget(self, key: Key) -> None:
-        """A plan is expected to take nothing."""
-        self._held.subtract(self._expected.pop(key, {}))
+    def forget(self, key: Key) -> Mapping[str, int]:
+        """A plan is expected to take nothing; what it was expected to take."""
+        expected: Mapping[str, int] = self._expected.pop(key, {})
+        self._held.subtract(expected)
+        return expected
 
     def held_without(self, key: Key, owners: Iterable[Owner]) -> dict[str, int]:
         """GPUs that are not this plan's, whose pods have these owners."""

@@ -17,6 +17,7 @@ from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, pla
 __all__ = ["MANAGED_SELECTOR", "Listing", "relist", "retry_when_busy"]
 
 Object = Mapping[str, Any]
+Child = tuple[Key, str, tuple[str, ...]]
 T = TypeVar("T")
 MANAGED_SELECTOR = f"{LABEL_MANAGED}={MANAGED}"
 _LOG = logging.getLogger("rightsizer.operator")
@@ -39,15 +40,22 @@ class Listing:
 
     nodes: tuple[Node, ...] = ()
     jobs: tuple[tuple[Key, AttemptJob], ...] = ()
-    children: tuple[tuple[Key, str, tuple[str, ...]], ...] = ()
+    children: tuple[Child, ...] = ()
     rendezvous: tuple[tuple[Key, Rendezvous], ...] = ()
     plans: tuple[Object, ...] = ()
 
 
-async def relist(kube: KubeClient, scopes: tuple[str, ...], *, claims_api: str = "") -> Listing:
+async def relist(
+    kube: KubeClient,
+    scopes: tuple[str, ...],
+    *,
+    claims_api: str = "",
+    newest: Callable[[Object], Object] = lambda plan: plan,
+) -> Listing:
     """List everything. Plans last, so that no plan is seen without its children.
 
-    `claims_api` is the group and version of claims; empty: pods have none.
+    `claims_api` is the group and version of claims; empty: pods have none. `newest` replaces a listed plan by
+    one that is in memory already, so that no second copy of all plans is.
     """
     child_paths = _CHILD_PATHS | ({"ResourceClaimTemplate": f"apis/{claims_api}"} if claims_api else {})
 
@@ -59,18 +67,23 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...], *, claims_api: str =
         read = [_readable(raw) async for raw in listed]
         return [job for job in read if job is not None]
 
-    async def children(scope: str, kind: str) -> list[tuple[Key, str, tuple[str, ...]]]:
+    async def children(scope: str, kind: str) -> list[Child]:
         path = f"/{child_paths[kind]}{scope}/{_plural(kind)}"
         items = kube.every(path, metadata_only=True, labelSelector=MANAGED_SELECTOR)
         return [_child(kind, item["metadata"]) async for item in items if _is_kept(item)]
 
-    async def stores(scope: str) -> list[Object]:
+    async def stores(scope: str) -> list[tuple[Child, tuple[Key, Rendezvous]]]:
         path = f"/apis/apps/v1{scope}/replicasets"
-        return [item async for item in kube.every(path, labelSelector=MANAGED_SELECTOR) if _is_kept(item)]
+        listed = kube.every(path, labelSelector=MANAGED_SELECTOR)
+        return [
+            (_child("ReplicaSet", item["metadata"]), (plan_key(item), Rendezvous.of(item)))
+            async for item in listed
+            if _is_kept(item)
+        ]
 
     async def plans(scope: str) -> list[Object]:
         path = f"/apis/{GROUP}/{VERSION}{scope}/trainingplans"
-        return [plan async for plan in kube.every(path)]
+        return [newest(plan) async for plan in kube.every(path)]
 
     listing = Listing(nodes=tuple(await retry_when_busy(nodes)))
     for scope in scopes:
@@ -83,15 +96,8 @@ async def relist(kube: KubeClient, scopes: tuple[str, ...], *, claims_api: str =
         listing = replace(
             listing,
             jobs=(*listing.jobs, *scope_jobs),
-            children=(
-                *listing.children,
-                *scope_children,
-                *(_child("ReplicaSet", store["metadata"]) for store in scope_stores),
-            ),
-            rendezvous=(
-                *listing.rendezvous,
-                *((plan_key(store), Rendezvous.of(store)) for store in scope_stores),
-            ),
+            children=(*listing.children, *scope_children, *(child for child, _ in scope_stores)),
+            rendezvous=(*listing.rendezvous, *(store for _, store in scope_stores)),
             plans=(*listing.plans, *scope_plans),
         )
     return listing
@@ -129,6 +135,6 @@ def _is_kept(raw: Object) -> bool:
     return "deletionTimestamp" not in raw["metadata"]
 
 
-def _child(kind: str, metadata: Object) -> tuple[Key, str, tuple[str, ...]]:
+def _child(kind: str, metadata: Object) -> Child:
     owners = tuple(owner["uid"] for owner in metadata.get("ownerReferences", ()))
     return plan_key({"metadata": metadata}), f"{kind}/{metadata['name']}", owners

@@ -182,7 +182,8 @@ class Controller:
         """Relist everything: on becoming leader and every `refresh_s`, in case a watch missed an event."""
         await self.reader.refresh_devices()
         before, devices = self.cache.keys(), self.cache.devices
-        listing = await relist(self._kube, self._scopes(), claims_api=devices.api if devices else "")
+        api = devices.api if devices else ""
+        listing = await relist(self._kube, self._scopes(), claims_api=api, newest=self.cache.newest)
         for key in self.cache.replace_all(listing, before):
             self._forget(key)
         for key in self.cache.plans:

@@ -233,3 +233,22 @@ def test_a_deleted_store_is_not_ready(cache, change):
     change(cache)
     cache.set_plan(plan("12"))
     assert not cache.is_rendezvous_ready(KEY)
+
+
+def test_a_job_that_only_has_a_newer_version_brings_no_plan_back(cache):
+    assert not cache.set_job(job("7"))
+    assert cache.set_job(job("8", ready=1))
+    assert not cache.set_job(job("7"))
+
+
+def test_a_listed_plan_is_kept_only_if_it_is_newer_than_the_cached_one(cache):
+    newer, unknown = plan("6"), plan("1", "other")
+    assert cache.newest(plan("5")) is cache.plans[KEY]
+    assert cache.newest(newer) is newer
+    assert cache.newest(unknown) is unknown
+
+
+def test_plans_share_equal_texts(cache):
+    cache.set_plan(plan("5", "".join(("ot", "her"))) | {"spec": {"note": "".join(("a ", "text"))}})
+    cache.set_plan(plan("7") | {"spec": {"note": "".join(("a te", "xt"))}})
+    assert cache.plans[KEY]["spec"]["note"] is cache.plans[OTHER]["spec"]["note"]
