@@ -23,9 +23,10 @@ from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import faulted, reconcile
 from rightsizer_operator.reconcile.sizing_answer import TOO_LONG
 from rightsizer_operator.runtime.action_executor import ActionExecutor
+from rightsizer_operator.runtime.at_once import all_of
 from rightsizer_operator.runtime.sizing import Sizing, sizing_processes
 from rightsizer_operator.runtime.work_queue import WorkQueue
-from rightsizer_operator.values.actions import Action, Apply, Requeue, Size
+from rightsizer_operator.values.actions import Action, Apply, Requeue, Size, batches
 from rightsizer_operator.values.conditions import is_true, reason_of
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import (
@@ -327,10 +328,10 @@ class Controller:
             if job is not None:
                 self.cache.reserve(key, job)
         try:
-            for action in actions:
+            for batch in batches(actions):
                 if key not in self.cache.plans:
                     return  # deleted meanwhile
-                await self._execute(key, action)
+                await all_of(*(self._execute(key, action) for action in batch))
                 self._consume(key, snapshot, actions)  # the status, if it changed, is written first
         finally:
             self.cache.unreserve(key)

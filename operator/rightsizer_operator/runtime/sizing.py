@@ -188,6 +188,15 @@ class Sizing:
                 self.on_answer(key)
         _keep(self._answers, search.question, found or self._refusal)
         asyncio.get_running_loop().call_soon(self.on_answer, key)  # when this task is done
+        self._answer_others(search)
+
+    def _answer_others(self, answered: _Search) -> None:
+        """Bring back the plans that wait for a turn with the same question."""
+        for key, search in self._searches.items():
+            task = None if search.running or search is answered else search.task
+            if task is not None and not task.done() and search.question == answered.question:
+                task.cancel()
+                asyncio.get_running_loop().call_soon(self.on_answer, key)
 
     def _known(self, question: SizingQuestion) -> SizingAnswer | None:
         found = self._answers.get(question)

@@ -1,6 +1,7 @@
-"""The actions of a reconcile. The controller executes them in order."""
+"""The actions of a reconcile. The controller executes them in order, independent ones at the same time."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -17,8 +18,15 @@ __all__ = [
     "PatchWorkload",
     "Requeue",
     "Size",
+    "batches",
     "describe",
 ]
+
+_AT_ONCE = (
+    ("NetworkPolicy",),
+    ("ConfigMap", "ResourceClaimTemplate", "Service", "ReplicaSet", "Secret"),
+)
+"""Kinds of children that do not need each other. Pods come after the policies, a Job after all of these."""
 
 
 @immutable
@@ -99,6 +107,19 @@ class Size:
 
 
 Action = PatchStatus | Apply | PatchJob | PatchPlan | PatchWorkload | Delete | EmitEvent | Requeue | Size
+
+
+def batches(actions: Sequence[Action]) -> Iterator[tuple[Action, ...]]:
+    """The actions in order, those that may be carried out at the same time together."""
+    for _, group in itertools.groupby(enumerate(actions), key=_place):
+        yield tuple(action for _, action in group)
+
+
+def _place(numbered: tuple[int, Action]) -> tuple[str, int]:
+    number, action = numbered
+    kind = str(action.child["kind"]) if isinstance(action, Apply) else ""
+    together = next((index for index, kinds in enumerate(_AT_ONCE) if kind in kinds), None)
+    return ("alone", number) if together is None else ("together", together)
 
 
 def describe(action: Action) -> str:

@@ -50,6 +50,24 @@ def questions(cluster):
     return asked
 
 
+class OneByOne:
+    """A searcher that answers one question each time it is let."""
+
+    def __init__(self, found):
+        self.found, self.asked, self.lets = found, [], asyncio.Semaphore(0)
+
+    async def answer(self, question):
+        self.asked.append(question)
+        await self.lets.acquire()
+        return self.found
+
+    def start(self):
+        pass
+
+    def close(self):
+        pass
+
+
 class Counting:
     """A searcher that answers when it is let."""
 
@@ -90,6 +108,28 @@ def test_the_same_question_of_many_plans_is_searched_once_and_refusals_are_kept(
         await settled()
         assert (searcher.asked, told) == ([question], [KEY, OTHER])
         assert sizing.size_of(KEY)(question) == found
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_brings_back_every_plan_that_waits_for_it_before_the_next_search(fake_cluster):
+    first, second = (
+        questions(fake_cluster({"workload": {"tokens": tokens}}))[0] for tokens in ("10M", "20M")
+    )
+
+    async def scenario():
+        searcher, told = OneByOne(SizingAnswer(message="none")), []
+        sizing = Sizing((searcher,), budget_s=1.0)
+        sizing.on_answer = told.append
+        asked = {"a": first, "b": second, "c": first}
+        for name, question in asked.items():
+            sizing.ask(("team", name), 1, question)
+        await settled()
+        searcher.lets.release()
+        await settled()
+        assert (told, searcher.asked) == ([("team", "a"), ("team", "c")], [first, second])
+        sizing.close()
+        await settled()
 
     asyncio.run(scenario())
 
