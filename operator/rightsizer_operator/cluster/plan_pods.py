@@ -9,13 +9,10 @@ from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.values import names
 from rightsizer_operator.values.conditions import reason_of
-from rightsizer_operator.values.pods import Pod
+from rightsizer_operator.values.pods import START_S, Pod
 from rightsizer_operator.values.snapshot import AttemptJob, ChildWarning, Key, owner_uids
 
 __all__ = ["PlanPods"]
-
-
-_START_S = 2.0
 
 
 class PlanPods:
@@ -70,7 +67,7 @@ class PlanPods:
         can_meet = self._cache.is_rendezvous_ready((job.namespace, job.plan))
         if not job.is_active or (job.ready >= job.parallelism and can_meet) or job.started_at is None:
             return False
-        return (self._now() - job.started_at).total_seconds() >= _START_S
+        return (self._now() - job.started_at).total_seconds() >= START_S
 
     async def _newest(self, namespace: str, kind: str, name: str, uid: str) -> ChildWarning | None:
         selector = f"type=Warning,involvedObject.kind={kind},involvedObject.name={name}"

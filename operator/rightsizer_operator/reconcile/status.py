@@ -15,8 +15,10 @@ from rightsizer_operator.reconcile.idle import suspended_because
 from rightsizer_operator.reconcile.pending import obstacle
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
+from rightsizer_operator.values.actions import Requeue
 from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
 from rightsizer_operator.values.kueue import pending_reason
+from rightsizer_operator.values.pods import START_S
 from rightsizer_operator.values.snapshot import AttemptJob
 
 __all__ = ["run_conditions", "status_document"]
@@ -124,7 +126,19 @@ def _live(state: ReconcileState, job: AttemptJob) -> ReconcileState:
         queued = pending_reason(state.snapshot.workloads)
         reason = queued if state.snapshot.queue else f"{job.kind} {job.name} is suspended"
         return state.then(Admitted=no("Queued", reason), Running=no("NotAdmitted"))
-    return state.then(Admitted=yes("Admitted"), Running=_running(state, job))
+    running, known = _running(state, job), state.condition("Running")
+    if running.reason in _STARTS and known.get("reason") == "Starting" and _has_just_begun(state):
+        state = state.then(Requeue(after_s=START_S))
+        running = no("Starting", known.get("message", ""))  # its steps are not worth a write each
+    return state.then(Admitted=yes("Admitted"), Running=running)
+
+
+def _has_just_begun(state: ReconcileState) -> bool:
+    """Whether the attempt has not had the time that a start takes, and nothing is known to be amiss."""
+    attempt = state.persisted.attempt
+    if attempt is None or attempt.started is None or state.snapshot.pods or state.snapshot.warnings:
+        return False
+    return (state.snapshot.now - attempt.started).total_seconds() < START_S
 
 
 def _running(state: ReconcileState, job: AttemptJob) -> Condition:

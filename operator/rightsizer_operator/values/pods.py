@@ -14,9 +14,12 @@ from rightsizer_launch.worker.restart_monitor import LAST_LINE
 from rightsizer_operator.values.names import CONTAINER, LABEL_ATTEMPT, LABEL_ROLE, QUEUE_ELASTIC, WORKER
 from rightsizer_operator.values.quantities import parse_quantity
 
-__all__ = ["Pod"]
+__all__ = ["START_S", "Pod"]
 
 Object = Mapping[str, Any]
+
+START_S = 4.0
+"""What a start takes where nothing is amiss; until then it costs no list of pods and no status."""
 
 _EVICTED = "Evicted"
 _LAST = 4000  # characters that are read of a message, from its end

@@ -3,7 +3,7 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, PatchStatus, Requeue
-from rightsizer_operator.values.pods import Pod
+from rightsizer_operator.values.pods import START_S, Pod
 
 
 def kinds(actions):
@@ -164,7 +164,7 @@ def test_a_pod_is_not_removed_while_its_node_may_still_come_back(fake_cluster):
 
 
 def test_a_status_is_written_only_when_it_changes(fake_cluster):
-    running = fake_cluster().settle()
+    running = fake_cluster().settle().later(minutes=1).settle()
     running.later(minutes=10)
     assert not [
         action for action in running.decide() if isinstance(action, PatchStatus | EmitEvent | PatchJob)
@@ -217,7 +217,7 @@ def test_a_pod_that_has_ended_is_never_force_deleted(fake_cluster, phase):
 
 @pytest.mark.parametrize("ready", [0, 1, 2])
 def test_workers_that_cannot_meet_are_not_running(fake_cluster, ready):
-    run = fake_cluster().settle()
+    run = fake_cluster().settle().later(seconds=START_S)
     run.rendezvous_ready = False
     run.job(ready=ready)
     assert run.settle().state == "Starting"
@@ -225,6 +225,21 @@ def test_workers_that_cannot_meet_are_not_running(fake_cluster, ready):
     assert "the rendezvous pod is not ready" in run.condition("Ready")["message"]
     run.rendezvous_ready = True
     assert (run.settle().state == "Running") is (ready > 0)
+
+
+@pytest.mark.parametrize(("seconds", "writes"), [(1, 0), (START_S, 1)], ids=["in its first seconds", "later"])
+def test_a_step_of_a_start_is_a_status_only_when_the_start_takes_long(fake_cluster, seconds, writes):
+    run = fake_cluster().settle().later(seconds=seconds)
+    run.rendezvous_ready = False
+    run.job(ready=1)
+    assert sum(isinstance(action, PatchStatus) for action in run.decide()) == writes
+    assert any(isinstance(action, Requeue) for action in run.decide())
+
+
+def test_a_start_that_fails_at_once_says_so_at_once(fake_cluster):
+    run = fake_cluster().settle()
+    run.pods = (Pod(name="w0", attempt=1, phase="Pending", waiting="ErrImagePull"),)
+    assert run.settle().state == "ImagePull"
 
 
 def test_workers_that_finish_need_no_store(fake_cluster):
