@@ -5,6 +5,7 @@ raises `NotSizedYetError` otherwise: a search can take longer than the operator'
 """
 
 import functools
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from rightsizer_operator.reconcile.elastic_micro_batch import with_divisible_mic
 __all__ = [
     "FAULT",
     "TOO_LONG",
+    "Identity",
     "NotSizedYetError",
     "RunningAttempt",
     "Size",
@@ -53,6 +55,9 @@ class RunningAttempt:
     pod_gpus: int = 0
 
 
+Identity = tuple[bytes, tuple[tuple[str, int], ...] | None]
+
+
 class SizingQuestion:
     """A request on at most `most` GPUs of each type (None: no limit), as the key of a cache."""
 
@@ -68,13 +73,19 @@ class SizingQuestion:
     ) -> None:
         self.request, self.running, self.elastic = request, running, elastic
         self.most = None if most is None else dict(most)
-        self._key = repr((request, running, elastic))  # requests hold mappings, which have no hash
+        text = repr((request, running, elastic))  # requests hold mappings, which have no hash
+        self._key = hashlib.sha256(text.encode()).digest()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SizingQuestion) and (self._key, self.most) == (other._key, other.most)
+        return isinstance(other, SizingQuestion) and self.identity == other.identity
 
     def __hash__(self) -> int:
         return hash(self._key)
+
+    @property
+    def identity(self) -> Identity:
+        """What equal questions have in common: a hundredth of a question, for a cache of answers."""
+        return self._key, None if self.most is None else tuple(sorted(self.most.items()))
 
     def is_answered_by(self, found: "SizingAnswer", of: "SizingQuestion") -> bool:
         """Whether the answer `of` the same request on as many GPUs or more holds here too.

@@ -18,6 +18,7 @@ from rightsizer_launch.bounded_process import BoundedProcess, ChildError, Limits
 from rightsizer_launch.fair_slots import FairSlots
 from rightsizer_operator.reconcile.sizing_answer import (
     TOO_LONG,
+    Identity,
     NotSizedYetError,
     Size,
     SizingAnswer,
@@ -118,8 +119,8 @@ class Sizing:
             message=f"the search for a size was stopped after {budget_s:g} s of processor time",
             refusal=TOO_LONG,
         )
-        self._answers: OrderedDict[SizingQuestion, SizingAnswer] = OrderedDict()
-        self._slow: OrderedDict[SizingQuestion, None] = OrderedDict()
+        self._answers: OrderedDict[Identity, SizingAnswer] = OrderedDict()
+        self._slow: OrderedDict[Identity, None] = OrderedDict()
         self._searches: dict[Key, _Search] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -142,8 +143,8 @@ class Sizing:
         def size(question: SizingQuestion) -> SizingAnswer:
             search = self._searches.get(key)
             found = self._known(question)
-            if found is None and search is not None and search.question in self._answers:
-                near = self._answers[search.question]
+            if found is None and search is not None and search.question.identity in self._answers:
+                near = self._answers[search.question.identity]
                 found = near if question.is_answered_by(near, search.question) else None
             if found is None:
                 raise NotSizedYetError(question, long=search is not None and search.long)
@@ -175,7 +176,7 @@ class Sizing:
 
     async def _search(self, key: Key, search: _Search) -> None:
         found: SizingAnswer | None = None
-        for lane, turns in self._lanes[1:] if search.question in self._slow else self._lanes:
+        for lane, turns in self._lanes[1:] if search.question.identity in self._slow else self._lanes:
             async with turns.turn(key[0]):
                 search.running = True
                 found = self._known(search.question) or await lane.answer(search.question)
@@ -184,9 +185,9 @@ class Sizing:
                 break
             if not search.long:
                 search.long = True
-                _keep(self._slow, search.question, None)
+                _keep(self._slow, search.question.identity, None)
                 self.on_answer(key)
-        _keep(self._answers, search.question, found or self._refusal)
+        _keep(self._answers, search.question.identity, found or self._refusal)
         asyncio.get_running_loop().call_soon(self.on_answer, key)  # when this task is done
         self._answer_others(search)
 
@@ -199,13 +200,13 @@ class Sizing:
                 asyncio.get_running_loop().call_soon(self.on_answer, key)
 
     def _known(self, question: SizingQuestion) -> SizingAnswer | None:
-        found = self._answers.get(question)
+        found = self._answers.get(question.identity)
         if found is not None:
-            self._answers.move_to_end(question)
+            self._answers.move_to_end(question.identity)
         return found
 
 
-def _keep(cache: OrderedDict[SizingQuestion, T], question: SizingQuestion, value: T) -> None:
+def _keep(cache: OrderedDict[Identity, T], question: Identity, value: T) -> None:
     """Store a value; drop the oldest beyond the limit."""
     cache[question] = value
     while len(cache) > _MOST_ANSWERS:
