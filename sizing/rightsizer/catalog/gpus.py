@@ -1,7 +1,7 @@
 """GPUs of the catalog by any of their names."""
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 from rightsizer.catalog.naming import Index, Spellings, build_index
 from rightsizer.catalog.slices import divided, sliced
@@ -23,6 +23,7 @@ _NOT_GPUS = {
 _MEMORY = re.compile(r"[-_ ]?\d+ ?GB\b", re.IGNORECASE)
 
 
+@lru_cache(maxsize=256)
 def gpu(name: str) -> Gpu:
     """The GPU by its catalog, nvidia-smi, GPU Feature Discovery, Slurm gres or common name.
 
