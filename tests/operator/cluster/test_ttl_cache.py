@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.ttl_cache import TTLCache
 
 
@@ -28,6 +29,41 @@ def test_concurrent_callers_share_one_read():
         return await asyncio.gather(*(source.get() for _ in range(8)))
 
     assert asyncio.run(ask()) == [1] * 8
+
+
+def test_a_value_in_use_is_read_again_before_it_expires_and_nobody_waits():
+    source = Source()
+
+    async def ask():
+        got = [await source.get()]
+        for age_s in (3.9, 0.2, 0.0):
+            source.now += age_s
+            got.append(await source.get())
+        await asyncio.sleep(0.01)
+        return [*got, await source.get()]
+
+    assert asyncio.run(ask()) == [1, 1, 1, 1, 2]
+    assert source.reads == 2
+
+
+def test_an_early_read_that_fails_leaves_the_value_until_it_expires():
+    source = Source()
+
+    async def fail():
+        raise ApiError(503, "busy")
+
+    async def ask():
+        await source.get()
+        source.now += 4.5
+        source.cache._read = fail
+        await source.get()
+        await asyncio.sleep(0.01)
+        assert await source.get() == 1
+        source.now += 0.5
+        with pytest.raises(ApiError):
+            await source.get()
+
+    asyncio.run(ask())
 
 
 @pytest.mark.parametrize(
