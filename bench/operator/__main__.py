@@ -10,6 +10,7 @@ depend on the load average, which is reported with them.
 
 import argparse
 import asyncio
+import collections
 import contextlib
 import logging
 import math
@@ -51,6 +52,39 @@ async def until(what: str, done, *, every_s: float = 0.2) -> float:
     return time.monotonic() - began_s
 
 
+class Spent:
+    """Processor time of each program while a client launches."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._seconds: dict[str, collections.Counter[str]] = {}
+        self._launches: collections.Counter[str] = collections.Counter()
+
+    @contextlib.contextmanager
+    def by(self, who: str, *, launches: int, operator: Operator | None = None) -> Iterator[None]:
+        """Add what is spent inside."""
+        before = self._now(operator)
+        yield
+        self._seconds.setdefault(who, collections.Counter()).update(self._now(operator) - before)
+        self._launches[who] += launches
+        LOG.info("%s: ms of processor a launch: %s", who, self.ms_per_launch()[who])
+
+    def ms_per_launch(self) -> dict[str, dict[str, float]]:
+        """Milliseconds a launch, by client and program, the largest first; less than 1 ms is left out."""
+        return {
+            who: {
+                name: round(1000 * seconds / self._launches[who], 1)
+                for name, seconds in spent.most_common()
+                if 1000 * seconds >= self._launches[who]
+            }
+            for who, spent in self._seconds.items()
+        }
+
+    def _now(self, operator: Operator | None) -> collections.Counter[str]:
+        spent = lab.processor_s(self._kubeconfig)
+        return spent + collections.Counter({"operator": operator.cpu_s()} if operator else {})
+
+
 async def bare(api: BenchClient, first: int, count: int, nodes: int) -> float:
     """Seconds that a bare client takes to create the children of `count` plans."""
     made = [population.children(population.plan(BARE, f"kind{k:02}x", k), nodes) for k in range(KINDS)]
@@ -64,7 +98,7 @@ async def bare(api: BenchClient, first: int, count: int, nodes: int) -> float:
     return await api.each([lambda one=one: write(one) for one in sets])
 
 
-async def launched(api: BenchClient, operator: Operator, there: int, count: int) -> float:
+async def launched(api: BenchClient, operator: Operator, there: int, count: int, spent: "Spent") -> float:
     """Seconds from the first new Job to the last, for `count` plans that exist when the operator starts."""
 
     async def first_job():
@@ -75,9 +109,20 @@ async def launched(api: BenchClient, operator: Operator, there: int, count: int)
 
     await until("the first Job", first_job, every_s=0.25)
     first_s, already = time.monotonic(), await api.count("Job", PLANS) - there
-    await until("the last Job", every, every_s=0.25)
-    LOG.info("operator: %.0f s of processor", operator.cpu_s())
+    with spent.by("operator", launches=max(1, count - already), operator=operator):
+        await until("the last Job", every, every_s=0.25)
     return (time.monotonic() - first_s) * count / max(1, count - already)
+
+
+async def cleared(api: BenchClient) -> None:
+    """Delete what the bare client launched, and wait for its pods, which hold GPUs until they end."""
+    for kind in ("Job", "ReplicaSet"):
+        await api.clear(kind, BARE)
+
+    async def none():
+        return not await api.count("Pod", BARE)
+
+    await until("the bare client's pods", none, every_s=1)
 
 
 async def finished(api: BenchClient, count: int) -> float:
@@ -163,16 +208,16 @@ async def run(kubeconfig: Path, args: argparse.Namespace) -> dict[str, object]:
         LOG.info("%d nodes in %.0f s", args.nodes, took_s)
         half = args.plans // HALVES
         total = half * HALVES
-        bare_s, ours_s, writes = [], [], []
+        bare_s, ours_s, writes, spent = [], [], [], Spent(kubeconfig)
         for turn in range(HALVES):
-            bare_s.append(await bare(api, turn * half, half, args.nodes))
+            with spent.by("bare", launches=half):
+                bare_s.append(await bare(api, turn * half, half, args.nodes))
             LOG.info("bare client: %.1f launches/s, load %.1f", half / bare_s[-1], lab.load()[0])
-            for kind in ("Job", "ReplicaSet"):  # their pods hold GPUs
-                await api.clear(kind, BARE)
+            await cleared(api)
             names = range(turn * half, (turn + 1) * half)
             await api.create_all(population.plan(PLANS, f"p{i:04}", i) for i in names)
             with lab.operator(kubeconfig, PLANS) as operator:
-                ours_s.append(await launched(api, operator, turn * half, half))
+                ours_s.append(await launched(api, operator, turn * half, half, spent))
                 LOG.info("operator: %.1f launches/s, load %.1f", half / ours_s[-1], lab.load()[0])
                 await settled(operator, (turn + 1) * half)
                 writes.append(operator.writes() / half)
@@ -217,6 +262,7 @@ async def run(kubeconfig: Path, args: argparse.Namespace) -> dict[str, object]:
         "startup_load": startup_load,
         "rss_mib": rss_mib,
         "writes_per_launch": max(writes),
+        "processor_ms_per_launch": spent.ms_per_launch(),
         "writes_per_idle_hour": idle / there * 3600 / args.idle_s,
         "missed": lost,
         "load": lab.load(),

@@ -1,5 +1,6 @@
 """A real control plane with one real node and a thousand KWOK nodes, and the operator as a process."""
 
+import collections
 import contextlib
 import json
 import os
@@ -133,8 +134,7 @@ class Operator:
 
     def cpu_s(self) -> float:
         """Processor time so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return _cpu_s(Path(f"/proc/{self.pid}"))
 
 
 @contextlib.contextmanager
@@ -147,6 +147,22 @@ def operator(kubeconfig: Path, namespace: str) -> Iterator[Operator]:
     began_s = time.monotonic()
     with _running(argv, LOGS / "operator.log", {"KUBECONFIG": str(kubeconfig)}) as process:
         yield Operator(pid=process.pid, port=port, began_s=began_s)
+
+
+def processor_s(kubeconfig: Path) -> collections.Counter[str]:
+    """Processor time so far of this process and of each that serves the cluster, by program."""
+    found = collections.Counter({"bench": time.process_time()})
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            words = (process / "cmdline").read_text().split("\0")
+            if str(kubeconfig.parent) in " ".join(words) and int(process.name) != os.getpid():
+                found[Path(words[0]).name] += _cpu_s(process)
+    return found
+
+
+def _cpu_s(process: Path) -> float:
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def load() -> tuple[float, float, float]:
