@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, cast
 
 import kopf
 from kopf._cogs.structs.references import Insights
@@ -14,7 +14,7 @@ from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.devices import GROUP as GROUP_OF_DEVICES
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 
-__all__ = ["Insights", "follow_definition", "registry_for", "settings_for"]
+__all__ = ["Insights", "follow_definition", "pass_on", "registry_for", "settings_for"]
 
 _PLANS = kopf.Resource(
     group=GROUP, version=VERSION, plural="trainingplans", kind="TrainingPlan", namespaced=True
@@ -52,7 +52,7 @@ def settings_for(*, clusterwide: bool) -> kopf.OperatorSettings:
     for resource in (("batch", "v1", "jobs"), ("apps", "v1", "replicasets")):
         settings.watching.label_selectors[resource] = f"{LABEL_MANAGED}={MANAGED}"
     settings.watching.server_timeout = 300
-    settings.watching.chunk_size = 250
+    settings.watching.chunk_size = 100
     settings.persistence.diffbase_storage = _NoState()
     settings.persistence.progress_storage = kopf.StatusProgressStorage()
     settings.queueing.idle_timeout = _IDLE_S
@@ -85,6 +85,22 @@ async def follow_definition(
         await sleep(_DEFINITION_POLL_S)
 
 
+class _Handler(Protocol):
+    def __call__(self, raw: Mapping[str, Any], /, *, deleted: bool) -> None: ...
+
+
+def pass_on(event: kopf.RawEvent, handle: _Handler) -> None:
+    """Handle an event, then drop what kopf does not need of it: it keeps the last one of each object a while.
+
+    After a list of thousands these would be all in memory at once. Handlers keep no part of an event itself.
+    """
+    raw = cast(dict[str, Any], event["object"])
+    handle(raw, deleted=event["type"] == "DELETED")
+    for name in ("spec", "status"):
+        raw.pop(name, None)
+    raw["metadata"].pop("managedFields", None)
+
+
 def registry_for(controller: Controller) -> kopf.OperatorRegistry:
     """The event handlers. They are stateless, so kopf writes nothing to any object."""
     registry = kopf.OperatorRegistry()
@@ -95,19 +111,19 @@ def registry_for(controller: Controller) -> kopf.OperatorRegistry:
 
     @kopf.on.event(GROUP, VERSION, "trainingplans", registry=registry)
     async def plan(event: kopf.RawEvent, **_: Any) -> None:
-        controller.on_plan(event["object"], deleted=event["type"] == "DELETED")
+        pass_on(event, controller.on_plan)
 
     @kopf.on.event("batch", "v1", "jobs", registry=registry, labels={LABEL_MANAGED: MANAGED})
     async def job(event: kopf.RawEvent, **_: Any) -> None:
-        controller.on_job(event["object"], deleted=event["type"] == "DELETED")
+        pass_on(event, controller.on_job)
 
     @kopf.on.event("apps", "v1", "replicasets", registry=registry, labels={LABEL_MANAGED: MANAGED})
     async def rendezvous(event: kopf.RawEvent, **_: Any) -> None:
-        controller.on_rendezvous(event["object"], deleted=event["type"] == "DELETED")
+        pass_on(event, controller.on_rendezvous)
 
     @kopf.on.event("v1", "nodes", registry=registry)
     async def node(event: kopf.RawEvent, **_: Any) -> None:
-        controller.on_node(event["object"], deleted=event["type"] == "DELETED")
+        pass_on(event, controller.on_node)
 
     if controller.settings.device_class:
 

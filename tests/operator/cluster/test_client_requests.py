@@ -40,7 +40,7 @@ def test_a_list_comes_in_pieces_without_managed_fields(fake_api, kube):
     found = asyncio.run(names())
     assert [job["name"] for job in found] == list("abcde")
     assert not any("managedFields" in job for job in found)
-    assert [query["limit"] for _, _, query in fake_api.requests] == [250] * 3
+    assert [query["limit"] for _, _, query in fake_api.requests] == [100] * 3
     assert asyncio.run(kube.list("Job", "team", "k=other")) == []
 
 

@@ -6,7 +6,7 @@ import kopf
 import pytest
 
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.runtime.watches import Insights, follow_definition
+from rightsizer_operator.runtime.watches import Insights, follow_definition, pass_on
 
 JOBS = kopf.Resource("batch", "v1", "jobs")
 PLANS = kopf.Resource("rightsizer.dev", "v1alpha1", "trainingplans")
@@ -75,3 +75,13 @@ def test_kopf_is_told_of_each_change_only():
         return told
 
     assert asyncio.run(scenario()) == [True, False]
+
+
+def test_kopf_keeps_of_an_event_what_it_needs_itself():
+    event = {
+        "type": "MODIFIED",
+        "object": {"metadata": {"name": "n1", "managedFields": [{}]}, "spec": {"a": 1}, "status": {}},
+    }
+    told = []
+    pass_on(event, lambda raw, *, deleted: told.append((raw["spec"], deleted)))
+    assert (told, event["object"]) == ([({"a": 1}, False)], {"metadata": {"name": "n1"}})
