@@ -81,7 +81,9 @@ def compile_all(python: Sequence[str | Path], folders: Sequence[Path], root: Pat
     """In a process of its own and without times, for bytecode also depends on what was compiled before."""
     how = ("-q", "-q", "-s", root, "-p", "/", "--invalidation-mode", "unchecked-hash")
     argv = [*python, "-m", "compileall", *how, *folders]
-    subprocess.run(argv, check=False, env={"PYTHONHASHSEED": "0"})  # some packages hold templates
+    # What compileall itself imports would be kept with times and the builder's paths, and then passed over
+    env = {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run(argv, check=False, env=env)  # some packages hold templates
 
 
 def _uv(uv: Path, *arguments: str | Path) -> None:

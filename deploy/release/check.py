@@ -70,9 +70,17 @@ def standalone(file: Path, version: str, architecture: str) -> None:
         )
         if done.stdout != f"rightsizer {version}\n":
             raise BuildError(f"{file.name}: rightsizer --version: {(done.stderr or done.stdout).strip()}")
+        timed = [path.name for path in sorted(root.rglob("*.pyc")) if not _is_unchecked(path)]
         strange = sorted({line for path in _programs(root) for line in _strange(path, root, architecture)})
+    if timed:
+        raise BuildError(f"{file.name}: bytecode that is out of date once unpacked: {', '.join(timed)}")
     if strange:
         raise BuildError(f"{file.name} needs what it does not have: {'; '.join(strange)}")
+
+
+def _is_unchecked(bytecode: Path) -> bool:
+    """Whether Python takes it whatever its source's time (PEP 552)."""
+    return int.from_bytes(bytecode.read_bytes()[4:8], "little") == 1
 
 
 def _programs(root: Path) -> Iterator[Path]:

@@ -174,6 +174,13 @@ def test_an_archive_whose_command_says_another_version_is_refused(tmp_path):
         check.standalone(made, "1.2.4", "amd64")
 
 
+def test_an_archive_with_bytecode_of_a_time_is_refused(tmp_path):
+    (tmp_path / "top/rightsizer").mkdir(parents=True)
+    (tmp_path / "top/rightsizer/one.pyc").write_bytes(b"\0\0\r\n" + bytes(12))
+    with pytest.raises(BuildError, match=r"out of date once unpacked: one\.pyc"):
+        check.standalone(an_archive(tmp_path, "1.2.3"), "1.2.3", "amd64")
+
+
 def test_the_workflow_uploads_only_what_the_dry_run_built():
     steps = yaml.safe_load(WORKFLOW)["jobs"]["release"]["steps"]
     runs = [step.get("run", step.get("uses", "")) for step in steps]
