@@ -267,9 +267,9 @@ series = for suite in $1; do echo "== $$suite"; $(call twice,$$suite) || exit 1;
 .ci-slurm:
 	+@$(call told,slurm,$(call series,test-slurm test-slurm-releases .ci-load .test-processes))
 
-# What needs no cluster, in what those leave of the machine. Of the stacks two; the others: make nightly.
+# What needs no cluster, in what those leave of the machine. Of the stacks one; the others: make nightly.
 # The lock of the images' base may name packages that the mirror here has replaced
-.ci-local: export STACK = transformers or trl
+.ci-local: export STACK = transformers
 .ci-local: export RELEASE_OPTIONS = --newest
 .ci-local:
 	+@$(call told,local,nice -n 10 $(MAKE) --no-print-directory .ci-alone)

@@ -12,7 +12,7 @@ from followed import resized, wait
 
 from rightsizer_api.quantities import parse_time
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.nightly]
 LOG = logging.getLogger(__name__)
 
 LOOK_S = 30.0  # HASTE

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.nightly]
 
 
 def test_a_plan_at_its_active_deadline_saves_fails_and_goes_on_when_it_is_raised(start):
@@ -19,7 +19,6 @@ def test_a_plan_at_its_active_deadline_saves_fails_and_goes_on_when_it_is_raised
     assert run.started()["step"] > 0  # from the checkpoint that was saved at the deadline
 
 
-@pytest.mark.nightly
 def test_a_finished_plan_is_deleted_with_what_it_owns(start):
     run = start(workload={"tokens": "40k"}, ttlAfterFinished="10s")
 

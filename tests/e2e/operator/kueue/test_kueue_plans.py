@@ -48,6 +48,7 @@ def test_a_plan_waits_for_quota_says_why_and_trains_when_it_is_free(queue, queue
     assert first.started(after=began)["step"] >= step
 
 
+@pytest.mark.nightly
 def test_a_preempted_plan_goes_on_from_its_checkpoint(queue, queued, priorities):
     queue(2)
     low = queued("low", priority="low")
