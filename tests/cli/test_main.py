@@ -87,7 +87,7 @@ BAD = {
     "unknown option": (["--gpuss", "8"], "No such option: --gpuss"),
     "no such config": (["--config", "nowhere.json"], "--config: 'nowhere.json'"),
     "output": (["--output", "xml"], "--output: 'xml'"),
-    "plot": (["--plot", "curve.pdf"], "--plot: 'curve.pdf'"),
+    "plot": (["--plot", "curve.gif"], "--plot: 'curve.gif'"),
 }
 
 
