@@ -40,7 +40,8 @@ site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("pureli
 "$venv/bin/python" -m compileall -q -j 0 sizing crds launch telemetry slurm operator cli \
   "$site"/{numpy,pydantic,rich,typer,yaml,markdown_it,pygments,hypothesis,pytest,_pytest,xdist} >/dev/null || true
 # of the large ones only what workers (optimizers import _dynamo), the operator and plots import: half of a start is compiling
-for imported in "torch.distributed.run, torch._dynamo" rightsizer_operator.runtime.main matplotlib.figure; do
+example="torch.distributed.checkpoint.state_dict, torch.distributed.fsdp, torch.distributed.tensor.parallel"
+for imported in "torch.distributed.run, torch._dynamo, $example" rightsizer_operator.runtime.main matplotlib.figure; do
   env -u PYTHONDONTWRITEBYTECODE "$venv/bin/python" -c "import $imported" 2>/dev/null || true
 done
 "$venv/bin/rightsizer" --version

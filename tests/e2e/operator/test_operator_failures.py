@@ -135,7 +135,7 @@ def test_what_keeps_workers_from_running_is_the_state_within_seconds(
 def test_a_run_survives_a_forged_status_counts_its_killed_worker_and_completes_with_its_last_numbers(
     start, cluster, api
 ):
-    run = start(workload={"tokens": "90k"})
+    run = start(workload={"tokens": "240k"})
     run.steps_with(2)
     (job,) = run._get("/apis/batch/v1/namespaces/{}/jobs")["items"]
     path = f"/apis/rightsizer.dev/v1alpha1/namespaces/{run.namespace}/trainingplans/{run.name}/status"
