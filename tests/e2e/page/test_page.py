@@ -17,7 +17,10 @@ SLOW = "?model=deepseek-ai/DeepSeek-V3&tokens=14.8T&deadline=90d&gpu=H800,A100,H
 
 
 def verdict(browser: Chrome) -> str:
-    return browser.find_element(By.CSS_SELECTOR, "#answer .verdict").text
+    """In one call: an answer may replace the element between finding and reading it."""
+    return browser.execute_script(
+        "return document.querySelector('#answer .verdict')?.innerText ?? ''"
+    ).strip()
 
 
 def until(browser: Chrome, holds) -> None:
