@@ -19,6 +19,8 @@ from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, pla
 __all__ = ["Cache", "CacheKeys", "quota_left"]
 
 Object = Mapping[str, Any]
+_SHARED_LEVELS = 32
+"""Texts of a plan share memory down to this depth: a tenant may nest a template hundreds of levels deep."""
 
 
 @immutable
@@ -273,13 +275,15 @@ class Cache:
         return min(pods, -(-wanted // max(1, job.gpus_per_pod)))
 
 
-def _with_shared_text(value: Any) -> Any:
+def _with_shared_text(value: Any, levels: int = _SHARED_LEVELS) -> Any:
     """A copy whose equal texts are one object: thousands of plans have the same keys and reasons."""
     if isinstance(value, str):
         return sys.intern(value)
-    if isinstance(value, dict):
-        return {sys.intern(key): _with_shared_text(each) for key, each in value.items()}
-    return [_with_shared_text(each) for each in value] if isinstance(value, list) else value
+    if levels and isinstance(value, dict):
+        return {sys.intern(key): _with_shared_text(each, levels - 1) for key, each in value.items()}
+    if levels and isinstance(value, list):
+        return [_with_shared_text(each, levels - 1) for each in value]
+    return value
 
 
 def _claiming(plan: Object) -> tuple[Any, ...]:

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from rightsizer_operator.cluster.cache import Cache
@@ -252,3 +254,10 @@ def test_plans_share_equal_texts(cache):
     cache.set_plan(plan("5", "".join(("ot", "her"))) | {"spec": {"note": "".join(("a ", "text"))}})
     cache.set_plan(plan("7") | {"spec": {"note": "".join(("a te", "xt"))}})
     assert cache.plans[KEY]["spec"]["note"] is cache.plans[OTHER]["spec"]["note"]
+
+
+def test_a_plan_that_is_nested_as_deep_as_json_is_read_is_cached(cache):
+    depth = 900
+    template = json.loads('{"a":' * depth + "1" + "}" * depth)
+    assert cache.set_plan(plan("9") | {"spec": {"launch": {"podTemplate": template}}})
+    assert cache.plans[KEY]["spec"]["launch"]["podTemplate"] == template
