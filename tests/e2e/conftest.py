@@ -98,7 +98,7 @@ def _module(nodeid: str) -> str:
 
 
 class Clusters(LoadScopeScheduling):
-    """`-n 3`: tests mostly wait, so three groups of them share the machine, each on a cluster of its own."""
+    """Three groups of tests, each on a cluster of its own; the Makefile says how many run side by side."""
 
     def _split_scope(self, nodeid: str) -> str:
         if any(part in nodeid for part in FIRST):
