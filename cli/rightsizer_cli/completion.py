@@ -20,8 +20,10 @@ def models(incomplete: str) -> list[str]:
     """Models of the catalog, by their names and Hub ids, with and without the owner."""
     from rightsizer.catalog import lookup
 
-    ids = {name for model in lookup.models() for name in (model.name, *lookup.model_aliases(model.name))}
-    return _matching(ids | {name.rpartition("/")[2] for name in ids}, incomplete)
+    names = {model.name for model in lookup.models()}
+    ids = {alias for name in names for alias in lookup.model_aliases(name)} - names
+    short = {name.rpartition("/")[2] for name in ids}
+    return _matching(ids | short | {name.replace(" ", "-") for name in names}, incomplete)
 
 
 def gpus(incomplete: str) -> list[str]:
@@ -48,6 +50,13 @@ def frameworks(incomplete: str) -> list[str]:
 
 
 def _matching(names: Iterable[str], incomplete: str) -> list[str]:
-    """The names that begin so, in any case; without spaces, which shells part."""
+    """The names that begin so, in any case; without spaces, which shells part.
+
+    What was typed stays as it was: Typer and zsh drop an answer that begins with other letters.
+    """
     start = incomplete.casefold()
-    return sorted(name for name in names if name.casefold().startswith(start) and " " not in name)
+    return sorted(
+        incomplete + name[len(incomplete) :]
+        for name in names
+        if name.casefold().startswith(start) and " " not in name
+    )

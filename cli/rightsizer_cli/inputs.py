@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rightsizer.domain.workload import Method
 from rightsizer.errors import InputError
 from rightsizer.search.types import Request
 from rightsizer.values import immutable
@@ -22,6 +23,7 @@ __all__ = ["calibrated", "document_of", "read", "read_over"]
 
 _RIVALS = ("workload.tokens", "workload.dataset.examples", "workload.dataset.length")
 """Fields that a data set's file takes the place of."""
+_BITS = "workload.quantisedBits"
 
 
 @immutable
@@ -110,7 +112,11 @@ def _plan_of(beneath: Mapping[str, Any], given: _Given) -> TrainingPlan:
     document: Any = with_config(document_of(beneath, given.values), Path())
     if given.label:
         document["spec"]["model"]["config"]["_name_or_path"] = given.label
-    return validate(document)
+    plan = validate(document)
+    bits = given.values.get(_BITS)
+    if bits is not None and plan.spec.workload.method is not Method.QLORA:  # a manifest may hold the default
+        raise InputError(_BITS, value=bits, remedy="only --method qlora quantises weights")
+    return plan
 
 
 def _options(groups: tuple[Any, ...]) -> Iterator[tuple[str, str, Any]]:

@@ -27,6 +27,20 @@ _NOT_SIZED = dict.fromkeys(
 )
 _DURATIONS = {"deadline.finishWithin"}
 _COUNTS = {"workload.tokens", "workload.dataset.examples", "workload.globalBatchTokens"}
+_CHOICES = {"objective", "workload.lora.targets"} | {
+    f"workload.{field}"
+    for field in (
+        "method",
+        "precision",
+        "optimizer",
+        "recompute",
+        "loss",
+        "attention",
+        "quantiser",
+        "scaling",
+    )
+}
+"""Choices, each in small letters: people write BF16, AdamW and Flash too."""
 _IN_WORDS = re.compile(
     r"(\d+(?:\.\d+)?) ?(weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)", re.ASCII
 )
@@ -51,7 +65,9 @@ def spelled_out(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_quantities(values: dict[str, Any]) -> dict[str, Any]:
-    """Durations in words and counts with separators, as a manifest writes them."""
+    """Durations in words, counts with separators and choices in capitals, as a manifest writes them."""
+    for field in _CHOICES & values.keys():
+        values[field] = str(values[field]).strip().lower()
     for field in _DURATIONS & values.keys():
         values[field] = _duration(str(values[field]))
     for field in _COUNTS & values.keys():

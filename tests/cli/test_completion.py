@@ -5,8 +5,10 @@ import typing
 import pytest
 import yaml
 
+from rightsizer.catalog import lookup
 from rightsizer_api.short_names import SHORT_NAMES
 from rightsizer_cli import completion
+from rightsizer_cli.main import execute
 from rightsizer_cli.options import GoalFlags, JobFlags
 
 CRD = "helm/rightsizer/crds/trainingplans.rightsizer.dev.yaml"
@@ -30,12 +32,34 @@ def test_choices_are_those_of_the_plan(path, complete, request):
     assert set(complete("")) == set(field["enum"])
 
 
-def test_names_complete_from_their_start_in_any_case():
-    assert any("8B" in name for name in completion.models("llama-3.1"))
-    assert completion.nodes("P5.48") == ["p5.48xlarge"]
+def test_names_complete_from_their_start_in_any_case_and_keep_what_was_typed():
+    assert {"llama-3-8B", "llama-3.1-8B"} <= set(completion.models("llama-3"))
+    assert completion.nodes("P5.48") == ["P5.48xlarge"]
     assert "megatron" in completion.frameworks("mega")
-    assert completion.choices("none", "full")("F") == ["full"]
+    assert completion.choices("none", "full")("F") == ["Full"]
     assert completion.models("no such model") == []
+
+
+@pytest.mark.parametrize("spell", [str, str.lower, str.upper])
+def test_every_name_that_completes_is_known_however_it_is_spelled(spell):
+    for name in completion.models(""):
+        assert lookup.model(spell(name))
+    for name in completion.nodes(""):
+        assert lookup.node(spell(name))
+    for name in set(completion.gpus("")) - set(completion.nodes("")):
+        assert lookup.gpu(spell(name))
+
+
+@pytest.mark.parametrize(("shell", "quoted"), [("zsh", '"{}"'), ("bash", "{}"), ("fish", "{}")])
+def test_a_shell_is_told_names_of_other_letters_than_were_typed(shell, quoted, monkeypatch, capsys):
+    monkeypatch.setenv("_RIGHTSIZER_COMPLETE", f"complete_{shell}")
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "rightsizer plan --gpu h100")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    monkeypatch.setenv("COMP_WORDS", "rightsizer plan --gpu h100")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    with pytest.raises(SystemExit):
+        execute([])
+    assert quoted.format("h100-SXM5-80GB") in capsys.readouterr().out
 
 
 def test_the_last_gpu_type_of_a_list_completes():

@@ -1,13 +1,15 @@
 """Flags and manifests are one."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from rightsizer.errors import InputError
 from rightsizer_api import dump
-from rightsizer_cli.inputs import document_of, read
+from rightsizer_cli.inputs import document_of, read, read_over
 from rightsizer_cli.options import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
+from rightsizer_cli.usage_errors import OptionError
 
 JOB = JobFlags(model="gpt2", tokens="1B", global_batch="512k", precision="fp16", lora_rank=None)
 GOAL = GoalFlags(deadline="3d", budget="$5k", max_gpus=16, confidence=0.8)
@@ -95,3 +97,12 @@ def test_a_data_set_counts_its_tokens_and_gpu_types_may_share_a_flag():
     assert request.workload.tokens == 2_000 * 1024 * 3
     assert plan.spec.resources.gpu_types == ("A100-SXM4-40GB", "H100", "L4")
     assert plan.spec.layout.tp == 2
+
+
+def test_bits_of_weights_belong_to_qlora():
+    with pytest.raises(OptionError, match=r"--quantised-bits.*8.*--method qlora"):
+        read(None, dataclasses.replace(JOB, method="lora", quantised_bits=8), HARDWARE)
+    plan, _ = read(None, dataclasses.replace(JOB, method="qlora", quantised_bits=8), HARDWARE)
+    assert plan.spec.workload.quantised_bits == 8
+    again, _ = read_over(plan, JobFlags(method="lora"))  # a manifest may hold the default
+    assert again.spec.workload.quantised_bits == 8

@@ -72,6 +72,15 @@ def test_methods_have_other_names(typed, method):
     assert spelled_out({"workload.method": typed})["workload.method"] == method
 
 
+def test_choices_are_read_in_any_case():
+    job = JobFlags(
+        model="gpt2", tokens="1B", precision="BF16", optimizer="AdamW", recompute=" Full", attention="Flash"
+    )
+    work = asked(HardwareFlags(gpu=["H100"]), job).workload
+    assert (work.precision, work.optimizer) == ("bf16", "adamw")
+    assert spelled_out({"objective": "COST"}) == {"objective": "cost"}
+
+
 @pytest.mark.parametrize(("typed", "reference"), [("dpo", True), ("KTO", True), ("orpo", False)])
 def test_training_on_preferences_is_finetuning_some_beside_a_reference_model(typed, reference):
     job = JobFlags(model="gpt2", tokens="1B", method=typed)
