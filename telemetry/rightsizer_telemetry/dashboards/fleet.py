@@ -88,8 +88,10 @@ FLEET = Dashboard(
             "s",
             limits=LATE,
         ),
-        bars(
-            "Plans by state", "Reason of the Ready condition.", f"{of('rightsizer_plans')} > 0", "{{state}}"
+        line(
+            "Plans by state",
+            "Reason of the Ready condition.",
+            (f"sum by (state) ({of('rightsizer_plans')}) > 0", "{{state}}"),
         ),
         firing(),
         line(
@@ -164,12 +166,11 @@ WASTE = Dashboard(
             SHARE,
             most=1,
         ),
-        bars(
+        line(
             "GPUs without metrics",
             "Allocated GPUs that no exporter reports. Their utilization is unknown.",
-            _UNMETERED,
-            WORKLOAD,
-            GPUS,
+            (_UNMETERED, WORKLOAD),
+            unit=GPUS,
             limits=IDLE,
         ),
     ),
