@@ -3,7 +3,7 @@
 They are for tests marked `kubernetes` and `slurm`.
 """
 
-import json
+import functools
 import os
 import re
 import subprocess
@@ -19,6 +19,9 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+sys.path.append(str(Path(__file__).parent))
+from api_client import ApiClient
+
 CONTROL = Path(__file__).resolve().parent / "cluster" / "cluster.py"
 PATIENCE = 5
 """Waits are stated as on a machine that has nothing else to do; one that has is waited for so much longer."""
@@ -26,17 +29,10 @@ LONGEST_WAIT_S, LONGEST_TEST_S = 600, 1200
 """What took longer has never come to a good end, and a test that hangs must not be all that CI does."""
 UNTIL = "RIGHTSIZER_UNTIL"
 """Where CI says how long it has (seconds since the epoch): slow tests whose turn comes later are left out."""
-FIRST = tuple(
-    f"operator/{name}"
-    for name in ("kueue/", *(f"test_operator_{what}" for what in ("failures", "faults", "runs", "verbs")))
-)
-"""What the test of the operator's verbs reads the audit log of, and that test."""
-SECOND = (
-    "e2e/loop/",
-    "operator/carriers/",
-    *(f"operator/test_operator_{what}" for what in ("advise", "api_storms", "attacks", "claims")),
-)
-"""What has an operator and a Prometheus of its own, and as much more as makes the groups equally long."""
+AUDITED = ("kueue", "failures", "faults", "runs", "verbs")
+"""What the test of the operator's verbs reads the audit log of, and that test: they share a cluster."""
+OUTSIDE = ("advise", "api_storms", "autosize", "claims", "crashes", "crd", "sizing")
+"""Tests of operators outside the cluster: between others, the one inside would stop and start each time."""
 SLURM_CONTROL = Path(__file__).resolve().parent / "slurm" / "cluster.py"
 FAILED: dict[str, str] = {}
 """The first test that failed here, by module."""
@@ -98,12 +94,14 @@ def _module(nodeid: str) -> str:
 
 
 class Clusters(LoadScopeScheduling):
-    """Three groups of tests, each on a cluster of its own; the Makefile says how many run side by side."""
+    """Modules, or groups of them, each on the next cluster that is free; the Makefile says of how many."""
 
     def _split_scope(self, nodeid: str) -> str:
-        if any(part in nodeid for part in FIRST):
-            return "first"
-        return "second" if any(part in nodeid for part in SECOND) else "third"
+        module = _module(nodeid)
+        for group in (AUDITED, OUTSIDE):
+            if any(f"operator/{name}/" in module or f"test_operator_{name}.py" in module for name in group):
+                return group[0]
+        return module
 
 
 @pytest.hookimpl
@@ -113,9 +111,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Clusters | N
     return Clusters(config, log) if grouped else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """A running cluster and its two doors: kubectl, and cluster.py for what happens to machines."""
+    """A running cluster: its API server, and cluster.py for what happens to machines."""
 
     name: str
     kubeconfig: Path
@@ -124,6 +122,11 @@ class Cluster:
     def control(self, *arguments: str) -> str:
         """cluster.py with these arguments, e.g. "node-kill", "2"."""
         return _control(self.name, *arguments).stdout
+
+    @functools.cached_property
+    def api(self) -> ApiClient:
+        """The administrator's requests; what is asked again and again goes this way."""
+        return ApiClient(self.kubeconfig)
 
     def kubectl(self, *arguments: str | Path, text: str | None = None) -> str:
         """What kubectl prints; a failure raises with what it says."""
@@ -137,13 +140,6 @@ class Cluster:
         """Apply YAML."""
         self.kubectl("apply", "--namespace", namespace, "--filename", "-", text=manifest)
 
-    def get(self, *what: str, namespace: str = "default") -> dict[str, Any]:
-        """An object, or a list of them, as the API gives it."""
-        found: dict[str, Any] = json.loads(
-            self.kubectl("get", *what, "--namespace", namespace, "--output=json")
-        )
-        return found
-
     def logs(self, pod: str, namespace: str = "default") -> str:
         """What the pod has printed; nothing if it cannot be asked yet."""
         argv = [self.kubectl_path, f"--kubeconfig={self.kubeconfig}", "logs", pod, "--namespace", namespace]
@@ -152,8 +148,8 @@ class Cluster:
     def ready_nodes(self) -> frozenset[str]:
         """The names of the nodes that are Ready; none while the API server is down."""
         try:
-            nodes = self.get("nodes")["items"]
-        except RuntimeError:
+            nodes = self.api.get("nodes")["items"]
+        except (RuntimeError, OSError):
             return frozenset()
         ready = {"type": "Ready", "status": "True"}.items()
         return frozenset(
@@ -202,9 +198,17 @@ def cluster() -> Iterator[Cluster]:
     was_up = "pid" in _control(name, "status").stdout
     kubeconfig = _control(name, "up").stdout.removeprefix("export KUBECONFIG=").strip()
     kubectl = _control(name, "tool", "kubectl").stdout.strip()
-    yield Cluster(name=name, kubeconfig=Path(kubeconfig), kubectl_path=kubectl)
+    made = Cluster(name=name, kubeconfig=Path(kubeconfig), kubectl_path=kubectl)
+    yield made
+    made.api.close()
     if not was_up:
         _control(name, "down")
+
+
+@pytest.fixture(scope="session")
+def api(cluster: Cluster) -> ApiClient:
+    """The administrator's requests to the API server."""
+    return cluster.api
 
 
 def _namespace(cluster: Cluster) -> Iterator[str]:
@@ -212,7 +216,7 @@ def _namespace(cluster: Cluster) -> Iterator[str]:
     cluster.kubectl("create", "namespace", name)
     cluster.wait(
         "default service account",
-        lambda: bool(cluster.get("serviceaccounts", namespace=name)["items"]),
+        lambda: bool(cluster.api.get("serviceaccounts", namespace=name)["items"]),
     )
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false")

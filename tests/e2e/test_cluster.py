@@ -64,20 +64,20 @@ spec:
 
 
 def _succeeded(cluster, pod, namespace):
-    return cluster.get("pod", pod, namespace=namespace)["status"]["phase"] == "Succeeded"
+    return cluster.api.get("pod", pod, namespace=namespace)["status"]["phase"] == "Succeeded"
 
 
 def test_three_ready_nodes_offer_eight_gpus_each(cluster):
     gpus = {
         node["metadata"]["name"]: node["status"]["allocatable"]["nvidia.com/gpu"]
-        for node in cluster.get("nodes")["items"]
+        for node in cluster.api.get("nodes")["items"]
     }
     assert gpus == {"n1": "8", "n2": "8", "n3": "8"}
     assert cluster.ready_nodes() == gpus.keys()
 
 
 def test_nodes_carry_the_labels_of_gpu_feature_discovery(cluster):
-    labels = cluster.get("node", "n1")["metadata"]["labels"]
+    labels = cluster.api.get("node", "n1")["metadata"]["labels"]
     assert labels["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
     assert (labels["nvidia.com/gpu.count"], labels["nvidia.com/gpu.memory"]) == ("8", "81559")
 
@@ -108,7 +108,7 @@ def test_a_non_root_pod_with_a_read_only_root_runs_rightsizer(cluster, namespace
 
 def test_a_broken_gpu_is_not_allocatable_until_it_heals(cluster):
     def allocatable():
-        return cluster.get("node", "n1")["status"]["allocatable"]["nvidia.com/gpu"]
+        return cluster.api.get("node", "n1")["status"]["allocatable"]["nvidia.com/gpu"]
 
     cluster.control("gpus-broken", "1", "0,3")
     cluster.wait("two GPUs fewer", lambda: allocatable() == "6")

@@ -15,7 +15,7 @@ def _step_and_world(log):
 
 
 def _workers(cluster, namespace):
-    pods = cluster.get("pods", "--selector=role=worker", namespace=namespace)["items"]
+    pods = cluster.api.get("pods", selector="role=worker", namespace=namespace)["items"]
     return {pod["spec"].get("nodeName"): pod["metadata"]["name"] for pod in pods}
 
 

@@ -26,7 +26,7 @@ def chart(tmp_path):
 def test_helm_installs_and_uninstalls_a_chart(cluster, namespace, chart):
     helm = [cluster.control("tool", "helm").strip(), f"--kubeconfig={cluster.kubeconfig}", "-n", namespace]
     subprocess.run([*helm, "install", "hello", chart, "--wait", "--set", "text=hi"], check=True)
-    assert cluster.get("configmap", "hello", namespace=namespace)["data"] == {"text": "hi"}
+    assert cluster.api.get("configmap", "hello", namespace=namespace)["data"] == {"text": "hi"}
     subprocess.run([*helm, "uninstall", "hello", "--wait"], check=True)
-    with pytest.raises(RuntimeError, match="NotFound"):
-        cluster.get("configmap", "hello", namespace=namespace)
+    with pytest.raises(RuntimeError, match="not found"):
+        cluster.api.get("configmap", "hello", namespace=namespace)

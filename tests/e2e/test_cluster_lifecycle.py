@@ -60,6 +60,6 @@ def test_up_cleans_what_a_killed_up_left(control, until):
 
 
 def test_up_of_a_running_cluster_keeps_it(control, cluster):
-    before = cluster.get("namespace", "kube-system")["metadata"]["uid"]
+    before = cluster.api.get("namespace", "kube-system")["metadata"]["uid"]
     assert control(cluster.name, "up").stdout == f"export KUBECONFIG={cluster.kubeconfig}\n"
-    assert cluster.get("namespace", "kube-system")["metadata"]["uid"] == before
+    assert cluster.api.get("namespace", "kube-system")["metadata"]["uid"] == before

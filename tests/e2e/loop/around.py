@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "operator" / "harness"))
-from outside import ApiClient
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from api_client import ApiClient
 
 GPU = "nvidia.com/gpu"
 MODEL = "NVIDIA H100 80GB HBM3"

@@ -12,7 +12,6 @@ sys.path.append(str(Path(__file__).parent))
 sys.path += [
     str(Path(__file__).parents[1] / name) for name in ("operator/harness", "prometheus", "slurm_jobs")
 ]
-from outside import ApiClient
 from planrun import Run
 from prometheus import Prometheus, end, until_there
 
@@ -51,14 +50,6 @@ WORKLOAD = {
     },
 }
 """What the plans say that they train; at what pace, the scenario says."""
-
-
-@pytest.fixture(scope="module")
-def api(cluster):
-    """The administrator's requests to the API server."""
-    made = ApiClient(cluster.kubeconfig)
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +159,7 @@ def strangers(cluster, operator):
 
 def request_of(cluster, document):
     """What the operator asks of the engine for a plan."""
-    nodes = tuple(Node.of(raw) for raw in cluster.get("nodes")["items"])
+    nodes = tuple(Node.of(raw) for raw in cluster.api.get("nodes")["items"])
     now = dt.datetime.now(dt.UTC)
     return cluster_request(validate(document), inventory=Inventory(nodes=nodes), created=now)
 

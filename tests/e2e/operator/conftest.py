@@ -12,7 +12,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).with_name("harness")))
 from charts import helm_at
-from outside import ApiClient, ExternalOperators
+from outside import ExternalOperators
 from planrun import Run
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -24,14 +24,6 @@ kind: RuntimeClass
 metadata: {name: image-only}
 handler: image-only
 """
-
-
-@pytest.fixture(scope="session")
-def api(cluster):
-    """The administrator's requests to the API server."""
-    made = ApiClient(cluster.kubeconfig)
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +76,7 @@ class InstalledOperator:
         self.cluster.kubectl("scale", "deployment", "rightsizer", where, f"--replicas={replicas}")
 
         def there():
-            pods = self.cluster.get("pods", namespace=SYSTEM)["items"]
+            pods = self.cluster.api.get("pods", namespace=SYSTEM)["items"]
             ready = [c["ready"] for pod in pods for c in pod["status"].get("containerStatuses", ())]
             return len(pods) == sum(ready) == replicas
 

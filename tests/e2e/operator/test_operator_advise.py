@@ -22,7 +22,9 @@ time.sleep(600)
 @pytest.fixture
 def job(cluster, namespace):
     """A Job of one pod with two GPUs, which prints lines as Megatron-LM does."""
-    image = cluster.get("deployment", "rightsizer", namespace="rightsizer-system")["spec"]["template"]["spec"]
+    image = cluster.api.get("deployment", "rightsizer", namespace="rightsizer-system")["spec"]["template"][
+        "spec"
+    ]
     container = {
         "name": "train",
         "image": image["containers"][0]["image"],
@@ -42,9 +44,8 @@ def job(cluster, namespace):
     cluster.apply(yaml.safe_dump(manifest), namespace)
 
     def printed():
-        pods = cluster.get("pods", "--selector=batch.kubernetes.io/job-name=own", namespace=namespace)[
-            "items"
-        ]
+        own = "batch.kubernetes.io/job-name=own"
+        pods = cluster.api.get("pods", namespace=namespace, selector=own)["items"]
         return any("iteration 5" in cluster.logs(pod["metadata"]["name"], namespace) for pod in pods)
 
     cluster.wait("five lines of the job", printed, within_s=120)
@@ -53,7 +54,7 @@ def job(cluster, namespace):
 
 
 def test_an_existing_job_is_measured_and_left_alone(cluster, operator, job):
-    before = cluster.get("job", "own", namespace=job)
+    before = cluster.api.get("job", "own", namespace=job)
     path = os.pathsep.join((str(Path(cluster.kubectl_path).parent), os.environ["PATH"]))
     command = [
         *(sys.executable, "-c", "from rightsizer_cli.start import main; main()"),
@@ -67,4 +68,4 @@ def test_an_existing_job_is_measured_and_left_alone(cluster, operator, job):
     assert found["job"]["gpu"]
     assert found["measured"]["tokens_per_s"] == pytest.approx(512_000 / 8.0, rel=0.05)
     assert found["reason"]
-    assert cluster.get("job", "own", namespace=job)["spec"] == before["spec"]
+    assert cluster.api.get("job", "own", namespace=job)["spec"] == before["spec"]

@@ -19,7 +19,9 @@ OWNED = "own/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/rightsizer-
 def attacker(cluster):
     """attacker(host): a pod in a namespace of its own that overwrites each rendezvous state of the store."""
     cluster.kubectl("create", "namespace", "attacker")
-    cluster.wait("an account", lambda: bool(cluster.get("serviceaccounts", namespace="attacker")["items"]))
+    cluster.wait(
+        "an account", lambda: bool(cluster.api.get("serviceaccounts", namespace="attacker")["items"])
+    )
 
     def attack(host):
         container = {

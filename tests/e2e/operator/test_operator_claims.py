@@ -32,7 +32,7 @@ def whole_pods(gpus, name="small-gpt"):
 
 def holders(cluster):
     """Pods that hold a node's GPUs without a claim; those of a deleted plan save first, and end later."""
-    pods = json.loads(cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    pods = cluster.api.get("pods", namespace=None)["items"]
     return [
         pod["metadata"]["name"]
         for pod in pods
@@ -87,7 +87,7 @@ def start(cluster, api, operator, namespace):
 def claims(cluster, namespace):
     """Allocated devices by plan: pool and name of each."""
     found = {}
-    for claim in cluster.get("resourceclaims", namespace=namespace)["items"]:
+    for claim in cluster.api.get("resourceclaims", namespace=namespace)["items"]:
         allocation = claim.get("status", {}).get("allocation", {})
         held = [(r["pool"], r["device"]) for r in allocation.get("devices", {}).get("results", ())]
         found[claim["metadata"].get("labels", {}).get("rightsizer.dev/plan", "")] = held
@@ -143,7 +143,7 @@ def test_a_plan_s_pods_claim_free_gpus_of_its_type_and_the_claims_go_with_it(
         "delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0", "--ignore-not-found"
     )
     cluster.wait("its GPUs", lambda: len(claims(cluster, namespace).get("second", ())) == 8)
-    templates = cluster.get("resourceclaimtemplates", namespace=namespace)["items"]
+    templates = cluster.api.get("resourceclaimtemplates", namespace=namespace)["items"]
     assert {each["metadata"]["name"] for each in templates} == {"held", "second-a1"}
 
 

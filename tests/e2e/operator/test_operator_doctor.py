@@ -50,7 +50,7 @@ def test_a_cluster_with_the_operator_lacks_nothing(doctor, operator):
 
 
 def test_three_broken_things_are_named_with_remedies(doctor, cluster, namespace):
-    first, second = [n for n in cluster.get("nodes")["items"] if PRODUCT in n["metadata"]["labels"]][:2]
+    first, second = [n for n in cluster.api.get("nodes")["items"] if PRODUCT in n["metadata"]["labels"]][:2]
     labelled, cordoned = first["metadata"]["name"], second["metadata"]["name"]
     product = first["metadata"]["labels"][PRODUCT]
     pod = {

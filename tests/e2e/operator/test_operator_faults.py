@@ -113,7 +113,7 @@ def test_a_node_that_loses_its_power_is_survived_within_bounds(shared_run, clust
 
 
 def _lease(cluster, operator):
-    return cluster.get("lease", "rightsizer-operator", namespace=operator)["spec"]
+    return cluster.api.get("lease", "rightsizer-operator", namespace=operator)["spec"]
 
 
 def test_the_acting_operator_may_be_killed_and_the_other_takes_over(shared_run, cluster, operator):

@@ -30,7 +30,7 @@ def install(cluster, tmp_path):
 def health(run):
     """The verdict on the plan as the API server has it."""
     lua = lupa.lua51.LuaRuntime()
-    found = run.cluster.get("tp", run.name, namespace=run.namespace)
+    found = run.cluster.api.get("tp", run.name, namespace=run.namespace)
     lua.globals().obj = lua.table_from(found, recursive=True)
     return lua.execute(HEALTH.read_text())["status"]
 

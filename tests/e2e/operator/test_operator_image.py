@@ -6,7 +6,7 @@ pytestmark = pytest.mark.kubernetes
 
 
 def _pods(cluster, operator):
-    return cluster.get("pods", namespace=operator)["items"]
+    return cluster.api.get("pods", namespace=operator)["items"]
 
 
 def test_the_pods_run_the_image_that_was_built(cluster, operator, operator_image):

@@ -54,7 +54,9 @@ def test_a_quota_is_a_limit_that_is_told_and_looked_at_again(start, cluster, nam
         "spec": {"hard": {"requests.nvidia.com/gpu": "1"}},
     }
     cluster.apply(json.dumps(quota), namespace)
-    cluster.wait("the quota counts", lambda: cluster.get("quota", "gpus", namespace=namespace).get("status"))
+    cluster.wait(
+        "the quota counts", lambda: cluster.api.get("quota", "gpus", namespace=namespace).get("status")
+    )
     run = start()
     run.until("InsufficientGPUs")
     assert "leave 1" in run.condition("Sized")["message"]

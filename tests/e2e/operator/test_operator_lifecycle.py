@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from charts import helm_at
-from outside import ApiClient
 from planrun import Run
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow, pytest.mark.nightly]
@@ -45,10 +44,9 @@ def helm(own):
 @pytest.fixture(scope="module")
 def run(own):
     """A plan there."""
-    api = ApiClient(own.kubeconfig)
     own.kubectl("create", "namespace", "team")
-    yield Run(own, api, "team")
-    api.close()
+    yield Run(own, own.api, "team")
+    own.api.close()
 
 
 def printed_crd():

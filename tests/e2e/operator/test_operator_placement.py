@@ -39,7 +39,9 @@ def hold(cluster, namespace):
             },
         }
         cluster.apply(json.dumps(pod), namespace)
-        held = lambda: cluster.get("pod", f"hold-{node}", namespace=namespace)["status"]["phase"] == "Running"
+        held = lambda: (
+            cluster.api.get("pod", f"hold-{node}", namespace=namespace)["status"]["phase"] == "Running"
+        )
         cluster.wait(f"{gpus} GPUs of {node} held", held)
 
     return make
@@ -51,8 +53,11 @@ def test_a_pod_that_fits_on_no_node_is_not_launched_and_says_what_each_node_lack
         hold(node, 7)
     run = start(**pods_of(8))
     run.until("WaitingForGPUs")
-    message = run.condition("Admitted")["message"]
-    assert all(f"node {node} has 1 of 8 GPUs free" in message for node in nodes)
+    # pods of the test before may end late
+    told = lambda: all(
+        f"node {node} has 1 of 8 GPUs free" in run.condition("Admitted")["message"] for node in nodes
+    )
+    cluster.wait("what each node lacks", told)
     assert run.jobs == []
     cluster.kubectl("taint", "node", nodes[0], "team=nlp:NoSchedule")
     try:
@@ -117,7 +122,7 @@ def sliced(cluster, api):
     path = f"/api/v1/nodes/{node}/status"
     api("PATCH", path, [entry | {"op": "add", "value": "7"}], kind="json-patch+json")
     cluster.kubectl("label", "node", node, f"{resource}.product=NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")
-    allocatable = lambda: cluster.get("node", node)["status"]["allocatable"]
+    allocatable = lambda: cluster.api.get("node", node)["status"]["allocatable"]
     cluster.wait("slices", lambda: allocatable().get(resource) == "7")
     yield node, resource
     cluster.kubectl("label", "node", node, f"{resource}.product-")

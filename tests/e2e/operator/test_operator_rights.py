@@ -69,7 +69,7 @@ def test_a_template_that_names_another_namespace_stays_at_home(cluster, tenant, 
     create, run = tenant(*RULES), plan(launch={"podTemplate": {"metadata": {"namespace": "default"}}})
     create(run)
     cluster.wait("a Job at home", lambda: run.jobs)
-    assert not cluster.get("jobs", "--selector=app.kubernetes.io/managed-by=rightsizer")["items"]
+    assert not cluster.api.get("jobs", selector="app.kubernetes.io/managed-by=rightsizer")["items"]
 
 
 def test_a_privileged_pod_is_held_to_the_namespace_s_standard(cluster, tenant, plan, namespace):
@@ -90,7 +90,7 @@ def test_plans_of_one_name_in_two_namespaces_do_not_meet(cluster, plan, namespac
     here.kubectl("delete", "tp", here.name)
     cluster.wait("its own Job is gone", lambda: not here.jobs)
     assert there.jobs == ["small-gpt-a1"]
-    job = cluster.get("job", "small-gpt-a1", namespace=neighbour)
+    job = cluster.api.get("job", "small-gpt-a1", namespace=neighbour)
     assert "deletionTimestamp" not in job["metadata"]
     there.kubectl("delete", "tp", there.name)
 
@@ -115,7 +115,7 @@ def test_foreign_objects_of_the_children_s_names_and_labels_are_left_alone(clust
     run = start()
     cluster.wait("a size", lambda: run.condition("Sized")["status"] == "True", within_s=30)
     cluster.wait("a refusal", lambda: "is not owned by this plan" in run.kubectl("describe", "tp", run.name))
-    found = cluster.get("service", "small-gpt-rdzv", namespace=namespace)
+    found = cluster.api.get("service", "small-gpt-rdzv", namespace=namespace)
     assert found["spec"]["ports"][0]["port"] == 1
     assert "ownerReferences" not in found["metadata"]
     assert run.jobs == ["small-gpt-a0"]
@@ -126,19 +126,19 @@ def test_a_job_that_loses_its_labels_gets_them_back_and_stays_the_plan_s(cluster
     create(run)
     cluster.wait("a Job", lambda: run.jobs)
     name = f"{run.name}-a1"
-    job = cluster.get("job", name, namespace=run.namespace)
+    job = cluster.api.get("job", name, namespace=run.namespace)
     for gone in (["rightsizer.dev/attempt", "rightsizer.dev/plan"], ["app.kubernetes.io/managed-by"]):
         run.kubectl("label", "job", name, *(f"{label}-" for label in gone))
 
     def current_metadata():
-        return cluster.get("job", name, namespace=run.namespace)["metadata"]
+        return cluster.api.get("job", name, namespace=run.namespace)["metadata"]
 
     cluster.wait("its labels are back", lambda: current_metadata()["labels"] == job["metadata"]["labels"])
     assert current_metadata()["uid"] == job["metadata"]["uid"]
     run.kubectl("scale", "tp", run.name, "--replicas=1")  # the operator still sees the Job, and changes it
     cluster.wait(
         "one worker",
-        lambda: cluster.get("job", name, namespace=run.namespace)["spec"]["parallelism"] == 1,
+        lambda: cluster.api.get("job", name, namespace=run.namespace)["spec"]["parallelism"] == 1,
     )
     assert run.jobs == [name]
 
@@ -176,7 +176,7 @@ def test_view_edit_and_admin_hold_for_plans_too(cluster, operator, namespace, ro
 def test_nobody_blocks_a_plan_s_deletion_without_the_right_to(cluster, start, namespace):
     """OwnerReferencesPermissionEnforcement is on, so the operator needs the right for each child."""
     run = start(suspend=True)
-    uid = cluster.get("tp", run.name, namespace=namespace)["metadata"]["uid"]
+    uid = cluster.api.get("tp", run.name, namespace=namespace)["metadata"]["uid"]
     owner = {"apiVersion": "rightsizer.dev/v1alpha1", "kind": "TrainingPlan", "name": run.name, "uid": uid}
     metadata = {"name": "child", "ownerReferences": [owner | {"blockOwnerDeletion": True}]}
     child = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})

@@ -41,7 +41,7 @@ def test_a_plan_that_cannot_be_says_so_within_a_second(start):
     run = start(resources={"gpuTypes": ["H1000"], "gpusPerNode": 1})
     run.cluster.wait("an answer", lambda: run.state == "Invalid", within_s=10)
     took_s = time.monotonic() - began
-    created = run.cluster.get("tp", run.name, namespace=run.namespace)["metadata"]["creationTimestamp"]
+    created = run.cluster.api.get("tp", run.name, namespace=run.namespace)["metadata"]["creationTimestamp"]
     answered = run.condition("Accepted")["lastTransitionTime"]
     assert answered <= created[:-3] + f"{int(created[-3:-1]) + 1:02}Z" or took_s < 2
     assert "H1000" in run.condition("Accepted")["message"]

@@ -44,7 +44,7 @@ def test_without_its_controller_the_plan_says_what_to_install(start, kind):
 
 
 def test_the_plan_owns_the_carrier_and_trains(run, kind):
-    (carrier,) = run.cluster.get(kind, namespace=run.namespace)["items"]
+    (carrier,) = run.cluster.api.get(kind, namespace=run.namespace)["items"]
     assert carrier["metadata"]["name"] == run.status["attempt"]["jobName"] == f"{run.name}-a1"
     assert [owner["kind"] for owner in carrier["metadata"]["ownerReferences"]] == ["TrainingPlan"]
     assert run.jobs == [f"{run.name}-a1-node-0"]
@@ -79,7 +79,7 @@ def test_another_size_is_a_new_attempt_that_goes_on(run, kind):
     run.kubectl("scale", "tp", run.name, "--replicas=1")
     run.steps_with(1, after=began)
     assert run.started(after=began)["step"] >= step
-    names = [each["metadata"]["name"] for each in run.cluster.get(kind, namespace=run.namespace)["items"]]
+    names = [each["metadata"]["name"] for each in run.cluster.api.get(kind, namespace=run.namespace)["items"]]
     assert names == [f"{run.name}-a2"]
 
 

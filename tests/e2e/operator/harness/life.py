@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from outside import ApiClient
+from api_client import ApiClient
 
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "02-kubernetes" / "plan.yaml"
 MEASURED = {"MetricsAvailable", "DeadlineAtRisk", "OverProvisioned"}

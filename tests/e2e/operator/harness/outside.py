@@ -1,6 +1,5 @@
 """Operators outside the cluster, each behind a front of the API server that can misbehave."""
 
-import base64
 import contextlib
 import http.client
 import itertools
@@ -8,82 +7,20 @@ import json
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from api_client import ApiClient
 from apiproxy import FaultProxy
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 ZYGOTE = Path(__file__).with_name("zygote.py")
 _PORTS = itertools.count(20_000 + os.getpid() % 10_000)
-
-
-class ApiClient:
-    """The administrator's own way to the API server: quicker than a kubectl for each word."""
-
-    def __init__(self, kubeconfig: Path) -> None:
-        document = json.loads(kubeconfig.read_text())
-        cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
-        self.server = cluster["server"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        self.trust = ssl.create_default_context(cadata=authority)
-        self._context = ssl.create_default_context(cadata=authority)
-        with tempfile.NamedTemporaryFile(suffix=".pem") as pem:
-            for part in ("client-key-data", "client-certificate-data"):
-                pem.write(base64.b64decode(user[part]))
-            pem.flush()
-            self._context.load_cert_chain(pem.name)
-        self._lines = threading.local()  # a connection for each thread
-        self._open: list[http.client.HTTPSConnection] = []
-
-    def __call__(self, method: str, path: str, body: Any = None, *, kind: str = "json") -> dict[str, Any]:
-        """One request; 404 and 409 come back as they are, other refusals raise."""
-        text = None if body is None else json.dumps(body)
-        answer, found = self._ask(method, path, text, f"application/{kind}")
-        if answer.status >= 400 and answer.status not in {404, 409}:
-            raise RuntimeError(f"{method} {path}: {answer.status} {found.get('message')}")
-        return found
-
-    def _ask(
-        self, method: str, path: str, text: str | None, kind: str
-    ) -> tuple[http.client.HTTPResponse, dict[str, Any]]:
-        """A line that was hung up meanwhile is taken anew."""
-        for last in (False, False, True):
-            line = getattr(self._lines, "line", None) or self._connect()
-            try:
-                line.request(method, path, text, {"Content-Type": kind})
-                answer = line.getresponse()
-                return answer, json.loads(answer.read() or b"{}")
-            except (http.client.HTTPException, OSError):
-                line.close()
-                self._lines.line = None
-                if last:
-                    raise
-        raise AssertionError
-
-    def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """A merge patch."""
-        return self("PATCH", path, body, kind="merge-patch+json")
-
-    def _connect(self) -> http.client.HTTPSConnection:
-        at = urlsplit(self.server)
-        line = http.client.HTTPSConnection(at.hostname, at.port, context=self._context, timeout=60)
-        self._open.append(line)
-        self._lines.line = line
-        return line
-
-    def close(self) -> None:
-        """Close the connections."""
-        for line in self._open:
-            line.close()
 
 
 class Operator:

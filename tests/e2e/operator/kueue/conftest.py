@@ -96,7 +96,7 @@ def holds(cluster, namespace):
     """holds(name): wait until that Job has its quota, and a pod."""
 
     def active(name):
-        return cluster.get("job", name, namespace=namespace)["status"].get("active")
+        return cluster.api.get("job", name, namespace=namespace)["status"].get("active")
 
     return lambda name: cluster.wait(f"the pod of {name}", lambda: active(name))
 

@@ -20,9 +20,9 @@ def test_a_job_waits_suspended_until_the_quota_is_free(cluster, namespace, queue
     other("first", 8)
     holds("first")
     other("second", 8)
-    workloads = lambda: cluster.get("workloads.kueue.x-k8s.io", namespace=namespace)["items"]
+    workloads = lambda: cluster.api.get("workloads.kueue.x-k8s.io", namespace=namespace)["items"]
     cluster.wait("the second Job's Workload", lambda: len(workloads()) == 2)
-    assert cluster.get("job", "second", namespace=namespace)["spec"]["suspend"]
+    assert cluster.api.get("job", "second", namespace=namespace)["spec"]["suspend"]
     cluster.kubectl("delete", "job", "first", "--namespace", namespace)
     holds("second")
 
@@ -37,7 +37,7 @@ def test_a_plan_waits_for_quota_says_why_and_trains_when_it_is_free(queue, queue
         "the reason", lambda: "insufficient" in second.condition("Admitted")["message"], within_s=120
     )
     assert second.condition("Admitted")["status"] == "False"
-    assert second.cluster.get("job", "second-a1", namespace=second.namespace)["spec"]["suspend"]
+    assert second.cluster.api.get("job", "second-a1", namespace=second.namespace)["spec"]["suspend"]
     first.patch(suspend=True)  # Kueue takes the quota back
     first.until("Suspended")
     second.steps_with(1)
@@ -121,5 +121,5 @@ def _nodes(run):
 
 
 def _near(run):
-    template = run.cluster.get("job", run.jobs[0], namespace=run.namespace)["spec"]["template"]
+    template = run.cluster.api.get("job", run.jobs[0], namespace=run.namespace)["spec"]["template"]
     return template["metadata"]["annotations"]["kueue.x-k8s.io/podset-preferred-topology"]
