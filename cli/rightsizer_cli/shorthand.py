@@ -28,17 +28,7 @@ _NOT_SIZED = dict.fromkeys(
 _DURATIONS = {"deadline.finishWithin"}
 _COUNTS = {"workload.tokens", "workload.dataset.examples", "workload.globalBatchTokens"}
 _CHOICES = {"objective", "workload.lora.targets"} | {
-    f"workload.{field}"
-    for field in (
-        "method",
-        "precision",
-        "optimizer",
-        "recompute",
-        "loss",
-        "attention",
-        "quantiser",
-        "scaling",
-    )
+    f"workload.{field}" for field in ("method", "precision", "optimizer", "recompute", "loss", "attention")
 }
 """Choices, each in small letters: people write BF16, AdamW and Flash too."""
 _IN_WORDS = re.compile(

@@ -17,7 +17,8 @@ def test_one_layout_is_a_step_time_and_a_memory(capsys):
 
 
 def test_json_holds_what_was_asked_and_nothing_of_the_run(capsys):
-    assert execute([*MODEL, "--gpus", "64", "--tp", "8", "--pp", "8", "--micro-batch", "2", "--json"]) == 0
+    layout = ["--gpus", "64", "--tp", "8", "--pp", "8", "--micro-batch", "2", "--sharding", "Zero1"]
+    assert execute([*MODEL, *layout, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {k: found["layout"][k] for k in ("dp", "tp", "pp", "microBatch")} == {
         "dp": 1,

@@ -1,5 +1,7 @@
 """What GitOps tools make of a plan: the kstatus in Helm 4's --wait, and Argo CD's health check."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import lupa.lua51
@@ -63,3 +65,18 @@ def test_a_plan_that_no_operator_has_seen_is_not_ready(cluster, plan):
         text=text,
     )
     assert yaml.safe_load(stored)["status"] == {"observedGeneration": -1}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--model llama-3-8b --gpu p5.48xlarge --nodes 2 --method lora --lora-rank 8 --tokens 100M",
+        "--model mixtral-8x7b --gpu H100 --method qlora --quantized-bits 8 --examples 10k --seq-len 4096",
+        "--model llama-3-70b --gpu H100,A100-SXM4-80GB --deadline 30d --budget 5k --price 2.5 --tokens 1B",
+    ],
+)
+def test_what_plan_prints_is_applied_as_it_is(cluster, operator, namespace, options):
+    argv = [str(Path(sys.executable).with_name("rightsizer")), "plan", *options.split(), "--output=yaml"]
+    printed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    strictly = ("--dry-run=server", "--validate=strict", f"--namespace={namespace}", "--filename=-")
+    assert "created" in cluster.kubectl("create", *strictly, text=printed)

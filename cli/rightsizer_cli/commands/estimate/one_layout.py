@@ -152,11 +152,12 @@ def _expert_parallel(flags: LayoutFlags, dp: int, request: Request) -> int:
 def _sharding(flags: LayoutFlags, framework: Framework) -> Sharding:
     """The flag's sharding; default: the most that the framework supports."""
     if flags.sharding is not None:
-        if flags.sharding not in SHARDINGS:
+        kind = flags.sharding.lower()
+        if kind not in SHARDINGS:
             raise OptionError(
                 "--sharding", value=flags.sharding, remedy=f"must be one of {', '.join(SHARDINGS)}"
             )
-        return SHARDINGS[flags.sharding]
+        return SHARDINGS[kind]
     if framework.can_zero3:
         return Sharding.ZERO3
     return Sharding.ZERO1 if framework.can_zero1 else Sharding.NONE
