@@ -10,7 +10,7 @@ export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .copied .ci-kubernetes .ci-slurm .ci-local .ci-alone .ci-load test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .copied .ci-kubernetes .ci-slurm .ci-waiting .ci-local .ci-alone .ci-load test-page test-stacks clean help
 .PHONY: .check-outputs .check-style .check-types .check-generated
 
 all: check test  ## check and test
@@ -180,7 +180,7 @@ BUILD = $(BIN)/python tests/e2e/cluster/cluster.py build kubernetes etcd coredns
 	tests/e2e/cluster/install.sh
 	tests/e2e/prometheus/install.sh
 	$(BUILD)
-	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 3 --dist loadgroup --no-loadscope-reorder --durations=15 $(AGAIN) tests/e2e
+	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 $(AGAIN) tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
 	@$(MAKE) --no-print-directory -s $(READY) >&2
@@ -249,7 +249,7 @@ ci: $(READY)  ## what .ci/run calls: all but what `make nightly` runs; the real 
 .ci-tests:
 	@$(MAKE) --no-print-directory check
 	@RIGHTSIZER_COPIED=$$(tests/e2e/public.sh $(MAKE) --no-print-directory -s .copied | tail -n 1) \
-	  $(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-local
+	  $(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-waiting .ci-local
 
 # Where public.sh has copied the checkout to, its environment built: the last line
 .copied: $(READY)
@@ -267,16 +267,20 @@ series = for suite in $1; do echo "== $$suite"; $(call twice,$$suite) || exit 1;
 .ci-slurm:
 	+@$(call told,slurm,$(call series,test-slurm test-slurm-releases .ci-load .test-processes))
 
-# What needs no cluster, in what those leave of the machine. Of the stacks one; the others: make nightly.
+# A Prometheus gathers data for minutes: it begins early.
 # The lock of the images' base may name packages that the mirror here has replaced
+.ci-waiting: export RELEASE_OPTIONS = --newest
+.ci-waiting:
+	+@$(call told,waiting,$(call series,test-prometheus test-install))
+
+# What needs no cluster, in what those leave of the machine. Of the stacks one; the others: make nightly
 .ci-local: export STACK = transformers
-.ci-local: export RELEASE_OPTIONS = --newest
 .ci-local:
 	+@$(call told,local,nice -n 10 $(MAKE) --no-print-directory .ci-alone)
 
 .ci-alone:
 	@$(MAKE) --no-print-directory .test-units
-	@$(call series,test-prometheus test-page test-stacks test-install)
+	@$(call series,test-page test-stacks)
 
 .ci-load:
 	@tests/e2e/public.sh $(MAKE) --no-print-directory .bench-load-slurm REQUESTS=60

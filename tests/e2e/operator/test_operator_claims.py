@@ -136,8 +136,8 @@ def test_a_plan_s_pods_claim_free_gpus_of_its_type_and_the_claims_go_with_it(
     assert pod["spec"]["nodeName"] == nodes[1]
     second = start(**whole_pods(8, "second"))
     second.until("WaitingForGPUs")
-    message = second.condition("Admitted")["message"]
-    assert f"node {nodes[1]} has 4 of 8 GPUs free; node {nodes[0]} has 2 of 8 GPUs free" in message
+    told = f"node {nodes[1]} has 4 of 8 GPUs free; node {nodes[0]} has 2 of 8 GPUs free"
+    cluster.wait("what each node lacks", lambda: told in second.condition("Admitted")["message"])
     first.kubectl("delete", "tp", first.name)
     first.kubectl(
         "delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0", "--ignore-not-found"
