@@ -57,6 +57,22 @@ class Lab:
         argv = [sys.executable, CONTROL, *words]
         return subprocess.run(argv, check=True, capture_output=True, text=True, env=self._environment).stdout
 
+    @property
+    def plan_socket(self) -> Path:
+        """Where the daemon answers."""
+        return Path(self.slurm["RIGHTSIZER_SLURM_CONF"]).parent.parent / "run" / "rightsizer" / "plan.sock"
+
+    def start_daemon(self) -> None:
+        """Start it, wait until it listens (on a busy machine that takes long), and until it has looked."""
+        self.control("start", "rightsizer")
+        while not self._listens():
+            time.sleep(0.2)
+        time.sleep(NOTED_S)
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as connection:
+            return connection.connect_ex(str(self.plan_socket)) == 0
+
     def submit_s(self, comment: str, *, option: str = "--hold", user: str = "root") -> float:
         """Seconds that one sbatch takes."""
         argv = ("sbatch", option, "--output=/dev/null", "--wrap=true", f"--comment={comment}")
@@ -169,15 +185,13 @@ def down(lab: Lab, bare: Lab, count: int) -> dict[str, dict[str, float]]:
     found = medians(rounds({"no plugin ": (bare, OURS), "daemon down": (lab, OURS)}, count))
     for each in (lab, bare):
         each.cancel()
-    lab.control("start", "rightsizer")
-    time.sleep(NOTED_S)
+    lab.start_daemon()
     return {"daemon down": found["daemon down"]}
 
 
 def answers(lab: Lab, count: int) -> dict[str, dict[str, float]]:
     """What the daemon itself takes: the first job of a kind, another deadline, the same; after a restart."""
-    conf = Path(lab.slurm["RIGHTSIZER_SLURM_CONF"])
-    path = conf.parent.parent / "run" / "rightsizer" / "plan.sock"
+    path = lab.plan_socket
     found: dict[str, dict[str, list[float]]] = {name: {} for name in KINDS}
     kinds = {name: f"{comment} sequence-length={{}}" for name, comment in KINDS.items()}
     for name, kind in kinds.items():
@@ -188,8 +202,7 @@ def answers(lab: Lab, count: int) -> dict[str, dict[str, float]]:
     for _ in range(RESTARTS):
         time.sleep(NOTED_S)
         lab.control("kill", "rightsizer")
-        lab.control("start", "rightsizer")
-        time.sleep(NOTED_S)
+        lab.start_daemon()
         for name, kind in kinds.items():
             comment = kind.format(120, 4096 - 128 * (count - 1))
             found[name].setdefault("another deadline after a restart", []).append(
@@ -223,8 +236,7 @@ def site_settings(lab: Lab) -> None:
         text = re.sub(rf"^{key} = .*$", f"{key} = {value}", text, flags=re.MULTILINE)
     path.write_text(text)
     lab.control("kill", "rightsizer")
-    lab.control("start", "rightsizer")
-    time.sleep(NOTED_S)
+    lab.start_daemon()
 
 
 def extra_ms(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:

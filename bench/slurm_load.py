@@ -70,7 +70,7 @@ def memory_mib(conf: str) -> float:
 def flood(lab: Lab, requests: int) -> dict[str, object]:
     """The daemon's memory before, at most during and after so many requests."""
     conf = lab.slurm["RIGHTSIZER_SLURM_CONF"]
-    path = Path(conf).parent.parent / "run" / "rightsizer" / "plan.sock"
+    path = lab.plan_socket
     asked(path, OURS)
     before = peak = memory_mib(conf)
     with ThreadPoolExecutor(CLIENTS) as pool:
