@@ -13,7 +13,7 @@ from tests.e2e.prometheus.server import Server
 
 from rightsizer_launch.worker.rendezvous import free_port
 from rightsizer_telemetry.alerts import ALERTS
-from rightsizer_telemetry.rules import Rule, groups
+from rightsizer_telemetry.rules import INTERVAL_S, Rule, groups
 
 MORE = ("--storage.tsdb.retention.time=1000d", "--query.lookback-delta=90s")
 """An import has no staleness markers, so that a series that ends would be answered for five minutes more."""
@@ -38,7 +38,7 @@ def served(end_s: float) -> Iterator[Server]:
                 path = folder / f"rules-{number}.yaml"
                 document = [rule.document() for rule in rules]
                 path.write_text(yaml.safe_dump({"groups": [{"name": "day", "rules": document}]}))
-                times = (f"--start={begin_s:.0f}", f"--end={end_s:.0f}", "--eval-interval=60s")
+                times = (f"--start={begin_s:.0f}", f"--end={end_s:.0f}", f"--eval-interval={INTERVAL_S}s")
                 _promtool(
                     "rules", *times, f"--url={server.url}", f"--output-dir={folder / 'data'}", str(path)
                 )

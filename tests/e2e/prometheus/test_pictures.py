@@ -38,6 +38,15 @@ def test_a_page_is_drawn_without_empty_panels_raw_labels_or_collisions(view):
     assert cut(figure) == []
 
 
+def test_the_alerts_of_the_day_fire(day):
+    server, end_s = day
+    with server.client() as client:
+        moment = Moment(client=client, end_s=end_s, span_s=SPAN_S, step_s=STEP_S, choices=CHOICES)
+        firing = {labels["alertname"] for labels, _ in moment.curves("max by (alertname) (ALERTS)")}
+    assert {f"RightsizerGPUs{what}" for what in ("Idle", "Underused", "Unmetered")} <= firing
+    assert {"RightsizerPlanLate", "RightsizerPlanSlow"} <= firing
+
+
 def test_shares_are_shares_and_only_margins_are_negative(view):
     board, moment = view
     for panel in board["panels"]:
