@@ -50,33 +50,18 @@ def questions(cluster):
     return asked
 
 
-class OneByOne:
-    """A searcher that answers one question each time it is let."""
-
-    def __init__(self, found):
-        self.found, self.asked, self.lets = found, [], asyncio.Semaphore(0)
-
-    async def answer(self, question):
-        self.asked.append(question)
-        await self.lets.acquire()
-        return self.found
-
-    def start(self):
-        pass
-
-    def close(self):
-        pass
-
-
 class Counting:
     """A searcher that answers when it is let."""
 
     def __init__(self, found):
         self.found, self.asked, self.let = found, [], asyncio.Event()
 
+    async def allowed(self):
+        await self.let.wait()
+
     async def answer(self, question):
         self.asked.append(question)
-        await self.let.wait()
+        await self.allowed()
         return self.found
 
     def start(self):
@@ -84,6 +69,17 @@ class Counting:
 
     def close(self):
         pass
+
+
+class OneByOne(Counting):
+    """A searcher that answers one question each time it is let."""
+
+    def __init__(self, found):
+        super().__init__(found)
+        self.lets = asyncio.Semaphore(0)
+
+    async def allowed(self):
+        await self.lets.acquire()
 
 
 async def settled():
