@@ -6,7 +6,7 @@ import json
 import ssl
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -70,19 +70,23 @@ class ApiClient:
     def _discovered(self) -> dict[str, str]:
         """The path of each kind by each of its names; the first group and version of a name are its own."""
         paths: dict[str, str] = {}
+        for group, base, one in self._resources():
+            names = {one["resource"], one["singularResource"], *one.get("shortNames", ())}
+            names |= {one["responseKind"]["kind"].lower(), f"{one['resource']}.{group}"}
+            within = "{}" if one["scope"] == "Namespaced" else ""
+            for name in names:
+                paths.setdefault(name, f"{base}{within}/{one['resource']}")
+        return paths
+
+    def _resources(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """(API group, path of its version, resource) of all that the server has, in its order."""
         for root in ("/api", "/apis"):
             _, found = self._ask("GET", root, None, {"Accept": DISCOVERY})
             for group in found["items"]:
-                its = group["metadata"].get("name", "")
+                name = group["metadata"].get("name", "")
                 for version in group["versions"]:
-                    base = "/".join(filter(None, (root, its, version["version"])))
-                    for one in version["resources"]:
-                        middle = "{}" if one["scope"] == "Namespaced" else ""
-                        names = {one["resource"], one["singularResource"], *one.get("shortNames", ())}
-                        names |= {one["responseKind"]["kind"].lower(), f"{one['resource']}.{its}"}
-                        for name in names:
-                            paths.setdefault(name, f"{base}{middle}/{one['resource']}")
-        return paths
+                    base = "/".join(filter(None, (root, name, version["version"])))
+                    yield from ((name, base, one) for one in version["resources"])
 
     def _ask(
         self, method: str, path: str, text: str | None, headers: Mapping[str, str]
@@ -94,9 +98,8 @@ class ApiClient:
                 line.request(method, path, text, dict(headers))
                 answer = line.getresponse()
                 body = answer.read()
-                if body and not answer.headers.get_content_type().endswith(
-                    "json"
-                ):  # it is starting or ending
+                kind = answer.headers.get_content_type()
+                if body and not kind.endswith("json"):  # it is starting or ending
                     return answer.status, {"kind": "Status", "message": body.decode(errors="replace")}
                 return answer.status, json.loads(body or b"{}")
             except (http.client.HTTPException, OSError):

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from planrun import PLANS
 
 pytestmark = pytest.mark.kubernetes
 LOG = logging.getLogger(__name__)
@@ -93,9 +92,11 @@ PENDING = {
 
 def waited_s(run, reason):
     """Seconds from a plan's creation to the Event of this reason."""
-    events = run._get(f"/api/v1/namespaces/{{}}/events?fieldSelector=reason={reason}")["items"]
+    events = run.api("GET", f"/api/v1/namespaces/{run.namespace}/events?fieldSelector=reason={reason}")[
+        "items"
+    ]
     own = [event for event in events if event["involvedObject"]["name"] == run.name]
-    made = run._get(f"{PLANS}/{run.name}")["metadata"]["creationTimestamp"]
+    made = run.api.get("tp", run.name, namespace=run.namespace)["metadata"]["creationTimestamp"]
     said = min(event["firstTimestamp"] for event in own)
     return (dt.datetime.fromisoformat(said) - dt.datetime.fromisoformat(made)).total_seconds()
 
@@ -137,7 +138,7 @@ def test_a_run_survives_a_forged_status_counts_its_killed_worker_and_completes_w
 ):
     run = start(workload={"tokens": "240k"})
     run.steps_with(2)
-    (job,) = run._get("/apis/batch/v1/namespaces/{}/jobs")["items"]
+    (job,) = api.get("jobs", namespace=run.namespace)["items"]
     path = f"/apis/rightsizer.dev/v1alpha1/namespaces/{run.namespace}/trainingplans/{run.name}/status"
     api.patch(
         path, {"status": {"attempt": {"number": 7, "gpus": 2}, "failures": [], "observedGeneration": 1}}
@@ -159,7 +160,7 @@ def test_a_run_survives_a_forged_status_counts_its_killed_worker_and_completes_w
     run.patch(deadline={"finishWithin": "1h"})
     cluster.wait("the new spec is observed", lambda: run.status["observedGeneration"] == 2, within_s=30)
     time.sleep(3)
-    jobs = run._get("/apis/batch/v1/namespaces/{}/jobs")["items"]
+    jobs = api.get("jobs", namespace=run.namespace)["items"]
     assert [each["metadata"]["uid"] for each in jobs] == [job["metadata"]["uid"]]
     assert run.state == "Complete"
 

@@ -9,8 +9,6 @@ EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "02-kubernetes"
 PACED = Path(__file__).with_name("paced.py")
 PACED_EXAMPLE = PACED.with_name("paced_example.py")
 PLANS = "/apis/rightsizer.dev/v1alpha1/namespaces/{}/trainingplans"
-JOBS = "/apis/batch/v1/namespaces/{}/jobs"
-PODS = "/api/v1/namespaces/{}/pods"
 # where a kubelet of the test cluster keeps what a worker writes: read there, it costs no `kubectl exec`
 PROGRESS = "own/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/rightsizer-run/progress.jsonl"
 
@@ -45,15 +43,9 @@ class Run:
     def kubectl(self, *arguments):
         return self.cluster.kubectl(f"--namespace={self.namespace}", *arguments)
 
-    def _get(self, path):
-        found = self.api("GET", path.format(self.namespace))
-        if found["kind"] == "Status":
-            raise RuntimeError(found["message"])
-        return found
-
     @property
     def status(self):
-        return self._get(f"{PLANS}/{self.name}").get("status", {})
+        return self.api.get("tp", self.name, namespace=self.namespace).get("status", {})
 
     def condition(self, kind):
         found = (c for c in self.status.get("conditions", ()) if c["type"] == kind)
@@ -65,12 +57,12 @@ class Run:
 
     @property
     def jobs(self):
-        return [job["metadata"]["name"] for job in self._get(JOBS)["items"]]
+        return [job["metadata"]["name"] for job in self.api.get("jobs", namespace=self.namespace)["items"]]
 
     def pods(self, role="worker"):
         """Those that are not on their way out."""
         selector = f"rightsizer.dev/role={role},rightsizer.dev/plan={self.name}"
-        pods = self._get(f"{PODS}?labelSelector={selector}")["items"]
+        pods = self.api.get("pods", namespace=self.namespace, selector=selector)["items"]
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def records(self):
