@@ -16,7 +16,7 @@ from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.values import names
 from rightsizer_operator.values.carriers import JOB_SET_API, TRAINER_API, remedy
 
-__all__ = ["ApiError", "KubeClient", "NameTakenError", "api_client", "plans_path"]
+__all__ = ["PAGE_SIZE", "ApiError", "KubeClient", "NameTakenError", "api_client", "plans_path"]
 
 Object = dict[str, Any]
 
@@ -38,7 +38,7 @@ _MERGE, _APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _STRATEGIC = "application/strategic-merge-patch+json"
 _TIMEOUT_S = 30.0
-_PAGE_SIZE = 100  # a page of 250 pods took 23 MiB for a moment
+PAGE_SIZE = 100  # objects; a page of 250 pods took 23 MiB for a moment
 _KEY_BYTES = 32
 _FOREGROUND = ("Job", "JobSet")
 """Kinds that stay until their pods have ended, so that the next attempt waits for these."""
@@ -135,7 +135,7 @@ class KubeClient:
     async def every(self, path: str, *, metadata_only: bool = False, **query: str) -> AsyncIterator[Object]:
         """All objects of a collection, fetched in pages."""
         accept = _METADATA if metadata_only else "application/json"
-        parameters: dict[str, Any] = {**query, "limit": _PAGE_SIZE}
+        parameters: dict[str, Any] = {**query, "limit": PAGE_SIZE}
         while True:
             page = await self.call("GET", path, query=parameters, accept=accept)
             for item in page["items"] or ():  # an empty metadata-only list has null items

@@ -206,8 +206,8 @@ class Sizing:
         return found
 
 
-def _keep(cache: OrderedDict[Identity, T], question: Identity, value: T) -> None:
+def _keep(cache: OrderedDict[Identity, T], identity: Identity, value: T) -> None:
     """Store a value; drop the oldest beyond the limit."""
-    cache[question] = value
+    cache[identity] = value
     while len(cache) > _MOST_ANSWERS:
         cache.popitem(last=False)

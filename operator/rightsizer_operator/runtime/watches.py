@@ -9,7 +9,7 @@ import kopf
 from kopf._cogs.structs.references import Insights
 
 from rightsizer_api.plan import GROUP, VERSION
-from rightsizer_operator.cluster.client import ApiError
+from rightsizer_operator.cluster.client import PAGE_SIZE, ApiError
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.devices import GROUP as GROUP_OF_DEVICES
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
@@ -52,7 +52,7 @@ def settings_for(*, clusterwide: bool) -> kopf.OperatorSettings:
     for resource in (("batch", "v1", "jobs"), ("apps", "v1", "replicasets")):
         settings.watching.label_selectors[resource] = f"{LABEL_MANAGED}={MANAGED}"
     settings.watching.server_timeout = 300
-    settings.watching.chunk_size = 100
+    settings.watching.chunk_size = PAGE_SIZE
     settings.persistence.diffbase_storage = _NoState()
     settings.persistence.progress_storage = kopf.StatusProgressStorage()
     settings.queueing.idle_timeout = _IDLE_S
