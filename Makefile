@@ -180,7 +180,7 @@ BUILD = $(BIN)/python tests/e2e/cluster/cluster.py build kubernetes etcd coredns
 	tests/e2e/cluster/install.sh
 	tests/e2e/prometheus/install.sh
 	$(BUILD)
-	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 3 --dist loadgroup --no-loadscope-reorder --durations=15 $(AGAIN) tests/e2e
+	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 $(AGAIN) tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
 	@$(MAKE) --no-print-directory -s $(READY) >&2
