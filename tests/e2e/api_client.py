@@ -86,7 +86,8 @@ class ApiClient:
                 name = group["metadata"].get("name", "")
                 for version in group["versions"]:
                     base = "/".join(filter(None, (root, name, version["version"])))
-                    yield from ((name, base, one) for one in version["resources"])
+                    # a server of a group that does not answer yet has none
+                    yield from ((name, base, one) for one in version.get("resources", ()))
 
     def _ask(
         self, method: str, path: str, text: str | None, headers: Mapping[str, str]

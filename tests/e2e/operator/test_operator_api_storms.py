@@ -13,6 +13,7 @@ from life import SimulatedRun
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
 QUICK = {"refresh_s": 4.0, "retry_s": 2.0}
+STORM_S = 300  # where ten attempts in a row are refused, the next ones come a minute apart
 UNTOUCHED = {"observedGeneration": -1}  # the default of the CRD
 
 
@@ -47,11 +48,11 @@ def test_a_storm_of_refusals_delays_and_changes_nothing(alone, life, name):
     operator.proxy.before = STORMS[name]
     began = time.monotonic()
     life.create()
-    life.until("Running", within_s=120)
+    life.until("Running", within_s=STORM_S)
     life.edit(resources={"gpus": 2})
-    life.until("Running", gpus=2, within_s=120)
+    life.until("Running", gpus=2, within_s=STORM_S)
     life.edit(workload={"tokens": "90M"})
-    life.until("Running", attempt=2, gpus=2, within_s=120)
+    life.until("Running", attempt=2, gpus=2, within_s=STORM_S)
     refused = [seen for seen in operator.proxy.log if seen.status in {409, 429, 503}]
     took_s = time.monotonic() - began
     LOG.info(f"{took_s:.1f} s, {len(operator.proxy.log)} requests, {len(refused)} of them refused")

@@ -149,7 +149,7 @@ def lived(alone, new_namespace):
 def test_lives_without_faults(lived):
     stories = [(story, "none") for story in STORIES]
     for killer, (story, _) in zip(lived(*stories), stories, strict=True):
-        assert len(killer.writes) <= 60
+        assert len(killer.writes) <= 70  # 60, and one more for each of its steps that takes over 4 s
         WRITES.update(dict.fromkeys(killer.writes, story))
 
 

@@ -60,7 +60,7 @@ def apply_crd(own, *options):
 
 def fields(own):
     """The fields of a plan's status that the API server knows."""
-    schema = own.get("crd", CRD)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema = own.api.get("crd", CRD, namespace=None)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema["properties"]["status"]["properties"].keys()
 
 
@@ -100,8 +100,8 @@ def test_an_upgrade_of_the_operator_does_not_touch_a_training(own, helm, run):
     step, *_ = run.last()
     own.wait("more steps", lambda: run.last()[0] > step)
     assert {pod["metadata"]["uid"] for pod in run.pods()} == pods
-    assert own.get("pdb", "rightsizer", namespace=SYSTEM)["spec"]["maxUnavailable"] == 1
-    pods = own.get("pods", "-l", "app.kubernetes.io/component=operator", namespace=SYSTEM)["items"]
+    assert own.api.get("pdb", "rightsizer", namespace=SYSTEM)["spec"]["maxUnavailable"] == 1
+    pods = own.api.get("pods", namespace=SYSTEM, selector="app.kubernetes.io/component=operator")["items"]
     current = [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
     assert len(current) == 2
     lines = [line for name in current for line in own.logs(name, SYSTEM).splitlines()]

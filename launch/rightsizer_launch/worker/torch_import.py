@@ -1,0 +1,18 @@
+"""Import torch without collections of garbage: what it makes lives until the process ends."""
+
+import contextlib
+import gc
+from collections.abc import Iterator
+
+__all__ = ["uncollected"]
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Collect no garbage in the block, and what it made never: a tenth less time for `import torch`."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
