@@ -19,6 +19,7 @@ from types import FrameType
 from rightsizer_launch.worker import progress, rendezvous, restart_monitor, worker_exits
 from rightsizer_launch.worker.process_end import die_with_parent
 from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT, ENV_OUTCOME, EXIT_STOPPED, STOP_SIGNAL
+from rightsizer_launch.worker.torch_import import uncollected
 
 __all__ = ["exit_code", "main"]
 
@@ -92,12 +93,13 @@ def _run(
     arguments: list[str], scratch: Path, torchrun: Callable[[list[str]], None] | None
 ) -> tuple[int, bool]:
     """The exit code, and whether to retry because the rendezvous was lost."""
-    from torch.distributed import run  # seconds of import
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError
+    with uncollected():
+        from torch.distributed import run  # seconds of import
+        from torch.distributed.elastic.multiprocessing.api import SignalException
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+        from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError
 
-    from rightsizer_launch.worker import signed_rendezvous  # it imports torch
+        from rightsizer_launch.worker import signed_rendezvous  # it imports torch
 
     outcome = scratch / "outcome"
     os.environ[ENV_OUTCOME] = str(outcome)

@@ -17,6 +17,7 @@ from typing import Any
 
 from rightsizer_launch.worker.process_end import die_with_parent
 from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT
+from rightsizer_launch.worker.torch_import import uncollected
 
 __all__ = ["free_port", "main", "mark_complete", "reachable", "was_complete"]
 
@@ -93,7 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
 
-    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # seconds of import
+    with uncollected():
+        from torch.distributed import TCPStore  # type: ignore[attr-defined]  # seconds of import
 
     try:
         store = TCPStore(
