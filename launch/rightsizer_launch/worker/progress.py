@@ -82,6 +82,7 @@ VOLUNTARY_RESTARTS = "come-backs"
 """File with one byte for each restart caused by another pod's stop, which is not a failure."""
 
 _MOST = 2.0**53  # the integers that a float holds exactly
+_COUNTS = ("attempt", "restart", "world", "step")
 
 EXIT_STOPPED = 75
 """The entrypoint's exit code for a job that stopped on request, saved (EX_TEMPFAIL: try again later)."""
@@ -131,7 +132,9 @@ class Record:
         if not isinstance(document, dict):
             raise TypeError(f"not a record: {line[:40]!r}")
         known = {f.name: document[f.name] for f in fields(cls) if f.name in document}
-        record = cls(**known | {"pids": tuple(known.get("pids", ()))})
+        # a script may count its steps in floats
+        whole = {name: int(n) for name in _COUNTS if type(n := known.get(name)) is float and n.is_integer()}
+        record = cls(**known | whole | {"pids": tuple(known.get("pids", ()))})
         if not _is_sound(record):
             raise ValueError(f"a field has the wrong type or an impossible value: {line[:40]!r}")
         return record
@@ -140,11 +143,12 @@ class Record:
 def _is_sound(record: Record) -> bool:
     """Whether numbers are finite, not negative and within bounds, texts are texts. A loss may be anything."""
     optional = tuple(n for n in (record.peak_bytes, record.data_wait_s) if n is not None)
-    counts = (record.attempt, record.restart, record.world, record.step, *record.pids)
+    counts = (*(getattr(record, name) for name in _COUNTS), *record.pids)
     times = (record.time, record.uptime_s, record.step_s)
     numbers = (*times, record.tokens, record.tokens_per_s, *counts, *optional)
     return (
         all(type(number) in {int, float} and 0 <= number < _MOST for number in numbers)
+        and all(type(count) is int for count in counts)
         and (record.loss is None or type(record.loss) in {int, float})
         and isinstance(record.layout, dict)
         and all(type(text) is str for text in (record.event, record.path))

@@ -41,6 +41,8 @@ def test_rubbish_is_skipped(tmp_path):
         {"tokens": 10**400},
         {"step": "7"},
         {"step": -1},
+        {"step": 1.5},
+        {"pids": [1.5]},
         {"world": None},
         {"event": []},
         {"attempt": [1]},
@@ -55,6 +57,12 @@ def test_a_record_with_a_wrong_type_or_an_impossible_value_is_skipped(tmp_path, 
     sound = {"event": "step", "time": 1.0}
     (tmp_path / "p").write_text(f"{json.dumps(sound | change)}\n{json.dumps(sound)}\n")
     assert ProgressReader(tmp_path / "p").read() == [Record(**sound)]
+
+
+def test_a_step_that_a_script_counts_in_floats_is_whole(tmp_path):
+    (tmp_path / "p").write_text('{"event": "step", "time": 1.0, "step": 7.0}\n')
+    (record,) = ProgressReader(tmp_path / "p").read()
+    assert (record.step, type(record.step)) == (7, int)
 
 
 def test_a_line_nested_too_deeply_is_skipped(tmp_path):
