@@ -9,21 +9,18 @@ that waits for data. CRASH_AT: the number of workers at which it exits. STANDS_S
 hangs, unless it was resumed. A step counts as the plan's batch.
 """
 
-import gc
 import math
 import os
 import time
 from datetime import timedelta
 from pathlib import Path
 
-gc.disable()  # a tenth of torch's import would be collections of objects that stay
+from rightsizer_launch import agent
+from rightsizer_launch.worker.torch_import import uncollected
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-
-from rightsizer_launch import agent  # noqa: E402
-
-gc.enable()
+with uncollected():
+    import torch
+    import torch.distributed as dist
 
 ROWS, WIDTH = 24, 32
 STEP_S = float(os.environ.get("STEP_SECONDS", "0.3"))
