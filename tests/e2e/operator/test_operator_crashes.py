@@ -17,6 +17,8 @@ STRIDE = (
     3  # of the arrivals of one write in a life, every third is met by the axe; each life begins with another
 )
 
+TOLD = ("PATCH trainingplans/status", "POST events")  # more of them where a step takes over 4 s
+
 # Filled by the tests in order: each write of runs without faults with its story; the writes at which
 # operators were killed.
 WRITES: dict[tuple[str, str], str] = {}
@@ -149,7 +151,8 @@ def lived(alone, new_namespace):
 def test_lives_without_faults(lived):
     stories = [(story, "none") for story in STORIES]
     for killer, (story, _) in zip(lived(*stories), stories, strict=True):
-        assert len(killer.writes) <= 70  # 60, and one more for each of its steps that takes over 4 s
+        assert sum(what not in TOLD for _, what in killer.writes) <= 20
+        assert len(killer.writes) <= 70  # 60 on an idle machine
         WRITES.update(dict.fromkeys(killer.writes, story))
 
 
