@@ -28,6 +28,8 @@ _PODS_TTL_S = 5.0  # of the pods that hold GPUs, when a plan is sized
 _MAX_PODS, _MAX_NAMES = 250, 50  # of one list of workers, which is not paged; plans in its selector
 _QUOTA_TTL_S = 1.0
 _QUEUE_TTL_S = 30.0
+_NO_KUEUE_TTL_S = 2.0
+"""Less than Kueue takes to start: a Job that it has suspended must not pass for one that nobody queues."""
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _KUEUE = "kueue.x-k8s.io"
 _JOB_UID = f"{_KUEUE}/job-uid"
@@ -40,7 +42,7 @@ class ClusterReader:
         self._kube, self._cache, self._device_class = kube, cache, device_class
         self._pods = TTLCache(self._read_pods)
         self._quotas: dict[str, TTLCache[list[Mapping[str, Any]]]] = {}
-        self._queues: dict[Key, tuple[float, Queue | None]] = {}
+        self._queues: dict[Key, tuple[float, Queue]] = {}
         self._version = ("", float("-inf"))
 
     def invalidate(self) -> None:
@@ -150,11 +152,12 @@ class ClusterReader:
         if not name:
             return None
         key, now = (metadata["namespace"], name), time.monotonic()
-        expires, queue = self._queues.get(key, (float("-inf"), None))
-        if now < expires:
-            return queue
+        if key in self._queues and now < self._queues[key][0]:
+            return self._queues[key][1]
         version = await self._kueue()
-        queue = await self._read_queue(key, version) if version else None
+        if not version:
+            return None
+        queue = await self._read_queue(key, version)
         self._queues[key] = (now + _QUEUE_TTL_S, queue)
         return queue
 
@@ -183,7 +186,7 @@ class ClusterReader:
             return version
         group = await self._get(f"/apis/{_KUEUE}")
         version = str(group["preferredVersion"]["version"]) if group else ""
-        self._version = (version, time.monotonic() + _QUEUE_TTL_S)
+        self._version = (version, time.monotonic() + (_QUEUE_TTL_S if version else _NO_KUEUE_TTL_S))
         return version
 
     async def _read_queue(self, key: Key, version: str) -> Queue:

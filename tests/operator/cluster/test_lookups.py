@@ -6,6 +6,7 @@ import pytest
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.lookups import ClusterReader, batches
+from rightsizer_operator.values.kueue import Queue
 from rightsizer_operator.values.names import LABEL_PLAN
 from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.snapshot import AttemptJob
@@ -190,3 +191,29 @@ def test_the_workload_of_a_carrier_is_found_by_its_owner(kind, selector):
     found = asyncio.run(ClusterReader(kube, Cache()).workloads(plan, (job,)))
     assert [workload.name for workload in found] == [f"{kind}-demo-a1"]
     assert kube.selectors == [selector]
+
+
+class InstalledKueue(FakeKubeClient):
+    """Kueue is installed while the operator runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.there = False
+
+    async def call(self, _method, path):
+        if not self.there:
+            raise ApiError(404, "no Kueue")
+        if path.endswith("/kueue.x-k8s.io"):
+            return {"preferredVersion": {"version": "v1beta2"}}
+        raise ApiError(404, "no such queue")
+
+
+def test_kueue_that_was_just_installed_is_known_before_it_suspends_a_job(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("rightsizer_operator.cluster.lookups.time.monotonic", lambda: now)
+    kube = InstalledKueue()
+    reader = ClusterReader(kube, Cache())
+    plan = {"metadata": {"namespace": "team", "labels": {"kueue.x-k8s.io/queue-name": "fast"}}}
+    assert asyncio.run(reader.queue(plan)) is None
+    kube.there, now = True, 3.0
+    assert asyncio.run(reader.queue(plan)) == Queue(name="fast")
