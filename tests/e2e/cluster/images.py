@@ -40,6 +40,7 @@ class Image:
     command: tuple[str, ...] = ()
     user: str = ""
     workdir: str = "/"
+    path: str = PATH
     files: Mapping[str, Path] = field(default_factory=dict)  # in the image -> on this machine
 
 
@@ -47,6 +48,7 @@ def images(pause: Path) -> tuple[Image, ...]:
     """What every node has."""
     chart = yaml.safe_load((REPOSITORY / "helm/rightsizer/Chart.yaml").read_text())
     scripts = {"workspace/train.py": REPOSITORY / "examples" / "01-local" / "train.py"}
+    idle = {"workspace/python": Path(__file__).with_name("idle.py")}
     return (
         Image(name=PAUSE, entrypoint=("/pause",), files={"pause": pause}),
         Image(
@@ -58,6 +60,8 @@ def images(pause: Path) -> tuple[Image, ...]:
         Image(name="ghcr.io/acme/train:1.4", command=("python",), workdir="/workspace", files=scripts),
         # another version of it, for tests that change the image of a running plan
         Image(name="ghcr.io/acme/train:1.5", command=("python",), workdir="/workspace", files=scripts),
+        # for tests that need a plan's pods, and no training
+        Image(name="ghcr.io/acme/idle:1.0", path=f"/workspace:{PATH}", files=idle),
     )
 
 
@@ -85,7 +89,7 @@ def _settings(image: Image, layer: bytes) -> bytes:
             "WorkingDir": image.workdir,
             "Entrypoint": image.entrypoint,
             "Cmd": image.command,
-            "Env": [f"PATH={PATH}"],
+            "Env": [f"PATH={image.path}"],
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from planrun import IDLE
 
 pytestmark = pytest.mark.kubernetes
 
@@ -63,8 +64,8 @@ def test_a_forged_rendezvous_state_runs_nothing_and_the_plan_trains_on(start, at
     assert not owned(run)
 
 
-def test_a_plan_s_policies_and_key_are_its_own(start, api):
-    run = start()
+def test_a_plan_s_policies_and_key_are_its_own(start):
+    run = start(launch=IDLE)
     run.cluster.wait("a Job", lambda: bool(run.jobs))
     policies = json.loads(run.kubectl("get", "networkpolicies", "--output=json"))["items"]
     names = {policy["metadata"]["name"] for policy in policies}

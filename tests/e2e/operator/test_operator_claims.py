@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from planrun import Run
+from planrun import IDLE, Run
 
 pytestmark = pytest.mark.kubernetes
 
@@ -26,8 +26,7 @@ def whole_pods(gpus, name="small-gpt"):
     """A plan of one pod with so many H100."""
     size = {"gpus": gpus, "minGPUs": gpus, "maxGPUs": gpus, "gpusPerNode": 8}
     size |= {"gpuTypes": ["H100-SXM5-80GB"]}
-    launch = {"framework": "custom", "command": ["/bin/sh", "-c", "sleep 600"]}
-    return {"metadata": {"name": name}, "resources": size, "layout": {"microBatch": 1}, "launch": launch}
+    return {"metadata": {"name": name}, "resources": size, "layout": {"microBatch": 1}, "launch": IDLE}
 
 
 def holders(cluster):

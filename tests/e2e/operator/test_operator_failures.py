@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from planrun import IDLE
 
 pytestmark = pytest.mark.kubernetes
 LOG = logging.getLogger(__name__)
@@ -65,28 +66,33 @@ def test_each_failure_ends_in_its_real_cause_and_frees_its_gpus(start, cluster):
     assert [failure["exitCode"] for failure in failures] == [137] * 3
 
 
+def idle(**more):
+    """Workers that would do nothing, if they could run."""
+    return launch("hang", **IDLE | more)
+
+
 def claim(name):
     volume = {"name": "checkpoints", "persistentVolumeClaim": {"claimName": name}}
-    return launch("hang", pod={"volumes": [volume]})
+    return idle(pod={"volumes": [volume]})
 
 
 PENDING = {
     # name: what it launches, the reason, words of the message
     "no-cpu": (
-        launch("hang", trainer={"resources": {"requests": {"cpu": "900"}}}),
+        idle(trainer={"resources": {"requests": {"cpu": "900"}}}),
         "Unschedulable",
         "Insufficient cpu",
     ),
     "no-claim": (claim("absent"), "VolumeClaim", "absent"),
-    "no-image": (launch("hang", image="registry.invalid/none:1"), "ImagePull", "registry.invalid"),
+    "no-image": (idle(image="registry.invalid/none:1"), "ImagePull", "registry.invalid"),
     "no-key": (
-        launch("hang", env=[{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "absent", "key": "k"}}}]),
+        idle(env=[{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "absent", "key": "k"}}}]),
         "ContainerError",
         'secret "absent" not found',
     ),
-    "no-account": (launch("hang", pod={"serviceAccountName": "absent"}), "FailedCreate", "serviceaccount"),
-    "no-quota": (launch("hang"), "QuotaExceeded", "exceeded quota"),
-    "not-allowed": (launch("hang", pod={"hostNetwork": True}), "AdmissionDenied", "PodSecurity"),
+    "no-account": (idle(pod={"serviceAccountName": "absent"}), "FailedCreate", "serviceaccount"),
+    "no-quota": (idle(), "QuotaExceeded", "exceeded quota"),
+    "not-allowed": (idle(pod={"hostNetwork": True}), "AdmissionDenied", "PodSecurity"),
 }
 
 

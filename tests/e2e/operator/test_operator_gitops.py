@@ -8,6 +8,7 @@ import lupa.lua51
 import pytest
 import yaml
 from charts import helm_at
+from planrun import IDLE
 
 pytestmark = pytest.mark.kubernetes
 
@@ -37,8 +38,8 @@ def health(run):
     return lua.execute(HEALTH.read_text())["status"]
 
 
-def test_helm_waits_until_a_plan_trains(install, plan):
-    run = plan()
+def test_helm_waits_until_a_plan_runs(install, plan):
+    run = plan(launch=IDLE)
     done = install(run)
     assert done.returncode == 0, done.stderr
     assert run.state == "Running"

@@ -3,16 +3,13 @@
 import json
 
 import pytest
+from planrun import IDLE
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
 
-# A program that runs until it is stopped: what is tried here is the plugin
-WAITS = {"command": ["-m", "http.server"], "args": ["0", "--bind", "127.0.0.1"]}
-
-
 def test_the_whole_life_of_a_plan_through_kubectl_rightsizer(start, rightsizer):
-    run = start(launch=WAITS)
+    run = start(launch=IDLE)
     run.until("Running", within_s=300)
     assert "Running" in rightsizer(run, "status")
     story = rightsizer(run, "why", run.name)
@@ -35,7 +32,7 @@ def test_the_whole_life_of_a_plan_through_kubectl_rightsizer(start, rightsizer):
 
 
 def test_what_is_not_there_is_one_line(start, rightsizer):
-    said = rightsizer(start(), "why", "nobody", code=2)
+    said = rightsizer(start(launch=IDLE), "why", "nobody", code=2)
     assert said.splitlines() == [
         'error: (NotFound): trainingplans.rightsizer.dev "nobody" not found',
     ]

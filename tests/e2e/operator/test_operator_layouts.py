@@ -5,7 +5,7 @@ import logging
 import time
 
 import pytest
-from planrun import PACED_EXAMPLE
+from planrun import IDLE, PACED_EXAMPLE
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def test_a_quota_is_a_limit_that_is_told_and_looked_at_again(start, cluster, nam
     cluster.wait(
         "the quota counts", lambda: cluster.api.get("quota", "gpus", namespace=namespace).get("status")
     )
-    run = start()
+    run = start(launch=IDLE)
     run.until("InsufficientGPUs")
     assert "leave 1" in run.condition("Sized")["message"]
     quota["spec"]["hard"]["requests.nvidia.com/gpu"] = "2"

@@ -3,18 +3,18 @@
 import json
 
 import pytest
+from planrun import IDLE
 
 pytestmark = pytest.mark.kubernetes
 
 NODE = "kubernetes.io/hostname"
-QUIET = {"framework": "custom", "command": ["/bin/sh", "-c", "sleep 600"]}  # places pods, trains nothing
 
 
 def pods_of(gpus, **spec):
     """The spec of a plan for one pod of so many GPUs."""
     size = {"gpus": gpus, "minGPUs": gpus, "maxGPUs": gpus, "gpusPerNode": 8}
     template = {"podTemplate": {"spec": spec}} if spec else {}
-    return {"resources": size, "layout": {"microBatch": 1}, "launch": QUIET | template}
+    return {"resources": size, "layout": {"microBatch": 1}, "launch": IDLE | template}
 
 
 @pytest.fixture
@@ -44,7 +44,8 @@ def hold(cluster, namespace):
         )
         cluster.wait(f"{gpus} GPUs of {node} held", held)
 
-    return make
+    yield make
+    cluster.kubectl("delete", "pods", "--all", f"--namespace={namespace}", "--force", "--grace-period=0")
 
 
 def test_a_pod_that_fits_on_no_node_is_not_launched_and_says_what_each_node_lacks(start, hold, cluster):

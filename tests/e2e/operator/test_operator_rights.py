@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from planrun import IDLE
 
 pytestmark = pytest.mark.kubernetes
 
@@ -52,7 +53,7 @@ def test_a_plan_gives_nobody_what_they_may_not_create(tenant, plan, missing):
 
 
 def test_who_may_create_all_of_it_may_create_plans_in_that_namespace_only(cluster, tenant, plan):
-    create, run = tenant(*RULES), plan()
+    create, run = tenant(*RULES), plan(launch=IDLE)
     create(run)
     with pytest.raises(RuntimeError, match=r"cannot create resource"):
         create(run, where="default")
@@ -66,7 +67,7 @@ def test_what_carries_the_jobs_is_created_for_nobody_who_may_not(tenant, plan, k
 
 
 def test_a_template_that_names_another_namespace_stays_at_home(cluster, tenant, plan):
-    create, run = tenant(*RULES), plan(launch={"podTemplate": {"metadata": {"namespace": "default"}}})
+    create, run = tenant(*RULES), plan(launch=IDLE | {"podTemplate": {"metadata": {"namespace": "default"}}})
     create(run)
     cluster.wait("a Job at home", lambda: run.jobs)
     assert not cluster.api.get("jobs", selector="app.kubernetes.io/managed-by=rightsizer")["items"]
@@ -76,14 +77,14 @@ def test_a_privileged_pod_is_held_to_the_namespace_s_standard(cluster, tenant, p
     cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
     container = {"name": "trainer", "securityContext": {"privileged": True}}
     template = {"containers": [container], "hostPID": True}
-    create, run = tenant(*RULES), plan(launch={"podTemplate": {"spec": template}})
+    create, run = tenant(*RULES), plan(launch=IDLE | {"podTemplate": {"spec": template}})
     create(run)
     cluster.wait("a refusal", lambda: "violates PodSecurity" in run.kubectl("get", "events"))
     assert not run.pods()
 
 
 def test_plans_of_one_name_in_two_namespaces_do_not_meet(cluster, plan, namespace, neighbour):
-    here, there = plan(), plan(namespace=neighbour)
+    here, there = plan(launch=IDLE), plan(namespace=neighbour, launch=IDLE)
     for run in (here, there):
         run.start()
         cluster.wait("a Job", lambda run=run: run.jobs)
@@ -112,7 +113,7 @@ def test_foreign_objects_of_the_children_s_names_and_labels_are_left_alone(clust
     }
     for each in (service, job):
         cluster.apply(json.dumps(each), namespace)
-    run = start()
+    run = start(launch=IDLE)
     cluster.wait("a size", lambda: run.condition("Sized")["status"] == "True", within_s=30)
     cluster.wait("a refusal", lambda: "is not owned by this plan" in run.kubectl("describe", "tp", run.name))
     found = cluster.api.get("service", "small-gpt-rdzv", namespace=namespace)
@@ -122,7 +123,7 @@ def test_foreign_objects_of_the_children_s_names_and_labels_are_left_alone(clust
 
 
 def test_a_job_that_loses_its_labels_gets_them_back_and_stays_the_plan_s(cluster, tenant, plan):
-    create, run = tenant(*RULES), plan(launch={"command": ["-m", "http.server"], "args": ["0"]})
+    create, run = tenant(*RULES), plan(launch=IDLE)
     create(run)
     cluster.wait("a Job", lambda: run.jobs)
     name = f"{run.name}-a1"

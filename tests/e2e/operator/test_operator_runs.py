@@ -8,15 +8,20 @@ from planrun import PACED_EXAMPLE
 
 pytestmark = pytest.mark.kubernetes
 LOG = logging.getLogger(__name__)
+AWAY_S = 30
 
 
-def test_a_plan_trains_on_different_nodes_and_completes(start):
+def test_a_plan_trains_on_different_nodes_of_a_restricted_namespace_and_completes(start, cluster, namespace):
+    cluster.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
     run = start(workload={"tokens": "40k"}, launch={"command": [str(PACED_EXAMPLE)]})
     run.until("Running")
     assert len({pod["spec"]["nodeName"] for pod in run.pods()}) == 2
+    name = min(pod["metadata"]["name"] for pod in run.pods())
+    assert run.kubectl("exec", name, "--", "id", "-u").strip() == "65532"
     run.until("Complete", within_s=300)
     assert run.condition("Complete")["status"] == "True"
-    run.cluster.wait("no store is left", lambda: not run.pods("rendezvous"))
+    cluster.wait("no store is left", lambda: not run.pods("rendezvous"))
+    assert "violates PodSecurity" not in run.kubectl("get", "events")
 
 
 @pytest.mark.nightly
@@ -48,7 +53,8 @@ def test_a_plan_that_cannot_be_says_so_within_a_second(start):
 
 
 def test_a_script_that_fails_for_good_fails_the_plan_in_its_own_words(start):
-    run = start(launch={"command": ["-m", "no_such_module"], "restarts": {"limit": 1, "within": "10m"}})
+    launch = {"command": ["-m", "no_such_module"], "restarts": {"limit": 1, "within": "10m"}}
+    run = start(launch=launch, resources={"gpus": 1})
     run.until("Failed", within_s=240)
     assert "failures within" in run.condition("Failed")["message"]
 
@@ -74,10 +80,29 @@ def test_a_change_that_workers_must_be_told_is_a_new_attempt_that_goes_on(shared
     assert shared_run.status["attempt"]["number"] == 2
 
 
-def test_scaling_changes_the_world_in_place(shared_run):
+def test_training_goes_on_while_the_api_server_is_away(shared_run, cluster):
     shared_run.steps_with(2)
+    jobs, names = shared_run.jobs, {pod["metadata"]["name"] for pod in shared_run.pods()}
+    cluster.control("kill", "apiserver")
+    away = time.time()
+    time.sleep(AWAY_S)
+    cluster.control("start", "apiserver")
+    cluster.wait("the API server", lambda: len(cluster.ready_nodes()) == 3)
+    back = time.time()
+    shared_run.kubectl("scale", "tp", shared_run.name, "--replicas=3")
+    cluster.wait("the scale is seen", lambda: shared_run.status["attempt"]["gpus"] == 3)
+    LOG.info(f"acted on a change {time.time() - back:.1f} s after the API server was back")
+    shared_run.steps_with(3, after=back)
+    meanwhile = [r for r, _ in shared_run.records() if away < r["time"] < away + AWAY_S]
+    assert {r["event"] for r in meanwhile} <= {"step", "checkpoint"}
+    assert meanwhile[-1]["time"] > away + AWAY_S - 20
+    assert names < {pod["metadata"]["name"] for pod in shared_run.pods()}
+    assert shared_run.jobs == jobs
+
+
+def test_scaling_changes_the_world_in_place(shared_run):
     jobs = shared_run.jobs
-    for workers in (3, 1):
+    for workers in (1, 2):
         began = time.time()
         shared_run.kubectl("scale", "tp", shared_run.name, f"--replicas={workers}")
         step, _, when = shared_run.steps_with(workers, after=began)

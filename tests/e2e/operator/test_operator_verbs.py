@@ -6,18 +6,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from planrun import PLANS
+from planrun import IDLE, PLANS
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
 CHART = Path(__file__).resolve().parents[3] / "helm" / "rightsizer"
 FAULTS = "test_operator_faults.py"
 PLAN_READ = ("rightsizer.dev", "trainingplans", "get")
-DEEPSPEED = {
-    "framework": "deepspeed",
-    "command": ["train.py"],
-    "image": "ghcr.io/acme/train:1.4",
-}
+DEEPSPEED = IDLE | {"framework": "deepspeed", "command": ["train.py"]}
 
 
 # No request asks for it: the admission plugin OwnerReferencesPermissionEnforcement does, for each child
@@ -108,7 +104,8 @@ def _contradicted(run):
 
 
 def test_every_verb_is_granted_because_it_is_used(request, cluster, operator, helm, start):
-    brief = start(metadata={"name": "brief"}, workload={"tokens": "20k"}, ttlAfterFinished="1s")
+    once = {"workload": {"tokens": "20k"}, "resources": {"gpus": 1}, "ttlAfterFinished": "1s"}
+    brief = start(metadata={"name": "brief"}, **once)
     run = start(launch=DEEPSPEED, layout={"microBatch": 4})
     run.cluster.wait("a Job with its settings", lambda: run.jobs, within_s=60)
     _repaired(run, operator)

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from planrun import Run
+from planrun import IDLE, Run
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
@@ -37,7 +37,7 @@ def run(cluster, api, controllers, common, kind):
 
 
 def test_without_its_controller_the_plan_says_what_to_install(start, kind):
-    refused = start(launch={"as": kind}).until("Refused")
+    refused = start(launch=IDLE | {"as": kind}).until("Refused")
     assert "; install JobSet" in refused.condition("Admitted")["message"]
     refused.patch(launch={"as": "Job"})
     refused.cluster.wait("the Job instead", lambda: refused.jobs == [f"{refused.name}-a2"])

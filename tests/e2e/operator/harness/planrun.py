@@ -8,6 +8,8 @@ import yaml
 EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "02-kubernetes"
 PACED = Path(__file__).with_name("paced.py")
 PACED_EXAMPLE = PACED.with_name("paced_example.py")
+IDLE = {"image": "ghcr.io/acme/idle:1.0"}
+"""A launch whose pods hold their GPUs and train nothing: tests that look at no step start no torch."""
 PLANS = "/apis/rightsizer.dev/v1alpha1/namespaces/{}/trainingplans"
 # where a kubelet of the test cluster keeps what a worker writes: read there, it costs no `kubectl exec`
 PROGRESS = "own/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/rightsizer-run/progress.jsonl"

@@ -4,12 +4,11 @@ import logging
 import time
 
 import pytest
+from planrun import IDLE
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 LOG = logging.getLogger(__name__)
 
-# A program that runs until it is stopped, where only the place of its workers counts
-WAITS = {"command": ["-m", "http.server"], "args": ["0", "--bind", "127.0.0.1"]}
 ONE = {"gpus": 1, "maxGPUs": 1}
 
 
@@ -28,10 +27,10 @@ def test_a_job_waits_suspended_until_the_quota_is_free(cluster, namespace, queue
 
 
 def test_a_plan_waits_for_quota_says_why_and_trains_when_it_is_free(queue, queued):
-    queue(2)
-    first = queued("first")
-    step, *_ = first.steps_with(2)
-    second = queued("second", resources=ONE)
+    queue(1)
+    first = queued("first", resources=ONE)
+    step, *_ = first.steps_with(1)
+    second = queued("second", resources=ONE, launch=IDLE)
     second.until("Queued", within_s=120)
     second.cluster.wait(
         "the reason", lambda: "insufficient" in second.condition("Admitted")["message"], within_s=120
@@ -40,11 +39,11 @@ def test_a_plan_waits_for_quota_says_why_and_trains_when_it_is_free(queue, queue
     assert second.cluster.api.get("job", "second-a1", namespace=second.namespace)["spec"]["suspend"]
     first.patch(suspend=True)  # Kueue takes the quota back
     first.until("Suspended")
-    second.steps_with(1)
+    second.until("Running")
     second.kubectl("delete", "tp", "second", "--wait=false")
     began = time.time()
     first.patch(suspend=False)
-    first.steps_with(2, after=began)
+    first.steps_with(1, after=began)
     assert first.started(after=began)["step"] >= step
 
 
@@ -92,7 +91,7 @@ def test_growth_waits_for_quota_while_the_workers_train_on(queue, queued, other,
 def test_workers_that_stay_are_placed_in_one_rack(queue, queued):
     queue(24, racks={"n1": "a", "n2": "b", "n3": "b"})
     run = queued(
-        launch={"framework": "deepspeed", **WAITS},
+        launch=IDLE | {"framework": "deepspeed"},
         resources={"gpusPerNode": 8, "gpus": 16, "maxGPUs": 16},
         workload={"globalBatchSequences": 32},
         layout={"microBatch": 1},
@@ -107,7 +106,7 @@ def test_workers_that_come_and_go_are_placed_in_one_rack_too(queue, queued):
     """Pods that run cannot move, so another size is another attempt there, placed as a whole."""
     racks = {"n1": "a", "n2": "b", "n3": "b"}
     queue(24, racks=racks)
-    run = queued(launch=WAITS)
+    run = queued(launch=IDLE)
     for attempt, workers in enumerate((2, 3), start=1):
         run.kubectl("scale", "tp", run.name, f"--replicas={workers}")
         run.cluster.wait("its attempt", lambda: run.jobs == [f"{run.name}-a{attempt}"])  # noqa: B023
