@@ -32,6 +32,7 @@ def job(cluster, namespace):
         "command": ["python3", "-c", SCRIPT],
         "resources": {"limits": {"nvidia.com/gpu": 2}},
     }
+    pod = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
     manifest = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -39,7 +40,7 @@ def job(cluster, namespace):
             "name": "own",
             "annotations": {"rightsizer.dev/comment": "rightsizer: model=gpt2 tokens=10B global-batch=512k"},
         },
-        "spec": {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}},
+        "spec": {"template": {"spec": pod}},
     }
     cluster.apply(yaml.safe_dump(manifest), namespace)
 

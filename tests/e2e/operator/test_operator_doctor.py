@@ -63,13 +63,17 @@ def test_three_broken_things_are_named_with_remedies(doctor, cluster, namespace)
         "metadata": {"name": "broken", "namespace": namespace, **pod["metadata"]},
         "spec": {"selector": {"matchLabels": pod["metadata"]["labels"]}, "template": pod},
     }
+
+    def refused():
+        pods = cluster.api.get("pods", namespace=namespace)["items"]
+        states = [c["state"] for pod in pods for c in pod["status"].get("containerStatuses", ())]
+        return any("Image" in state.get("waiting", {}).get("reason", "") for state in states)
+
     try:
         cluster.kubectl("label", "node", labelled, f"{PRODUCT}-")
         cluster.kubectl("cordon", cordoned)
         cluster.apply(yaml.safe_dump(deployment), namespace)
-        cluster.wait(
-            "a refused image", lambda: BROKEN in " ".join(texts(doctor()[1], "missing")), within_s=120
-        )
+        cluster.wait("a refused image", refused, within_s=120)
         code, findings = doctor()
     finally:
         cluster.kubectl("label", "node", labelled, f"{PRODUCT}={product}", "--overwrite")
@@ -79,5 +83,6 @@ def test_three_broken_things_are_named_with_remedies(doctor, cluster, namespace)
     missing, notes = texts(findings, "missing"), texts(findings, "note")
     assert f"GPU labels: {labelled} have GPUs without a product label" in missing
     assert any(line.startswith(f"operator: {namespace}/broken: 0 of 1 ready (") for line in missing)
+    assert BROKEN in " ".join(missing)
     assert f"GPU nodes: {cordoned} not ready or cordoned" in notes
     assert all(finding["remedy"] for finding in findings if finding["status"] == "missing")

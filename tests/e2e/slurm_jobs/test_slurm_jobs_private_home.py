@@ -21,6 +21,7 @@ def test_a_job_in_a_private_home_is_measured_and_nobody_else_reads_it(training: 
     )
     training.wait("it trains", training.trains(world=1))
     training.wait("the daemon measures it", lambda: measured.search(training.slurm.metrics()) is not None)
+    assert (training.run / "rendezvous.key").stat().st_mode & 0o777 == 0o600, "its user alone reads the key"
     copies = conf.parent.parent / "runs" / job
     for command in (["ls", copies.parent], ["ls", copies], ["cat", copies / "plan.yaml"]):
         read = subprocess.run(command, check=False, capture_output=True, user="nobody", group="nogroup")

@@ -54,14 +54,11 @@ def test_a_probe_ends_with_its_time_or_with_enough_steps(steps, now_s, reason):
     assert limit.fired is bool(reason)
 
 
-def here(tmp_path, script=None, **launch):
-    """The example's plan, or a script of one's own, as a file; its executor and its probe."""
+def here(tmp_path, script, **launch):
+    """The example's plan with a script of one's own, and its executor."""
     document = yaml.safe_load((EXAMPLE / "plan.yaml").read_text())
-    command = [str(EXAMPLE / "train.py")]
-    if script is not None:
-        (tmp_path / "own.py").write_text(script)
-        command = ["own.py"]
-    document["spec"]["launch"] |= {"command": command} | launch
+    (tmp_path / "own.py").write_text(script)
+    document["spec"]["launch"] |= {"command": ["own.py"]} | launch
     document["spec"]["workload"]["tokens"] = "3M"
     document["spec"]["layout"] = {"microBatch": 8}  # or a slow measurement makes another one look better
     (tmp_path / "plan.yaml").write_text(yaml.safe_dump(document))
@@ -109,18 +106,26 @@ while not agent.should_stop():
     time.sleep(float(sys.argv[1]))
     agent.step(tokens=2048, loss=1.0)
     if agent.should_checkpoint():
-        agent.checkpointed("nowhere")
+        home = agent.checkpoint_directory("nowhere")
+        home.mkdir(parents=True, exist_ok=True)
+        (home / f"rank-{dist.get_rank()}").touch()
+        agent.checkpointed(home)
 """
 
 
 @pytest.mark.torchrun
-def test_a_plan_becomes_narrower_once_its_script_is_probed(tmp_path, monkeypatch):
+def test_a_plan_becomes_narrower_once_its_script_is_probed_on_both_workers(tmp_path, monkeypatch):
     """The script steps 1.3 times as slowly as predicted; what it measured is what the next plan believes."""
     monkeypatch.setenv(calibration.ENV_FILE, str(tmp_path / "calibration.json"))
     plan, executor = here(tmp_path, PACED)
     pace_s = 1.3 * executor.answer(plan).option.step_s
     plan, executor = here(tmp_path, PACED, args=[f"{pace_s:.3f}"])
-    before, _, (measured,) = probed(plan, executor, tmp_path, limit_s=60.0)
+    before, probe, (measured,) = probed(plan, executor, tmp_path, limit_s=60.0)
+    assert (probe.option.gpus, measured.steps >= 5) == (2, True)
+    assert measured.start_s > 0 < measured.checkpoint_s
+    assert not (tmp_path / "run" / "checkpoints" / "rightsizer-probe").exists()
+    assert left_over(tmp_path / "run") == []
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["name"] == "local-gpt-probe"
     model = before.request.architecture
     calibration.add(
         [replace(measured, case=replace(measured.case, architecture=model))], tmp_path / "calibration.json"
@@ -129,18 +134,6 @@ def test_a_plan_becomes_narrower_once_its_script_is_probed(tmp_path, monkeypatch
     assert measured.step_s >= pace_s
     assert interval_ratio(after) < 0.9 * interval_ratio(before.option)
     assert after.step_s > 1.1 * before.option.step_s
-
-
-@pytest.mark.torchrun
-def test_the_example_is_probed_on_both_workers_and_leaves_its_records_alone(tmp_path):
-    plan, executor = here(tmp_path)
-    _, probe, (measured,) = probed(plan, executor, tmp_path, limit_s=60.0)
-    assert probe.option.gpus == 2
-    assert measured.steps >= 5
-    assert measured.start_s > 0 < measured.checkpoint_s
-    assert not (tmp_path / "run" / "checkpoints" / "rightsizer-probe").exists()
-    assert left_over(tmp_path / "run") == []
-    assert json.loads((tmp_path / "run" / "report.json").read_text())["name"] == "local-gpt-probe"
 
 
 @pytest.mark.torchrun
