@@ -14,7 +14,7 @@ from place import ClusterError
 MOUNT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpuset", "cpu", "memory", "pids")
 GONE_WITHIN_S = 15.0
-WEIGHT = 4  # processes that a cluster counts as on a busy machine; a group counts as one, however many it has
+WEIGHT = 8  # processes that a cluster counts as on a busy machine; a group counts as one, however many it has
 
 
 def _unified() -> bool:

@@ -11,6 +11,9 @@ import cgroups
 from host import wait
 from place import Place
 
+GARBAGE_PERCENT = "400"
+"""Go's GOGC. Four times the garbage, 0.7 GB a cluster, takes a seventh off the daemons' processor time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
@@ -41,6 +44,7 @@ def start(at: Place, what: Daemon) -> None:
             stdout=log,
             stderr=log,
             start_new_session=True,
+            env={**os.environ, "GOGC": GARBAGE_PERCENT},
             preexec_fn=before_exec,  # noqa: PLW1509 (this program has one thread)
         )
 
