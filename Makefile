@@ -62,10 +62,12 @@ check: $(READY)  ## format, lint, types, layer contracts, generated files
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 
+# A fresh checkout need not check the types of files that another one has checked
+MYPY_CACHE := $(or $(RIGHTSIZER_CACHE),$(HOME)/.cache/rightsizer)/mypy
 .check-types: $(READY)
-	$(BIN)/mypy
-	cd tests/e2e/cluster && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases *.py
-	cd tests/e2e/slurm && ../../../$(BIN)/mypy --strict --config-file= --explicit-package-bases accounting.py cluster.py machines.py place.py settings.py
+	$(BIN)/mypy --cache-dir $(MYPY_CACHE)/packages
+	cd tests/e2e/cluster && ../../../$(BIN)/mypy --cache-dir $(MYPY_CACHE)/cluster --strict --config-file= --explicit-package-bases *.py
+	cd tests/e2e/slurm && ../../../$(BIN)/mypy --cache-dir $(MYPY_CACHE)/slurm --strict --config-file= --explicit-package-bases accounting.py cluster.py machines.py place.py settings.py
 
 check-generated: $(READY)  ## generated files are what `make generate` and `make outputs` write
 	+@$(BESIDE) .check-outputs .check-generated
@@ -226,8 +228,8 @@ STACK ?=
 test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, killed, resumed, resized (CPU); STACK=trl for one
 	$(BIN)/pytest -q -n 1 -m stacks $(if $(STACK),-k "$(STACK)") $(AGAIN) tests/e2e/stacks
 
-nightly:  ## what CI does not wait for: operators killed at every request, upgrades, a million random inputs
-	@$(MAKE) --no-print-directory release-dry-run
+nightly:  ## what CI does not wait for: operators killed at every request, installations, upgrades, a million random inputs
+	@$(MAKE) --no-print-directory test-install
 	@$(MAKE) --no-print-directory test-kubernetes NIGHTLY=1
 	@$(MAKE) --no-print-directory test-slurm NIGHTLY=1
 	@$(MAKE) --no-print-directory test-stacks
@@ -246,8 +248,9 @@ ci: $(READY)  ## what .ci/run calls: all but what `make nightly` runs; the real 
 .ci-built:
 	-@nice -n 19 $(BUILD)
 
+# The quick checks first: what they find needs no tests. The others come beside the tests
 .ci-tests:
-	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory .check-style .check-types
 	@RIGHTSIZER_COPIED=$$(tests/e2e/public.sh $(MAKE) --no-print-directory -s .copied | tail -n 1) \
 	  $(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-waiting .ci-local
 
@@ -268,19 +271,20 @@ series = for suite in $1; do echo "== $$suite"; $(call twice,$$suite) || exit 1;
 	+@$(call told,slurm,$(call series,test-slurm test-slurm-releases .ci-load .test-processes))
 
 # A Prometheus gathers data for minutes: it begins early.
-# The lock of the images' base may name packages that the mirror here has replaced
+# The lock of the images' base may name packages that the mirror here has replaced.
+# Of the stacks one, unmodified; the others: make nightly
 .ci-waiting: export RELEASE_OPTIONS = --newest
+.ci-waiting: export STACK = transformers and not one_line
 .ci-waiting:
-	+@$(call told,waiting,$(call series,test-prometheus test-install))
+	+@$(call told,waiting,$(call series,test-prometheus release-dry-run test-page test-stacks))
 
-# What needs no cluster, in what those leave of the machine. Of the stacks one; the others: make nightly
-.ci-local: export STACK = transformers
+# What needs neither a server nor torch, in what those leave of the machine
 .ci-local:
 	+@$(call told,local,nice -n 10 $(MAKE) --no-print-directory .ci-alone)
 
 .ci-alone:
+	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory .test-units
-	@$(call series,test-page test-stacks)
 
 .ci-load:
 	@tests/e2e/public.sh $(MAKE) --no-print-directory .bench-load-slurm REQUESTS=60

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.nightly]
 
 ATTACK = Path(__file__).resolve().parents[1] / "rendezvous_attack.py"
 
@@ -43,10 +43,3 @@ def test_a_forged_rendezvous_state_runs_nothing_and_the_job_trains_on(training: 
     finally:
         attacker.kill()
         attacker.wait()
-
-
-def test_the_key_can_be_read_by_the_job_s_user_only(training: Any) -> None:
-    training.plan(gpus=2)
-    training.submit("--partition", "h100")
-    training.wait("two workers train", training.trains(world=2))
-    assert (training.run / "rendezvous.key").stat().st_mode & 0o777 == 0o600
