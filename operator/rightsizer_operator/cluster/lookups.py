@@ -152,8 +152,9 @@ class ClusterReader:
         if not name:
             return None
         key, now = (metadata["namespace"], name), time.monotonic()
-        if key in self._queues and now < self._queues[key][0]:
-            return self._queues[key][1]
+        known = self._queues.get(key)
+        if known and now < known[0]:
+            return known[1]
         version = await self._kueue()
         if not version:
             return None
