@@ -143,10 +143,12 @@ def _next_mark(before: Mark | None, record: Record) -> Mark:
 
 
 def _restarted(a: Mark, b: Mark) -> bool:
-    """Whether the workers started again between two marks, or their number changed."""
-    starts = b.phase in _BEFORE_FIRST_STEP and a.phase not in _BEFORE_FIRST_STEP
-    counts_anew = b.tokens < a.tokens or (b.saving_s or 0.0) < (a.saving_s or 0.0)
-    return starts or counts_anew or (a.world, a.run) != (b.world, b.run) or _clock_set(a, b)
+    """Whether the workers started again between two marks, their number changed, or the clock was set."""
+    if a.world != b.world or a.run != b.run or abs(b.ahead_s - a.ahead_s) > _CLOCK_SET_S:
+        return True
+    if b.tokens < a.tokens or (b.saving_s or 0.0) < (a.saving_s or 0.0):  # they count anew
+        return True
+    return b.phase in _BEFORE_FIRST_STEP and a.phase not in _BEFORE_FIRST_STEP
 
 
 def _clock_set(a: Mark, b: Mark) -> bool:
@@ -186,8 +188,10 @@ def pruned(marks: Sequence[Mark], *, keep_s: float, resolution: int = 60) -> tup
     """
     kept: list[Mark] = []
     newest_s, fixed = (marks[-1].time_s if marks else 0.0), True
-    for before, mark, after in zip((None, *marks), marks, (*marks[1:], None), strict=False):
-        boundary = _is_boundary(before, mark, after)
+    parted = [True, *itertools.starmap(_restarted, itertools.pairwise(marks)), False]
+    for i, mark in enumerate(marks):
+        begins = parted[i] or marks[i - 1].phase in _BEFORE_FIRST_STEP
+        boundary = parted[i + 1] or (begins and mark.phase not in _BEFORE_FIRST_STEP)
         if mark.time_s < newest_s - keep_s and not boundary:
             continue
         apart_s = (newest_s - mark.time_s) / resolution
@@ -201,13 +205,6 @@ def _joined(a: Mark, b: Mark) -> Mark:
     """Two consecutive marks of one run as one."""
     covers_s = a.covers_s + min(b.covers_s, b.time_s - a.time_s)
     return replace(b, covers_s=covers_s)
-
-
-def _is_boundary(before: Mark | None, mark: Mark, after: Mark | None) -> bool:
-    if after is not None and _restarted(mark, after):
-        return True
-    begins = before is None or before.phase in _BEFORE_FIRST_STEP or _restarted(before, mark)
-    return begins and mark.phase not in _BEFORE_FIRST_STEP
 
 
 def trained_s(marks: Sequence[Mark], *, now_s: float) -> float | None:

@@ -54,10 +54,10 @@ class RecordMemory:
 
 def _continued(before: Recorded, tail: str) -> Recorded:
     """`before` with the complete lines of `tail` that follow it; the tail alone if it does not continue."""
-    lines = tail[: tail.rfind("\n") + 1].splitlines()
-    known = next((i for i in range(len(lines), 0, -1) if before.last and lines[i - 1] == before.last), 0)
-    records = _records(lines[known:])
-    last = lines[-1] if lines else ""
+    known = _end_of(before.last, tail) if before.last else 0
+    lines = tail[known : tail.rfind("\n") + 1].split("\n")[:-1]
+    records = _records(lines)
+    last = lines[-1] if lines else before.last if known else ""
     if known:
         after = before.marks[-1] if before.marks else None
         marks = (*before.marks, *marks_of(records, after=after))
@@ -65,6 +65,17 @@ def _continued(before: Recorded, tail: str) -> Recorded:
     whole = bool(records) and records[0].event == "start"
     from_s = -math.inf if whole else records[0].time if records else math.inf
     return Recorded(marks=tuple(marks_of(records)), complete_from_s=from_s, last=last)
+
+
+def _end_of(line: str, tail: str) -> int:
+    """Where the last occurrence of a line ends, 0 if there is none. From the end: few lines are new."""
+    end = tail.rfind("\n") + 1
+    while end > 0:
+        start = tail.rfind("\n", 0, end - 1) + 1
+        if tail[start : end - 1] == line:
+            return end
+        end = start
+    return 0
 
 
 def _records(lines: list[str]) -> tuple[Record, ...]:
