@@ -8,9 +8,11 @@ READY := $(VENV)/.ready
 export RIGHTSIZER_REFERENCE ?= $(abspath ../shared/reference)
 # numpy's threads fight with pytest's workers on small machines
 export OMP_NUM_THREADS ?= 1
+# Without bytecode each pytest process compiles the tests and hypothesis anew: 4 s of processor time
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := all
-.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .copied .ci-kubernetes .ci-slurm .ci-waiting .ci-local .ci-alone .ci-load test-page test-stacks clean help
+.PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .copied .ci-kubernetes .ci-slurm .ci-waiting .ci-local .ci-alone .ci-load .collected test-page test-stacks clean help
 .PHONY: .check-outputs .check-style .check-types .check-generated
 
 all: check test  ## check and test
@@ -250,9 +252,13 @@ ci: $(READY)  ## what .ci/run calls: all but what `make nightly` runs; the real 
 
 # The quick checks first: what they find needs no tests. The others come beside the tests
 .ci-tests:
-	@$(MAKE) --no-print-directory .check-style .check-types
+	@$(MAKE) --no-print-directory .check-style .check-types .collected
 	@RIGHTSIZER_COPIED=$$(tests/e2e/public.sh $(MAKE) --no-print-directory -s .copied | tail -n 1) \
 	  $(MAKE) --no-print-directory .ci-kubernetes .ci-slurm .ci-waiting .ci-local
+
+# Compiles the tests, once for all of the suites
+.collected: $(READY)
+	@$(BIN)/pytest -q --collect-only tests | tail -n 1
 
 # Where public.sh has copied the checkout to, its environment built: the last line
 .copied: $(READY)

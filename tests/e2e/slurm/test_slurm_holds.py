@@ -16,12 +16,20 @@ COMMENT = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 DENSE = "rightsizer: model=llama-3.1-8b tokens=10B deadline={}h"
 
 
-@pytest.fixture
-def slow(site: Any) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def holding(slurm: Any, site_of: Any) -> Iterator[Any]:
     """The site with a daemon that answers nothing new at once."""
+    site = dataclasses.replace(site_of(slurm), again=False)
     with site.settings(hold_after_s=0, restart=True):
-        yield dataclasses.replace(site, again=False)
-        site.slurm.cancel_all()  # so that the daemon that comes next sees none of it
+        yield site
+
+
+@pytest.fixture
+def slow(holding: Any) -> Iterator[Any]:
+    """That site, without jobs. It remembers the sizes that earlier tests asked for."""
+    yield holding
+    holding.slurm.cancel_all()
+    holding.idle()
 
 
 def _settled(site: Any, job: str) -> int:
@@ -31,50 +39,6 @@ def _settled(site: Any, job: str) -> int:
 
 def _sized(site: Any, job: str) -> bool:
     return "nodes=" in site.slurm.job(job).get("AdminComment", "")
-
-
-def test_a_job_whose_size_takes_too_long_is_held_then_sized_and_released(slow: Any) -> None:
-    submitted = slow.sbatch(DENSE.format(24), "--time=7-0", hold=False)
-    job = submitted.job["JobId"]
-    assert "the job is held (JobHeldUser) and released when it is sized" in submitted.said
-    slow.slurm.wait("the job is sized", lambda: _sized(slow, job))
-    slow.slurm.wait("the job starts", lambda: slow.slurm.job(job)["JobState"] != "PENDING")
-    found = slow.slurm.job(job)
-    nodes = re.search(r"nodes=(\d+) gpus=(\d+)", found["AdminComment"])
-    assert re.search(r"node=(\d+)", found["TRES"])[1] == nodes[1]
-    assert found["TresPerNode"] == f"gres:gpu:h100:{int(nodes[2]) // int(nodes[1])}"
-    assert found["NumTasks"] == nodes[1]
-
-
-def test_a_job_that_its_user_holds_is_sized_and_stays_held(slow: Any) -> None:
-    submitted = slow.sbatch(COMMENT)
-    slow.slurm.wait("the job is sized", lambda: _sized(slow, submitted.job["JobId"]))
-    time.sleep(1)
-    assert slow.slurm.job(submitted.job["JobId"])["Reason"] == "JobHeldUser"
-
-
-def test_a_job_that_cannot_be_sized_stays_held_and_says_why(slow: Any) -> None:
-    submitted = slow.sbatch(DENSE.format(1), hold=False)
-    job = submitted.job["JobId"]
-    slow.slurm.wait("the refusal", lambda: "refused:" in slow.slurm.job(job).get("AdminComment", ""))
-    assert slow.slurm.job(job)["JobState"] == "PENDING"
-
-
-def test_a_salloc_whose_job_cannot_be_sized_ends_with_the_reason(slow: Any) -> None:
-    done = slow.slurm.ask("salloc", f"--comment={DENSE.format(1)}", "true")
-    assert (done.returncode, "rightsizer: refused: no plan: deadline" in done.stderr) == (1, True), (
-        done.stderr
-    )
-
-
-def test_a_held_salloc_is_told_its_size_once_and_goes_on(slow: Any) -> None:
-    done = slow.slurm.ask("salloc", "--time=7-0", f"--comment={DENSE.format(60)}", "sleep", "8")
-    lines = [line for line in done.stderr.splitlines() if "rightsizer:" in line]
-    assert ("the job is held" in lines[0], "done in" in lines[1], len(lines)) == (True, True, 2), done.stderr
-
-
-def test_a_comment_that_is_wrong_is_refused_at_once_though_sizing_is_slow(slow: Any) -> None:
-    assert slow.sbatch("rightsizer: modle=x tokens=1B").job is None
 
 
 def test_a_held_job_that_its_owner_releases_is_left_alone(site: Any) -> None:
@@ -88,20 +52,6 @@ def test_a_held_job_that_its_owner_releases_is_left_alone(site: Any) -> None:
         site.slurm.run("scontrol", "release", submitted.job["JobId"])
         site.slurm.wait("it runs", lambda: site.slurm.job(submitted.job["JobId"])["JobState"] != "PENDING")
         assert "node=2" in site.slurm.job(submitted.job["JobId"])["TRES"]
-
-
-def test_held_jobs_are_sized_after_a_restart_of_either_daemon(slow: Any) -> None:
-    jobs = [slow.sbatch(DENSE.format(hours), hold=False).job["JobId"] for hours in (30, 36, 48)]
-    slow.slurm.control("kill", "rightsizer")
-    slow.slurm.control("end", "slurmctld")
-    slow.slurm.control("start", "slurmctld")
-    slow.start()
-    for job in jobs:
-        slow.slurm.wait("each job is sized", lambda job=job: _settled(slow, job) > 0)
-    time.sleep(2)
-    assert [_settled(slow, job) for job in jobs] == [1, 1, 1]
-    unsized = [job for job in jobs if not _sized(slow, job)]
-    assert not unsized, [line for line in slow.log().splitlines() if any(f"job {j}," in line for j in jobs)]
 
 
 def test_questions_are_answered_while_slurmctld_is_away_and_after(site: Any) -> None:
@@ -135,3 +85,59 @@ def test_a_burst_of_submits_has_no_timeout_and_no_duplicate(site: Any) -> None:
     # what could not be sized in time is held, and sized soon
     wanted = {first.job["TresPerNode"]}
     site.slurm.wait("all are sized", lambda: {gres for _, gres in burst()} == wanted, within_s=120)
+
+
+def test_a_job_whose_size_takes_too_long_is_held_then_sized_and_released(slow: Any) -> None:
+    submitted = slow.sbatch(DENSE.format(24), "--time=7-0", hold=False)
+    job = submitted.job["JobId"]
+    assert "the job is held (JobHeldUser) and released when it is sized" in submitted.said
+    slow.slurm.wait("the job is sized", lambda: _sized(slow, job))
+    slow.slurm.wait("the job starts", lambda: slow.slurm.job(job)["JobState"] != "PENDING")
+    found = slow.slurm.job(job)
+    nodes = re.search(r"nodes=(\d+) gpus=(\d+)", found["AdminComment"])
+    assert re.search(r"node=(\d+)", found["TRES"])[1] == nodes[1]
+    assert found["TresPerNode"] == f"gres:gpu:h100:{int(nodes[2]) // int(nodes[1])}"
+    assert found["NumTasks"] == nodes[1]
+
+
+def test_a_job_that_its_user_holds_is_sized_and_stays_held(slow: Any) -> None:
+    submitted = slow.sbatch(COMMENT)
+    slow.slurm.wait("the job is sized", lambda: _sized(slow, submitted.job["JobId"]))
+    time.sleep(1)
+    assert slow.slurm.job(submitted.job["JobId"])["Reason"] == "JobHeldUser"
+
+
+def test_a_job_that_cannot_be_sized_stays_held_and_says_why(slow: Any) -> None:
+    submitted = slow.sbatch(DENSE.format(1), hold=False)
+    job = submitted.job["JobId"]
+    slow.slurm.wait("the refusal", lambda: "refused:" in slow.slurm.job(job).get("AdminComment", ""))
+    assert slow.slurm.job(job)["JobState"] == "PENDING"
+
+
+def test_a_salloc_whose_job_cannot_be_sized_ends_with_the_reason(slow: Any) -> None:
+    done = slow.slurm.ask("salloc", f"--comment={DENSE.format(2)}", "true")
+    assert (done.returncode, "rightsizer: refused: no plan: " in done.stderr) == (1, True), done.stderr
+
+
+def test_a_held_salloc_is_told_its_size_once_and_goes_on(slow: Any) -> None:
+    done = slow.slurm.ask("salloc", "--time=7-0", f"--comment={DENSE.format(60)}", "sleep", "8")
+    lines = [line for line in done.stderr.splitlines() if "rightsizer:" in line]
+    assert ("the job is held" in lines[0], "done in" in lines[1], len(lines)) == (True, True, 2), done.stderr
+
+
+def test_a_comment_that_is_wrong_is_refused_at_once_though_sizing_is_slow(slow: Any) -> None:
+    assert slow.sbatch("rightsizer: modle=x tokens=1B").job is None
+
+
+def test_held_jobs_are_sized_after_a_restart_of_either_daemon(slow: Any) -> None:
+    jobs = [slow.sbatch(DENSE.format(hours), hold=False).job["JobId"] for hours in (30, 36, 48)]
+    slow.slurm.control("kill", "rightsizer")
+    slow.slurm.control("end", "slurmctld")
+    slow.slurm.control("start", "slurmctld")
+    slow.start()
+    for job in jobs:
+        slow.slurm.wait("each job is sized", lambda job=job: _settled(slow, job) > 0)
+    time.sleep(2)
+    assert [_settled(slow, job) for job in jobs] == [1, 1, 1]
+    unsized = [job for job in jobs if not _sized(slow, job)]
+    assert not unsized, [line for line in slow.log().splitlines() if any(f"job {j}," in line for j in jobs)]

@@ -47,23 +47,22 @@ def _sized(site: Any, comment: str = COMMENT, **options: Any) -> Any:
     return submitted
 
 
-@pytest.mark.parametrize("kind", ["folder", "pipe", "device", "huge"])
-def test_a_plan_that_is_no_file_is_refused_and_others_are_sized(shipped: Any, kind: str) -> None:
-    path = shipped.folder / kind
-    make = {
-        "folder": path.mkdir,
-        "pipe": lambda: os.mkfifo(path),
-        "device": lambda: path.symlink_to("/dev/zero"),
-        "huge": lambda: path.touch() or os.truncate(path, 1 << 40),
-    }
-    make[kind]()
-    os.chown(path, 65534, 65534, follow_symlinks=False)
-    submitted = shipped.sbatch(f"rightsizer: plan={path}", user="nobody", hold=False)
+def test_plans_that_are_no_files_are_refused_and_others_are_sized(shipped: Any) -> None:
+    paths = {kind: shipped.folder / kind for kind in ("folder", "pipe", "device", "huge")}
+    paths["folder"].mkdir()
+    os.mkfifo(paths["pipe"])
+    paths["device"].symlink_to("/dev/zero")
+    paths["huge"].touch()
+    os.truncate(paths["huge"], 1 << 40)
+    wrong = {}
+    for kind, path in paths.items():
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+        wrong[kind] = shipped.sbatch(f"rightsizer: plan={path}", user="nobody", hold=False)
     other = shipped.sbatch(COMMENT, hold=False)
-    assert "not sized" not in submitted.said + other.said
-    for job, note in ((submitted, "refused: plan: "), (other, "nodes=")):
-        number = job.job["JobId"]
-        shipped.slurm.wait("a decision", lambda number=number, note=note: note in _note(shipped, number))
+    assert [each.said for each in (*wrong.values(), other) if "not sized" in each.said] == []
+    for name, job in (*wrong.items(), ("other", other)):
+        note = "nodes=" if job is other else "refused: plan: "
+        shipped.slurm.wait(name, lambda job=job, note=note: note in _note(shipped, job.job["JobId"]))
 
 
 def test_a_full_disk_holds_no_job(site: Any, tmp_path_factory: Any) -> None:

@@ -18,7 +18,7 @@ from rightsizer_launch.worker.progress import ProgressReader, Record
 pytestmark = [pytest.mark.stacks]
 
 ROOT = Path(__file__).parents[3]
-TOKENS = {"transformers": "600k", "trl": "600k", "lightning": "600k", "accelerate": "390k"}
+TOKENS = {"transformers": "400k", "trl": "600k", "lightning": "600k", "accelerate": "390k"}
 """More than the examples' where those end in three seconds: before a checkpoint, a kill and a stop."""
 STACKS = sorted(path.parent.name for path in ROOT.glob("examples/stacks/*/plan.yaml"))
 
