@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+UNSIZED = ("the job is held (JobHeldUser) and released", "the plan is not sized yet; submit the job again")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
@@ -42,12 +44,17 @@ class Site:
     def sbatch(self, comment: str, *options: str, user: str | None = None, hold: bool = True) -> Submitted:
         """Submit a job that waits (or runs for a second)."""
         submitted = self._sbatch(comment, *options, user=user, hold=hold)
-        while self.again and "the job is held (JobHeldUser) and released" in submitted.said:
-            job = submitted.job["JobId"] if submitted.job else ""
-            self.slurm.wait(
-                "the job is sized", lambda job=job: " ticket=" not in self.slurm.job(job)["Comment"], 120
-            )
-            self.slurm.run("scancel", job)
+        give_up_s = time.monotonic() + 240
+        while self.again and any(said in submitted.said for said in UNSIZED):
+            assert time.monotonic() < give_up_s, submitted.said
+            if submitted.job is None:  # refused where the site enforces
+                time.sleep(0.5)
+            else:
+                job = submitted.job["JobId"]
+                self.slurm.wait(
+                    "the job is sized", lambda job=job: " ticket=" not in self.slurm.job(job)["Comment"], 120
+                )
+                self.slurm.run("scancel", job)
             submitted = self._sbatch(comment, *options, user=user, hold=hold)
         return submitted
 
