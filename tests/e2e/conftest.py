@@ -43,6 +43,11 @@ def patience(within_s: float) -> float:
     return min(PATIENCE * within_s, LONGEST_WAIT_S)
 
 
+def pause(began_s: float, *, least_s: float) -> None:
+    """Between two looks of a wait: longer the longer it lasts, since each look costs processor time."""
+    time.sleep(min(0.5, max(least_s, (time.monotonic() - began_s) / 20)))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--again", action="store_true", help="only the modules in which something failed the last time"
@@ -160,13 +165,12 @@ class Cluster:
 
     def wait(self, what: str, condition: Callable[[], bool], within_s: float = 60) -> None:
         """Return when the condition holds; fail when it does not within what `patience` makes of that."""
-        patience_s = patience(within_s)
-        end_s = time.monotonic() + patience_s
+        patience_s, began_s = patience(within_s), time.monotonic()
         while not condition():
-            if time.monotonic() > end_s:
+            if time.monotonic() > began_s + patience_s:
                 pods = self.kubectl("get", "pods,events", "--all-namespaces", "--output=wide")
                 pytest.fail(f"{what}: not within {patience_s:.0f} s\n{pods}")
-            time.sleep(0.3)
+            pause(began_s, least_s=0.3)
 
 
 def _control(name: str, *arguments: str, nodes: int = 3) -> subprocess.CompletedProcess[str]:
@@ -291,13 +295,12 @@ class Slurm:
 
     def wait(self, what: str, condition: Callable[[], bool], within_s: float = 60) -> None:
         """Return when the condition holds; fail when it does not within what `patience` makes of that."""
-        patience_s = patience(within_s)
-        end_s = time.monotonic() + patience_s
+        patience_s, began_s = patience(within_s), time.monotonic()
         while not condition():
-            if time.monotonic() > end_s:
+            if time.monotonic() > began_s + patience_s:
                 state = self.ask("squeue", "--all").stdout + self.ask("sinfo").stdout
                 pytest.fail(f"{what}: not within {patience_s:.0f} s\n{state}")
-            time.sleep(0.1)
+            pause(began_s, least_s=0.1)
 
     def cancel_all(self) -> None:
         """End every job, and wait until the nodes are free again."""
