@@ -41,7 +41,11 @@ def test_a_job_sized_by_the_plugin_finds_its_size_in_its_output(training: Any) -
 
 
 def test_install_check_asks_the_daemon(training: Any) -> None:
-    said = training.rightsizer("slurm", "install", "--check").stdout
-    assert re.search(
-        r"^ok +the daemon answers at \S+: not changed|^ok +the daemon answers at \S+: 1 x", said, re.M
-    ), said
+    answered = re.compile(r"^ok +the daemon answers at \S+: (not changed|1 x)", re.M)
+
+    def sized() -> bool:  # "its size is not yet known" just after the daemon's start
+        said = training.rightsizer("slurm", "install", "--check").stdout
+        assert "ok      the daemon answers at " in said, said
+        return answered.search(said) is not None
+
+    training.slurm.wait("an answer with a size", sized)
