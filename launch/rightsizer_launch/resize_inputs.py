@@ -144,11 +144,9 @@ def _next_mark(before: Mark | None, record: Record) -> Mark:
 
 def _restarted(a: Mark, b: Mark) -> bool:
     """Whether the workers started again between two marks, their number changed, or the clock was set."""
-    if a.world != b.world or a.run != b.run or abs(b.ahead_s - a.ahead_s) > _CLOCK_SET_S:
-        return True
-    if b.tokens < a.tokens or (b.saving_s or 0.0) < (a.saving_s or 0.0):  # they count anew
-        return True
-    return b.phase in _BEFORE_FIRST_STEP and a.phase not in _BEFORE_FIRST_STEP
+    starts = b.phase in _BEFORE_FIRST_STEP and a.phase not in _BEFORE_FIRST_STEP
+    counts_anew = b.tokens < a.tokens or (b.saving_s or 0.0) < (a.saving_s or 0.0)
+    return starts or counts_anew or (a.world, a.run) != (b.world, b.run) or _clock_set(a, b)
 
 
 def _clock_set(a: Mark, b: Mark) -> bool:
