@@ -12,23 +12,27 @@ __all__ = ["BoundPod", "Occupancy", "Owner", "bound_pods", "owner_of"]
 
 Object = Mapping[str, Any]
 Owner = tuple[str, str]
-"""Namespace and uid of a pod's controller: an owner reference never crosses namespaces."""
+"""Namespace and uid of a controller: an owner reference never crosses namespaces. The uid is never empty."""
 
 
 @immutable
 class BoundPod:
-    """A pod that holds GPUs of a node; `node` names the place, which MIG slices have to themselves."""
+    """A pod that holds GPUs of a node; `node` names the place, which MIG slices have to themselves.
+
+    `owner` is None without a controller.
+    """
 
     node: str
-    owner: Owner
+    owner: Owner | None
     gpus: int
 
 
-def owner_of(pod: Object) -> Owner:
-    """The controller of a pod; the uid is empty without one."""
+def owner_of(pod: Object) -> Owner | None:
+    """The controller of a pod; None without one."""
     metadata = pod["metadata"]
     references = metadata.get("ownerReferences", ())
-    return metadata["namespace"], next((o["uid"] for o in references if o.get("controller")), "")
+    uid = next((o["uid"] for o in references if o.get("controller")), "")
+    return (metadata["namespace"], uid) if uid else None
 
 
 def bound_pods(pods: Iterable[Object]) -> tuple[BoundPod, ...]:
@@ -64,8 +68,9 @@ class Occupancy:
         self._expected = defaultdict(Counter)
         for pod in pods:
             self._held[pod.node] += pod.gpus
-            self._by_owner[pod.owner][pod.node] += pod.gpus
-            self._pods[pod.owner] += 1
+            if pod.owner is not None:
+                self._by_owner[pod.owner][pod.node] += pod.gpus
+                self._pods[pod.owner] += 1
         return expected
 
     def bound(self, owner: Owner) -> int:

@@ -53,8 +53,8 @@ def log_fields(key: Key) -> dict[str, str]:
 
 
 def owner_uids(raw: Object) -> set[str]:
-    """The uids of an object's owners."""
-    return {owner["uid"] for owner in raw["metadata"].get("ownerReferences", ())}
+    """The uids of an object's owners; never an empty one, which objects have that do not exist yet."""
+    return {owner["uid"] for owner in raw["metadata"].get("ownerReferences", ())} - {""}
 
 
 def plan_key(raw: Object) -> Key:

@@ -1,9 +1,12 @@
+import dataclasses
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rightsizer_operator.cluster.cache import Cache
-from rightsizer_operator.cluster.occupancy import BoundPod
+from rightsizer_operator.cluster.occupancy import bound_pods
 from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.names import GPU_TYPE, LABEL_PLAN
 from rightsizer_operator.values.nodes import Node, NodeRequirements, Taint
@@ -29,6 +32,14 @@ def job(version="6", name="demo-a1", gpus=8, **status):
         "spec": {"template": {"spec": {"containers": [{"resources": {"limits": limits}}]}}},
         "status": status,
     }
+
+
+def pod(node, gpus, owner="", namespace="team", controller=True):
+    """A pod that holds GPUs of a node, with this controller; without one it is a bare pod."""
+    references = [{"kind": "Job", "name": "j", "uid": owner, "controller": controller}] if owner else []
+    limits = {NVIDIA.resource: str(gpus)}
+    spec = {"nodeName": node, "containers": [{"resources": {"limits": limits}}]}
+    return {"metadata": {"namespace": namespace, "ownerReferences": references}, "spec": spec}
 
 
 def service(owner="u-demo"):
@@ -101,12 +112,43 @@ def test_a_reserved_job_claims_its_gpus_until_it_is_unreserved(cache):
 
 def test_a_scheduled_pod_holds_gpus_where_it_is(cache):
     cache._store_node(Node(name="n0", product=H100, gpus=16))
-    cache.set_pods([BoundPod(node="n1", owner=("team", "u-demo-a1"), gpus=8)])
+    cache.set_pods(bound_pods([pod("n1", 8, "u-demo-a1")]))
     assert (held(cache), held(cache, without=KEY)) == ({"n1": 8}, {})
 
 
+@given(
+    strangers=st.lists(
+        st.builds(
+            pod,
+            st.sampled_from(["n1", "n2"]),
+            st.integers(1, 8),
+            st.sampled_from(["", "u-stranger", "u-other"]),
+            st.sampled_from(["team", "elsewhere"]),
+            st.booleans(),
+        )
+    ),
+    pods=st.integers(1, 4),
+    reserved=st.booleans(),
+)
+def test_no_pod_of_another_owner_lowers_what_a_plan_claims(strangers, pods, reserved):
+    """A Job that is about to be created has no uid yet, and a bare pod has no controller."""
+    filled = Cache()
+    for name in ("n1", "n2", "n3"):
+        filled._store_node(Node(name=name, product=H100, gpus=1024))
+    filled.set_plan(plan(gpus=8 * pods))
+    made = dataclasses.replace(AttemptJob.of(job("0" if reserved else "6")), parallelism=pods)
+    if reserved:
+        filled.reserve(KEY, dataclasses.replace(made, uid=""))
+    else:
+        filled.store_job(KEY, made)
+    filled.set_pods(bound_pods(strangers))
+    theirs = sum(int(p["spec"]["containers"][0]["resources"]["limits"][NVIDIA.resource]) for p in strangers)
+    assert sum(held(filled).values()) == theirs + 8 * pods
+    assert sum(held(filled, without=KEY).values()) == theirs
+
+
 def test_a_pod_of_another_namespace_is_not_the_plan_s(cache):
-    cache.set_pods([BoundPod(node="n1", owner=("elsewhere", "u-demo-a1"), gpus=2)])
+    cache.set_pods(bound_pods([pod("n1", 2, "u-demo-a1", "elsewhere")]))
     assert held(cache, without=KEY) == {"n1": 2}
 
 
@@ -136,7 +178,7 @@ def test_unscheduled_pods_stay_where_they_are_expected_while_they_fit(cache, cha
 
 def test_unscheduled_pods_move_where_another_pod_took_their_gpus(cache):
     cache._store_node(Node(name="n0", product=H100, gpus=64))
-    cache.set_pods([BoundPod(node="n1", owner=("team", ""), gpus=9)])
+    cache.set_pods(bound_pods([pod("n1", 9)]))
     assert held(cache) == {"n0": 8, "n1": 9}
 
 

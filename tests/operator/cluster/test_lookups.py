@@ -153,6 +153,8 @@ def test_labelled_pods_that_no_plan_owns_count_as_another_workload_s():
 )
 def test_pressure_comes_from_pods_that_no_plan_owns(owner, wanted):
     kube, cache = Labelled(), running([KEY])
+    (job,) = cache.owned(KEY)
+    cache.reserve(KEY, dataclasses.replace(job, name="demo-a2", uid=""))  # not created yet
     cache._store_node(Node(name="n1", product="NVIDIA-H100-80GB-HBM3", gpus=8))
     spec = {"containers": POD["spec"]["containers"]}
     kube.pods = [kube._pod("waits", owner) | {"spec": spec}]
