@@ -13,7 +13,7 @@ from bench.fuzz.inputs import Target, damaged, damaged_text, text
 from rightsizer_api import loads
 from rightsizer_launch.resize_inputs import marks_of, reading_of
 from rightsizer_launch.worker.progress import Record
-from rightsizer_slurm.cluster import accounting_limits, comment, config, jobs, runfile, snapshot
+from rightsizer_slurm.cluster import accounting_limits, comment, config, hostlist, jobs, runfile, snapshot
 from rightsizer_slurm.cluster.backend_commands import jobs_of_json
 from rightsizer_slurm.monitor import report, size_history, size_request
 from rightsizer_slurm.monitor.inspection import monitored_job
@@ -201,6 +201,7 @@ TARGETS: tuple[Target, ...] = (
     _target("sacctmgr show qos", _lines(QOS), lambda t: accounting_limits.parse(qos=t, associations="")),
     _target("sacctmgr show assoc", _lines(ASSOC), lambda t: accounting_limits.parse(qos="", associations=t)),
     _target("squeue --json", _json({"jobs": [JOB]}), jobs_of_json),
+    _target("node list", _text_of("n[1-2,07],r[1-3]n[08-11] x"), hostlist.expand),
     _target("gres", _text_of("gpu:h100:8(S:0-1),gres/gpu=2"), jobs.gres_gpus),
     _target("AdminComment", _admin_comment, lambda texts: jobs.noted(*texts)),
     _target("comment", _text_of(COMMENT), _comment),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from deploy.images import licences
 from deploy.images.errors import BuildError
 
 __all__ = [
@@ -38,12 +39,13 @@ def install_locked(lock: Path, root: Path, *, architecture: str, uv: Path) -> No
 
 
 def download(lock: Path, root: Path, *, architecture: str, uv: Path) -> None:
-    """The packages of a lock below `root`, only with the lock's hashes; few come without a wheel."""
+    """The packages of a lock below `root`, only with the lock's hashes and licences that let us ship them."""
     target = ("--python-version", PYTHON, "--python-platform", _PLATFORM[architecture])
     hashes = ("--require-hashes", "--build-constraints", BACKENDS)
     _uv(uv, "pip", "install", "--target", root / SITE, *target, *hashes, "--requirement", lock)
     shutil.rmtree(root / SITE / "bin", ignore_errors=True)
     (root / SITE / ".lock").unlink(missing_ok=True)
+    licences.check(root / SITE)
 
 
 def install_own(repository: Path, root: Path, *, uv: Path) -> None:

@@ -11,6 +11,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from deploy.images import licences
 from deploy.images.errors import BuildError
 from deploy.images.wheels import BACKENDS
 
@@ -57,6 +58,7 @@ def _install(site: Path, python: str, *, platform: str, uv: Path) -> None:
         raise BuildError(f"uv pip install for Python {python} failed: {done.stderr.strip()}")
     shutil.rmtree(site / "bin", ignore_errors=True)
     (site / ".lock").unlink(missing_ok=True)
+    licences.check(site)
 
 
 def packages(wheel: Path, version: str, out: Path, *, architecture: str, uv: Path, nfpm: Path) -> list[Path]:

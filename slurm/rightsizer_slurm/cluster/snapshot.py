@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from hostlist import BadHostlist, expand_hostlist
-
 from rightsizer.values import immutable
+from rightsizer_slurm.cluster.hostlist import HostListError, expand
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
 __all__ = ["Node", "Partition", "Reservation", "SlurmCluster", "clock_s", "parse", "read", "records"]
@@ -231,8 +230,8 @@ def _hosts(text: str) -> tuple[str, ...]:
     if text in ("", "(null)"):
         return ()
     try:
-        return tuple(expand_hostlist(text))
-    except BadHostlist:
+        return expand(text)
+    except HostListError:
         raise SlurmError("scontrol", f"invalid node list: {text[:80]}") from None
 
 

@@ -8,10 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hostlist import BadHostlist, expand_hostlist
-
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer_api import TrainingPlan
+from rightsizer_slurm.cluster.hostlist import HostListError, expand
 from rightsizer_slurm.cluster.jobs import gres_gpus
 from rightsizer_slurm.cluster.snapshot import Node, Reservation, SlurmCluster
 from rightsizer_slurm.submit.placement import Placement
@@ -61,8 +60,8 @@ def _options(request: SizingRequest) -> str:
 
 def _hosts(option: str, text: str) -> frozenset[str]:
     try:
-        return frozenset(expand_hostlist(text)) if text else frozenset()
-    except BadHostlist:
+        return frozenset(expand(text))
+    except HostListError:
         raise NotUnderstoodError(f"{option} {text}: is not a list of nodes") from None
 
 
