@@ -74,6 +74,7 @@ class Framework:
     stages) pass a chunk before the next.
     `first_stage_layers` and `last_stage_layers` are as the rule of balance deals them where 0.
     `expert_overlap_interleaves`: stages hide the experts' exchange only if they are interleaved.
+    `defers_group_reduce`: HSDP's groups all-reduce gradients with the last micro-batch only.
     `flash_kernel` is what "flash" means with it; `prefers_cudnn_attention`: cuDNN, where torch's own
     choice is FlashAttention-2, on Blackwell. `can_*` says what to search.
     """
@@ -109,6 +110,7 @@ class Framework:
     overlaps_expert_exchange: bool = False
     expert_overlap_interleaves: bool = False
     reduces_every_micro_batch: bool = False
+    defers_group_reduce: bool = False
     scatters_gradients: bool = True
     sequence_parallel_default: bool = False
     stage_balance: StageBalance = StageBalance.EVEN

@@ -1,4 +1,4 @@
-"""Seconds of collectives and transfers on the links between their ranks.
+"""Groups of ranks, and seconds of collectives and transfers on the links between them.
 
 Legend: n ranks of a group, r of them inside one fast domain (NVLink, xGMI, or a PCIe host), w = n / r
 domains, S bytes of the full payload, B_in and B_out achieved bytes/s of one GPU inside and between domains
@@ -18,11 +18,22 @@ speed.
 import numpy as np
 
 from rightsizer.domain.cases import Cases
-from rightsizer.domain.columns import Array, text_matches
+from rightsizer.domain.columns import Array, Columns, text_matches
 from rightsizer.estimate.parameters import Parameters
 from rightsizer.values import immutable
 
-__all__ = ["Group", "Links", "all_to_all_s", "group", "links", "ring_s", "send_s"]
+__all__ = [
+    "Group",
+    "Links",
+    "all_to_all_s",
+    "expert_replicas",
+    "expert_shard_ranks",
+    "group",
+    "links",
+    "ring_s",
+    "send_s",
+    "shard_ranks",
+]
 
 _STEP_BYTES = 12e6
 _STEP_REFERENCE_BYTES_PER_S = 3e11
@@ -74,6 +85,24 @@ def group(links: Links, ranks: Array, stride: Array | float = 1.0) -> Group:
     """`ranks` ranks, each `stride` GPUs from the next (tensor parallel innermost, then context, data)."""
     inside = np.minimum(np.maximum(links.reach_gpus / stride, 1.0), ranks)
     return Group(ranks=ranks, inside=np.asarray(inside), domains=np.asarray(np.maximum(ranks / inside, 1.0)))
+
+
+def shard_ranks(layout: Columns) -> Array:
+    """Ranks that share the sharded states."""
+    everyone = layout.dp * layout.cp
+    return np.asarray(np.where(layout.shard_group > 0, np.minimum(layout.shard_group, everyone), everyone))
+
+
+def expert_replicas(layout: Columns) -> Array:
+    """Ranks that hold the same experts."""
+    split = np.maximum(layout.ep, 1) * np.maximum(layout.expert_tp, 1)
+    return np.asarray(np.maximum(layout.dp * layout.cp * layout.tp / split, 1))
+
+
+def expert_shard_ranks(layout: Columns) -> Array:
+    """Ranks of one shard group that hold the same experts and share their states."""
+    share = shard_ranks(layout) / (layout.dp * layout.cp)
+    return np.asarray(np.maximum(expert_replicas(layout) * share, 1))
 
 
 def ring_s(

@@ -22,7 +22,14 @@ from rightsizer.domain.framework import KernelStyle, SelectiveRecompute
 from rightsizer.domain.layout import Offload, Sharding
 from rightsizer.domain.workload import Method, Precision, Quantiser, Recompute, Scaling
 from rightsizer.estimate.attention import AttentionTimes
-from rightsizer.estimate.collectives import Links, all_to_all_s, group, ring_s
+from rightsizer.estimate.collectives import (
+    Links,
+    all_to_all_s,
+    expert_shard_ranks,
+    group,
+    ring_s,
+    shard_ranks,
+)
 from rightsizer.estimate.host_time import (
     HOST_CLASSES,
     expert_wait_s,
@@ -40,9 +47,7 @@ __all__ = [
     "StepInputs",
     "accumulated_s",
     "compiled",
-    "expert_replicas",
     "layer_time",
-    "shard_ranks",
 ]
 
 _C2C_BYTES_PER_S = 4.5e11  # NVLink-C2C between a Grace CPU and its GPU, one direction
@@ -321,7 +326,7 @@ def _sharded(inputs: StepInputs) -> tuple[Array, Array]:
     """Seconds to gather a layer's sharded weights and to scatter its gradients."""
     cases, links, p = inputs.cases, inputs.links, inputs.parameters
     layout, framework = cases.layout, cases.framework
-    ranks = shard_ranks(cases)
+    ranks = shard_ranks(cases.layout)
     on = (layout.sharding >= Sharding.ZERO3) & (ranks > 1)
     if not np.any(on):
         return np.zeros(()), np.zeros(())
@@ -333,7 +338,7 @@ def _sharded(inputs: StepInputs) -> tuple[Array, Array]:
     year = cases.workload.library_year
     early = (framework.family == "deepspeed") & (year > 0) & (year < _ZERO3_RAILS_YEAR)
     dense = replace(dense, inside=np.where(early & (dense.domains > 1), 1.0, dense.inside))
-    sparse = group(links, expert_replicas(cases), np.maximum(layout.ep, 1))
+    sparse = group(links, expert_shard_ranks(cases.layout), np.maximum(layout.ep, 1))
 
     def move(bytes_: Array) -> Array:
         both = ring_s(inputs.work.dense_weights * bytes_, dense, links, p)
@@ -351,20 +356,6 @@ def _gathers_cast(cases: Cases) -> Array:
     workload, sharded = cases.workload, cases.layout.sharding >= Sharding.ZERO3
     eight = (workload.precision == Precision.FP8) & (workload.scaling == Scaling.TENSOR)
     return np.asarray((cases.framework.gathers_fp8_weights > 0) & sharded & eight)
-
-
-def shard_ranks(cases: Cases) -> Array:
-    """Ranks that share the sharded states."""
-    layout = cases.layout
-    everyone = layout.dp * layout.cp
-    return np.asarray(np.where(layout.shard_group > 0, np.minimum(layout.shard_group, everyone), everyone))
-
-
-def expert_replicas(cases: Cases) -> Array:
-    """Ranks that hold the same experts."""
-    layout = cases.layout
-    split = np.maximum(layout.ep, 1) * np.maximum(layout.expert_tp, 1)
-    return np.asarray(np.maximum(layout.dp * layout.cp * layout.tp / split, 1))
 
 
 def _exposed(compute_s: Array, traffic_s: Array, share: float) -> Array:
@@ -389,7 +380,7 @@ def _offload(inputs: StepInputs) -> tuple[Array, Array]:
     cases, work, p = inputs.cases, inputs.work, inputs.parameters
     host_link = np.maximum(np.where(superchip(cases), _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
     host_link = host_link * p.host_link_fraction
-    ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases), 1)
+    ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases.layout), 1)
     weight = np.where(cases.workload.method == Method.QLORA, quantised_bytes(cases), 2.0)
     moved = (work.dense_weights + work.expert_weights) * weight / ranks
     weights = np.where((cases.layout.offload & int(Offload.PARAMETERS)) > 0, moved, 0.0)

@@ -23,6 +23,7 @@ from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.layout import Offload, Sharding
 from rightsizer.domain.workload import Method, Optimizer, Precision, Quantiser
+from rightsizer.estimate.collectives import expert_shard_ranks, shard_ranks
 from rightsizer.estimate.work import quantised_bytes
 from rightsizer.values import immutable
 
@@ -139,10 +140,7 @@ def layer_weights(cases: Cases) -> LayerWeights:
 
 def ranks(layout: Columns) -> Ranks:
     """ZeRO's divisors. HSDP shards all three states inside its group, which holds a copy of all experts."""
-    data = np.asarray(layout.dp * layout.cp, dtype=float)
-    group = np.where(layout.shard_group > 0, np.minimum(layout.shard_group, data), data)
-    expert_data = np.maximum(1.0, data * layout.tp / (layout.ep * layout.expert_tp))
-    expert_group = np.maximum(1.0, expert_data * group / data)
+    group, expert_group = shard_ranks(layout), expert_shard_ranks(layout)
     zero1, zero2, zero3 = (
         layout.sharding >= float(s) for s in (Sharding.ZERO1, Sharding.ZERO2, Sharding.ZERO3)
     )

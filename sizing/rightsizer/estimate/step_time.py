@@ -18,7 +18,15 @@ from rightsizer.domain.columns import Array
 from rightsizer.domain.layout import Sharding
 from rightsizer.domain.workload import LossKernel, Precision
 from rightsizer.estimate.attention import attention
-from rightsizer.estimate.collectives import group, links, ring_s, send_s
+from rightsizer.estimate.collectives import (
+    expert_replicas,
+    expert_shard_ranks,
+    group,
+    links,
+    ring_s,
+    send_s,
+    shard_ranks,
+)
 from rightsizer.estimate.host_time import HOST_CLASSES, host_class
 from rightsizer.estimate.kernels import kernels, rates
 from rightsizer.estimate.layer_time import (
@@ -26,10 +34,8 @@ from rightsizer.estimate.layer_time import (
     StepInputs,
     accumulated_s,
     compiled,
-    expert_replicas,
     forward_passes,
     layer_time,
-    shard_ranks,
 )
 from rightsizer.estimate.parameters import Parameters, load_step_time
 from rightsizer.estimate.schedule import bubble_s, stage_layers
@@ -210,27 +216,47 @@ def _held_weights(inputs: StepInputs, stage: StageTimes) -> tuple[Array, Array]:
 
 
 def _data_parallel(inputs: StepInputs, stage: StageTimes) -> Array:
-    """Exposed seconds of the gradient exchange, beyond what the last backward passes hide."""
-    cases, wires, p = inputs.cases, inputs.links, inputs.parameters
+    """Exposed seconds of the gradient exchange, beyond what the backward passes of its micro-batches hide."""
+    cases, p = inputs.cases, inputs.parameters
     layout, framework = cases.layout, cases.framework
-    dense, experts = _held_weights(inputs, stage)
     zero = (layout.sharding == Sharding.ZERO1) | (layout.sharding == Sharding.ZERO2)
-    scattered = zero & ((framework.scatters_gradients > 0) | (cases.workload.precision == Precision.FP16))
-    moved = _gradient_bytes(cases) * np.where(scattered, 1.0, 2.0) + np.where(zero, 2.0, 0.0)
-    ranks = group(wires, layout.dp * layout.cp, layout.tp)
-    traffic = ring_s(dense * moved, ranks, wires, p)
-    if np.any(experts > 0):
-        spread = group(wires, expert_replicas(cases), np.maximum(layout.ep, 1))
-        traffic = traffic + np.where(experts > 0, ring_s(experts * moved, spread, wires, p), 0.0)
+    between_groups = (layout.sharding >= Sharding.ZERO3) & (framework.defers_group_reduce == 0)
     repeated = (layout.sharding == Sharding.ZERO2) & (framework.reduces_every_micro_batch > 0)
-    traffic = traffic * np.where(repeated, layout.micro_batches, 1)
-    traffic = np.where(layout.sharding >= Sharding.ZERO3, 0.0, traffic)
+    traffic = _exchange_s(inputs, stage, zero)
+    traffic = traffic * np.where(repeated | between_groups, layout.micro_batches, 1)
     v = np.maximum(layout.vpp, 1)
     drains = np.minimum(1 + (layout.pp - 1) * (v - 1) / v, np.maximum(layout.micro_batches, 1))
+    drains = np.where(between_groups, layout.micro_batches, drains)
     window = p.data_window * stage.middle_layers * drains
     window = window * (stage.backward_s + np.where(zero, stage.forward_s, 0.0))
     hidden = p.data_exposed * traffic + np.maximum((1 - p.data_exposed) * traffic - window, 0.0)
     return np.asarray(np.where(framework.overlaps_gradient_reduce > 0, hidden, traffic))
+
+
+def _exchange_s(inputs: StepInputs, stage: StageTimes, zero: Array) -> Array:
+    """Seconds of one exchange of gradients between the replicas, as if nothing hid it.
+
+    Legend: R data-parallel ranks, g of them in a shard group, S bytes of the gradients on one GPU before
+    sharding. FSDP scatters inside each layer (layer_time.py), which leaves S/g on each rank. HSDP then
+    all-reduces that part over the R/g groups; rank i of each group exchanges with rank i of the others:
+
+        t = ring(2 S / g, R / g ranks, tp g GPUs apart)          # FSDP: g = R, t = 0; DDP and ZeRO-1: g = 1
+
+    DeepSpeed's hpZ gathers weights forward and scatters gradients over all ranks instead: as many bytes.
+    """
+    cases, wires, p, layout = inputs.cases, inputs.links, inputs.parameters, inputs.cases.layout
+    dense, experts = _held_weights(inputs, stage)
+    scattered = (cases.framework.scatters_gradients > 0) | (cases.workload.precision == Precision.FP16)
+    moved = _gradient_bytes(cases) * np.where(zero & scattered, 1.0, 2.0) + np.where(zero, 2.0, 0.0)
+    sharded = layout.sharding >= Sharding.ZERO3
+    g = np.where(sharded, shard_ranks(layout), 1.0)
+    ranks = group(wires, layout.dp * layout.cp / g, layout.tp * g)
+    traffic = ring_s(dense * moved / g, ranks, wires, p)
+    if np.any(experts > 0):
+        g = np.where(sharded, expert_shard_ranks(layout), 1.0)
+        spread = group(wires, expert_replicas(layout) / g, np.maximum(layout.ep, 1) * g)
+        traffic = traffic + np.where(experts > 0, ring_s(experts * moved / g, spread, wires, p), 0.0)
+    return traffic
 
 
 def _gradient_bytes(cases: Cases) -> Array:
@@ -262,7 +288,7 @@ def _optimizer(inputs: StepInputs, stage: StageTimes) -> Array:
     """Seconds to read and write the states once, and to sum a tied embedding's two gradients."""
     cases, p, wires = inputs.cases, inputs.parameters, inputs.links
     dense, experts = _held_weights(inputs, stage)
-    shards = np.where(cases.layout.sharding >= Sharding.ZERO1, shard_ranks(cases), 1)
+    shards = np.where(cases.layout.sharding >= Sharding.ZERO1, shard_ranks(cases.layout), 1)
     states = p.optimizer_bytes * (dense + experts) / shards / inputs.rates.hbm_bytes_per_s
     tied = (cases.layout.pp > 1) & (cases.architecture.tied_embeddings > 0) & ~frozen(cases)
     shared = np.where(tied, _gradient_bytes(cases) * stage.embedding_weights, 0.0)

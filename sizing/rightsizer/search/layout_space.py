@@ -170,12 +170,12 @@ def complexity(layout: Columns) -> Array:
 
 
 def _shards_legal(axes: Mapping[str, Array], dp: Array) -> Array:
-    """A single replica cannot shard; HSDP needs at least two whole shard groups."""
+    """A single replica cannot shard; HSDP needs at least two whole shard groups of whole sequences."""
     replicas = dp * axes["cp"]
     sharding, group = axes["sharding"], np.maximum(axes["shard_group"], 1)
     alone = (replicas == 1) & (sharding != np.min(sharding, initial=Sharding.HSDP)) & (axes["offload"] == 0)
     hsdp = sharding == Sharding.HSDP
-    whole_groups = (replicas % group == 0) & (replicas > group)
+    whole_groups = (replicas % group == 0) & (replicas > group) & (group % axes["cp"] == 0)
     return np.asarray(~alone & (~hsdp | whole_groups))
 
 

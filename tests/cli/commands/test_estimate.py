@@ -40,6 +40,50 @@ def test_a_layout_that_does_not_fit_says_so(capsys):
     assert "does NOT fit" in capsys.readouterr().out
 
 
+HSDP = [
+    "estimate",
+    "--model",
+    "llama-3.1-8b",
+    "--gpu",
+    "A100",
+    "--framework",
+    "torchtitan",
+    "--sharding",
+    "hsdp",
+]
+
+
+@pytest.mark.parametrize(
+    ("flags", "layout"),
+    [
+        (["--gpus", "32"], "HSDP 32 in groups of 8,"),
+        (["--gpus", "32", "--tp", "2"], "TP 2 x HSDP 16 in groups of 4,"),
+        (["--gpus", "32", "--gpus-per-node", "4"], "HSDP 32 in groups of 4,"),
+        (["--gpus", "8"], "A100-SXM4-80GB, FSDP 8,"),
+    ],
+    ids=["node", "beside tensor parallel", "small nodes", "one node"],
+)
+def test_hybrid_sharding_takes_the_node_as_its_group(flags, layout, capsys):
+    assert execute([*HSDP, *flags]) == 0
+    assert layout in capsys.readouterr().out.splitlines()[0]
+
+
+def test_a_slower_network_slows_hybrid_sharding(capsys):
+    rates = []
+    for network in ("25Gbps", "0.01Gbps"):
+        assert execute([*HSDP, "--gpus", "32", "--inter-node-gbps", network, "--json"]) == 0
+        rates.append(json.loads(capsys.readouterr().out)["stepSeconds"])
+    assert rates[1] > 10 * rates[0]
+
+
+@pytest.mark.parametrize("flags", [["--gpus", "12"], ["--gpus", "32", "--tp", "8"]], ids=["part", "tensor"])
+def test_groups_that_a_node_cannot_hold_are_one_error(flags, capsys):
+    assert execute([*HSDP, *flags]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: --sharding: 'hsdp'")
+    assert err.count("\n") == 1
+
+
 BAD = {
     "not a multiple": (["--gpus", "60", "--tp", "8"], "--gpus: 60"),
     "dp disagrees": (["--gpus", "64", "--tp", "8", "--dp", "4"], "--dp: 4"),

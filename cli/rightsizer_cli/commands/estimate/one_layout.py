@@ -10,6 +10,7 @@ from rightsizer.domain.layout import Layout, Sharding
 from rightsizer.domain.workload import Recompute
 from rightsizer.estimate.memory import Verdict
 from rightsizer.search.explain import evidence_text, familiarity_of, gpus_text, layout_text
+from rightsizer.search.layout_space import domain_gpus
 from rightsizer.search.options import price_layout
 from rightsizer.search.types import Option, Plan, Request
 from rightsizer.units import format_bytes, format_count, format_duration
@@ -107,6 +108,7 @@ def layout_from(flags: LayoutFlags, *, request: Request) -> Layout:
         )
     model_ranks = flags.tp * flags.pp * flags.cp
     dp = _data_parallel(flags, model_ranks)
+    sharding, group = _sharding(flags, request, data_ranks=dp * flags.cp)
     per_pass = dp * flags.micro_batch
     wanted = request.workload.global_batch_sequences
     recompute = request.workload.recompute
@@ -118,7 +120,8 @@ def layout_from(flags: LayoutFlags, *, request: Request) -> Layout:
         cp=flags.cp,
         ep=_expert_parallel(flags, dp, request),
         sequence_parallel=flags.tp > 1,
-        sharding=_sharding(flags, request.framework) if dp * flags.cp > 1 else Sharding.NONE,
+        sharding=sharding,
+        shard_group=group,
         micro_batch=flags.micro_batch,
         micro_batches=max(1, round(wanted / per_pass)),
         recompute=request.framework.default_recompute if recompute is Recompute.AUTO else recompute,
@@ -149,8 +152,26 @@ def _expert_parallel(flags: LayoutFlags, dp: int, request: Request) -> int:
     return flags.ep
 
 
-def _sharding(flags: LayoutFlags, framework: Framework) -> Sharding:
-    """The flag's sharding; default: the most that the framework supports."""
+def _sharding(flags: LayoutFlags, request: Request, *, data_ranks: int) -> tuple[Sharding, int]:
+    """The flag's sharding (default: the most that the framework supports), and the ranks of a shard group."""
+    kind = _kind_of_sharding(flags, request.framework)
+    if data_ranks == 1:
+        return Sharding.NONE, 0
+    if kind is not Sharding.HSDP:
+        return kind, 0
+    group = domain_gpus(request.clusters[0]) // flags.tp
+    if group >= data_ranks:  # one group: full sharding by another name
+        return Sharding.ZERO3, 0
+    if group < 2 or group % flags.cp or data_ranks % group:
+        remedy = (
+            f"{data_ranks} data-parallel ranks (dp x cp) make no whole groups of {group} (a node); use zero3"
+        )
+        raise OptionError("--sharding", value=flags.sharding, remedy=remedy)
+    return kind, group
+
+
+def _kind_of_sharding(flags: LayoutFlags, framework: Framework) -> Sharding:
+    """The flag's kind of sharding; default: the most that the framework supports."""
     if flags.sharding is not None:
         kind = flags.sharding.lower()
         if kind not in SHARDINGS:
