@@ -12,6 +12,7 @@ from rightsizer import units
 from rightsizer.errors import QuantityError
 
 __all__ = [
+    "LATEST",
     "Duration",
     "Interval",
     "Link",
@@ -21,6 +22,7 @@ __all__ = [
     "Tokens",
     "Usd",
     "format_time",
+    "later",
     "moment_text",
     "parse_time",
 ]
@@ -108,10 +110,10 @@ def _moment(value: object) -> dt.datetime:
         return value
     if not isinstance(value, str) or not re.fullmatch(_RFC3339, value):
         raise QuantityError("", value=str(value)[:_LONGEST], remedy=_MOMENT_REMEDY)
-    try:
-        return dt.datetime.fromisoformat(value.upper())
-    except ValueError:
-        raise QuantityError("", value=value, remedy=f"is no date; {_MOMENT_REMEDY}") from None
+    found = parse_time(value.upper())
+    if found is None:
+        raise QuantityError("", value=value, remedy=f"is no date; {_MOMENT_REMEDY}")
+    return found
 
 
 def moment_text(value: dt.datetime) -> str:
@@ -132,14 +134,24 @@ def parse_time(text: object) -> dt.datetime | None:
     """A timestamp of the Kubernetes API; None for anything else: tenants write annotations and statuses."""
     try:
         time = dt.datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
+        in_utc = time.astimezone(dt.UTC) if time is not None and time.tzinfo is not None else None
+    except (ValueError, OverflowError):  # 0001-01-01T00:00:00+23:59 is a time of no year in UTC
         return None
-    return time if time is not None and time.tzinfo is not None else None
+    return time if in_utc is not None else None
 
 
 def format_time(when: dt.datetime) -> str:
     """A timestamp as the Kubernetes API writes it: UTC, to the second."""
     return moment_text(when.replace(microsecond=0))
+
+
+LATEST = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
+"""The last moment that RFC 3339 can write."""
+
+
+def later(when: dt.datetime, seconds: float) -> dt.datetime:
+    """Some seconds after a moment, LATEST at most: an estimate may be of any length."""
+    return when + dt.timedelta(seconds=seconds) if seconds < (LATEST - when).total_seconds() else LATEST
 
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]

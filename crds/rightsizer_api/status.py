@@ -173,7 +173,9 @@ class Status(Model):
     )
     deadline: Moment | None = Field(None, description="The deadline as a point in time.")
     eta: Moment | None = Field(
-        None, description="Expected end, from the measured throughput once there is one."
+        None,
+        description="Expected end, from the measured throughput once there is one; it moves with the clock"
+        " while the plan does not train.",
     )
     sizing: PlanReport | None = Field(
         None, description="The sized plan and its reasons.", json_schema_extra=_WHOLE

@@ -129,7 +129,7 @@ ALERTS = (
         hold="15m",
         severity="warning",
         summary=f"{_PLAN} will miss its deadline",
-        description="Deadline minus expected end, at the measured rate: {{ $value | humanizeDuration }}.",
+        description="Deadline minus expected end: {{ $value | humanizeDuration }}; it may be blocked.",
     ),
     Alert(
         name="RightsizerPlanSlow",

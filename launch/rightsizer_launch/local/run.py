@@ -22,6 +22,7 @@ from rightsizer.units import format_duration, parse_duration_s
 from rightsizer.values import immutable
 from rightsizer_api import dump, load, sizing
 from rightsizer_api.plan import TrainingPlan
+from rightsizer_api.quantities import later
 from rightsizer_launch import calibration
 from rightsizer_launch.local import machine, report
 from rightsizer_launch.local.live_view import Expectation, View
@@ -360,7 +361,7 @@ def _report(
         attempts=attempts,
         tokens_per_step=float(sized.workload.global_batch_sequences * sized.workload.sequence_tokens),
         target_tokens=sized.workload.tokens,
-        deadline=None if deadline_s is None else first + dt.timedelta(seconds=deadline_s),
+        deadline=None if deadline_s is None else later(first, deadline_s),
         now=dt.datetime.now(dt.UTC).replace(microsecond=0),
         decision=resizer.decision,
         decided_s=resizer.decided_s,

@@ -5,12 +5,10 @@ the condition: progress, a phase in which GPUs may idle, missing measurements, a
 time without an operator. Pure.
 """
 
-import datetime as dt
-
 from rightsizer.domain.reading import Phase
 from rightsizer.resize.types import Action, Bottleneck, Decision, Mode
 from rightsizer.units import parse_duration_s
-from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_api.quantities import format_time, later, parse_time
 from rightsizer_api.resources import WhenIdle
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import EmitEvent, PatchPlan
@@ -66,7 +64,7 @@ def _idle(state: ReconcileState, decision: Decision) -> ReconcileState:
         return state.then(Idle=yes("NotUsed", f"{decision.reason}; the site does not let it be suspended"))
     warned = is_true(state.snapshot.status, "Idle")
     since = parse_time(state.condition("Idle").get("lastTransitionTime")) if warned else None
-    due = (since or now) + dt.timedelta(seconds=parse_duration_s(elasticity.idle_grace))
+    due = later(since or now, parse_duration_s(elasticity.idle_grace))
     message = f"{decision.reason}; suspended at {format_time(due)} if it stays idle (elasticity.whenIdle)"
     progress = state.snapshot.progress
     if now >= due and progress is not None and progress.phase == Phase.TRAINING:

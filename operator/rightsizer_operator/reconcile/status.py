@@ -1,14 +1,13 @@
-"""The plan's status: conditions, deadline, ETA and measured progress. Pure."""
+"""The plan's status: conditions and measured progress. Pure."""
 
-import datetime as dt
 import os
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.units import format_duration, parse_duration_s
-from rightsizer_api import sizing
 from rightsizer_api.quantities import format_time, parse_time
 from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
+from rightsizer_operator.reconcile import deadline
+from rightsizer_operator.reconcile.deadline import target_tokens
 from rightsizer_operator.reconcile.failures import failed_pods, latest_failure, worker_restarts
 from rightsizer_operator.reconcile.final_progress import final_progress
 from rightsizer_operator.reconcile.idle import suspended_because
@@ -39,9 +38,8 @@ def run_conditions(state: ReconcileState) -> ReconcileState:
         state = _live(state, job)
     elif not _has_ended(state):
         state = state.then(Complete=no("NotFinished"), Failed=no("NotFinished"))
-    at_risk = _at_risk(state)
-    measured = _measured(state)
-    state = state.then(DeadlineAtRisk=at_risk, MetricsAvailable=measured)
+    at_risk = deadline.at_risk(state, _observed(state))
+    state = state.then(DeadlineAtRisk=at_risk, MetricsAvailable=_measured(state))
     if not state.snapshot.status.get("conditions"):
         state = state.then(OverProvisioned=unknown("NotMeasured"))
     if "Resizing" not in state.conditions:
@@ -66,10 +64,10 @@ def status_document(state: ReconcileState) -> dict[str, Any]:
         status["failures"] = [dict(failure) for failure in persisted.failures]
     if persisted.resizes:
         status["resizes"] = [dict(entry) for entry in persisted.resizes]
-    due, eta = _deadline(state), _eta(state)
+    observed = _observed(state)
+    due, eta = deadline.due_at(state), deadline.expected_end(state, observed)
     status |= {"deadline": format_time(due)} if due else {}
     status |= {"eta": format_time(eta)} if eta else {}
-    observed = _observed(state)
     if observed:
         status["observed"] = observed
     samples = _samples(state, renewed=observed.get("updatedAt") != persisted.observed.get("updatedAt"))
@@ -220,22 +218,6 @@ def _progress(state: ReconcileState, running: Condition) -> Condition:
     return no("Starting", message)
 
 
-def _at_risk(state: ReconcileState) -> Condition:
-    due, eta = _deadline(state), _eta(state)
-    if due is None:
-        return no("NoDeadline")
-    if state.job is not None and state.job.finished:
-        late = state.job.finished_at is not None and state.job.finished_at > due
-        return yes("Late", "finished after the deadline") if late else no("Finished")
-    if eta is None:
-        return unknown("NoEstimate")
-    if eta <= due:
-        return no("OnTime")
-    return yes(
-        "Late", f"expected to finish {format_duration((eta - due).total_seconds())} after the deadline"
-    )
-
-
 def _measured(state: ReconcileState) -> Condition:
     """Whether the workers' metrics are available. The last answer stands for a few scrape intervals."""
     if state.snapshot.progress is not None and state.snapshot.missing_metrics:
@@ -257,37 +239,6 @@ def _measured(state: ReconcileState) -> Condition:
     )
 
 
-def _deadline(state: ReconcileState) -> dt.datetime | None:
-    deadline = state.plan.spec.deadline
-    if deadline is None:
-        return None
-    if deadline.finish_by is not None:
-        return deadline.finish_by
-    return state.created + dt.timedelta(seconds=parse_duration_s(str(deadline.finish_within)))
-
-
-def _eta(state: ReconcileState) -> dt.datetime | None:
-    """From the measured tokens/s; before the first measurement, from the predicted duration."""
-    persisted, report = state.persisted, state.persisted.report
-    if state.job is not None and state.job.finished == "Complete":
-        return state.job.finished_at
-    if report is None or state.plan.spec.suspend:
-        return None
-    if state.snapshot.status.get("eta") and state.job is None and is_true(state.snapshot.status, "Complete"):
-        return parse_time(state.snapshot.status["eta"])
-    observed = _observed(state)
-    rate, at = observed.get("tokensPerSecond"), parse_time(observed.get("updatedAt"))
-    if rate and at:
-        left = max(0.0, _target_tokens(state) - observed.get("tokens", 0.0))
-        return at + dt.timedelta(seconds=left / rate)
-    started = persisted.attempt.started if persisted.attempt else None
-    return started + dt.timedelta(seconds=report["finishSeconds"]) if started else None
-
-
-def _target_tokens(state: ReconcileState) -> float:
-    return sizing.resolve(state.plan).workload.tokens
-
-
 def _observed(state: ReconcileState) -> dict[str, Any]:
     """Measured progress, renewed at most every `observe_s` to limit status writes."""
     observed, final = dict(state.persisted.observed), final_progress(state)
@@ -299,7 +250,7 @@ def _observed(state: ReconcileState) -> dict[str, Any]:
     )
     if progress is None or (recent and not final):
         return observed
-    total = _target_tokens(state)
+    total = target_tokens(state)
     observed |= {
         "step": progress.step,
         "tokens": progress.tokens,

@@ -188,7 +188,7 @@ def _time(text: str) -> dt.datetime | None:
     """A time of scontrol, which prints this machine's local time."""
     try:
         return dt.datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -1,5 +1,6 @@
 """The closed loop on a real control plane: what a real Prometheus saw decides about real trainings."""
 
+import datetime as dt
 import logging
 import time
 
@@ -39,6 +40,11 @@ PLANS = {
     },
     # late too, and there is no place for a second worker
     "cornered": {"finish": "60d", "env": {"STEP_SECONDS": "1.3"}, "pods": {**ON_ONE, **APART}},
+}
+NO_PLACE = {"containers": [{"name": "trainer", "resources": {"requests": {"cpu": "900"}}}]}
+SHORT = {
+    "model": {"dimensions": {"layers": 4, "hidden": 192, "ffnHidden": 512, "heads": 4, "vocab": 256}},
+    "workload": {"tokens": "10k", "sequenceLength": 128, "globalBatchSequences": 24, "precision": "fp32"},
 }
 RESIZES = {
     "early": [(2, 1, "Measured")],
@@ -137,6 +143,20 @@ def test_every_panel_shows_something_of_it(runs, asked):
         empty = {panel: expr for panel, expr in empty.items() if not answers[panel]}
         time.sleep(2)
     assert list(empty) == []
+
+
+def test_a_blocked_plan_is_late_past_its_deadline_and_the_alert_sees_it(launch, asked):
+    run = launch("blocked", finish="90s", work=SHORT, pods=NO_PLACE)
+    wait(run, "no place", lambda: run.state == "Unschedulable")
+    wait(run, "the deadline is at risk", lambda: run.condition("DeadlineAtRisk")["status"] == "True")
+    status, now = run.status, dt.datetime.now(dt.UTC)
+    LOG.info(f"due {status['deadline']}, expected {status['eta']}, {run.condition('DeadlineAtRisk')}")
+    assert parse_time(status["eta"]) >= now
+    assert parse_time(status["eta"]) > parse_time(status["deadline"])
+    late = 'ALERTS{alertname="RightsizerPlanLate", plan="blocked"}'  # pending: it fires after 15 minutes
+    wait(run, "the alert", lambda: asked.instant(late))
+    (margin,) = asked.instant('rightsizer:plan_margin:seconds{plan="blocked"}')
+    assert margin.value < 0
 
 
 def test_nobody_has_flapped(runs):

@@ -164,8 +164,9 @@ def test_a_pod_is_not_removed_while_its_node_may_still_come_back(fake_cluster):
 
 
 def test_a_status_is_written_only_when_it_changes(fake_cluster):
-    running = fake_cluster().settle().later(minutes=1).settle()
-    running.later(minutes=10)
+    running = fake_cluster().settle()
+    running.job(ready=2)
+    running.settle().later(minutes=1).settle().later(minutes=1)
     assert not [
         action for action in running.decide() if isinstance(action, PatchStatus | EmitEvent | PatchJob)
     ]
