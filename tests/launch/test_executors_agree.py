@@ -30,7 +30,7 @@ from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.snapshot import Snapshot
 from rightsizer_slurm.cluster.pools import Pool
 from rightsizer_slurm.submit.batch_script import BatchSettings, elastic_nodes, script, worker_of
-from rightsizer_slurm.submit.placement import Placement
+from rightsizer_slurm.submit.placement import AtLimit, Placement
 
 NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 ROOM = 16  # GPUs of the machine, and of the partition
@@ -231,7 +231,7 @@ def by_slurm(plan, option, gpus_per_node, directory):
     )  # fmt: skip
     fitted = Placement(
         plan=plan, answer=replace(any_answer(), option=option), pool=pool, nodes=option.gpus // gpus_per_node,
-        node_gpus=gpus_per_node, cores=8, time_s=600.0, chained=False, waits=False,
+        node_gpus=gpus_per_node, cores=8, time_s=600.0, at_limit=AtLimit.FITS, waits=False,
     )  # fmt: skip
     place = BatchSettings(run=str(directory), home="/home", plan="/home/plan.yaml")
     text, worker = script(fitted, place), worker_of(fitted, place)

@@ -8,7 +8,7 @@ from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def cluster() -> SlurmCluster:
     """The cluster of the real tests: four nodes of 8 h100, two of 4 a100, all idle."""
     h100 = [Node(name=f"n{i}", gpu="h100", gpus=8, cpus=64) for i in range(1, 5)]

@@ -4,7 +4,7 @@ import re
 
 from rightsizer.values import immutable
 
-__all__ = ["HELD", "PENDING", "RUNNING", "SlurmJob", "decision_of", "gres_gpus", "noted"]
+__all__ = ["HELD", "PENDING", "RUNNING", "SlurmJob", "decision_of", "gpu_items", "gres_gpus", "noted"]
 
 PENDING = "PENDING"
 RUNNING = "RUNNING"
@@ -87,11 +87,17 @@ class SlurmJob:
 
 
 def gres_gpus(text: str) -> tuple[str, int]:
-    """Type and number of the GPUs in a gres text: gpu:h100:8(S:0-1), gres/gpu:a100=4, gres:gpu:2, gpu.
+    """Type and number of the GPUs in a gres text. Several types are added up under the name of the first."""
+    items = gpu_items(text)
+    return next((kind for kind, _ in items if kind), ""), sum(count for _, count in items)
 
-    Several types are added up under the name of the first. Other gres are ignored.
+
+def gpu_items(text: str) -> tuple[tuple[str, int], ...]:
+    """Type and number of each item of GPUs: gpu:h100:8(S:0-1), gres/gpu:a100=4, gres:gpu:2, gpu.
+
+    Other gres are ignored.
     """
-    kind, total = "", 0
+    items = []
     flat = _without_brackets(text)
     for item in flat.split(","):
         parts = item.strip().removeprefix("gres/").removeprefix("gres:").replace("=", ":").split(":")
@@ -99,9 +105,8 @@ def gres_gpus(text: str) -> tuple[str, int]:
             continue
         count = parts[-1] if len(parts) > 1 and parts[-1].isdigit() else "1"
         named = [part for part in parts[1:] if part and not part.isdigit()]
-        kind = kind or (named[0] if named else "")
-        total += int(count)
-    return kind, total
+        items.append((named[0] if named else "", int(count)))
+    return tuple(items)
 
 
 def decision_of(admin_comment: str) -> str:

@@ -71,6 +71,7 @@ local function request_of(options)
       ntasks_per_node = tonumber(given(options, "ntasks-per-node") or ""),
       cpus_per_task = tonumber(given(options, "cpus-per-task") or ""),
       time_limit = given(options, "time") and shared.minutes(options["time"]) or nil,
+      time_min = given(options, "time-min") and shared.minutes(options["time-min"]) or nil,
       partition = given(options, "partition"), account = given(options, "account"), qos = given(options, "qos"),
       gres = gres, exclusive = given(options, "exclusive") == "exclusive" and 0 or nil,
       req_nodes = given(options, "nodelist"), exc_nodes = given(options, "exclude"),

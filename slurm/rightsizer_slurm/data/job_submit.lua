@@ -70,6 +70,7 @@ local function question(job, spec, uid, mode)
       { "min_nodes", job.min_nodes }, { "max_nodes", job.max_nodes }, { "num_tasks", job.num_tasks },
       { "ntasks_per_node", job.ntasks_per_node }, { "cpus_per_task", job.cpus_per_task },
       { "time_limit", job.time_limit }, { "gres", job.gres }, { "tres_per_job", job.tres_per_job },
+      { "time_min", job.time_min }, { "requeues", shared.requeues(job) },
       { "array", job.array_inx }, { "priority", job.priority }, { "exclusive", job.shared },
       { "req_nodes", job.req_nodes }, { "exc_nodes", job.exc_nodes }, { "features", job.features },
       { "node_cpus", job.pn_min_cpus }, { "node_mb", node_mb }, { "core_mb", core_mb },

@@ -187,6 +187,15 @@ function M.directive(script, name)
    return lines:match("\n#SBATCH%s+%-%-" .. name .. "[=%s]%s*([%w:+/.%-]+)")
 end
 
+function M.requeues(job)
+   -- 1 if a batch script goes on after its time limit: it calls scontrol requeue, and its user allows that.
+   if job.requeue == 0 then return nil end
+   for line in tostring(job.script or ""):sub(1, 65536):gmatch("[^\n]+") do
+      if line:find("^[^#]*scontrol%s+requeue") then return 1 end
+   end
+   return nil
+end
+
 function M.grows(change, record)
    -- What an update would add to a pending job of a partition where sizes are enforced; nil if nothing.
    for _, key in ipairs({ "gres", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
@@ -274,17 +283,30 @@ function M.exceeds(set, requested)
    if set.max_nodes and set.min_nodes and set.min_nodes > set.max_nodes then return "min_nodes" end
    if nodes and nodes > 0 and (set.max_nodes or set.min_nodes or 0) > nodes then return "nodes" end
    if limit and limit > 0 and (set.time_limit or 0) > limit then return "time_limit" end
+   local node_gpus = M.count(set.gres)
+   if M.gpus_in(requested.gres) and node_gpus > M.count(requested.gres) then return "GPUs per node" end
+   local most = M.gpus_in(requested.tres_per_job) and M.count(requested.tres_per_job)
+   if most and node_gpus * (set.max_nodes or 1) > most then return "GPUs" end
    if requested.partition and requested.partition ~= "" and set.partition then
       if not ("," .. requested.partition .. ","):find("," .. set.partition .. ",", 1, true) then return "partition" end
    end
    return nil
 end
 
+function M.gpus_in(text)
+   -- Whether a text of generic resources names GPUs.
+   return M.clean(text):find("gpu", 1, true) ~= nil
+end
+
+function M.count(text)
+   -- GPUs in gpu:h100:8, gres:gpu:2, gpu; of several items those of the last.
+   return tonumber(M.clean(text):match("gpu[%w_%.:%-]-:(%d+)$") or (text and 1)) or 0
+end
+
 function M.gpus(job)
    -- GPUs that a request takes in all, as far as it says: of each node times nodes, or of the whole job.
    local nodes = M.number(job.max_nodes) or M.number(job.min_nodes) or 1
-   local function count(text) return tonumber(M.clean(text):match("gpu[%w_%.:%-]-:(%d+)$") or (text and 1)) or 0 end
-   return math.max(nodes * count(job.gres), count(job.tres_per_job))
+   return math.max(nodes * M.count(job.gres), M.count(job.tres_per_job))
 end
 
 function M.minutes(text)

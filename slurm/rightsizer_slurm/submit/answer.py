@@ -12,28 +12,28 @@ from rightsizer.search.types import NoPlan
 from rightsizer.units import format_duration
 from rightsizer.values import immutable
 from rightsizer_api import TrainingPlan, sizing
-from rightsizer_api.resources import Deadline
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits, within
 from rightsizer_slurm.cluster.comment import parse, plan_of
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import gres_gpus, noted
 from rightsizer_slurm.cluster.pools import Pool, pools
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
+from rightsizer_slurm.submit.best_placement import best, bounds_of
 from rightsizer_slurm.submit.constraints import (
     NotUnderstoodError,
+    check_gpus,
     check_tasks,
     narrowed,
     time_left_s,
     with_tasks,
 )
-from rightsizer_slurm.submit.placement import Placement, PlacementLimits, finish_limit_s, fit
+from rightsizer_slurm.submit.placement import AtLimit, Placement
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.user_bounds import exceeded
 
 __all__ = ["answer"]
 
-_SHORTEST_S = 60.0
 _LONGEST_NOTE = 180  # the plugin accepts 200 characters with the brackets
-_NO_CHECKPOINT = "spec.launch.checkpoint"
 
 
 def answer(
@@ -56,6 +56,7 @@ def answer(
     except RightsizerError as error:
         return SizingResponse(verdict=Verdict.REFUSE, say=_message(error), code="comment")
     try:
+        check_gpus(request)
         allowed = narrowed(cluster, request)
         left = time_left_s(cluster, request, now)
         context = _Context(
@@ -118,7 +119,7 @@ def _placed(plan: TrainingPlan, request: SizingRequest, context: _Context) -> Si
     if isinstance(placement, NoPlan):
         parts = (*_bounds_text(request, allowed, everywhere), *_left_text(context), *binding)
         return _refusal(f"{verdict(placement)}{_bracketed(parts)}", request, binding)
-    return _response(placement, request)
+    return _response(placement, request, left_s=min(context.left.values(), default=math.inf))
 
 
 def _whole(
@@ -146,6 +147,13 @@ def _whole(
     if isinstance(other, Placement):
         check_tasks(other, request)
     return other
+
+
+def _best(
+    plan: TrainingPlan, candidates: Sequence[Pool], request: SizingRequest, context: _Context
+) -> Placement | NoPlan:
+    bounds = bounds_of(request, context.left.values())
+    return best(plan, candidates, bounds, have=context.cluster.summary(), now=context.now)
 
 
 def _left_text(context: _Context) -> list[str]:
@@ -204,69 +212,17 @@ def _pools(plan: TrainingPlan, request: SizingRequest, context: _Context) -> tup
 
 def _tasks_of_node(request: SizingRequest) -> int | None:
     """GPUs of a node for a user who said how many tasks it runs: one for each."""
-    tasks = request.ntasks_per_node or 1
+    tasks = request.node_tasks or 1
     return tasks if tasks > 1 else None
 
 
-def _best(
-    plan: TrainingPlan, candidates: Sequence[Pool], request: SizingRequest, context: _Context
-) -> Placement | NoPlan:
-    """The cheapest size. Without a checkpoint path the training must end within its time limit."""
-    stated_s = [60.0 * request.time_limit] if request.time_limit else []
-    limit_s = min((*stated_s, *(60.0 * (left // 60.0) for left in context.left.values())), default=None)
-    bounds = PlacementLimits(nodes=request.most_nodes, time_s=limit_s)
-    try:
-        return fit(plan, candidates, have=context.cluster.summary(), bounds=bounds, now=context.now)
-    except InputError as error:
-        if error.field != _NO_CHECKPOINT:
-            raise
-    return _best_in_time(plan, candidates, bounds, context)
+def _response(placement: Placement, request: SizingRequest, *, left_s: float) -> SizingResponse:
+    """The fields of a size. They never exceed the user's request, and never set tasks per node.
 
-
-def _best_in_time(
-    plan: TrainingPlan, candidates: Sequence[Pool], bounds: PlacementLimits, context: _Context
-) -> Placement | NoPlan:
-    """The cheapest size that ends within the time limit of its partition."""
-    refused: list[NoPlan] = []
-    placements: list[Placement] = []
-    for limit_s in sorted({_limit_s(pool, bounds) for pool in candidates}, reverse=True):
-        alike = [pool for pool in candidates if _limit_s(pool, bounds) == limit_s]
-        short = _within(plan, limit_s, context.now)
-        result = fit(short, alike, have=context.cluster.summary(), bounds=bounds, now=context.now)
-        if isinstance(result, Placement):
-            placements.append(result)
-        else:
-            refused.append(result)
-    return min(placements, key=_price) if placements else refused[0]
-
-
-def _price(placement: Placement) -> tuple[bool, float, int]:
-    """Order of preference: sizes that can start now, then the cheaper, then the smaller."""
-    option = placement.option
-    return placement.waits, math.inf if option.cost_usd is None else option.cost_usd, option.gpus
-
-
-def _limit_s(pool: Pool, bounds: PlacementLimits) -> float:
-    return min(pool.max_time_s or math.inf, bounds.time_s or math.inf)
-
-
-def _within(plan: TrainingPlan, limit_s: float, now: dt.datetime) -> TrainingPlan:
-    """The plan with a deadline no later than a time limit allows."""
-    if math.isinf(limit_s):
-        return plan
-    most_s = max(_SHORTEST_S, finish_limit_s(limit_s))
-    stated_s = sizing.deadline_s(plan, now=now)
-    if stated_s is not None and stated_s <= most_s:
-        return plan
-    confidence = plan.spec.deadline.confidence if plan.spec.deadline else 0.9
-    deadline = Deadline(finish_within=f"{int(most_s)}s", confidence=confidence)
-    return plan.model_copy(update={"spec": plan.spec.model_copy(update={"deadline": deadline})})
-
-
-def _response(placement: Placement, request: SizingRequest) -> SizingResponse:
-    """The fields of a size. They never exceed the user's request, and never set tasks per node."""
+    A time limit of the user's own is lowered only where the job would pass a --deadline (`left_s` from now).
+    """
     nodes = placement.nodes
-    minutes = round(placement.time_s / 60.0)
+    minutes = max(round(placement.time_s / 60.0), request.time_min or 0)
     values: dict[str, int | str] = {
         "min_nodes": nodes,
         "max_nodes": nodes,
@@ -277,8 +233,12 @@ def _response(placement: Placement, request: SizingRequest) -> SizingResponse:
     }
     if request.tres_per_job:
         values["tres_per_job"] = ""
-    if request.time_limit is None:
+    if request.time_limit is None or 60.0 * request.time_limit > left_s:
         values["time_limit"] = minutes
+    wrong = exceeded(values, request)
+    if wrong:
+        say = f"the size exceeds your {wrong}"
+        return SizingResponse(verdict=Verdict.KEEP, say=say, code="fault")
     return SizingResponse(
         verdict=Verdict.OK,
         say=f"{placement.summary}{_changes(values, request)}",
@@ -291,7 +251,8 @@ def _decision(placement: Placement, minutes: int) -> str:
     """The size, what prevents a smaller one, layout, end and price, in characters that the plugin takes."""
     size = f"nodes={placement.nodes} gpus={placement.option.layout.gpus} minutes={minutes}"
     size += f" bound={placement.answer.binding}"
-    text = verdict(placement.answer).replace("$", "USD ")
+    ends = "ends at its time limit, before the training: " if placement.at_limit is AtLimit.ENDS else ""
+    text = ends + verdict(placement.answer).replace("$", "USD ")
     return f"{size}: {re.sub(r'[^A-Za-z0-9 _.=:,/+%@~-]', '', text)}"[:_LONGEST_NOTE]
 
 
@@ -347,12 +308,19 @@ def _bounds_text(request: SizingRequest, allowed: Sequence[Pool], everywhere: Se
     """The bounds by the user's options and by the partitions (`everywhere`), shown with a refusal."""
     parts = []
     if request.most_nodes:
-        parts.append(f"{request.most_nodes} nodes")
+        parts.append(f"{request.most_nodes} nodes{_tasks_text(request)}")
     if request.time_limit:
         parts.append(f"a time limit of {format_duration(60.0 * request.time_limit)}")
     elif (limits := _times(everywhere)) and limits == _times(allowed):
         parts.append(f"the partition's time limit of {format_duration(max(limits))}")
     return parts
+
+
+def _tasks_text(request: SizingRequest) -> str:
+    """That tasks bound the nodes: before Slurm 23.02 --ntasks-per-node alone does."""
+    if request.max_nodes or request.min_nodes:
+        return ""
+    return f" by {request.num_tasks} tasks; --nodes allows more"
 
 
 def _times(candidates: Sequence[Pool]) -> set[float]:

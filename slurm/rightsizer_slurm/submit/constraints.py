@@ -11,12 +11,12 @@ from dataclasses import replace
 from rightsizer.errors import InputError, RightsizerError
 from rightsizer_api import TrainingPlan
 from rightsizer_slurm.cluster.hostlist import HostListError, expand
-from rightsizer_slurm.cluster.jobs import gres_gpus
+from rightsizer_slurm.cluster.jobs import gpu_items, gres_gpus
 from rightsizer_slurm.cluster.snapshot import Node, Reservation, SlurmCluster
 from rightsizer_slurm.submit.placement import Placement
 from rightsizer_slurm.submit.protocol import SizingRequest
 
-__all__ = ["NotUnderstoodError", "check_tasks", "narrowed", "time_left_s", "with_tasks"]
+__all__ = ["NotUnderstoodError", "check_gpus", "check_tasks", "narrowed", "time_left_s", "with_tasks"]
 
 _MB = 2.0**20
 _FEATURES = re.compile(r"[\w.-]+((&[\w.-]+)*|(\|[\w.-]+)*)")
@@ -142,10 +142,21 @@ def _deadline_s(text: str, now: dt.datetime) -> float:
     return (at.astimezone() - now).total_seconds()
 
 
+def check_gpus(request: SizingRequest) -> None:
+    """InputError if the request allows no GPU; NotUnderstoodError if it names several types."""
+    stated = {"--gpus-per-node": gpu_items(request.gres), "--gpus": gpu_items(request.tres_per_job)}
+    for option, items in stated.items():
+        if items and not sum(count for _, count in items):
+            raise InputError(option, value=0, remedy="allows no GPU; leave it out, or the comment")
+    kinds = {kind for items in stated.values() for kind, _ in items if kind}
+    if len(kinds) > 1:
+        raise NotUnderstoodError(f"GPUs of several types: {', '.join(sorted(kinds))}")
+
+
 def with_tasks(plan: TrainingPlan, request: SizingRequest, *, gpus: int | None = None) -> TrainingPlan:
     """The plan with at least a GPU for each task of a node, or with exactly `gpus`."""
     resources = plan.spec.resources
-    least = max(resources.min_gpus, request.ntasks_per_node or 1)
+    least = max(resources.min_gpus, request.node_tasks or 1)
     most = resources.max_gpus if resources.gpus is None else resources.gpus
     if most is not None and most < (gpus or least):
         raise NotUnderstoodError(f"the tasks need {gpus or least} GPUs, the plan allows {most}")

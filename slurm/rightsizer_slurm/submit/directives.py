@@ -10,13 +10,14 @@ from rightsizer.errors import InputError
 from rightsizer.units import parse_duration_s
 from rightsizer_slurm.submit.protocol import SizingRequest
 
-__all__ = ["directives", "overrides", "request_of"]
+__all__ = ["directives", "overrides", "request_of", "requeues"]
 
 _SHORT = {
     "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "p": "partition", "A": "account",
     "q": "qos", "J": "job-name", "o": "output", "a": "array", "G": "gpus",
     "w": "nodelist", "x": "exclude", "C": "constraint",
 }  # fmt: skip
+_NOT_SIZED = ("gpus", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu", "ntasks-per-gpu")
 _MEMORY = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 _MB = {"K": 2.0**-10, "": 1.0, "M": 1.0, "G": 2.0**10, "T": 2.0**20}
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
@@ -39,13 +40,23 @@ def directives(text: str) -> Mapping[str, str]:
     return options
 
 
+def requeues(text: str) -> bool:
+    """Whether a batch script goes on after its time limit: it calls scontrol requeue, and may be requeued.
+
+    The plugin's rule (`requeues` in rightsizer.lua).
+    """
+    calls = re.search(r"^[^#\n]*scontrol\s+requeue", text, re.MULTILINE)
+    return calls is not None and "no-requeue" not in directives(text)
+
+
 def request_of(
     options: Mapping[str, str], *, partition: str = "", account: str = "", time: str = ""
 ) -> SizingRequest:
     """The script's options as the plugin's request; `partition`, `account` and `time` take precedence."""
-    if "gpus" in options:
-        remedy = "does not fix the GPUs per node; use --gpus-per-node or leave it out"
-        raise InputError("#SBATCH --gpus", value=options["gpus"], remedy=remedy)
+    for name in _NOT_SIZED:
+        if name in options:
+            remedy = "does not fix the GPUs per node; use --gpus-per-node or leave it out"
+            raise InputError(f"#SBATCH --{name}", value=options[name], remedy=remedy)
     low, _, high = options.get("nodes", "").partition("-")
     node_gpus = options.get("gpus-per-node", "")
     result = SizingRequest(
@@ -68,11 +79,11 @@ def request_of(
         node_mb=_megabytes("mem", options),
         core_mb=_megabytes("mem-per-cpu", options),
     )
-    minutes = _minutes(options.get("time", ""))
+    minutes = _minutes("time", options)
     if time:
         flag = max(1, round(parse_duration_s(time, field="--time") / 60))
         minutes = min(filter(None, (minutes, flag)))
-    return replace(result, time_limit=minutes)
+    return replace(result, time_limit=minutes, time_min=_minutes("time-min", options))
 
 
 def overrides(fields: Mapping[str, int | str], options: Mapping[str, str]) -> tuple[str, ...]:
@@ -119,14 +130,15 @@ def _megabytes(name: str, options: Mapping[str, str]) -> int | None:
     return math.ceil(int(match[1]) * _MB[match[2].upper()])
 
 
-def _minutes(text: str) -> int | None:
+def _minutes(name: str, options: Mapping[str, str]) -> int | None:
     """Minutes of Slurm's minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]]."""
+    text = options.get(name, "")
     if not text:
         return None
     match = _CLOCK.fullmatch(text)
     if match is None:
         raise InputError(
-            "#SBATCH --time", value=text, remedy="is not a time limit; write for example 12:00:00"
+            f"#SBATCH --{name}", value=text, remedy="is not a time limit; write for example 12:00:00"
         )
     days, *rest = match.groups()
     parts = [int(part) for part in rest if part is not None]

@@ -8,6 +8,7 @@ released unchanged or refused, by `on_fault`. What fails with one ticket is trie
 """
 
 import contextlib
+import datetime as dt
 import itertools
 import logging
 import secrets
@@ -75,6 +76,8 @@ def release_held_jobs(
     for ticket in tickets:
         if ticket.job_id is None and ticket.name in found:
             state.set_job(ticket.name, found[ticket.name].job_id)
+            state.set_request(ticket.name, _bounded(ticket.request, found[ticket.name]))
+    tickets = state.tickets()
     state.save()  # before the first command: a job that has its size no longer names its ticket
     oldest_s = now_s - _EXPIRES_S
     with_job = (ticket for ticket in tickets if ticket.name in found or ticket.made_s <= oldest_s)
@@ -107,8 +110,16 @@ def adopt(state: TicketStore, jobs: Sequence[SlurmJob], *, now_s: float | None =
             partition=job.partition,
             priority=_UNKNOWN[hold],
         )
-        ticket = Ticket(name=ticket_name(request), made_s=now_s, request=request, job_id=job.job_id)
-        state.add(ticket)
+        bounded = _bounded(request, job)
+        state.add(Ticket(name=ticket_name(request), made_s=now_s, request=bounded, job_id=job.job_id))
+
+
+def _bounded(request: SizingRequest, job: SlurmJob) -> SizingRequest:
+    """The request with the job's --deadline, which Slurm does not show to job_submit."""
+    if not job.deadline_s:
+        return request
+    moment = dt.datetime.fromtimestamp(job.deadline_s, dt.UTC).astimezone()
+    return replace(request, deadline=moment.isoformat())
 
 
 def _answered(ticket: Ticket, site: SiteConfig, now_s: float) -> Ticket | None:

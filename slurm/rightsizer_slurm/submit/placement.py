@@ -1,6 +1,7 @@
 """Sizes a plan on a Slurm cluster: partition, nodes and time limit, or why no size fits. Pure."""
 
 import datetime as dt
+import enum
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +17,10 @@ from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.stated_hardware import stated_hardware
-from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes, is_data_parallel
+from rightsizer_launch.worker_spec import in_place_sizes, is_data_parallel
 from rightsizer_slurm.cluster.pools import Pool, clusters
 
-__all__ = ["Placement", "PlacementLimits", "finish_limit_s", "fit"]
+__all__ = ["AtLimit", "OutlastsError", "Placement", "PlacementLimits", "finish_limit_s", "fit", "limit_s"]
 
 _MARGIN = 1.15
 """Time limit / expected finish at the plan's confidence. A choice: a short limit costs a requeue."""
@@ -27,20 +28,41 @@ _START_S = 900.0
 """Added to every time limit, for the start and the last checkpoint. A choice."""
 
 
+class AtLimit(enum.Enum):
+    """What becomes of a training that outlasts its time limit: the words for the user."""
+
+    SAVED = ", saved and requeued at each time limit"
+    """By the script of `rightsizer sbatch`."""
+    REQUEUED = ", requeued by its script at each time limit"
+    """The user's script calls `scontrol requeue`."""
+    ENDS = ", which ends it before the training: submit it again to go on from its checkpoint"
+    FITS = ""
+    """It may not outlast it."""
+
+
 @immutable
 class PlacementLimits:
-    """The user's own limits beside the plan. No placement exceeds them."""
+    """The user's own limits beside the plan. No placement exceeds them.
+
+    `at_limit`: what the job does at `time_s` or at the partition's limit. Nothing goes on after `ends_s`.
+    """
 
     nodes: int | None = None
     time_s: float | None = None
+    ends_s: float | None = None
+    at_limit: AtLimit = AtLimit.FITS
+
+
+class OutlastsError(InputError):
+    """The training would outlast its time limit, and could not go on after it."""
 
 
 @immutable
 class Placement:
     """A sized job: `nodes` nodes of `pool`, each with `node_gpus` GPUs and `cores` cores, for `time_s`.
 
-    `chained`: the training outlasts the time limit, so the job saves and is requeued. `waits`: fewer GPUs are
-    free now than the job needs.
+    `at_limit`: FITS, or what the job does because the training outlasts the time limit. `waits`: fewer GPUs
+    are free now than the job needs.
     """
 
     plan: TrainingPlan
@@ -50,7 +72,7 @@ class Placement:
     node_gpus: int
     cores: int
     time_s: float
-    chained: bool
+    at_limit: AtLimit
     waits: bool
 
     @property
@@ -68,11 +90,10 @@ class Placement:
         """The size and its reason in one line; for an opening size also how the job goes on."""
         finish, staging = verdict(self.answer), self.answer.staging
         opening = f"; {opening_text(self.option, staging)}" if staging else ""
-        until = ", saved and requeued at each time limit" if self.chained else ""
         queue = "; waits until they are free" if self.waits else ""
         kind = f"{self.pool.gres or 'gpu'}"
         where = f"{self.nodes} x {self.node_gpus} {kind} in {self.pool.partition}"
-        return f"{where} for {format_duration(self.time_s)}{until}{queue}: {finish}{opening}"
+        return f"{where} for {format_duration(self.time_s)}{self.at_limit.value}{queue}: {finish}{opening}"
 
 
 def fit(
@@ -126,30 +147,46 @@ def _sized(request: Request) -> Plan | NoPlan:
 def _placement(
     plan: TrainingPlan, answer: Plan, pool: Pool, bounds: PlacementLimits, *, waits: bool
 ) -> Placement:
+    """The placement: the nodes that the engine priced, whose number the limits bound."""
     option = answer.option
-    node_gpus = gpus_per_node(option.layout, pool.node_gpus)
+    node_gpus = option.layout.gpus // option.nodes
     needed_s = math.ceil((_MARGIN * option.finish_at_confidence_s + _START_S) / 60.0) * 60.0
-    most_s = min(pool.max_time_s or math.inf, bounds.time_s or math.inf)
+    most_s = limit_s(pool, bounds)
     longest = plan.spec.active_deadline
     if longest is not None:
         needed_s = min(needed_s, math.ceil((parse_duration_s(longest) + _START_S) / 60.0) * 60.0)
-    if needed_s > most_s and plan.spec.launch.checkpoint is None:
-        remedy = (
-            f"the training needs {format_duration(needed_s)} and the time limit is {format_duration(most_s)}:"
-            " name a checkpoint directory, so that it can go on after a requeue"
-        )
-        raise InputError("spec.launch.checkpoint", value=None, remedy=remedy)
+    at_limit = AtLimit.FITS if needed_s <= most_s else bounds.at_limit
+    if needed_s > most_s:
+        _check_goes_on(plan, bounds, needed_s=needed_s, most_s=most_s)
     return Placement(
         plan=plan,
         answer=answer,
         pool=pool,
-        nodes=option.layout.gpus // node_gpus,
+        nodes=option.nodes,
         node_gpus=node_gpus,
         cores=max(1, pool.cores * node_gpus // pool.node_gpus),
         time_s=min(needed_s, most_s),
-        chained=needed_s > most_s,
+        at_limit=at_limit,
         waits=waits,
     )
+
+
+def _check_goes_on(plan: TrainingPlan, bounds: PlacementLimits, *, needed_s: float, most_s: float) -> None:
+    """OutlastsError unless the training goes on after its time limit."""
+    short = f"the training needs {format_duration(needed_s)} and the time limit is {format_duration(most_s)}"
+    if plan.spec.launch.checkpoint is None:
+        remedy = f"{short}: name a checkpoint directory, so that it can go on after a requeue"
+        raise OutlastsError("spec.launch.checkpoint", value=None, remedy=remedy)
+    if bounds.at_limit is AtLimit.SAVED and plan.spec.active_deadline is not None:
+        remedy = f"{short}: a job with an activeDeadline is not requeued; leave it out, or shorten it"
+        raise OutlastsError("spec.activeDeadline", value=plan.spec.active_deadline, remedy=remedy)
+    if bounds.at_limit is AtLimit.FITS or (bounds.ends_s or math.inf) <= most_s:
+        raise OutlastsError("--time", value=None, remedy=short)
+
+
+def limit_s(pool: Pool, bounds: PlacementLimits) -> float:
+    """The longest that a job may run in a pool."""
+    return min(pool.max_time_s or math.inf, bounds.time_s or math.inf, bounds.ends_s or math.inf)
 
 
 def finish_limit_s(time_limit_s: float) -> float:

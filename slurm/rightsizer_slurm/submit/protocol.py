@@ -47,8 +47,9 @@ class Verdict(enum.StrEnum):
 
 @immutable
 class SizingRequest:
-    """A job as it was submitted; None and "" mean that its user did not set it. `time_limit` is in minutes.
+    """A job as it was submitted; None and "" mean that its user did not set it. Times are in minutes.
 
+    `requeues` is 1 if its script calls `scontrol requeue`.
     `uid` is the submitter: from slurmctld, or from the kernel (SO_PEERCRED).
     """
 
@@ -66,6 +67,7 @@ class SizingRequest:
     ntasks_per_node: int | None = None
     cpus_per_task: int | None = None
     time_limit: int | None = None
+    time_min: int | None = None
     gres: str = ""
     tres_per_job: str = ""
     exclusive: int | None = None
@@ -79,6 +81,7 @@ class SizingRequest:
     deadline: str = ""
     reservation: str = ""
     array: str = ""
+    requeues: int | None = None
     priority: int | None = None
 
     @property
@@ -91,14 +94,17 @@ class SizingRequest:
     def most_nodes(self) -> int | None:
         """The most nodes that the user's options allow."""
         nodes = self.max_nodes or self.min_nodes or None
-        tasks = self.num_tasks if self.ntasks_per_node is None else None
+        per_node = self.node_tasks if self.ntasks_per_node else None
+        tasks = self.num_tasks // (per_node or 1) if self.num_tasks else None
         return min(filter(None, (nodes, tasks)), default=None)
 
     @property
     def node_tasks(self) -> int | None:
         """The tasks of each node if the user's options say it: directly, or with as many tasks as nodes."""
+        if self.ntasks_per_node:
+            return min(self.ntasks_per_node, self.num_tasks or self.ntasks_per_node)
         one_each = self.num_tasks and self.num_tasks == (self.max_nodes or self.min_nodes)
-        return self.ntasks_per_node or (1 if one_each else None)
+        return 1 if one_each else None
 
     @property
     def gpu_type(self) -> str:

@@ -43,8 +43,8 @@ from rightsizer_slurm.submit.batch_script import (
     script,
     worker_of,
 )
-from rightsizer_slurm.submit.directives import directives, overrides, request_of
-from rightsizer_slurm.submit.placement import Placement, PlacementLimits
+from rightsizer_slurm.submit.directives import directives, overrides, request_of, requeues
+from rightsizer_slurm.submit.placement import AtLimit, Placement, PlacementLimits
 from rightsizer_slurm.submit.protocol import Verdict
 
 __all__ = ["SbatchOptions", "allowed_pools", "fit_plan", "submit", "submit_plan", "submit_script"]
@@ -110,7 +110,8 @@ def submit_script(
     environment: Mapping[str, str] = os.environ,
 ) -> int:
     """Size a user's batch script by its comment, within its #SBATCH lines, and submit it."""
-    header = directives(read_bytes(file, field="FILE").decode(errors="replace"))
+    text = read_bytes(file, field="FILE").decode(errors="replace")
+    header = directives(text)
     if not is_ours(header.get("comment", "")):
         remedy = 'has no line #SBATCH --comment="rightsizer: model=... tokens=..."; add one, or pass a plan'
         raise InputError("FILE", value=str(file), remedy=remedy)
@@ -121,7 +122,13 @@ def submit_script(
     account = request.account or environment.get("SBATCH_ACCOUNT", "")
     qos = options.qos or header.get("qos", "") or environment.get("SBATCH_QOS", "")
     response = answer(
-        replace(request, user=user_name(os.getuid()), account=account, qos=qos),
+        replace(
+            request,
+            user=user_name(os.getuid()),
+            account=account,
+            qos=qos,
+            requeues=1 if requeues(text) else None,
+        ),
         cluster=backend.cluster(),
         site=SiteConfig(gpus=_site(backend).gpus),
         now=dt.datetime.now(dt.UTC),
@@ -228,7 +235,7 @@ def fit_plan(
         plan,
         allowed_pools(plan, options, backend, environment),
         have=backend.cluster().summary(),
-        bounds=PlacementLimits(nodes=options.nodes, time_s=limit_s),
+        bounds=PlacementLimits(nodes=options.nodes, time_s=limit_s, at_limit=AtLimit.SAVED),
         now=dt.datetime.now(dt.UTC),
         calibration=calibration.load(),
         resizable=True,

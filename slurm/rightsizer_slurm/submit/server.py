@@ -227,12 +227,12 @@ class Server:
         if self._snapshot.cluster is not None:
             self._attached.add(ticket.name)
             key = (self._cache_key(ticket.request), self._snapshot.number)
-            self._task(key, ticket.request).add_done_callback(partial(self._answered, ticket.name))
+            self._task(key, ticket.request).add_done_callback(partial(self._answered, ticket))
 
-    def _answered(self, name: str, task: "asyncio.Task[SizingResponse]") -> None:
-        self._attached.discard(name)
+    def _answered(self, ticket: Ticket, task: "asyncio.Task[SizingResponse]") -> None:
+        self._attached.discard(ticket.name)
         if not task.cancelled() and task.exception() is None:
-            self._state.set_response(name, task.result())
+            self._state.set_response(ticket.name, task.result(), request=ticket.request)
 
     def save_subjects(self) -> None:
         """Store the subjects sized since the last call, for `warm_up`."""

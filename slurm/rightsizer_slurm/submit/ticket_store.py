@@ -67,9 +67,23 @@ class TicketStore:
         """Add the ticket of a job that is about to be held."""
         self._put(ticket.name, ticket)
 
-    def set_response(self, name: str, response: SizingResponse) -> None:
-        """Set a ticket's response."""
-        self._change(name, response=response)
+    def set_response(
+        self, name: str, response: SizingResponse, *, request: SizingRequest | None = None
+    ) -> None:
+        """Set a ticket's response; to a `request` that is no longer the ticket's it is dropped."""
+        with self._lock:
+            known = self._tickets.get(name)
+            if known is not None and request in {None, known.request}:
+                self._unsaved.add(name)
+                self._tickets[name] = replace(known, response=response)
+
+    def set_request(self, name: str, request: SizingRequest) -> None:
+        """Set what a ticket asks. Another request than before has no response yet."""
+        with self._lock:
+            known = self._tickets.get(name)
+            if known is not None and known.request != request:
+                self._unsaved.add(name)
+                self._tickets[name] = replace(known, request=request, response=None)
 
     def set_job(self, name: str, job_id: int) -> None:
         """Set the number of a ticket's job, which is about to be sized."""

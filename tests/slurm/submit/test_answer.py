@@ -115,3 +115,39 @@ def test_the_note_of_a_size_has_its_layout_and_price_and_fits_the_plugin(cluster
         ), note
         assert len(note) <= 200
         assert ", done in " in note
+
+
+LONG = "rightsizer: model=llama-3.1-8b tokens=10B"
+SAVES = f"{LONG} launch.checkpoint.path=/ckpt"
+
+
+@pytest.mark.parametrize(
+    ("comment", "options", "said"),
+    [
+        (SAVES, {"time_limit": 60, "max_nodes": 1, "requeues": 1}, "for 1h, requeued by its script at each"),
+        (
+            SAVES,
+            {"time_limit": 60, "max_nodes": 1},
+            "for 1h, which ends it before the training: submit it again",
+        ),
+        (SAVES, {"time_limit": 5}, "for 5m, which ends it before the training: submit it again"),
+        (SAVES, {"time_limit": 1200, "max_nodes": 4}, " (4 nodes), "),
+    ],
+    ids=["requeues itself", "ends", "shorter than any", "another size fits"],
+)
+def test_what_happens_at_the_time_limit_is_said_as_it_is(cluster, comment, options, said) -> None:
+    response = response_to(cluster, comment=comment, **options)
+    assert (response.verdict, said in response.say) == (Verdict.OK, True), response.say
+    assert "saved and requeued" not in response.say
+    ends = "which ends it" in response.say
+    assert ("ends at its time limit, before the training" in str(response.fields["admin_comment"])) == ends
+
+
+def test_nothing_goes_on_after_a_deadline(cluster) -> None:
+    response = response_to(cluster, comment=SAVES, max_nodes=1, requeues=1, deadline="now+2hours")
+    assert (response.verdict, "2h of --deadline" in response.say) == (Verdict.REFUSE, True), response.say
+
+
+def test_a_limit_beyond_the_deadline_is_lowered_to_it(cluster) -> None:
+    response = response_to(cluster, time_limit=2000, deadline="now+2hours")
+    assert 0 < int(response.fields["time_limit"]) <= 120

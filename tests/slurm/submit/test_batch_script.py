@@ -18,7 +18,7 @@ from rightsizer_slurm.submit.batch_script import (
     worker_of,
 )
 from rightsizer_slurm.submit.containers import Runtime
-from rightsizer_slurm.submit.placement import Placement, PlacementLimits, fit
+from rightsizer_slurm.submit.placement import AtLimit, Placement, PlacementLimits, fit
 
 PLAN = """
 apiVersion: rightsizer.dev/v1alpha1
@@ -158,12 +158,18 @@ def test_an_image_runs_through_apptainer_in_each_task(placement):
 
 
 def test_a_limit_shorter_than_the_training_needs_a_checkpoint():
-    chained = fitted_of(bounds=PlacementLimits(time_s=600.0))
-    assert chained.chained
+    chained = fitted_of(bounds=PlacementLimits(time_s=600.0, at_limit=AtLimit.SAVED))
+    assert chained.at_limit is AtLimit.SAVED
     assert chained.time_s == 600.0
     bare = PLAN.replace("    checkpoint: {path: ckpt, interval: 5s, grace: 30s}\n", "")
     with pytest.raises(InputError, match=r"spec\.launch\.checkpoint"):
-        fitted_of(plan_of(bare), bounds=PlacementLimits(time_s=600.0))
+        fitted_of(plan_of(bare), bounds=PlacementLimits(time_s=600.0, at_limit=AtLimit.SAVED))
+
+
+def test_a_plan_with_an_active_deadline_is_not_requeued_so_it_must_fit():
+    once = plan_of(PLAN.replace("spec:\n", "spec:\n  activeDeadline: 96h\n", 1))
+    with pytest.raises(InputError, match=r"spec\.activeDeadline: '96h': .* is not requeued"):
+        fitted_of(once, bounds=PlacementLimits(time_s=600.0, at_limit=AtLimit.SAVED))
 
 
 def test_what_is_not_free_is_waited_for():

@@ -1,3 +1,4 @@
+import datetime as dt
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,4 +181,22 @@ def test_a_terminal_that_waits_is_told_and_a_refusal_ends_it(tmp_path: Path, ver
     (done,) = release_held_jobs(state, slurm, queue, now_s=1.0)
     assert (tmp_path / "verbs").read_text().split() == verbs
     assert ("ended" in done.text) == (verbs[-1] == "7")
+    state.close()
+
+
+def test_a_deadline_that_only_the_job_has_is_sized_for(tmp_path: Path) -> None:
+    job = SlurmJob(
+        job_id=7, user_id=5, states=("PENDING",), priority=0, comment=HELD, deadline_s=1_800_000_000.0
+    )
+    state, slurm, queue = logged(tmp_path, job, SizingRequest(uid=5))
+    before = state.tickets()[0].request
+    state.set_response("ab", RESPONSE)
+    assert list(release_held_jobs(state, slurm, queue, now_s=1.0)) == []  # that size knew no deadline
+    (ticket,) = state.tickets()
+    assert dt.datetime.fromisoformat(ticket.request.deadline).timestamp() == 1_800_000_000.0
+    state.set_response("ab", RESPONSE, request=before)  # it was still being sized
+    assert state.tickets()[0].response is None
+    state.set_response("ab", RESPONSE, request=ticket.request)
+    (done,) = release_held_jobs(state, slurm, queue, now_s=1.0)
+    assert "sized: " in done.text
     state.close()
