@@ -12,12 +12,12 @@ import traceback
 from collections import Counter
 from random import Random
 
-from bench.fuzz import kubernetes, slurm
+from bench.fuzz import kubernetes, magnitudes, slurm
 from bench.fuzz.inputs import Target
 
 from rightsizer.errors import RightsizerError
 
-TARGETS: tuple[Target, ...] = (*kubernetes.TARGETS, *slurm.TARGETS)
+TARGETS: tuple[Target, ...] = (*kubernetes.TARGETS, *slurm.TARGETS, *magnitudes.TARGETS)
 
 
 def faults(target: Target, *, inputs: int, seed: int) -> Counter[str]:

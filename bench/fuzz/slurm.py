@@ -146,7 +146,7 @@ def _run_directory(random: Random) -> dict[str, str]:
     return files | {chosen: _json(sound[chosen])(random) + "\n"}
 
 
-def _looked_at(files: dict[str, str]) -> ReportRow:
+def looked_at(files: dict[str, str]) -> ReportRow:
     """Everything that the monitor makes of a run directory, without the isolation of one job's faults."""
     for name, content in files.items():
         (RUNS / name).write_text(content)
@@ -214,5 +214,5 @@ TARGETS: tuple[Target, ...] = (
     _target("progress.jsonl", _json(STEP), _record),
     _target("sizes.jsonl", _json(START), lambda t: size_history.of_job(t, 7)),
     _target("resize.json", _json({"job_id": 7, "restart": 0, "nodes": 2}), _size_request),
-    _target("run directory", _run_directory, _looked_at),
+    _target("run directory", _run_directory, looked_at),
 )

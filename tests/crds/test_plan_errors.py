@@ -41,6 +41,10 @@ BAD = {
         "spec.deadline.finishBy: .*with its time zone, as 2026-09-30T18:00:00Z",
     ),
     "no such day": ({"spec.deadline": {"finishBy": "2026-02-31T18:00:00Z"}}, "finishBy: .*: is no date"),
+    "no year in UTC": (
+        {"spec.deadline": {"finishBy": "9999-12-31T23:59:59-12:00"}},
+        "finishBy: .*: is no date",
+    ),
     "certainty": (
         {"spec.deadline.confidence": 1.0},
         "spec.deadline.confidence: 1.0: must be less than .* 0.999",

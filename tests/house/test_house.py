@@ -143,6 +143,13 @@ def test_code_is_ascii():
     ]
 
 
+def test_a_duration_becomes_a_date_in_one_place():
+    """Estimates have any length, and dates end: rightsizer_api.quantities.later. The others are time-outs."""
+    known = {"quantities.py", "rendezvous.py", "signed_rendezvous.py", "cpu_probe.py"}
+    modules = [path for folder in package_folders().values() for path in folder]
+    assert {path.name for path in modules if re.search(r"timedelta\(", path.read_text())} <= known
+
+
 def test_layer_contracts_hold():
     linter = Path(sys.executable).with_name("lint-imports")
     result = subprocess.run([linter, "--no-cache"], cwd=ROOT, check=False, capture_output=True, text=True)

@@ -26,6 +26,8 @@ _MARGIN = 1.15
 """Time limit / expected finish at the plan's confidence. A choice: a short limit costs a requeue."""
 _START_S = 900.0
 """Added to every time limit, for the start and the last checkpoint. A choice."""
+_LONGEST_S = 10 * 366 * 86_400.0
+"""Of a job without any limit: Slurm counts minutes and seconds in 32 bits, which wrap around. A choice."""
 
 
 class AtLimit(enum.Enum):
@@ -186,7 +188,8 @@ def _check_goes_on(plan: TrainingPlan, bounds: PlacementLimits, *, needed_s: flo
 
 def limit_s(pool: Pool, bounds: PlacementLimits) -> float:
     """The longest that a job may run in a pool."""
-    return min(pool.max_time_s or math.inf, bounds.time_s or math.inf, bounds.ends_s or math.inf)
+    stated = (pool.max_time_s, bounds.time_s, bounds.ends_s)
+    return min(_LONGEST_S, *(each or math.inf for each in stated))
 
 
 def finish_limit_s(time_limit_s: float) -> float:

@@ -52,10 +52,21 @@ def test_the_rate_is_read_from_the_stacks_own_lines(lines, tokens_per_s, step):
     assert rate.step == step
 
 
-@pytest.mark.parametrize("text", ["", "hello", "elapsed time per iteration (ms): nan", "tok/s: 0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "hello", "elapsed time per iteration (ms): nan", "tok/s: 0", "tok/s: 1e-9", "tok/s: 1e16"),
+        *(f"tps: {'9' * 400}", "dt: 1e-323 ms", f", {'9' * 400}s/it"),
+    ],
+    ids=lambda text: text[:20],
+)
 def test_a_log_without_a_rate_says_what_it_looks_for(text):
     with pytest.raises(InputError, match="Megatron-LM's iteration time"):
         rate_of(text, batch_tokens=1.0, gpus=1)
+
+
+def test_a_step_with_too_many_digits_is_none():
+    assert rate_of(f"step: {'9' * 5000} tps: 1.0", batch_tokens=1.0, gpus=1).step is None
 
 
 def advice(capsys, *arguments):

@@ -55,6 +55,18 @@ def test_a_time_limit_of_the_users_own_stays(cluster) -> None:
     assert (refused.verdict, "[within a time limit of 1m]" in refused.say) == (Verdict.REFUSE, True)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "sized"), [("10B", True), ("1000000T", False)], ids=["hours", "ten thousand years"]
+)
+def test_no_time_limit_is_longer_than_slurm_counts(cluster, tokens, sized) -> None:
+    """A limit is asked for in minutes; Slurm counts them, and their seconds, in 32 bits."""
+    endless = tuple(dataclasses.replace(each, max_time_s=None) for each in cluster.partitions)
+    comment = f"rightsizer: model=llama-3.1-8b method=lora tokens={tokens}"
+    response = response_to(dataclasses.replace(cluster, partitions=endless), comment)
+    assert (response.verdict is Verdict.OK, response.verdict is Verdict.REFUSE) == (sized, not sized)
+    assert response.fields.get("time_limit", 1) < 2**31 / 60
+
+
 def test_nodes_that_are_away_are_waited_for(cluster) -> None:
     away = dataclasses.replace(cluster, nodes=tuple(dataclasses.replace(n, up=False) for n in cluster.nodes))
     response = response_to(away)

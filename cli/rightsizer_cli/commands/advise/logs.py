@@ -11,14 +11,16 @@ from rightsizer.values import immutable
 __all__ = ["LogRate", "rate_of"]
 
 _NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
-_STEP = re.compile(r"(?:\bstep|\biteration|\biter)\b[\"']?\s*[:= ]\s*([0-9]+)", re.IGNORECASE)
+_STEP = re.compile(r"(?:\bstep|\biteration|\biter)\b[\"']?\s*[:= ]\s*([0-9]{1,18})(?![0-9])", re.IGNORECASE)
+SLOWEST_TOKENS_PER_S, FASTEST_TOKENS_PER_S = 1e-3, 1e15
+"""What a rate may be; any other number in a log is none."""
 _MOST_LINES = 200
 """Newest lines with a rate that count: about an hour of a usual log."""
 
 _RATES: Mapping[str, tuple[re.Pattern[str], Callable[[float, float, int], float]]] = {
     "Megatron-LM's iteration time": (
         re.compile(rf"elapsed time per iteration \(ms\):\s*{_NUMBER}"),
-        lambda value, batch, gpus: batch / (value / 1e3),
+        lambda value, batch, gpus: batch / value * 1e3,
     ),
     "torchtitan's tokens/s of a GPU": (
         re.compile(rf"\btps:\s*{_NUMBER}"),
@@ -42,7 +44,7 @@ _RATES: Mapping[str, tuple[re.Pattern[str], Callable[[float, float, int], float]
     ),
     "a step's milliseconds": (
         re.compile(rf"\b(?:dt|step_time|time/step)\b\D{{0,3}}{_NUMBER}\s*ms\b"),
-        lambda value, batch, gpus: batch / (value / 1e3),
+        lambda value, batch, gpus: batch / value * 1e3,
     ),
 }
 """What a line says, in the order in which it is believed; the rate of the whole job from it."""
@@ -61,9 +63,9 @@ class LogRate:
 def rate_of(text: str, *, batch_tokens: float, gpus: int) -> LogRate:
     """The rate in a log. InputError if no line of it says one."""
     for said, (pattern, convert) in _RATES.items():
-        values = list(_newest(_values(pattern, text.splitlines())))
-        if values:
-            rates = [convert(value, batch_tokens, gpus) for value in values]
+        every = (convert(value, batch_tokens, gpus) for value in _values(pattern, text.splitlines()))
+        rates = list(_newest(rate for rate in every if SLOWEST_TOKENS_PER_S <= rate <= FASTEST_TOKENS_PER_S))
+        if rates:
             return LogRate(
                 tokens_per_s=statistics.median(rates), said=said, lines=len(rates), step=_last_step(text)
             )

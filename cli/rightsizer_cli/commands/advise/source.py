@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rightsizer.values import immutable
+from rightsizer_cli.commands.advise.logs import FASTEST_TOKENS_PER_S, SLOWEST_TOKENS_PER_S
 
 __all__ = ["JobSource"]
 
@@ -28,7 +29,12 @@ class JobSource:
     ] = None
     tokens_per_second: Annotated[
         float | None,
-        typer.Option(metavar="RATE", min=1e-3, max=1e15, help="The whole job's rate, instead of a log."),
+        typer.Option(
+            metavar="RATE",
+            min=SLOWEST_TOKENS_PER_S,
+            max=FASTEST_TOKENS_PER_S,
+            help="The whole job's rate, instead of a log.",
+        ),
     ] = None
     tokens_done: Annotated[
         str | None, typer.Option(metavar="COUNT", help="Tokens trained so far. Default: from the log.")
