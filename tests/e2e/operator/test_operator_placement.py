@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 from planrun import IDLE
 
 pytestmark = pytest.mark.kubernetes
@@ -71,6 +72,13 @@ def test_a_pod_that_fits_on_no_node_is_not_launched_and_says_what_each_node_lack
     cluster.wait("its pod is placed", lambda: any(_node(pod) == nodes[0] for pod in run.pods()))
 
 
+def _gpu_containers(cluster, node):
+    """The containers on a node that hold GPUs."""
+    pods = [pod["spec"] for pod in cluster.api.get("pods")["items"]]
+    there = [each for spec in pods if spec.get("nodeName") == node for each in spec["containers"]]
+    return [each for each in there if "nvidia.com/gpu" in each.get("resources", {}).get("limits", {})]
+
+
 def _node(pod):
     return pod["spec"].get("nodeName") if pod["metadata"]["name"].startswith("small-gpt-a") else None
 
@@ -84,6 +92,22 @@ def test_a_part_of_a_node_is_enough_whatever_plans_claim_elsewhere(start, plan, 
         cluster.wait("a Job elsewhere", lambda run=elsewhere: f"{run.name}-a1" in run.jobs)
     run = start(**pods_of(4, nodeSelector={NODE: first}))
     cluster.wait("its pod is placed", lambda: any(_node(pod) == first for pod in run.pods()))
+
+
+@pytest.mark.parametrize("again", range(5))
+def test_two_plans_never_get_the_same_gpus_beside_a_bare_pod(plan, hold, cluster, namespace, again):
+    """What a Job that is about to be created claims is not known by an owner, and nor is a bare pod."""
+    node = min(cluster.ready_nodes())
+    cluster.wait("the pods of the try before are gone", lambda: not _gpu_containers(cluster, node))
+    hold(node, 1)
+    runs = [plan(metadata={"name": name}, **pods_of(4, nodeSelector={NODE: node})) for name in ("a", "b")]
+    cluster.apply(yaml.safe_dump_all([runs[0].claim, *(run.document for run in runs)]), namespace)
+    waiting = lambda: [run.name for run in runs if run.state == "WaitingForGPUs"]
+    launched = lambda: [name.removesuffix("-a1") for name in runs[0].jobs]
+    # both wait at first where the operator's list of pods still has those of the try before
+    settled = lambda: launched() and len(launched() + waiting()) == len(runs)
+    cluster.wait("both are launched, or one waits", settled)
+    assert len(launched()) == 1, f"try {again}: {launched()} launched, {waiting()} waits"
 
 
 def test_a_job_with_our_labels_claims_no_gpus(start, cluster, namespace):
