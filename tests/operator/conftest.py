@@ -11,6 +11,7 @@ from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJo
 from rightsizer_operator.values.carriers import job_within
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.requests import Loads
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
 
@@ -64,12 +65,13 @@ class FakeCluster:
         self.decision, self.samples = None, ()
         self.settings = Settings()
         self.queue, self.workloads, self.warnings = None, (), ()
+        self.loads, self.allowance = Loads(), None
         self.rendezvous_ready = True
 
     def snapshot(self):
         return Snapshot(
             plan=copy.deepcopy(self.plan),
-            inventory=self.inventory or Inventory(nodes=tuple(self.nodes)),
+            inventory=self.inventory or Inventory(nodes=tuple(self.nodes), loads=self.loads),
             now=self.now,
             settings=self.settings,
             jobs=tuple(AttemptJob.within({"kind": "Job", **job}) for job in self.jobs.values()),
@@ -77,6 +79,7 @@ class FakeCluster:
             children=frozenset(self.children),
             rendezvous_ready=self.rendezvous_ready,
             quota_gpus=self.quota,
+            allowance=self.allowance,
             queue=self.queue,
             workloads=self.workloads,
             warnings=self.warnings,
@@ -246,7 +249,7 @@ class FakeApi:
 
 PLURALS = (
     "nodes", "pods", "jobs", "services", "configmaps", "secrets", "networkpolicies", "replicasets",
-    "trainingplans", "resourcequotas", "events", "customresourcedefinitions",
+    "trainingplans", "resourcequotas", "limitranges", "events", "customresourcedefinitions",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.names import rendezvous_name
 from rightsizer_operator.values.nodes import Node, obstacle
 from rightsizer_operator.values.quantities import parse_quantity
+from rightsizer_operator.values.requests import Loads
 from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
 
 __all__ = ["Cache", "CacheKeys", "quota_left"]
@@ -47,12 +48,13 @@ class Cache:
         self._rendezvous: dict[Key, Rendezvous] = {}
         self.wanted: frozenset[str] = frozenset()
         self.devices: Devices | None = None
-        self._occupancy = Occupancy()
+        self._occupancy, self._loads = Occupancy(), Loads()
         self._all_nodes: Inventory | None = None
         self._deleted_uids: set[str] = set()
 
-    def set_pods(self, pods: Iterable[BoundPod]) -> None:
-        """Store a new list of the pods that hold GPUs."""
+    def set_pods(self, pods: Iterable[BoundPod], loads: Loads | None = None) -> None:
+        """Store a new list of the pods that hold GPUs, and what all pods request of nodes with GPUs."""
+        self._loads = loads or Loads()
         expected = self._occupancy.replace(pods)
         for key in tuple(self.jobs):
             self._update_claims(key, before=expected.get(key))
@@ -184,11 +186,13 @@ class Cache:
     def inventory(self, without: Key) -> Inventory:
         """The cluster's GPUs, those of one plan released."""
         owners = [self._owner(job) for job in self.owned(without)]
-        return replace(self._nodes(), held=self._occupancy.held_without(without, owners))
+        held = self._occupancy.held_without(without, owners)
+        return replace(self._nodes(), held=held, loads=self._loads)
 
     def _nodes(self) -> Inventory:
         if self._all_nodes is None:
             self._all_nodes = Inventory(nodes=tuple(self.nodes.values()), devices=self.devices)
+            self._loads = replace(self._loads, cached={})
         return self._all_nodes
 
     def _owner(self, job: AttemptJob) -> Owner:

@@ -11,14 +11,25 @@ from rightsizer_operator.cluster.cache import Cache, quota_left
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.cluster.demand import queued, unscheduled
 from rightsizer_operator.cluster.device_reader import read_devices
-from rightsizer_operator.cluster.occupancy import BoundPod, bound_pods, owner_of
+from rightsizer_operator.cluster.gpu_pods import read_gpu_pods
+from rightsizer_operator.cluster.occupancy import owner_of
 from rightsizer_operator.cluster.relist import retry_when_busy
 from rightsizer_operator.cluster.ttl_cache import TTLCache
+from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.devices import quota_name
-from rightsizer_operator.values.kueue import Queue, Workload, flavors_of, gpus_of, levels_of, owners_of
+from rightsizer_operator.values.kueue import (
+    Queue,
+    Workload,
+    flavors_of,
+    gpus_of,
+    levels_of,
+    owners_of,
+    part_of,
+)
 from rightsizer_operator.values.names import LABEL_PLAN, LABEL_ROLE, QUEUE_LABEL, WORKER
-from rightsizer_operator.values.nodes import gpu_type, pod_gpus, pod_slices
+from rightsizer_operator.values.nodes import gpu_type
 from rightsizer_operator.values.pods import Pod
+from rightsizer_operator.values.requests import Allowance, allowance
 from rightsizer_operator.values.snapshot import AttemptJob, Key, owner_uids
 from rightsizer_operator.values.vendors import vendors_of
 
@@ -30,7 +41,6 @@ _QUOTA_TTL_S = 1.0
 _QUEUE_TTL_S = 30.0
 _NO_KUEUE_TTL_S = 2.0
 """Less than Kueue takes to start: a Job that it has suspended must not pass for one that nobody queues."""
-_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _KUEUE = "kueue.x-k8s.io"
 _JOB_UID = f"{_KUEUE}/job-uid"
 
@@ -41,7 +51,7 @@ class ClusterReader:
     def __init__(self, kube: KubeClient, cache: Cache, *, device_class: str = "") -> None:
         self._kube, self._cache, self._device_class = kube, cache, device_class
         self._pods = TTLCache(self._read_pods)
-        self._quotas: dict[str, TTLCache[list[Mapping[str, Any]]]] = {}
+        self._namespaced: dict[tuple[str, str], TTLCache[list[Mapping[str, Any]] | None]] = {}
         self._queues: dict[Key, tuple[float, Queue]] = {}
         self._version = ("", float("-inf"))
 
@@ -62,25 +72,16 @@ class ClusterReader:
     async def _read_pods(self) -> None:
         """Owner references decide which pods are a plan's: anybody can set a label."""
         await self.refresh_devices()
-        bound, waiting = await retry_when_busy(self._gpu_pods)
+        gpu_nodes = {node.name for node in self._cache.nodes.values() if node.gpus}
+        read = functools.partial(read_gpu_pods, self._kube, self._cache.devices, gpu_nodes)
+        found = await retry_when_busy(read)
         own = {(key[0], job.uid) for key in self._cache.plans for job in self._cache.owned(key)}
         others, nodes = (
-            (pod for pod in waiting if owner_of(pod) not in own),
+            (pod for pod in found.waiting if owner_of(pod) not in own),
             tuple(self._cache.nodes.values()),
         )
         self._cache.wanted = unscheduled(others, nodes) | await retry_when_busy(self._queued)
-        self._cache.set_pods(bound)
-
-    async def _gpu_pods(self) -> tuple[list[BoundPod], list[Mapping[str, Any]]]:
-        """The pods that hold GPUs of a node, and those with GPUs that no node has yet."""
-        devices, bound, waiting = self._cache.devices, list[BoundPod](), list[Mapping[str, Any]]()
-        async for listed in self._kube.every("/api/v1/pods", fieldSelector=_UNFINISHED):
-            pod = devices.held_by(listed) if devices else listed
-            if pod["spec"].get("nodeName"):
-                bound += bound_pods((pod,))  # not the pod itself: a cluster has thousands
-            elif pod_gpus(pod["spec"]) or pod_slices(pod["spec"]):
-                waiting.append(pod)
-        return bound, waiting
+        self._cache.set_pods(found.bound, found.loads)
 
     async def _queued(self) -> frozenset[str]:
         """GPU types that other Workloads wait for; empty without Kueue or the right to list all Workloads."""
@@ -100,11 +101,28 @@ class ClusterReader:
     async def quota(self, key: Key) -> int | None:
         """GPUs that the namespace's quotas leave to this plan; None without a quota."""
         own = sum(job.gpus for job in self._cache.owned(key) if job.is_active)
-        if key[0] not in self._quotas:
-            read = functools.partial(self._read_quotas, key[0])
-            self._quotas[key[0]] = TTLCache(functools.partial(retry_when_busy, read))
-        quotas = await self._quotas[key[0]].get(max_age_s=_QUOTA_TTL_S)
-        return quota_left(quotas, own=own, names=self._quota_names(key))
+        quotas = await self._listed(key[0], "resourcequotas")
+        return quota_left(quotas or (), own=own, names=self._quota_names(key))
+
+    async def allowance(self, key: Key) -> Allowance | None:
+        """CPU and memory that the namespace leaves to a plan that may be launched.
+
+        None: it has a Job or has ended, or the operator may not see that.
+        """
+        if self._cache.owned(key) or _is_over(self._cache.plans.get(key) or {}):
+            return None
+        quotas = await self._listed(key[0], "resourcequotas")
+        limits = await self._listed(key[0], "limitranges")
+        if quotas is None or limits is None:
+            return None
+        return allowance(quotas, limits, left_gpus=await self.quota(key))
+
+    async def _listed(self, namespace: str, plural: str) -> list[Mapping[str, Any]] | None:
+        """A namespace's objects of a kind; None without the right to list them."""
+        if (namespace, plural) not in self._namespaced:
+            read = functools.partial(self._read_listed, f"/api/v1/namespaces/{namespace}/{plural}")
+            self._namespaced[namespace, plural] = TTLCache(functools.partial(retry_when_busy, read))
+        return await self._namespaced[namespace, plural].get(max_age_s=_QUOTA_TTL_S)
 
     def _quota_names(self, key: Key) -> tuple[str, ...]:
         """What quotas call the GPUs that the plan may use."""
@@ -120,9 +138,13 @@ class ClusterReader:
         spec = self._cache.plans.get(key, {}).get("spec") or {}
         return (spec.get("resources") or {}).get("gpuTypes") or []
 
-    async def _read_quotas(self, namespace: str) -> list[Mapping[str, Any]]:
-        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
-        return [quota async for quota in self._kube.every(path)]
+    async def _read_listed(self, path: str) -> list[Mapping[str, Any]] | None:
+        try:
+            return [found async for found in self._kube.every(path)]
+        except ApiError as error:
+            if error.status == 403:
+                return None
+            raise
 
     async def addresses(self, keys: Collection[Key]) -> dict[Key, list[str]]:
         """The pod IPs of plans' running workers, read in batches."""
@@ -207,7 +229,13 @@ class ClusterReader:
             if not levels:
                 break  # Kueue rejects a topology request if one flavor of the queue has no topology
         nominal = gpus_of(cluster_queue, borrows=False)
-        return Queue(name=key[1], gpus=gpus_of(cluster_queue), nominal_gpus=nominal, levels=levels)
+        return Queue(
+            name=key[1],
+            gpus=gpus_of(cluster_queue),
+            nominal_gpus=nominal,
+            levels=levels,
+            part=part_of(cluster_queue),
+        )
 
     async def _get(self, path: str) -> Mapping[str, Any] | None:
         try:
@@ -230,6 +258,13 @@ def batches(weights: Mapping[str, int], *, max_weight: int, max_names: int) -> I
         left -= weight
     if batch:
         yield batch
+
+
+def _is_over(plan: Mapping[str, Any]) -> bool:
+    """Whether the plan has ended, and its spec has not changed since."""
+    status = plan.get("status") or {}
+    seen = status.get("observedGeneration", 0) >= plan["metadata"]["generation"] if status else False
+    return seen and reason_of(status, "Ready") in ("Complete", "Failed")
 
 
 def _needs_workload(job: AttemptJob, *, suspend: bool) -> bool:

@@ -23,6 +23,7 @@ from rightsizer_operator.manifests.pod_spec import (
 from rightsizer_operator.manifests.strategic_merge import merge
 from rightsizer_operator.values import names
 from rightsizer_operator.values.kueue import topology_annotations
+from rightsizer_operator.values.requests import STORE
 
 __all__ = ["job", "metadata", "rendezvous", "service", "settings_map"]
 
@@ -101,7 +102,7 @@ def _store(launch: Launch) -> Object:
         "args": ["--host", "0.0.0.0", "--port", str(DEFAULT_PORT)],  # noqa: S104 -- a pod's own address
         "ports": [{"name": "rendezvous", "containerPort": DEFAULT_PORT, "protocol": "TCP"}],
         "readinessProbe": {"tcpSocket": {"port": DEFAULT_PORT}, "periodSeconds": 1, "failureThreshold": 3},
-        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+        "resources": {"requests": STORE, "limits": {"memory": "1Gi"}},
         "securityContext": store_security(user_spec(launch)),
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 -- the pod's own
     }

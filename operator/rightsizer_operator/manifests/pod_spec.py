@@ -13,11 +13,13 @@ from rightsizer_api.plan import TrainingPlan
 from rightsizer_launch.torchrun import DEFAULT_PORT, Torchrun, environment, program_arguments
 from rightsizer_launch.worker import progress
 from rightsizer_launch.worker_spec import Directories, WorkerSpec, size_variables
+from rightsizer_operator.manifests.pod_resources import shared_memory, shared_memory_mount, unstated
 from rightsizer_operator.manifests.pod_security import pod_security, states_user, trainer_security
 from rightsizer_operator.manifests.strategic_merge import merged_template
 from rightsizer_operator.values import names
 from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.kueue import Queue
+from rightsizer_operator.values.requests import Amounts
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.vendors import vendor_of
 
@@ -40,7 +42,8 @@ class Launch:
 
     `products` are the node labels of its GPU type; `queue` is its Kueue queue, if it waits in one;
     `reserve_gpus` is what a staged plan may grow to, 0 for others; `devices` are those that its pods claim.
-    `resource` is what pods request of the strategy `mixed` of MIG; empty: the vendor's.
+    `resource` is what pods request of the strategy `mixed` of MIG; empty: the vendor's. `requests` is the CPU
+    and memory of a worker, `shm_bytes` the limit of its /dev/shm; 0: its node's memory.
     """
 
     plan: TrainingPlan
@@ -55,6 +58,8 @@ class Launch:
     queue: Queue | None = None
     devices: Devices | None = None
     resource: str = ""
+    requests: Amounts = field(default_factory=dict)
+    shm_bytes: int = 0
     settings: Settings = field(default_factory=Settings)
 
     @property
@@ -102,6 +107,7 @@ def template(launch: Launch, *, on: tuple[str, ...]) -> Object:
             {"name": "rightsizer-run", "emptyDir": {}},
             _key_volume(launch),
             *_settings_volume(launch),
+            *shared_memory(user_spec(launch), launch.shm_bytes),
         ],
         **_claims(launch),
     }
@@ -131,6 +137,7 @@ def _trainer(launch: Launch) -> Object:
             {"name": "rightsizer-run", "mountPath": DIRECTORIES.run},
             {"name": "rightsizer-key", "mountPath": _KEY_DIRECTORY, "readOnly": True},
             *_settings_mount(launch),
+            *shared_memory_mount(user_spec(launch)),
         ],
     }
     if stated.working_dir:
@@ -139,9 +146,12 @@ def _trainer(launch: Launch) -> Object:
 
 
 def _resources(launch: Launch) -> Object:
+    requested = unstated(user_spec(launch), launch.requests)
+    requests = {"requests": requested} if requested else {}
     if launch.devices is not None:
-        return {"claims": [{"name": names.CLAIM}]}
-    return {"limits": {launch.resource or vendor_of(launch.gpu_type).resource: launch.gpus_per_pod}}
+        return {"claims": [{"name": names.CLAIM}], **requests}
+    resource = launch.resource or vendor_of(launch.gpu_type).resource
+    return {"limits": {resource: launch.gpus_per_pod}, **requests}
 
 
 def _claims(launch: Launch) -> Object:

@@ -12,6 +12,7 @@ from rightsizer_operator.reconcile.lifetime import active_deadline_s
 from rightsizer_operator.reconcile.queueing import poll_s, reconcile_workloads
 from rightsizer_operator.reconcile.size import node_requirements
 from rightsizer_operator.reconcile.state import ReconcileState
+from rightsizer_operator.reconcile.worker_share import with_share
 from rightsizer_operator.values import names
 from rightsizer_operator.values.actions import Apply, Delete, EmitEvent, PatchJob, Requeue
 from rightsizer_operator.values.carriers import carrier_kind
@@ -83,7 +84,7 @@ def _launch(state: ReconcileState) -> ReconcileState:
     started = attempt if attempt.started else replace(attempt, started=state.snapshot.now)
     if attempt.number > 1:
         state = _without_store(state)
-    missing = _missing(state, launch)
+    missing, launch = _missing(state, launch), with_share(state, launch)
     state = replace(state, persisted=replace(state.persisted, attempt=started))
     admitted = no("Queued", "waiting for its queue") if queued else yes("Admitted")
     if state.snapshot.rejection:

@@ -7,7 +7,6 @@ import logging
 import random
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from rightsizer_api.plan import GROUP, VERSION
@@ -277,7 +276,7 @@ class Controller:
         self._metrics.faults.inc()
         plan = self.cache.plans.get(key)
         with self.faults(key):
-            for action in faulted(self._snapshot(key, plan, None), error) if plan else ():
+            for action in faulted(self._snapshot(key, plan), error) if plan else ():
                 await self._execute(key, action)
         self._set_gauges(key)
 
@@ -312,6 +311,7 @@ class Controller:
             await self.reader.refresh_pods()
         pods = await self._pods.unhealthy(key, plan)
         warnings = await self._pods.warnings(key, pods)
+        allowed = await self.reader.allowance(key)
         queue = await self.reader.queue(plan)
         jobs = tuple(self.cache.jobs[key].values())
         workloads = await self.reader.workloads(plan, jobs) if queue else ()
@@ -319,9 +319,8 @@ class Controller:
         if plan is None:
             return
         # No await from the snapshot to `reserve`, so that two plans never claim the same GPUs.
-        snapshot = replace(
-            self._snapshot(key, plan, quota), queue=queue, workloads=workloads, pods=pods, warnings=warnings
-        )
+        read = {"allowance": allowed, "queue": queue, "workloads": workloads, "warnings": warnings}
+        snapshot = self._snapshot(key, plan, quota_gpus=quota, pods=pods, **read)
         actions = reconcile(snapshot, size=self._sizing.size_of(key))
         for action in actions:
             job = AttemptJob.within(action.child) if isinstance(action, Apply) else None
@@ -348,8 +347,9 @@ class Controller:
         if plan is not None and reason_of(plan.get("status") or {}, "Sized") != TOO_LONG:
             self._sizing.forget(key)
 
-    def _snapshot(self, key: Key, plan: Mapping[str, Any], quota: int | None) -> Snapshot:
+    def _snapshot(self, key: Key, plan: Mapping[str, Any], **read: Any) -> Snapshot:
         return Snapshot(
+            **read,
             plan=plan,
             inventory=self.cache.inventory(without=key),
             now=dt.datetime.now(dt.UTC),
@@ -357,7 +357,6 @@ class Controller:
             jobs=self.cache.owned(key),
             children=frozenset(self.cache.children[key]),
             rendezvous_ready=self.cache.is_rendezvous_ready(key),
-            quota_gpus=quota,
             progress=self.advisor.progress(plan),
             decision=self.advisor.decision(plan),
             samples=self.advisor.samples(plan),

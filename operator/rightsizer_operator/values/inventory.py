@@ -2,6 +2,7 @@
 
 import datetime as dt
 import heapq
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
@@ -13,6 +14,7 @@ from rightsizer.values import immutable
 from rightsizer_api.stated_hardware import StatedHardware
 from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle
+from rightsizer_operator.values.requests import Amounts, Loads, least
 
 __all__ = ["Inventory", "clusters"]
 
@@ -26,12 +28,14 @@ class Inventory:
 
     `held` is the GPUs of each place that other pods hold, or will hold once they are scheduled. `cached`
     holds results that depend on `nodes` only: thousands of plans query the same nodes, only `held` differs.
-    `devices` are those that pods claim; None: pods request the resource of a device plugin.
+    `devices` are those that pods claim; None: pods request the resource of a device plugin. `loads` is what
+    pods request of the nodes' CPU and memory.
     """
 
     nodes: tuple[Node, ...] = ()
     held: Mapping[str, int] = field(default_factory=dict)
     devices: Devices | None = None
+    loads: Loads = field(default_factory=Loads)
     cached: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def usable(self, requirements: NodeRequirements) -> tuple[Node, ...]:
@@ -72,6 +76,26 @@ class Inventory:
             lambda: sum(node.gpus // gpus_per_pod for node in self._of_type(requirements, kind)),
         )
         return total * gpus_per_pod
+
+    def share(self, requirements: NodeRequirements, gpus_per_pod: int) -> Amounts:
+        """CPU and memory that belong to a pod's GPUs, on each node that it may be placed on.
+
+        Empty where a node or the pods on it are not known.
+        """
+        cached, key = self.loads.cached, (repr(requirements), gpus_per_pod)
+        if key not in cached:
+            cached[key] = self._share(requirements, gpus_per_pod)
+        share: Amounts = cached[key]
+        return share
+
+    def _share(self, requirements: NodeRequirements, gpus_per_pod: int) -> Amounts:
+        gpus: Counter[str] = Counter()
+        for node in self.nodes:
+            gpus[node.name] += node.gpus
+        nodes = (node for node in self.usable(requirements) if node.gpus >= gpus_per_pod)
+        parts = [self.loads.per_gpu(node.name, node.allocatable, gpus[node.name]) for node in nodes]
+        part = least(*parts) if parts else {}
+        return {name: gpus_per_pod * amount for name, amount in part.items() if math.isfinite(amount)}
 
     def placed(self, requirements: NodeRequirements, gpus_per_pod: int, pods: int) -> Counter[str]:
         """GPUs of each node that these pods would take, the emptiest nodes first as the scheduler does.

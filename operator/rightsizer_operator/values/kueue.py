@@ -1,9 +1,12 @@
 """Kueue's objects: a queue's GPU limit and topology, and the Workload of a queued Job. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import field
 from typing import Any
 
 from rightsizer.values import immutable
+from rightsizer_operator.values.quantities import parse_amount
+from rightsizer_operator.values.requests import RESOURCES, Amounts
 from rightsizer_operator.values.vendors import VENDORS
 
 __all__ = [
@@ -14,6 +17,7 @@ __all__ = [
     "gpus_of",
     "levels_of",
     "owners_of",
+    "part_of",
     "pending_reason",
     "topology_annotations",
 ]
@@ -35,13 +39,15 @@ class Queue:
 
     `gpus` is the most that it can give to one plan, including borrowed quota; None without a known limit.
     `nominal_gpus` is its own quota, which others cannot reclaim.
-    `levels` are the node labels of its GPUs' topology, widest first; empty without a topology.
+    `levels` are the node labels of its GPUs' topology, widest first; empty without a topology. `part` is
+    the CPU and memory for each of its GPUs, of the resources that it covers.
     """
 
     name: str
     gpus: int | None = None
     nominal_gpus: int | None = None
     levels: tuple[str, ...] = ()
+    part: Amounts = field(default_factory=dict)
 
 
 @immutable
@@ -128,6 +134,33 @@ def _limit(flavor: Object, *, borrows: bool) -> int | None:
         return int(quota.get("nominalQuota", 0)) + int(borrowed)
     except (TypeError, ValueError):  # unlimited borrowing, or a suffixed quantity such as 1k
         return None
+
+
+def part_of(cluster_queue: Object) -> dict[str, float]:
+    """CPU and memory of a ClusterQueue's own quota for each of its GPUs, the least of its flavors.
+
+    Without the resources that it does not cover: Kueue admits no Workload that requests one of these.
+    """
+    groups = cluster_queue["spec"].get("resourceGroups", ())
+    gpus = sum(_nominal(flavor, _RESOURCES) for group in groups for flavor in group["flavors"])
+    part = dict[str, float]()
+    for name in RESOURCES if gpus else ():
+        covering = [group for group in groups if name in group["coveredResources"]]
+        found = [_part(flavor, name, gpus) for group in covering for flavor in group["flavors"]]
+        if found:
+            part[name] = min(found) if _has_gpus(covering[0]) else max(found)
+    return part
+
+
+def _part(flavor: Object, name: str, gpus: float) -> float:
+    """For each GPU of this flavor; of one without GPUs, for each that the queue has."""
+    return _nominal(flavor, {name}) / (_nominal(flavor, _RESOURCES) or gpus)
+
+
+def _nominal(flavor: Object, names: Collection[str]) -> float:
+    return sum(
+        parse_amount(each.get("nominalQuota", 0)) for each in flavor["resources"] if each["name"] in names
+    )
 
 
 def flavors_of(cluster_queue: Object) -> tuple[str, ...]:

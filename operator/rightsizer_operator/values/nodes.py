@@ -15,6 +15,7 @@ from rightsizer.catalog import lookup
 from rightsizer.errors import RightsizerError
 from rightsizer.values import immutable
 from rightsizer_api.quantities import parse_time
+from rightsizer_operator.values.requests import Amounts, amounts_of
 from rightsizer_operator.values.vendors import VENDORS, gpus_in, slices_in
 
 __all__ = [
@@ -48,7 +49,7 @@ class Taint:
 
 @immutable
 class Node:
-    """One node. `gpus` is its allocatable count, which excludes unhealthy devices.
+    """One node. `gpus` is its allocatable count, which excludes unhealthy devices; `allocatable` the rest.
 
     A node with MIG slices of the strategy `mixed` is one more of these for each profile: `resource` is what
     pods request of it; empty: its vendor's.
@@ -63,6 +64,7 @@ class Node:
     not_ready_since: dt.datetime | None = None
     taints: tuple[Taint, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Amounts = field(default_factory=dict)
 
     @classmethod
     def of(cls, raw: Object) -> "Node":
@@ -84,6 +86,7 @@ class Node:
                 for t in spec.get("taints", ())
             ),
             labels=labels,
+            allocatable=amounts_of(status.get("allocatable")),
         )
 
     @classmethod

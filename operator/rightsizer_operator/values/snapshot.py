@@ -27,6 +27,7 @@ from rightsizer_operator.values.names import (
 from rightsizer_operator.values.nodes import NodeRequirements, pod_gpus, pod_slices
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.quantities import parse_quantity
+from rightsizer_operator.values.requests import Allowance
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.vendors import gpus_in, slices_in
 
@@ -260,7 +261,8 @@ class Snapshot:
     `plan` is the API object. `jobs` are all its Jobs. `pods` are its workers and its rendezvous, read only
     while some are unhealthy; `warnings` are Events about what keeps them from running. `children` names its
     other objects as kind/name. `rendezvous_ready`: its store listens. `quota_gpus` is what the namespace's
-    quotas leave to this plan; None without a limit. `queue` is its Kueue queue, `workloads` the Workloads of
+    quotas leave to this plan; None without a limit. `allowance` is what it leaves of CPU and memory, read
+    while the plan has no Job; None: not read. `queue` is its Kueue queue, `workloads` the Workloads of
     its pending Jobs. `rejection` is why the API server rejected a child at the last try. `decision` is a new
     resize decision, if there is one. `missing_metrics` says why expected GPU metrics are missing.
     `samples` are the newest status.samples.
@@ -278,6 +280,7 @@ class Snapshot:
     children: frozenset[str] = frozenset()
     rendezvous_ready: bool = True
     quota_gpus: int | None = None
+    allowance: Allowance | None = None
     queue: Queue | None = None
     workloads: tuple[Workload, ...] = ()
     progress: Progress | None = None

@@ -3,7 +3,14 @@ import datetime as dt
 import pytest
 
 from rightsizer_operator.values.actions import PatchJob, PatchWorkload, Requeue
-from rightsizer_operator.values.kueue import Queue, Workload, gpus_of, pending_reason, topology_annotations
+from rightsizer_operator.values.kueue import (
+    Queue,
+    Workload,
+    gpus_of,
+    part_of,
+    pending_reason,
+    topology_annotations,
+)
 from rightsizer_operator.values.pods import Pod
 
 LABELS = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "urgent"}
@@ -49,6 +56,40 @@ def queued(fake_cluster):
 )
 def test_a_queue_s_limit_is_its_quota_and_its_borrowing_limit(queue, most):
     assert gpus_of(queue) == most
+
+
+def groups(*each):
+    """A ClusterQueue of these groups: one mapping of quotas by resource for each flavor of each."""
+    return {
+        "spec": {
+            "resourceGroups": [
+                {
+                    "coveredResources": list(flavors[0]),
+                    "flavors": [
+                        {"name": f"f{i}", "resources": [{"name": n, "nominalQuota": q} for n, q in f.items()]}
+                        for i, f in enumerate(flavors)
+                    ],
+                }
+                for flavors in each
+            ]
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("queue", "part"),
+    [
+        (cluster_queue({"nominalQuota": "8"}), {}),
+        (groups([{"nvidia.com/gpu": 8, "cpu": "64"}]), {"cpu": 8.0}),
+        (groups([{"nvidia.com/gpu": 8, "cpu": "64"}, {"nvidia.com/gpu": 4, "cpu": "8"}]), {"cpu": 2.0}),
+        (groups([{"nvidia.com/gpu": 8}], [{"cpu": "16", "memory": "8k"}]), {"cpu": 2.0, "memory": 1000.0}),
+        (groups([{"nvidia.com/gpu": 8}], [{"cpu": "8"}, {"cpu": "16"}]), {"cpu": 2.0}),
+        (groups([{"nvidia.com/gpu": 0, "cpu": "64"}]), {}),
+    ],
+    ids=["GPUs only", "together", "two flavors", "apart", "the larger flavor", "all borrowed"],
+)
+def test_a_queue_s_part_for_a_gpu_is_of_the_resources_that_it_covers(queue, part):
+    assert part_of(queue) == part
 
 
 def test_a_queue_s_own_quota_is_without_what_it_borrows():

@@ -34,10 +34,13 @@ def priorities(cluster, kueue):
 
 @pytest.fixture
 def queue(cluster, kueue, operator, namespace):
-    """queue(gpus): the namespace's LocalQueue `team` with this quota; `racks` names the rack of each node."""
+    """queue(gpus): the namespace's LocalQueue `team` with this quota; `racks` names the rack of each node.
+
+    `more` are its quotas of other resources; it covers none but GPUs without.
+    """
     made = []
 
-    def make(gpus, *, racks=None):
+    def make(gpus, *, racks=None, more=None):
         flavor = {}
         if racks:
             for node, rack in racks.items():
@@ -48,10 +51,11 @@ def queue(cluster, kueue, operator, namespace):
                 "spec": {"nodeLabels": {"rightsizer.test/gpus": "pretended"}, "topologyName": namespace}
             }
         made.append(_object("ResourceFlavor", namespace, **flavor))
-        quota = {"name": "nvidia.com/gpu", "nominalQuota": gpus}
+        quotas = {"nvidia.com/gpu": gpus, **(more or {})}
+        resources = [{"name": name, "nominalQuota": quota} for name, quota in quotas.items()]
         group = {
-            "coveredResources": ["nvidia.com/gpu"],
-            "flavors": [{"name": namespace, "resources": [quota]}],
+            "coveredResources": list(quotas),
+            "flavors": [{"name": namespace, "resources": resources}],
         }
         spec = {
             "namespaceSelector": {},

@@ -47,6 +47,26 @@ def test_a_plan_waits_for_quota_says_why_and_trains_when_it_is_free(queue, queue
     assert first.started(after=began)["step"] >= step
 
 
+def _requests(run):
+    """CPU and memory that the workers request."""
+    (job,) = run.jobs
+    spec = run.cluster.api.get("job", job, namespace=run.namespace)["spec"]["template"]["spec"]
+    return spec["containers"][0]["resources"].get("requests", {})
+
+
+def test_workers_request_of_a_queue_what_it_covers_and_kueue_admits_nothing_else(queue, queued):
+    queue(8, more={"cpu": "400m"})
+    run = queued("covered", resources=ONE, launch=IDLE)
+    run.until("Running")
+    assert _requests(run) == {"cpu": "50m"}  # the queue's part for one of its eight GPUs
+    memory = {"name": "trainer", "resources": {"requests": {"memory": "1Gi"}}}
+    stated = IDLE | {"podTemplate": {"spec": {"containers": [memory]}}}
+    refused = queued("uncovered", resources=ONE, launch=stated)
+    refused.until("Queued", within_s=120)
+    told = lambda: "memory unavailable in ClusterQueue" in refused.condition("Admitted")["message"]
+    refused.cluster.wait("Kueue's reason", told, within_s=120)
+
+
 @pytest.mark.nightly
 def test_a_preempted_plan_goes_on_from_its_checkpoint(queue, queued, priorities):
     queue(2)
