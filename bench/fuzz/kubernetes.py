@@ -10,19 +10,24 @@ from rightsizer_launch.worker import metrics as agent
 from rightsizer_operator.cluster.cache import Cache, quota_left
 from rightsizer_operator.cluster.demand import unscheduled
 from rightsizer_operator.cluster.occupancy import bound_pods
-from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
+from rightsizer_operator.measure.agent_metrics import progress_of
 from rightsizer_operator.reconcile.gauges import plan_gauges, plan_info
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values import names
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Workload
 from rightsizer_operator.values.nodes import Node
+from rightsizer_operator.values.requests import Allowance, Loads, allowance, pod_requests
 from rightsizer_operator.values.snapshot import AttemptJob, Pod, Snapshot
 from rightsizer_operator.values.vendors import NVIDIA
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
-INVENTORY = Inventory(nodes=tuple(Node(name=f"n{i}", product=PRODUCT, gpus=8) for i in range(3)))
+HAS = {"cpu": 96.0, "memory": 2.0**40}
+INVENTORY = Inventory(
+    nodes=tuple(Node(name=f"n{i}", product=PRODUCT, gpus=8, allocatable=HAS) for i in range(3)),
+    loads=Loads(known=True),
+)
 WHEN = "2026-11-21T12:00:00Z"
 OWNER = {"kind": "TrainingPlan", "name": "demo", "uid": "uid-1", "controller": True}
 
@@ -55,8 +60,8 @@ POD = {
 WORKLOAD = {"metadata": METADATA, "spec": {"active": True}, "status": {"conditions": [CONDITION]}}
 QUOTA = {
     "status": {
-        "hard": {f"requests.{NVIDIA.resource}": "8"},
-        "used": {f"requests.{NVIDIA.resource}": "1"},
+        "hard": {f"requests.{NVIDIA.resource}": "8", "requests.cpu": "64"},
+        "used": {f"requests.{NVIDIA.resource}": "1", "requests.cpu": "1500m"},
     }
 }
 TEMPLATE = {
@@ -129,6 +134,12 @@ def job(random: Random) -> Any:
     return raw
 
 
+def read_quotas(raw: Any) -> None:
+    """Quotas as what they leave of GPUs, and of CPU and memory."""
+    left = quota_left(raw, own=0, names=["requests.nvidia.com/gpu"])
+    assert min(allowance(raw, (), left_gpus=left).per_gpu(8).values()) >= 0
+
+
 def read_job(raw: Any) -> None:
     """A Job through the cache."""
     cache = Cache()
@@ -141,6 +152,7 @@ def read_pod(raw: Any) -> None:
     """A pod as a worker, as another workload's and as demand."""
     assert "\x1b" not in Pod.of(raw).message
     bound_pods([raw])
+    assert min(pod_requests(raw["spec"]).values()) >= 0
     unscheduled([raw], INVENTORY.nodes)
 
 
@@ -158,7 +170,7 @@ def plan_with_template(random: Random) -> Any:
 
 def read_plan(raw: Any) -> None:
     """One reconcile; a wrong plan is refused in its status, never by an exception."""
-    actions = reconcile(Snapshot(plan=raw, inventory=INVENTORY, now=NOW))
+    actions = reconcile(Snapshot(plan=raw, inventory=INVENTORY, now=NOW, allowance=Allowance()))
     assert actions, "a new plan always gets a status"
     plan_gauges(raw)
     plan_info(raw)
@@ -166,7 +178,7 @@ def read_plan(raw: Any) -> None:
 
 SIZED = sized_plan()
 TARGETS = (
-    Target(name="kubernetes: scrape", generate=scrape, parse=parse_agent_metrics),
+    Target(name="kubernetes: scrape", generate=scrape, parse=lambda text: progress_of(text.encode())),
     Target(name="kubernetes: Job", generate=job, parse=read_job),
     Target(name="kubernetes: pod", generate=lambda r: damaged(r, POD, typed=True), parse=read_pod),
     Target(name="kubernetes: node", generate=lambda r: damaged(r, NODE, typed=True), parse=Node.of),
@@ -178,7 +190,7 @@ TARGETS = (
     Target(
         name="kubernetes: quota",
         generate=lambda r: [damaged(r, QUOTA, typed=True)],
-        parse=lambda raw: quota_left(raw, own=0, names=["requests.nvidia.com/gpu"]),
+        parse=read_quotas,
     ),
     Target(name="kubernetes: pod template", generate=plan_with_template, parse=read_plan),
 )  # fmt: skip

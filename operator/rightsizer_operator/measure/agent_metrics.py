@@ -1,24 +1,47 @@
 """The metrics of one training as its rank 0 serves them, parsed and bounded. Pure.
 
-A tenant's process writes this text. Whatever it holds, the result is finite and within bounds, or None.
+A tenant's process writes this text. Whatever it holds, the result is finite and within bounds, or None. Only
+our own lines are parsed, and few of them, because parsing takes long.
 """
 
 import datetime as dt
 import math
+import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from rightsizer.values import immutable
 from rightsizer_launch.worker import metrics as agent
 from rightsizer_operator.values.snapshot import Progress
 
-__all__ = ["parse_agent_metrics"]
+__all__ = ["MOST_BYTES", "TooLarge", "parse_agent_metrics", "progress_of"]
 
+MOST_BYTES = 262_144
+"""Of the answers of one plan's pods in one scrape."""
+_MOST_OWN_BYTES = 32_768
+_OWN = re.compile(rb"^(?:%s)[{ \t].*" % "|".join(agent.NAMES).encode(), re.MULTILINE)
 _MOST_TOKENS = 1e18
 _MOST_TOKENS_PER_S = 1e12
 _MOST_STEPS = 1e15
 _MOST_WORKERS = 1e6
 _MOST_SECONDS = 1e10
 _LATEST_UNIX_S = 4_102_444_800.0  # the year 2100
+
+
+@immutable
+class TooLarge:
+    """Workers that send more than is read; `message` says so to the user."""
+
+    message: str = f"its workers send more than {MOST_BYTES // 1024} KiB of metrics: none is read"
+
+
+def progress_of(body: bytes) -> Progress | TooLarge | None:
+    """The training's progress, of an answer with any other metrics beside ours."""
+    own = b"\n".join(_OWN.findall(body))
+    if len(own) > _MOST_OWN_BYTES:
+        sent = f"its workers send {len(own) // 1024} KiB of rightsizer_train metrics"
+        return TooLarge(message=f"{sent}: at most {_MOST_OWN_BYTES // 1024} KiB are read")
+    return parse_agent_metrics(own.decode(errors="replace"))
 
 
 def parse_agent_metrics(text: str) -> Progress | None:

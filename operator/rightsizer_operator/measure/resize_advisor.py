@@ -68,6 +68,7 @@ class _Memory:
     keep_s: float
     marks: tuple[Mark, ...] = ()
     progress: Progress | None = None
+    refusal: str = ""
     decided_at_s: float | None = None
     decision: tuple[int, Decision] | None = None
     curve: tuple[tuple[Any, ...], Scaling] | None = None
@@ -100,12 +101,14 @@ class Advisor:
         """Plans that anything is remembered of."""
         return frozenset(self._memories)
 
-    def record(self, plan: Mapping[str, Any], progress: Progress | None, *, at_s: float) -> None:
-        """A scrape of a plan's workers; None: none of them answered."""
+    def record(
+        self, plan: Mapping[str, Any], progress: Progress | None, *, at_s: float, refusal: str = ""
+    ) -> None:
+        """A scrape of a plan's workers; None: none answered, or `refusal` says why it was not read."""
         memory = self._known(plan)
         if memory is None:
             memory = self._memories[_key(plan)] = self._recalled(plan, at_s=at_s)
-        memory.progress = progress
+        memory.progress, memory.refusal = progress, refusal
         if progress is not None:
             new = mark_of(
                 progress,
@@ -145,6 +148,11 @@ class Advisor:
         """The newest scrape of a plan."""
         memory = self._known(plan)
         return memory.progress if memory else None
+
+    def scrape_refusal(self, plan: Mapping[str, Any]) -> str:
+        """Why the workers' answer to the newest scrape was not read; empty if it was, or there was none."""
+        memory = self._known(plan)
+        return memory.refusal if memory else ""
 
     def set_counters(self, counters: Counters) -> None:
         """Store the newest GPU counters of all running plans."""

@@ -220,10 +220,11 @@ def _progress(state: ReconcileState, running: Condition) -> Condition:
 
 def _measured(state: ReconcileState) -> Condition:
     """Whether the workers' metrics are available. The last answer stands for a few scrape intervals."""
-    if state.snapshot.progress is not None and state.snapshot.missing_metrics:
-        return no("NoCounters", state.snapshot.missing_metrics)
+    missing, refusal = state.snapshot.missing_metrics, state.snapshot.scrape_refusal
     if state.snapshot.progress is not None:
-        return yes("WorkersAnswer")
+        return no("NoCounters", missing) if missing else yes("WorkersAnswer")
+    if refusal:
+        return no("TooLarge", refusal)
     last, job = parse_time(state.persisted.observed.get("updatedAt")), state.job
     if last is None:
         return unknown("NotMeasured")

@@ -361,6 +361,7 @@ class Controller:
             decision=self.advisor.decision(plan),
             samples=self.advisor.samples(plan),
             missing_metrics=self.advisor.missing_counters(key),
+            scrape_refusal=self.advisor.scrape_refusal(plan),
             sizing_since=self._sizing.since(key, int(plan["metadata"]["generation"])),
             rejection=self._executor.rejection(key),
         )

@@ -1,14 +1,19 @@
-"""Scrapes the progress of running plans from rank 0's metrics endpoint."""
+"""Scrapes the progress of running plans from rank 0's metrics endpoint.
+
+A tenant's process answers. What it sends is bounded for each plan and parsed in a thread: the event loop
+reconciles meanwhile, and renews the Lease.
+"""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
+from rightsizer_operator.measure.agent_metrics import MOST_BYTES, TooLarge, progress_of
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.names import METRICS_PORT
@@ -16,28 +21,42 @@ from rightsizer_operator.values.snapshot import Key, Progress
 
 __all__ = ["ScrapeSchedule", "read_limited", "scrape"]
 
+Parse = Callable[[bytes], Progress | TooLarge | None]
+
 _TIMEOUT_S = 2.0
-_MOST_BYTES = 262_144
 _CONCURRENCY = 32
 _FREE_MISSES, _MAX_SKIPPED = 2, 8  # missed scrapes before the back-off; its longest interval, in sweeps
 
 
-async def scrape(controller: Controller) -> None:
+async def scrape(controller: Controller, *, parse: Parse = progress_of) -> None:
     """Scrape all running plans every `measure_s`. A plan that does not answer has no measurements."""
     schedule = ScrapeSchedule(controller.settings.measure_s)
     advice = _AdviceWorker(controller)
-    timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
-    async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
-        group.create_task(advice.run())
-        next_s = time.monotonic()
-        while True:
-            next_s = max(
-                next_s + controller.settings.measure_s, time.monotonic()
-            )  # the period includes the sweep itself
-            await asyncio.sleep(next_s - time.monotonic())
-            if controller.is_leader:
-                with controller.faults():  # what one object triggers must not end the operator
-                    await _sweep(controller, session, schedule, advice)
+    with ThreadPoolExecutor(max_workers=1) as thread:  # one, so that the event loop gets half of the time
+        async with _session() as session, asyncio.TaskGroup() as group:
+            client = _Client(session, thread, parse)
+            group.create_task(advice.run())
+            await _sweep_periodically(controller, client, schedule, advice)
+
+
+def _session() -> aiohttp.ClientSession:
+    """Without compression: few bytes could become many."""
+    timeout, plain = aiohttp.ClientTimeout(total=_TIMEOUT_S), {"Accept-Encoding": "identity"}
+    return aiohttp.ClientSession(timeout=timeout, headers=plain, auto_decompress=False)
+
+
+async def _sweep_periodically(
+    controller: Controller, client: "_Client", schedule: "ScrapeSchedule", advice: "_AdviceWorker"
+) -> None:
+    next_s = time.monotonic()
+    while True:
+        next_s = max(
+            next_s + controller.settings.measure_s, time.monotonic()
+        )  # the period includes the sweep itself
+        await asyncio.sleep(next_s - time.monotonic())
+        if controller.is_leader:
+            with controller.faults():  # what one object triggers must not end the operator
+                await _sweep(controller, client, schedule, advice)
 
 
 class ScrapeSchedule:
@@ -95,7 +114,7 @@ class _AdviceWorker:
 
 
 async def _sweep(
-    controller: Controller, session: aiohttp.ClientSession, schedule: ScrapeSchedule, advice: _AdviceWorker
+    controller: Controller, client: "_Client", schedule: ScrapeSchedule, advice: _AdviceWorker
 ) -> None:
     running = {
         key
@@ -108,7 +127,7 @@ async def _sweep(
     if running:
         with contextlib.suppress(ApiError):  # keep the previous count
             await controller.reader.refresh_pods(max_age_s=controller.settings.decide_s)
-    now_s, sweep = time.monotonic(), _Sweep(controller, session, schedule, advice)
+    now_s, sweep = time.monotonic(), _Sweep(controller, client, schedule, advice)
     due = [key for key in running if schedule.due(key, now_s=now_s)]
     located = {key: (schedule.addresses[key],) for key in due if key in schedule.addresses}
     silent, _ = await asyncio.gather(
@@ -123,11 +142,11 @@ class _Sweep:
     def __init__(
         self,
         controller: Controller,
-        session: aiohttp.ClientSession,
+        client: "_Client",
         schedule: ScrapeSchedule,
         advice: _AdviceWorker,
     ) -> None:
-        self._loop, self._session, self._schedule, self._advice = controller, session, schedule, advice
+        self._loop, self._client, self._schedule, self._advice = controller, client, schedule, advice
         self._semaphore = asyncio.Semaphore(_CONCURRENCY)
 
     async def find(self, keys: Collection[Key]) -> None:
@@ -143,36 +162,61 @@ class _Sweep:
 
     async def _answers(self, key: Key, addresses: Sequence[str]) -> bool:
         async with self._semaphore:
-            for address in addresses:
-                if progress := await _read(self._session, address):
-                    self._schedule.addresses[key] = address
-                    self._record(key, progress)
-                    return True
+            address, found = await self._client.first(addresses)
+        if isinstance(found, Progress):
+            self._schedule.addresses[key] = address
+            self._record(key, found)
+            return True
         self._schedule.addresses.pop(key, None)
-        return False
+        if found is None:
+            return False
+        self._record(key, None, refusal=found.message)
+        return True
 
-    def _record(self, key: Key, progress: Progress | None) -> None:
+    def _record(self, key: Key, progress: Progress | None, *, refusal: str = "") -> None:
         plan, now_s, advisor = self._loop.cache.plans.get(key), time.monotonic(), self._loop.advisor
         self._schedule.record(key, answered=progress is not None, now_s=now_s)
         if plan is None:
             return
-        changed = progress is not None or advisor.progress(plan) is not None
-        advisor.record(plan, progress, at_s=now_s)
+        news = progress is not None or advisor.progress(plan) is not None
+        news = news or advisor.scrape_refusal(plan) != refusal
+        advisor.record(plan, progress, at_s=now_s, refusal=refusal)
         self._advice.enqueue(key)
-        if changed:
+        if news:
             self._loop.enqueue(key)
 
 
-async def _read(session: aiohttp.ClientSession, address: str) -> Progress | None:
-    host = f"[{address}]" if ":" in address else address
-    try:
-        async with session.get(f"http://{host}:{METRICS_PORT}/metrics", allow_redirects=False) as response:
-            if response.status != 200:
-                return None
-            body = await read_limited(response.content, most_bytes=_MOST_BYTES)
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return None
-    return None if body is None else parse_agent_metrics(body.decode(errors="replace"))
+class _Client:
+    """Asks pods for their metrics; what they answer is parsed in the thread."""
+
+    def __init__(self, session: aiohttp.ClientSession, thread: ThreadPoolExecutor, parse: Parse) -> None:
+        self._session, self._thread, self._parse = session, thread, parse
+
+    async def first(self, addresses: Sequence[str]) -> tuple[str, Progress | TooLarge | None]:
+        """The first of a plan's pods that has its progress; they may send `MOST_BYTES` in all."""
+        left_bytes, loop = MOST_BYTES, asyncio.get_running_loop()
+        for address in addresses:
+            body = await self._read(address, left_bytes)
+            if isinstance(body, TooLarge):
+                return address, body
+            if body and (found := await loop.run_in_executor(self._thread, self._parse, body)):
+                return address, found
+            left_bytes -= len(body)
+        return "", None
+
+    async def _read(self, address: str, most_bytes: int) -> bytes | TooLarge:
+        """What a pod answers; nothing if it does not."""
+        host = f"[{address}]" if ":" in address else address
+        try:
+            async with self._session.get(
+                f"http://{host}:{METRICS_PORT}/metrics", allow_redirects=False
+            ) as response:
+                if response.status != 200:
+                    return b""
+                body = await read_limited(response.content, most_bytes=most_bytes)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return b""
+        return TooLarge() if body is None else body
 
 
 async def read_limited(content: aiohttp.StreamReader, *, most_bytes: int) -> bytes | None:

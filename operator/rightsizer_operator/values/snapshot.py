@@ -264,7 +264,8 @@ class Snapshot:
     quotas leave to this plan; None without a limit. `allowance` is what it leaves of CPU and memory, read
     while the plan has no Job; None: not read. `queue` is its Kueue queue, `workloads` the Workloads of
     its pending Jobs. `rejection` is why the API server rejected a child at the last try. `decision` is a new
-    resize decision, if there is one. `missing_metrics` says why expected GPU metrics are missing.
+    resize decision, if there is one. `missing_metrics` says why expected GPU metrics are missing,
+    `scrape_refusal` why the workers' own metrics were not read.
     `samples` are the newest status.samples.
     `sizing_since` is when a search began that is not over: the deadline counts from there, so that the
     question stays the same.
@@ -287,6 +288,7 @@ class Snapshot:
     rejection: str = ""
     decision: Decision | None = None
     missing_metrics: str = ""
+    scrape_refusal: str = ""
     sizing_since: dt.datetime | None = None
     samples: tuple[Object, ...] = ()
 

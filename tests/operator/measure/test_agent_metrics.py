@@ -5,9 +5,11 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 
 from rightsizer_launch.worker import metrics as agent
-from rightsizer_operator.measure.agent_metrics import parse_agent_metrics
+from rightsizer_launch.worker.metrics import TrainMetrics
+from rightsizer_operator.measure.agent_metrics import TooLarge, parse_agent_metrics, progress_of
 
 GOOD = {agent.POSITION: "1000", agent.TOKENS_PER_SECOND: "5", agent.STEP: "7", agent.WORKERS: "2"}
 SAVED = dt.datetime(2025, 10, 9, 8, 53, 20, tzinfo=dt.UTC)
@@ -63,3 +65,22 @@ def test_whatever_a_worker_serves_is_finite_or_nothing(changes):
 def test_no_text_raises(text):
     progress = parse_agent_metrics(scrape() + text)
     assert progress is None or finite(progress)
+
+
+def test_what_the_agent_serves_is_read_beside_any_other_metrics():
+    metrics = TrainMetrics()
+    metrics.set(position_tokens=3e6, tokens_per_second=50.0, step=7)
+    metrics.spend(checkpoint=1.5)
+    metrics.enter("training")
+    served = generate_latest(metrics.registry)
+    alone = parse_agent_metrics(served.decode())
+    assert (alone.checkpoint_s, alone.phase) == (1.5, "training")
+    others = b'other{rightsizer_train_step="1"} 4\nrightsizer_training_step 9\nmalformed {\n\xff 1\n'
+    assert progress_of(others + served + others * 1_000) == alone
+
+
+@given(st.text(alphabet='ab{}="# 1\n', max_size=400), st.integers(0, 900))
+def test_an_answer_is_parsed_only_if_our_own_lines_are_short(others, lines):
+    ours = scrape() + 'rightsizer_train_loss{a_label="of some length"} 1\n' * lines
+    found = progress_of(f"{others}\n{ours}{others}".encode())
+    assert isinstance(found, TooLarge) == (len(ours) - 1 > 32_768)

@@ -1,7 +1,9 @@
 import asyncio
 import contextlib
+import gzip
 import os
 import sys
+import threading
 from pathlib import Path
 from random import Random
 
@@ -12,6 +14,7 @@ from prometheus_client import generate_latest
 from rightsizer_launch.worker.metrics import TrainMetrics
 from rightsizer_operator.cluster.client import KubeClient
 from rightsizer_operator.cluster.metrics import Metrics
+from rightsizer_operator.measure.agent_metrics import progress_of
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.runtime.scraper import ScrapeSchedule, read_limited, scrape
 from rightsizer_operator.values.names import METRICS_PORT
@@ -87,7 +90,7 @@ class Workers:
     def __init__(self, api, fake):
         fake.settle().job(active=2, ready=2)
         self.hosts = [f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}.{n}" for n in (1, 2)]
-        self.status, self.body, self.asked = 200, "", 0
+        self.status, self.body, self.headers, self.asked = 200, "", {}, 0
         plan = fake.settle().plan
         self.plan = api.put(PLAN, plan | {"kind": "TrainingPlan"})
         self.job = api.put(JOB, fake.job() | {"kind": "Job"})
@@ -108,14 +111,15 @@ class Workers:
 
     async def answer(self, _request):
         self.asked += 1
-        return web.Response(text=self.body, status=self.status)
+        body = self.body if isinstance(self.body, bytes) else self.body.encode()
+        return web.Response(body=body, status=self.status, headers=self.headers)
 
     def trains(self, **values):
         agent = TrainMetrics()
         agent.set(position_tokens=3e6, tokens_per_second=50.0, step=7, **values)
         self.body = generate_latest(agent.registry).decode()
 
-    def run(self, scenario):
+    def run(self, scenario, *, parse=progress_of):
         """Lead and scrape while the scenario lasts; worker 1 has rank 0."""
 
         async def until(condition):
@@ -129,7 +133,8 @@ class Workers:
             runner = web.AppRunner(app)
             await runner.setup()
             await web.TCPSite(runner, self.hosts[1], METRICS_PORT).start()
-            tasks = [asyncio.create_task(each) for each in (self.controller.lead(), scrape(self.controller))]
+            work = (self.controller.lead(), scrape(self.controller, parse=parse))
+            tasks = [asyncio.create_task(each) for each in work]
             try:
                 await scenario(until)
             finally:
@@ -173,6 +178,65 @@ def test_an_answer_that_cannot_be_used_is_no_progress(workers, status, body):
 
     workers.run(scenario)
     assert workers.progress is None
+
+
+FAT = "".join(f'user_metric{{n="{n}"}} 1\n' for n in range(10_700))  # 250 KiB
+
+
+def test_of_a_fat_answer_only_our_lines_are_parsed_and_not_on_the_event_loop(workers):
+    workers.trains(loss=2.5)
+    workers.body = FAT + workers.body
+    threads = set()
+
+    def parse(body):
+        threads.add(threading.get_ident())
+        return progress_of(body)
+
+    async def scenario(until):
+        await until(lambda: workers.progress is not None)
+
+    workers.run(scenario, parse=parse)
+    assert (workers.progress.step, workers.progress.loss) == (7, 2.5)
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (FAT * 2, "more than 256 KiB of metrics"),
+        ('rightsizer_train_phase{phase="x"} 0\n' * 1_000, "35 KiB of rightsizer_train metrics"),
+    ],
+    ids=["any", "ours"],
+)
+def test_who_sends_too_much_is_skipped_and_told_why(workers, fake_api, body, reason):
+    workers.trains()
+    sound, workers.body = workers.body, body
+
+    def measured():
+        conditions = fake_api.objects[PLAN]["status"]["conditions"]
+        return next(c for c in conditions if c["type"] == "MetricsAvailable")
+
+    async def scenario(until):
+        await until(lambda: measured()["reason"] == "TooLarge")
+        assert reason in measured()["message"]
+        workers.body = sound
+        await until(lambda: measured()["status"] == "True")
+
+    workers.run(scenario)
+
+
+def test_a_compressed_answer_is_not_unpacked(workers):
+    workers.trains()
+    workers.body = gzip.compress(workers.body.encode() + bytes(10**7))
+    workers.headers = {"Content-Encoding": "gzip"}
+
+    async def scenario(until):
+        await until(lambda: workers.asked > 2 and KEY in workers.controller.advisor.plans)
+
+    workers.run(scenario)
+    assert workers.progress is None
+    assert workers.controller.advisor.scrape_refusal(workers.plan) == ""
 
 
 def test_a_plan_that_no_longer_runs_is_forgotten(workers):
