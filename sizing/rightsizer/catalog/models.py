@@ -38,8 +38,7 @@ def _variant(name: str) -> tuple[Row, str]:
     found = variants.find(name, _variant_index())
     fitting = tuple(model for model in found.models if _of_that_size(rows[model], name))
     if len(fitting) != 1:
-        others = {key: names for key, names in _model_index().items() if key != normal(name)}
-        return rows[one("model", name, others, ambiguous=fitting)], ""
+        return rows[one("model", name, _model_index(), but=normal(name), ambiguous=fitting)], ""
     row = rows[fitting[0]]
     doubt = f"{name!r} is read as a fine-tuned {row['name']}" if found.fine_tuned else ""
     if found.quantised:

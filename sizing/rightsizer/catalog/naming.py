@@ -3,7 +3,11 @@
 import difflib
 import string
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
+import numpy as np
+
+from rightsizer.domain.columns import Array
 from rightsizer.values import immutable
 
 __all__ = ["Index", "Spellings", "build_index", "lookup", "nearest", "normal"]
@@ -15,8 +19,11 @@ _VENDORS = ("nvidia", "amd", "instinct", "tesla", "geforce")
 _DROPPED = str.maketrans("", "", string.punctuation.replace(".", "") + string.whitespace)
 """Dots stay: OPT 1.3b is not OPT 13b."""
 _CANDIDATES = 6
+_LONGEST = 100
 _LIKENESS = 0.7
 """difflib's ratio from which a name counts as a near miss."""
+_COMPARED = 48
+"""Spellings that difflib compares with an unknown name, of those that share the most pairs of letters."""
 
 
 @immutable
@@ -60,13 +67,42 @@ def normal(name: str) -> str:
     return memory + "b" if memory[-2:-1].isdigit() else key
 
 
-def nearest(index: Index, name: str) -> tuple[str, ...]:
-    """The rows whose spellings contain or resemble the name without its owner, best first."""
-    key = normal(name.rpartition("/")[2])[:100]
+def nearest(index: Index, name: str, *, but: str = "") -> tuple[str, ...]:
+    """The rows whose spellings (without `but`) contain or resemble the name without its owner, best first.
+
+    Its time is bounded, whatever the name: difflib compares it with a few spellings only.
+    """
+    key = normal(name.rpartition("/")[2])[:_LONGEST]
     if not key:
         return ()
-    within = sorted((spelling for spelling in index if key in spelling), key=len)
-    close = difflib.get_close_matches(key, list(index), n=2 * _CANDIDATES, cutoff=_LIKENESS)
-    return tuple(dict.fromkeys(row for spelling in (*within, *close) for row in index[spelling]))[
-        :_CANDIDATES
-    ]
+    spellings = tuple(index)
+    within = sorted((spelling for spelling in spellings if key in spelling), key=len)
+    close = difflib.get_close_matches(key, _alike(spellings, key), n=2 * _CANDIDATES, cutoff=_LIKENESS)
+    found = (row for spelling in (*within, *close) if spelling != but for row in index[spelling])
+    return tuple(dict.fromkeys(found))[:_CANDIDATES]
+
+
+def _alike(spellings: tuple[str, ...], key: str) -> list[str]:
+    """The spellings that share the most pairs of letters with the name, for their lengths."""
+    rows, table, lengths = _table(spellings)
+    mine = _pairs(key)
+    common = table[[rows[pair] for pair in mine if pair in rows]].sum(axis=0)
+    order = np.argsort(-common / (lengths + len(mine)), kind="stable")
+    return [spellings[at] for at in order[:_COMPARED]]
+
+
+@lru_cache(maxsize=8)
+def _table(spellings: tuple[str, ...]) -> tuple[Mapping[str, int], Array, Array]:
+    """The row of each pair of letters, which spellings have it, and how many pairs each has."""
+    pairs = [_pairs(text) for text in spellings]
+    rows = {pair: row for row, pair in enumerate(sorted(frozenset().union(*pairs)))}
+    table = np.zeros((len(rows), len(spellings)), dtype=bool)
+    for column, own in enumerate(pairs):
+        table[[rows[pair] for pair in own], column] = True
+    return rows, table, table.sum(axis=0)
+
+
+def _pairs(text: str) -> frozenset[str]:
+    """Each two letters side by side; the first and the last beside nothing."""
+    framed = f" {text} "
+    return frozenset(framed[at : at + 2] for at in range(len(framed) - 1))

@@ -49,15 +49,18 @@ def named(file: str, cell: str) -> Mapping[str, Row]:
     return {name: row for row in read(file) for name in split(row[cell])}
 
 
-def one(field: str, name: str, index: Index, *, ambiguous: tuple[str, ...] = ()) -> str:
-    """The only row of that name; an unknown or ambiguous name is an error that lists candidates."""
-    matches = lookup(index, name) or ambiguous
+def one(field: str, name: str, index: Index, *, but: str = "", ambiguous: tuple[str, ...] = ()) -> str:
+    """The only row of that name; an unknown or ambiguous name is an error that lists candidates.
+
+    With `but` the name itself is none, nor is that spelling a candidate.
+    """
+    matches = (() if but else lookup(index, name)) or ambiguous
     if len(matches) == 1:
         return matches[0]
     if matches:
         remedy = f"ambiguous; use one of: {', '.join(matches)}"
         raise UnknownNameError(field, value=name, candidates=matches, remedy=remedy)
-    near = nearest(index, name)
+    near = nearest(index, name, but=but)
     listed = f"all: `rightsizer {_LISTED.get(field, field)}`{_ELSE.get(field, '')}"
     remedy = f"unknown; did you mean {', '.join(near)}? ({listed})" if near else f"unknown ({listed})"
     raise UnknownNameError(field, value=name, candidates=near, remedy=remedy)

@@ -39,6 +39,7 @@ __all__ = [
     "parse",
     "plan_of",
     "subject",
+    "with_user_key",
     "with_variables",
     "written",
 ]
@@ -137,7 +138,7 @@ def plan_of(comment: Comment, *, beneath: TrainingPlan | None = None, name: str 
     try:
         return validate(head | {"spec": overlaid(spec, comment.given)})
     except InputError as error:
-        raise _with_user_key(error, comment) from None
+        raise with_user_key(error, comment) from None
 
 
 def _words(comment: str) -> Iterator[tuple[str, str]]:
@@ -226,7 +227,7 @@ def _complete(comment: Comment) -> None:
             raise InputError(key, value=None, remedy=f"is missing; write for example {example}")
 
 
-def _with_user_key(error: InputError, comment: Comment) -> InputError:
+def with_user_key(error: InputError, comment: Comment) -> InputError:
     """The error with the user's key in place of the field's path."""
     path = error.field.removeprefix("spec.").split("[")[0]
     named = comment.keys.get(path)

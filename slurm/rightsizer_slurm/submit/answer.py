@@ -13,7 +13,7 @@ from rightsizer.units import format_duration
 from rightsizer.values import immutable
 from rightsizer_api import TrainingPlan, sizing
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits, within
-from rightsizer_slurm.cluster.comment import parse, plan_of
+from rightsizer_slurm.cluster.comment import parse
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import gres_gpus, noted
 from rightsizer_slurm.cluster.pools import Pool, pools
@@ -30,6 +30,7 @@ from rightsizer_slurm.submit.constraints import (
 from rightsizer_slurm.submit.placement import AtLimit, Placement
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.user_bounds import exceeded
+from rightsizer_slurm.submit.validation import message, valid_plan
 
 __all__ = ["answer"]
 
@@ -52,9 +53,9 @@ def answer(
     try:
         comment = parse(request.comment)
         beneath = plan_of_file(comment.plan) if comment.plan else None
-        plan = _bounded(plan_of(comment, beneath=beneath), request)
+        plan = _bounded(valid_plan(comment, now=now, beneath=beneath), request)
     except RightsizerError as error:
-        return SizingResponse(verdict=Verdict.REFUSE, say=_message(error), code="comment")
+        return SizingResponse(verdict=Verdict.REFUSE, say=message(error), code="comment")
     try:
         check_gpus(request)
         allowed = narrowed(cluster, request)
@@ -68,7 +69,7 @@ def answer(
             verdict=Verdict.KEEP, say=f"not sized ({error}); the job is submitted unchanged"
         )
     except RightsizerError as error:
-        return SizingResponse(verdict=Verdict.REFUSE, say=_message(error), code="size")
+        return SizingResponse(verdict=Verdict.REFUSE, say=message(error), code="size")
 
 
 def _answered(plan: TrainingPlan, request: SizingRequest, context: "_Context") -> SizingResponse:
@@ -115,7 +116,7 @@ def _placed(plan: TrainingPlan, request: SizingRequest, context: _Context) -> Si
     except NotUnderstoodError:
         raise
     except RightsizerError as error:
-        return _refusal(f"{_message(error)}{_bracketed(binding)}", request, binding)
+        return _refusal(f"{message(error)}{_bracketed(binding)}", request, binding)
     if isinstance(placement, NoPlan):
         parts = (*_bounds_text(request, allowed, everywhere), *_left_text(context), *binding)
         return _refusal(f"{verdict(placement)}{_bracketed(parts)}", request, binding)
@@ -329,10 +330,3 @@ def _times(candidates: Sequence[Pool]) -> set[float]:
 
 def _bracketed(parts: Sequence[str]) -> str:
     return f" [within {' and '.join(parts)}]" if parts else ""
-
-
-def _message(error: RightsizerError) -> str:
-    """An error in one line, without an empty value."""
-    if isinstance(error, InputError) and error.value in (None, ""):
-        return f"{error.field}: {error.remedy}"
-    return str(error)

@@ -11,22 +11,37 @@ from pathlib import Path, PurePosixPath
 from rightsizer.errors import InputError
 from rightsizer_api import TrainingPlan, loads
 
-__all__ = ["read"]
+__all__ = ["read", "read_small"]
 
 _LONGEST = 524_288
+_SMALL = 16_384
+"""Bytes that are parsed in some milliseconds."""
 
 
 def read(path: str, *, uid: int) -> TrainingPlan:
     """The plan in a user's file. InputError, which quotes no other user's file, if it is unreadable."""
+    return _plan(path, _checked(path, uid))
+
+
+def read_small(path: str, uid: int) -> TrainingPlan | None:
+    """As `read`; None if the file is large, so that parsing it would take long."""
+    content = _checked(path, uid)
+    return None if _SMALL < len(content) <= _LONGEST else _plan(path, content)
+
+
+def _checked(path: str, uid: int) -> bytes:
     if not path.startswith("/") or ".." in PurePosixPath(path).parts:
         raise InputError("plan", value=path, remedy="must be an absolute path without ..")
     try:
-        content = _content(path, uid)
+        return _content(path, uid)
     except OSError as error:
         remedy = (
             f"cannot be read by the daemon: {error.strerror}; use rightsizer sbatch, which reads it as you"
         )
         raise InputError("plan", value=path, remedy=remedy) from None
+
+
+def _plan(path: str, content: bytes) -> TrainingPlan:
     if len(content) > _LONGEST:
         raise InputError("plan", value=path, remedy=f"has more than {_LONGEST:,} bytes")
     try:

@@ -16,7 +16,7 @@ from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verd
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.ticket_store import TicketStore
 
-GOOD = b"comment=rightsizer: model=a tokens=1B"
+GOOD = b"comment=rightsizer: model=gpt2 tokens=1B"
 OK = SizingResponse(verdict=Verdict.OK, say="sized", fields={"min_nodes": 1})
 
 
@@ -133,7 +133,7 @@ def test_before_the_cluster_is_known_jobs_are_held(tmp_path: Path, cluster: Slur
     talk(tmp_path, run, cluster=None)
 
 
-FULL = b"comment=" + GOOD + b" launch.checkpoint.path=/" + 700 * b"x"  # no room for the variables
+FULL = GOOD + b" launch.checkpoint.path=/" + 700 * b"x"  # no room for the variables
 
 
 @pytest.mark.parametrize("line", [b"mode=warn", b"kind=cli", FULL], ids=["warn", "cli", "long comment"])
@@ -147,12 +147,12 @@ def test_a_job_that_cannot_be_held_goes_on_as_written(tmp_path: Path, line: byte
 
 def test_a_fault_in_one_request_leaves_its_job_unchanged_and_others_sized(tmp_path: Path) -> None:
     def sizer(request: SizingRequest) -> SizingResponse:
-        if "plan=/tmp" in request.comment:
+        if "gpt2-xl" in request.comment:
             raise IsADirectoryError
         return OK
 
     async def run(_server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
-        said = await ask(request(b"comment=rightsizer: plan=/tmp"))
+        said = await ask(request(b"comment=rightsizer: model=gpt2-xl tokens=1B"))
         assert said.startswith("RIGHTSIZER 1 KEEP\ncode=fault\nsay=internal error\n")
         assert (await ask(request(GOOD))).startswith("RIGHTSIZER 1 OK")
 
@@ -252,7 +252,7 @@ def test_after_a_restart_what_was_asked_before_is_sized_again(tmp_path: Path) ->
 
     async def first(server: Server, _state: TicketStore, ask: Callable[[bytes], Awaitable[str]]) -> None:
         for deadline in (b"1h", b"2h", b"3h"):
-            await ask(request(b"comment=rightsizer: model=a tokens=1B deadline=" + deadline))
+            await ask(request(b"comment=rightsizer: model=gpt2 tokens=1B deadline=" + deadline))
         await ask(request(b"comment=rightsizer: plan=/x.yaml"))
         await asyncio.to_thread(server.save_subjects)
 
@@ -263,4 +263,4 @@ def test_after_a_restart_what_was_asked_before_is_sized_again(tmp_path: Path) ->
     (tmp_path / "s").unlink(missing_ok=True)
     requests.clear()
     talk(tmp_path, second, sizer=sizer)
-    assert [q.comment.split()[1] for q in requests] == ["model=a"]
+    assert [q.comment.split()[1] for q in requests] == ["model=gpt2"]
