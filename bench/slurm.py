@@ -23,7 +23,6 @@ from bench.results import RESULTS, write_json
 from bench.sizing import quantile
 
 ROOT = Path(__file__).resolve().parents[1]
-SHIPPED = ROOT / "slurm/rightsizer_slurm/data/rightsizer.conf"
 CONTROL = ROOT / "tests" / "e2e" / "slurm" / "cluster.py"
 OURS = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 OTHER = "a comment of somebody else"
@@ -226,19 +225,6 @@ def _asked_s(path: Path, comment: str) -> float:
     return time.perf_counter() - began_s
 
 
-def site_settings(lab: Lab) -> None:
-    """The packaged time-outs: the tests' own are more patient."""
-    path = Path(lab.slurm["RIGHTSIZER_SLURM_CONF"])
-    text = path.read_text()
-    for key, value in re.findall(
-        r"^(timeout_s|cooldown_s|hold_after_s) = ([\d.]+)", SHIPPED.read_text(), re.M
-    ):
-        text = re.sub(rf"^{key} = .*$", f"{key} = {value}", text, flags=re.MULTILINE)
-    path.write_text(text)
-    lab.control("kill", "rightsizer")
-    lab.start_daemon()
-
-
 def extra_ms(found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """What each kind costs more than no plugin, beside its goal."""
     bare = found["no plugin"]
@@ -258,7 +244,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     bare, lab = Lab("benchbare", plugin=False), Lab("benchplugin", plugin=True)
     try:
-        site_settings(lab)
         lab.submit_s(OURS)
         lab.all_sized()  # from here on it is in the cache for a minute
         cases = {

@@ -24,7 +24,6 @@ from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.monitor.service import DaemonMetrics, MonitorOptions, run_in_daemon
 from rightsizer_slurm.monitor.settings import options_of
-from rightsizer_slurm.submit.held_jobs import adopt
 from rightsizer_slurm.submit.releases import Releases, release_all
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.sizing_processes import SizingProcesses
@@ -58,7 +57,7 @@ def run(config: Path, *, monitor: bool = False) -> int:
 
 
 def release(config: Path) -> int:
-    """End every hold without a daemon, as `on_fault` says: for an admin who removes it, and after a crash."""
+    """End the holds of jobs that may run unsized, without a daemon: when it has ended or crashed."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     site = read(config)
     become(site.user)
@@ -96,7 +95,7 @@ async def _serve(
     await _read_cluster(server, slurm, limits_too=True)
     listener = await _listen(server, site)
     tasks = [
-        asyncio.create_task(_poll_cluster(server, slurm, site, state)),
+        asyncio.create_task(_poll_cluster(server, slurm, site)),
         asyncio.create_task(_release_held_jobs(server, releases)),
         asyncio.create_task(_warm_up(server, sizer)),
     ]
@@ -133,21 +132,12 @@ async def _listen(server: Server, site: SiteConfig) -> asyncio.Server:
         os.umask(before)
 
 
-async def _poll_cluster(server: Server, slurm: Slurm, site: SiteConfig, state: TicketStore) -> None:
+async def _poll_cluster(server: Server, slurm: Slurm, site: SiteConfig) -> None:
     """Poll the cluster; while slurmctld is unavailable, the last snapshot stays valid."""
     for number in itertools.count(1):
         await asyncio.sleep(site.refresh_s)
         await _read_cluster(server, slurm, limits_too=number % _LIMITS_EVERY == 0)
         await asyncio.to_thread(server.save_subjects)
-        if site.on_fault == "hold":
-            await _adopt(state, slurm)
-
-
-async def _adopt(state: TicketStore, slurm: Slurm) -> None:
-    try:
-        adopt(state, await asyncio.to_thread(SlurmCommands(slurm).jobs))
-    except SlurmError as error:
-        _LOG.warning("jobs that wait for the daemon cannot be read: %s", one_line(str(error)))
 
 
 async def _read_cluster(server: Server, slurm: Slurm, *, limits_too: bool) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "keys",
     "parse",
     "plan_of",
+    "refused",
     "subject",
     "with_user_key",
     "with_variables",
@@ -48,8 +49,8 @@ PREFIX = "rightsizer:"
 LONGEST = 1024
 """Characters of a comment; the Lua plugin has the same limit."""
 
-_ADDED = re.compile(r" (?:ticket=([0-9a-f]+)|RIGHTSIZER_[A-Z_]+=).*", re.DOTALL)
-"""What rightsizer adds behind the comment of a held job: its ticket, then its variables."""
+_ADDED = re.compile(r" (?:ticket=([0-9a-f]+)|RIGHTSIZER_[A-Z_]+=|refused: ).*", re.DOTALL)
+"""What rightsizer adds behind the comment of a held job: its ticket, then its variables or a refusal."""
 _ALIASES = {"min": "min_gpus", "max": "max_gpus"}
 _PLAN, _RUN = "plan", "run"
 _WORD = re.compile(r"""([A-Za-z][A-Za-z0-9_.-]*)=("[^"']*"|'[^"']*'|[^\s"']*)(?=\s|$)""")
@@ -92,6 +93,11 @@ def hold_of(comment: str) -> str:
 def with_variables(comment: str, variables: Mapping[str, str]) -> str:
     """The user's comment and the variables of the job, which its script reads from it."""
     return " ".join((written(comment), *(f"{name}={value}" for name, value in variables.items())))
+
+
+def refused(comment: str, reason: str) -> str:
+    """The user's comment and why the job was ended."""
+    return f"{written(comment)} refused: {reason}"
 
 
 def keys() -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 -- cli_filter.lua: sizes a job by its comment, for sites that run no code in slurmctld. It runs in sbatch and salloc as
 -- the user, who can bypass it. It sends one request to the daemon of this machine (users = yes) and waits up to 5 s.
--- On every error the job is submitted unchanged. See docs/slurm.md.
+-- On every error the job is submitted unchanged, or refused in the mode enforce. See docs/slurm.md.
 
 local folder = (debug.getinfo(1, "S").source:match("^@(.*/)")) or "/etc/slurm/"
 local loaded, shared = pcall(dofile, folder .. "rightsizer.lua")
@@ -110,14 +110,19 @@ local function unsupported(options, offset)
    return nil
 end
 
+local function unsized(why, mode)
+   if mode == "enforce" then return refuse("not sized (" .. why .. "); submit it again later") end
+   print_to_user("not sized (" .. why .. "); the job is submitted unchanged")
+   return slurm.SUCCESS
+end
+
 local function decide(options, spec, mode, settings)
    local requested = request_of(options)
    local text, why = send(settings, question(requested, spec, mode))
    local answer
    if text then answer, why = shared.answer(text) end
    if not answer or answer.verdict == "HOLD" then
-      print_to_user("not sized (" .. shared.clean(why or "sizing takes too long") .. "); the job is submitted unchanged")
-      return slurm.SUCCESS
+      return unsized(shared.clean(why or "sizing takes too long"), mode)
    end
    if answer.verdict == "REFUSE" then
       if mode ~= "warn" then return refuse(answer.say) end
@@ -125,11 +130,9 @@ local function decide(options, spec, mode, settings)
       return slurm.SUCCESS
    end
    local exceeded = shared.exceeds(answer.set, requested)
-   if exceeded then
-      print_to_user("not sized (the answer exceeds your " .. exceeded .. "); the job is submitted unchanged")
-   elseif answer.code == "fault" then
-      print_to_user("not sized (" .. answer.say .. "); the job is submitted unchanged")
-   elseif answer.verdict == "OK" and mode ~= "warn" then
+   if exceeded then return unsized("the answer exceeds your " .. exceeded, mode) end
+   if answer.code == "fault" then return unsized(answer.say, mode) end
+   if answer.verdict == "OK" and mode ~= "warn" then
       apply(options, answer.set)
       print_to_user(answer.say)
    else

@@ -49,6 +49,7 @@ function M.config(text)
          complaints[#complaints + 1] = "cannot parse: " .. M.clean(line)
       end
    end
+   if not tostring(text or ""):find("=", 1, true) then complaints[#complaints + 1] = "it has no settings" end
    return settings, complaints
 end
 
@@ -113,13 +114,26 @@ function M.sized_before(spec)
 end
 
 -- The first lines of the script of a held job: Slurm cannot change the environment of a job, so the script reads
--- RIGHTSIZER_* from the comment, and drops what sbatch exported for the request as it was before.
-local PREAMBLE = [[
+-- RIGHTSIZER_* from the comment, and drops what sbatch exported for the request as it was before. A job that was
+-- released without a size says so first; it has the GPUs that its user requested, or it ends.
+local PREAMBLE = [=[
+unset RIGHTSIZER_NODES
 export RIGHTSIZER_JOB=$SLURM_JOB_ID $(scontrol show job "$SLURM_JOB_ID" |
    grep -oE 'RIGHTSIZER_[A-Z_]*=[0-9]*|NumTasks=[0-9]+' | sed s/NumTasks/RIGHTSIZER_TASKS/)
-unset SLURM_GPUS SLURM_GPUS_PER_NODE
-[ -z "${SLURM_NTASKS-}" ] || export SLURM_NTASKS=$RIGHTSIZER_TASKS SLURM_NPROCS=$RIGHTSIZER_TASKS
-]]
+if [ -n "${RIGHTSIZER_NODES-}" ]; then
+   unset SLURM_GPUS SLURM_GPUS_PER_NODE
+   [ -z "${SLURM_NTASKS-}" ] || export SLURM_NTASKS=$RIGHTSIZER_TASKS SLURM_NPROCS=$RIGHTSIZER_TASKS
+else
+   echo "rightsizer: $(scontrol show job "$SLURM_JOB_ID" | grep -m1 -o 'not sized: [^]]*' || echo not sized)" \
+      "(${SLURM_GPUS_ON_NODE:-0} GPUs of each of $SLURM_JOB_NUM_NODES nodes, as the job was written)"
+   if [ "${SLURM_GPUS_ON_NODE:-0}" = 0 ]; then echo "rightsizer: without GPUs the job ends; submit it again"; exit 1; fi
+   export RIGHTSIZER_NODES=$SLURM_JOB_NUM_NODES RIGHTSIZER_GPUS_PER_NODE=$SLURM_GPUS_ON_NODE
+   export RIGHTSIZER_GPUS=$((RIGHTSIZER_NODES * RIGHTSIZER_GPUS_PER_NODE))
+   if [ "${SLURM_GPUS:+${SLURM_GPUS##*:}}" != "${SLURM_GPUS:+$RIGHTSIZER_GPUS}" ]; then
+      echo "rightsizer: on nodes with unlike numbers of GPUs the job ends; submit it again"; exit 1
+   fi
+fi
+]=]
 local SHELLS = { sh = true, bash = true, dash = true, ksh = true, zsh = true }
 
 function M.with_preamble(script)
@@ -156,20 +170,26 @@ function M.appended(existing, note)
    return existing .. " " .. note
 end
 
-local EXCLUSIVE = 0   -- job_desc.shared; 65534 if the user wrote nothing
-
-function M.wants_gpus(job)
-   -- Whether a request takes GPUs: by name, or with whole nodes.
-   for _, key in ipairs({ "gres", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
-      if M.clean(job[key]):find("gpu", 1, true) then return true end
+function M.held(fields)
+   -- The note of a held job in its AdminComment, which its user cannot write: the request, for a daemon that lacks it.
+   local words = {}
+   for _, field in ipairs(fields) do
+      local value = field[2]
+      if type(value) == "number" then value = M.number(value) end
+      if type(value) == "number" then value = string.format("%d", value) end
+      if value ~= nil and value ~= "" and field[1] ~= "comment" then
+         local text = tostring(value):sub(1, 1024):gsub("[^%w._:,/+@=-]", function(letter)
+            return string.format("%%%02X", letter:byte())
+         end)
+         words[#words + 1] = field[1] .. "=" .. text
+      end
    end
-   return job.shared == EXCLUSIVE
+   return "[rightsizer/1 held " .. table.concat(words, " ") .. "]"
 end
 
-function M.comment_only(job)
-   -- Whether the comment is all that the user said about the size.
-   if M.wants_gpus(job) or M.number(job.time_limit) then return false end
-   return not (M.number(job.min_nodes) or M.number(job.max_nodes) or M.number(job.num_tasks))
+function M.sized(record)
+   -- Whether a job has its size. Only the plugin, the daemon and administrators write the AdminComment.
+   return M.clean(record.admin_comment):find("[rightsizer/1 nodes=", 1, true) ~= nil
 end
 
 function M.memory(job)
@@ -201,7 +221,7 @@ function M.grows(change, record)
    for _, key in ipairs({ "gres", "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }) do
       if M.clean(change[key]):find("gpu", 1, true) and change[key] ~= record[key] then return "GPUs" end
    end
-   if change.shared == EXCLUSIVE then return "whole nodes" end
+   if change.shared == 0 then return "whole nodes" end
    local nodes = math.max(M.number(change.min_nodes) or 0, M.number(change.max_nodes) or 0)
    if nodes > math.max(M.number(record.min_nodes) or 1, M.number(record.max_nodes) or 0) then return "nodes" end
    return nil
@@ -301,12 +321,6 @@ end
 function M.count(text)
    -- GPUs in gpu:h100:8, gres:gpu:2, gpu; of several items those of the last.
    return tonumber(M.clean(text):match("gpu[%w_%.:%-]-:(%d+)$") or (text and 1)) or 0
-end
-
-function M.gpus(job)
-   -- GPUs that a request takes in all, as far as it says: of each node times nodes, or of the whole job.
-   local nodes = M.number(job.max_nodes) or M.number(job.min_nodes) or 1
-   return math.max(nodes * M.count(job.gres), M.count(job.tres_per_job))
 end
 
 function M.minutes(text)

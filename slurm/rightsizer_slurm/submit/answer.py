@@ -52,6 +52,7 @@ def answer(
     """
     try:
         comment = parse(request.comment)
+        stated, request = request, _without_size(request) if comment.run else request
         beneath = plan_of_file(comment.plan) if comment.plan else None
         plan = _bounded(valid_plan(comment, now=now, beneath=beneath), request)
     except RightsizerError as error:
@@ -63,13 +64,39 @@ def answer(
         context = _Context(
             cluster=allowed, site=site, limits=limits or AccountingLimits(), now=now, left=left
         )
-        return _answered(with_tasks(plan, request), request, context)
+        response = _answered(with_tasks(plan, request), request, context)
+        return _verified(response, stated, allowed) if comment.run else response
     except NotUnderstoodError as error:
         return SizingResponse(
             verdict=Verdict.KEEP, say=f"not sized ({error}); the job is submitted unchanged"
         )
     except RightsizerError as error:
         return SizingResponse(verdict=Verdict.REFUSE, say=message(error), code="size")
+
+
+def _without_size(request: SizingRequest) -> SizingRequest:
+    """The request of a job of `rightsizer sbatch` as if it had no size, to size its plan again."""
+    kept = ("comment", "mode", "uid", "user", "account", "qos", "partition", "reservation")
+    return SizingRequest(**{name: getattr(request, name) for name in kept}, requeues=1)
+
+
+def _verified(response: SizingResponse, stated: SizingRequest, cluster: SlurmCluster) -> SizingResponse:
+    """A job that says that `rightsizer sbatch` sized it keeps its size if its plan needs as many GPUs."""
+    if response.verdict is not Verdict.OK:
+        return response
+    needed = int(response.fields["max_nodes"]) * gres_gpus(str(response.fields["gres"]))[1]
+    nodes = stated.max_nodes or stated.min_nodes or 1
+    whole = max((node.gpus for node in cluster.nodes), default=0) if stated.exclusive == 0 else 0
+    gpus = max(nodes * max(gres_gpus(stated.gres)[1], whole), gres_gpus(stated.tres_per_job)[1])
+    if gpus > needed:
+        say = f"the job asks for {gpus} GPUs, its plan needs {needed}"
+        return SizingResponse(verdict=Verdict.REFUSE, say=say, code="denied")
+    note = noted("", f"nodes={nodes} gpus={gpus} as rightsizer sbatch sized it")
+    return SizingResponse(
+        verdict=Verdict.OK,
+        say=f"its plan needs {needed} GPUs, the job has {gpus}",
+        fields={"admin_comment": note},
+    )
 
 
 def _answered(plan: TrainingPlan, request: SizingRequest, context: "_Context") -> SizingResponse:
@@ -81,8 +108,7 @@ def _answered(plan: TrainingPlan, request: SizingRequest, context: "_Context") -
     )
     if result.verdict is Verdict.REFUSE and has_down_parts:
         # Slurm lets a job wait for a node that is down: refuse only what does not fit the whole cluster
-        later = _placed(plan, request, replace(context, cluster=_all_up(cluster)))
-        return later if later.verdict is Verdict.OK else result
+        return _placed(plan, request, replace(context, cluster=_all_up(cluster)))
     return result
 
 

@@ -1,10 +1,10 @@
 """Held jobs: find the job of each ticket, set its size, release it. No job is sized twice.
 
 The plugin writes the ticket into the comment of the job; from then on the ticket has the number of the job. A
-job that its owner released or cancelled is not changed. A refused job stays held; its AdminComment says why.
-That of a salloc ends, since its terminal waits.
+job that its owner released or cancelled is not changed. A refused job ends; its Comment says why.
 After a crash the update is repeated, with the same values. A job without a size after `hold_limit_s` is
-released unchanged or refused, by `on_fault`. What fails with one ticket is tried again and delays no other.
+released unchanged, or refused by `on_fault` and where sizes are enforced. What fails with one ticket is tried
+again and delays no other.
 """
 
 import contextlib
@@ -15,7 +15,6 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from rightsizer.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
@@ -24,19 +23,19 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
+from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict, held_request
 from rightsizer_slurm.submit.terminals import end_refused, tell
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s
 
 __all__ = ["TicketResult", "adopt", "changes", "is_own_hold", "release_held_jobs", "ticket_name"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
-_UNKNOWN: Mapping[str, int | None] = MappingProxyType({"0": None, "1": 0})
-"""Tickets of jobs that the plugin held by itself, and the priority that their user had set."""
 _EXPIRES_S = 3600.0
 """A ticket without a job expires after this time: the submit failed after the plugin had answered."""
 _SHIPPED = SiteConfig()
 _RETRY_S = 30.0
+_LOOKS_S = (0.5, 60.0)
+"""The job of a ticket is looked for again after as long as the ticket is old, within these bounds."""
 _AT_ONCE = 100  # tickets of one call: with all of a large burst it would seem to hang
 
 
@@ -66,26 +65,26 @@ def release_held_jobs(
     *,
     site: SiteConfig = _SHIPPED,
     now_s: float | None = None,
+    since_s: float = 0.0,
 ) -> Iterator[TicketResult]:
-    """Process the tickets that have an answer or are overdue. SlurmError if Slurm is unavailable: retry."""
+    """Process the tickets that have an answer or are overdue, and look for the jobs of new ones.
+
+    No job is overdue for the time before `since_s`, when no daemon ran. SlurmError if Slurm is unavailable:
+    retry.
+    """
     now_s = steady_s() if now_s is None else now_s
-    tickets = state.tickets()
-    if all(ticket.job_id and not _answered(ticket, site, now_s) for ticket in tickets):
+    waiting = (_answered(ticket, site, now_s, since_s) for ticket in state.tickets())
+    due = [one for one in waiting if one.retry_s <= now_s and (one.job_id is None or one.response)]
+    if not due:
         return
-    found = _jobs_of(tickets, backend.jobs())
-    for ticket in tickets:
-        if ticket.job_id is None and ticket.name in found:
-            state.set_job(ticket.name, found[ticket.name].job_id)
-            state.set_request(ticket.name, _bounded(ticket.request, found[ticket.name]))
-    tickets = state.tickets()
+    found = _located(state, due, backend.jobs(), now_s)
     state.save()  # before the first command: a job that has its size no longer names its ticket
-    oldest_s = now_s - _EXPIRES_S
-    with_job = (ticket for ticket in tickets if ticket.name in found or ticket.made_s <= oldest_s)
-    due = (each for each in with_job if each.retry_s <= now_s)
-    answered = (one for each in due if (one := _answered(each, site, now_s)))
+    names, oldest_s = {one.name for one in due}, now_s - _EXPIRES_S
+    tickets = (_answered(ticket, site, now_s, since_s) for ticket in state.tickets() if ticket.name in names)
+    answered = (one for one in tickets if one.response and (one.name in found or one.made_s <= oldest_s))
     for ticket in itertools.islice(answered, _AT_ONCE):
         job = found.get(ticket.name)
-        done, text = _one(ticket, job, slurm) if job else (True, "expired: no job has this ticket")
+        done, text = _one(ticket, job, slurm, site) if job else (True, "expired: no job has this ticket")
         if done or ticket.made_s <= oldest_s:
             state.remove(ticket.name)
         else:
@@ -93,25 +92,36 @@ def release_held_jobs(
         yield TicketResult(ticket=ticket.name, job_id=job.job_id if job else None, text=text)
 
 
+def _located(
+    state: TicketStore, due: Sequence[Ticket], jobs: Sequence[SlurmJob], now_s: float
+) -> Mapping[str, SlurmJob]:
+    """The jobs of tickets. A ticket without a job is left alone for as long as it is old."""
+    found = _jobs_of(due, jobs)
+    for ticket in due:
+        if ticket.name not in found:
+            state.postpone(ticket.name, now_s + min(max(now_s - ticket.made_s, _LOOKS_S[0]), _LOOKS_S[1]))
+        elif ticket.job_id is None:
+            state.set_job(ticket.name, found[ticket.name].job_id)
+            state.set_request(ticket.name, _bounded(ticket.request, found[ticket.name]))
+    return found
+
+
 def adopt(state: TicketStore, jobs: Sequence[SlurmJob], *, now_s: float | None = None) -> None:
-    """Add tickets for the jobs that the plugin held while the daemon did not answer (`on_fault = hold`)."""
+    """Add tickets for held jobs without one: the daemon did not answer, or has lost its file.
+
+    The plugin has written their requests into their AdminComments.
+    """
     now_s = steady_s() if now_s is None else now_s
-    known = {ticket.job_id for ticket in state.tickets()}
+    tickets = state.tickets()
+    known, names = {ticket.job_id for ticket in tickets}, {ticket.name for ticket in tickets}
     for job in jobs:
-        hold = hold_of(job.comment)
-        if hold not in _UNKNOWN or not job.held or job.job_id in known:
+        asked = held_request(job.admin_comment) if job.held and not job.held_by_admin else None
+        if asked is None or job.job_id in known or hold_of(job.comment) in names:
             continue
-        request = SizingRequest(
-            comment=written(job.comment),
-            uid=job.user_id,
-            user=job.user,
-            account=job.account,
-            qos=job.qos,
-            partition=job.partition,
-            priority=_UNKNOWN[hold],
+        request = replace(asked, comment=written(job.comment), uid=job.user_id, user=job.user)
+        state.add(
+            Ticket(name=ticket_name(request), made_s=now_s, request=_bounded(request, job), job_id=job.job_id)
         )
-        bounded = _bounded(request, job)
-        state.add(Ticket(name=ticket_name(request), made_s=now_s, request=bounded, job_id=job.job_id))
 
 
 def _bounded(request: SizingRequest, job: SlurmJob) -> SizingRequest:
@@ -122,17 +132,12 @@ def _bounded(request: SizingRequest, job: SlurmJob) -> SizingRequest:
     return replace(request, deadline=moment.isoformat())
 
 
-def _answered(ticket: Ticket, site: SiteConfig, now_s: float) -> Ticket | None:
-    """The ticket with its response, also where it has waited for too long; None if it waits."""
-    response = ticket.response
-    if response is None:
-        if now_s - ticket.made_s < site.hold_limit_s:
-            return None
-        response = SizingResponse(verdict=Verdict.KEEP, say=f"no size after {site.hold_limit_s:g} s")
-    strict = ticket.request.mode == "enforce" or site.on_fault != "as-written"
-    if response.verdict is Verdict.KEEP and strict:
-        response = replace(response, verdict=Verdict.REFUSE)
-    return replace(ticket, response=response)
+def _answered(ticket: Ticket, site: SiteConfig, now_s: float, since_s: float) -> Ticket:
+    """The ticket, with a response also where it has waited for too long."""
+    if ticket.response or now_s - max(ticket.made_s, since_s) < site.hold_limit_s:
+        return ticket
+    late = SizingResponse(verdict=Verdict.KEEP, say=f"no size after {site.hold_limit_s:g} s")
+    return replace(ticket, response=late)
 
 
 def _jobs_of(tickets: Sequence[Ticket], jobs: Sequence[SlurmJob]) -> Mapping[str, SlurmJob]:
@@ -145,10 +150,12 @@ def _jobs_of(tickets: Sequence[Ticket], jobs: Sequence[SlurmJob]) -> Mapping[str
     return {one.name: job for one, job in pairs if job}
 
 
-def _one(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> tuple[bool, str]:
+def _one(ticket: Ticket, job: SlurmJob, slurm: Slurm, site: SiteConfig) -> tuple[bool, str]:
     """Whether the ticket is done, and what was done. SlurmError only if Slurm is unavailable: retry later."""
+    closed = ticket.request.mode == "enforce" or site.unsized(job.partition) != "as-written"
+    refusal = _refusal(ticket, closed=closed)
     try:
-        return True, _settled(ticket, job, slurm)
+        return True, _refused(job, slurm, refusal) if refusal else _settled(ticket, job, slurm)
     except SlurmError as error:
         if unavailable(error):
             raise
@@ -157,11 +164,32 @@ def _one(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> tuple[bool, str]:
         _LOG.exception("ticket %s", ticket.name)
         cause = f"internal error: {error!r}"
     try:
+        if closed or refusal:
+            return True, _refused(job, slurm, refusal or one_line(cause, 400))
         return True, _released_unchanged(ticket, job, slurm, cause)
     except SlurmError as error:
         if unavailable(error):
             raise
         return False, f"cannot be released, tried again later: {error}"
+
+
+def _refusal(ticket: Ticket, *, closed: bool) -> str:
+    """Why a job is refused, where `closed` also for the lack of a size; empty if it is not."""
+    response = ticket.response
+    if (
+        response is None
+        or response.verdict is Verdict.REFUSE
+        or (closed and response.verdict is Verdict.KEEP)
+    ):
+        return one_line(response.say if response else "no answer", 400)
+    return ""
+
+
+def _refused(job: SlurmJob, slurm: Slurm, reason: str) -> str:
+    if not job.held:
+        return f"not changed: {job.state} and no longer held"
+    end_refused(slurm, job, reason)
+    return f"refused, ended: {reason}"
 
 
 def _released_unchanged(ticket: Ticket, job: SlurmJob, slurm: Slurm, cause: str) -> str:
@@ -184,21 +212,16 @@ def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
     request, response, target = ticket.request, ticket.response, f"JobId={job.job_id}"
     if not job.held:
         return f"not changed: {job.state} and no longer held"
-    if response is None or response.verdict is Verdict.REFUSE:
-        reason = one_line(response.say if response else "", 400)
-        note = noted(job.admin_comment, f"refused: {reason}")
-        slurm.run("scontrol", "update", target, f"Comment={written(job.comment)}", f"AdminComment={note}")
-        ended = end_refused(slurm, job, reason)
-        return f"refused, {'ended' if ended else 'stays held'}: {reason}"
+    assert response is not None
     sized = response.verdict is Verdict.OK
     note = _note(response) if sized else f"not sized: {one_line(response.say, 400)}"
     texts = [
         f"Comment={with_variables(job.comment, response.variables if sized else {})}",
         f"AdminComment={noted(job.admin_comment, note)}",
     ]
-    if sized and (own := _own_gpus(request)):  # Slurm refuses a typed request beside an untyped one
-        slurm.run("scontrol", "update", target, *(f"{name}=" for name in own))
     size = changes(request, response, before_s=job.deadline_s) if sized else ()
+    if size and (own := _own_gpus(request)):  # Slurm refuses a typed request beside an untyped one
+        slurm.run("scontrol", "update", target, *(f"{name}=" for name in own))
     slurm.run("scontrol", "update", target, *size, *texts)
     tell(slurm, job, one_line(response.say) if sized else note)
     _release(ticket, job, slurm)
@@ -216,7 +239,7 @@ def _own_gpus(request: SizingRequest) -> Mapping[str, str]:
 
 
 def changes(request: SizingRequest, response: SizingResponse, *, before_s: float = 0.0) -> tuple[str, ...]:
-    """The update of a pending job.
+    """The update of a pending job; none for one that has its size already.
 
     Slurm ends a pending job at once if its time limit passes its --deadline (`before_s`, 0 without one).
 
@@ -224,10 +247,13 @@ def changes(request: SizingRequest, response: SizingResponse, *, before_s: float
     cores are set, and Slurm counts one task a node. Otherwise tasks and cores must match what the user set;
     if they do not, the job never starts (BadConstraints).
     """
-    fields, nodes = response.fields, int(response.fields.get("max_nodes", 1))
+    fields = response.fields
+    if "max_nodes" not in fields:
+        return ()
+    nodes = int(fields["max_nodes"])
     tasks = _tasks(request, nodes)
     values = {
-        "NumNodes": f"{nodes}-{nodes}" if "max_nodes" in fields else None,
+        "NumNodes": f"{nodes}-{nodes}",
         "NumTasks": tasks,
         "NumCPUs": fields.get("min_cpus") if tasks is None else tasks * (request.cpus_per_task or 1),
         "TimeLimit": _minutes(fields.get("time_limit"), before_s),

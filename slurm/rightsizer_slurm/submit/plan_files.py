@@ -36,7 +36,8 @@ def _checked(path: str, uid: int) -> bytes:
         return _content(path, uid)
     except OSError as error:
         remedy = (
-            f"cannot be read by the daemon: {error.strerror}; use rightsizer sbatch, which reads it as you"
+            f"cannot be read by the daemon: {error.strerror}; use rightsizer sbatch, which reads it as you,"
+            " or put it where the daemon can read it: in the mode enforce it must"
         )
         raise InputError("plan", value=path, remedy=remedy) from None
 

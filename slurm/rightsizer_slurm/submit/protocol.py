@@ -8,9 +8,10 @@ plugin (data/*.lua) accepts only the fields that it knows, and checks their boun
 import dataclasses
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
+from urllib.parse import unquote
 
 from rightsizer.errors import InputError
 from rightsizer.values import immutable
@@ -24,6 +25,7 @@ __all__ = [
     "SizingRequest",
     "SizingResponse",
     "Verdict",
+    "held_request",
     "parse_request",
     "response_text",
 ]
@@ -34,6 +36,7 @@ MAX_REQUEST_BYTES = 8192
 _LONGEST_TEXT = 900
 _HEAD = re.compile(r"RIGHTSIZER ([0-9]{1,4}) PLAN")
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_HELD = re.compile(r"\[rightsizer/1 held ([^\[\]]*)\]")
 
 
 class Verdict(enum.StrEnum):
@@ -139,9 +142,28 @@ def parse_request(data: bytes) -> SizingRequest:
         raise InputError("question", value=one_line(head, 60), remedy="is not a request of this protocol")
     if int(match[1]) != VERSION:
         raise InputError("question", value=match[1], remedy=f"is another protocol version; this is {VERSION}")
+    return _request(line.partition("=")[::2] for line in lines[:-1])
+
+
+def held_request(admin_comment: str) -> SizingRequest | None:
+    """The request of a job that the plugin held, from its AdminComment; None if it has none.
+
+    Only the plugin and administrators write there. The comment and the submitter are those of the job.
+    """
+    found = _HELD.search(admin_comment)
+    if found is None:
+        return None
+    words = (word.partition("=")[::2] for word in found[1].split())
+    try:
+        return _request((key, unquote(value, errors="replace")) for key, value in words)
+    except InputError:
+        return None
+
+
+def _request(pairs: Iterable[tuple[str, str]]) -> SizingRequest:
+    """A request of these fields; InputError if a number is none."""
     values: dict[str, Any] = {}
-    for line in lines[:-1]:
-        key, _, value = line.partition("=")
+    for key, value in pairs:
         if key not in _FIELDS:
             continue
         if _FIELDS[key].type in {int, int | None}:

@@ -13,7 +13,7 @@ from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
-from rightsizer_slurm.submit.held_jobs import release_held_jobs
+from rightsizer_slurm.submit.held_jobs import adopt, release_held_jobs
 from rightsizer_slurm.submit.ticket_store import TicketStore, steady_s
 from rightsizer_slurm.submit.unsized_jobs import release_unsized
 from rightsizer_telemetry.names import SLURM
@@ -43,6 +43,8 @@ class Releases(Collector):
         self._state, self._slurm, self._backend = state, slurm, backend
         self._site, self._clock, self._steady = site, clock, steady
         self._unsized_s = self._done_s = 0.0
+        self._since_s = steady()
+        self._unsized_every_s = site.refresh_s if site.waits else _UNSIZED_EVERY_S
         self._failures = 0
         self._lock = threading.Lock()  # the last round waits for the one before
 
@@ -67,29 +69,35 @@ class Releases(Collector):
 
     def _release(self) -> None:
         now_s = self._steady()
-        for result in release_held_jobs(
-            self._state, self._slurm, self._backend, site=self._site, now_s=now_s
-        ):
+        held = release_held_jobs(
+            self._state, self._slurm, self._backend, site=self._site, now_s=now_s, since_s=self._since_s
+        )
+        for result in held:
             _LOG.info("job %s, ticket %s: %s", result.job_id, result.ticket, one_line(result.text))
-        if now_s - self._unsized_s >= _UNSIZED_EVERY_S:
+        if now_s - self._unsized_s >= self._unsized_every_s:
             self._unsized_s = now_s
-            known = {ticket.job_id for ticket in self._state.tickets() if ticket.job_id}
-            limit_s = self._site.hold_limit_s
-            reason = f"held for {limit_s:g} s without a ticket of ours"
-            released = release_unsized(
-                self._slurm,
-                self._backend,
-                self._site,
-                reason=reason,
-                held_s=limit_s,
-                except_for=known,
-                now_s=self._clock(),
-            )
-            for job_id in released:
-                _LOG.warning("job %d: its hold ended without a size, %s", job_id, reason)
+            self._without_ticket(now_s)
+
+    def _without_ticket(self, now_s: float) -> None:
+        """Held jobs without a ticket: those whose request is known get one, others are released in time."""
+        jobs = self._backend.jobs()
+        adopt(self._state, jobs, now_s=now_s)
+        limit_s = self._site.hold_limit_s
+        reason = f"held for {limit_s:g} s without a ticket of ours"
+        released = release_unsized(
+            self._slurm,
+            jobs,
+            self._site,
+            reason=reason,
+            held_s=limit_s,
+            except_for={ticket.job_id for ticket in self._state.tickets() if ticket.job_id},
+            now_s=self._clock(),
+        )
+        for job_id in released:
+            _LOG.warning("job %d: its hold ended without a size, %s", job_id, reason)
 
     def end(self) -> None:
-        """The last round: a job whose size is known gets it, all others are released unsized."""
+        """The last round: a job whose size is known gets it, the others that may run unsized are released."""
         self.round()
         recent_s = self._steady() - _SUBMITS_S
         for _ in range(_LAST_POLLS):
@@ -115,6 +123,6 @@ class Releases(Collector):
 
 
 def release_all(slurm: Slurm, backend: Backend, site: SiteConfig, reason: str) -> None:
-    """End every hold, as `on_fault` says. SlurmError if Slurm is unavailable."""
-    for job_id in release_unsized(slurm, backend, site, reason=reason):
+    """End every hold of a job that may run unsized. SlurmError if Slurm is unavailable."""
+    for job_id in release_unsized(slurm, backend.jobs(), site, reason=reason):
         _LOG.warning("job %d: its hold ended without a size, %s", job_id, reason)

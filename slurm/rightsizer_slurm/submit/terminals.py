@@ -1,4 +1,4 @@
-"""The terminal of a salloc that waits for its job: what became of the hold, and the end of a refused job.
+"""The end of a refused job, and the terminal of a salloc that waits for its job: what became of the hold.
 
 Slurm shows the line as an informational message of salloc, so `salloc --quiet` hides it. A refusal is an
 error of salloc, which no option hides.
@@ -6,7 +6,8 @@ error of salloc, which no option hides.
 
 import contextlib
 
-from rightsizer_slurm.cluster.jobs import SlurmJob
+from rightsizer_slurm.cluster.comment import refused
+from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 
 __all__ = ["end_refused", "tell"]
@@ -19,10 +20,13 @@ def tell(slurm: Slurm, job: SlurmJob, text: str) -> None:
             slurm.run("scontrol", "notify", str(job.job_id), f"rightsizer: {text}")
 
 
-def end_refused(slurm: Slurm, job: SlurmJob, reason: str) -> bool:
-    """End a refused job for which a terminal waits; False for a batch job, which stays held."""
-    if job.batch:
-        return False
+def end_refused(slurm: Slurm, job: SlurmJob, reason: str) -> None:
+    """End a refused job. Its Comment and AdminComment say why; its owner cannot requeue it."""
+    texts = (
+        f"Comment={refused(job.comment, reason)}",
+        f"AdminComment={noted(job.admin_comment, f'refused: {reason}')}",
+        *(("Requeue=0",) if job.batch else ()),
+    )
+    slurm.run("scontrol", "update", f"JobId={job.job_id}", *texts)
     tell(slurm, job, f"refused: {reason}")
     slurm.run("scancel", str(job.job_id))
-    return True

@@ -1,21 +1,22 @@
 """Ends holds without a size: those that last too long, and all of them when the daemon ends.
 
 It needs no request and no response, only the ticket in the job's comment: a lost state file holds no job for
-ever. Users can write that word too, so an administrator's hold stays.
+ever. Users can write that word too, so an administrator's hold stays. Jobs that may not run unsized wait for
+a daemon.
 """
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from rightsizer_slurm.cluster.backends import Backend, unavailable
+from rightsizer_slurm.cluster.backends import unavailable
 from rightsizer_slurm.cluster.comment import hold_of, written
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.held_jobs import is_own_hold
-from rightsizer_slurm.submit.terminals import end_refused, tell
+from rightsizer_slurm.submit.terminals import tell
 
 __all__ = ["release_unsized"]
 
@@ -24,7 +25,7 @@ _LOG = logging.getLogger("rightsizer.slurm")
 
 def release_unsized(
     slurm: Slurm,
-    backend: Backend,
+    jobs: Sequence[SlurmJob],
     site: SiteConfig,
     *,
     reason: str,
@@ -32,38 +33,34 @@ def release_unsized(
     except_for: Collection[int] = (),
     now_s: float | None = None,
 ) -> tuple[int, ...]:
-    """End the holds that have lasted `held_s`, but not those of the jobs in `except_for`.
+    """Release the jobs that were held for `held_s`, but not those in `except_for`; `reason` is their note.
 
-    The jobs are released, or refused and left held, by `on_fault`; with `hold` they wait `hold_limit_s`.
-    `reason` goes into their AdminComment. SlurmError if Slurm is unavailable.
+    By `on_fault`, and where sizes are enforced, they stay held. SlurmError if Slurm is unavailable.
     """
     now_s = time.time() if now_s is None else now_s
     released = []
-    for job in backend.jobs():
+    for job in jobs:
         ticket = hold_of(job.comment) if job.held and not job.held_by_admin else ""
-        policy = site.unsized(job.partition)
-        age_s = now_s - job.submitted_s
-        waits = age_s < (site.hold_limit_s if policy == "hold" else held_s)
-        if ticket and job.job_id not in except_for and not waits:
-            try:
-                _end(slurm, job, reason, refused=policy != "as-written", own=is_own_hold(ticket))
-            except SlurmError as error:
-                if unavailable(error):
-                    raise
-                _LOG.error("job %d cannot be released: %s", job.job_id, one_line(str(error)))
-            else:
-                released.append(job.job_id)
+        if not ticket or job.job_id in except_for or now_s - job.submitted_s < held_s:
+            continue
+        if site.unsized(job.partition) != "as-written":
+            continue
+        try:
+            _release(slurm, job, reason, own=is_own_hold(ticket))
+        except SlurmError as error:
+            if unavailable(error):
+                raise
+            _LOG.error("job %d cannot be released: %s", job.job_id, one_line(str(error)))
+        else:
+            released.append(job.job_id)
     return tuple(released)
 
 
-def _end(slurm: Slurm, job: SlurmJob, reason: str, *, refused: bool, own: bool) -> None:
+def _release(slurm: Slurm, job: SlurmJob, reason: str, *, own: bool) -> None:
     note = noted(job.admin_comment, f"not sized: {reason}")
     slurm.run(
         "scontrol", "update", f"JobId={job.job_id}", f"Comment={written(job.comment)}", f"AdminComment={note}"
     )
-    if refused:
-        end_refused(slurm, job, f"not sized: {reason}")
-        return
     tell(slurm, job, f"not sized: {reason}")
     if not own:
         slurm.run("scontrol", "release", str(job.job_id))

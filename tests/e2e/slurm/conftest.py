@@ -1,6 +1,7 @@
 """Submitting jobs with comments, and changing the site's file for one test."""
 
 import contextlib
+import os
 import re
 import socket
 import threading
@@ -12,7 +13,15 @@ from typing import Any
 
 import pytest
 
-UNSIZED = ("the job is held (JobHeldUser) and released", "the plan is not sized yet; submit the job again")
+HELD = "the job is held (JobHeldUser) and released"
+LATE = (
+    "not sized (timeout)",
+    "not sized (the daemon did not answer a moment ago)",
+    "not sized (its size is not yet known)",
+)
+"""What the plugins say when a busy machine answers too late, and in the pause after it."""
+TIMES = ("timeout_s", "cooldown_s", "hold_after_s", "refresh_s")
+"""Tests run at the shipped values of these; whose subject is another value says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +42,8 @@ class Submitted:
 class Site:
     """The cluster's rightsizer.conf, its daemon, and a folder that everybody may read.
 
-    `again` submits once more, once its size is known, what a loaded machine could not size in time.
+    A new size is held first, as it ships. With `again` such a job is submitted once more when its size is
+    known: then it is answered at once, and the terminal has the answer.
     """
 
     slurm: Any
@@ -45,18 +55,30 @@ class Site:
         """Submit a job that waits (or runs for a second)."""
         submitted = self._sbatch(comment, *options, user=user, hold=hold)
         give_up_s = time.monotonic() + 240
-        while self.again and any(said in submitted.said for said in UNSIZED):
+        while self.again and any(said in submitted.said for said in (HELD, *LATE)):
             assert time.monotonic() < give_up_s, submitted.said
-            if submitted.job is None:  # refused where the site enforces
-                time.sleep(0.5)
-            else:
-                job = submitted.job["JobId"]
-                self.slurm.wait(
-                    "the job is sized", lambda job=job: " ticket=" not in self.slurm.job(job)["Comment"], 120
-                )
-                self.slurm.run("scancel", job)
+            if HELD in submitted.said:
+                submitted = self.settled(submitted)
+                if "plan=" in comment:  # a file is read each time: its jobs are always held first
+                    return submitted
+            if submitted.job is not None:
+                self.slurm.ask("scancel", submitted.job["JobId"])
+            if any(said in submitted.said for said in LATE):
+                time.sleep(1)
             submitted = self._sbatch(comment, *options, user=user, hold=hold)
         return submitted
+
+    def settled(self, submitted: Submitted) -> Submitted:
+        """A held job once the daemon has dealt with it; one that it ended counts as refused."""
+        assert submitted.job is not None
+        job = submitted.job["JobId"]
+        self.slurm.wait(
+            "the job is sized", lambda: " ticket=" not in self.slurm.job(job).get("Comment", ""), 120
+        )
+        found = self.slurm.job(job)
+        if found["JobState"] == "CANCELLED":
+            return Submitted(said=found["Comment"], job=None)
+        return Submitted(said=submitted.said, job=found)
 
     def _sbatch(self, comment: str, *options: str, user: str | None, hold: bool) -> Submitted:
         words = ["--hold"] if hold else []
@@ -69,15 +91,16 @@ class Site:
 
     @contextlib.contextmanager
     def settings(
-        self, text: str = "", *, first: bool = False, restart: bool = False, **changed: object
+        self, text: str = "", *, restart: bool = False, why: str = "", **changed: object
     ) -> Iterator[None]:
-        """Other settings, and more text (`first`: above the sections), for a while."""
+        """Other settings, and more text behind them, for a while; `why` one of TIMES is not as it ships."""
+        assert why or not set(changed) & set(TIMES), f"say why {changed} differ from what ships"
         before = self.conf.read_text()
         after = before
         for key, value in changed.items():
             after = re.sub(rf"^{key} = .*$", f"{key} = {value}", after, flags=re.MULTILINE)
         try:
-            self.conf.write_text(text + after if first else after + text)
+            self.conf.write_text(after + text)
             self.seen(restart=restart)
             yield
         finally:
@@ -94,6 +117,25 @@ class Site:
         """End the daemon and start it again."""
         self.slurm.control("kill", "rightsizer")
         self.start()
+
+    @contextlib.contextmanager
+    def blind(self, **changed: object) -> Iterator[None]:
+        """The daemon answers and knows no cluster, so it holds jobs and sizes none."""
+        with self.settings(refresh_s=600, why="the daemon reads the cluster only when it starts", **changed):
+            self.slurm.control("end", "slurmctld")
+            self.restart()
+            self.slurm.control("start", "slurmctld")
+            self.slurm.wait("Slurm answers", lambda: self.slurm.ask("scontrol", "ping").returncode == 0)
+            yield
+        self.restart()
+
+    def reload(self, text: str | None = None) -> None:
+        """slurmctld loads its plugin again when the file is newer by a second: that ends a pause too."""
+        plugin = self.conf.with_name("job_submit.lua")
+        newer_s = int(plugin.stat().st_mtime) + 1
+        if text is not None:
+            plugin.write_text(text)
+        os.utime(plugin, (newer_s, newer_s))
 
     def log(self) -> str:
         """What the daemon has said so far."""

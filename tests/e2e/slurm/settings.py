@@ -52,20 +52,14 @@ MaxJobCount=20000
 """
 """cred_expire is what a requeued job waits (120 s by default); AccountingStorageType is left at none."""
 
-_SITE = """\
-mode = size
-socket = {daemon}/plan.sock
-state = {daemon}/state.db
-runs = {runs}
-user = {user}
-users = yes
-refresh_s = 1
-timeout_s = {timeout_s}     # the default, 0.3, is for machines that are not as loaded as those of tests
-hold_after_s = {hold_after_s}
-cooldown_s = 2
-
+_OURS = {
+    "mode": "size",  # warn, as shipped, changes no job
+    "users": "yes",  # tests of cli_filter.lua ask as users
+}
+"""What differs from the packaged rightsizer.conf beside its folders, and why. Times are those that ship."""
+_MONITOR = """
 [monitor]
-every = 5s
+every = 5s     # tests wait for its looks
 metrics = 127.0.0.1:{metrics}
 """
 
@@ -170,12 +164,15 @@ def install_plugin(at: Place, source: Path) -> None:
     for path in sorted(source.glob("*.lua")):
         shutil.copy(path, at.etc / path.name)
     port = int(re.search(r"^SlurmctldPort=(\d+)$", at.conf.read_text(), re.MULTILINE)[1])  # type: ignore[index]
-    text = _SITE.format(
-        daemon=at.daemon,
-        runs=at.home / "runs",
-        user=USER,
-        timeout_s=5,
-        hold_after_s=4,
-        metrics=port + _METRICS_PORT,
-    )
-    at.site.write_text(text)
+    shipped = (source / "rightsizer.conf").read_text()
+    at.site.write_text(site_text(at, shipped) + _MONITOR.format(metrics=port + _METRICS_PORT))
+
+
+def site_text(at: Place, shipped: str) -> str:
+    """The packaged rightsizer.conf for a cluster of tests."""
+    folders = {"socket": at.daemon / "plan.sock", "state": at.daemon / "state.db", "runs": at.home / "runs"}
+    for key, value in (_OURS | folders | {"user": USER}).items():
+        shipped, count = re.subn(rf"^#?{key} = \S+", f"{key} = {value}", shipped, count=1, flags=re.MULTILINE)
+        if not count:
+            raise ClusterError(f"the packaged rightsizer.conf has no line of {key}")
+    return shipped

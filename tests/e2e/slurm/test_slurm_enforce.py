@@ -1,6 +1,11 @@
 """What gets around `enforce`, and what becomes of a job that cannot be sized, on a real Slurm."""
 
-from collections.abc import Iterator
+import dataclasses
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +21,16 @@ spec:
   model: {name: meta-llama/Llama-3.1-8B}
   workload: {tokens: 50M, method: lora}
   deadline: {finishWithin: 24h}
+"""
+SMALL = """\
+apiVersion: rightsizer.dev/v1alpha1
+kind: TrainingPlan
+metadata: {name: small}
+spec:
+  model: {dimensions: {layers: 4, hidden: 192, heads: 4, vocab: 256}}
+  workload: {tokens: 10M, sequenceLength: 128, globalBatchSequences: 16}
+  deadline: {finishWithin: 100h}
+  launch: {framework: ddp, command: [train.py]}
 """
 DENIED, NO_SIZE = "Access/permission denied", "Job size specification needs to be provided"
 
@@ -38,7 +53,7 @@ def test_slurms_error_says_what_kind_of_refusal_it_is(
 
 @pytest.mark.parametrize("policy", ["as-written", "refuse"])
 def test_a_job_of_a_comment_only_follows_the_sites_on_fault(site: Any, policy: str) -> None:
-    with site.settings(f"on_fault = {policy}\n", socket="/nowhere/plan.sock", cooldown_s=0, first=True):
+    with site.settings(on_fault=policy, socket="/nowhere/plan.sock"):
         alone = site.sbatch(LORA.format(24))
         stated = site.sbatch(LORA.format(24), "--nodes=2")
     assert (alone.job is None) == (policy == "refuse")
@@ -48,7 +63,7 @@ def test_a_job_of_a_comment_only_follows_the_sites_on_fault(site: Any, policy: s
 
 
 def test_a_job_that_the_plugin_held_is_sized_when_the_daemon_is_back(site: Any) -> None:
-    with site.settings("on_fault = hold\n", cooldown_s=0, first=True, restart=True):
+    with site.settings(on_fault="hold", restart=True):
         site.slurm.control("kill", "rightsizer")
         submitted = site.sbatch(LORA.format(24), hold=False)
         job = submitted.job["JobId"]
@@ -73,8 +88,8 @@ def enforcing(slurm: Any, site_of: Any) -> Iterator[Any]:
     [
         ("", ("--gres=gpu:4",), NO_SIZE),
         ("", ("--exclusive",), NO_SIZE),
-        ("rightsizer: run=x", ("--gres=gpu:4",), DENIED),
-        ("rightsizer: plan=/nowhere.yaml run=x", ("--gres=gpu:4",), DENIED),
+        ("rightsizer: run=x", ("--gres=gpu:4",), NO_SIZE),
+        ("rightsizer: plan=/nowhere.yaml run=x", ("--gres=gpu:4",), "cannot be read by the daemon"),
         (LORA.format(24), ("--ntasks=4", "--gpus-per-task=1"), DENIED),
         ("rightsizer: modle=x", (), NO_SIZE),
     ],
@@ -100,8 +115,9 @@ def test_a_job_that_rightsizer_sized_may_have_what_its_plan_needs(enforcing: Any
     path.write_text(PLAN)
     comment = f"rightsizer: plan={path} run={enforcing.folder}"
     options = ("--partition=a100", "--nodes=1")
-    enforcing.sbatch(comment, *options, "--gres=gpu:1")  # the engine knows the model from now on
-    assert enforcing.sbatch(comment, *options, "--gres=gpu:1").job is not None
+    fitting = enforcing.sbatch(comment, *options, "--gres=gpu:1")
+    assert (fitting.job["TresPerNode"], fitting.job["Comment"].strip()) == ("gres:gpu:1", comment)
+    assert "nodes=1 gpus=1" in fitting.job["AdminComment"]
     greedy = enforcing.sbatch(comment, *options, "--gres=gpu:4")
     assert (greedy.job, "asks for 4 GPUs, its plan needs 1" in greedy.said) == (None, True), greedy.said
 
@@ -125,14 +141,148 @@ def test_an_update_does_not_get_around_it(enforcing: Any, options: tuple[str, ..
     enforcing.slurm.run("scontrol", "update", job, update)  # an administrator may
 
 
+GPUS = ("--partition=a100", "--nodes=2", "--gres=gpu:4")
+TOO_LATE = "rightsizer: model=llama-3.1-8b tokens=10B deadline={}m"
+
+
+def allowed(site: Any, job: str, *argv: str) -> bool:
+    """Whether a job's owner may do this with it."""
+    done = site.slurm.ask(*argv, job, user="nobody", cwd="/")
+    assert done.returncode == 0 or "denied" in done.stderr or "disabled" in done.stderr, done.stderr
+    return bool(done.returncode == 0)
+
+
+def release_attempts(site: Any, job: str) -> list[bool]:
+    """What the owner of a held job tries, and whether it succeeds."""
+    update = ("scontrol", "update", "Comment=mine", "JobId=" + job)
+    edited = site.slurm.ask(*update, user="nobody", cwd="/").returncode == 0
+    return [edited, allowed(site, job, "scontrol", "release")]
+
+
 def test_a_held_job_is_not_released_before_it_is_sized(enforcing: Any) -> None:
-    with enforcing.settings(hold_after_s=0, refresh_s=600, restart=True):
-        enforcing.slurm.control("end", "slurmctld")  # the daemon never reads the cluster, so it sizes nothing
-        enforcing.restart()
-        enforcing.slurm.control("start", "slurmctld")
-        enforcing.slurm.wait("Slurm answers", lambda: enforcing.slurm.ask("scontrol", "ping").returncode == 0)
-        submitted = enforcing._sbatch(
-            LORA.format(24), "--partition=a100", "--gres=gpu:4", user="nobody", hold=False
-        )
-        released = enforcing.slurm.ask("scontrol", "release", submitted.job["JobId"], user="nobody", cwd="/")
-    assert (released.returncode != 0, DENIED in released.stderr) == (True, True), released.stderr
+    with enforcing.blind():
+        submitted = enforcing._sbatch(LORA.format(24), *GPUS, user="nobody", hold=False)
+        job = submitted.job["JobId"]
+        assert release_attempts(enforcing, job) == [False, False]
+        enforcing.slurm.run("scontrol", "update", f"JobId={job}", "Comment=lost")  # an administrator may
+        assert release_attempts(enforcing, job)[1:] == [False]
+
+
+def test_a_refused_job_ends_with_its_reason_and_its_owner_cannot_run_it(enforcing: Any) -> None:
+    site = dataclasses.replace(enforcing, again=False)
+    submitted = site.sbatch(TOO_LATE.format(31), *GPUS, user="nobody", hold=False)
+    job = submitted.job["JobId"]
+    refused = site.settled(submitted)
+    assert (refused.job, " refused: no plan: deadline" in refused.said) == (None, True), refused.said
+    again = site.slurm.ask("scontrol", "requeue", job, user="nobody", cwd="/")
+    assert "Requested operation is presently disabled" in again.stderr
+    assert site.slurm.job(job)["JobState"] == "CANCELLED"
+
+
+def test_a_job_that_its_owner_cancels_and_requeues_stays_held(enforcing: Any) -> None:
+    with enforcing.blind():
+        job = enforcing._sbatch(LORA.format(24), *GPUS, user="nobody", hold=False).job["JobId"]
+        assert [allowed(enforcing, job, *verb) for verb in (("scancel",), ("scontrol", "requeue"))] == [
+            True,
+            True,
+        ]
+        assert not allowed(enforcing, job, "scontrol", "release")
+        assert enforcing.slurm.job(job)["JobState"] == "PENDING"
+
+
+def hung(site: Any) -> None:
+    """A daemon that does not answer: one submit waits for it, those after it do not."""
+    site.slurm.control("stop", "rightsizer")
+    site._sbatch(LORA.format(24), "--partition=h100", user=None, hold=True)
+
+
+def without_settings(site: Any) -> None:
+    """slurmctld starts again without rightsizer.conf."""
+    site.slurm.control("kill", "rightsizer")
+    site.slurm.control("end", "slurmctld")
+    site.conf.unlink()
+    site.slurm.control("start", "slurmctld")
+    site.slurm.wait("Slurm answers", lambda: site.slurm.ask("scontrol", "ping").returncode == 0)
+
+
+def half_a_plugin(site: Any) -> None:
+    """An update that ended half way."""
+    half = site.conf.with_name("rightsizer.lua")
+    half.rename(half.with_suffix(".away"))
+    site.reload()
+
+
+FAULTS = {
+    "no daemon": lambda site: site.slurm.control("kill", "rightsizer"),
+    "hung daemon": hung,
+    "empty settings": lambda site: (site.slurm.control("kill", "rightsizer"), site.conf.write_text("")),
+    "no settings": without_settings,
+    "half a plugin": half_a_plugin,
+}
+
+
+@pytest.fixture
+def mended(enforcing: Any) -> Iterator[Any]:
+    """That site; what a test breaks is mended at its end."""
+    text = enforcing.conf.read_text()
+    yield enforcing
+    half = enforcing.conf.with_name("rightsizer.away")
+    if half.exists():
+        half.rename(half.with_suffix(".lua"))
+    enforcing.conf.write_text(text)
+    enforcing.reload()
+    enforcing.restart()
+    enforcing.slurm.cancel_all()
+
+
+@pytest.mark.parametrize("policy", ["as-written", "refuse"])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
+def test_no_fault_opens_an_enforced_partition_or_closes_another(
+    mended: Any, fault: Callable[[Any], Any], policy: str
+) -> None:
+    with mended.settings(on_fault=policy):
+        mended.sbatch("")  # the plugin has read its settings
+        fault(mended)
+        mended.seen()
+        gpus = mended._sbatch(LORA.format(20), *GPUS, user="nobody", hold=False)
+        cores = mended._sbatch("", "--partition=a100", user="nobody", hold=False)
+        other = mended._sbatch(LORA.format(20), "--partition=h100", *GPUS[1:], user="nobody", hold=False)
+    assert gpus.job is None or gpus.job["Reason"] == "JobHeldUser", gpus
+    assert "rightsizer: " in gpus.said
+    assert gpus.job is None or not allowed(mended, gpus.job["JobId"], "scontrol", "release")
+    assert cores.job["Reason"] != "JobHeldUser"
+    assert (other.job["Reason"] != "JobHeldUser", other.tres["node"]) == (True, "2"), other
+
+
+def test_a_job_that_waited_for_the_daemon_is_sized_within_its_users_options(mended: Any) -> None:
+    mended.slurm.control("kill", "rightsizer")
+    options = ("--partition=a100", "--nodelist=a2", "--gres=gpu:3")
+    job = mended._sbatch(LORA.format(19), *options, user="nobody", hold=False).job["JobId"]
+    mended.start()
+    mended.slurm.wait("it runs", lambda: mended.slurm.job(job)["JobState"] != "PENDING")
+    found = mended.slurm.job(job)
+    assert (found["TresPerNode"], found["NodeList"]) == ("gres:gpu:a100:1", "a2")
+
+
+def test_rightsizer_sbatch_submits_where_sizes_are_enforced(enforcing: Any, tmp_path: Path) -> None:
+    folder = Path(tempfile.mkdtemp(dir=enforcing.folder))
+    folder.chmod(0o755)
+    (folder / "plan.yaml").write_text(SMALL)
+
+    def submitted(number: int, *more: str) -> str:
+        argv = ("sbatch", "plan.yaml", f"--dir=run{number}", "--partition=a100", *more)
+        done = subprocess.run(
+            [Path(sys.executable).with_name("rightsizer"), *argv],
+            check=False, capture_output=True, text=True, cwd=folder,
+            env={**enforcing.slurm.environment, "HOME": str(tmp_path)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split(":")[0].removeprefix("job ")
+
+    jobs = [submitted(number) for number in range(5)]
+    greedy = submitted(5, "--", "--gres=gpu:a100:4")
+    for job in jobs:
+        enforcing.slurm.wait("it starts", lambda job=job: enforcing.slurm.job(job)["JobState"] != "PENDING")
+        assert enforcing.slurm.job(job)["JobState"] != "CANCELLED", enforcing.slurm.job(job)["Comment"]
+    enforcing.slurm.wait("it ends", lambda: enforcing.slurm.job(greedy)["JobState"] == "CANCELLED")
+    assert "refused: the job asks for 4 GPUs, its plan needs 1" in enforcing.slurm.job(greedy)["Comment"]

@@ -17,11 +17,11 @@ DENSE = "rightsizer: model=llama-3.1-8b tokens=10B deadline={}h"
 
 
 @pytest.fixture(scope="module")
-def holding(slurm: Any, site_of: Any) -> Iterator[Any]:
-    """The site with a daemon that answers nothing new at once."""
+def holding(slurm: Any, site_of: Any) -> Any:
+    """The site with a daemon that has sized nothing yet."""
     site = dataclasses.replace(site_of(slurm), again=False)
-    with site.settings(hold_after_s=0, restart=True):
-        yield site
+    site.restart()
+    return site
 
 
 @pytest.fixture
@@ -43,21 +43,62 @@ def _sized(site: Any, job: str) -> bool:
 
 def test_a_held_job_that_its_owner_releases_is_left_alone(site: Any) -> None:
     site = dataclasses.replace(site, again=False)
-    with site.settings(hold_after_s=0, refresh_s=600, restart=True):
-        site.slurm.control("end", "slurmctld")  # so that the daemon cannot act before the owner does
-        site.restart()
-        site.slurm.control("start", "slurmctld")
-        site.slurm.wait("Slurm answers", lambda: site.slurm.ask("scontrol", "ping").returncode == 0)
+    with site.blind():  # so that the daemon cannot act before the owner does
         submitted = site.sbatch(COMMENT, "--nodes=2", hold=False)
         site.slurm.run("scontrol", "release", submitted.job["JobId"])
         site.slurm.wait("it runs", lambda: site.slurm.job(submitted.job["JobId"])["JobState"] != "PENDING")
         assert "node=2" in site.slurm.job(submitted.job["JobId"])["TRES"]
 
 
+SCRIPT = 'echo "torchrun --nnodes=$RIGHTSIZER_NODES --nproc-per-node=$RIGHTSIZER_GPUS_PER_NODE"'
+UNSIZED = "rightsizer: not sized: rightsizer was stopped ({} GPUs of each of 2 nodes, as the job was written)"
+
+
+@pytest.mark.parametrize(
+    ("options", "lines", "state"),
+    [
+        ((), [UNSIZED.format(0), "rightsizer: without GPUs the job ends; submit it again"], "FAILED"),
+        (("--gres=gpu:h100:4",), [UNSIZED.format(4), "torchrun --nnodes=2 --nproc-per-node=4"], "COMPLETED"),
+        (
+            ("--gpus=4",),
+            [
+                UNSIZED.format(3),
+                "rightsizer: on nodes with unlike numbers of GPUs the job ends; submit it again",
+            ],
+            "FAILED",
+        ),
+    ],
+    ids=["no GPUs", "GPUs of nodes", "GPUs of the job"],
+)
+def test_a_job_that_the_daemons_end_releases_says_so_and_runs_on_its_own_gpus_or_ends(
+    site: Any, options: tuple[str, ...], lines: list[str], state: str
+) -> None:
+    output = site.folder / "output"
+    output.unlink(missing_ok=True)
+    argv = ("sbatch", "--parsable", "--nodes=2", *options, f"--output={output}", f"--comment={COMMENT}")
+    with site.blind():
+        job = site.slurm.run(*argv, f"--wrap={SCRIPT}", cwd="/").strip()
+        site.slurm.control("end", "rightsizer")
+        site.slurm.wait("the job ends", lambda: site.slurm.job(job)["JobState"] == state)
+    assert output.read_text().splitlines() == lines
+
+
+def test_a_failed_submit_costs_slurm_few_requests(site: Any) -> None:
+    wrong = ("--nodelist=nowhere", f"--comment={DENSE.format(71)}", "--wrap=true")
+    done = site.slurm.ask("sbatch", *wrong, cwd="/")
+    assert ("the job is held" in done.stderr, "Invalid node name" in done.stderr) == (True, True), done.stderr
+    site.slurm.run("sdiag", "--reset")
+    time.sleep(20)
+    looks = re.search(r"REQUEST_JOB_INFO .*count:(\d+)", site.slurm.run("sdiag"))
+    assert int(looks[1]) < 20  # the monitor takes four; one each half second would be forty
+
+
 def test_questions_are_answered_while_slurmctld_is_away_and_after(site: Any) -> None:
     before = site.sbatch(COMMENT)
+    failed = "the cluster cannot be read: "
+    earlier = site.log().count(failed)
     site.slurm.control("end", "slurmctld")
-    time.sleep(2.5)
+    site.slurm.wait("the daemon has missed it", lambda: site.log().count(failed) > earlier)
     site.slurm.control("start", "slurmctld")
     site.slurm.wait("Slurm answers", lambda: site.slurm.ask("scontrol", "ping").returncode == 0)
     after = site.sbatch(COMMENT)
@@ -107,11 +148,10 @@ def test_a_job_that_its_user_holds_is_sized_and_stays_held(slow: Any) -> None:
     assert slow.slurm.job(submitted.job["JobId"])["Reason"] == "JobHeldUser"
 
 
-def test_a_job_that_cannot_be_sized_stays_held_and_says_why(slow: Any) -> None:
+def test_a_job_that_cannot_be_sized_ends_and_says_why(slow: Any) -> None:
     submitted = slow.sbatch(DENSE.format(1), hold=False)
-    job = submitted.job["JobId"]
-    slow.slurm.wait("the refusal", lambda: "refused:" in slow.slurm.job(job).get("AdminComment", ""))
-    assert slow.slurm.job(job)["JobState"] == "PENDING"
+    ended = slow.settled(submitted)
+    assert (ended.job, " refused: no plan: deadline" in ended.said) == (None, True), ended.said
 
 
 def test_a_salloc_whose_job_cannot_be_sized_ends_with_the_reason(slow: Any) -> None:

@@ -16,23 +16,14 @@ pytestmark = pytest.mark.slurm
 
 COMMENT = "rightsizer: model=llama-3.1-8b method=lora tokens=50M deadline=24h"
 COLD = "rightsizer: model=mixtral-8x7b tokens=2B deadline=72h sequence-length={}"
-SHIPPED = {"timeout_s": 0.3, "hold_after_s": 0, "cooldown_s": 30}
 
 
 @pytest.fixture
-def shipped(site: Any) -> Iterator[Any]:
-    """The site with the packaged settings."""
-    with site.settings("", restart=True, **SHIPPED):
-        yield dataclasses.replace(site, again=False)
-        site.slurm.cancel_all()
-
-
-@pytest.fixture
-def patient(site: Any) -> Iterator[Any]:
-    """The site without a wait for sizes. The plugin waits 5 s for the daemon: for busy machines."""
-    with site.settings(hold_after_s=0, restart=True):
-        yield dataclasses.replace(site, again=False)
-        site.slurm.cancel_all()
+def fresh(site: Any) -> Iterator[Any]:
+    """The site with a daemon that has sized nothing yet."""
+    site.restart()
+    yield dataclasses.replace(site, again=False)
+    site.slurm.cancel_all()
 
 
 def _note(site: Any, job: str) -> str:
@@ -47,8 +38,8 @@ def _sized(site: Any, comment: str = COMMENT, **options: Any) -> Any:
     return submitted
 
 
-def test_plans_that_are_no_files_are_refused_and_others_are_sized(shipped: Any) -> None:
-    paths = {kind: shipped.folder / kind for kind in ("folder", "pipe", "device", "huge")}
+def test_plans_that_are_no_files_are_refused_and_others_are_sized(fresh: Any) -> None:
+    paths = {kind: fresh.folder / kind for kind in ("folder", "pipe", "device", "huge")}
     paths["folder"].mkdir()
     os.mkfifo(paths["pipe"])
     paths["device"].symlink_to("/dev/zero")
@@ -57,12 +48,12 @@ def test_plans_that_are_no_files_are_refused_and_others_are_sized(shipped: Any) 
     wrong = {}
     for kind, path in paths.items():
         os.chown(path, 65534, 65534, follow_symlinks=False)
-        wrong[kind] = shipped.sbatch(f"rightsizer: plan={path}", user="nobody", hold=False)
-    other = shipped.sbatch(COMMENT, hold=False)
+        wrong[kind] = fresh.sbatch(f"rightsizer: plan={path}", user="nobody", hold=False)
+    other = fresh.sbatch(COMMENT, hold=False)
     assert [each.said for each in (*wrong.values(), other) if "not sized" in each.said] == []
     for name, job in (*wrong.items(), ("other", other)):
         note = "nodes=" if job is other else "refused: plan: "
-        shipped.slurm.wait(name, lambda job=job, note=note: note in _note(shipped, job.job["JobId"]))
+        fresh.slurm.wait(name, lambda job=job, note=note: note in _note(fresh, job.job["JobId"]))
 
 
 def test_a_full_disk_holds_no_job(site: Any, tmp_path_factory: Any) -> None:
@@ -71,7 +62,7 @@ def test_a_full_disk_holds_no_job(site: Any, tmp_path_factory: Any) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=777", "none", disk], check=True)
     site = dataclasses.replace(site, again=False)
     try:
-        with site.settings(state=disk / "state.db", restart=True, hold_after_s=0):
+        with site.settings(state=disk / "state.db", restart=True):
             _sized(site)
             with contextlib.suppress(OSError), (disk / "full").open("wb", buffering=0) as file:
                 while True:
@@ -85,28 +76,28 @@ def test_a_full_disk_holds_no_job(site: Any, tmp_path_factory: Any) -> None:
         shutil.rmtree(disk)
 
 
-def test_when_the_daemon_ends_no_job_stays_held(patient: Any) -> None:
-    slurm = patient.slurm
-    sized = _sized(patient).job["JobId"]
-    for process, arguments in _daemon(patient).items():
+def test_when_the_daemon_ends_no_job_stays_held(fresh: Any) -> None:
+    slurm = fresh.slurm
+    sized = _sized(fresh).job["JobId"]
+    for process, arguments in _daemon(fresh).items():
         if "bounded_process" in arguments:
             os.kill(process, signal.SIGSTOP)  # sizes nothing from here on, however fast it is
-    held = [patient.sbatch(COLD.format(256 * number), hold=False).job["JobId"] for number in (1, 2, 3)]
+    held = [fresh.sbatch(COLD.format(256 * number), hold=False).job["JobId"] for number in (1, 2, 3)]
     slurm.control("end", "rightsizer")
-    notes = [_note(patient, job) for job in held]
-    patient.start()
+    notes = [_note(fresh, job) for job in held]
+    fresh.start()
     assert [note for note in notes if "not sized: " not in note] == []
-    assert "nodes=" in _note(patient, sized)
+    assert "nodes=" in _note(fresh, sized)
 
 
-def test_a_flood_of_one_user_delays_no_other_and_stays_within_its_memory(patient: Any) -> None:
-    flood = [patient.sbatch(COLD.format(256 + 8 * number), hold=False).job["JobId"] for number in range(72)]
-    mine = _sized(patient, COMMENT, user="nobody")
-    waiting = [job for job in flood if "ticket=" in patient.slurm.job(job)["Comment"]]
+def test_a_flood_of_one_user_delays_no_other_and_stays_within_its_memory(fresh: Any) -> None:
+    flood = [fresh.sbatch(COLD.format(256 + 8 * number), hold=False).job["JobId"] for number in range(72)]
+    mine = _sized(fresh, COMMENT, user="nobody")
+    waiting = [job for job in flood if "ticket=" in fresh.slurm.job(job)["Comment"]]
     assert waiting, "the flood was sized before the other user's job"
     assert "is held" in mine.said
-    assert _resident_mib(patient) < 1500
-    patient.slurm.cancel_all()
+    assert _resident_mib(fresh) < 1500
+    fresh.slurm.cancel_all()
 
 
 def _daemon(site: Any) -> dict[int, str]:

@@ -1,9 +1,7 @@
 """What users wrote beside the comment binds, whether a job is answered at once or held, on a real Slurm."""
 
 import dataclasses
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,20 +52,21 @@ def test_an_answered_job_starts_its_steps_in_every_form_of_request(
     assert ran(site, LORA.format(24), *options)[0] == RAN
 
 
-def test_at_the_shipped_time_outs_a_job_is_sized_whether_it_is_answered_or_held(site: Any) -> None:
-    shipped = {"timeout_s": 0.3, "hold_after_s": 0.15, "cooldown_s": 30, "refresh_s": 5}
-    with site.settings("on_fault = hold\n", first=True, restart=True, **shipped):
+def test_a_job_is_sized_whether_its_submit_waits_for_it_or_not(site: Any) -> None:
+    with site.settings(
+        on_fault="hold", restart=True, hold_after_s=0.15, why="some of the submits wait for their sizes"
+    ):
         for hours in (50, 51):  # the second meets a daemon that may not have answered the first
             assert ran(site, LORA.format(hours))[0] == RAN
 
 
 @pytest.fixture(scope="module")
 def holding(slurm: Any, site_of: Any) -> Iterator[Any]:
-    """The site with a daemon that answers nothing new at once."""
+    """The site with a daemon that has sized nothing yet."""
     site = dataclasses.replace(site_of(slurm), again=False)
-    with site.settings(hold_after_s=0, restart=True):
-        yield site
-        slurm.cancel_all()
+    site.restart()
+    yield site
+    slurm.cancel_all()
 
 
 @pytest.mark.parametrize("options", FORMS, ids=" ".join)
@@ -91,22 +90,14 @@ return slurm.SUCCESS
 
 
 def test_what_another_plugin_writes_into_the_admin_comment_stays(holding: Any) -> None:
-    plugin = holding.conf.with_name("job_submit.lua")
-    before = plugin.read_text()
+    before = holding.conf.with_name("job_submit.lua").read_text()
     try:
-        _write(plugin, before.removesuffix("\nreturn slurm.SUCCESS\n") + AUDIT)
+        holding.reload(before.removesuffix("\nreturn slurm.SUCCESS\n") + AUDIT)
         job = holding.sbatch(LORA.format(40)).job["JobId"]
         holding.slurm.wait("it is sized", lambda: "nodes=1" in holding.slurm.job(job)["AdminComment"])
     finally:
-        _write(plugin, before)
+        holding.reload(before)
     assert holding.slurm.job(job)["AdminComment"].startswith("audit=7 [rightsizer/1 nodes=1")
-
-
-def _write(plugin: Path, text: str) -> None:
-    """slurmctld loads a plugin again when its file is newer, in whole seconds."""
-    newer_s = int(plugin.stat().st_mtime) + 1
-    plugin.write_text(text)
-    os.utime(plugin, (newer_s, newer_s))
 
 
 def test_a_script_of_another_language_finds_the_variables_in_the_comment(holding: Any) -> None:

@@ -14,14 +14,18 @@ NO_VALUE = 4294967294.0
 class Slurmctld:
     """What job_submit.lua sees of slurmctld: `slurm.*`, and a socket that gives a prepared answer."""
 
-    def __init__(self, module: Any, folder: Path, *, config: str = "mode = size\n") -> None:
+    def __init__(self, module: Any, folder: Path, *, config: str | None = "mode = size\n") -> None:
         self.messages: list[str] = []
         self.logged: list[str] = []
         self.requests: list[str] = []
         self.answer: bytes | None = b""
+        self.now_s = 1000
+        self.folder, self.conf = folder, folder / "rightsizer.conf"
         for path in SOURCES.glob("*.lua"):
             (folder / path.name).write_text(path.read_text())
-        (folder / "rightsizer.conf").write_text(config)
+        (folder / "slurm.conf").write_text(f"ClusterName=c\nStateSaveLocation={folder}\n")
+        if config is not None:
+            self.conf.write_text(config)
         self.lua = module.LuaRuntime(encoding="latin-1")
         self._prepare()
         self.lua.globals().plugin = f"{folder}/job_submit.lua"
@@ -30,13 +34,14 @@ class Slurmctld:
     def _prepare(self) -> None:
         host = self.lua.globals()
         host.tell, host.write = self.messages.append, self.logged.append
-        host.exchange = self._exchange
+        host.exchange, host.clock = self._exchange, lambda: self.now_s
         self.lua.execute(
             """
             slurm = { SUCCESS = 0, ERROR = -1 }
             function slurm.log_user(...) tell(string.format(...)) end
             function slurm.log_info(...) write(string.format(...)) end
             slurm.log_error = slurm.log_info
+            os.time = function() return clock() end
             local connection = {}
             function connection:settimeout(seconds, kind) end
             function connection:connect(path) return 1 end
@@ -56,7 +61,8 @@ class Slurmctld:
         return None if self.answer is None else self.answer.decode("latin-1")
 
     def submit(self, **fields: Any) -> tuple[int, dict[str, Any]]:
-        """The plugin's verdict and the job as it leaves it."""
+        """The plugin's verdict and the job as it leaves it; a second later than the one before."""
+        self.now_s += 1
         unset = dict.fromkeys(
             ("min_nodes", "max_nodes", "time_limit", "num_tasks", "het_job_offset"), NO_VALUE
         )
@@ -65,12 +71,18 @@ class Slurmctld:
         code = self.lua.globals().slurm_job_submit(job, self.lua.table(), 1000)
         return code, {key: job[key] for key in job}
 
+    def modify(self, change: dict[str, Any], record: dict[str, Any], *, uid: int = 1000) -> int:
+        """The plugin's verdict on an update."""
+        self.now_s += 1
+        tables = (self.lua.table_from(change), self.lua.table_from(record), self.lua.table())
+        return int(self.lua.globals().slurm_job_modify(*tables, uid))
+
 
 @pytest.fixture
 def slurmctld_of(tmp_path: Path) -> Callable[..., Slurmctld]:
     """A pretended slurmctld with this Lua and these settings."""
 
-    def make(module: Any = lupa.lua51, *, config: str = "mode = size\n") -> Slurmctld:
+    def make(module: Any = lupa.lua51, *, config: str | None = "mode = size\n") -> Slurmctld:
         return Slurmctld(module, tmp_path, config=config)
 
     return make

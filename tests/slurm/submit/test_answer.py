@@ -163,3 +163,24 @@ def test_nothing_goes_on_after_a_deadline(cluster) -> None:
 def test_a_limit_beyond_the_deadline_is_lowered_to_it(cluster) -> None:
     response = response_to(cluster, time_limit=2000, deadline="now+2hours")
     assert 0 < int(response.fields["time_limit"]) <= 120
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict", "said"),
+    [
+        ({"gres": "gpu:h100:8", "max_nodes": 1}, Verdict.OK, "its plan needs 8 GPUs, the job has 8"),
+        ({"gres": "gpu:4", "min_nodes": 1}, Verdict.OK, "the job has 4"),
+        ({"gres": "gpu:h100:1", "num_tasks": 1, "time_limit": 30}, Verdict.OK, "the job has 1"),
+        ({"gres": "gpu:h100:8", "max_nodes": 2}, Verdict.REFUSE, "asks for 16 GPUs, its plan needs 8"),
+        ({"tres_per_job": "gres:gpu:16"}, Verdict.REFUSE, "asks for 16 GPUs"),
+        ({"gres": "gpu:1", "max_nodes": 2, "exclusive": 0}, Verdict.REFUSE, "asks for 16 GPUs"),
+    ],
+)
+def test_a_job_of_rightsizer_sbatch_keeps_its_size_unless_its_plan_needs_less(
+    cluster, options, verdict, said
+) -> None:
+    comment = "rightsizer: model=llama-3.1-8b tokens=10B deadline=72h run=/runs/one"
+    response = response_to(cluster, comment, partition="h100", **options)
+    assert (response.verdict, said in response.say) == (verdict, True), response.say
+    assert set(response.fields) <= {"admin_comment"}
+    assert verdict is Verdict.REFUSE or "[rightsizer/1 nodes=1 gpus=" in response.fields["admin_comment"]

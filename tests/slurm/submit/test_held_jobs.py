@@ -151,27 +151,40 @@ def test_a_ticket_that_another_user_copied_sizes_nothing(
 
 def test_a_job_that_the_plugin_held_by_itself_gets_one_ticket(tmp_path: Path) -> None:
     job = SlurmJob(
-        job_id=7, user_id=5, states=("PENDING",), priority=0, comment="rightsizer: model=x ticket=0"
-    )
+        job_id=7, user_id=5, states=("PENDING",), priority=0, comment="rightsizer: model=x ticket=0",
+        admin_comment="a=7 [rightsizer/1 held mode=enforce uid=9 max_nodes=2 gres=gpu:3 features=a%7Cb%5D]",
+    )  # fmt: skip
     state = TicketStore(tmp_path / "state.db")
+    state.add(Ticket(name="ab", made_s=0.0, request=SizingRequest(uid=5)))
+    others = (
+        replace(job, job_id=8, priority=1),
+        replace(job, job_id=9, comment=HELD),
+        replace(job, job_id=10, admin_comment=""),
+        replace(job, job_id=11, reason="JobHeldAdmin"),
+        replace(job, job_id=12, admin_comment="[rightsizer/1 held max_nodes=many]"),
+    )
     for _ in range(2):
-        adopt(state, (job, replace(job, job_id=8, priority=1), replace(job, job_id=9, comment=HELD)))
-    (ticket,) = state.tickets()
-    assert (ticket.job_id, ticket.request.uid, ticket.request.comment) == (7, 5, "rightsizer: model=x")
+        adopt(state, (job, *others))
+    _, ticket = state.tickets()
+    stated = SizingRequest(mode="enforce", max_nodes=2, gres="gpu:3", features="a|b]")
+    assert ticket.request == replace(stated, uid=5, comment="rightsizer: model=x")
+    assert ticket.job_id == 7
     state.close()
 
 
 @pytest.mark.parametrize(
     ("verdict", "batch", "verbs"),
     [
-        (Verdict.REFUSE, True, ["update"]),
+        (Verdict.REFUSE, True, ["update", "7"]),
         (Verdict.REFUSE, False, ["update", "notify", "7"]),
         (Verdict.KEEP, True, ["update", "release"]),
         (Verdict.KEEP, False, ["update", "notify", "release"]),
     ],
     ids=["refused batch", "refused salloc", "unsized batch", "unsized salloc"],
 )
-def test_a_terminal_that_waits_is_told_and_a_refusal_ends_it(tmp_path: Path, verdict, batch, verbs) -> None:
+def test_a_terminal_that_waits_is_told_and_a_refusal_ends_the_job(
+    tmp_path: Path, verdict, batch, verbs
+) -> None:
     job = SlurmJob(job_id=7, user_id=5, states=("PENDING",), priority=0, comment=HELD, batch=batch)
     state, slurm, queue = logged(tmp_path, job, SizingRequest(uid=5))
     for name in ("scontrol", "scancel"):

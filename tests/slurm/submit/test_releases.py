@@ -24,8 +24,10 @@ class Queue(SlurmCommands):
     """Slurm's commands, with these jobs in the queue."""
 
     queue: tuple[SlurmJob, ...] = ()
+    looks = 0
 
     def jobs(self) -> tuple[SlurmJob, ...]:
+        self.looks += 1
         return self.queue
 
 
@@ -50,12 +52,17 @@ class Lab:
         )
         scontrol.write_text("\n".join(("#!/bin/sh", *lines, "")))
         scontrol.chmod(0o755)
+        (self.folder / "scancel").symlink_to(scontrol)
+        (self.folder / "log").touch()
         self.state = TicketStore(self.folder / "state.db")
-        slurm = Slurm(folder=self.folder)
-        self.queue = Queue(slurm)
+        self.queue = Queue(Slurm(folder=self.folder))
+        self.begin()
+
+    def begin(self) -> None:
+        """A daemon starts."""
         self.releases = Releases(
             self.state,
-            slurm,
+            Slurm(folder=self.folder),
             self.queue,
             self.site,
             clock=lambda: self.now_s + self.set_by_s,
@@ -78,9 +85,7 @@ class Lab:
 
     def released(self) -> list[int]:
         """The jobs that were released, in this order."""
-        log = self.folder / "log"
-        lines = log.read_text().splitlines() if log.exists() else []
-        return [int(line.split()[1]) for line in lines if line.startswith("release")]
+        return [int(line.split()[1]) for line in self.told().splitlines() if line.startswith("release")]
 
     def told(self) -> str:
         return (self.folder / "log").read_text()
@@ -184,27 +189,60 @@ def test_at_the_end_every_job_is_released(lab: Callable[..., Lab]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("site", "told"),
-    [
-        (SiteConfig(on_fault="refuse"), ["not sized: rightsizer was stopped"]),
-        (SiteConfig(partitions={"p": "enforce"}), ["not sized: rightsizer was stopped"]),
-        (SiteConfig(on_fault="hold"), []),
-    ],
+    "site",
+    [SiteConfig(on_fault="refuse"), SiteConfig(partitions={"p": "enforce"}), SiteConfig(on_fault="hold")],
     ids=["refuse", "enforce", "hold"],
 )
-def test_where_nothing_may_run_unsized_a_job_stays_held(
-    lab: Callable[..., Lab], site: SiteConfig, told: list[str]
+def test_where_nothing_may_run_unsized_jobs_wait_for_a_daemon_and_end_after_the_limit(
+    lab: Callable[..., Lab], site: SiteConfig
 ) -> None:
     at = lab(site=site)
     at.hold(7, partition="p")
-    at.hold(8, partition="p", ticket=False)
+    at.hold(8, partition="p", ticket=False, admin_comment="[rightsizer/1 held gres=gpu:8]")  # a lost file
     at.releases.end()
-    assert at.released() == []
-    assert [text for text in told if at.told().count(text) != 2] == []
-    at.now_s += LIMIT_S
+    assert (at.told(), len(at.state.tickets())) == ("", 2)
+    at.now_s += 2 * LIMIT_S  # no daemon ran
+    at.begin()
     at.releases.round()
-    assert at.released() == []
-    assert at.told().count("AdminComment=[rightsizer/1 ") >= 2
+    at.now_s += LIMIT_S - 1.0
+    at.releases.round()
+    assert at.told() == ""
+    at.now_s += 1.0
+    at.releases.round()
+    ended = [line for line in at.told().splitlines() if line.isdigit()]
+    assert (ended, at.released(), at.state.tickets()) == (["7", "8"], [], ())
+    refusal = "Comment=rightsizer: model=x refused: no size after 600 s AdminComment=[rightsizer/1 refused: "
+    assert at.told().count(refusal) == at.told().count("Requeue=0") == 2
+
+
+@pytest.mark.parametrize("site", [SHIPPED, SiteConfig(partitions={"p": "enforce"})], ids=["size", "enforce"])
+@pytest.mark.parametrize("verdict", [Verdict.OK, Verdict.KEEP, Verdict.REFUSE])
+def test_a_size_that_slurm_refuses_opens_no_enforced_partition(
+    lab: Callable[..., Lab], site: SiteConfig, verdict: Verdict
+) -> None:
+    at = lab(site=site, refuses="NumNodes")
+    at.hold(7, partition="p")
+    sized = SizingResponse(verdict=verdict, say="because", fields={"max_nodes": 2, "gres": "gpu:h100:8"})
+    at.state.set_response("7a0", sized)
+    at.releases.round()
+    refused = verdict is Verdict.REFUSE or site is not SHIPPED
+    assert (at.released(), "7" in at.told().splitlines()) == (([], True) if refused else ([7], False))
+    assert at.state.tickets() == ()
+
+
+def test_the_job_of_a_failed_submit_is_looked_for_ever_less_often(lab: Callable[..., Lab]) -> None:
+    at = lab()
+    at.hold(7)
+    at.queue.queue = ()
+    for _ in range(2 * 3600):  # twice a second for an hour
+        at.now_s += 0.5
+        at.releases.round()
+    assert at.queue.looks < 2 * 60 + 15  # two a minute: one is the look for jobs without tickets
+    at.hold(8, ticket=False)
+    at.state.add(Ticket(name="8a0", made_s=at.now_s, request=SizingRequest(uid=5)))
+    at.now_s += 0.5
+    at.releases.round()
+    assert [ticket.job_id for ticket in at.state.tickets() if ticket.name == "8a0"] == [8]
 
 
 def test_a_full_disk_ends_no_round(lab: Callable[..., Lab]) -> None:

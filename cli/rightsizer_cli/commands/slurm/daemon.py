@@ -17,7 +17,7 @@ def daemon(
         bool, typer.Option("--monitor", help="Also monitor the jobs, as section [monitor] of the file sets.")
     ] = False,
     release: Annotated[
-        bool, typer.Option("--release", help="Release all jobs that the daemon holds, unsized, and end.")
+        bool, typer.Option("--release", help="Release the held jobs that may run unsized, and end.")
     ] = False,
 ) -> int:
     """Answer the submit plugins, and size the jobs that they hold. As root it switches to SlurmUser."""
