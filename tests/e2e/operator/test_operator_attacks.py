@@ -1,6 +1,7 @@
-"""What somebody on the pod network can do to a plan, without any right in its namespace.
+"""What somebody on the pod network can do to a plan, and a plan's workers to the operator.
 
-The test cluster's network enforces no policies: only the signature protects the rendezvous state.
+Nobody here has a right in the plan's namespace. The test cluster's network enforces no policies: only the
+signature protects the rendezvous state.
 """
 
 import json
@@ -12,6 +13,7 @@ from planrun import IDLE
 
 pytestmark = pytest.mark.kubernetes
 
+FAT = Path(__file__).with_name("harness") / "fat_metrics.py"
 ATTACK = Path(__file__).resolve().parents[1] / "rendezvous_attack.py"
 OWNED = "own/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/rightsizer-run/owned"
 
@@ -74,3 +76,10 @@ def test_a_plan_s_policies_and_key_are_its_own(start):
     owners = {p["metadata"]["ownerReferences"][0]["uid"] for p in [*policies, secret]}
     plan = json.loads(run.kubectl("get", "tp", run.name, "--output=json"))
     assert owners == {plan["metadata"]["uid"]}
+
+
+def test_workers_that_serve_too_many_metrics_are_told_so_and_run_on(start):
+    run = start(launch={"command": [str(FAT)]}, resources={"gpus": 1, "maxGPUs": 1})
+    run.cluster.wait("the reason", lambda: run.condition("MetricsAvailable")["reason"] == "TooLarge")
+    assert "more than 256 KiB" in run.condition("MetricsAvailable")["message"]
+    assert run.state == "Running"
