@@ -14,11 +14,12 @@ from rightsizer.search.reasons import calibration_text, opening_text
 from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
 
 if TYPE_CHECKING:
-    from rightsizer.search.plan import NoPlan, Option, Plan, Request
+    from rightsizer.search.plan import CurvePoint, NoPlan, Option, Plan, Request
 
 __all__ = [
     "OPTION_COLUMNS",
     "SMALLEST_SHARE",
+    "larger_sizes",
     "measured_lines",
     "no_plan_page",
     "opening_line",
@@ -29,6 +30,7 @@ __all__ = [
     "plan_page",
     "remarks",
     "request_line",
+    "sizes_table",
     "table",
 ]
 
@@ -48,15 +50,47 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
     ]
     if plan.staging:
         parts.insert(1, Text(opening_line(plan)))
-    if plan.runners_up:
-        parts.append(Group(Text("Runners-up", style="bold"), options_table(plan.runners_up)))
+    larger, runners = larger_sizes(plan), plan.runners_up
+    if larger:
+        parts.append(Group(Text("More GPUs", style="bold"), sizes_table(larger)))
+        runners = tuple(r for r in runners if r.cluster != option.cluster or r.gpus <= option.gpus)
+    if runners:
+        parts.append(Group(Text("Runners-up", style="bold"), options_table(runners)))
     return [*parts, *map(Text, remarks(plan)), *measured_lines(plan.request, option)]
+
+
+def larger_sizes(plan: "Plan") -> "list[CurvePoint]":
+    """Without a deadline: what more GPUs would buy, from the curve, each size at least twice the last."""
+    sizes: list[CurvePoint] = []
+    if plan.request.deadline_s is not None or plan.request.objective != "gpus" or plan.request.gpu_counts:
+        return sizes
+    last = plan.option.gpus
+    for point in plan.curve:
+        if point.cluster == plan.option.cluster and point.gpus >= 2 * last:
+            sizes.append(point)
+            last = point.gpus
+    return sizes
+
+
+def sizes_table(sizes: "Iterable[CurvePoint]") -> Table:
+    """Sizes with their finish and cost, one a row."""
+    grid = table(">GPUs", ">finish", ">at confidence", ">cost")
+    for size in sizes:
+        grid.add_row(
+            f"{size.gpus:,}",
+            format_duration(size.finish_s),
+            format_duration(size.finish_at_confidence_s),
+            "" if size.cost_usd is None else format_usd(size.cost_usd),
+        )
+    return grid
 
 
 def remarks(plan: "Plan") -> list[str]:
     """Why this size, and what was assumed."""
     lines = [f"Why: {reason}" for reason in plan.reasons[:1]]
     lines += [f"Assumed: {note}" for note in plan.request.notes]
+    if away := plan.option.host_bytes_per_node:
+        lines.append(f"Assumed: {format_bytes(away)} of host memory on each node, for states off its GPUs")
     if network := assumed_network(plan.option):
         lines.append(f"Assumed: the network between nodes ({network}); --node-shape names yours")
     if plan.request.framework_assumed:

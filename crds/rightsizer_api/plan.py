@@ -47,13 +47,13 @@ class Spec(Model):
     model: ModelSpec = Field(description="The model to train.")
     workload: WorkloadSpec = Field(description="Tokens and training settings.")
     deadline: Deadline | None = Field(
-        None, description="The deadline. Default: the cheapest reasonable plan."
+        None, description="The deadline. Default: none, and the fewest GPUs that fit."
     )
     budget: Budget | None = Field(None, description="The cost limit.")
     objective: Annotated[Objective, Strict(False)] = Field(
         Objective.GPUS,
-        description="What is minimised within the limits: gpus (without a deadline: the time, within 5 % of"
-        " the lowest cost), cost, or time.",
+        description="What is minimised within the limits: gpus (without a deadline: the fewest that fit, at"
+        " up to half as much again as the lowest cost), cost, or time.",
         examples=["cost"],
     )
     resources: Resources = Field(

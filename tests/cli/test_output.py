@@ -30,6 +30,24 @@ def test_no_plan_is_json_too(capsys):
     assert report["binding"] == "deadline"
 
 
+LORA = ["plan", "--model", "llama-3.1-8b", "--method", "lora", "--examples", "10k"]
+
+
+def test_without_a_deadline_one_gpu_comes_first_and_then_what_more_would_buy(capsys):
+    out = printed(capsys, *LORA, "--gpu", "RTX 4090")
+    assert out.startswith("1 RTX 4090, one GPU,")
+    table = out.partition("\nMore GPUs\n")[2].partition("\n\n")[0].splitlines()[2:]
+    assert [int(line.split()[0]) for line in table] == [2, 4, 8, 16, 32, 64]
+    assert "More GPUs" not in printed(capsys, *LORA, "--gpu", "RTX 4090", "--deadline", "2h")
+
+
+def test_the_cheapest_of_several_gpu_types_has_a_price(capsys):
+    types = "RTX 3090,RTX 4090,A10G,L4"
+    out = printed(capsys, *LORA, "--method", "qlora", "--gpu", types, "--objective", "cost")
+    assert "RTX 4090" in out.splitlines()[0]
+    assert "no price is known for RTX 3090: not compared by cost" in out
+
+
 def test_both_ways_to_ask_for_json_are_one(capsys):
     assert printed(capsys, "plan", *SMALL, "--json") == printed(capsys, "plan", *SMALL, "-o", "json")
 

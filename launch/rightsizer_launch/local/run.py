@@ -40,6 +40,8 @@ __all__ = ["EXIT_CODES", "Options", "Sized", "job_spec", "run", "sized_here"]
 
 EXIT_CODES = {Ending.DONE: 0, Ending.FAILED: 1, Ending.STOPPED: 130}
 _NO_PLAN = 3
+_START_S = 20.0
+"""Start-up on this machine until one is measured: no queue and no image, but torch's import. A guess."""
 _SETTLE_S = 600.0
 """Time at a size before a decision. A choice: as in the other executors."""
 
@@ -215,6 +217,7 @@ def sized_here(
         max_gpus=None if options.workers else asked.max_gpus,
         batch_tolerance=0.0 if attempts else asked.batch_tolerance,
         spare_nodes=0,
+        reliability=replace(asked.reliability, start_s=_START_S),
     )
     asked = replace(asked, clusters=_eligible(asked))
     answer = size(asked)

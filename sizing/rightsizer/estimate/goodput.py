@@ -23,8 +23,10 @@ __all__ = [
     "Reliability",
     "WholeRun",
     "checkpoint_interval_s",
+    "checkpoint_write_s",
     "estimate",
     "measured",
+    "once_s",
     "reliability",
     "slower_stack_ln",
     "spare_nodes",
@@ -37,8 +39,6 @@ _DAY_S = 86400.0
 _GPUS_PER_RATED_NODE = 8
 _SHORTEST_INTERVAL_S = 60.0
 _STACKS_OF = 2024.0  # the year that `assumed_stack_ln` is of
-_START_S = 300.0
-"""The part of the default restart that is start-up and first step, the half of it. A guess."""
 
 
 @immutable
@@ -48,7 +48,8 @@ class Reliability:
     The default rate is Meta's RSC-1 (arXiv:2410.21680): 6.5 failures per 1000 node-days of 8 GPUs, the rate
     its own projections use. `restart_s` is detection, rescheduling, start and first step, without loading
     the checkpoint: 10 minutes, as published where something watches the job (MegaScale < 10 min to detect,
-    SKT median 11 min between retries). Checkpoints go at `checkpoint_bytes_per_s_per_node` (BLOOM-176B:
+    SKT median 11 min between retries). `start_s` is the part of it that every run pays once: start-up and
+    first step, the half of it (a guess). Checkpoints go at `checkpoint_bytes_per_s_per_node` (BLOOM-176B:
     57 GB/s from 48 nodes), at most `checkpoint_bytes_per_s` for all (a guess: Llama 3 had 2 TB/s);
     the write blocks training.
     """
@@ -56,6 +57,7 @@ class Reliability:
     name: str = "default"
     failures_per_1000_node_days: float = 6.5
     restart_s: float = 600.0
+    start_s: float = 300.0
     repair_s: float = 3 * _DAY_S
     checkpoint_bytes_per_s_per_node: float = 1.2e9
     checkpoint_bytes_per_s: float = 1e12
@@ -125,10 +127,7 @@ def estimate(gpus: Array, checkpoint_bytes: Array, reliability: Reliability) -> 
     nodes = np.asarray(gpus, dtype=float) / _GPUS_PER_RATED_NODE
     rate = np.maximum(nodes * reliability.failures_per_1000_node_days / 1000.0 / _DAY_S, 1e-15)
     mean = 1.0 / rate
-    rate_of_nodes = writers(gpus) * reliability.checkpoint_bytes_per_s_per_node
-    blocking = np.maximum(
-        checkpoint_bytes / np.minimum(rate_of_nodes, reliability.checkpoint_bytes_per_s), 1e-3
-    )
+    blocking = np.maximum(checkpoint_write_s(gpus, checkpoint_bytes, reliability), 1e-3)
     restart = reliability.restart_s + blocking
     interval = checkpoint_interval_s(blocking, mean)
     wall = mean * np.exp(restart / mean) * np.expm1((interval + blocking) / mean) / interval
@@ -142,6 +141,23 @@ def estimate(gpus: Array, checkpoint_bytes: Array, reliability: Reliability) -> 
         interval_s=interval,
         mean_time_to_failure_s=mean,
     )
+
+
+def checkpoint_write_s(gpus: Array, checkpoint_bytes: Array | float, reliability: Reliability) -> Array:
+    """Seconds that the nodes of `gpus` write a checkpoint for."""
+    together = writers(gpus) * reliability.checkpoint_bytes_per_s_per_node
+    return np.asarray(checkpoint_bytes / np.minimum(together, reliability.checkpoint_bytes_per_s))
+
+
+def once_s(
+    gpus: Array, *, read_bytes: float, checkpoint_bytes: Array | float, reliability: Reliability
+) -> Array:
+    """Seconds around the steps of a run: start-up and first step, reading weights, the last checkpoint.
+
+    Each node reads all `read_bytes` (as from_pretrained does), at the rate at which it writes.
+    """
+    read_s = read_bytes / reliability.checkpoint_bytes_per_s_per_node
+    return reliability.start_s + read_s + checkpoint_write_s(gpus, checkpoint_bytes, reliability)
 
 
 def writers(gpus: Array | int) -> Array:
@@ -159,8 +175,9 @@ def measured(
     starts = [value for value in start_s if value > 0]
     rates = [value for value in write_bytes_per_s if value > 0]
     if starts:
-        restart_s = reliability.restart_s - min(_START_S, reliability.restart_s) + statistics.median(starts)
-        reliability = replace(reliability, restart_s=restart_s)
+        start = statistics.median(starts)
+        restart_s = reliability.restart_s - min(reliability.start_s, reliability.restart_s) + start
+        reliability = replace(reliability, restart_s=restart_s, start_s=start)
     if rates:
         reliability = replace(reliability, checkpoint_bytes_per_s_per_node=statistics.median(rates))
     return reliability

@@ -47,6 +47,7 @@ __all__ = [
     "StepInputs",
     "accumulated_s",
     "compiled",
+    "host_link_bytes_per_s",
     "layer_time",
 ]
 
@@ -372,14 +373,19 @@ def _added_wait(first_s: Array, second_s: Array, power: int) -> Array:
     return np.asarray(top * (1 + low**power) ** (1 / power) - first_s)
 
 
+def host_link_bytes_per_s(cases: Cases, parameters: Parameters) -> Array:
+    """The rate that one GPU reaches to or from host memory."""
+    line = np.where(superchip(cases), _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s)
+    return np.asarray(np.maximum(line, 1e9) * parameters.host_link_fraction)
+
+
 def _offload(inputs: StepInputs) -> tuple[Array, Array]:
     """Seconds to load a layer's offloaded weights and to move its activations over the host link.
 
     Activations are offloaded by choice, as many as the link can hide: what outlasts the layer is exposed.
     """
-    cases, work, p = inputs.cases, inputs.work, inputs.parameters
-    host_link = np.maximum(np.where(superchip(cases), _C2C_BYTES_PER_S, cases.gpu.pcie_bytes_per_s), 1e9)
-    host_link = host_link * p.host_link_fraction
+    cases, work = inputs.cases, inputs.work
+    host_link = host_link_bytes_per_s(cases, inputs.parameters)
     ranks = np.where(cases.layout.sharding >= Sharding.ZERO3, shard_ranks(cases.layout), 1)
     weight = np.where(cases.workload.method == Method.QLORA, quantised_bytes(cases), 2.0)
     moved = (work.dense_weights + work.expert_weights) * weight / ranks

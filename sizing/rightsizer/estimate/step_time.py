@@ -15,7 +15,7 @@ import numpy as np
 
 from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array
-from rightsizer.domain.layout import Sharding
+from rightsizer.domain.layout import Offload, Sharding
 from rightsizer.domain.workload import LossKernel, Precision
 from rightsizer.estimate.attention import attention
 from rightsizer.estimate.collectives import (
@@ -35,14 +35,24 @@ from rightsizer.estimate.layer_time import (
     accumulated_s,
     compiled,
     forward_passes,
+    host_link_bytes_per_s,
     layer_time,
 )
 from rightsizer.estimate.parameters import Parameters, load_step_time
 from rightsizer.estimate.schedule import bubble_s, stage_layers
-from rightsizer.estimate.work import frozen, layer_work, trained_ends
+from rightsizer.estimate.work import BF16_BYTES, frozen, layer_work, trained_ends
 from rightsizer.values import immutable
 
 __all__ = ["StageTimes", "StepTime", "estimate", "price", "stage_times", "step_inputs", "total_s"]
+
+_HOST_UPDATES_PER_S = 3.9e9
+"""Weights that a node's processors update a second: 10e9 in 2.57 s (arXiv:2101.06840 Table 4, CPU-Adam)."""
+_TORCH_HOST_UPDATES_PER_S = 6.8e8
+"""The same with torch's own Adam on the processors: 10e9 in 14.76 s (the same table)."""
+_HOST_PCIE_BYTES_PER_S = (16e9, 32e9, 64e9)
+_HOST_MEMORY_RATIO = (1.0, 1.6, 2.4)
+"""Memory rates of hosts with PCIe 3, 4 and 5 over that of the table's DGX-2, which bound the updates: 12
+channels of DDR4-2666, 16 of DDR4-3200, 16 of DDR5-4800 (data sheets). Workstations have fewer channels."""
 
 _FUSED_LOSS = tuple(HOST_CLASSES.index(name) for name in ("core", "fsdp1"))
 _EAGER_LOSS = tuple(HOST_CLASSES.index(name) for name in ("megatron",))
@@ -285,15 +295,32 @@ def _transfers(inputs: StepInputs, stage: StageTimes) -> Array:
 
 
 def _optimizer(inputs: StepInputs, stage: StageTimes) -> Array:
-    """Seconds to read and write the states once, and to sum a tied embedding's two gradients."""
+    """Seconds to update the weights where the states are, and to sum a tied embedding's two gradients."""
     cases, p, wires = inputs.cases, inputs.parameters, inputs.links
     dense, experts = _held_weights(inputs, stage)
     shards = np.where(cases.layout.sharding >= Sharding.ZERO1, shard_ranks(cases.layout), 1)
-    states = p.optimizer_bytes * (dense + experts) / shards / inputs.rates.hbm_bytes_per_s
+    held = (dense + experts) / shards
+    states = p.optimizer_bytes * held / inputs.rates.hbm_bytes_per_s
+    on_host = (cases.layout.offload & int(Offload.OPTIMIZER)) > 0
+    if np.any(on_host):
+        states = np.where(on_host, _host_update_s(inputs, held), states)
     tied = (cases.layout.pp > 1) & (cases.architecture.tied_embeddings > 0) & ~frozen(cases)
     shared = np.where(tied, _gradient_bytes(cases) * stage.embedding_weights, 0.0)
     far = _gpus(cases) > wires.reach_gpus
     return np.asarray(states + shared / np.where(far, wires.between_bytes_per_s, wires.inside_bytes_per_s))
+
+
+def _host_update_s(inputs: StepInputs, held: Array) -> Array:
+    """Seconds until the host has updated a GPU's `held` weights and sent them back in 16 bits.
+
+    The GPUs of a node share its processors. Gradients go down while backward runs.
+    """
+    cases = inputs.cases
+    rate = np.where(cases.framework.family == "deepspeed", _HOST_UPDATES_PER_S, _TORCH_HOST_UPDATES_PER_S)
+    rate = rate * np.interp(cases.gpu.pcie_bytes_per_s, _HOST_PCIE_BYTES_PER_S, _HOST_MEMORY_RATIO)
+    sharing = np.minimum(_gpus(cases), np.maximum(cases.cluster.gpus_per_node, 1))
+    back = BF16_BYTES * held / host_link_bytes_per_s(cases, inputs.parameters)
+    return np.asarray(held * sharing / rate + back)
 
 
 def _fixed(inputs: StepInputs) -> Array:

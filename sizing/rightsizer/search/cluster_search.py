@@ -12,7 +12,6 @@ from rightsizer.search.options import option
 from rightsizer.search.pricing import (
     SearchContext,
     fit_layouts,
-    fitting_pairs,
     price_pairs,
     search_context,
 )
@@ -24,9 +23,6 @@ __all__ = ["ClusterResult", "Infeasible", "search_cluster"]
 
 _LOOK_BEYOND = 16
 """Up to this multiple of the allowed GPUs is searched, to report how many would be enough."""
-
-_COUNTS_AT_ONCE = 16
-"""Counts tried at once for the first on which a layout fits."""
 
 
 @immutable
@@ -70,35 +66,21 @@ class _Space:
 def search_cluster(
     request: Request, cluster: Cluster, *, explained: bool = True
 ) -> ClusterResult | Infeasible:
-    """Search without offload to host memory. If that finds no plan, search with it on the smallest counts.
+    """Search every layout on every allowed count, with and without offload to host memory.
 
-    These are the counts below the first on which a layout without offload fits. They do not depend on the
-    GPUs allowed, so more of them never refuse a request. Without `explained`, an infeasible request comes
-    without the nearest options.
+    The layouts of a count do not depend on the limit, so more GPUs allowed never refuse a request, nor make
+    its answer worse by the objective (up to ties: a simpler layout wins within SIMPLER_WITHIN). Without
+    `explained`, an infeasible request comes without the nearest options.
     """
-    resident = _space(request, cluster, offload=False)
-    if not len(resident.context.families) or not resident.allowed.size:
-        return _nothing_to_search(resident)
-    found, evaluated = _search(resident, resident.allowed)
-    if found is not None:
-        return found
-    can = request.framework.can_offload_optimizer or request.framework.can_offload_parameters
-    too_few = _below_first_fit(resident) if can else resident.allowed[:0]
-    if not too_few.size:
-        return _refusal(resident, evaluated, explained=explained)
-    offloading = _space(request, cluster, offload=True)
-    found, more = _search(offloading, too_few)
-    evaluated += more
-    if found is not None:
-        return replace(found, evaluated=evaluated)
-    refusal = _refusal(resident, evaluated, explained=explained)
-    if refusal.binding == Binding.MEMORY:  # unless offload fits
-        return _refusal(offloading, evaluated, explained=explained)
-    return refusal
+    space = _space(request, cluster)
+    if not len(space.context.families) or not space.allowed.size:
+        return _nothing_to_search(space)
+    found, evaluated = _search(space)
+    return _refusal(space, evaluated, explained=explained) if found is None else found
 
 
-def _space(request: Request, cluster: Cluster, *, offload: bool) -> _Space:
-    context, allowed = search_context(request, cluster, offload=offload), counts(request, cluster)
+def _space(request: Request, cluster: Cluster) -> _Space:
+    context, allowed = search_context(request, cluster), counts(request, cluster)
     feasible, least_bytes = fitting(context, int(allowed[-1])) if allowed.size else (allowed, np.inf)
     return _Space(context=context, allowed=allowed, feasible=feasible, least_bytes=least_bytes)
 
@@ -110,11 +92,11 @@ def _nothing_to_search(space: _Space) -> Infeasible:
     return Infeasible(cluster=context.cluster, binding=Binding.MAX_GPUS, nearest=_nearest_sizes(context))
 
 
-def _search(space: _Space, on: Array) -> tuple[ClusterResult | None, int]:
-    """The cluster's best row `on` these counts, and how many rows were priced."""
-    if not on.size or not space.feasible.size:
+def _search(space: _Space) -> tuple[ClusterResult | None, int]:
+    """The cluster's best row, and how many rows were priced."""
+    if not space.feasible.size:
         return None, len(space.context.families)
-    result, evaluated = search_for(space.context.request)(space.context, on, space.feasible)
+    result, evaluated = search_for(space.context.request)(space.context, space.allowed, space.feasible)
     evaluated += len(space.context.families)
     if result is None:
         return None, evaluated
@@ -126,20 +108,6 @@ def _search(space: _Space, on: Array) -> tuple[ClusterResult | None, int]:
         evaluated=evaluated,
     )
     return found, evaluated
-
-
-def _below_first_fit(space: _Space) -> Array:
-    """The allowed counts below the first on which some layout fits memory and divides the batch."""
-    allowed, feasible = space.allowed, space.feasible
-    if not feasible.size:
-        return allowed
-    for start in range(0, allowed.size, _COUNTS_AT_ONCE):
-        some = allowed[start : start + _COUNTS_AT_ONCE]
-        chosen, gpus = pairs(space.context.families.unit[feasible], np.zeros(feasible.shape), some)
-        fits = fitting_pairs(space.context, feasible[chosen], gpus)[1]
-        if fits.size:
-            return np.asarray(allowed[allowed < fits.min()])
-    return allowed
 
 
 def _refusal(space: _Space, evaluated: int, *, explained: bool) -> Infeasible:

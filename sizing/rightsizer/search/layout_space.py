@@ -75,11 +75,9 @@ def families(
     framework: Framework,
     *,
     pinned: Mapping[str, int] | None = None,
-    offload: bool = False,
 ) -> Families:
-    """All legal families, each once. `pinned` fixes axes; `offload` adds families that use host memory."""
-    domain = domain_gpus(cluster)
-    return families_within(domain, architecture, workload, framework, pinned=pinned, offload=offload)
+    """All legal families, each once, those that use host memory included. `pinned` fixes axes."""
+    return families_within(domain_gpus(cluster), architecture, workload, framework, pinned=pinned)
 
 
 def domain_gpus(cluster: Cluster) -> int:
@@ -94,7 +92,6 @@ def families_within(
     framework: Framework,
     *,
     pinned: Mapping[str, int] | None = None,
-    offload: bool = False,
 ) -> Families:
     """The families on clusters with domains of `domain` GPUs."""
     pins = dict(pinned or {})
@@ -106,9 +103,7 @@ def families_within(
         "recompute": _recompute(workload, framework, pins),
     }
     stages = np.asarray(_stages(architecture, framework, pins), dtype=np.int64).reshape(-1, 2)
-    shards = np.asarray(_shards(domain, workload, framework, pins, offload=offload), dtype=np.int64).reshape(
-        -1, 3
-    )
+    shards = np.asarray(_shards(domain, workload, framework, pins), dtype=np.int64).reshape(-1, 3)
     tokens = np.asarray(values["micro_batch"]) * workload.sequence_tokens
     legal = tokens <= MAX_TOKENS_PER_MICRO_BATCH * np.asarray(values["cp"])[:, None, None]
     legal |= np.asarray(values["micro_batch"]) == min(values["micro_batch"], default=1)
@@ -292,7 +287,7 @@ def _recompute(workload: Workload, framework: Framework, pins: Mapping[str, int]
 
 
 def _shards(
-    domain: int, workload: Workload, framework: Framework, pins: Mapping[str, int], *, offload: bool
+    domain: int, workload: Workload, framework: Framework, pins: Mapping[str, int]
 ) -> list[tuple[int, int, int]]:
     """(sharding, shard group, offload). HSDP groups span one NVLink domain or a few nodes.
 
@@ -305,9 +300,9 @@ def _shards(
         if sharding == Sharding.HSDP:
             groups = [ranks for ranks in (domain, 4 * domain, 16 * domain) if ranks > 1]
         rows += [(int(sharding), group, 0) for group in groups]
-        if offload and sharding == Sharding.ZERO3 and framework.can_offload_optimizer:
+        if sharding == Sharding.ZERO3 and framework.can_offload_optimizer:
             rows.append((int(sharding), 0, int(Offload.OPTIMIZER)))
-        if offload and sharding == Sharding.ZERO3 and moves_weights:
+        if sharding == Sharding.ZERO3 and moves_weights:
             rows.append((int(sharding), 0, int(Offload.OPTIMIZER | Offload.PARAMETERS)))
     names = ("sharding", "shard_group", "offload")
     return [row for row in rows if all(row[i] == pins.get(name, row[i]) for i, name in enumerate(names))]

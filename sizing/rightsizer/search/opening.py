@@ -72,7 +72,7 @@ class Belief:
 
 @immutable
 class Sizes:
-    """Candidate sizes, ascending in GPUs, with the median finish of the best layout on each."""
+    """Candidate sizes, ascending in GPUs, with the median seconds of training of the best layout on each."""
 
     gpus: Array
     finish_s: Array
@@ -82,8 +82,9 @@ class Sizes:
 class Course:
     """The job's goal and the price of a resize.
 
-    `start_s` passes before training starts. After a decision to grow, training goes on for `lead_s` until the
-    GPUs are there. Every resize stops training for `restart_s`. The budget pays for `most_gpu_s`.
+    `start_s` passes around training (start-up, last checkpoint). After a decision to grow, training goes on
+    for `lead_s` until the GPUs are there. Every resize stops training for `restart_s`. The budget pays for
+    `most_gpu_s`.
     """
 
     deadline_s: float

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rightsizer.domain.cases import Cases
 from rightsizer.domain.columns import Array, Columns
 from rightsizer.domain.layout import Layout, Offload, Sharding
 from rightsizer.domain.workload import Recompute
@@ -65,7 +66,22 @@ def options(rows_by_context: Sequence[tuple[SearchContext, Rows]]) -> tuple[Opti
         layout=Columns.stack(layouts),
     )
     prediction = predict(cases, first.request.calibration)
-    return tuple(_option(*rows_by_context[i], layouts[i], prediction, i) for i in range(len(rows_by_context)))
+    away = _offloaded_bytes(cases, layouts)
+    return tuple(
+        replace(_option(*one, layouts[i], prediction, i), host_bytes_per_node=away[i])
+        for i, one in enumerate(rows_by_context)
+    )
+
+
+def _offloaded_bytes(cases: Cases, layouts: Sequence[Layout]) -> list[float]:
+    """Bytes of states that each layout keeps in the memory of one host: what they would take on its GPUs."""
+    held = [replace(layout, offload=layout.offload & Offload.ACTIVATIONS) for layout in layouts]
+    if held == list(layouts):
+        return [0.0] * len(layouts)
+    here, there = (fit(replace(cases, layout=Columns.stack(some)), None).memory for some in (layouts, held))
+    away = (there.weights_bytes + there.optimizer_bytes) - (here.weights_bytes + here.optimizer_bytes)
+    together = np.minimum([layout.gpus for layout in layouts], cases.cluster.gpus_per_node)
+    return [float(x) for x in np.broadcast_to(np.maximum(away, 0.0) * together, (len(layouts),))]
 
 
 def _option(context: SearchContext, rows: Rows, layout: Layout, prediction: Prediction, index: int) -> Option:
@@ -76,6 +92,7 @@ def _option(context: SearchContext, rows: Rows, layout: Layout, prediction: Pred
     )
     finish_s, sigma, finish_sigma = (float(c[0]) for c in (rows.finish_s, rows.sigma, rows.finish_sigma))
     beyond = {cause: float(getattr(rows, cause)[0]) for cause in _BEYOND}
+    start_up = float(rows.once_s[0]) / finish_s
     spares = request.spare_nodes or 0
     held = layout.gpus + spares * cluster.gpus_per_node
     usd = float(rows.cost_usd[0])
@@ -98,8 +115,8 @@ def _option(context: SearchContext, rows: Rows, layout: Layout, prediction: Pred
         sigma=sigma,
         step_correction=_at(prediction.step_correction, index),
         memory_correction=_at(prediction.memory_correction, index),
-        goodput=_at(goodput_estimate.productive, 0) * (1.0 - sum(beyond.values())),
-        lost_by_cause=_lost(goodput_estimate, beyond),
+        goodput=_at(goodput_estimate.productive, 0) * (1.0 - sum(beyond.values())) * (1.0 - start_up),
+        lost_by_cause=_lost(goodput_estimate, beyond, start_up),
         checkpoint_interval_s=_at(goodput_estimate.interval_s, 0),
         finish_s=finish_s,
         finish_lo_s=finish_s * float(np.exp(-Z_80 * finish_sigma)),
@@ -110,14 +127,17 @@ def _option(context: SearchContext, rows: Rows, layout: Layout, prediction: Pred
     )
 
 
-def _lost(goodput_estimate: goodput.Goodput, beyond: Mapping[str, float]) -> dict[str, float]:
+def _lost(
+    goodput_estimate: goodput.Goodput, beyond: Mapping[str, float], start_up: float
+) -> dict[str, float]:
     """Shares of the wall time lost, by cause. With the productive share they sum to 1."""
     productive_share = 1.0 - sum(beyond.values())
     planned = {
         name: _at(getattr(goodput_estimate, name), 0) * productive_share
         for name in ("checkpoint", "lost_work", "restart")
     }
-    return planned | {cause: share for cause, share in beyond.items() if share > 0}
+    between = planned | {cause: share for cause, share in beyond.items() if share > 0}
+    return {cause: share * (1.0 - start_up) for cause, share in between.items()} | {"start_up": start_up}
 
 
 def _step_causes(step_time: StepTime, step_s: float, index: int) -> Mapping[str, float]:

@@ -1,5 +1,6 @@
 """The sizing decision: the fewest GPUs and the layout that meet the deadline; or why none do."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,6 @@ from rightsizer.domain.columns import Array, distinct
 from rightsizer.domain.hardware import Cluster
 from rightsizer.domain.workload import Method, Precision
 from rightsizer.errors import InputError
-from rightsizer.estimate import cost
 from rightsizer.estimate.uncertainty import Z_80
 from rightsizer.search.bargain import bargain
 from rightsizer.search.cluster_search import ClusterResult, Infeasible, search_cluster
@@ -16,13 +16,14 @@ from rightsizer.search.options import options
 from rightsizer.search.pricing import Rows, concatenate_rows, fitting_pairs, price_pairs
 from rightsizer.search.reasons import no_plan_reason, plan_reasons
 from rightsizer.search.search import best, meets, pairs, thin
-from rightsizer.search.stacks import with_best_stack
+from rightsizer.search.stacks import best_stacks_first
 from rightsizer.search.staged import stage
 from rightsizer.search.types import Binding, CurvePoint, NoPlan, Objective, Option, Plan, Request
 
 __all__ = ["Binding", "CurvePoint", "NoPlan", "Option", "Plan", "Request", "plan"]
 
 _CURVE_POINTS = 12
+_DOUBLINGS = 7
 _FEWER_SIZES = 3
 """Smaller GPU counts priced, to report what fewer GPUs would do."""
 _CURVE_FAMILIES = 128
@@ -55,15 +56,22 @@ def plan(request: Request, *, compared: bool = True, explained: bool = True) -> 
 
     On each cluster: the fewest GPUs, the lowest cost or the earliest finish, as the request's objective says;
     of an elastic request, the smallest opening size from there on. The objective gpus without a deadline
-    takes the fastest option within 5 % of the lowest cost. Among clusters: the lowest cost, or the fewest
-    GPUs if any price is missing; with the objective time, the earliest finish. `compared=False` leaves out
-    runners-up, reasons and the curve; the option is the same. Without `explained` a NoPlan has no reason and
-    no options. A request with `stacks` is answered with the best of them.
+    takes the fewest GPUs that fit, at up to FAIR_WITHIN over the least cost. Among clusters: the lowest cost;
+    of those without a price, which come last, the fewest GPU-hours; with the objective time, the earliest
+    finish. `compared=False` leaves out runners-up, reasons and the curve; the option is the same. Without
+    `explained` a NoPlan has no reason and no options. A request with `stacks` is answered with the best.
     """
     _validate(request)
-    if request.stacks:
-        request = with_best_stack(request, lambda one: _sized(one, compared=False, explained=False))
-    return _sized(request, compared=compared, explained=explained)
+    if not request.stacks:
+        return _sized(request, compared=compared, explained=explained)
+    ranked = best_stacks_first(request, lambda one: _sized(one, compared=False, explained=False))
+    answer = _sized(ranked[0], compared=compared, explained=explained)
+    for other in ranked[1:]:
+        if isinstance(answer, Plan):
+            break
+        found = _sized(other, compared=compared, explained=False)
+        answer = found if isinstance(found, Plan) else answer
+    return answer
 
 
 def _sized(request: Request, *, compared: bool, explained: bool = True) -> Plan | NoPlan:
@@ -85,8 +93,7 @@ def _sized(request: Request, *, compared: bool, explained: bool = True) -> Plan 
         if not explained:
             return NoPlan(request=request, binding=refusals[0].binding, reason="")
         return _no_plan(request, refusals, evaluated)
-    priced = all(cost.price_usd_per_gpu_h(w.context.cluster) is not None for w in results)
-    results.sort(key=lambda w: _rank(w, priced=priced))
+    results.sort(key=_rank)
     return _plan(request, results, evaluated) if compared else _option_only(request, results[0], evaluated)
 
 
@@ -166,11 +173,14 @@ def _no_precision_reason(request: Request) -> str:
     return f"precision: {gpus}: no {request.workload.precision} matmuls; choose {instead} or another GPU type"
 
 
-def _rank(result: ClusterResult, *, priced: bool) -> tuple[float, float]:
-    row = result.best.row
-    if result.context.request.objective is Objective.TIME:
-        return float(row.finish_s[0]), float(row.gpus[0])
-    return float(row.cost_usd[0] if priced else row.gpus[0]), float(row.finish_s[0])
+def _rank(result: ClusterResult) -> tuple[bool, float, float]:
+    """Prices compare with prices only: clusters without one come last, by GPU-hours."""
+    row, request = result.best.row, result.context.request
+    finish_s, usd = float(row.finish_s[0]), float(row.cost_usd[0])
+    if request.objective is Objective.TIME:
+        return False, finish_s, float(row.gpus[0])
+    unpriced = np.isnan(usd)
+    return bool(unpriced), float(row.gpus[0]) * finish_s if unpriced else usd, finish_s
 
 
 def _no_plan(request: Request, refusals: list[Infeasible], evaluated: int) -> NoPlan:
@@ -220,7 +230,7 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
     return Plan(
         request=request,
         option=chosen,
-        runners_up=(*other_clusters, *named.values()),
+        runners_up=(*other_clusters, *_distinct(named.values())),
         reasons=plan_reasons(
             request,
             chosen,
@@ -237,11 +247,16 @@ def _plan(request: Request, results: list[ClusterResult], evaluated: int) -> Pla
     )
 
 
+def _distinct(named: Iterable[Option]) -> tuple[Option, ...]:
+    """Each layout once: the cheapest neighbour may also be the next larger one."""
+    return tuple({option.layout: option for option in named}.values())
+
+
 def _binding(request: Request, chosen: Option, *, smaller: bool) -> str:
     """The constraint that prevents a smaller plan. `smaller`: some layout fits on fewer GPUs."""
-    if request.objective is Objective.COST or request.deadline_s is None:
+    if request.objective is Objective.COST or (request.deadline_s is None and smaller):
         return Binding.COST
-    if smaller:
+    if smaller or (request.deadline_s is None and request.objective is Objective.TIME):
         return Binding.DEADLINE
     return Binding.MEMORY if chosen.gpus > max(1, request.min_gpus) else Binding.MIN_GPUS
 
@@ -265,11 +280,13 @@ def _nearby_rows(result: ClusterResult) -> Rows:
 
 
 def _curve_gpus(result: ClusterResult) -> Array:
-    """GPU counts of the curve: a quarter to four times the chosen count."""
+    """GPU counts of the curve: a quarter to four times the chosen one; without a deadline doublings too."""
     allowed, gpus = result.allowed, int(result.best.row.gpus[0])
-    return distinct(
-        np.append(thin(allowed[(allowed * 4 >= gpus) & (allowed <= gpus * 4)], _CURVE_POINTS), gpus)
-    )
+    near = thin(allowed[(allowed * 4 >= gpus) & (allowed <= gpus * 4)], _CURVE_POINTS)
+    open_ended = result.context.request.deadline_s is None
+    doublings = gpus * 2 ** np.arange(_DOUBLINGS if open_ended else 1)
+    wanted = doublings[doublings <= allowed[-1]]
+    return distinct(np.concatenate([near, allowed[np.searchsorted(allowed, wanted)], [gpus]]))
 
 
 def _fewer(result: ClusterResult, nearby: Rows) -> Rows | None:

@@ -41,6 +41,9 @@ CHECKPOINT_BYTES_PER_PARAMETER = 14.0
 ADAPTER_SHARE = 0.01
 """Adapter parameters over all parameters: a generous guess for ranks up to a few hundred."""
 
+READ_BYTES_PER_PARAMETER = 2.0
+"""Weights that a fine-tuning reads are stored in 16 bits, also where they are quantised when loaded."""
+
 _KEPT_ROWS = 4096
 """Larger batches of rows are not cached. They occur only on thousands of GPUs."""
 
@@ -56,6 +59,7 @@ class SearchContext:
     tables: ClusterTables
     confidence_z: float
     checkpoint_bytes: float
+    read_bytes: float
 
     def cases(self, columns: Columns) -> Cases:
         """The request's columns with these layouts."""
@@ -92,6 +96,7 @@ class Rows:
     stragglers: Array
     slower_stack: Array
     finish_sigma: Array
+    once_s: Array
     finish_s: Array
     finish_at_confidence_s: Array
     due_s: Array
@@ -106,7 +111,7 @@ class Rows:
         return Rows(layout=self.layout.take(index), **changed)
 
 
-def search_context(request: Request, cluster: Cluster, *, offload: bool) -> SearchContext:
+def search_context(request: Request, cluster: Cluster) -> SearchContext:
     """The context of a search over all families on one cluster.
 
     Step time and memory of a family depend neither on tokens and deadline nor on the GPUs available. Their
@@ -119,7 +124,6 @@ def search_context(request: Request, cluster: Cluster, *, offload: bool) -> Sear
         request.framework,
         tuple(sorted(request.pinned.items())),
         request.calibration,
-        offload,
     )
     return _make_context(request, cluster, families, tables)
 
@@ -132,29 +136,23 @@ def _cluster_tables(  # noqa: PLR0917 -- a key: all that the tables depend on
     framework: Framework,
     pinned: tuple[tuple[str, int], ...],
     calibration: Calibration | None,
-    offload: bool,
 ) -> tuple[Families, ClusterTables]:
     """The families and their lazily filled tables. Thread-safe."""
     nouns = _nouns(architecture, workload, cluster, framework)
-    families, stages = _shared_tables(
-        architecture, workload, domain_gpus(cluster), framework, pinned, offload
-    )
+    families, stages = _shared_tables(architecture, workload, domain_gpus(cluster), framework, pinned)
     return families, ClusterTables(nouns, stages, calibration)
 
 
 @lru_cache(maxsize=8)
-def _shared_tables(  # noqa: PLR0917 -- a key, as above
+def _shared_tables(
     architecture: Architecture,
     workload: Workload,
     domain: int,
     framework: Framework,
     pinned: tuple[tuple[str, int], ...],
-    offload: bool,
 ) -> tuple[Families, StageTables]:
     """Families and stage tables, shared by all GPU types with the same domain size."""
-    families = families_within(
-        domain, architecture, workload, framework, pinned=dict(pinned), offload=offload
-    )
+    families = families_within(domain, architecture, workload, framework, pinned=dict(pinned))
     return families, StageTables(_nouns(architecture, workload, None, framework), families.axes)
 
 
@@ -193,6 +191,7 @@ def _make_context(
         tables=tables,
         confidence_z=quantile(request.confidence),
         checkpoint_bytes=checkpoint_bytes(request),
+        read_bytes=read_bytes(request),
     )
 
 
@@ -208,6 +207,13 @@ def checkpoint_bytes(job: Request | Case) -> float:
     if job.workload.method in (Method.LORA, Method.QLORA):
         parameters *= ADAPTER_SHARE
     return parameters * CHECKPOINT_BYTES_PER_PARAMETER
+
+
+def read_bytes(request: Request) -> float:
+    """Bytes of weights that training starts from; pretraining starts from none."""
+    if request.workload.method is Method.PRETRAIN:
+        return 0.0
+    return float(parameters_total(request.architecture)) * READ_BYTES_PER_PARAMETER
 
 
 def price_pairs(context: SearchContext, family: Array, gpus: Array) -> Rows:
@@ -265,7 +271,13 @@ def _rows(context: SearchContext, family: Array, gpus: Array, columns: Columns, 
     productive = _productive(context, gpus)
     planned_s = steps * rates.step_s / productive
     beyond = _beyond_plan(context, gpus, planned_s, productive)
-    finish_s = planned_s / (1.0 - beyond.lost)
+    once_s = goodput.once_s(
+        gpus,
+        read_bytes=context.read_bytes,
+        checkpoint_bytes=context.checkpoint_bytes,
+        reliability=context.reliability,
+    )
+    finish_s = planned_s / (1.0 - beyond.lost) + once_s
     finish_sigma = np.hypot(np.hypot(sigma, beyond.sigma_ln), goodput.stays_ln())
     at_confidence_s = finish_s * np.exp(context.confidence_z * finish_sigma)
     price_usd = cost.price_usd_per_gpu_h(context.cluster)
@@ -282,6 +294,7 @@ def _rows(context: SearchContext, family: Array, gpus: Array, columns: Columns, 
         stragglers=beyond.stragglers,
         slower_stack=beyond.slower_stack,
         finish_sigma=finish_sigma,
+        once_s=once_s,
         finish_s=finish_s,
         finish_at_confidence_s=at_confidence_s,
         due_s=finish_s if request.elastic else at_confidence_s,

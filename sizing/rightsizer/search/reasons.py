@@ -85,7 +85,8 @@ def plan_reasons(
     other_clusters: tuple[Option, ...],
 ) -> tuple[str, ...]:
     """Plain sentences, the most important first."""
-    lines = [_why_this_count(request, chosen, fewer) + _why_fixed(request, ruled_out)]
+    why = _why_this_count(request, chosen, fewer) + _why_fixed(request, ruled_out)
+    lines = [why + _not_compared(chosen, other_clusters)]
     lines += [] if bargain is None else [_trade_off(chosen, bargain)]
     lines += [_why_this_layout(chosen, same), _memory(chosen)]
     lines += [_versus(chosen, other) for other in other_clusters]
@@ -173,7 +174,7 @@ def _missed(request: Request, binding: str, best: Option, allowed: int, needs_gp
 
 
 _CHOSEN_BY = {
-    Objective.GPUS: "no deadline given: this is the fastest plan within 5 % of the least cost",
+    Objective.GPUS: "no deadline given: the fewest GPUs that fit, up to half as much again as the least cost",
     Objective.COST: "objective cost: of the sizes within the limits this takes the fewest GPU-hours",
     Objective.TIME: "objective time: of the sizes within the limits this finishes first",
 }
@@ -190,8 +191,7 @@ def _why_this_count(request: Request, chosen: Option, fewer: Option | None) -> s
     if request.gpu_counts:
         return _asked(max(request.gpu_counts), chosen)
     if request.objective is not Objective.GPUS or request.deadline_s is None:
-        hours = f"{chosen.gpus * chosen.finish_s / 3600:,.0f}"
-        return f"{_CHOSEN_BY[request.objective]} ({hours} GPU-hours)"
+        return f"{_CHOSEN_BY[request.objective]} ({_gpu_hours(chosen)} GPU-hours)"
     if fewer is None:
         return _no_fewer(chosen)
     late = fewer.finish_at_confidence_s - request.deadline_s
@@ -245,13 +245,25 @@ def _memory(chosen: Option) -> str:
     share = chosen.device_bytes / chosen.cluster.gpu.memory_bytes
     top = max(chosen.memory_by_cause_bytes.items(), key=lambda item: item[1], default=("", 0.0))
     most = f", largest part {top[0].replace('_', ' ')}" if top[0] else ""
-    return f"memory: {format_bytes(chosen.device_bytes)} per GPU, {share:.0%} of the device{most}"
+    away = chosen.host_bytes_per_node
+    host = f", and {format_bytes(away)} of host memory on each node" if away else ""
+    return f"memory: {format_bytes(chosen.device_bytes)} per GPU, {share:.0%} of the device{most}{host}"
 
 
 def _versus(chosen: Option, other: Option) -> str:
     if chosen.cost_usd is not None and other.cost_usd is not None:
         return f"{gpus_text(other)} would cost {_usd(other)} instead of {_usd(chosen)}"
-    return f"{gpus_text(other)} would also meet the request"
+    return f"{gpus_text(other)} would take {_gpu_hours(other)} GPU-hours instead of {_gpu_hours(chosen)}"
+
+
+def _not_compared(chosen: Option, others: tuple[Option, ...]) -> str:
+    """The GPU types that the plan was not compared with by cost, as some have no price."""
+    unpriced = dict.fromkeys(other.cluster.gpu.name for other in others if other.cost_usd is None)
+    if not unpriced:
+        return ""
+    if chosen.cost_usd is None:
+        return "; no price is known: GPU types are compared by GPU-hours"
+    return f"; no price is known for {', '.join(unpriced)}: not compared by cost (--price states yours)"
 
 
 def _waste(chosen: Option) -> str:
@@ -299,6 +311,10 @@ def _short_states(request: Request) -> str:
         f"{stack.name} trains weights and AdamW's moments in 16 bits, as its usual script loads the model;"
         " with 32-bit weights (torch_dtype=float32) the states take twice the memory"
     )
+
+
+def _gpu_hours(option: Option) -> str:
+    return format_count(option.gpus * option.finish_s / 3600)
 
 
 def _usd(option: Option) -> str:

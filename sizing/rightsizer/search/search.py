@@ -5,9 +5,10 @@ Two bounds keep the search fast:
 1. Memory. A family that does not fit when sharded over the most GPUs allowed never fits.
 2. Speed. A family's tokens/s per GPU does not rise with GPUs. Its rate at the fewest possible GPUs therefore
    bounds the count that it needs. RATE_SLACK covers small violations (rounded batches, sharded optimizers).
+   Families in host memory have no such bound: each GPU brings a link to the host.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 
 import numpy as np
@@ -137,9 +138,18 @@ def fewest_exhaustive(context: SearchContext, allowed: Array) -> SearchResult | 
     return None
 
 
-def fewest(context: SearchContext, allowed: Array, feasible: Array) -> tuple[SearchResult | None, int]:
-    """The fewest of the `allowed` GPUs (ascending) on which a feasible family meets the request, and rows."""
-    request = context.request
+def fewest(
+    context: SearchContext,
+    allowed: Array,
+    feasible: Array,
+    *,
+    good: Callable[[Rows], Array] | None = None,
+) -> tuple[SearchResult | None, int]:
+    """The fewest of the `allowed` GPUs (ascending) on which a feasible family meets the request, and rows.
+
+    `good` are the rows that meet it, by default those in time and within the budget.
+    """
+    accepted = good or (lambda rows: meets(rows, context.request))
     if not allowed.size or not feasible.size:
         return None, 0
     floor = _fewest_by_peak(context)
@@ -158,12 +168,12 @@ def fewest(context: SearchContext, allowed: Array, feasible: Array) -> tuple[Sea
         rows = price_pairs(context, family, gpus)
         rows = rows.take(np.flatnonzero(rows.gpus >= floor)) if possible is allowed else rows
         evaluated += len(rows)
-        good = meets(rows, request)
-        count = int(rows.gpus[good].min(initial=2**62))
+        met = accepted(rows)
+        count = int(rows.gpus[met].min(initial=2**62))
         fewer_gpus = _soonest(rows, fewer_gpus, below=count)
-        if good.any():
+        if met.any():
             at_count = rows.take(np.flatnonzero(rows.gpus == count))
-            index = best(at_count, meets(at_count, request))
+            index = best(at_count, accepted(at_count))
             row = at_count.take(np.asarray([index]))
             return SearchResult(
                 row=row, at_count=at_count, evaluated=evaluated, fewer_gpus=fewer_gpus
@@ -308,11 +318,13 @@ def _fewest_by_family(context: SearchContext, feasible: Array, floor: int, most:
     first = np.append(True, sibling[1:] != sibling[:-1])
     leaders = feasible[first]
     bound, evaluated = np.full(leaders.size, float(floor)), 0
+    resident = context.families.axes["offload"][leaders] == 0
     for _ in range(_BOUND_ROUNDS):
-        lowest = bound.min()
+        lowest = bound[resident].min(initial=np.inf)
         bound, priced = _raise_bound(context, leaders, bound, most)
         evaluated += priced
-        if not priced or not np.isfinite(bound).any() or bound.min() < lowest * _LEAST_LIFT:
+        raised = bound[resident].min(initial=np.inf)
+        if not priced or not np.isfinite(raised) or raised < lowest * _LEAST_LIFT:
             break
     return bound[np.cumsum(first) - 1], evaluated
 
@@ -328,7 +340,7 @@ def _raise_bound(context: SearchContext, leaders: Array, bound: Array, most: int
     batch = request.workload.global_batch_sequences * (1 + request.batch_tolerance)
     possible = np.isfinite(bound) & (gpus <= most) & (dp * families.axes["micro_batch"] <= batch)
     lifted = np.where(possible, gpus, np.inf)
-    chosen = np.flatnonzero(possible)
+    chosen = np.flatnonzero(possible & (families.axes["offload"] == 0))
     if request.deadline_s is None or not chosen.size:
         return lifted, 0
     columns, _ = layouts(families.take(chosen), gpus[chosen], request.workload, batch_tolerance=1.0)

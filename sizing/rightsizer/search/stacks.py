@@ -4,35 +4,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from rightsizer.domain.framework import Framework
+from rightsizer.search.objectives import FAIR_WITHIN
 from rightsizer.search.types import NoPlan, Objective, Option, Plan, Request
 from rightsizer.units import format_duration
 
-__all__ = ["with_best_stack"]
+__all__ = ["best_stacks_first"]
 
 Sizing = Callable[[Request], Plan | NoPlan]
 
 
-def with_best_stack(request: Request, size: Sizing) -> Request:
-    """The request with the best of its stacks as its framework, and a note that compares them.
+def best_stacks_first(request: Request, size: Sizing) -> tuple[Request, ...]:
+    """The request with each of its stacks that meets it as its framework, the best first, and a note.
 
-    `size` answers a request of one framework without reasons. The best has, at the median, the fewest GPUs,
-    the lowest cost (also without a deadline, and among GPU types) or the earliest finish, by the request's
-    objective; how uncertain a stack is does not count. If no stack meets the request, it is the one that
-    finishes first on the most GPUs. Stacks of the user's own measured runs come before all others.
+    `size` answers a request of one framework without reasons. The best has, at the median, the fewest GPUs
+    (without a deadline: of the stacks at a fair cost), the lowest cost (also among GPU types) or the earliest
+    finish, by the request's objective; how uncertain a stack is does not count. A stack that meets the
+    request at the median may not at its confidence: then the next one may. If no stack meets the request, it
+    is the one that finishes first on the most GPUs. Stacks of the user's own measured runs come before all
+    others.
     """
     stacks = _measured(request) or request.stacks
     if len(stacks) == 1:
-        return _of(request, stacks[0])
+        return (_of(request, stacks[0]),)
     request = replace(request, stacks=stacks)
     likely = replace(request, confidence=0.5, elastic=False)
     tried = {stack: size(_of(likely, stack)) for stack in stacks}
     met = {stack: a.option for stack, a in tried.items() if isinstance(a, Plan)}
     if not met:
-        return _of(request, _fastest(request, size))
-    best = min(met, key=lambda stack: _rank(request, met[stack]))
-    others = "; ".join(_other(stack, met) for stack in stacks if stack is not best)
-    note = f"{best.name} is the fastest of {len(stacks)} stacks ({others})"
-    return replace(_of(request, best), notes=(note, *request.notes))
+        return (_of(request, _fastest(request, size)),)
+    ranked = sorted(met, key=_ranking(request, met))
+    return tuple(_noted(request, stack, met, place) for place, stack in enumerate(ranked))
+
+
+def _noted(request: Request, chosen: Framework, met: Mapping[Framework, Option], place: int) -> Request:
+    others = "; ".join(_other(stack, met) for stack in request.stacks if stack is not chosen)
+    which = "fastest" if place == 0 else "first that meets the request at its confidence"
+    note = f"{chosen.name} is the {which} of {len(request.stacks)} stacks ({others})"
+    return replace(_of(request, chosen), notes=(note, *request.notes))
 
 
 def _measured(request: Request) -> tuple[Framework, ...]:
@@ -45,13 +53,28 @@ def _of(request: Request, stack: Framework) -> Request:
     return replace(request, framework=stack, stacks=())
 
 
-def _rank(request: Request, option: Option) -> tuple[float, float]:
-    if request.objective is Objective.TIME:
-        return option.finish_s, option.gpus
-    cheap = request.objective is Objective.COST or request.deadline_s is None or len(request.clusters) > 1
-    gpu_s = option.gpus * option.finish_s
-    priced = gpu_s if option.cost_usd is None else option.cost_usd
-    return (priced if cheap else option.gpus), option.finish_s
+def _ranking(
+    request: Request, met: Mapping[Framework, Option]
+) -> Callable[[Framework], tuple[float, float, float]]:
+    """The sort key of stacks, by the request's objective."""
+    cheap = request.objective is Objective.COST or len(request.clusters) > 1
+    fair = (1 + FAIR_WITHIN) * min(_paid(option) for option in met.values())
+
+    def key(stack: Framework) -> tuple[float, float, float]:
+        option = met[stack]
+        if request.objective is Objective.TIME:
+            return option.finish_s, option.gpus, 0.0
+        if cheap:
+            return _paid(option), option.finish_s, 0.0
+        unfair = request.deadline_s is None and _paid(option) > fair
+        return float(unfair), option.gpus, option.finish_s
+
+    return key
+
+
+def _paid(option: Option) -> float:
+    """The cost, or GPU-seconds where no price is known."""
+    return option.gpus * option.finish_s if option.cost_usd is None else option.cost_usd
 
 
 def _other(stack: Framework, met: Mapping[Framework, Option]) -> str:

@@ -64,7 +64,7 @@ def opening_case(result: ClusterResult, fixed: ClusterResult | None = None) -> C
     return Case(
         sizes=_best_finish(_price(result, fixed), even),
         belief=_belief(result.best.row),
-        course=_course(result.context),
+        course=_course(result.context, start_s=float(result.best.row.once_s[0])),
         capped=min(most, result.context.request.grow_to or most) < _REACH[1] * even,
     )
 
@@ -101,8 +101,9 @@ def _even_sizes(context: SearchContext, families: Array, allowed: Array, even: i
 
 def _best_finish(rows: Rows, even: int) -> Sizes:
     """The sizes on which some layout is faster than on all smaller ones: surplus GPUs would stay idle."""
-    order = np.lexsort((rows.finish_s, rows.gpus))
-    gpus, finish_s = rows.gpus[order], rows.finish_s[order]
+    training_s = rows.finish_s - rows.once_s
+    order = np.lexsort((training_s, rows.gpus))
+    gpus, finish_s = rows.gpus[order], training_s[order]
     faster = np.append(True, finish_s[1:] < np.minimum.accumulate(finish_s)[:-1])
     faster &= np.append(True, gpus[1:] != gpus[:-1]) | (gpus == even)
     gpus, finish_s = gpus[faster], finish_s[faster]
@@ -120,13 +121,13 @@ def _belief(row: Rows) -> Belief:
     )
 
 
-def _course(context: SearchContext) -> Course:
+def _course(context: SearchContext, *, start_s: float) -> Course:
     request = context.request
     assert request.deadline_s is not None  # only requests with a deadline are staged
     return Course(
         deadline_s=request.deadline_s,
         confidence=request.confidence,
-        start_s=request.reliability.restart_s,
+        start_s=start_s,
         restart_s=request.reliability.restart_s,
         lead_s=LEAD_S,
         most_gpu_s=_budget_gpu_s(context),

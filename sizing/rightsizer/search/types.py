@@ -59,8 +59,8 @@ class Binding:
 class Request:
     """A sizing request: train this workload of this model on one of these clusters, within the limits.
 
-    `objective` is what is minimised: the GPUs (without a deadline: the time, near the lowest cost), the
-    expected cost, or the time. `deadline_s` is from now. `confidence` is the probability with which the
+    `objective` is what is minimised: the GPUs (without a deadline: of the sizes at a fair cost), the expected
+    cost, or the time. `deadline_s` is from now. `confidence` is the probability with which the
     deadline must hold. `framework_assumed`: the user named no framework. `stacks`: the frameworks of which
     the plan takes the best as `framework`; empty: no choice. `notes` say what else was assumed, and why.
     `max_usd` limits the expected cost. `max_gpus` limits every cluster, spares included. `spare_nodes` None:
@@ -105,13 +105,14 @@ class Option:
     """One layout on one cluster, with all predictions.
 
     `gpus` train on `nodes` nodes; `spare_nodes` are idle and paid for. `finish_s` is the median wall time of
-    the whole run. It includes failures, checkpoints, stragglers, unplanned losses and the slowdown of an
-    unnamed stack. `finish_lo_s` and `finish_hi_s` are its 80 % interval, `finish_at_confidence_s` its
-    quantile at the request's confidence, all of one distribution (`uncertainty.quantile`) without resizes.
-    `goodput` is the productive fraction of wall time, `lost_by_cause` the
-    rest. `global_batch_sequences` is the batch after rounding. `cost_usd` is None if the cluster has no
-    price. `sigma` is the standard deviation of ln(true / predicted step time). `step_correction` and
-    `memory_correction` come from measured runs and are already applied to every figure.
+    the whole run. It includes start-up, reading weights, failures, checkpoints, stragglers, unplanned losses
+    and the slowdown of an unnamed stack. `finish_lo_s` and `finish_hi_s` are its 80 % interval,
+    `finish_at_confidence_s` its quantile at the request's confidence, all of one distribution
+    (`uncertainty.quantile`) without resizes. `goodput` is the productive fraction of wall time,
+    `lost_by_cause` the rest. `global_batch_sequences` is the batch after rounding. `cost_usd` is None if the
+    cluster has no price. `host_bytes_per_node` of host memory hold the states that are offloaded. `sigma` is
+    the standard deviation of ln(true / predicted step time). `step_correction` and `memory_correction` come
+    from measured runs and are already applied to every figure.
     """
 
     cluster: Cluster
@@ -138,13 +139,15 @@ class Option:
     finish_at_confidence_s: float
     cost_usd: float | None
     energy_kwh: float
+    host_bytes_per_node: float = 0.0
     step_correction: float = 1.0
     memory_correction: float = 1.0
 
     @property
     def stepping(self) -> float:
-        """The fraction of wall time spent in training steps, slower-than-predicted steps included."""
-        return self.goodput + sum(self.lost_by_cause.get(cause, 0.0) for cause in _SLOWER_STEPS)
+        """The fraction of a started run's time spent in steps, slower-than-predicted steps included."""
+        steps = self.goodput + sum(self.lost_by_cause.get(cause, 0.0) for cause in _SLOWER_STEPS)
+        return steps / (1.0 - self.lost_by_cause.get("start_up", 0.0))
 
 
 @immutable

@@ -176,7 +176,7 @@ LARGE = {
 
 @pytest.mark.parametrize(("held", "gpus"), [(0, 8), (4, 4)], ids=["all-free", "only-its-own"])
 def test_a_running_plan_is_sized_on_the_free_gpus_and_its_own(fake_cluster, held, gpus):
-    cluster = fake_cluster(LARGE, nodes=1)
+    cluster = fake_cluster(LARGE | {"objective": "time"}, nodes=1)
     result = decide(
         validate(cluster.plan),
         inventory=Inventory(nodes=tuple(cluster.nodes), held={"n0": held}),

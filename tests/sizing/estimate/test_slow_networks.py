@@ -45,7 +45,7 @@ def _steps(request: Request) -> np.ndarray:
     """Seconds of a step of every legal layout on several nodes, of shape (rates, layouts)."""
     cluster, workload = request.clusters[0], request.workload
     domain = max(cluster.nvlink_domain_gpus, cluster.gpus_per_node)
-    some = families(request.architecture, workload, cluster, request.framework, offload=True)
+    some = families(request.architecture, workload, cluster, request.framework)
     family, gpus = np.tile(np.arange(len(some)), 2), np.repeat([2 * domain, 8 * domain], len(some))
     columns, legal = layouts(some.take(family), gpus, workload, batch_tolerance=0.1)
     columns = columns.take(np.flatnonzero(legal))

@@ -352,3 +352,23 @@ def test_deepspeed_pipelines_reduce_whole_gradients_in_bf16(precision: Precision
         both = Cases.of(replace(one, framework=profile, workload=workload))
         traffic.append(float(step_time.estimate(both).data_parallel_s))
     assert traffic[0] / traffic[1] == pytest.approx(ratio, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "per_s"),
+    [("deepspeed", "V100", 3.9e9), ("deepspeed", "H100", 2.4 * 3.9e9), ("accelerate", "H100", 2.4 * 6.8e8)],
+    ids=["CPU-Adam", "newer host", "torch"],
+)
+def test_an_optimizer_in_host_memory_is_updated_by_the_processors_of_the_node(name, gpu, per_s):
+    """arXiv:2101.06840 Table 4; the weights then go back over the host's link."""
+    one = Case(
+        architecture=lookup.model("meta-llama/Llama-3.1-8B"),
+        workload=Workload(tokens=1e9, sequence_tokens=2048, global_batch_sequences=8),
+        cluster=lookup.cluster(gpu),
+        framework=framework(name),
+        layout=Layout(dp=8, sharding=Sharding.ZERO3, offload=Offload.OPTIMIZER),
+    )
+    parameters = 8.03e9
+    link = one.cluster.gpu.pcie_bytes_per_s * load_step_time().host_link_fraction
+    by_hand = parameters / per_s + 2 * parameters / 8 / link
+    assert float(step_time.estimate(Cases.of(one)).optimizer_s) == pytest.approx(by_hand, rel=0.02)

@@ -35,7 +35,7 @@ def _rows(model, name, method):
         clusters=(lookup.cluster("H100"),),
         deadline_s=1e6,
     )
-    some = families(request.architecture, workload, request.clusters[0], request.framework, offload=True)
+    some = families(request.architecture, workload, request.clusters[0], request.framework)
     family, gpus = np.tile(np.arange(len(some)), 3), np.repeat([8, 48, 256], len(some))
     columns, legal = layouts(some.take(family), gpus, workload, batch_tolerance=0.1)
     chosen = np.flatnonzero(legal)
@@ -74,7 +74,7 @@ def test_gpus_of_another_type_in_nodes_of_the_same_size_share_what_stages_hold()
         framework=framework("megatron"),
         clusters=tuple(lookup.cluster(gpu) for gpu in ("H100", "A100-SXM4-40GB", "GB200")),
     )
-    first, same, other = (search_context(request, cluster, offload=False) for cluster in request.clusters)
+    first, same, other = (search_context(request, cluster) for cluster in request.clusters)
     assert first.families is same.families is not other.families
     alone = families_context(request, same.cluster, same.families)
     every = np.arange(len(same.families))

@@ -14,7 +14,7 @@ from rightsizer.estimate.prediction import MEMORY_LIMIT
 from rightsizer.estimate.uncertainty import quantile
 from rightsizer.search.plan import plan
 from rightsizer.search.pricing import _cluster_tables
-from rightsizer.search.types import Binding, NoPlan, Plan, Request
+from rightsizer.search.types import Binding, NoPlan, Objective, Plan, Request
 
 DAY = 86400.0
 BINDINGS = {value for name, value in vars(Binding).items() if name.isupper()}
@@ -195,10 +195,38 @@ def test_gpu_types_that_lack_the_precision_are_passed_over():
     assert answer.option.cluster.gpu.name == "H100-SXM5-80GB"
 
 
-def test_without_a_deadline_the_cheapest_is_taken_and_said():
+def test_without_a_deadline_the_fewest_that_fit_are_taken_and_said():
     answer = _planned(days=None, max_gpus=64)
-    assert answer.binding == Binding.COST
+    assert answer.binding == Binding.MEMORY
+    assert answer.option.gpus < 8
     assert "no deadline" in answer.reasons[0]
+
+
+@pytest.mark.parametrize("days", [None, 20.0], ids=["no deadline", "deadline"])
+@pytest.mark.parametrize("objective", [Objective.GPUS, Objective.COST])
+def test_a_gpu_type_without_a_price_does_not_win_over_one_with_a_price(objective, days):
+    asked = _request(days=days, gpus=("A100", "H100"), objective=objective)
+    unpriced = replace(lookup.gpu("H100"), price_usd_per_gpu_h=None)
+    clusters = tuple(
+        replace(c, gpu=unpriced, price_usd_per_gpu_h=None) if c.gpu.name == unpriced.name else c
+        for c in asked.clusters
+    )
+    answer = plan(replace(asked, clusters=clusters))
+    assert answer.option.cluster.gpu.name == "A100-SXM4-80GB"
+    assert "no price is known for H100-SXM5-80GB: not compared by cost" in answer.reasons[0]
+    assert answer.runners_up[0].cost_usd is None
+
+
+def test_gpu_types_without_prices_are_compared_by_gpu_hours_and_the_reason_says_so():
+    asked = _request(days=None, gpus=("A100", "H100"), objective=Objective.COST)
+    bare = (
+        replace(c, gpu=replace(c.gpu, price_usd_per_gpu_h=None), price_usd_per_gpu_h=None)
+        for c in asked.clusters
+    )
+    answer = plan(replace(asked, clusters=tuple(bare)))
+    (other,) = (o for o in answer.runners_up if o.cluster.gpu.name != answer.option.cluster.gpu.name)
+    assert answer.option.gpus * answer.option.finish_s < other.gpus * other.finish_s
+    assert "no price is known: GPU types are compared by GPU-hours" in answer.reasons[0]
 
 
 def test_a_pinned_layout_is_kept():
@@ -276,26 +304,7 @@ def test_more_gpus_allowed_never_make_it_worse(request_):
     )
     if isinstance(fewer, Plan):
         assert isinstance(more, Plan)
-        last_resort = fewer.option.layout.offload and not more.option.layout.offload
-        assert more.option.gpus == fewer.option.gpus or last_resort
-
-
-@pytest.mark.parametrize(
-    ("batch", "most", "offloads"),
-    [(61, 8, True), (61, 16, False), (139, 8, True), (139, 16, True), (139, 24, False)],
-)
-def test_offload_is_the_last_resort_where_a_batch_divides_too_late(batch, most, offloads):
-    answer = _planned(
-        "mistralai/Mixtral-8x7B-v0.1",
-        1e7,
-        20.0,
-        gpus=("A100-SXM4-40GB",),
-        name="accelerate",
-        sequence=1,
-        batch=batch,
-        max_gpus=most,
-    )
-    assert bool(answer.option.layout.offload) == offloads
+        assert more.option.gpus == fewer.option.gpus
 
 
 @SETTINGS

@@ -97,7 +97,8 @@ IN_TIME = replace(LATE, finish_at_confidence_s=2 * DAY)
     [
         (
             replace(REQUEST, deadline_s=None), OPTION, None,
-            "no deadline given: this is the fastest plan within 5 % of the least cost (384 GPU-hours)",
+            "no deadline given: the fewest GPUs that fit, up to half as much again as the least cost"
+            " (384 GPU-hours)",
         ),
         (REQUEST, replace(OPTION, gpus=1, nodes=1), None, "one GPU is enough"),
         (
@@ -151,7 +152,7 @@ def test_other_gpus_are_compared_by_price_where_both_have_one():
     other = replace(OPTION, gpus=32, nodes=4, cost_usd=1500.0)
     priced, unpriced = (reasons(other_clusters=(replace(other, cost_usd=usd),))[3] for usd in (1500.0, None))
     assert priced == "32 H100-SXM5-80GB (4 nodes) would cost $1,500 instead of $1,000"
-    assert unpriced == "32 H100-SXM5-80GB (4 nodes) would also meet the request"
+    assert unpriced == "32 H100-SXM5-80GB (4 nodes) would take 768 GPU-hours instead of 384"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from rightsizer.domain.observation import Observation
 from rightsizer.domain.workload import Workload
 from rightsizer.search.calibrate import calibration
 from rightsizer.search.plan import plan
-from rightsizer.search.types import NoPlan, Plan, Request
+from rightsizer.search.stacks import best_stacks_first
+from rightsizer.search.types import NoPlan, Objective, Plan, Request
 
 STACKS = assumed_frameworks(decoder=True, adapters=False)
 
@@ -52,11 +53,22 @@ def test_a_deadline_that_no_stack_meets_is_refused_for_the_fastest_one(asked):
     assert answer.reason
 
 
-def test_without_a_deadline_the_best_stack_takes_the_fewest_gpu_hours(asked):
-    answer = plan(replace(asked, deadline_s=None), compared=False)
-    slowest = plan(replace(asked, deadline_s=None, stacks=(), framework=STACKS[-1]), compared=False)
-    cost = [one.option.gpus * one.option.finish_s for one in (answer, slowest)]
-    assert cost[0] < cost[1]
+def test_without_a_deadline_the_best_stack_takes_the_fewest_gpus_at_a_fair_cost(asked):
+    open_ended = replace(asked, deadline_s=None)
+    answer = plan(open_ended, compared=False).option
+    single = [plan(replace(open_ended, framework=s, stacks=()), compared=False).option for s in STACKS]
+    least = min(one.cost_usd for one in single)
+    assert answer.gpus == min(one.gpus for one in single if one.cost_usd <= 1.5 * least)
+
+
+def test_the_other_stacks_that_meet_the_request_follow_in_the_order_of_the_objective(asked):
+    cheap = replace(asked, objective=Objective.COST)
+    ranked = best_stacks_first(cheap, lambda one: plan(one, compared=False))
+    costs = [plan(one, compared=False).option.cost_usd for one in ranked]
+    assert len(costs) == len(STACKS)
+    assert costs == sorted(costs)
+    assert "is the fastest of 3 stacks" in ranked[0].notes[0]
+    assert "is the first that meets the request at its confidence of 3 stacks" in ranked[1].notes[0]
 
 
 def test_a_stack_that_the_user_has_measured_is_taken(asked):

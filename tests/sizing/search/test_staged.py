@@ -23,7 +23,7 @@ SHORT = Request(
     workload=Workload(tokens=10e9, sequence_tokens=8192, global_batch_sequences=512),
     framework=framework("torchtitan"),
     clusters=(lookup.cluster("H100"),),
-    deadline_s=0.2 * DAY,
+    deadline_s=0.25 * DAY,
 )
 
 
