@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := all
 .PHONY: all venv demo test coverage mutants fuzz check check-generated generate docs pictures outputs lock images release-dry-run test-install fit bench bench-load .bench-load-operator .bench-load-slurm cluster-up cluster-down test-kubernetes slurm-up slurm-down test-slurm test-slurm-releases test-slurm-image test-prometheus nightly .test-units .test-processes .test-kubernetes .test-slurm .test-slurm-releases .test-slurm-image ci .ci-built .ci-tests .copied .ci-kubernetes .ci-slurm .ci-waiting .ci-local .ci-alone .ci-load .collected test-page test-stacks clean help
-.PHONY: .check-outputs .check-style .check-types .check-generated
+.PHONY: .test-properties .check-outputs .check-style .check-types .check-generated
 
 all: check test  ## check and test
 
@@ -35,6 +35,10 @@ test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no c
 
 .test-units: $(READY)
 	$(BIN)/pytest -q -n 2 -m "not torchrun and not slow" --ignore tests/e2e tests/$(LAYER)
+
+# Minutes; CI runs fewer inputs, and the same ones each time
+.test-properties: $(READY)
+	$(BIN)/pytest -q -n 2 -m "hypothesis and not torchrun and not slow" --hypothesis-profile=thorough --ignore tests/e2e tests
 
 .test-processes: $(READY)
 	$(BIN)/pytest -q $(call own,processes) -n 2 --dist loadfile --durations=15 -m "(torchrun or slow) and not kubernetes" $(if $(AGAIN),--last-failed) tests/$(LAYER) \
@@ -230,13 +234,14 @@ STACK ?=
 test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, killed, resumed, resized (CPU); STACK=trl for one
 	$(BIN)/pytest -q -n 1 -m stacks $(if $(STACK),-k "$(STACK)") $(AGAIN) tests/e2e/stacks
 
-nightly:  ## what CI does not wait for: operators killed at every request, installations, upgrades, a million random inputs
+nightly:  ## what CI does not wait for: operators killed at every request, installations, upgrades, random inputs
 	@$(MAKE) --no-print-directory test-install
 	@$(MAKE) --no-print-directory test-kubernetes NIGHTLY=1
 	@$(MAKE) --no-print-directory test-slurm NIGHTLY=1
 	@$(MAKE) --no-print-directory test-stacks
 	@$(MAKE) --no-print-directory test-slurm-image
 	@$(MAKE) --no-print-directory bench-load
+	@$(MAKE) --no-print-directory .test-properties
 	@$(MAKE) --no-print-directory fuzz
 
 # On a busy machine a wait of these can be too short: what failed has a second chance

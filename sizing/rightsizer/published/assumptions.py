@@ -1,6 +1,7 @@
 """What a row leaves out and no catalog knows: the value assumed, and a sentence that says so ("": stated)."""
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 
@@ -18,7 +19,7 @@ __all__ = ["batch", "gpu", "sequence_tokens"]
 
 Row = Mapping[str, str]
 
-_USUAL_GPUS = ((2020.5, "V100-SXM2-32GB"), (2023.0, "A100-SXM4-80GB"), (9999.0, "H100-SXM5-80GB"))
+_USUAL_GPUS = ((2020.5, "V100-SXM2-32GB"), (2023.0, "A100-SXM4-80GB"), (math.inf, "H100-SXM5-80GB"))
 """The part of most published runs until a year."""
 _MEMORY = re.compile(r"[-_ ]?\d{1,4} ?GB\b", re.IGNORECASE)
 _LIKENESS = 0.8
@@ -30,7 +31,7 @@ _PRETRAIN_TOKENS, _TUNE_TOKENS = 4096, 2048
 def gpu(name: str, year: float) -> tuple[Gpu, str]:
     """The catalog's GPU of that name; an incomplete name ("A100-80GB") means the SXM part if there is one."""
     if not name:
-        usual = next(part for until, part in _USUAL_GPUS if (year or 9998.0) < until)
+        usual = next(part for until, part in _USUAL_GPUS if 0 < year < until or math.isinf(until))
         return lookup.gpu(usual), f"gpu not stated: {usual}"
     try:
         return lookup.gpu(name), ""

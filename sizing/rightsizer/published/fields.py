@@ -48,6 +48,11 @@ _SHARE = re.compile(
 )
 _TRUE, _FALSE = {"1", "1.0", "true", "yes", "y", "on"}, {"0", "0.0", "false", "no", "n", "off"}
 _LARGEST = 1e12
+_AT_LEAST_ONE = frozenset({
+    *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len", "gpus"),
+    *("gpus_per_node", "dp", "tp", "pp", "vpp", "cp", "ep", "micro_batch", "global_batch", "grad_accum"),
+})  # fmt: skip
+"""Columns in which no run has a 0: a table that leaves one out leaves the cell empty."""
 _EXCHANGES = {
     "overlap_tensor": "overlaps_tensor_parallel",
     "overlap_experts": "overlaps_expert_exchange",
@@ -87,8 +92,13 @@ def released(row: Mapping[str, str]) -> float:
 
 
 def count(row: Mapping[str, str], name: str, default: int = 0) -> int:
-    """A cell as a whole number (published tables hold 8.0 and 8), rounded up."""
-    return math.ceil(number(row, name, float(default)) - 1e-9)
+    """A cell as a whole number, rounded up (tables hold 8.0 and 8); `default` when it is missing."""
+    stated = number(row, name, math.nan)
+    if math.isnan(stated):
+        return default
+    if stated < 1 and name in _AT_LEAST_ONE:
+        raise UnsupportedError(f"{name}: {text(row, name)[:40]!r} is below 1; leave out what is not known")
+    return math.ceil(stated - 1e-9)
 
 
 def flag(row: Mapping[str, str], name: str) -> bool | None:

@@ -99,7 +99,7 @@ def _scheduled(row: Row, profile: Framework) -> Framework:
 
 def _parallel_sizes(row: Row) -> dict[str, int]:
     """dp, tp, pp, vpp, cp, ep and gpus; missing sizes follow from the others."""
-    size = {name: max(1, fields.count(row, name, 1)) for name in ("tp", "pp", "vpp", "cp", "ep")}
+    size = {name: fields.count(row, name, 1) for name in ("tp", "pp", "vpp", "cp", "ep")}
     gpus = fields.count(row, "gpus")
     naive = "naive" in fields.text(row, "zero_stage_or_fsdp").lower()
     if naive and gpus > 1 and not fields.text(row, "pp"):

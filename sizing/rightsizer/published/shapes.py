@@ -149,8 +149,8 @@ def _stated(row: Row, known: Architecture | None) -> Architecture:
         hidden=hidden,
         heads=heads,
         kv_heads=_kv_heads(row, base, heads),
-        head_dim=max(1, fields.count(row, "head_dim", base.head_dim)),
-        vocab=max(1, fields.count(row, "vocab", base.vocab)),
+        head_dim=fields.count(row, "head_dim", max(1, base.head_dim)),
+        vocab=fields.count(row, "vocab", max(1, base.vocab)),
         gated_mlp=_or(fields.flag(row, "gated_mlp"), base.gated_mlp),
         tied_embeddings=_or(fields.flag(row, "tied_embeddings"), base.tied_embeddings),
     )

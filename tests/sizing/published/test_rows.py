@@ -1,6 +1,4 @@
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rightsizer.domain.architecture import AttentionKind
 from rightsizer.domain.layout import Offload, Sharding
@@ -14,7 +12,7 @@ from rightsizer.domain.workload import (
     Recompute,
     Scaling,
 )
-from rightsizer.errors import RightsizerError, UnsupportedError
+from rightsizer.errors import UnsupportedError
 from rightsizer.published.rows import COLUMNS, OPTIONAL_COLUMNS, case_from_row
 
 ROW = {
@@ -270,8 +268,14 @@ def test_no_hybrid_and_no_image_tower_stands_in_for_a_size(size):
         ({"layers": "", "model_name": "our own"}, "layers"),
         ({"micro_batch": "several"}, "micro_batch"),
         ({"dp": "-4"}, "dp"),
+        ({"tp": "0"}, "tp: '0' is below 1"),
+        ({"model_name": "Llama 3.1 8B", "layers": "0"}, "layers: '0' is below 1"),
+        ({"heads": "0.2"}, "heads: '0.2' is below 1"),
     ],
-    ids=["not a GPU", "an unknown GPU", "a model of no size", "not a number", "negative"],
+    ids=[
+        *("not a GPU", "an unknown GPU", "a model of no size", "not a number", "negative"),
+        *("no split", "no layers", "a part of a head"),
+    ],
 )
 def test_what_cannot_be_modelled_is_refused_with_the_reason(changes, reason):
     with pytest.raises(UnsupportedError, match=reason):
@@ -352,26 +356,6 @@ def test_an_unstated_micro_batch_is_one_sequence():
 
 def test_unstated_sharding_is_the_frameworks_own():
     assert case(framework="torchtitan", zero_stage_or_fsdp="").layout.sharding is Sharding.ZERO3
-
-
-CELL = st.one_of(
-    st.text(max_size=12),
-    st.sampled_from(
-        ["", "nan", "inf", "-1", "0", "1e308", "8x400Gb", "full(block, layers)", "zero9", "1,024"]
-    ),
-    st.integers(-5, 10**14).map(str),
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.dictionaries(st.sampled_from([*COLUMNS, *OPTIONAL_COLUMNS]), CELL, max_size=8))
-def test_any_text_gives_a_case_or_a_reason(changes):
-    try:
-        found = case(**changes)
-    except RightsizerError:
-        return
-    assert found.layout.gpus >= 1
-    assert found.architecture.parameters_total > 0
 
 
 @pytest.mark.parametrize(
