@@ -36,7 +36,7 @@ from rightsizer.errors import RightsizerError
 from rightsizer.estimate import goodput
 from rightsizer.search.explain import layout_text
 from rightsizer.search.plan import plan
-from rightsizer.search.types import NoPlan, Option, Plan, Request
+from rightsizer.search.types import NoPlan, Objective, Option, Plan, Request
 from rightsizer_api.spec_defaults import workload_of
 from rightsizer_api.workload import WorkloadSpec
 
@@ -260,6 +260,7 @@ def _plan(
             stacks=telling.assumed,
             clusters=(cluster,),
             gpu_counts=() if gpus is None else (gpus,),
+            objective=Objective.COST if gpus is None else Objective.GPUS,
             pinned=telling.pinned,
         )
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from rightsizer.domain.columns import Array, Columns, distinct
-from rightsizer.domain.layout import Layout
+from rightsizer.domain.layout import Layout, Offload
 from rightsizer.estimate.correction import layout_family, noise_ln, same_configuration
 from rightsizer.estimate.parameters import load_calibration, share_of_one_run
 from rightsizer.resize.types import Size
@@ -139,7 +139,7 @@ def _price_sizes(request: Request, present: Option) -> tuple[SearchContext, list
         request.workload,
         cluster,
         request.framework,
-        pinned=_pins_without_dp(request, present),
+        pinned=_pins_of_a_resize(request, present),
     )
     context = families_context(request, cluster, space)
     allowed = _gpu_counts_near(counts(request, cluster), present.gpus)
@@ -152,9 +152,14 @@ def _price_sizes(request: Request, present: Option) -> tuple[SearchContext, list
     return context, list(_best_rows(rows, same_but_dp))
 
 
-def _pins_without_dp(request: Request, present: Option) -> dict[str, int]:
-    """The user's pins without dp, which a resize changes."""
-    return {name: value for name, value in request.pinned.items() if name != "dp"}
+def _pins_of_a_resize(request: Request, present: Option) -> dict[str, int]:
+    """The user's pins without dp, which a resize changes. A running job's states stay out of host memory.
+
+    Nobody has asked its script to move them there, and the host's memory is not known.
+    """
+    kept = {name: value for name, value in request.pinned.items() if name != "dp"}
+    resident = {} if present.layout.offload & ~Offload.ACTIVATIONS else {"offload": int(Offload.NONE)}
+    return resident | kept
 
 
 def _best_rows(rows: Rows, same_but_dp: Array) -> Iterator[Rows]:

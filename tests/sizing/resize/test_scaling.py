@@ -53,6 +53,18 @@ def test_more_gpus_are_never_more_than_proportionally_faster_in_the_same_layout(
     assert all(b <= a * 1.1 for a, b in itertools.pairwise(alike))
 
 
+def test_a_resize_moves_no_states_into_host_memory_that_are_not_there(planned):
+    answer, _ = planned
+    stack = replace(answer.request, framework=lookup.framework("deepspeed"), deadline_s=None)
+    fixed, away = (plan(replace(stack, gpu_counts=(n,))).option for n in (8, 1))
+    assert (bool(fixed.layout.offload), bool(away.layout.offload)) == (False, True)
+    sizes = PlanScaling(request=stack, option=fixed).sizes(gpus=8, tokens_per_s=fixed.tokens_per_s, steps=500)
+    assert not any(size.layout.offload for size in sizes)
+    grown = PlanScaling(request=stack, option=away).sizes(gpus=1, tokens_per_s=away.tokens_per_s, steps=500)
+    assert any(size.layout.offload for size in grown)
+    assert any(not size.layout.offload for size in grown)
+
+
 READING = Reading(
     window_s=7200.0, age_s=10.0, coverage=1.0, samples=240, window_steps=500, phase=Phase.TRAINING,
     others_waiting=True, checkpoint_age_s=60.0,
