@@ -41,7 +41,7 @@ test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no c
 	$(BIN)/pytest -q -n 2 -m "hypothesis and not torchrun and not slow" --hypothesis-profile=thorough --ignore tests/e2e tests
 
 .test-processes: $(READY)
-	$(BIN)/pytest -q $(call own,processes) -n 2 --dist loadfile --durations=15 -m "(torchrun or slow) and not kubernetes" $(if $(AGAIN),--last-failed) tests/$(LAYER) \
+	$(BIN)/pytest -q $(call own,processes) -n 2 --dist loadfile --durations=15 -m "(torchrun or slow) and not kubernetes" tests/$(LAYER) \
 	  || [ $$? = 5 -a -n "$(LAYER)" ]  # 5: it has none
 
 coverage: $(READY)  ## lines that no test without torchrun and clusters runs, file by file; LAYER=operator for one layer
@@ -133,7 +133,7 @@ release-dry-run: $(READY)  ## all of a release but its upload, checked, in dist/
 	  --nfpm $$($(BIN)/python $(RELEASE_TOOLS) tool nfpm) --tag "$(TAG)" $(RELEASE_OPTIONS)
 
 test-install: release-dry-run  ## each block of docs/install.md, literally, with what the dry run built; root for Slurm's blocks
-	$(BIN)/pytest -q -n 2 -m install $(AGAIN) tests/e2e/install
+	$(BIN)/pytest -q -n 2 -m install tests/e2e/install
 
 fit: $(READY)  ## refit the engine's parameters from the reference data
 	$(BIN)/python -m bench.fit.curves
@@ -168,7 +168,7 @@ bench-load: $(READY)  ## the operator's launches, writes and memory, the Slurm d
 	$(BIN)/python -m bench.slurm_load --requests $(REQUESTS) --json build/bench/slurm_load.json
 	$(BIN)/python -m bench.ranges slurm build/bench/slurm_load.json
 
-# Suites that run side by side each remember what failed
+# Suites that run side by side each have a cache
 own = -o cache_dir=.pytest_cache/$1
 
 cluster-up:  ## a real Kubernetes on this machine (needs root); prints `export KUBECONFIG=...`
@@ -188,7 +188,7 @@ BUILD = $(BIN)/python tests/e2e/cluster/cluster.py build kubernetes etcd coredns
 	tests/e2e/cluster/install.sh
 	tests/e2e/prometheus/install.sh
 	$(BUILD)
-	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 $(AGAIN) tests/e2e
+	$(BIN)/pytest -q $(call own,kubernetes) -m "kubernetes and $(if $(NIGHTLY),,not )nightly" -n 2 --dist loadgroup --no-loadscope-reorder --durations=15 tests/e2e
 
 slurm-up:  ## a real Slurm on this machine, six nodes with pretended GPUs (needs root); prints `export ...` lines
 	@$(MAKE) --no-print-directory -s $(READY) >&2
@@ -204,7 +204,7 @@ test-slurm:  ## the tests on that Slurm; starts one if none runs
 .test-slurm: $(READY)
 	tests/e2e/slurm/install.sh
 	tests/e2e/prometheus/install.sh
-	$(BIN)/pytest -q $(call own,slurm) -m "slurm and $(if $(NIGHTLY),,not )nightly" -n 3 --dist loadfile --no-loadscope-reorder --durations=15 $(AGAIN) tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
+	$(BIN)/pytest -q $(call own,slurm) -m "slurm and $(if $(NIGHTLY),,not )nightly" -n 3 --dist loadfile --no-loadscope-reorder --durations=15 tests/e2e/loop tests/e2e/slurm_jobs tests/e2e/slurm
 
 SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
   test_slurm_sizing.py::test_a_job_gets_the_size_that_the_terminal_is_told \
@@ -216,7 +216,7 @@ test-slurm-image:  ## launch.image on Slurm: our worker image, 6 GB, in Debian's
 	@tests/e2e/public.sh $(MAKE) --no-print-directory .test-slurm-image
 
 .test-slurm-image: $(READY)
-	tests/e2e/slurm/chroot.sh sid -n 1 $(AGAIN) tests/e2e/slurm_jobs/test_slurm_jobs_image.py
+	tests/e2e/slurm/chroot.sh sid -n 1 tests/e2e/slurm_jobs/test_slurm_jobs_image.py
 
 .test-slurm-releases: $(READY)
 	tests/e2e/slurm/chroot.sh trixie $(SLURM_NEWER)
@@ -224,15 +224,15 @@ test-slurm-image:  ## launch.image on Slurm: our worker image, 6 GB, in Debian's
 
 test-prometheus: $(READY)  ## rules, client, report and dashboards on a real Prometheus; root only to install it
 	tests/e2e/prometheus/install.sh
-	$(BIN)/pytest -q $(call own,prometheus) -m prometheus $(AGAIN) tests/e2e/prometheus
+	$(BIN)/pytest -q $(call own,prometheus) -m prometheus tests/e2e/prometheus
 
 test-page: $(READY)  ## the what-if page and the documentation in a real browser; root only to install it
 	tests/e2e/page/install.sh
-	$(BIN)/pytest -q -m page $(AGAIN) tests/e2e/page
+	$(BIN)/pytest -q -m page tests/e2e/page
 
 STACK ?=
 test-stacks: $(READY)  ## unmodified scripts of real training stacks: measured, killed, resumed, resized (CPU); STACK=trl for one
-	$(BIN)/pytest -q -n 1 -m stacks $(if $(STACK),-k "$(STACK)") $(AGAIN) tests/e2e/stacks
+	$(BIN)/pytest -q -n 1 -m stacks $(if $(STACK),-k "$(STACK)") tests/e2e/stacks
 
 nightly:  ## what CI does not wait for: operators killed at every request, installations, upgrades, random inputs
 	@$(MAKE) --no-print-directory test-install
@@ -244,8 +244,6 @@ nightly:  ## what CI does not wait for: operators killed at every request, insta
 	@$(MAKE) --no-print-directory .test-properties
 	@$(MAKE) --no-print-directory fuzz
 
-# On a busy machine a wait of these can be too short: what failed has a second chance
-twice = { $(MAKE) $1 || $(MAKE) $1 AGAIN=--again; }
 # What comes later than that is only begun where it is short: CI ends what runs for 90 minutes
 CI_MINUTES ?= 60
 ci: $(READY)  ## what .ci/run calls: all but what `make nightly` runs; the real Prometheus, Slurm and Kubernetes too
@@ -271,8 +269,9 @@ ci: $(READY)  ## what .ci/run calls: all but what `make nightly` runs; the real 
 
 # A series runs beside others, so the output of all but one comes when it ends: $(call told,NAME,COMMAND)
 told = mkdir -p build; { $2; } > build/$1.log 2>&1; status=$$?; echo "== $1"; cat build/$1.log; exit $$status
-# One suite after the other
-series = for suite in $1; do echo "== $$suite"; $(call twice,$$suite) || exit 1; done
+# One suite after the other, to the end: each says what failed
+series = failed=; for suite in $1; do echo "== $$suite"; $(MAKE) $$suite || failed="$$failed $$suite"; done; \
+  [ -z "$$failed" ] || { echo "failed:$$failed"; false; }
 
 # The longest series: it waits for pods, so the others have most of the machine
 .ci-kubernetes:

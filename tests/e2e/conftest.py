@@ -34,8 +34,6 @@ AUDITED = ("kueue", "failures", "faults", "runs", "verbs")
 OUTSIDE = ("advise", "api_storms", "autosize", "claims", "crashes", "crd", "sizing")
 """Tests of operators outside the cluster: between others, the one inside would stop and start each time."""
 SLURM_CONTROL = Path(__file__).resolve().parent / "slurm" / "cluster.py"
-FAILED: dict[str, str] = {}
-"""The first test that failed here, by module."""
 
 
 def patience(within_s: float) -> float:
@@ -48,21 +46,12 @@ def pause(began_s: float, *, least_s: float) -> None:
     time.sleep(min(0.5, max(least_s, (time.monotonic() - began_s) / 20)))
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--again", action="store_true", help="only the modules in which something failed the last time"
-    )
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only `-m kubernetes` starts a cluster: a plain `pytest` must not surprise anybody with one."""
     unasked = [
         m for m in ("kubernetes", "slurm", "stacks", "install") if m not in (config.option.markexpr or "")
     ]
     skipped = [item for item in items if any(item.get_closest_marker(marker) for marker in unasked)]
-    failed = _failed(config) if config.getoption("again", default=False) else frozenset()
-    if failed:  # whole modules: their tests go on from one another
-        skipped += [item for item in items if _module(item.nodeid) not in failed and item not in skipped]
     if skipped:
         config.hook.pytest_deselected(items=skipped)
         items[:] = [item for item in items if item not in skipped]
@@ -70,28 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.timeout(LONGEST_TEST_S))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report = yield
-    if report.failed:
-        FAILED.setdefault(_module(item.nodeid), item.name)
-    return report
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """In CI nothing is begun that a second chance will repeat, and nothing slow when time is up."""
-    if UNTIL not in os.environ or item.config.getoption("again", default=False):
-        return
-    if failed := FAILED.get(_module(item.nodeid)):
-        pytest.skip(f"{failed} failed before it: the module has a second chance as a whole")
-    if item.get_closest_marker("slow") and time.time() > float(os.environ[UNTIL]):
+    """In CI nothing slow is begun when time is up."""
+    late = UNTIL in os.environ and time.time() > float(os.environ[UNTIL])
+    if late and item.get_closest_marker("slow"):
         pytest.skip("CI has no time left for it: run `make test-kubernetes`")
-
-
-def _failed(config: pytest.Config) -> frozenset[str]:
-    """The modules in which something failed the last time."""
-    assert config.cache is not None
-    return frozenset(_module(nodeid) for nodeid in config.cache.get("cache/lastfailed", {}))
 
 
 def _module(nodeid: str) -> str:
