@@ -172,4 +172,5 @@ def test_a_reservation_and_a_deadline_bound_nodes_and_time(reserved: Any) -> Non
 
 
 def test_a_held_job_is_not_lost_to_its_deadline(holding: Any) -> None:
-    assert ran(holding, LORA.format(60), "--deadline=now+2hours")[0] == RAN
+    output, job = ran(holding, LORA.format(60), "--deadline=now+2hours")
+    assert (output[-1], job["TimeLimit"] < "02:00:00") == ("srun ran", True), job
