@@ -15,6 +15,7 @@ __all__ = [
     "BYTES_PATTERN",
     "DURATION_PATTERN",
     "LINK_PATTERN",
+    "MOST_SECONDS",
     "NIC_GBIT_PER_S",
     "PCIE_BYTES_PER_S",
     "RATE_PATTERN",
@@ -76,7 +77,8 @@ _BYTES = (
 
 _LONGEST = 40  # characters; no quantity needs more
 _MOST_TOKENS = 10**18
-_MOST_SECONDS = 100 * 366 * 86_400  # a century
+MOST_SECONDS = 100 * 366 * 86_400
+"""A century: the longest duration that is read."""
 _MOST_BYTES = 10**21
 _MOST_USD = 10**12
 
@@ -130,7 +132,7 @@ def parse_duration_s(value: object, *, field: str = "duration") -> float:
     parts = re.findall(r"([0-9.]+)([wdhms])", text) or _slurm_parts(text)
     amount = sum((Decimal(number) * _SECONDS[unit] for number, unit in parts), Decimal(0))
     return _bounded(
-        amount, value, field=field, least=Decimal("1e-6"), most=_MOST_SECONDS, remedy=_DURATION_REMEDY
+        amount, value, field=field, least=Decimal("1e-6"), most=MOST_SECONDS, remedy=_DURATION_REMEDY
     )
 
 

@@ -18,7 +18,7 @@ from rightsizer.estimate.uncertainty import probability_within, quantile
 from rightsizer.search.opening import MEASURED_LN
 from rightsizer.search.plan import plan
 from rightsizer.search.types import NoPlan, Objective, Option, Plan, Request
-from rightsizer.units import format_duration, format_usd
+from rightsizer.units import MOST_SECONDS, format_duration, format_usd
 from rightsizer.values import immutable
 
 __all__ = ["MOST_VARIANTS", "Lever", "lever_text", "levers"]
@@ -264,7 +264,7 @@ def _relaxations(refused: NoPlan) -> Iterator[_Variant]:
     """The limits of a NoPlan, each lifted as far as needed."""
     request = refused.request
     possible_s = _least_deadline_s(request)
-    if possible_s is not None:
+    if possible_s is not None and possible_s < MOST_SECONDS:
         text = f"--deadline {format_duration(possible_s)}"
         yield _variant("allow more time", text, replace(request, deadline_s=possible_s))
     wide = _any_number(request)

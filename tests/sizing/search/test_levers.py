@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rightsizer import units
 from rightsizer.catalog import lookup
 from rightsizer.domain.framework import framework
 from rightsizer.domain.workload import Method, Precision, Workload
@@ -99,6 +100,14 @@ def test_a_longer_deadline_that_is_named_is_enough():
     (longer,) = [lever for lever in levers(plan(refused_)) if lever.change == "allow more time"]
     found = plan(replace(refused_, deadline_s=longer.option.finish_at_confidence_s))
     assert isinstance(found, Plan)
+
+
+@pytest.mark.parametrize("tokens", [1e12, 1e15, 1e18])
+def test_a_longer_deadline_is_named_only_where_it_can_be_written(tokens):
+    found = levers(plan(_request(tokens=tokens, days=30.0, max_gpus=8)))
+    named = [lever.flag.partition(" ")[2] for lever in found if lever.change == "allow more time"]
+    assert len(named) == (tokens < 1e15)
+    assert all(units.parse_duration_s(each) > 30 * DAY for each in named)
 
 
 def test_levers_are_sorted_by_worth_and_save_something():
