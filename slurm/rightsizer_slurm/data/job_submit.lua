@@ -139,17 +139,18 @@ end
 local function hold(job, ticket, fields)
    -- The daemon finds the job by the ticket in its comment. Tickets 0, and 1 if the user holds the job, are of jobs
    -- that it does not know yet: it finds their requests in the AdminComment.
+   local script = shared.with_preamble(job.script)
+   if job.script ~= nil and not shared.sized_before(job.comment) then
+      if script then
+         job.script = script
+      else
+         fields[#fields + 1] = { "silent", "1" }
+         print_to_user("only a shell script gets RIGHTSIZER_* as variables after a hold; this job has them in its comment")
+      end
+   end
    job.admin_comment = shared.appended(job.admin_comment, shared.held(fields))
-   local claimed = shared.sized_before(job.comment)
    job.comment = job.comment .. " ticket=" .. ticket
    job.priority = 0
-   if job.script == nil or claimed then return end
-   local script = shared.with_preamble(job.script)
-   if script then
-      job.script = script
-   else
-      print_to_user("only a shell script gets RIGHTSIZER_* as variables after a hold; this job has them in its comment")
-   end
 end
 
 local function apply(job, answer, fields)

@@ -24,7 +24,7 @@ from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict, held_request
-from rightsizer_slurm.submit.terminals import end_refused, tell
+from rightsizer_slurm.submit.terminals import end_refused, end_unable, tell
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s
 
 __all__ = ["TicketResult", "adopt", "changes", "is_own_hold", "release_held_jobs", "ticket_name"]
@@ -193,10 +193,13 @@ def _refused(job: SlurmJob, slurm: Slurm, reason: str) -> str:
 
 
 def _released_unchanged(ticket: Ticket, job: SlurmJob, slurm: Slurm, cause: str) -> str:
+    if end_unable(slurm, job, one_line(cause, 400)):
+        return f"ended, {cause}"
     with contextlib.suppress(SlurmError):
         restored = (f"{name}={gpus}" for name, gpus in _own_gpus(ticket.request).items())
-        text = f"Comment={written(job.comment)}"
-        slurm.run("scontrol", "update", f"JobId={job.job_id}", *restored, text)
+        note = noted(job.admin_comment, f"not sized: {one_line(cause, 400)}")
+        texts = (f"Comment={written(job.comment)}", f"AdminComment={note}")
+        slurm.run("scontrol", "update", f"JobId={job.job_id}", *restored, *texts)
     tell(slurm, job, f"not sized: {one_line(cause)}")
     _release(ticket, job, slurm)
     return f"released unchanged, {cause}"
@@ -214,6 +217,8 @@ def _settled(ticket: Ticket, job: SlurmJob, slurm: Slurm) -> str:
         return f"not changed: {job.state} and no longer held"
     assert response is not None
     sized = response.verdict is Verdict.OK
+    if not sized and end_unable(slurm, job, one_line(response.say, 400)):
+        return f"ended: {response.say}"
     note = _note(response) if sized else f"not sized: {one_line(response.say, 400)}"
     texts = [
         f"Comment={with_variables(job.comment, response.variables if sized else {})}",

@@ -52,7 +52,8 @@ class Verdict(enum.StrEnum):
 class SizingRequest:
     """A job as it was submitted; None and "" mean that its user did not set it. Times are in minutes.
 
-    `requeues` is 1 if its script calls `scontrol requeue`.
+    `requeues` is 1 if its script calls `scontrol requeue`, `silent` if it is no shell's: it cannot say that
+    it has no size.
     `uid` is the submitter: from slurmctld, or from the kernel (SO_PEERCRED).
     """
 
@@ -86,12 +87,15 @@ class SizingRequest:
     array: str = ""
     requeues: int | None = None
     priority: int | None = None
+    silent: int | None = None
 
     @property
     def same(self) -> "SizingRequest":
         """The request without its submitter: what the response depends on, so the cache key."""
         mode = self.mode if self.exclusive == 0 else ""  # enforce refuses whole nodes that are not needed
-        return dataclasses.replace(self, uid=-1, user="", kind="", mode=mode, array="", priority=None)
+        return dataclasses.replace(
+            self, uid=-1, user="", kind="", mode=mode, array="", priority=None, silent=None
+        )
 
     @property
     def most_nodes(self) -> int | None:

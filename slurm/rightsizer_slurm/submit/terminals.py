@@ -9,8 +9,9 @@ import contextlib
 from rightsizer_slurm.cluster.comment import refused
 from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
+from rightsizer_slurm.submit.protocol import held_request
 
-__all__ = ["end_refused", "tell"]
+__all__ = ["end_refused", "end_unable", "tell"]
 
 
 def tell(slurm: Slurm, job: SlurmJob, text: str) -> None:
@@ -30,3 +31,12 @@ def end_refused(slurm: Slurm, job: SlurmJob, reason: str) -> None:
     slurm.run("scontrol", "update", f"JobId={job.job_id}", *texts)
     tell(slurm, job, f"refused: {reason}")
     slurm.run("scancel", str(job.job_id))
+
+
+def end_unable(slurm: Slurm, job: SlurmJob, reason: str) -> bool:
+    """End a job that has no size and no GPUs, and whose script cannot say so; False for another."""
+    request = held_request(job.admin_comment)
+    if job.gpus or request is None or not request.silent:
+        return False
+    end_refused(slurm, job, f"not sized, and it requests no GPUs: {reason}")
+    return True

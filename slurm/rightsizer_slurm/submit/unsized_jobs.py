@@ -16,7 +16,7 @@ from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.held_jobs import is_own_hold
-from rightsizer_slurm.submit.terminals import tell
+from rightsizer_slurm.submit.terminals import end_unable, tell
 
 __all__ = ["release_unsized"]
 
@@ -57,6 +57,8 @@ def release_unsized(
 
 
 def _release(slurm: Slurm, job: SlurmJob, reason: str, *, own: bool) -> None:
+    if end_unable(slurm, job, reason):
+        return
     note = noted(job.admin_comment, f"not sized: {reason}")
     slurm.run(
         "scontrol", "update", f"JobId={job.job_id}", f"Comment={written(job.comment)}", f"AdminComment={note}"

@@ -177,6 +177,27 @@ def test_a_held_job_whose_ticket_is_lost_is_released_after_the_limit(
     assert at.released() == released
 
 
+@pytest.mark.parametrize(
+    ("note", "gpus", "ends"),
+    [("silent=1", 0, True), ("silent=1", 8, False), ("gres=gpu:8", 0, False)],
+    ids=["no shell, no GPUs", "no shell", "a shell"],
+)
+@pytest.mark.parametrize("response", [None, KEEP, "broken"], ids=["end", "not sized", "not accepted"])
+def test_a_job_without_gpus_that_cannot_say_that_it_has_no_size_ends(
+    lab: Callable[..., Lab], note: str, gpus: int, ends: bool, response: SizingResponse | str | None
+) -> None:
+    at = lab()
+    at.hold(7, gpus=gpus, admin_comment=f"[rightsizer/1 held {note}]")
+    if response is None:
+        at.releases.end()
+    else:
+        broken = SizingResponse(verdict=Verdict.OK, fields={"max_nodes": "many"})
+        at.state.set_response("7a0", broken if isinstance(response, str) else response)
+        at.releases.round()
+    assert (at.released(), "7" in at.told().splitlines()) == (([], True) if ends else ([7], False))
+    assert ("refused: not sized, and it requests no GPUs: " in at.told()) == ends
+
+
 def test_at_the_end_every_job_is_released(lab: Callable[..., Lab]) -> None:
     at = lab()
     at.hold(7)
