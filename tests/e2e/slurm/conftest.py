@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +39,12 @@ class Submitted:
         return dict(part.split("=", 1) for part in job.get("TRES", job.get("ReqTRES", "")).split(","))
 
 
+def _sbatch(comment: str, *options: str, hold: bool) -> tuple[str, ...]:
+    held = ("--hold",) if hold else ()
+    own = ("--parsable", "--output=/dev/null", f"--comment={comment}", "--wrap=sleep 1")
+    return ("sbatch", *held, *options, *own)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """The cluster's rightsizer.conf, its daemon, and a folder that everybody may read.
@@ -52,21 +59,32 @@ class Site:
     again: bool = True
 
     def sbatch(self, comment: str, *options: str, user: str | None = None, hold: bool = True) -> Submitted:
-        """Submit a job that waits (or runs for a second)."""
-        submitted = self._sbatch(comment, *options, user=user, hold=hold)
-        give_up_s = time.monotonic() + 240
-        while self.again and any(said in submitted.said for said in (HELD, *LATE)):
-            assert time.monotonic() < give_up_s, submitted.said
-            if HELD in submitted.said:
-                submitted = self.settled(submitted)
-                if "plan=" in comment:  # a file is read each time: its jobs are always held first
-                    return submitted
-            if submitted.job is not None:
-                self.slurm.ask("scancel", submitted.job["JobId"])
-            if any(said in submitted.said for said in LATE):
-                time.sleep(1)
-            submitted = self._sbatch(comment, *options, user=user, hold=hold)
+        """Submit a job that waits (or runs for a second), once a busy machine answers in time."""
+        argv = _sbatch(comment, *options, hold=hold)
+        submitted = self._submitted(self.answered(*argv, user=user))
+        while self.again and HELD in submitted.said:
+            settled = self.settled(submitted)
+            if "plan=" in comment:  # a file is read each time, so its jobs are held each time
+                return settled
+            self.slurm.ask("scancel", submitted.job["JobId"] if submitted.job else "")
+            submitted = self._submitted(self.answered(*argv, user=user))
         return submitted
+
+    def submit(self, comment: str, *options: str, user: str | None = None) -> Submitted:
+        """Submit a job that runs for a second, whatever becomes of it."""
+        return self._submitted(self.slurm.ask(*_sbatch(comment, *options, hold=False), user=user, cwd="/"))
+
+    def answered(self, *argv: str | Path, user: str | None = None) -> subprocess.CompletedProcess[str]:
+        """A submit that the daemon has answered in time; a busy machine is asked until it does."""
+        give_up_s = time.monotonic() + 240
+        while True:
+            done: subprocess.CompletedProcess[str] = self.slurm.ask(*argv, user=user, cwd="/")
+            if not any(said in done.stderr for said in LATE):
+                return done
+            assert time.monotonic() < give_up_s, done.stderr
+            if number := done.stdout.strip().split(";")[0]:
+                self.slurm.ask("scancel", number)
+            time.sleep(1)
 
     def settled(self, submitted: Submitted) -> Submitted:
         """A held job once the daemon has dealt with it; one that it ended counts as refused."""
@@ -80,12 +98,7 @@ class Site:
             return Submitted(said=found["Comment"], job=None)
         return Submitted(said=submitted.said, job=found)
 
-    def _sbatch(self, comment: str, *options: str, user: str | None, hold: bool) -> Submitted:
-        words = ["--hold"] if hold else []
-        done = self.slurm.ask(
-            "sbatch", "--parsable", "--output=/dev/null", *words, *options, f"--comment={comment}",
-            "--wrap=sleep 1", user=user, cwd="/",
-        )  # fmt: skip
+    def _submitted(self, done: subprocess.CompletedProcess[str]) -> Submitted:
         number = done.stdout.strip().split(";")[0]
         return Submitted(said=done.stderr, job=self.slurm.job(number) if number else None)
 

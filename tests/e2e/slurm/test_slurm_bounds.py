@@ -127,9 +127,8 @@ trap 'scontrol requeue $SLURM_JOB_ID; sleep 60' USR1
 
 def test_a_script_that_is_said_to_be_requeued_is(shipped: Any) -> None:
     options = ("--output=/dev/null", "--time=1", "--signal=B:USR1@50", "--nodes=1", f"--comment={SAVES}")
-    job = shipped.slurm.run(
-        "sbatch", "--parsable", *options, f"--wrap={REQUEUES}", user="nobody", cwd="/"
-    ).strip()
+    argv = ("sbatch", "--parsable", *options, f"--wrap={REQUEUES}")
+    job = shipped.answered(*argv, user="nobody").stdout.strip()
     shipped.slurm.wait("it ends", lambda: shipped.slurm.job(job)["JobState"] == "COMPLETED", within_s=180)
     assert shipped.slurm.job(job)["Restarts"] == "1"
     assert "for 1m, requeued by its script at each time limit" in shipped.log()

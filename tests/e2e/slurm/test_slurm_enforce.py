@@ -161,7 +161,7 @@ def release_attempts(site: Any, job: str) -> list[bool]:
 
 def test_a_held_job_is_not_released_before_it_is_sized(enforcing: Any) -> None:
     with enforcing.blind():
-        submitted = enforcing._sbatch(LORA.format(24), *GPUS, user="nobody", hold=False)
+        submitted = enforcing.submit(LORA.format(24), *GPUS, user="nobody")
         job = submitted.job["JobId"]
         assert release_attempts(enforcing, job) == [False, False]
         enforcing.slurm.run("scontrol", "update", f"JobId={job}", "Comment=lost")  # an administrator may
@@ -181,7 +181,7 @@ def test_a_refused_job_ends_with_its_reason_and_its_owner_cannot_run_it(enforcin
 
 def test_a_job_that_its_owner_cancels_and_requeues_stays_held(enforcing: Any) -> None:
     with enforcing.blind():
-        job = enforcing._sbatch(LORA.format(24), *GPUS, user="nobody", hold=False).job["JobId"]
+        job = enforcing.submit(LORA.format(24), *GPUS, user="nobody").job["JobId"]
         assert [allowed(enforcing, job, *verb) for verb in (("scancel",), ("scontrol", "requeue"))] == [
             True,
             True,
@@ -193,7 +193,7 @@ def test_a_job_that_its_owner_cancels_and_requeues_stays_held(enforcing: Any) ->
 def hung(site: Any) -> None:
     """A daemon that does not answer: one submit waits for it, those after it do not."""
     site.slurm.control("stop", "rightsizer")
-    site._sbatch(LORA.format(24), "--partition=h100", user=None, hold=True)
+    site.submit(LORA.format(24), "--partition=h100")
 
 
 def without_settings(site: Any) -> None:
@@ -244,9 +244,9 @@ def test_no_fault_opens_an_enforced_partition_or_closes_another(
         mended.sbatch("")  # the plugin has read its settings
         fault(mended)
         mended.seen()
-        gpus = mended._sbatch(LORA.format(20), *GPUS, user="nobody", hold=False)
-        cores = mended._sbatch("", "--partition=a100", user="nobody", hold=False)
-        other = mended._sbatch(LORA.format(20), "--partition=h100", *GPUS[1:], user="nobody", hold=False)
+        gpus = mended.submit(LORA.format(20), *GPUS, user="nobody")
+        cores = mended.submit("", "--partition=a100", user="nobody")
+        other = mended.submit(LORA.format(20), "--partition=h100", *GPUS[1:], user="nobody")
     assert gpus.job is None or gpus.job["Reason"] == "JobHeldUser", gpus
     assert "rightsizer: " in gpus.said
     assert gpus.job is None or not allowed(mended, gpus.job["JobId"], "scontrol", "release")
@@ -257,7 +257,7 @@ def test_no_fault_opens_an_enforced_partition_or_closes_another(
 def test_a_job_that_waited_for_the_daemon_is_sized_within_its_users_options(mended: Any) -> None:
     mended.slurm.control("kill", "rightsizer")
     options = ("--partition=a100", "--nodelist=a2", "--gres=gpu:3")
-    job = mended._sbatch(LORA.format(19), *options, user="nobody", hold=False).job["JobId"]
+    job = mended.submit(LORA.format(19), *options, user="nobody").job["JobId"]
     mended.start()
     mended.slurm.wait("it runs", lambda: mended.slurm.job(job)["JobState"] != "PENDING")
     found = mended.slurm.job(job)

@@ -1,6 +1,5 @@
 """Whatever is wrong with rightsizer, a job is submitted as it was written; and what each mode refuses."""
 
-import dataclasses
 import socket
 import subprocess
 import time
@@ -40,7 +39,6 @@ def test_with_the_daemon_down_a_job_goes_on_as_written_and_says_so(down: Any) ->
 
 
 def test_a_hung_daemon_is_waited_for_once(site: Any) -> None:
-    site = dataclasses.replace(site, again=False)
     site.slurm.control("stop", "rightsizer")
     try:
         with site.settings(timeout_s=1, why="a second is told from what a submit takes on a busy machine"):
@@ -57,7 +55,7 @@ def test_a_hung_daemon_is_waited_for_once(site: Any) -> None:
 
 def _timed(site: Any) -> tuple[float, Any]:
     began_s = time.monotonic()
-    submitted = site.sbatch(COMMENT, "--nodes=2")
+    submitted = site.submit(COMMENT, "--nodes=2")
     return time.monotonic() - began_s, submitted
 
 
@@ -104,7 +102,6 @@ def test_an_answer_that_drips_in_is_not_waited_for(site: Any, stand_in: Callable
             connection.sendall(letter.encode())
             time.sleep(1)
 
-    site = dataclasses.replace(site, again=False)
     with site.settings(socket=stand_in(drip)):
         spent_s, submitted = _timed(site)
     site.reload()

@@ -77,7 +77,7 @@ def test_a_job_that_the_daemons_end_releases_says_so_and_runs_on_its_own_gpus_or
     output.unlink(missing_ok=True)
     argv = ("sbatch", "--parsable", "--nodes=2", *options, f"--output={output}", f"--comment={COMMENT}")
     with site.blind():
-        job = site.slurm.run(*argv, f"--wrap={SCRIPT}", cwd="/").strip()
+        job = site.answered(*argv, f"--wrap={SCRIPT}").stdout.strip()
         site.slurm.control("end", "rightsizer")
         site.slurm.wait("the job ends", lambda: site.slurm.job(job)["JobState"] == state)
     assert output.read_text().splitlines() == lines
@@ -85,7 +85,7 @@ def test_a_job_that_the_daemons_end_releases_says_so_and_runs_on_its_own_gpus_or
 
 def test_a_failed_submit_costs_slurm_few_requests(site: Any) -> None:
     wrong = ("--nodelist=nowhere", f"--comment={DENSE.format(71)}", "--wrap=true")
-    done = site.slurm.ask("sbatch", *wrong, cwd="/")
+    done = site.answered("sbatch", *wrong)
     assert ("the job is held" in done.stderr, "Invalid node name" in done.stderr) == (True, True), done.stderr
     site.slurm.run("sdiag", "--reset")
     time.sleep(20)
@@ -155,14 +155,14 @@ def test_a_job_that_cannot_be_sized_ends_and_says_why(slow: Any) -> None:
 
 
 def test_a_salloc_whose_job_cannot_be_sized_ends_with_the_reason(slow: Any) -> None:
-    done = slow.slurm.ask("salloc", f"--comment={DENSE.format(0.9)}", "true")
+    done = slow.answered("salloc", f"--comment={DENSE.format(0.9)}", "true")
     assert (done.returncode, "rightsizer: refused: no plan: deadline" in done.stderr) == (1, True), (
         done.stderr
     )
 
 
 def test_a_held_salloc_is_told_its_size_once_and_goes_on(slow: Any) -> None:
-    done = slow.slurm.ask("salloc", "--time=7-0", f"--comment={DENSE.format(60)}", "sleep", "8")
+    done = slow.answered("salloc", "--time=7-0", f"--comment={DENSE.format(60)}", "sleep", "8")
     lines = [line for line in done.stderr.splitlines() if "rightsizer:" in line]
     assert ("the job is held" in lines[0], "done in" in lines[1], len(lines)) == (True, True, 2), done.stderr
 

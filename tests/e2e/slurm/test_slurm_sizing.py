@@ -49,7 +49,7 @@ def test_a_script_finds_its_layout_in_its_environment(site: Any) -> None:
     script, output = site.folder / "job.sh", site.folder / "output"
     script.write_text("#!/bin/sh\nenv | grep ^RIGHTSIZER_\n")
     options = ("--parsable", "--export=NONE", f"--output={output}", f"--comment={DENSE}")
-    job = site.slurm.run("sbatch", *options, script).strip()
+    job = site.answered("sbatch", *options, script).stdout.strip()
     site.slurm.wait("the job ends", lambda: site.slurm.job(job)["JobState"] == "COMPLETED")
     found = dict(line.split("=", 1) for line in output.read_text().splitlines())
     degrees = [int(found[f"RIGHTSIZER_{name}"]) for name in ("DP", "TP", "PP", "CP")]
@@ -129,7 +129,7 @@ def test_a_job_that_rightsizer_sized_itself_is_left_alone(site: Any) -> None:
 
 
 def test_salloc_is_sized_and_srun_is_not(site: Any) -> None:
-    granted = site.slurm.ask("salloc", f"--comment={LORA}", "sh", "-c", "scontrol show job $SLURM_JOB_ID")
+    granted = site.answered("salloc", f"--comment={LORA}", "sh", "-c", "scontrol show job $SLURM_JOB_ID")
     assert "TresPerNode=gres:gpu:h100:" in granted.stdout
     ran = site.slurm.ask("srun", f"--comment={LORA}", "true")
     assert (ran.returncode, "use sbatch or salloc" in ran.stderr) == (0, True)

@@ -59,14 +59,13 @@ def plans(site: Any) -> Path:
 )
 def test_a_wrong_comment_is_refused_at_its_submit(site: Any, plans: Path, words: str, said: str) -> None:
     comment = f"rightsizer: {words.format(plans)}"
-    done = site.slurm.ask("sbatch", f"--comment={comment}", "--wrap=true", user="nobody", cwd="/")
+    done = site.answered("sbatch", f"--comment={comment}", "--wrap=true", user="nobody")
     assert (done.returncode != 0, said in done.stderr) == (True, True), done.stderr
     assert site.slurm.run("squeue", "--noheader", "--user=nobody") == ""
 
 
 def test_a_plan_file_that_is_right_is_sized(site: Any, plans: Path) -> None:
     comment = f"rightsizer: plan={plans}/right.yaml"
-    job = site.slurm.run(
-        "sbatch", "--parsable", "--hold", f"--comment={comment}", "--wrap=true", user="nobody", cwd="/"
-    ).strip()
+    argv = ("sbatch", "--parsable", "--hold", f"--comment={comment}", "--wrap=true")
+    job = site.answered(*argv, user="nobody").stdout.strip()
     site.slurm.wait("it is sized", lambda: "minutes=" in site.slurm.job(job).get("AdminComment", ""))
