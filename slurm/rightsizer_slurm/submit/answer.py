@@ -163,7 +163,7 @@ def _whole(
         if request.mode == "enforce":
             remedy = f"takes all {whole} GPUs of a node, the plan needs {placement.node_gpus}; leave it out"
             raise InputError("--exclusive", value=None, remedy=remedy)
-        other = _best(with_tasks(plan, request, gpus=whole), candidates, request, context)
+        other = _best(with_tasks(plan, request, gpus=whole), (placement.pool,), request, context)
     elif request.num_tasks and not request.node_tasks:
         try:
             check_tasks(placement, request)

@@ -184,3 +184,10 @@ def test_a_job_of_rightsizer_sbatch_keeps_its_size_unless_its_plan_needs_less(
     assert (response.verdict, said in response.say) == (verdict, True), response.say
     assert set(response.fields) <= {"admin_comment"}
     assert verdict is Verdict.REFUSE or "[rightsizer/1 nodes=1 gpus=" in response.fields["admin_comment"]
+
+
+def test_whole_nodes_are_of_the_kind_that_was_chosen_without(cluster) -> None:
+    shared, whole = response_to(cluster).fields, response_to(cluster, exclusive=0).fields
+    gpus = {"h100": 8, "a100": 4}[str(whole["partition"])]
+    assert (whole["partition"], whole["max_nodes"]) == (shared["partition"], 1)
+    assert str(whole["gres"]).endswith(f":{gpus}")
