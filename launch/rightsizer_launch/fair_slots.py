@@ -40,9 +40,11 @@ class FairSlots:
             self._release(tenant)
 
     def _leave(self, tenant: Hashable, granted: asyncio.Future[None]) -> None:
-        self._queues[tenant].remove(granted)
-        if not self._queues[tenant]:
-            del self._queues[tenant]
+        queue = self._queues.get(tenant, deque())
+        if granted in queue:
+            queue.remove(granted)
+        if not queue:
+            self._queues.pop(tenant, None)
 
     def _release(self, tenant: Hashable) -> None:
         self._free += 1
@@ -53,10 +55,15 @@ class FairSlots:
 
     def _grant(self) -> None:
         """Give the free slots to the tenants whose last turn is longest ago."""
-        for tenant in [tenant for tenant in self._queues if tenant not in self._busy][: self._free]:
+        for tenant in [tenant for tenant in self._queues if tenant not in self._busy]:
+            if not self._free:
+                return
             queue = self._queues.pop(tenant)
-            queue.popleft().set_result(None)
-            self._free -= 1
-            self._busy.add(tenant)
+            while queue and queue[0].cancelled():  # its task has not had the time to leave
+                queue.popleft()
+            if queue:
+                queue.popleft().set_result(None)
+                self._free -= 1
+                self._busy.add(tenant)
             if queue:
                 self._queues[tenant] = queue

@@ -29,6 +29,27 @@ def test_users_take_turns(slots: int, order: list[str]) -> None:
     assert began == order
 
 
+@pytest.mark.parametrize("tenant", [1, 2], ids=["of the same user", "of another"])
+def test_whoever_waits_gets_a_slot_when_those_before_are_cancelled_at_once(tenant) -> None:
+    """The first of them has just been granted its slot; none has had the time to leave."""
+
+    async def main() -> list[str]:
+        fair, served = FairSlots(1), []
+        async with fair.turn(1):
+            leaving = [asyncio.create_task(holding(fair, served, 1, f"left {n}")) for n in range(3)]
+            await settled()
+            last = asyncio.create_task(holding(fair, served, tenant, "last"))
+            await settled()
+        for task in leaving:
+            task.cancel()
+        done = await asyncio.gather(*leaving, return_exceptions=True)
+        assert [type(error) for error in done] == [asyncio.CancelledError] * 3
+        await asyncio.wait_for(last, timeout=5)
+        return served
+
+    assert asyncio.run(main()) == ["last"]
+
+
 def test_a_user_has_one_slot_and_a_fault_frees_it() -> None:
     async def main() -> None:
         fair = FairSlots(4)
