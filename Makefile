@@ -208,8 +208,11 @@ test-slurm:  ## the tests on that Slurm; starts one if none runs
 
 SLURM_NEWER := $(addprefix tests/e2e/slurm/,test_slurm_cluster.py \
   test_slurm_sizing.py::test_a_job_gets_the_size_that_the_terminal_is_told \
-  test_slurm_sizing.py::test_less_time_takes_more_gpus)
-test-slurm-releases:  ## the cluster and sized jobs on Slurm 24.11 and 26.05, in chroots of Debian's packages
+  test_slurm_sizing.py::test_less_time_takes_more_gpus \
+  test_slurm_enforce.py::test_a_held_job_is_not_released_before_it_is_sized \
+  test_slurm_enforce.py::test_a_refused_job_ends_with_its_reason_and_its_owner_cannot_run_it \
+  test_slurm_enforce.py::test_no_fault_opens_an_enforced_partition_or_closes_another)
+test-slurm-releases:  ## the cluster, sized and enforced jobs on Slurm 24.11 and 26.05, in chroots of Debian's packages
 	@tests/e2e/public.sh $(MAKE) --no-print-directory .test-slurm-releases
 
 test-slurm-image:  ## launch.image on Slurm: our worker image, 6 GB, in Debian's Apptainer 1.4
