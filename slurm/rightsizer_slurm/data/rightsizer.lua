@@ -211,7 +211,7 @@ function M.requeues(job)
    -- 1 if a batch script goes on after its time limit: it calls scontrol requeue, and its user allows that.
    if job.requeue == 0 then return nil end
    for line in tostring(job.script or ""):sub(1, 65536):gmatch("[^\n]+") do
-      if line:find("^[^#]*scontrol%s+requeue") then return 1 end
+      if (line .. " "):find("^[^#]*scontrol%s+requeue[^%w]") then return 1 end
    end
    return nil
 end

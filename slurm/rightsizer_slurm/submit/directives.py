@@ -45,7 +45,7 @@ def requeues(text: str) -> bool:
 
     The plugin's rule (`requeues` in rightsizer.lua).
     """
-    calls = re.search(r"^[^#\n]*scontrol\s+requeue", text, re.MULTILINE)
+    calls = re.search(r"^[^#\n]*scontrol\s+requeue(?![A-Za-z0-9])", text, re.MULTILINE)
     return calls is not None and "no-requeue" not in directives(text)
 
 

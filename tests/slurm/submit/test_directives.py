@@ -54,7 +54,16 @@ def test_time_limits_of_every_form(text, minutes):
 
 
 @pytest.mark.parametrize(
-    "options", [{"gpus": "16"}, {"nodes": "two"}, {"time": "soon"}], ids=lambda options: next(iter(options))
+    "options",
+    [
+        {"gpus": "16"},
+        {"gpus-per-task": "1"},
+        {"cpus-per-gpu": "4"},
+        {"nodes": "two"},
+        {"time": "soon"},
+        {"time-min": "1w"},
+    ],
+    ids=lambda options: next(iter(options)),
 )
 def test_what_cannot_be_bounded_is_refused(options):
     with pytest.raises(InputError, match="#SBATCH --"):

@@ -20,6 +20,7 @@ import pytest
 
 from rightsizer.errors import RightsizerError
 from rightsizer_slurm.cluster.comment import LONGEST, parse, plan_of
+from rightsizer_slurm.submit.directives import requeues
 from rightsizer_slurm.submit.protocol import SizingResponse, Verdict, parse_request, response_text
 
 SOURCES = Path(__file__).resolve().parents[3] / "slurm/rightsizer_slurm/data"
@@ -328,3 +329,52 @@ def test_nobody_is_a_user_too(slurmctld: Any) -> None:
     job = slurmctld.lua.table_from({"comment": GOOD, "script": "#!/bin/sh"})
     slurmctld.lua.globals().slurm_job_submit(job, slurmctld.lua.table(), 65534)
     assert parse_request(slurmctld.requests[0].encode("latin-1")).uid == 65534
+
+
+@pytest.mark.parametrize(
+    ("lines", "requeue", "goes_on"),
+    [
+        ("trap 'scontrol requeue $SLURM_JOB_ID' USR1\nsrun train & wait", NO_VALUE, True),
+        ("srun train\n  scontrol  requeue $SLURM_JOB_ID", 1.0, True),
+        ("#SBATCH --requeue\nsrun train", 1.0, False),
+        ("# scontrol requeue $SLURM_JOB_ID\nsrun train", NO_VALUE, False),
+        ("srun train # then scontrol requeue", NO_VALUE, False),
+        ("#SBATCH --no-requeue\nscontrol requeue $SLURM_JOB_ID", 0.0, False),
+        ("scontrol requeuehold $SLURM_JOB_ID", NO_VALUE, False),
+        ("", NO_VALUE, False),
+    ],
+)
+def test_a_script_goes_on_after_its_limit_if_it_requeues_itself(
+    shared: Any, lines: str, requeue: float, goes_on: bool
+) -> None:
+    script = f"#!/bin/bash\n{lines}\n"
+    job = shared_job(shared, script=script, requeue=requeue)
+    assert (shared.requeues(job) == 1, requeues(script)) == (goes_on, goes_on)
+
+
+@pytest.mark.parametrize(
+    ("size", "requested", "exceeded"),
+    [
+        ({"gres": "gpu:h100:4", "max_nodes": 1}, {"gres": "gres:gpu:3"}, "GPUs per node"),
+        ({"gres": "gpu:h100:1", "max_nodes": 1}, {"gres": "gres:gpu:0"}, "GPUs per node"),
+        ({"gres": "gpu:h100:4", "max_nodes": 2}, {"tres_per_job": "gres:gpu:h100:6"}, "GPUs"),
+        ({"gres": "gpu:h100:3", "max_nodes": 3}, {"gres": "gres:gpu:3", "max_nodes": 2.0}, "nodes"),
+        ({"gres": "gpu:h100:3", "max_nodes": 2}, {"gres": "gres:gpu:3", "max_nodes": 2.0}, None),
+        ({"gres": "gpu:h100:8", "max_nodes": 2}, {}, None),
+    ],
+    ids=str,
+)
+def test_an_answer_with_more_gpus_than_requested_is_known(
+    shared: Any, size: dict[str, Any], requested: dict[str, Any], exceeded: str | None
+) -> None:
+    assert shared.exceeds(shared_job(shared, **size), shared_job(shared, **requested)) == exceeded
+
+
+def shared_job(shared: Any, **fields: Any) -> Any:
+    """A Lua table of the runtime that `shared` is of."""
+    table = shared.config("")[0]
+    for key in list(table):
+        table[key] = None
+    for key, value in fields.items():
+        table[key] = value
+    return table
