@@ -159,7 +159,7 @@ bench-load: $(READY)  ## the operator's launches, writes and memory, the Slurm d
 
 .bench-load-operator: $(READY)
 	@mkdir -p build/bench
-	$(BIN)/python -m bench.operator --nodes 50 --plans 140 --slow 10 --idle-s 10 --json build/bench/operator.json
+	$(BIN)/python -m bench.operator --nodes 80 --plans 140 --slow 10 --idle-s 10 --json build/bench/operator.json
 	$(BIN)/python -m bench.ranges operator build/bench/operator.json
 
 .bench-load-slurm: $(READY)
