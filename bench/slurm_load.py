@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from bench.results import RESULTS, write_json
-from bench.slurm import COLD, OURS, Lab, site_settings
+from bench.slurm import COLD, OURS, Lab
 
 CLIENTS = 8
 TRIES = 10  # the daemon lets a request wait 4 s
@@ -100,7 +100,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     lab = Lab("benchload", plugin=True)
     try:
-        site_settings(lab)
         document = flood(lab, given.requests)
     finally:
         lab.control("down")

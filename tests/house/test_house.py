@@ -164,3 +164,18 @@ def test_every_markdown_link_leads_somewhere():
         if not target.startswith(("http", "mailto")) and not (p.parent / target).exists()
     ]
     assert not dead
+
+
+def test_every_bench_imports():
+    """No type check reads them: a name that is gone shows when somebody measures."""
+    modules = [
+        ".".join(p.relative_to(ROOT).with_suffix("").parts)
+        for p in tracked(".py")
+        if p.is_relative_to(ROOT / "bench")
+    ]
+    assert modules
+    code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *modules], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -145,8 +145,10 @@ def test_every_panel_shows_something_of_it(runs, asked):
     assert list(empty) == []
 
 
+@pytest.mark.nightly
 def test_a_blocked_plan_is_late_past_its_deadline_and_the_alert_sees_it(launch, asked):
-    run = launch("blocked", finish="90s", work=SHORT, pods=NO_PLACE)
+    """Six minutes, as a start takes five: a shorter deadline has no plan."""
+    run = launch("blocked", finish="6m", work=SHORT, pods=NO_PLACE)
     wait(run, "no place", lambda: run.state == "Unschedulable")
     wait(run, "the deadline is at risk", lambda: run.condition("DeadlineAtRisk")["status"] == "True")
     status, now = run.status, dt.datetime.now(dt.UTC)

@@ -1,6 +1,7 @@
 """Submitting jobs with comments, and changing the site's file for one test."""
 
 import contextlib
+import itertools
 import os
 import re
 import socket
@@ -76,15 +77,34 @@ class Site:
 
     def answered(self, *argv: str | Path, user: str | None = None) -> subprocess.CompletedProcess[str]:
         """A submit that the daemon has answered in time; a busy machine is asked until it does."""
+        return self.in_time(lambda _: argv, user=user)
+
+    def in_time(
+        self, argv: Callable[[int], tuple[str | Path, ...]], *, user: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """The first submit of `argv(0)`, `argv(1)`, ... that the daemon has answered in time.
+
+        A size whose answer was late is known the next time. So a test of what is not known yet asks for
+        another one each time.
+        """
         give_up_s = time.monotonic() + 240
-        while True:
-            done: subprocess.CompletedProcess[str] = self.slurm.ask(*argv, user=user, cwd="/")
+        for attempt in itertools.count():
+            done: subprocess.CompletedProcess[str] = self.slurm.ask(*argv(attempt), user=user, cwd="/")
             if not any(said in done.stderr for said in LATE):
                 return done
             assert time.monotonic() < give_up_s, done.stderr
             if number := done.stdout.strip().split(";")[0]:
                 self.slurm.ask("scancel", number)
             time.sleep(1)
+        raise AssertionError("itertools.count does not end")
+
+    def unknown(self, comment: str, *options: str, hours: float) -> Submitted:
+        """A job whose size nobody has asked for: `comment` has {} for its deadline, near `hours`."""
+
+        def argv(attempt: int) -> tuple[str, ...]:
+            return _sbatch(comment.format(hours + attempt / 100), *options, hold=False)
+
+        return self._submitted(self.in_time(argv))
 
     def settled(self, submitted: Submitted) -> Submitted:
         """A held job once the daemon has dealt with it; one that it ended counts as refused."""

@@ -84,8 +84,15 @@ def test_a_job_that_the_daemons_end_releases_says_so_and_runs_on_its_own_gpus_or
 
 
 def test_a_failed_submit_costs_slurm_few_requests(site: Any) -> None:
-    wrong = ("--nodelist=nowhere", f"--comment={DENSE.format(71)}", "--wrap=true")
-    done = site.answered("sbatch", *wrong)
+    def wrong(attempt: int) -> tuple[str, ...]:
+        return (
+            "sbatch",
+            "--nodelist=nowhere",
+            f"--comment={DENSE.format(71 + attempt / 100)}",
+            "--wrap=true",
+        )
+
+    done = site.in_time(wrong)
     assert ("the job is held" in done.stderr, "Invalid node name" in done.stderr) == (True, True), done.stderr
     site.slurm.run("sdiag", "--reset")
     time.sleep(20)
@@ -129,7 +136,7 @@ def test_a_burst_of_submits_has_no_timeout_and_no_duplicate(site: Any) -> None:
 
 
 def test_a_job_whose_size_takes_too_long_is_held_then_sized_and_released(slow: Any) -> None:
-    submitted = slow.sbatch(DENSE.format(24), "--time=7-0", hold=False)
+    submitted = slow.unknown(DENSE, "--time=7-0", hours=24)
     job = submitted.job["JobId"]
     assert "the job is held (JobHeldUser) and released when it is sized" in submitted.said
     slow.slurm.wait("the job is sized", lambda: _sized(slow, job))
@@ -149,20 +156,22 @@ def test_a_job_that_its_user_holds_is_sized_and_stays_held(slow: Any) -> None:
 
 
 def test_a_job_that_cannot_be_sized_ends_and_says_why(slow: Any) -> None:
-    submitted = slow.sbatch(DENSE.format(1), hold=False)
+    submitted = slow.unknown(DENSE, hours=1)
     ended = slow.settled(submitted)
     assert (ended.job, " refused: no plan: deadline" in ended.said) == (None, True), ended.said
 
 
 def test_a_salloc_whose_job_cannot_be_sized_ends_with_the_reason(slow: Any) -> None:
-    done = slow.answered("salloc", f"--comment={DENSE.format(0.9)}", "true")
+    done = slow.in_time(lambda n: ("salloc", f"--comment={DENSE.format(0.9 + n / 1000)}", "true"))
     assert (done.returncode, "rightsizer: refused: no plan: deadline" in done.stderr) == (1, True), (
         done.stderr
     )
 
 
 def test_a_held_salloc_is_told_its_size_once_and_goes_on(slow: Any) -> None:
-    done = slow.answered("salloc", "--time=7-0", f"--comment={DENSE.format(60)}", "sleep", "8")
+    done = slow.in_time(
+        lambda n: ("salloc", "--time=7-0", f"--comment={DENSE.format(60 + n / 100)}", "sleep", "8")
+    )
     lines = [line for line in done.stderr.splitlines() if "rightsizer:" in line]
     assert ("the job is held" in lines[0], "done in" in lines[1], len(lines)) == (True, True, 2), done.stderr
 
@@ -172,7 +181,7 @@ def test_a_comment_that_is_wrong_is_refused_at_once_though_sizing_is_slow(slow: 
 
 
 def test_held_jobs_are_sized_after_a_restart_of_either_daemon(slow: Any) -> None:
-    jobs = [slow.sbatch(DENSE.format(hours), hold=False).job["JobId"] for hours in (30, 36, 48)]
+    jobs = [slow.unknown(DENSE, hours=hours).job["JobId"] for hours in (30, 36, 48)]
     slow.slurm.control("kill", "rightsizer")
     slow.slurm.control("end", "slurmctld")
     slow.slurm.control("start", "slurmctld")
