@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rightsizer_api.quantities import parse_time
+from rightsizer_operator.values.conditions import is_true
 
 __all__ = ["plan_gauges", "plan_info"]
+
+_LATE_S = -1.0
+"""The margin of a plan that is late and has no expected end: negative, so that the alert sees it."""
 
 
 def plan_gauges(plan: Mapping[str, Any]) -> dict[str, float]:
@@ -19,7 +23,7 @@ def plan_gauges(plan: Mapping[str, Any]) -> dict[str, float]:
         "gpus_saved": max_gpus - sizing["gpus"] if max_gpus and sizing.get("gpus") else None,
         "predicted_tokens_per_second": sizing.get("tokensPerSecond"),
         "measured_tokens_per_second": observed.get("tokensPerSecond"),
-        "margin_seconds": _margin_s(status),
+        "margin_seconds": _margin_s(status, suspended=bool(plan["spec"].get("suspend"))),
         "recommended_gpus": recommendation.get("gpus"),
         "attempt": (status.get("attempt") or {}).get("number"),
         "restarts": observed.get("restarts"),
@@ -33,6 +37,10 @@ def plan_info(plan: Mapping[str, Any]) -> dict[str, str]:
     return {"layout": sizing["layoutText"], "gpu_type": sizing["gpuType"]} if sizing else {}
 
 
-def _margin_s(status: Mapping[str, Any]) -> float | None:
+def _margin_s(status: Mapping[str, Any], *, suspended: bool) -> float | None:
+    """Deadline minus expected end; _LATE_S of a plan that waits without a size past its deadline."""
     due, eta = parse_time(status.get("deadline")), parse_time(status.get("eta"))
-    return (due - eta).total_seconds() if due and eta else None
+    if due is None or eta is not None:
+        return (due - eta).total_seconds() if due and eta else None
+    waits = not suspended and not is_true(status, "Failed")
+    return _LATE_S if waits and is_true(status, "DeadlineAtRisk") else None

@@ -101,6 +101,7 @@ def test_a_plan_without_an_expected_end_is_late_past_its_deadline(fake_cluster, 
     assert run.settle().condition("DeadlineAtRisk")["reason"] == "NoEstimate"
     assert run.later(hours=2, seconds=1).settle().condition("DeadlineAtRisk")["reason"] == "Late"
     assert eta_of(run) is None
+    assert margin_s(run) == (None if suspended else -1.0)  # its user has suspended it
 
 
 def test_a_waiting_plan_writes_its_status_at_most_once_a_minute(fake_cluster):
