@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.search.explain import assumed_network, layout_text, probe_advice, verdict
+from rightsizer.search.explain import assumed_network, larger_sizes, layout_text, probe_advice, verdict
 from rightsizer.search.reasons import calibration_text, opening_text
 from rightsizer.units import format_bytes, format_count, format_duration, format_tokens, format_usd
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "OPTION_COLUMNS",
     "SMALLEST_SHARE",
-    "larger_sizes",
     "measured_lines",
     "no_plan_page",
     "opening_line",
@@ -57,19 +56,6 @@ def plan_page(plan: "Plan") -> list[RenderableType]:
     if runners:
         parts.append(Group(Text("Runners-up", style="bold"), options_table(runners)))
     return [*parts, *map(Text, remarks(plan)), *measured_lines(plan.request, option)]
-
-
-def larger_sizes(plan: "Plan") -> "list[CurvePoint]":
-    """Without a deadline: what more GPUs would buy, from the curve, each size at least twice the last."""
-    sizes: list[CurvePoint] = []
-    if plan.request.deadline_s is not None or plan.request.objective != "gpus" or plan.request.gpu_counts:
-        return sizes
-    last = plan.option.gpus
-    for point in plan.curve:
-        if point.cluster == plan.option.cluster and point.gpus >= 2 * last:
-            sizes.append(point)
-            last = point.gpus
-    return sizes
 
 
 def sizes_table(sizes: "Iterable[CurvePoint]") -> Table:

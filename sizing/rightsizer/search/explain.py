@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from rightsizer.domain.familiarity import Familiarity, Level, familiarity
 from rightsizer.domain.workload import AttentionKernel, LossKernel, Optimizer
 from rightsizer.search.reasons import gpus_text, layout_text, opening_text
-from rightsizer.search.types import NoPlan, Option, Plan, Request
+from rightsizer.search.types import CurvePoint, NoPlan, Objective, Option, Plan, Request
 from rightsizer.units import format_bytes, format_duration, format_usd
 from rightsizer.values import immutable
 
@@ -18,6 +18,7 @@ __all__ = [
     "explain",
     "familiarity_of",
     "gpus_text",
+    "larger_sizes",
     "layout_text",
     "opening_text",
     "probe_advice",
@@ -148,6 +149,18 @@ def _caveats(decision: Plan) -> tuple[str, ...]:
     if chosen.cost_usd is None:
         lines.append(f"no known price for {chosen.cluster.gpu.name}")
     return (*lines, _as_usual(request))
+
+
+def larger_sizes(plan: Plan) -> tuple[CurvePoint, ...]:
+    """Without a deadline: what more GPUs would buy, of the curve, each size at least twice the last."""
+    request, sizes, last = plan.request, list[CurvePoint](), plan.option.gpus
+    if request.deadline_s is not None or request.objective is not Objective.GPUS or request.gpu_counts:
+        return ()
+    for point in plan.curve:
+        if point.cluster == plan.option.cluster and point.gpus >= 2 * last:
+            sizes.append(point)
+            last = point.gpus
+    return tuple(sizes)
 
 
 def assumed_network(option: Option) -> str:
