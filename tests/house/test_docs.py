@@ -141,6 +141,39 @@ def test_the_tools_to_call_are_installed():
     assert all(Path(sys.executable).with_name(tool).exists() for tool in tools)
 
 
-def test_the_readme_lists_every_page():
-    pages = {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")} | {"CONTRIBUTING.md", "CHANGELOG.md"}
-    assert not {page for page in pages if f"]({page}" not in DOCS["README.md"]}
+def linked(page: Path) -> set[Path]:
+    """The files that a page links to."""
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    return {(page.parent / link).resolve() for link in links}
+
+
+def test_the_first_page_links_to_every_page():
+    pages = {
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/tutorials/*.md"),
+        *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "AGENTS.md")),
+    }
+    assert pages - {ROOT / "docs/index.md"} <= linked(ROOT / "docs/index.md")
+
+
+def test_the_readme_leads_to_the_first_page_in_at_most_700_words():
+    assert ROOT / "docs/index.md" in linked(ROOT / "README.md")
+    assert len(DOCS["README.md"].split()) <= 700
+
+
+@pytest.mark.parametrize("page", ["README.md", "index.md"])
+def test_the_front_pages_open_with_a_command_and_its_answer(page):
+    opening = DOCS[page].split("\n## ")[0]
+    assert re.search(r"^    \$ rightsizer plan .*\n    \d+ \S+ .* done in ", opening, flags=re.M)
+
+
+INSTALLER = r"helm install|uv tool install|apt-get install|.*\bpip install (?:--upgrade )?rightsizer\b"
+INSTALLING = rf"^(?:\s{{4}})?(?:\$ )?(?:{INSTALLER})"
+TOLD = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), *ROOT.glob("*.md")]
+
+
+@pytest.mark.parametrize(
+    "page", [each.relative_to(ROOT) for each in TOLD if each.name != "install.md"], ids=str
+)
+def test_only_the_install_page_tells_how_to_install(page):
+    assert not re.findall(INSTALLING, (ROOT / page).read_text(), flags=re.M)

@@ -1,4 +1,4 @@
-"""Install, upgrade and uninstall, in the order of docs/kubernetes.md, on a cluster of their own."""
+"""Install, upgrade and uninstall, in the order of docs/install.md, on a cluster of their own."""
 
 import json
 import shutil
