@@ -98,13 +98,13 @@ class Site:
             time.sleep(1)
         raise AssertionError("itertools.count does not end")
 
-    def unknown(self, comment: str, *options: str, hours: float) -> Submitted:
+    def unknown(self, comment: str, *options: str, hours: float, user: str | None = None) -> Submitted:
         """A job whose size nobody has asked for: `comment` has {} for its deadline, near `hours`."""
 
         def argv(attempt: int) -> tuple[str, ...]:
             return _sbatch(comment.format(hours + attempt / 100), *options, hold=False)
 
-        return self._submitted(self.in_time(argv))
+        return self._submitted(self.in_time(argv, user=user))
 
     def settled(self, submitted: Submitted) -> Submitted:
         """A held job once the daemon has dealt with it; one that it ended counts as refused."""

@@ -1,6 +1,5 @@
 """What gets around `enforce`, and what becomes of a job that cannot be sized, on a real Slurm."""
 
-import dataclasses
 import subprocess
 import sys
 import tempfile
@@ -142,7 +141,7 @@ def test_an_update_does_not_get_around_it(enforcing: Any, options: tuple[str, ..
 
 
 GPUS = ("--partition=a100", "--nodes=2", "--gres=gpu:4")
-TOO_LATE = "rightsizer: model=llama-3.1-8b tokens=10B deadline={}m"
+TOO_LATE = "rightsizer: model=llama-3.1-8b tokens=10B deadline={}h"
 
 
 def allowed(site: Any, job: str, *argv: str) -> bool:
@@ -169,14 +168,13 @@ def test_a_held_job_is_not_released_before_it_is_sized(enforcing: Any) -> None:
 
 
 def test_a_refused_job_ends_with_its_reason_and_its_owner_cannot_run_it(enforcing: Any) -> None:
-    site = dataclasses.replace(enforcing, again=False)
-    submitted = site.sbatch(TOO_LATE.format(31), *GPUS, user="nobody", hold=False)
+    submitted = enforcing.unknown(TOO_LATE, *GPUS, hours=0.52, user="nobody")
     job = submitted.job["JobId"]
-    refused = site.settled(submitted)
+    refused = enforcing.settled(submitted)
     assert (refused.job, " refused: no plan: deadline" in refused.said) == (None, True), refused.said
-    again = site.slurm.ask("scontrol", "requeue", job, user="nobody", cwd="/")
+    again = enforcing.slurm.ask("scontrol", "requeue", job, user="nobody", cwd="/")
     assert "Requested operation is presently disabled" in again.stderr
-    assert site.slurm.job(job)["JobState"] == "CANCELLED"
+    assert enforcing.slurm.job(job)["JobState"] == "CANCELLED"
 
 
 def test_a_job_that_its_owner_cancels_and_requeues_stays_held(enforcing: Any) -> None:

@@ -33,6 +33,19 @@ class Run:
             assert not ended, f"no {what}: {Path(self.log.name).read_text()[-3000:]}"
             time.sleep(0.1)
 
+    def wait_until_no_record_is_written_for(self, quiet_s: float) -> None:
+        """Wait until the workers have been silent for a while."""
+        size, since_s = -1, time.monotonic()
+
+        def is_quiet() -> bool:
+            nonlocal size, since_s
+            found = (self.directory / "progress.jsonl").stat().st_size
+            if found != size:
+                size, since_s = found, time.monotonic()
+            return time.monotonic() - since_s >= quiet_s
+
+        self.wait("quiet workers", is_quiet)
+
     def end(self) -> int:
         """The exit code, once it has ended by itself."""
         return self.process.wait(PATIENCE_S)
