@@ -87,7 +87,10 @@ def test_the_documented_commands_parse():
     assert not wrong
 
 
-PAGES = {p.name: p.read_text() for p in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]}
+PAGES = {
+    str(p.relative_to(ROOT)): p.read_text()
+    for p in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/notes/*.md"), *ROOT.glob("*.md")]
+}
 FOLDERS = "sizing|crds|launch|telemetry|operator|slurm|cli|tests|bench|examples|deploy|helm|scripts|docs"
 NO_MODULES = "dev|test|conf|lua|github"  # the API group, hosts, files
 
@@ -177,3 +180,21 @@ TOLD = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), *ROOT.g
 )
 def test_only_the_install_page_tells_how_to_install(page):
     assert not re.findall(INSTALLING, (ROOT / page).read_text(), flags=re.M)
+
+
+FORMULAS = sorted(ROOT.glob("docs/engine/*.md"))
+PARTS = ["Legend", "Formula", "Derivation", "Source", "Known error", "Computed by"]
+
+
+@pytest.mark.parametrize("page", FORMULAS, ids=lambda page: page.stem)
+def test_a_formula_has_legend_derivation_source_error_and_module(page):
+    text = page.read_text()
+    assert re.findall(r"^## (.+)", text, flags=re.M) == PARTS
+    modules = re.findall(r"`([\w/]+\.py)`", text.split("## Computed by")[1])
+    assert modules
+    assert all(list(ROOT.glob(f"sizing/*/{module}")) for module in modules)
+
+
+def test_the_engine_page_maps_every_formula():
+    assert FORMULAS
+    assert set(FORMULAS) <= linked(ROOT / "docs/engine.md")
