@@ -28,7 +28,7 @@ demo: $(READY)  ## size, train with two workers, kill one, resume, resize 2 -> 1
 
 # One layer: make test LAYER=operator (a folder of tests/, or a path in it)
 LAYER ?=
-PACKAGES := sizing,crds,launch,telemetry,slurm,operator,cli
+PACKAGES := sizing,crds,launch,telemetry,local,slurm,operator,cli,python
 test: $(READY)  ## unit tests, then real torchrun on this machine; no root, no cluster; LAYER=operator for one layer
 	@$(MAKE) --no-print-directory .test-units
 	@$(MAKE) --no-print-directory .test-processes

@@ -19,13 +19,13 @@ from bench.fitting import arguments, reference
 from bench.step_rows import StepRows, load
 from bench.whole_runs import write
 
-from rightsizer.domain.cases import Case
-from rightsizer.domain.columns import Array
-from rightsizer.domain.framework import assumed_frameworks
-from rightsizer.domain.workload import Method, Precision, Workload
-from rightsizer.published.rows import case_from_row
-from rightsizer.search.plan import plan
-from rightsizer.search.types import Plan, Request
+from rightsizer_engine.domain.cases import Case
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.domain.framework import assumed_frameworks
+from rightsizer_engine.domain.workload import Method, Precision, Workload
+from rightsizer_engine.published.rows import case_from_row
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Plan, Request
 
 LEAD, HALVING = "assumed_stack_ln", "assumed_stack_halving"
 YEAR = 2024.0
@@ -96,7 +96,7 @@ def compared(groups: Mapping[Group, Fastest]) -> Sequence[Compared]:
     """Every group that can be planned."""
     found = []
     for group, one in groups.items():
-        answer = plan(_asked(one.case), compared=False)
+        answer = size(_asked(one.case), compared=False)
         if isinstance(answer, Plan):  # V100s have no bf16, for one
             ln = float(np.log(one.s_per_token * answer.option.tokens_per_s))
             found.append(Compared(source=group[0], year=one.case.workload.library_year or YEAR, ln=ln))

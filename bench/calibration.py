@@ -21,11 +21,10 @@ from bench.memory_rows import promoted
 from bench.results import RESULTS, read_rows, write_json
 from scipy.optimize import minimize
 
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.columns import Array
-from rightsizer.domain.familiarity import measured
-from rightsizer.estimate.correction import (
-    SHARES,
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.domain.familiarity import measured
+from rightsizer_engine.estimate.correction import (
     Calibration,
     Evidence,
     Quantity,
@@ -33,9 +32,9 @@ from rightsizer.estimate.correction import (
     correct,
     covariances,
 )
-from rightsizer.estimate.parameters import Parameters, load_calibration
-from rightsizer.estimate.uncertainty import Z_80
-from rightsizer.published.rows import COLUMNS, case_from_row
+from rightsizer_engine.estimate.parameters import SHARES, Parameters, load_calibration
+from rightsizer_engine.estimate.uncertainty import Z_80
+from rightsizer_engine.published.rows import COLUMNS, case_from_row
 
 KNOWN = (0, 1, 3, 10)
 DRAWS = 20

@@ -26,19 +26,19 @@ from bench.fitting import arguments, read, reference
 from bench.results import RESULTS, write_json
 from bench.whole_runs import FITTED, GOAL, Result, summary, whole_run, write
 
-from rightsizer.catalog import lookup
-from rightsizer.catalog.recipes import recipe
-from rightsizer.domain.architecture import Architecture
-from rightsizer.domain.framework import Framework, assumed_frameworks, framework
-from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.workload import AttentionKernel, Method, Precision, Workload
-from rightsizer.errors import RightsizerError
-from rightsizer.estimate import goodput
-from rightsizer.search.explain import layout_text
-from rightsizer.search.plan import plan
-from rightsizer.search.types import NoPlan, Objective, Option, Plan, Request
 from rightsizer_api.spec_defaults import workload_of
 from rightsizer_api.workload import WorkloadSpec
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.catalog.recipes import recipe
+from rightsizer_engine.domain.architecture import Architecture
+from rightsizer_engine.domain.framework import Framework, assumed_frameworks, framework
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.domain.workload import AttentionKernel, Method, Precision, Workload
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.estimate import goodput
+from rightsizer_engine.search.reasons import layout_text
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import NoPlan, Objective, Option, Plan, Request
 
 KINDS = ("whole_run", "pretrain_phase")
 ERA = 2023.0
@@ -251,7 +251,7 @@ def _plan(
         attention=telling.attention,
         library_year=telling.year,
     )
-    return plan(
+    return size(
         Request(
             architecture=shape,
             workload=workload,

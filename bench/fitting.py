@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from rightsizer.estimate.parameters import Parameter, Parameters
+from rightsizer_engine.estimate.parameters import Parameter, Parameters
 
-__all__ = ["DATA", "Fit", "arguments", "fit", "read", "reference", "robust", "runs", "save", "summary"]
-
-DATA = Path(__file__).resolve().parents[1] / "sizing" / "rightsizer" / "data"
+DATA = Path(__file__).resolve().parents[1] / "sizing" / "rightsizer_engine" / "data"
 CORRECTIONS = Path(__file__).resolve().with_name("corrections.csv")
 WAVES = {"1": "published_runs.csv", "2": "published_runs_wave2.csv"}
 """The tables of published runs, oldest first: each was kept back from the fits before it came."""

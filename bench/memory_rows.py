@@ -15,14 +15,12 @@ import numpy as np
 from bench.fitting import runs
 from bench.profiles import forgetting
 
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.columns import Array
-from rightsizer.errors import UnsupportedError
-from rightsizer.estimate import memory
-from rightsizer.estimate.parameters import Parameters
-from rightsizer.published.rows import case_from_row
-
-__all__ = ["GIB", "MemoryRows", "build", "kind_of", "load", "predicted_bytes", "promoted"]
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.errors import UnsupportedError
+from rightsizer_engine.estimate import memory
+from rightsizer_engine.estimate.parameters import Parameters
+from rightsizer_engine.published.rows import case_from_row
 
 GIB = 2.0**30
 

@@ -42,18 +42,24 @@ _BY_HAND = " ".join(
 )
 _ENGINE = (_BY_HAND, "tests/sizing/estimate", "tests/sizing/search")
 TESTS_OF: Mapping[str, tuple[str, ...]] = {
-    "sizing/rightsizer/estimate/*.py": _ENGINE,
-    "sizing/rightsizer/search/pricing.py": ("tests/sizing/search/test_plan.py", "tests/sizing/search"),
-    "sizing/rightsizer/search/reasons.py": ("tests/sizing/search/test_reasons.py", "tests/sizing/search"),
-    "sizing/rightsizer/resize/*.py": ("tests/sizing/resize",),
+    "sizing/rightsizer_engine/estimate/*.py": _ENGINE,
+    "sizing/rightsizer_engine/search/pricing.py": ("tests/sizing/search/test_plan.py", "tests/sizing/search"),
+    "sizing/rightsizer_engine/search/reasons.py": (
+        "tests/sizing/search/test_reasons.py",
+        "tests/sizing/search",
+    ),
+    "sizing/rightsizer_engine/resize/*.py": ("tests/sizing/resize",),
     "operator/rightsizer_operator/reconcile/*.py": ("tests/operator/reconcile", "tests/operator"),
     "slurm/rightsizer_slurm/monitor/decide.py": ("tests/slurm/monitor",),
     "slurm/rightsizer_slurm/monitor/rollback.py": ("tests/slurm/monitor",),
     "slurm/rightsizer_slurm/submit/answer.py": ("tests/slurm/submit",),
     "slurm/rightsizer_slurm/submit/placement.py": ("tests/slurm/submit",),
-    "launch/rightsizer_launch/resize_inputs.py": ("tests/launch/test_resize_inputs.py", "tests/launch"),
-    "launch/rightsizer_launch/local/resize.py": ("tests/launch/local",),
-    "launch/rightsizer_launch/local/supervisor.py": ("tests/launch/local",),
+    "launch/rightsizer_launch/running/marks.py": (
+        "tests/launch/running/test_readings.py",
+        "tests/launch",
+    ),
+    "local/rightsizer_local/resize.py": ("tests/local",),
+    "local/rightsizer_local/supervisor.py": ("tests/local",),
 }
 """The engine's arithmetic and the three decision paths; the tests that must notice, quickest first."""
 

@@ -4,8 +4,8 @@
 
 A truth is drawn job by job, from deviations as believed and 1.7 times as large: the step time's error, an
 error of each size's rate, downtime, and the noise of each look. The policy is written again here, one job at
-a time, so that the engine's own figure (rightsizer.search.opening, fixed draws, arrays) is checked by other
-code. `P` must lie within 3 points of the stated probability.
+a time, so that other code checks the engine's own figure (rightsizer_engine.search.opening: fixed draws,
+arrays). `P` must lie within 3 points of the stated probability.
 """
 
 import argparse
@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 from bench.results import RESULTS, write_json
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.workload import Precision, Workload
-from rightsizer.estimate.uncertainty import WIDE, quantile, z_quantile
-from rightsizer.search.cluster_search import ClusterResult, search_cluster
-from rightsizer.search.opening import MEASURED_LN, Case, choose_opening
-from rightsizer.search.staged import opening_case
-from rightsizer.search.types import Request, Staging
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.workload import Precision, Workload
+from rightsizer_engine.estimate.uncertainty import WIDE, quantile, z_quantile
+from rightsizer_engine.search.cluster_search import ClusterResult, search_cluster
+from rightsizer_engine.search.opening import MEASURED_LN, Case, choose_opening
+from rightsizer_engine.search.staged import opening_case
+from rightsizer_engine.search.types import Request, Staging
 
 DAY_S = 86400.0
 SHRINK_MARGIN = 0.1

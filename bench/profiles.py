@@ -9,11 +9,9 @@ withheld.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from rightsizer import packaged
-from rightsizer.errors import UnsupportedError
-from rightsizer.published.rows import framework_of_row
-
-__all__ = ["forgetting", "reverted", "support"]
+from rightsizer_engine import packaged
+from rightsizer_engine.errors import UnsupportedError
+from rightsizer_engine.published.rows import framework_of_row
 
 Row = Mapping[str, str]
 

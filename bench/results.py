@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "dumps", "read_rows", "write_json", "write_rows"]
-
 RESULTS = Path(__file__).resolve().parent / "results"
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from bench.results import RESULTS, write_json
 
-from rightsizer.fleet.trace_jobs import ReplayRules
 from rightsizer_cli.commands.simulate.attributes import DEADLINES, SCALINGS, Draw
 from rightsizer_cli.commands.simulate.comparison import compare, report
 from rightsizer_cli.commands.simulate.traces import read_trace
+from rightsizer_engine.fleet.trace_jobs import ReplayRules
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = Path(os.environ.get("RIGHTSIZER_REFERENCE", ROOT.parent / "shared" / "reference"))

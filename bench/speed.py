@@ -22,15 +22,15 @@ from pathlib import Path
 import numpy as np
 from bench.results import RESULTS, write_json
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.workload import Precision, Workload
-from rightsizer.search.layout_space import families, layouts
-from rightsizer.search.plan import plan
-from rightsizer.search.pricing import families_context, fit_layouts, price
-from rightsizer.search.search import pairs
-from rightsizer.search.types import Request
-from rightsizer_launch.local.machine import cpu
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.workload import Precision, Workload
+from rightsizer_engine.search.layout_space import families, layouts
+from rightsizer_engine.search.pricing import families_context, fit_layouts, price
+from rightsizer_engine.search.search import pairs
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Request
+from rightsizer_local.machine import cpu
 
 DAY_S = 86400.0
 CALCULON_RECORDED_S_PER_LAYOUT = 0.8e-3
@@ -167,8 +167,8 @@ def plans() -> dict[str, float]:
         first = [json.loads(_told("-m", "bench.speed", "--first", name)) for _ in range(5)]
         taken = Taken(wall_s=min(f["wall_s"] for f in first), cpu_s=min(f["cpu_s"] for f in first))
         asked = question()
-        answer = plan(asked)
-        again = fastest(partial(plan, asked))
+        answer = size(asked)
+        again = fastest(partial(size, asked))
         figures |= {f"{name}: wall_s": taken.wall_s, f"{name}: cpu_s": taken.cpu_s}
         figures |= {f"{name}, asked again: wall_s": again.wall_s, f"{name}, asked again: cpu_s": again.cpu_s}
         outcome = f"{type(answer).__name__}, {answer.layouts_evaluated:,} layouts; again {again.cpu_s:.3f} s"
@@ -182,7 +182,7 @@ def _told(*words: str) -> str:
 
 def first(name: str) -> Taken:
     """The first plan of this process, after imports: catalog and parameters are still to be read."""
-    return fastest(lambda: plan(PLANS[name]()), times=1)
+    return fastest(lambda: size(PLANS[name]()), times=1)
 
 
 def calculon_s(folder: Path) -> float | None:

@@ -9,14 +9,12 @@ from bench.fitting import runs
 from bench.memory_rows import promoted
 from bench.profiles import forgetting
 
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.columns import Array
-from rightsizer.domain.workload import Recompute
-from rightsizer.errors import UnsupportedError
-from rightsizer.estimate.prediction import gpus, model_flop_per_token, peak_flop_per_s
-from rightsizer.published.rows import case_from_row
-
-__all__ = ["LARGEST_WEIGHT", "StepRows", "build", "is_judged", "load", "take", "weights"]
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.domain.workload import Recompute
+from rightsizer_engine.errors import UnsupportedError
+from rightsizer_engine.estimate.prediction import gpus, model_flop_per_token, peak_flop_per_s
+from rightsizer_engine.published.rows import case_from_row
 
 INCOMPLETE_WEIGHT = 0.5
 LARGEST_WEIGHT = 60

@@ -10,10 +10,8 @@ import numpy as np
 from bench.fit.uncertainty import log_density
 from bench.fitting import DATA
 
-from rightsizer.estimate import goodput
-from rightsizer.estimate.uncertainty import quantile
-
-__all__ = ["FITTED", "GOAL", "Result", "summary", "whole_run", "write"]
+from rightsizer_engine.estimate import goodput
+from rightsizer_engine.estimate.uncertainty import quantile
 
 GOAL = 0.15
 LARGE = 0.7

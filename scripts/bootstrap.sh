@@ -37,7 +37,7 @@ echo "installing the locked packages into $venv (torch is the largest: about 3 G
 
 # uv leaves no bytecode, and where PYTHONDONTWRITEBYTECODE is set Python never will: every command would compile anew
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-"$venv/bin/python" -m compileall -q -j 0 sizing crds launch telemetry slurm operator cli \
+"$venv/bin/python" -m compileall -q -j 0 sizing crds launch telemetry local slurm operator cli python \
   "$site"/{numpy,pydantic,rich,typer,yaml,markdown_it,pygments,hypothesis,pytest,_pytest,xdist} >/dev/null || true &
 # of the large ones only what workers (optimizers import _dynamo), the operator and plots import: half of a start is compiling
 example="torch.distributed.checkpoint.state_dict, torch.distributed.fsdp, torch.distributed.tensor.parallel"

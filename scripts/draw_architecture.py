@@ -89,12 +89,8 @@ class Box:
 
 @functools.cache
 def graph() -> grimp.ImportGraph:
-    """Every import of every package, but those of the public names: `import rightsizer` loads them later."""
-    found = grimp.build_graph(*PACKAGES, cache_dir=None)
-    for home in found.find_modules_directly_imported_by("rightsizer"):
-        if not home.startswith("rightsizer."):
-            found.remove_import(importer="rightsizer", imported=home)
-    return found
+    """Every import of every package."""
+    return grimp.build_graph(*PACKAGES, cache_dir=None)
 
 
 def imports(nodes: Collection[str]) -> dict[str, set[str]]:

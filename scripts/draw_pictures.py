@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from rightsizer_cli.figures import picture
+from rightsizer_cli.output.figures import picture
+from rightsizer_cli.output.plan_figure import plan_figure
 from rightsizer_cli.page.answer import answered
-from rightsizer_cli.plan_figure import plan_figure
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 QUESTION = {

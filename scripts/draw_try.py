@@ -4,10 +4,10 @@ import functools
 import sys
 from pathlib import Path
 
-from rightsizer_cli.figures import picture
+from rightsizer_cli.output.figures import picture
+from rightsizer_cli.output.plan_figure import plan_figure
 from rightsizer_cli.page.answer import answered
 from rightsizer_cli.page.render import asset, worked_html
-from rightsizer_cli.plan_figure import plan_figure
 
 FOLDER = Path(__file__).parent.parent / "docs" / "try"
 QUESTIONS = {

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import rightsizer
-from rightsizer.catalog.gpus import gpu
-from rightsizer.catalog.models import model
-from rightsizer.units import parse_duration_s, parse_tokens
+from rightsizer_engine.catalog.gpus import gpu
+from rightsizer_engine.catalog.models import model
+from rightsizer_engine.units import parse_duration_s, parse_tokens
 
 MFU = 0.4
 """Of the 16-bit peak, as the rule has it."""

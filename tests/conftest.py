@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from rightsizer.search.plan import plan as size
-from rightsizer.search.types import Plan
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Plan
 
 os.environ["RIGHTSIZER_CALIBRATION"] = ""  # no test reads or writes what this user has measured
 

@@ -21,12 +21,12 @@ from bench.memory_rows import load as load_memory_rows
 from bench.results import RESULTS, read_rows, write_json
 from bench.step_rows import StepRows, load
 
-from rightsizer.domain.columns import Array
-from rightsizer.domain.familiarity import measured
-from rightsizer.estimate import memory as memory_of
-from rightsizer.estimate import prediction
-from rightsizer.estimate.parameters import load_step_time
-from rightsizer.estimate.uncertainty import Z_80
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.domain.familiarity import measured
+from rightsizer_engine.estimate import memory as memory_of
+from rightsizer_engine.estimate import prediction
+from rightsizer_engine.estimate.parameters import load_step_time
+from rightsizer_engine.estimate.uncertainty import Z_80
 
 
 def step_errors(folder: Path) -> tuple[StepRows, dict[str, Array]]:

@@ -7,12 +7,10 @@ import numpy as np
 from bench.accuracy.published import published
 from bench.step_rows import StepRows
 
-from rightsizer.domain.cases import Cases
-from rightsizer.domain.columns import Array
-from rightsizer.estimate import step_time
-from rightsizer.published.rows import case_from_row
-
-__all__ = ["Decisions", "Goal", "decisions", "row_goals", "table_goals"]
+from rightsizer_engine.domain.cases import Cases
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.estimate import step_time
+from rightsizer_engine.published.rows import case_from_row
 
 Row = Mapping[str, str]
 

@@ -10,8 +10,6 @@ say), without recomputation; chunks are assumed.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Published", "published"]
-
 _SELENE = {
     "year": "2021",
     "framework": "Megatron-LM",

@@ -22,9 +22,9 @@ from bench.first_contact.log import append
 from bench.fit.step_time import null_errors
 from bench.fitting import read, reference
 
-from rightsizer.domain.columns import Array
-from rightsizer.estimate import step_time
-from rightsizer.estimate.uncertainty import Z_80, memory_sigma, step_sigma
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.estimate import step_time
+from rightsizer_engine.estimate.uncertainty import Z_80, memory_sigma, step_sigma
 
 Line = Mapping[str, object]
 SWEEPS = ("VTRAIN",)

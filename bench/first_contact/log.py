@@ -9,8 +9,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["COLUMNS", "LOG", "ROWS", "append", "read", "waves"]
-
 LOG = Path(__file__).resolve().with_name("log.csv")
 ROWS = LOG.with_name("rows.csv")
 """ln(predicted / measured) of each wave's step times at its first contact, told the notes, with the framework

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from bench.fitting import SCALE, SPREAD, robust
 
-from rightsizer.domain.columns import Array
-from rightsizer.estimate.parameters import Parameter
-
-__all__ = ["Linear", "Prior", "linearise", "solve", "within"]
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.estimate.parameters import Parameter
 
 IN_COMMON = 0.5
 """Share of the prior variance that parameters of one family (a term by class or generation) share."""

@@ -16,8 +16,8 @@ from bench.fitting import DATA, arguments, reference, save, summary
 from bench.memory_rows import MemoryRows, load, predicted_bytes
 from bench.results import write_rows
 
-from rightsizer.domain.columns import Array
-from rightsizer.estimate.parameters import Parameters, load_memory
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.estimate.parameters import Parameters, load_memory
 
 
 def weights(peaks: MemoryRows) -> Array:

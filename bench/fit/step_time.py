@@ -16,12 +16,12 @@ from bench.fitting import DATA, arguments, reference, save, summary
 from bench.results import write_rows
 from bench.step_rows import StepRows, full_rate_s, load, take, weights
 
-from rightsizer.domain.columns import Array
-from rightsizer.estimate import step_time
-from rightsizer.estimate.host_time import HOST_CLASSES
-from rightsizer.estimate.kernels import GENERATIONS
-from rightsizer.estimate.layer_time import StepInputs
-from rightsizer.estimate.parameters import Parameters, load_curves, load_step_time
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.estimate import step_time
+from rightsizer_engine.estimate.host_time import HOST_CLASSES
+from rightsizer_engine.estimate.kernels import GENERATIONS
+from rightsizer_engine.estimate.layer_time import StepInputs
+from rightsizer_engine.estimate.parameters import Parameters, load_curves, load_step_time
 
 SINGLE_SOURCE_ROWS = 300
 """Rows of one source that enter the fit at most: the rest of a large sweep tells nothing new."""

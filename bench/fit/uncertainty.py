@@ -26,14 +26,12 @@ from bench.memory_rows import promoted
 from bench.results import read_rows
 from scipy.optimize import minimize
 
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.columns import Array
-from rightsizer.domain.familiarity import Measured, MeasuredRuns, measured_runs
-from rightsizer.errors import UnsupportedError
-from rightsizer.estimate.uncertainty import WIDE, Z_80, coefficients, deviation
-from rightsizer.published.rows import case_from_row
-
-__all__ = ["deviation_left_out", "log_density"]
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.columns import Array
+from rightsizer_engine.domain.familiarity import Measured, MeasuredRuns, measured_runs
+from rightsizer_engine.errors import UnsupportedError
+from rightsizer_engine.estimate.uncertainty import WIDE, Z_80, coefficients, deviation
+from rightsizer_engine.published.rows import case_from_row
 
 COVERAGE = 0.8
 WEIGHTS = {"left out": 1.0, "withheld": 0.25, "first contact": 2.0, "first contact, withheld": 0.5}

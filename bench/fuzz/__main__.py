@@ -15,7 +15,7 @@ from random import Random
 from bench.fuzz import kubernetes, magnitudes, slurm
 from bench.fuzz.inputs import Target
 
-from rightsizer.errors import RightsizerError
+from rightsizer_engine.errors import RightsizerError
 
 TARGETS: tuple[Target, ...] = (*kubernetes.TARGETS, *slurm.TARGETS, *magnitudes.TARGETS)
 

@@ -12,15 +12,15 @@ from bench.fuzz.inputs import Target
 from bench.fuzz.kubernetes import INVENTORY, METADATA, NOW, OWNER, SIZED, TRAINER
 from bench.fuzz.slurm import PLAN, RUN, START, STEP, looked_at
 
-from rightsizer.catalog import lookup
-from rightsizer.search.plan import plan as size
 from rightsizer_api import loads, sizing
 from rightsizer_cli.commands.advise.advice import Measured, advise
 from rightsizer_cli.commands.advise.logs import rate_of
 from rightsizer_cli.kubectl.describe import why
-from rightsizer_launch.local.live_view import Expectation, status_rows
-from rightsizer_launch.run_totals import RunTotals
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.search.size import size
+from rightsizer_launch.running.run_totals import RunTotals
 from rightsizer_launch.worker.progress import Record
+from rightsizer_local.live_view import Expectation, status_rows
 from rightsizer_operator.reconcile.gauges import plan_gauges
 from rightsizer_operator.reconcile.reconcile import reconcile
 from rightsizer_operator.values.actions import PatchStatus
@@ -30,8 +30,6 @@ from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.protocol import SizingRequest, Verdict
-
-__all__ = ["TARGETS"]
 
 TOKENS = ("1", "1k", "10M", "100B", "15T", "1000T", "1000000T")
 DEADLINES = ("", "1m", "72h", "400d", "36000d")

@@ -11,7 +11,8 @@ from typing import Any
 from bench.fuzz.inputs import Target, damaged, damaged_text, text
 
 from rightsizer_api import loads
-from rightsizer_launch.resize_inputs import marks_of, reading_of
+from rightsizer_launch.running.marks import marks_of
+from rightsizer_launch.running.readings import reading_of
 from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import accounting_limits, comment, config, hostlist, jobs, runfile, snapshot
 from rightsizer_slurm.cluster.backend_commands import jobs_of_json

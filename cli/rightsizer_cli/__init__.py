@@ -1,3 +1,1 @@
 """The command line: reads flags and files, asks the engine, prints. It computes no figure of its own."""
-
-__all__: list[str] = []

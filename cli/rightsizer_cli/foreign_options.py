@@ -2,8 +2,6 @@
 
 from collections.abc import Collection
 
-__all__ = ["remedy"]
-
 _NO_EFFECT = "changes no size; leave it out"
 _BATCH = "use --global-batch, in tokens a step: 512 sequences of 8192 are 4M"
 _MEANT: dict[str, tuple[str, str]] = {

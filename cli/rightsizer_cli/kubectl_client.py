@@ -10,11 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rightsizer.errors import InputError, RightsizerError
-from rightsizer.values import immutable
 from rightsizer_api.untrusted_text import printable, printable_strings
-
-__all__ = ["Client", "ClusterError", "Where", "checked_name"]
+from rightsizer_engine.errors import InputError, RightsizerError
+from rightsizer_engine.values import immutable
 
 Object = Mapping[str, Any]
 Runner = Callable[[Sequence[str]], subprocess.CompletedProcess[str]]

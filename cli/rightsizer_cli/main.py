@@ -11,9 +11,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from rightsizer_cli.exits import BAD_INPUT, INTERRUPTED, OK, SYSTEM
-
-__all__ = ["COMMANDS", "build", "execute", "main", "outcome"]
+from rightsizer_cli.output.exits import BAD_INPUT, INTERRUPTED, OK, SYSTEM
 
 COMMANDS = {
     "plan": "plan.command",
@@ -82,11 +80,11 @@ def outcome(app: typer.Typer, args: Sequence[str], *, program: str) -> int:
         why = f"{error.encoding} has no {unknown[:20]!r}; set PYTHONIOENCODING=utf-8"
         return _refused(OSError(errno.EILSEQ, why))
     except ValueError as error:
-        from rightsizer.errors import RightsizerError
+        from rightsizer_engine.errors import RightsizerError
 
         if not isinstance(error, RightsizerError):
             raise
-        from rightsizer_cli.usage_errors import format_error
+        from rightsizer_cli.requests.usage_errors import format_error
 
         return _fail(format_error(error))
     return code if isinstance(code, int) else OK

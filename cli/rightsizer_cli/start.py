@@ -8,8 +8,6 @@ import gc
 import os
 import sys
 
-__all__ = ["main"]
-
 _OBJECTS = 200_000  # net allocations between collections; Python's default is 700
 
 

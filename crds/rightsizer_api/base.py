@@ -8,10 +8,8 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validato
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
-
-__all__ = ["Model", "Rule", "Transition", "camel", "fixed", "shown"]
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 
 _ACRONYMS = {
     "usd": "USD",

@@ -9,8 +9,6 @@ from pydantic import BaseModel
 
 from rightsizer_api.plan import GROUP, KIND, LONGEST_NAME, VERSION, TrainingPlan
 
-__all__ = ["crd", "crd_yaml", "structural"]
-
 PLURAL = "trainingplans"
 
 _HEADER = "# Generated from the models in rightsizer_api by `make generate`. Do not edit.\n"

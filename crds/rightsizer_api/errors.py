@@ -10,9 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from rightsizer.errors import InputError
-
-__all__ = ["PlanError", "plan_error", "wire_fields"]
+from rightsizer_engine.errors import InputError
 
 _LONGEST = 60
 _ROOT_CAUSES = ("extra_forbidden", "missing")  # a misspelt field also leaves its right name missing

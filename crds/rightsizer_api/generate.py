@@ -20,8 +20,6 @@ from rightsizer_api.placeholders import PLACEHOLDERS
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import Duration, Interval, Moment, Tokens, Usd
 
-__all__ = ["generated", "main"]
-
 _REPOSITORY = Path(__file__).parents[2]
 
 _QUANTITIES = (

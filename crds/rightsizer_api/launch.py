@@ -18,22 +18,11 @@ from pydantic import (
 from pydantic.config import JsonDict
 from typing_extensions import TypedDict
 
-from rightsizer.catalog.framework_names import framework_named, sharding_named
-from rightsizer.errors import InputError, UnknownNameError
 from rightsizer_api import placeholders
 from rightsizer_api.base import Model, Rule, fixed
 from rightsizer_api.quantities import Duration, Interval
-
-__all__ = [
-    "NEEDS_A_STAGE",
-    "READ_FROM_LOG_LINES",
-    "Carrier",
-    "Checkpoint",
-    "EnvVar",
-    "Launch",
-    "PodTemplate",
-    "Restarts",
-]
+from rightsizer_engine.catalog.framework_names import framework_named, sharding_named
+from rightsizer_engine.errors import InputError, UnknownNameError
 
 READ_FROM_LOG_LINES = frozenset(
     {"megatron", "megatron-core", "megatron-bridge", "nemo", "nanotron", "torchtune"}

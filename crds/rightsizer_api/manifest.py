@@ -12,12 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rightsizer.errors import InputError
 from rightsizer_api.errors import plan_error
 from rightsizer_api.plan import API_VERSION, KIND, TrainingPlan
 from rightsizer_api.untrusted_text import read_text
-
-__all__ = ["dump", "load", "loads", "validate", "with_config"]
+from rightsizer_engine.errors import InputError
 
 _MAX_BYTES = 2_097_152  # per file: four bytes for each character of the longest manifest
 

@@ -5,12 +5,10 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, Strict, model_validator
 
-from rightsizer.domain.architecture import AttentionKind, Family
-from rightsizer.errors import InputError
 from rightsizer_api.base import Model, Rule, Transition
 from rightsizer_api.quantities import Name
-
-__all__ = ["Dimensions", "ModelSpec"]
+from rightsizer_engine.domain.architecture import AttentionKind, Family
+from rightsizer_engine.errors import InputError
 
 _LONGEST_CONFIG = 65_536  # characters of JSON; the largest config.json of the catalog's models has 3,000
 

@@ -9,11 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import Recompute
-from rightsizer.errors import InputError
-
-__all__ = ["LAYOUT_NAMES", "PLACEHOLDERS", "check", "expand", "layout_of", "layout_values", "placeholders_in"]
+from rightsizer_engine.domain.layout import Layout, Offload, Sharding
+from rightsizer_engine.domain.workload import Recompute
+from rightsizer_engine.errors import InputError
 
 LAYOUT_NAMES: Mapping[str, str] = {
     "gpus": "gpus",
@@ -34,7 +32,7 @@ LAYOUT_NAMES: Mapping[str, str] = {
     "offload": "offload",
     "offloadPercent": "offload_percent",
 }
-"""The wire names of a layout's fields and the names they have in `rightsizer.domain.layout.Layout`."""
+"""The wire names of a layout's fields and the names they have in `rightsizer_engine.domain.layout.Layout`."""
 
 PLACEHOLDERS: Mapping[str, str] = {
     **{f"layout.{name}": f"the layout's {name}" for name in LAYOUT_NAMES},

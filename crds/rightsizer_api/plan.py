@@ -4,7 +4,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, Strict
 
-from rightsizer.search.types import Objective
 from rightsizer_api.base import Model, Rule
 from rightsizer_api.launch import Launch
 from rightsizer_api.model import ModelSpec
@@ -12,8 +11,7 @@ from rightsizer_api.quantities import Duration, Name
 from rightsizer_api.resources import Budget, Deadline, Elasticity, ElasticityMode, LayoutPins, Resources
 from rightsizer_api.status import Status
 from rightsizer_api.workload import WorkloadSpec
-
-__all__ = ["API_VERSION", "GROUP", "KIND", "LONGEST_NAME", "VERSION", "Metadata", "Spec", "TrainingPlan"]
+from rightsizer_engine.search.types import Objective
 
 GROUP = "rightsizer.dev"
 VERSION = "v1alpha1"

@@ -8,24 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema
 
-from rightsizer import units
-from rightsizer.errors import QuantityError
-
-__all__ = [
-    "LATEST",
-    "Duration",
-    "Interval",
-    "Link",
-    "Moment",
-    "Name",
-    "Rate",
-    "Tokens",
-    "Usd",
-    "format_time",
-    "later",
-    "moment_text",
-    "parse_time",
-]
+from rightsizer_engine import units
+from rightsizer_engine.errors import QuantityError
 
 _LONGEST = 40
 

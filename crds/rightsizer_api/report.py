@@ -6,18 +6,6 @@ from pydantic import Field, Strict
 
 from rightsizer_api.base import Model
 
-__all__ = [
-    "FacetReport",
-    "FamiliarityReport",
-    "Interval80",
-    "LayoutReport",
-    "LeverReport",
-    "Loss",
-    "Opening",
-    "PlanReport",
-    "Runner",
-]
-
 Seconds = Annotated[float, Field(ge=0)]
 Gpus = Annotated[int, Field(ge=0, le=65_536)]
 Sentence = Annotated[str, Field(max_length=1024)]

@@ -8,17 +8,6 @@ from pydantic import Field, Strict
 from rightsizer_api.base import Model, Rule
 from rightsizer_api.quantities import Duration, Link, Moment, Name, Rate, Usd
 
-__all__ = [
-    "Budget",
-    "Deadline",
-    "Elasticity",
-    "ElasticityMode",
-    "Interconnect",
-    "LayoutPins",
-    "Resources",
-    "WhenIdle",
-]
-
 Gpus = Annotated[int, Field(ge=1, le=65_536)]
 Degree = Annotated[int, Field(ge=1, le=65_536)]
 

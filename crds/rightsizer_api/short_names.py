@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["RIVALS", "SHORT_NAMES", "overlaid"]
-
 SHORT_NAMES: Mapping[str, str] = {
     "model": "model.name",
     "config": "model.configPath",

@@ -7,19 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from rightsizer.catalog import lookup
-from rightsizer.catalog.framework_names import framework_named, sharding_named
-from rightsizer.catalog.recipes import Recipe, recipe
-from rightsizer.domain import framework as frameworks
-from rightsizer.domain.architecture import Architecture, Family
-from rightsizer.domain.framework import Framework
-from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.workload import Method, Workload
-from rightsizer.errors import InputError, UnknownNameError
-from rightsizer.search.explain import familiarity_of, layout_text, opening_text, probe_advice, verdict
-from rightsizer.search.types import NoPlan, Option, Plan, Request, Staging
-from rightsizer.units import parse_duration_s, parse_usd
-from rightsizer.values import immutable
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import moment_text
@@ -35,17 +22,20 @@ from rightsizer_api.report import (
 from rightsizer_api.resources import ElasticityMode
 from rightsizer_api.spec_defaults import architecture_of, recipe_notes, workload_of
 from rightsizer_api.stated_hardware import stated_hardware
-
-__all__ = [
-    "ResolvedPlan",
-    "can_resize",
-    "clusters_of",
-    "deadline_s",
-    "gpu_types",
-    "layout_report",
-    "report",
-    "resolve",
-]
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.catalog.framework_names import framework_named, sharding_named
+from rightsizer_engine.catalog.recipes import Recipe, recipe
+from rightsizer_engine.domain import framework as frameworks
+from rightsizer_engine.domain.architecture import Architecture, Family
+from rightsizer_engine.domain.framework import Framework
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.domain.workload import Method, Workload
+from rightsizer_engine.errors import InputError, UnknownNameError
+from rightsizer_engine.search.explain import familiarity_of, probe_advice, verdict
+from rightsizer_engine.search.reasons import layout_text, opening_text
+from rightsizer_engine.search.types import NoPlan, Option, Plan, Request, Staging
+from rightsizer_engine.units import parse_duration_s, parse_usd
+from rightsizer_engine.values import immutable
 
 _GIB = 2.0**30
 _PLAIN_NAME = re.compile(r"[\w.+~/-]{1,96}", re.ASCII)
@@ -153,7 +143,7 @@ def _architecture(plan: TrainingPlan) -> Architecture:
             return lookup.model(model.name)
     if model.config is not None:
         with _at("spec.model.config"):
-            from rightsizer.catalog import huggingface  # noqa: PLC0415  (few plans bring a config)
+            from rightsizer_engine.catalog import huggingface  # noqa: PLC0415  (few plans bring a config)
 
             return huggingface.from_config(model.config, name=_called(model.config) or plan.metadata.name)
     if model.dimensions is not None:

@@ -3,17 +3,15 @@
 import math
 from collections.abc import Sequence
 
-from rightsizer.catalog.recipes import Recipe
-from rightsizer.domain.architecture import Architecture, parameters_matmul_active
-from rightsizer.domain.framework import Framework
-from rightsizer.domain.hardware import Gpu
-from rightsizer.domain.workload import Method, Precision, Recompute, Workload, usual_batch_tokens
-from rightsizer.errors import InputError
-from rightsizer.units import parse_tokens
 from rightsizer_api.model import Dimensions
 from rightsizer_api.workload import Lora, WorkloadSpec
-
-__all__ = ["architecture_of", "recipe_notes", "workload_of"]
+from rightsizer_engine.catalog.recipes import Recipe
+from rightsizer_engine.domain.architecture import Architecture, parameters_matmul_active
+from rightsizer_engine.domain.framework import Framework
+from rightsizer_engine.domain.hardware import Gpu
+from rightsizer_engine.domain.workload import Method, Precision, Recompute, Workload, usual_batch_tokens
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.units import parse_tokens
 
 _PRETRAIN_SEQUENCE, _TUNE_SEQUENCE = 8192, 2048  # documented on the field
 _TUNE_BATCH_SEQUENCES = 64

@@ -1,12 +1,10 @@
 """What a plan states of its nodes, as clusters of the engine."""
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.hardware import MOST_GPUS, Cluster
-from rightsizer.units import parse_link_bytes_per_s, parse_network_bytes_per_s, parse_usd
-from rightsizer.values import immutable
 from rightsizer_api.plan import TrainingPlan
-
-__all__ = ["StatedHardware", "stated_hardware"]
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.hardware import MOST_GPUS, Cluster
+from rightsizer_engine.units import parse_link_bytes_per_s, parse_network_bytes_per_s, parse_usd
+from rightsizer_engine.values import immutable
 
 
 @immutable

@@ -10,20 +10,6 @@ from rightsizer_api.base import Model
 from rightsizer_api.quantities import Moment
 from rightsizer_api.report import LayoutReport, PlanReport, Seconds
 
-__all__ = [
-    "Attempt",
-    "Condition",
-    "ConditionStatus",
-    "Failure",
-    "Observed",
-    "PlanName",
-    "PlanStatus",
-    "Recommendation",
-    "Resize",
-    "Sample",
-    "Status",
-]
-
 Text = Annotated[str, Field(max_length=1024)]
 Word = Annotated[
     str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")

@@ -9,9 +9,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-from rightsizer.errors import InputError
-
-__all__ = ["printable", "printable_strings", "read_bytes", "read_text"]
+from rightsizer_engine.errors import InputError
 
 _WRITER_S = 2.0
 """How long a pipe may have no writer: a shell starts both ends at once."""

@@ -5,7 +5,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, Strict
 
-from rightsizer.domain.workload import (
+from rightsizer_api.base import Model, Rule, fixed
+from rightsizer_api.quantities import Tokens
+from rightsizer_engine.domain.workload import (
     AttentionKernel,
     LossKernel,
     Method,
@@ -14,10 +16,6 @@ from rightsizer.domain.workload import (
     Quantiser,
     Scaling,
 )
-from rightsizer_api.base import Model, Rule, fixed
-from rightsizer_api.quantities import Tokens
-
-__all__ = ["RELEASE_PATTERN", "Dataset", "Lora", "LoraTargets", "RecomputeMode", "WorkloadSpec"]
 
 RELEASE_PATTERN = r"^(20[0-9]{2}-(0[1-9]|1[0-2])|[12][0-9]\.(0[1-9]|1[0-2]))$"
 """A month: 2025-06, or NVIDIA's container tag 25.06."""

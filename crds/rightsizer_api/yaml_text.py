@@ -6,9 +6,7 @@ from typing import Any
 
 import yaml
 
-from rightsizer.errors import InputError
-
-__all__ = ["LONGEST_TEXT", "documents", "text_of"]
+from rightsizer_engine.errors import InputError
 
 LONGEST_TEXT = 524_288
 """Characters of a manifest; etcd refuses objects past 1.5 MiB, plans have some hundred lines."""

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from deploy.images.errors import BuildError
 
-__all__ = ["Package", "architecture", "fetch", "locked", "resolve", "text_of", "unpack"]
-
 INTO_USR = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 """Folders of / that are links into /usr; packages still name some of them."""
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"

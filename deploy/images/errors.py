@@ -1,7 +1,5 @@
 """What can go wrong in a build, in one line."""
 
-__all__ = ["BuildError"]
-
 
 class BuildError(Exception):
     """What failed, and what to do about it."""

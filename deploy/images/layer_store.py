@@ -12,8 +12,6 @@ from pathlib import Path
 from deploy.images import wheels
 from deploy.images.oci import Layer, Layout
 
-__all__ = ["LayerStore", "Part"]
-
 _COMPRESSION = 3  # gzip's; a worker's layers are gigabytes
 
 

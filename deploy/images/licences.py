@@ -13,8 +13,6 @@ from pathlib import Path
 
 from deploy.images.errors import BuildError
 
-__all__ = ["EXCEPTIONS", "PERMISSIVE", "check", "normal", "refused", "stated"]
-
 PERMISSIVE = frozenset({
     *("0BSD", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0"),
     *("CC0-1.0", "CNRI-Python", "HPND", "ISC", "MIT", "MIT-0", "MIT-CMU", "PSF-2.0", "Unlicense", "Zlib"),

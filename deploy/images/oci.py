@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Layer", "Layout", "archive", "write"]
-
 _MEDIA = "application/vnd.oci.image"
 _CHUNK = 1 << 20
 

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from deploy.images.debian import Package
 
-__all__ = ["provenance", "spdx", "text"]
-
 
 def spdx(
     image: str, digest: str, *, debian: Sequence[Package], python: Sequence[tuple[str, str]], created: str

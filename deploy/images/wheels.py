@@ -12,17 +12,6 @@ from pathlib import Path
 from deploy.images import licences
 from deploy.images.errors import BuildError
 
-__all__ = [
-    "BACKENDS",
-    "PYTHON",
-    "SITE",
-    "compile_all",
-    "download",
-    "install_locked",
-    "install_own",
-    "installed",
-]
-
 PYTHON = "3.11"
 """Debian 12's Python."""
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"

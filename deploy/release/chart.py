@@ -6,8 +6,6 @@ import re
 import tarfile
 from pathlib import Path
 
-__all__ = ["package", "semantic"]
-
 _DEVELOPMENT = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.?(a|b|rc|dev)(\d+))?")
 _STAGES = {"a": "alpha", "b": "beta"}
 

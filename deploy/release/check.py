@@ -12,8 +12,6 @@ from pathlib import Path
 from deploy.images.errors import BuildError
 from deploy.release.standalone import loader
 
-__all__ = ["chart", "source", "standalone", "wheel"]
-
 
 def wheel(file: Path, packages: Iterable[Path], tracked: Iterable[Path]) -> str:
     """The wheel's version. BuildError if it lacks a file of a package that git tracks."""

@@ -15,8 +15,6 @@ from deploy.images import licences
 from deploy.images.errors import BuildError
 from deploy.images.wheels import BACKENDS
 
-__all__ = ["COMMANDS", "LOCK", "PYTHONS", "locked", "packages", "settings", "tree"]
-
 PYTHONS = ("3.11", "3.12", "3.13")
 """Debian 12 and RHEL 9; Ubuntu 24.04, RHEL 9 and 10; Debian 13."""
 LOCK = Path(__file__).with_name("plain.lock")

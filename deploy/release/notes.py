@@ -6,8 +6,6 @@ from pathlib import Path
 
 from deploy.images.errors import BuildError
 
-__all__ = ["CHANGELOG", "notes"]
-
 CHANGELOG = Path(__file__).resolve().parents[2] / "CHANGELOG.md"
 
 

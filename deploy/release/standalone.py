@@ -17,8 +17,6 @@ from deploy.images import debian, oci, wheels
 from deploy.images.layer_store import LayerStore
 from deploy.release import linux
 
-__all__ = ["PACKAGES", "Archive", "build", "loader", "name_of"]
-
 PACKAGES = frozenset({
     *("python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib"),
     *("libc6", "libcrypt1", "libgcc-s1", "libstdc++6", "zlib1g", "libbz2-1.0", "liblzma5"),

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rightsizer_launch.calibration import ENV_FILE
+from rightsizer_launch.running.calibration import ENV_FILE
 from rightsizer_launch.worker.progress import PROGRESS, ProgressReader, Record
 
 PLAN = Path(__file__).with_name("plan.yaml")

@@ -1,3 +1,1 @@
 """Starting training: torchrun argv, framework flags, runs on this machine, the in-job agent."""
-
-__all__: list[str] = []

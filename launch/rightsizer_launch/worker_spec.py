@@ -8,35 +8,20 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Workload
-from rightsizer.search.types import Option
-from rightsizer.units import parse_duration_s
-from rightsizer.values import immutable
 from rightsizer_api import expand, sizing
 from rightsizer_api.placeholders import placeholders_in
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.resources import ElasticityMode
-from rightsizer_launch import frameworks
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Workload
+from rightsizer_engine.search.types import Option
+from rightsizer_engine.units import parse_duration_s
+from rightsizer_engine.values import immutable
+from rightsizer_launch.argv import frameworks
+from rightsizer_launch.argv.torchrun import Program, program
 from rightsizer_launch.stacks.catalog import observed, resizes_in_place
-from rightsizer_launch.torchrun import Program, program
 from rightsizer_launch.worker import progress
 from rightsizer_launch.worker.restart_monitor import ENV_RESTART_WITHIN_S, ENV_START_TIMEOUT_S
-
-__all__ = [
-    "Directories",
-    "ElasticRange",
-    "Size",
-    "WorkerSpec",
-    "elastic_range",
-    "gpus_per_node",
-    "grace_s",
-    "in_place_sizes",
-    "is_data_parallel",
-    "size_variables",
-    "target_of",
-    "worker_spec",
-]
 
 _ROCM = {"HIP_FORCE_DEV_KERNARG": "1", "HSA_NO_SCRATCH_RECLAIM": "1", "GPU_MAX_HW_QUEUES": "2"}
 """What AMD's training guides for MI300X set: arguments of kernels on the GPU, scratch memory that is kept,

@@ -15,7 +15,7 @@ import sys
 import threading
 from pathlib import Path
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm import systemd
 from rightsizer_slurm.cluster import accounting_limits, snapshot
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
@@ -28,8 +28,6 @@ from rightsizer_slurm.submit.releases import Releases, release_all
 from rightsizer_slurm.submit.server import Server
 from rightsizer_slurm.submit.sizing_processes import SizingProcesses
 from rightsizer_slurm.submit.ticket_store import TicketStore
-
-__all__ = ["release", "run"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _HELD_JOBS_EVERY_S = 0.5

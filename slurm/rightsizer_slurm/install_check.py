@@ -5,8 +5,8 @@ import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rightsizer.errors import InputError, RightsizerError
-from rightsizer.values import immutable
+from rightsizer_engine.errors import InputError, RightsizerError
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster import config as sites
 from rightsizer_slurm.cluster import snapshot
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
@@ -15,8 +15,6 @@ from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING, UNTYPED, engine_nam
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import END, VERSION
-
-__all__ = ["Finding", "Status", "asked", "check"]
 
 _OLDEST = (22, 5)
 _QUESTION = "rightsizer: model=llama-3.1-8b tokens=1B deadline=72h"

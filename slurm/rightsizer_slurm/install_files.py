@@ -7,10 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
-
-__all__ = ["NAMES", "Change", "SiteFile", "place", "site_files", "text"]
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 
 SETTINGS = "rightsizer.conf"
 UNIT = "rightsizer-slurm.service"

@@ -9,9 +9,7 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
-from rightsizer.errors import InputError
-
-__all__ = ["SITE", "VERSION", "connect", "default_path"]
+from rightsizer_engine.errors import InputError
 
 SITE = Path("/var/lib/rightsizer/state.db")
 """The daemon's file."""

@@ -4,8 +4,6 @@ import contextlib
 import os
 import socket
 
-__all__ = ["notify"]
-
 
 def notify(state: str, *, address: str | None = None) -> None:
     """Send "READY=1" or "WATCHDOG=1" to systemd; nothing without it."""

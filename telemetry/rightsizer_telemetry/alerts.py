@@ -2,20 +2,9 @@
 
 from importlib import metadata
 
-from rightsizer.estimate.parameters import load_resize
-from rightsizer.values import immutable
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry.rules import INTERVAL_S
-
-__all__ = [
-    "ALERTS",
-    "CHECKPOINT_OLD_S",
-    "MEMORY_FULL",
-    "RUNBOOKS",
-    "SILENT_S",
-    "Alert",
-    "document",
-    "runbooks",
-]
 
 RUNBOOKS = "docs/runbooks"
 MEMORY_FULL, CHECKPOINT_OLD_S, SILENT_S = 0.97, 4 * 3600, 600

@@ -9,11 +9,9 @@ from typing import Any, Self
 
 import httpx
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
 from rightsizer_api.untrusted_text import read_bytes
-
-__all__ = ["Answer", "FailedQuery", "Prometheus", "PrometheusSettings", "Row", "Series"]
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 
 _MOST_BYTES = 64 * 2**20
 _LONGEST_SECRET = 65_536

@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from rightsizer.errors import InputError
-from rightsizer.units import format_duration
-from rightsizer.values import immutable
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.units import format_duration
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry.client import FailedQuery, Prometheus
 from rightsizer_telemetry.promql import constants, relabel, string
 from rightsizer_telemetry.rules import GPU_REQUESTS, SHARES
 from rightsizer_telemetry.sources import SOURCES, Source
-
-__all__ = ["Coverage", "NoData", "look"]
 
 _BUSY, _REQUESTED = "rightsizer:gpu_busy:ratio", "rightsizer:workload_requested_gpus:count"
 _ENOUGH = 0.95

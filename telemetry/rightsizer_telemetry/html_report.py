@@ -4,11 +4,9 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rightsizer.units import format_duration
+from rightsizer_engine.units import format_duration
 from rightsizer_telemetry.savings import savings
 from rightsizer_telemetry.usage import TARGET_BUSY, Report, Usage, owners, total
-
-__all__ = ["page"]
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 860, 220, 80, 24
 _BARS = 20

@@ -5,8 +5,6 @@ Dashboards, rules and alerts may name nothing else of ours; a test holds them an
 
 from collections.abc import Mapping
 
-__all__ = ["AGENT", "HOLDER", "JOB_LABELS", "OPERATOR", "OURS", "RECORDED", "SLURM", "SLURM_LABELS", "series"]
-
 HOLDER = ("executor", "cluster", "namespace", "workload")
 """Labels that name who holds a GPU. `executor`: kubernetes, slurm, or empty for a GPU that nobody holds.
 

@@ -4,19 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from rightsizer.errors import InputError
-
-__all__ = [
-    "Step",
-    "any_of",
-    "constants",
-    "duration",
-    "filtered",
-    "matchers",
-    "quote_regex",
-    "relabel",
-    "string",
-]
+from rightsizer_engine.errors import InputError
 
 Step = tuple[str, str, str, str]
 """(target label, replacement, source label, regular expression), as label_replace takes them."""

@@ -8,8 +8,6 @@ from rightsizer_telemetry.promql import filtered
 from rightsizer_telemetry.rules import gpu_families, groups
 from rightsizer_telemetry.sources import Source, one_source, samples
 
-__all__ = ["families", "inline"]
-
 _NOTHING = "(vector(0) > 0)"
 """An empty vector: what a family is of which no exporter reports a signal."""
 _RECORDED = re.compile(r"(rightsizer:[a-z0-9_]+:[a-z0-9_]+)(?:\{([^}]*)\})?(?:\[(\w+)\])?")

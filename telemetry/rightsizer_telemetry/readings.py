@@ -10,14 +10,12 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rightsizer.domain.reading import Phase, Reading, cleaned
-from rightsizer.values import immutable
+from rightsizer_engine.domain.reading import Phase, Reading, cleaned
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry.client import FailedQuery, Prometheus, Row
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import duration, matchers
 from rightsizer_telemetry.rules import INTERVAL_S
-
-__all__ = ["MonitoredJob", "read", "server_problem"]
 
 _MOST_SKEW_S = 300.0
 """The largest accepted clock skew between the server and this machine."""

@@ -3,15 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.hardware import Gpu
-from rightsizer.estimate.parameters import load_resize
-from rightsizer.values import immutable
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.hardware import Gpu
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import any_of, constants, relabel, string
 from rightsizer_telemetry.sources import SOURCES, Source, of_slurm, one_source, samples, workload_steps
-
-__all__ = ["AMOUNTS", "GPU_REQUESTS", "INTERVAL_S", "SHARES", "Group", "Rule", "gpu_families", "groups"]
 
 INTERVAL_S = 30
 """How often the rules are evaluated: the interval of recorded samples. Also DCGM's default."""

@@ -3,10 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry.usage import Report, Usage
-
-__all__ = ["Saving", "Savings", "savings"]
 
 
 @immutable

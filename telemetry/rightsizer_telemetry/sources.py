@@ -11,23 +11,9 @@ a serial number.
 
 from collections.abc import Callable, Sequence
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry.names import HOLDER
 from rightsizer_telemetry.promql import Step, constants, relabel, string
-
-__all__ = [
-    "AMD",
-    "DCGM",
-    "DEVICE",
-    "GPU_LABELS",
-    "JOBSTATS",
-    "SOURCES",
-    "Source",
-    "of_slurm",
-    "one_source",
-    "samples",
-    "workload_steps",
-]
 
 DEVICE = ("pod", "node", "gpu", "uuid", "mig", "model")
 """Labels of one GPU or MIG instance as one pod or job has it."""

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import InputError, RightsizerError
-from rightsizer.estimate.parameters import load_resize
-from rightsizer.values import immutable
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import InputError, RightsizerError
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry.client import FailedQuery, Prometheus, Row, Series
 from rightsizer_telemetry.coverage import Coverage, NoData, look
 from rightsizer_telemetry.names import HOLDER
@@ -15,8 +15,6 @@ from rightsizer_telemetry.promql import duration
 from rightsizer_telemetry.raw import families as raw_families
 from rightsizer_telemetry.raw import inline
 from rightsizer_telemetry.rules import INTERVAL_S
-
-__all__ = ["TARGET_BUSY", "Owner", "Report", "Usage", "collect", "owners", "total"]
 
 TARGET_BUSY = 0.8
 """GPUs as busy as this are well used: NVIDIA calls 0.8 necessary for effective use (DCGM, SM_ACTIVE)."""

@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.errors import InputError
 from rightsizer_api import dump, load, loads, validate
+from rightsizer_engine.errors import InputError
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
     f"{n}: &{n} [{', '.join([f'*{p}'] * 9)}]" for p, n in zip("abcdefg", "bcdefgh", strict=True)

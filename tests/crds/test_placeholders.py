@@ -2,11 +2,11 @@ import dataclasses
 
 import pytest
 
-from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.domain.workload import Recompute
-from rightsizer.errors import InputError
 from rightsizer_api import expand
 from rightsizer_api.placeholders import LAYOUT_NAMES, check, layout_of, layout_values
+from rightsizer_engine.domain.layout import Layout, Sharding
+from rightsizer_engine.domain.workload import Recompute
+from rightsizer_engine.errors import InputError
 
 LAYOUT = Layout(dp=4, tp=2, sharding=Sharding.ZERO3, recompute=Recompute.SELECTIVE, sequence_parallel=True)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rightsizer.errors import InputError
 from rightsizer_api import PlanError, TrainingPlan, validate
+from rightsizer_engine.errors import InputError
 
 DIMENSIONS = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 100}
 

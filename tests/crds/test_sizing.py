@@ -3,13 +3,13 @@ import datetime as dt
 import jsonschema
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.workload import Method, Recompute
-from rightsizer.errors import InputError, UnknownNameError
-from rightsizer.search.plan import plan
-from rightsizer.search.types import NoPlan
 from rightsizer_api import PlanReport, sizing, validate
 from rightsizer_api.crd import crd
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.workload import Method, Recompute
+from rightsizer_engine.errors import InputError, UnknownNameError
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import NoPlan
 
 NOW = dt.datetime(2026, 9, 1, tzinfo=dt.UTC)
 DIMENSIONS = {"layers": 4, "hidden": 256, "heads": 4, "vocab": 1000}
@@ -210,7 +210,7 @@ KEYS = [
 
 
 def test_a_plan_becomes_a_report(ask, small):
-    answer = plan(ask(small))
+    answer = size(ask(small))
     report = sizing.report(answer).model_dump(mode="json")
     assert report["feasible"] is True
     assert [key for key in KEYS if report[key] is None] == []
@@ -221,13 +221,13 @@ def test_a_plan_becomes_a_report(ask, small):
 
 
 def test_a_report_says_how_much_was_measured_like_the_plan(ask, small):
-    found = sizing.report(plan(ask(small))).familiarity
+    found = sizing.report(size(ask(small))).familiarity
     assert found.level.endswith("measured")
     assert [f.facet for f in found.facets] == ["stack", "gpu", "method", "sequence", "kind", "precision"]
 
 
 def test_no_plan_becomes_a_report(ask, small):
-    answer = plan(ask(small | {"spec.deadline": {"finishWithin": "1m"}}))
+    answer = size(ask(small | {"spec.deadline": {"finishWithin": "1m"}}))
     assert isinstance(answer, NoPlan)
     report = sizing.report(answer)
     assert (report.feasible, report.gpus, report.binding) == (False, None, answer.binding)
@@ -235,7 +235,7 @@ def test_no_plan_becomes_a_report(ask, small):
 
 
 def test_a_report_fits_its_schema_and_the_status(ask, small):
-    report = sizing.report(plan(ask(small)))
+    report = sizing.report(size(ask(small)))
     schema = PlanReport.model_json_schema(by_alias=True, mode="serialization")
     jsonschema.validate(report.model_dump(mode="json"), schema)
     jsonschema.validate(report.model_dump(mode="json", exclude_none=True), STATUS["sizing"])
@@ -297,7 +297,7 @@ def test_an_executor_that_cannot_resize_plans_a_fixed_size(document):
 
 
 def test_an_opening_is_reported_in_full(ask):
-    answer = plan(ask())
+    answer = size(ask())
     found = sizing.report(answer).model_dump(mode="json")
     opening, schema = found["opening"], STATUS["sizing"]["properties"]["opening"]["properties"]
     assert sorted(opening) == sorted(schema)

@@ -1,11 +1,11 @@
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.catalog.recipes import recipe
-from rightsizer.domain.framework import framework
-from rightsizer.domain.workload import Method, Precision
 from rightsizer_api.spec_defaults import recipe_notes, workload_of
 from rightsizer_api.workload import WorkloadSpec
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.catalog.recipes import recipe
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.workload import Method, Precision
 
 MODEL = lookup.model("DeepSeek-V3 671B")
 OWN = recipe(MODEL.name)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.errors import InputError
 from rightsizer_api.untrusted_text import printable, printable_strings, read_bytes, read_text
+from rightsizer_engine.errors import InputError
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJm\x07"
 

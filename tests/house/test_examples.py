@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.search.plan import Plan, plan
 from rightsizer_api import dump, load, loads, sizing
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Plan
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = sorted(ROOT.glob("examples/*.yaml"))
@@ -13,7 +14,7 @@ MANIFESTS = sorted(ROOT.glob("examples/*.yaml"))
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
 def test_an_example_plans(file):
-    answer = plan(sizing.resolve(load(file)).request())
+    answer = size(sizing.resolve(load(file)).request())
     assert isinstance(answer, Plan), answer.reason
     assert answer.reasons
 

@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2]))  # bench is run from t
 from bench.fit.gauss_newton import Linear, Prior, within
 from bench.profiles import forgetting, reverted, support
 
-from rightsizer.estimate.parameters import Parameter
+from rightsizer_engine.estimate.parameters import Parameter
 
 ABOVE = {"base": "", "child": "base", "grandchild": "child", "alone": ""}
 USED = {("grandchild", "A"), ("child", "A"), ("base", "B"), ("alone", "A")}

@@ -7,15 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from rightsizer.domain.layout import Layout
-from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Mode, Pressure, Size
 from rightsizer_api import validate
 from rightsizer_api.quantities import format_time
-from rightsizer_launch.local.resize import Resizer, history_of_attempts
-from rightsizer_launch.resize_inputs import Tuning, marks_of
-from rightsizer_launch.run_totals import RunTotals
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.resize.policy import decide
+from rightsizer_engine.resize.types import Mode, Pressure, Size
+from rightsizer_launch.running.limits import Tuning
+from rightsizer_launch.running.marks import marks_of
+from rightsizer_launch.running.run_totals import RunTotals
 from rightsizer_launch.worker.progress import Record
+from rightsizer_local.resize import Resizer, history_of_attempts
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.resize_advisor import Advisor
 from rightsizer_operator.reconcile.resize_advice import advise, policy_inputs

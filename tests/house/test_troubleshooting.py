@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()
 MESSAGES = re.findall(r"^\| `([^`]+)` \|", PAGE, flags=re.MULTILINE)
-PACKAGES = ("sizing", "crds", "launch", "telemetry", "operator", "slurm", "cli")
+PACKAGES = ("sizing", "crds", "launch", "telemetry", "local", "operator", "slurm", "cli", "python")
 FOREIGN = {"resolve_ctls_from_dns_srv"}
 """Messages of other programs."""
 

@@ -11,16 +11,16 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.search.plan import plan as size
 from rightsizer_api import loads, sizing
 from rightsizer_api.placeholders import layout_values
-from rightsizer_launch.local.machine import Machine
-from rightsizer_launch.local.run import job_spec
-from rightsizer_launch.local.run_folder import RunDirectory
-from rightsizer_launch.torchrun import program_arguments
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.layout import Layout, Sharding
+from rightsizer_engine.search.size import size
+from rightsizer_launch.argv.torchrun import program_arguments
+from rightsizer_launch.running.run_folder import RunDirectory
 from rightsizer_launch.worker_spec import Size, elastic_range
+from rightsizer_local.machine import Machine
+from rightsizer_local.run import job_spec
 from rightsizer_operator.manifests import objects
 from rightsizer_operator.reconcile.attempts import launch_of
 from rightsizer_operator.reconcile.persisted import PersistedStatus

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 import rightsizer_cli
-from rightsizer.units import DURATION_PATTERN
 from rightsizer_api import crd_yaml
+from rightsizer_engine.units import DURATION_PATTERN
 
 CHART = Path(rightsizer_cli.__file__).resolve().parents[2] / "helm" / "rightsizer"
 

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import InputError
-from rightsizer.serving import Demand, Service, TooLarge, replica, sequence_bytes, serve
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.serving import Demand, Service, TooLarge, replica, sequence_bytes, serve
 
 ONE = Demand(requests_per_s=20)
 PUBLISHED = {

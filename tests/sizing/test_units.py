@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer import units
-from rightsizer.errors import QuantityError
+from rightsizer_engine import units
+from rightsizer_engine.errors import QuantityError
 
 PARSERS = (units.parse_tokens, units.parse_duration_s, units.parse_bytes, units.parse_usd)
 

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, r
 
 import pytest
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 
 
 @immutable

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.daemon import run
 
 DAEMON = """
 import sys
 from pathlib import Path
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.daemon import run
 try:
     sys.exit(run(Path(sys.argv[1]), monitor=True))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.cluster import config
 from rightsizer_slurm.install_files import NAMES, Change, place, site_files, text
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.monitor.intent_log import IntentLog, Stage
 from rightsizer_slurm.submit.ticket_store import TicketStore
 

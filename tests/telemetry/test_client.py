@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_telemetry.client import FailedQuery, Prometheus, PrometheusSettings, Row
 
 ACCESS = PrometheusSettings(url="http://prometheus.test:9090/prefix", timeout_s=2.0, most_bytes=2000)

@@ -8,7 +8,7 @@ import threading
 import pytest
 import trustme
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_telemetry.client import FailedQuery, Prometheus, PrometheusSettings
 
 ANSWER = {

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_telemetry.client import Prometheus, PrometheusSettings
 from rightsizer_telemetry.coverage import NoData, look
 from rightsizer_telemetry.sources import DCGM

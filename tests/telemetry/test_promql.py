@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_telemetry.promql import any_of, duration, matchers, quote_regex, relabel, string
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rightsizer.domain.reading import Phase
+from rightsizer_engine.domain.reading import Phase
 from rightsizer_telemetry.client import FailedQuery, Row
 from rightsizer_telemetry.readings import MonitoredJob, read, server_problem
 

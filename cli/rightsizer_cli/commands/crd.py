@@ -2,8 +2,6 @@
 
 import typer
 
-__all__ = ["crd"]
-
 
 def crd() -> None:
     """Print the TrainingPlan CustomResourceDefinition, for `kubectl apply --server-side -f -`."""

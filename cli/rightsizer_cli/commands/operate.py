@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from rightsizer.resize.types import Mode
-
-__all__ = ["operator"]
+    from rightsizer_engine.resize.types import Mode
 
 _T = TypeVar("_T", bound=str)
 
@@ -110,12 +108,12 @@ def operator(
         from rightsizer_operator.runtime.logs import FORMATS
         from rightsizer_operator.runtime.main import OperatorOptions, run
     except ModuleNotFoundError as error:
-        from rightsizer.errors import InputError
+        from rightsizer_engine.errors import InputError
 
         remedy = "is missing: pip install 'rightsizer[operator]'"
         raise InputError("operator", value=error.name, remedy=remedy) from None
-    from rightsizer.resize.types import Pressure
-    from rightsizer.units import parse_duration_s
+    from rightsizer_engine.resize.types import Pressure
+    from rightsizer_engine.units import parse_duration_s
     from rightsizer_operator.values.settings import Settings
     from rightsizer_telemetry.client import PrometheusSettings
 
@@ -153,7 +151,7 @@ def operator(
 
 def _peer(text: str) -> dict[str, Any]:
     """A NetworkPolicyPeer from its JSON."""
-    from rightsizer.errors import InputError
+    from rightsizer_engine.errors import InputError
 
     known = {"podSelector", "namespaceSelector", "ipBlock"}
     try:
@@ -168,7 +166,7 @@ def _peer(text: str) -> dict[str, Any]:
 
 def _object_name(text: str, *, field: str) -> str:
     """The name of an API object, or nothing: it becomes a part of a path."""
-    from rightsizer.errors import InputError
+    from rightsizer_engine.errors import InputError
 
     if text and not re.fullmatch(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", text):
         raise InputError(field, value=text, remedy="must be a DeviceClass, such as gpu.nvidia.com")
@@ -177,14 +175,14 @@ def _object_name(text: str, *, field: str) -> str:
 
 def _caps(stated: Sequence[str]) -> "dict[str, Mode]":
     """By namespace; without one, of all that are not named."""
-    from rightsizer.resize.types import Mode
+    from rightsizer_engine.resize.types import Mode
 
     pairs = (each.rpartition("=")[::2] for each in stated)
     return {name: _one_of(mode, list(Mode), field="--cap") for name, mode in pairs}
 
 
 def _one_of(text: str, known: Sequence[_T], *, field: str) -> _T:
-    from rightsizer.errors import InputError
+    from rightsizer_engine.errors import InputError
 
     for each in known:
         if each == text:
@@ -193,6 +191,6 @@ def _one_of(text: str, known: Sequence[_T], *, field: str) -> _T:
 
 
 def _gbps(rate: str | None) -> float | None:
-    from rightsizer.units import parse_network_bytes_per_s
+    from rightsizer_engine.units import parse_network_bytes_per_s
 
     return None if rate is None else parse_network_bytes_per_s(rate, field="--inter-node-gbps") / 1e9

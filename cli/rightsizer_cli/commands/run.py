@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["run"]
-
 
 def run(
     *,
@@ -41,11 +39,11 @@ def run(
     ] = None,
 ) -> int:
     """Size a plan to this machine, train it here with torchrun, and report predicted against measured."""
-    from rightsizer.units import parse_duration_s
-    from rightsizer_launch.local.run import (
+    from rightsizer_engine.units import parse_duration_s
+    from rightsizer_local.run import (
         Options,
     )
-    from rightsizer_launch.local.run import (
+    from rightsizer_local.run import (
         run as run_here,
     )
 

@@ -8,10 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rightsizer_cli.figures import quiet_matplotlib
-from rightsizer_cli.usage_errors import OptionError
-
-__all__ = ["serve"]
+from rightsizer_cli.output.figures import quiet_matplotlib
+from rightsizer_cli.requests.usage_errors import OptionError
 
 _NO_SUCH_PORT = (errno.EACCES, errno.EADDRINUSE)
 _NEEDED = ("aiohttp", "matplotlib")

@@ -2,8 +2,6 @@
 
 import typer
 
-__all__ = ["version"]
-
 
 def version() -> None:
     """Print the version."""

@@ -1,3 +1,1 @@
 """`kubectl rightsizer`: TrainingPlans that live in a cluster, through the user's own kubectl."""
-
-__all__: list[str] = []

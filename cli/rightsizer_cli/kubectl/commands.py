@@ -9,11 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rightsizer_cli.exits import NO_PLAN, OK
-from rightsizer_cli.flags import grouped
+from rightsizer_cli.commands.option_groups import grouped
 from rightsizer_cli.kubectl_client import Client, Where
-
-__all__ = ["COMMANDS"]
+from rightsizer_cli.output.exits import NO_PLAN, OK
 
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -29,9 +27,9 @@ File = Annotated[
 @grouped
 def plan(*, name: Name = "", file: File = None, json: Json = False, where: Where) -> int:
     """Size a live plan or a manifest on this cluster's GPUs, without changing anything."""
-    from rightsizer.search.types import Plan
     from rightsizer_cli.kubectl.size_on_cluster import size_on_cluster
-    from rightsizer_cli.plan_output import print_answer
+    from rightsizer_cli.output.plan_output import print_answer
+    from rightsizer_engine.search.types import Plan
 
     answer = size_on_cluster(Client.of(where), name=name, file=file)
     print_answer(answer, as_json=json)
@@ -41,9 +39,9 @@ def plan(*, name: Name = "", file: File = None, json: Json = False, where: Where
 @grouped
 def explain(*, name: Name = "", file: File = None, json: Json = False, where: Where) -> int:
     """Explain a plan's size on this cluster: binding limit, rejected options, source of every figure."""
-    from rightsizer.search.types import Plan
     from rightsizer_cli.commands.explain.explanation import print_explanation
     from rightsizer_cli.kubectl.size_on_cluster import size_on_cluster
+    from rightsizer_engine.search.types import Plan
 
     answer = size_on_cluster(Client.of(where), name=name, file=file)
     print_explanation(answer, as_json=json)
@@ -68,10 +66,10 @@ def probe(
     """Run a plan's script on few GPUs for minutes as a TrainingPlan of its own, and size the plan by it."""
     import secrets
 
-    from rightsizer.units import parse_duration_s
     from rightsizer_cli.commands.probe.measure import ProbeOptions, run_probe
     from rightsizer_cli.kubectl.probe import KubernetesProbe
     from rightsizer_cli.kubectl.size_on_cluster import named_plan
+    from rightsizer_engine.units import parse_duration_s
 
     options = ProbeOptions(
         limit_s=parse_duration_s(time_limit, field="--time"),
@@ -108,7 +106,7 @@ def status(
     where: Where,
 ) -> int:
     """Show plans and whether they are on time; for one plan also its conditions and resizes."""
-    from rightsizer_cli.console import echo_json, show
+    from rightsizer_cli.output.console import echo_json, show
 
     client = Client.of(where)
     plans = [client.plan(name)] if name else list(client.plans(everywhere=all_namespaces))
@@ -138,8 +136,8 @@ def resize(
     where: Where,
 ) -> int:
     """Change a live plan's GPUs or its limits, and wait until it trains on them."""
-    from rightsizer.errors import InputError
     from rightsizer_cli.kubectl.wait import resized
+    from rightsizer_engine.errors import InputError
 
     options = {"gpus": gpus, "minGPUs": min_gpus, "maxGPUs": max_gpus}
     given = {key: value for key, value in options.items() if value is not None}
@@ -180,8 +178,8 @@ def _waited(
     client: Client, name: str, done: Callable[..., int | None], *, timeout: str, no_wait: bool
 ) -> int:
     """Wait for the change; each new state prints a line to stderr."""
-    from rightsizer.units import parse_duration_s
     from rightsizer_cli.kubectl.wait import Wait
+    from rightsizer_engine.units import parse_duration_s
 
     if no_wait:
         return OK

@@ -4,10 +4,8 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rightsizer.units import format_count, format_duration
 from rightsizer_api.quantities import parse_time
-
-__all__ = ["condition", "format_event", "next_step", "on_time", "state_of", "why"]
+from rightsizer_engine.units import format_count, format_duration
 
 Object = Mapping[str, Any]
 

@@ -9,8 +9,6 @@ import typer
 from rightsizer_cli.kubectl.commands import COMMANDS
 from rightsizer_cli.main import outcome
 
-__all__ = ["build", "execute", "main"]
-
 EPILOG = """Exit codes: 0 done, 1 the plan is over, 2 bad input or refused, 3 no plan meets the goal here,
 4 change requested, but not in effect at the timeout."""
 

@@ -5,26 +5,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from rightsizer.domain.cases import Case
-from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.observation import Observation, timed
-from rightsizer.errors import InputError
-from rightsizer.search.explain import layout_text
-from rightsizer.search.plan import plan as size
-from rightsizer.search.types import NoPlan, Plan, Request
-from rightsizer.values import immutable
 from rightsizer_api import dump, validate
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.status import Status
 from rightsizer_cli.kubectl.describe import condition, state_of
 from rightsizer_cli.kubectl_client import Client
-from rightsizer_launch import calibration
-from rightsizer_launch.probe import ENOUGH_STEPS, Interrupted, Probe, no_steps
+from rightsizer_engine.domain.cases import Case
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.domain.observation import Observation, timed
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.search.reasons import layout_text
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import NoPlan, Plan, Request
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running import calibration
+from rightsizer_launch.running.probe import ENOUGH_STEPS, Interrupted, Probe, no_steps
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import Node
-
-__all__ = ["KubernetesProbe", "Look", "observed_of"]
 
 _LOOK_S = 2.0
 _PLACED_S = 900.0

@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rightsizer.errors import InputError
-from rightsizer.search.plan import plan as size
-from rightsizer.search.types import NoPlan, Plan
 from rightsizer_api import load, loads
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
 from rightsizer_cli.kubectl_client import Client
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import NoPlan, Plan
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import Node
-
-__all__ = ["live_plan", "named_plan", "size_on_cluster"]
 
 
 def live_plan(raw: Mapping[str, Any]) -> TrainingPlan:

@@ -8,10 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.units import format_count
 from rightsizer_cli.kubectl.describe import condition, on_time, state_of
-
-__all__ = ["conditions_table", "detail_page", "plans_table"]
+from rightsizer_engine.units import format_count
 
 Object = Mapping[str, Any]
 

@@ -4,12 +4,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rightsizer.values import immutable
-from rightsizer_cli.exits import NO_PLAN, OK
 from rightsizer_cli.kubectl.describe import condition, state_of
 from rightsizer_cli.kubectl.exits import FAILED, TIMED_OUT
-
-__all__ = ["Wait", "resized", "resumed", "suspended"]
+from rightsizer_cli.output.exits import NO_PLAN, OK
+from rightsizer_engine.values import immutable
 
 Object = Mapping[str, Any]
 Verdict = Callable[[Object], int | None]

@@ -1,3 +1,1 @@
 """The what-if page: one question as a form, its plan beside it."""
-
-__all__: list[str] = []

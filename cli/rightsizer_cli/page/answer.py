@@ -3,17 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from rightsizer.errors import RightsizerError
-from rightsizer.search.explain import verdict
-from rightsizer.search.levers import Lever, lever_text, levers
-from rightsizer.search.plan import NoPlan, Plan
-from rightsizer.search.plan import plan as decide
-from rightsizer.units import format_bytes, format_duration
-from rightsizer.values import immutable
 from rightsizer_api import dump
-from rightsizer_cli.inputs import calibrated, read
-from rightsizer_cli.page.form import Query, address, command, options, query_of_flag, stated
-from rightsizer_cli.render import (
+from rightsizer_cli.output.render import (
     SMALLEST_SHARE,
     measured_lines,
     opening_line,
@@ -22,9 +13,16 @@ from rightsizer_cli.render import (
     remarks,
     request_line,
 )
-from rightsizer_cli.usage_errors import format_error
-
-__all__ = ["Answer", "Bar", "Link", "answered"]
+from rightsizer_cli.page.form import Query, address, command, options, query_of_flag, stated
+from rightsizer_cli.requests.inputs import calibrated, read
+from rightsizer_cli.requests.usage_errors import format_error
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.search.explain import verdict
+from rightsizer_engine.search.levers import Lever, lever_text, levers
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import NoPlan, Plan
+from rightsizer_engine.units import format_bytes, format_duration
+from rightsizer_engine.values import immutable
 
 _MOST_LEVERS = 5
 
@@ -83,7 +81,7 @@ def answered(query: Query, *, calibrate: bool = True) -> Answer:
 
 def _answered(query: Query, *, calibrate: bool) -> Answer:
     wanted, request = read(None, *options(query))
-    decision = decide(calibrated(request, ignore=not calibrate))
+    decision = size(calibrated(request, ignore=not calibrate))
     shown = _of_plan(decision) if isinstance(decision, Plan) else _of_no_plan(decision)
     links = [_link(query, lever) for lever in levers(decision)[:_MOST_LEVERS]]
     return replace(

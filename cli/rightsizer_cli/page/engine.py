@@ -14,12 +14,10 @@ from multiprocessing.connection import Connection
 from rightsizer_cli.page.answer import Answer, answered
 from rightsizer_cli.page.form import Query
 
-__all__ = ["Engine"]
-
 _AT_ONCE = 2
 """Questions computed at a time: a slow one in one tab leaves the other tab usable."""
 _KEPT = 32
-_IMPORTED = ("rightsizer_cli.page.answer", "rightsizer.search.levers")
+_IMPORTED = ("rightsizer_cli.page.answer", "rightsizer_engine.search.levers")
 _PROCESSES = multiprocessing.get_context("forkserver")
 
 

@@ -8,22 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from rightsizer.values import immutable
-from rightsizer_cli.options import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
-from rightsizer_cli.usage_errors import OptionError
-
-__all__ = [
-    "EXAMPLE",
-    "GROUPS",
-    "Field",
-    "Group",
-    "Query",
-    "address",
-    "command",
-    "options",
-    "query_of_flag",
-    "stated",
-]
+from rightsizer_cli.requests.flags import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
+from rightsizer_cli.requests.usage_errors import OptionError
+from rightsizer_engine.values import immutable
 
 Query = Mapping[str, str]
 """Names of fields, as in the address, and what was typed."""
@@ -151,7 +138,7 @@ def _declared() -> Iterator[_Option]:
                 label=_label(declared.name),
                 hint=option.help.replace("`", ""),
                 numeric=kind in (int, float),
-                choices=_choices(declared.name, kind, option.autocompletion),
+                choices=_choices(declared.name, kind, option.complete),
                 suggestions=_LISTS.get(declared.name, ""),
             )
             yield _Option(field=field, kind=kind, group=group)

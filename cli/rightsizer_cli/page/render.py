@@ -6,11 +6,9 @@ from importlib.resources import files
 
 import jinja2
 
+from rightsizer_cli.output.render import OPTION_COLUMNS
 from rightsizer_cli.page import form
 from rightsizer_cli.page.answer import Answer
-from rightsizer_cli.render import OPTION_COLUMNS
-
-__all__ = ["answer_html", "asset", "page_html", "worked_html"]
 
 
 @cache

@@ -8,15 +8,13 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from rightsizer_cli.completion import frameworks, gpus, models, nodes
-from rightsizer_cli.figures import picture
+from rightsizer_cli.output.figures import picture
+from rightsizer_cli.output.plan_figure import plan_figure
 from rightsizer_cli.page.answer import Answer
 from rightsizer_cli.page.engine import Engine
 from rightsizer_cli.page.form import EXAMPLE, address
 from rightsizer_cli.page.render import answer_html, asset, page_html
-from rightsizer_cli.plan_figure import plan_figure
-
-__all__ = ["application", "run"]
+from rightsizer_cli.requests.completion import frameworks, gpus, models, nodes
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

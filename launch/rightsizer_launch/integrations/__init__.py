@@ -1,3 +1,1 @@
 """Callbacks that report to rightsizer: one line in a training script. Each imports its stack."""
-
-__all__: list[str] = []

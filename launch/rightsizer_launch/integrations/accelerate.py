@@ -36,8 +36,6 @@ from rightsizer_launch.integrations.wrapping import wrap
 from rightsizer_launch.worker import agent
 from rightsizer_launch.worker.process_end import at_script_end
 
-__all__ = ["observed"]
-
 
 def observed(accelerator: Accelerator) -> Accelerator:
     """Observe the loop of an Accelerator, which keeps its own batch and length; returns it."""

@@ -8,17 +8,6 @@ from pathlib import Path
 
 from rightsizer_launch.worker.progress import write_json
 
-__all__ = [
-    "PARTIAL",
-    "checkpoint_file",
-    "newest_checkpoint",
-    "newest_dcp_checkpoint",
-    "newest_file",
-    "read_position",
-    "remove_older_files",
-    "seal",
-]
-
 PARTIAL = ".partial"
 """The end of a checkpoint's name until all of it is written."""
 _SEAL = "rightsizer.json"

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from rightsizer.errors import InputError
-
-__all__ = ["Skipping", "batch_size_of", "skip_first"]
+from rightsizer_engine.errors import InputError
 
 _ONE_LOADER = "a training needs one DataLoader that knows its batch size"
 

@@ -23,7 +23,7 @@ from deepspeed import DeepSpeedEngine, PipelineEngine
 from deepspeed.checkpoint import ds_to_universal
 from deepspeed.runtime.dataloader import DeepSpeedDataLoader
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_launch.integrations.checkpoints import (
     checkpoint_file,
     newest_file,
@@ -36,8 +36,6 @@ from rightsizer_launch.integrations.workers import joined_by_all
 from rightsizer_launch.integrations.wrapping import wrap
 from rightsizer_launch.worker import agent
 from rightsizer_launch.worker.process_end import at_script_end
-
-__all__ = ["observed", "observed_by_plan"]
 
 
 def observed(made: tuple[Any, ...]) -> tuple[Any, ...]:

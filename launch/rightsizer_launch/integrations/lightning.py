@@ -32,8 +32,6 @@ else:
     except ModuleNotFoundError:
         from pytorch_lightning import Callback
 
-__all__ = ["RightsizerCallback", "newest_checkpoint"]
-
 _SUFFIX = ".ckpt"
 
 

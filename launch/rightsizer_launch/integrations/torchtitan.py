@@ -16,12 +16,10 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_launch.integrations.checkpoints import newest_dcp_checkpoint
 from rightsizer_launch.integrations.wrapping import wrap
 from rightsizer_launch.worker import agent
-
-__all__ = ["observed"]
 
 _DATALOADER = "dataloader"
 """torchtitan's key of the data's position in a checkpoint."""

@@ -2,9 +2,7 @@
 
 import os
 
-from rightsizer.errors import InputError
-
-__all__ = ["joined_by_all"]
+from rightsizer_engine.errors import InputError
 
 
 def joined_by_all(workers: int) -> None:

@@ -4,8 +4,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["wrap"]
-
 
 def wrap(owner: Any, name: str, act: Callable[..., Any]) -> None:
     """Let `act(own, ...)` stand before a method, which it calls as `own`."""

@@ -14,8 +14,6 @@ from typing import Any
 from rightsizer_launch.stacks.batch import accumulation_for
 from rightsizer_launch.worker import agent
 
-__all__ = ["observe"]
-
 _DATA_SEED = 0
 
 

@@ -1,10 +1,8 @@
 """The plan's global batch as micro-batch x accumulation x data ranks, for any number of workers."""
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker.agent import JobLayout
-
-__all__ = ["Batch", "accumulation_for", "batch_for"]
 
 
 @immutable

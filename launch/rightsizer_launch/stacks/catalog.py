@@ -6,13 +6,11 @@ without hooks is read from its log lines (`log_lines`).
 
 from collections.abc import Mapping
 
-from rightsizer.catalog.framework_names import framework_named
-from rightsizer.catalog.naming import normal
-from rightsizer.values import immutable
-from rightsizer_launch import frameworks
-from rightsizer_launch.torchrun import Program
-
-__all__ = ["OBSERVED", "Stack", "observed", "resizes_in_place", "stack_of"]
+from rightsizer_engine.catalog.framework_names import framework_named
+from rightsizer_engine.catalog.naming import normal
+from rightsizer_engine.values import immutable
+from rightsizer_launch.argv import frameworks
+from rightsizer_launch.argv.torchrun import Program
 
 
 @immutable

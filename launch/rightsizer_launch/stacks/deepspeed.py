@@ -15,8 +15,6 @@ from typing import Any
 
 from rightsizer_launch.worker import agent
 
-__all__ = ["merged", "named_configs", "observe", "without_config"]
-
 _OWN_LAYOUT = ("tensor_parallel", "sequence_parallel_size", "data_parallel_size")
 _OWN_OFFLOAD = ("offload_optimizer", "offload_param")
 

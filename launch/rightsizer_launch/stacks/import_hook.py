@@ -9,8 +9,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-__all__ = ["after_import"]
-
 
 class _Loader(Loader):
     """The module's own loader, then `act`."""

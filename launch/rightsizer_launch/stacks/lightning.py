@@ -12,11 +12,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_launch.stacks.batch import accumulation_for
 from rightsizer_launch.worker import agent
-
-__all__ = ["arguments", "observe"]
 
 _PRECISIONS = {
     "bf16": ("bf16-mixed", "bf16-true", "bf16"),

@@ -12,11 +12,9 @@ import sys
 from collections.abc import Mapping
 from typing import TextIO
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker import agent
 from rightsizer_launch.worker.process_end import at_script_end
-
-__all__ = ["FORMATS", "LogFormat", "LogReader", "Progress", "observe_lines"]
 
 _LONGEST_LINE = 4096
 _NUMBER = r"[-+]?\d{1,20}(?:\.\d{0,20})?(?:[eE][-+]?\d{1,3})?"

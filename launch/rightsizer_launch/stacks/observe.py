@@ -16,8 +16,6 @@ from rightsizer_launch.stacks.catalog import OBSERVED
 from rightsizer_launch.stacks.import_hook import after_import
 from rightsizer_launch.stacks.log_lines import FORMATS, observe_lines
 
-__all__ = ["main"]
-
 
 def main(argv: Sequence[str]) -> None:
     """Run `argv[1:]` (FILE ..., -m MODULE ... or a program on the PATH), observed as stack `argv[0]`.

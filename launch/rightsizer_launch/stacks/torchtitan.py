@@ -12,8 +12,6 @@ from rightsizer_launch.integrations.workers import joined_by_all
 from rightsizer_launch.worker import agent
 from rightsizer_launch.worker.process_end import at_script_end
 
-__all__ = ["observe"]
-
 
 def observe(trainer: ModuleType) -> None:
     """Observe every `Trainer` of this process; `trainer` is the module `torchtitan.trainer`."""

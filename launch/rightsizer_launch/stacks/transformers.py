@@ -16,8 +16,6 @@ from typing import Any
 from rightsizer_launch.stacks.batch import Batch, batch_for
 from rightsizer_launch.worker import agent, progress
 
-__all__ = ["observe"]
-
 
 def observe(trainer: ModuleType) -> None:
     """Observe every `Trainer` of this process; `trainer` is the module `transformers.trainer`."""

@@ -1,3 +1,1 @@
 """What runs inside a job: the agent, torchrun's entrypoint, the rendezvous store, metrics."""
-
-__all__: list[str] = []

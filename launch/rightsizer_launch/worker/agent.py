@@ -31,28 +31,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker import process_end, progress
 from rightsizer_launch.worker.metrics import TrainMetrics, serve
 from rightsizer_launch.worker.peak_memory import max_peak_bytes, should_measure
-
-__all__ = [
-    "JobLayout",
-    "active",
-    "checkpoint_directory",
-    "checkpointed",
-    "evaluating",
-    "finish",
-    "layout",
-    "model",
-    "reports",
-    "should_checkpoint",
-    "should_stop",
-    "start",
-    "step",
-    "target_tokens",
-    "waiting_for_data",
-]
 
 
 @immutable

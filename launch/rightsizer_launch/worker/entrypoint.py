@@ -21,8 +21,6 @@ from rightsizer_launch.worker.process_end import die_with_parent
 from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT, ENV_OUTCOME, EXIT_STOPPED, STOP_SIGNAL
 from rightsizer_launch.worker.torch_import import uncollected
 
-__all__ = ["exit_code", "main"]
-
 
 def exit_code(*, worker: int, stopped: bool) -> int:
     """The process's exit code for a worker's (negative: killed by that signal)."""

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["NAMES", "PHASES", "TrainMetrics", "serve"]
-
 TOKENS = "rightsizer_train_tokens"
 POSITION = "rightsizer_train_position_tokens"
 TARGET = "rightsizer_train_target_tokens"

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["allocated_peak_bytes", "max_peak_bytes", "should_measure"]
-
 
 def should_measure(steps: int) -> bool:
     """Whether to measure after this many steps: 2, 4, 8, ...; a peak settles early."""

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["at_script_end", "die_with_parent", "guard", "keep_signals_from_children"]
-
 
 def die_with_parent(number: int) -> None:
     """Request a signal on the parent's death; Linux only."""

@@ -15,39 +15,7 @@ from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
-from rightsizer.values import immutable
-
-__all__ = [
-    "CHECKPOINTS",
-    "DONE",
-    "ENV_ATTEMPT",
-    "ENV_CHECKPOINT_INTERVAL_S",
-    "ENV_CHECKPOINT_PATH",
-    "ENV_DIE_WITH_PARENT",
-    "ENV_FIRST_CHECKPOINT_S",
-    "ENV_METRICS_ADDRESS",
-    "ENV_METRICS_PORT",
-    "ENV_OUTCOME",
-    "ENV_RENDEZVOUS_KEY_FILE",
-    "ENV_RESTART_LIMIT",
-    "ENV_RUN_DIRECTORY",
-    "EXIT_STOPPED",
-    "PROGRESS",
-    "STEP",
-    "STOP_SIGNAL",
-    "VOLUNTARY_RESTARTS",
-    "ProgressReader",
-    "Record",
-    "append",
-    "checkpoint_after_s",
-    "data_wait_fraction",
-    "last_numbers",
-    "naming",
-    "note_step",
-    "replace_text",
-    "restarts",
-    "write_json",
-]
+from rightsizer_engine.values import immutable
 
 ENV_DIE_WITH_PARENT = "RIGHTSIZER_DIE_WITH_PARENT"
 """Set if the process must get SIGTERM when its supervisor dies; a job saves first."""

@@ -19,8 +19,6 @@ from rightsizer_launch.worker.process_end import die_with_parent
 from rightsizer_launch.worker.progress import ENV_DIE_WITH_PARENT
 from rightsizer_launch.worker.torch_import import uncollected
 
-__all__ = ["free_port", "main", "mark_complete", "reachable", "was_complete"]
-
 _SOON_S = 5.0
 
 

@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from rightsizer.values import immutable
-
-__all__ = ["RestartBudget"]
+from rightsizer_engine.values import immutable
 
 _FUTILE = 3
 """Consecutive failures without a new step after which a retry is pointless."""

@@ -25,18 +25,6 @@ from rightsizer_launch.worker.progress import (
 from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_launch.worker.worker_exits import describe_exit, oom_kills
 
-__all__ = [
-    "DEFAULT_START_TIMEOUT_S",
-    "ENV_RESTART_WITHIN_S",
-    "ENV_START_TIMEOUT_S",
-    "EXIT_GIVEN_UP",
-    "LAST_LINE",
-    "RestartMonitor",
-    "last_error",
-    "unsupervised",
-    "write_termination_message",
-]
-
 ENV_RESTART_WITHIN_S = "RIGHTSIZER_RESTART_WITHIN_S"
 """The window of the restart budget, in seconds."""
 

@@ -34,8 +34,6 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
 from rightsizer_launch.worker.progress import ENV_RENDEZVOUS_KEY_FILE
 
-__all__ = ["BACKEND", "ForgedValueError", "SignedStore", "enable", "read_key", "signed"]
-
 BACKEND = "rightsizer"
 """The name of this rendezvous for torchrun's `--rdzv-backend`."""
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["describe_exit", "oom_kills", "report"]
-
 _OOM_COUNTERS = ("memory.events", "memory/memory.oom_control")
 """Files that count the kernel's OOM kills in a cgroup: version 2, version 1."""
 

@@ -1,3 +1,1 @@
 """Access to the Kubernetes API: the client, the watch cache, Leases and Events."""
-
-__all__: list[str] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_operator.cluster.occupancy import BoundPod, Occupancy, Owner
 from rightsizer_operator.cluster.relist import Listing
 from rightsizer_operator.values.devices import Devices
@@ -16,8 +16,6 @@ from rightsizer_operator.values.nodes import Node, obstacle
 from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.requests import Loads
 from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
-
-__all__ = ["Cache", "CacheKeys", "quota_left"]
 
 Object = Mapping[str, Any]
 _SHARED_LEVELS = 32

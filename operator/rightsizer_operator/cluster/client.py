@@ -16,8 +16,6 @@ from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.values import names
 from rightsizer_operator.values.carriers import JOB_SET_API, TRAINER_API, remedy
 
-__all__ = ["PAGE_SIZE", "ApiError", "KubeClient", "NameTakenError", "api_client", "plans_path"]
-
 Object = dict[str, Any]
 
 _PATHS = {

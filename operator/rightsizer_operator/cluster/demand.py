@@ -10,8 +10,6 @@ from typing import Any
 from rightsizer_operator.values.kueue import owners_of
 from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle, pod_gpus
 
-__all__ = ["queued", "unscheduled"]
-
 Object = Mapping[str, Any]
 
 Owner = tuple[str, str, str]

@@ -7,8 +7,6 @@ from typing import Any
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.values.devices import GROUP, VERSIONS, DeviceClass, Devices
 
-__all__ = ["read_devices"]
-
 _LOG = logging.getLogger("rightsizer.operator")
 
 

@@ -15,8 +15,6 @@ from rightsizer_operator.values.actions import EmitEvent
 from rightsizer_operator.values.names import FIELD_MANAGER
 from rightsizer_operator.values.snapshot import log_fields
 
-__all__ = ["EventRecorder", "event"]
-
 _LOG = logging.getLogger("rightsizer.operator")
 _MAX_QUEUED = 1000  # further Events are dropped and counted
 _MAX_TRIES, _FIRST_WAIT_S, _LAST_WAIT_S = 8, 0.2, 30.0

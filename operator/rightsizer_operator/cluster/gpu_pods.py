@@ -4,14 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_operator.cluster.client import KubeClient
 from rightsizer_operator.cluster.occupancy import BoundPod, bound_pods
 from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.nodes import pod_gpus, pod_slices
 from rightsizer_operator.values.requests import Amounts, Loads, pod_requests
-
-__all__ = ["GpuPods", "read_gpu_pods"]
 
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 

@@ -19,8 +19,6 @@ from kubernetes.aio.leaderelection.resourcelock.baselock import BaseLock
 
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 
-__all__ = ["LEASE_S", "run_elected"]
-
 _LOG = logging.getLogger("rightsizer.operator")
 LEASE_S, _RENEW_DEADLINE_S, _RETRY_S, _REQUEST_TIMEOUT_S = 8, 5, 2, 3
 """leaseDuration, renewDeadline, retryPeriod of client-go, and the timeout of one request."""

@@ -33,8 +33,6 @@ from rightsizer_operator.values.requests import Allowance, allowance
 from rightsizer_operator.values.snapshot import AttemptJob, Key, owner_uids
 from rightsizer_operator.values.vendors import vendors_of
 
-__all__ = ["ClusterReader", "batches"]
-
 _PODS_TTL_S = 5.0  # of the pods that hold GPUs, when a plan is sized
 _MAX_PODS, _MAX_NAMES = 250, 50  # of one list of workers, which is not paged; plans in its selector
 _QUOTA_TTL_S = 1.0

@@ -10,8 +10,6 @@ from prometheus_client.registry import Collector
 from rightsizer_operator.reconcile.pending import OBSTACLES
 from rightsizer_operator.reconcile.persisted import CAUSES
 
-__all__ = ["STATES", "Metrics", "PlanGauges"]
-
 STATES = (
     "New",
     "Invalid",

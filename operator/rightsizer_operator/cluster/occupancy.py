@@ -4,11 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.nodes import place_of, pod_gpus, pod_slices
 from rightsizer_operator.values.snapshot import Key
-
-__all__ = ["BoundPod", "Occupancy", "Owner", "bound_pods", "owner_of"]
 
 Object = Mapping[str, Any]
 Owner = tuple[str, str]

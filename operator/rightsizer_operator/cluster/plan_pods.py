@@ -12,8 +12,6 @@ from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.pods import START_S, Pod
 from rightsizer_operator.values.snapshot import AttemptJob, ChildWarning, Key, owner_uids
 
-__all__ = ["PlanPods"]
-
 
 class PlanPods:
     """Reads a plan's pods and Events."""

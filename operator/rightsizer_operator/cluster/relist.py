@@ -7,14 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from rightsizer.values import immutable
 from rightsizer_api.plan import GROUP, VERSION
+from rightsizer_engine.values import immutable
 from rightsizer_operator.cluster.client import ApiError, KubeClient
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.snapshot import AttemptJob, Key, Rendezvous, plan_key
-
-__all__ = ["MANAGED_SELECTOR", "Listing", "relist", "retry_when_busy"]
 
 Object = Mapping[str, Any]
 Child = tuple[Key, str, tuple[str, ...]]

@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 
 from rightsizer_operator.cluster.client import ApiError
 
-__all__ = ["TTLCache"]
-
 T = TypeVar("T")
 _MIN_REFRESH_S = 1.0  # an invalidated value is refreshed at most this often
 _EARLY = 0.8  # of its time to live: a value in use is read again from then on, and nobody waits for that

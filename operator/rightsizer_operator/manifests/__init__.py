@@ -1,3 +1,1 @@
 """Kubernetes objects that the operator creates, as plain dicts. Pure."""
-
-__all__: list[str] = []

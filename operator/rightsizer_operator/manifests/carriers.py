@@ -9,8 +9,6 @@ from rightsizer_operator.manifests.pod_spec import Launch
 from rightsizer_operator.values import names
 from rightsizer_operator.values.carriers import JOB_SET_API, TRAINER_API
 
-__all__ = ["carried"]
-
 Object = dict[str, Any]
 
 _REPLICATED = "node"

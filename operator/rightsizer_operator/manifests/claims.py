@@ -7,8 +7,6 @@ from rightsizer_operator.manifests.pod_spec import Launch, labels
 from rightsizer_operator.values import names
 from rightsizer_operator.values.devices import selector
 
-__all__ = ["claim_template"]
-
 Object = dict[str, Any]
 
 

@@ -7,12 +7,10 @@ workers, the workers to all but each other and those who read their metrics.
 
 from typing import Any
 
-from rightsizer_launch.torchrun import DEFAULT_PORT
+from rightsizer_launch.argv.torchrun import DEFAULT_PORT
 from rightsizer_operator.manifests.objects import metadata
 from rightsizer_operator.manifests.pod_spec import Launch, labels, selector
 from rightsizer_operator.values import names
-
-__all__ = ["network_policies", "rendezvous_key"]
 
 Object = dict[str, Any]
 

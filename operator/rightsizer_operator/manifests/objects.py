@@ -8,7 +8,7 @@ node if its node fails. Its Service resolves to the pod only while it listens.
 from collections.abc import Mapping
 from typing import Any
 
-from rightsizer_launch.torchrun import DEFAULT_PORT
+from rightsizer_launch.argv.torchrun import DEFAULT_PORT
 from rightsizer_launch.worker.restart_monitor import EXIT_GIVEN_UP
 from rightsizer_operator.manifests.pod_security import pod_security, store_security
 from rightsizer_operator.manifests.pod_spec import (
@@ -24,8 +24,6 @@ from rightsizer_operator.manifests.strategic_merge import merge
 from rightsizer_operator.values import names
 from rightsizer_operator.values.kueue import topology_annotations
 from rightsizer_operator.values.requests import STORE
-
-__all__ = ["job", "metadata", "rendezvous", "service", "settings_map"]
 
 Object = dict[str, Any]
 

@@ -11,8 +11,6 @@ from typing import Any
 from rightsizer_operator.values.names import CONTAINER
 from rightsizer_operator.values.requests import Amounts
 
-__all__ = ["shared_memory", "shared_memory_mount", "unstated"]
-
 Object = Mapping[str, Any]
 
 _SHM, _VOLUME = "/dev/shm", "rightsizer-shm"  # noqa: S108 -- the pod's own

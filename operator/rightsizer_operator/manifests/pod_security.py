@@ -9,8 +9,6 @@ from typing import Any
 
 from rightsizer_operator.values.names import CONTAINER
 
-__all__ = ["USER_ID", "pod_security", "states_user", "store_security", "trainer_security"]
-
 Object = Mapping[str, Any]
 
 USER_ID = 65532

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from rightsizer.domain.layout import Layout
-from rightsizer.values import immutable
 from rightsizer_api.launch import Carrier
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_launch.torchrun import DEFAULT_PORT, Torchrun, environment, program_arguments
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.values import immutable
+from rightsizer_launch.argv.torchrun import DEFAULT_PORT, Torchrun, environment, program_arguments
 from rightsizer_launch.worker import progress
 from rightsizer_launch.worker_spec import Directories, WorkerSpec, size_variables
 from rightsizer_operator.manifests.pod_resources import shared_memory, shared_memory_mount, unstated
@@ -22,8 +22,6 @@ from rightsizer_operator.values.kueue import Queue
 from rightsizer_operator.values.requests import Amounts
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.vendors import vendor_of
-
-__all__ = ["DIRECTORIES", "Launch", "digest", "labels", "selector", "template", "tolerations", "user_spec"]
 
 Object = dict[str, Any]
 

@@ -10,11 +10,9 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker import metrics as agent
 from rightsizer_operator.values.snapshot import Progress
-
-__all__ = ["MOST_BYTES", "TooLarge", "parse_agent_metrics", "progress_of"]
 
 MOST_BYTES = 262_144
 """Of the answers of one plan's pods in one scrape."""

@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import field
 
-from rightsizer.domain.reading import Reading
-from rightsizer.estimate.parameters import load_resize
-from rightsizer.resize.preconditions import missing_data
-from rightsizer.units import format_duration
-from rightsizer.values import immutable
-
-__all__ = ["Counters"]
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.resize.preconditions import missing_data
+from rightsizer_engine.units import format_duration
+from rightsizer_engine.values import immutable
 
 _PATIENCE = 3  # rounds of questions that may stay without an answer
 _SLACK_S = 30.0  # what a round itself may take

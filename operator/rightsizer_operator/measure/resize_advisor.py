@@ -12,25 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rightsizer.domain.reading import Reading
-from rightsizer.errors import RightsizerError
-from rightsizer.resize.policy import window_s
-from rightsizer.resize.types import Decision, Scaling
-from rightsizer.values import immutable
 from rightsizer_api import validate
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
 from rightsizer_api.resources import ElasticityMode
-from rightsizer_launch.resize_inputs import (
-    Mark,
-    pruned,
-    restart_s,
-    start_durations_s,
-    trained_s,
-    with_gpu_counters,
-)
-from rightsizer_launch.size_history import visits_of
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.resize.policy import window_s
+from rightsizer_engine.resize.types import Decision, Scaling
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running.counters import with_gpu_counters
+from rightsizer_launch.running.limits import restart_s
+from rightsizer_launch.running.marks import Mark, pruned, start_durations_s, trained_s
+from rightsizer_launch.running.size_history import visits_of
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.samples import (
@@ -48,13 +43,12 @@ from rightsizer_operator.reconcile.resize_advice import (
     recorded_starts_s,
     unmeasured,
 )
-from rightsizer_operator.reconcile.size import RunningAttempt, node_requirements, scaling_of
+from rightsizer_operator.reconcile.size import node_requirements, scaling_of
+from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
 from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import Key, Progress, log_fields
-
-__all__ = ["Advisor"]
 
 _LOG = logging.getLogger("rightsizer.operator")
 _WAITING = ("WaitingForGPUs", "Queued")

@@ -7,11 +7,10 @@ window of the one before. Time without an operator lowers the window's coverage.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rightsizer.domain.reading import Phase, Reading
-from rightsizer_launch.resize_inputs import Mark, present_run, pruned, reading_of
+from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_launch.running.marks import Mark, present_run, pruned
+from rightsizer_launch.running.readings import reading_of
 from rightsizer_operator.values.snapshot import Progress
-
-__all__ = ["mark_of", "marks_of_samples", "newest_reading", "samples_of"]
 
 _STEPS_TO_STALL = 5
 """Usual step times without a step after which a job stands still. A guess."""

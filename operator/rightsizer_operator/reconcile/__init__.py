@@ -1,3 +1,1 @@
 """The reconcile of one plan: a snapshot in, actions out. Pure."""
-
-__all__: list[str] = []

@@ -9,13 +9,12 @@ from rightsizer_launch.worker_spec import ElasticRange, Size, elastic_range, wor
 from rightsizer_operator.manifests.pod_spec import DIRECTORIES, Launch, digest
 from rightsizer_operator.reconcile.lifetime import active_deadline_s
 from rightsizer_operator.reconcile.persisted import Attempt, PersistedStatus
-from rightsizer_operator.reconcile.size import RunningAttempt, pod_gpus_of
+from rightsizer_operator.reconcile.size import pod_gpus_of
+from rightsizer_operator.reconcile.sizing_answer import RunningAttempt
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values import names
 from rightsizer_operator.values.snapshot import AttemptJob
 from rightsizer_operator.values.vendors import AMD, vendor_of
-
-__all__ = ["adopted", "attempted", "launch_of", "running_of"]
 
 
 def attempted(

@@ -9,13 +9,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from rightsizer.units import format_duration, parse_duration_s
 from rightsizer_api import sizing
 from rightsizer_api.quantities import later, parse_time
+from rightsizer_engine.units import format_duration, parse_duration_s
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
-
-__all__ = ["at_risk", "due_at", "expected_end", "target_tokens"]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _STEPS, _LONGEST_STEP_S = 50, 3600

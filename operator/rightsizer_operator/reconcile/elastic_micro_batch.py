@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from rightsizer.search.types import NoPlan, Plan, Request
+from rightsizer_engine.search.types import NoPlan, Plan, Request
 from rightsizer_launch.worker_spec import is_data_parallel
-
-__all__ = ["with_divisible_micro_batch"]
 
 _LONGEST_STEP = 1.05
 """The longest step that is accepted, as a multiple of the best one; a guess.

@@ -9,8 +9,8 @@ import datetime as dt
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.units import format_duration, parse_duration_s
 from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_engine.units import format_duration, parse_duration_s
 from rightsizer_launch.worker.restart_budget import RestartBudget
 from rightsizer_launch.worker.restart_monitor import DEFAULT_START_TIMEOUT_S
 from rightsizer_operator.reconcile.state import ReconcileState
@@ -19,8 +19,6 @@ from rightsizer_operator.values.conditions import Condition, no, yes
 from rightsizer_operator.values.names import END_NOW_S, WORKER
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import AttemptJob
-
-__all__ = ["ended", "failed_pods", "latest_failure", "recorded", "start_check", "worker_restarts"]
 
 _ROUND_S = 60.0
 """Pods that fail within this time are one failure: the first took the others along. A guess."""

@@ -7,8 +7,6 @@ from typing import Any
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.snapshot import Progress
 
-__all__ = ["final_progress"]
-
 _MOST_TOKENS, _MOST_STEPS = 1e18, 1e15
 
 

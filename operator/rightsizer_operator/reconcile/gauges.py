@@ -6,8 +6,6 @@ from typing import Any
 from rightsizer_api.quantities import parse_time
 from rightsizer_operator.values.conditions import is_true
 
-__all__ = ["plan_gauges", "plan_info"]
-
 _LATE_S = -1.0
 """The margin of a plan that is late and has no expected end: negative, so that the alert sees it."""
 

@@ -5,16 +5,14 @@ the condition: progress, a phase in which GPUs may idle, missing measurements, a
 time without an operator. Pure.
 """
 
-from rightsizer.domain.reading import Phase
-from rightsizer.resize.types import Action, Bottleneck, Decision, Mode
-from rightsizer.units import parse_duration_s
 from rightsizer_api.quantities import format_time, later, parse_time
 from rightsizer_api.resources import WhenIdle
+from rightsizer_engine.domain.reading import Phase
+from rightsizer_engine.resize.types import Action, Bottleneck, Decision, Mode
+from rightsizer_engine.units import parse_duration_s
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import EmitEvent, PatchPlan
 from rightsizer_operator.values.conditions import Condition, is_true, no, unknown, yes
-
-__all__ = ["idle_checked", "suspended_because"]
 
 _SUSPENDED = "Suspended"
 _MISSED = 3  # writes of the measured progress that may be missing

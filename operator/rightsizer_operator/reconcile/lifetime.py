@@ -8,15 +8,13 @@ import datetime as dt
 import math
 from dataclasses import replace
 
-from rightsizer.units import parse_duration_s
 from rightsizer_api.plan import KIND
 from rightsizer_api.quantities import parse_time
+from rightsizer_engine.units import parse_duration_s
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import Delete, EmitEvent, Requeue
 from rightsizer_operator.values.conditions import is_true
 from rightsizer_operator.values.names import END_NOW_S
-
-__all__ = ["active_deadline_s", "clocked", "expired"]
 
 
 def clocked(state: ReconcileState) -> ReconcileState:

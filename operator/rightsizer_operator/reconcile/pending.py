@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.names import RENDEZVOUS
 from rightsizer_operator.values.pods import Pod
 from rightsizer_operator.values.snapshot import AttemptJob, ChildWarning
-
-__all__ = ["OBSTACLES", "Obstacle", "obstacle"]
 
 OBSTACLES = (
     "Unschedulable",

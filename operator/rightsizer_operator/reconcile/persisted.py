@@ -9,13 +9,11 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from rightsizer.domain.layout import Layout
-from rightsizer.values import immutable
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.snapshot import AttemptJob
-
-__all__ = ["CAUSES", "Attempt", "PersistedStatus"]
 
 _MOST_RESIZES = 50
 _NEEDED = frozenset(

@@ -10,8 +10,6 @@ from rightsizer_operator.values.actions import PatchJob, PatchWorkload, Requeue
 from rightsizer_operator.values.kueue import Workload
 from rightsizer_operator.values.snapshot import AttemptJob
 
-__all__ = ["poll_s", "reconcile_workloads"]
-
 _FIRST_POLL_S = 2.0
 _UNGATE_TIMEOUT_S = 10.0
 """Kueue ungates the pods of an admitted Job in well below 1 s; after this long it has missed one."""

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.errors import InputError, UnsupportedError
 from rightsizer_api import sizing, validate
 from rightsizer_api.plan import Metadata, TrainingPlan
+from rightsizer_engine.errors import InputError, UnsupportedError
 from rightsizer_operator.reconcile.attempts import adopted, attempted, running_of
 from rightsizer_operator.reconcile.failures import recorded
 from rightsizer_operator.reconcile.idle import idle_checked
@@ -30,8 +30,6 @@ from rightsizer_operator.reconcile.status import run_conditions, status_document
 from rightsizer_operator.values.actions import Action, EmitEvent, PatchStatus, Requeue, Size
 from rightsizer_operator.values.conditions import is_true, merge_conditions, no, reason_of, unknown, yes
 from rightsizer_operator.values.snapshot import Snapshot
-
-__all__ = ["faulted", "reconcile"]
 
 _WARNINGS = (
     "Invalid",

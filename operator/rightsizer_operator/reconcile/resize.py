@@ -5,19 +5,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.resize.rollback import SizeAttempt, rollback_target
-from rightsizer.resize.rollback import has_trained as seen_to_train
-from rightsizer.resize.types import Action as Advice
-from rightsizer.resize.types import Decision
 from rightsizer_api.quantities import format_time, parse_time
+from rightsizer_engine.resize.rollback import SizeAttempt, rollback_target
+from rightsizer_engine.resize.rollback import has_trained as seen_to_train
+from rightsizer_engine.resize.types import Action as Advice
+from rightsizer_engine.resize.types import Decision
 from rightsizer_operator.reconcile.attempts import attempted, running_of
 from rightsizer_operator.reconcile.resize_advice import document, over_provisioned
 from rightsizer_operator.reconcile.size import at_size
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import EmitEvent, Requeue
 from rightsizer_operator.values.conditions import is_true
-
-__all__ = ["advised", "fallen_back", "proven"]
 
 _RESIZES = (Advice.GROW, Advice.SHRINK, Advice.RELAYOUT)
 

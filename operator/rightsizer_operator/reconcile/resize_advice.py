@@ -5,41 +5,28 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.domain.reading import Reading
-from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, Bottleneck, Decision, History, Limits, Running, Scaling, Visit
-from rightsizer.units import parse_duration_s
-from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import format_time, parse_time
-from rightsizer_launch.resize_inputs import (
-    Tuning,
-    gpu_bounds,
-    limits_of,
-    running_of,
-    seconds_left,
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.resize.policy import decide
+from rightsizer_engine.resize.types import (
+    Action,
+    Bottleneck,
+    Decision,
+    History,
+    Limits,
+    Running,
+    Scaling,
+    Visit,
 )
-from rightsizer_launch.size_history import SizeChange, history_of
+from rightsizer_engine.units import parse_duration_s
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running.limits import Tuning, gpu_bounds, limits_of, running_of, seconds_left
+from rightsizer_launch.running.size_history import SizeChange, history_of
 from rightsizer_operator.values.conditions import Condition, no, unknown, yes
 from rightsizer_operator.values.settings import Settings
-
-__all__ = [
-    "ResizeContext",
-    "advise",
-    "document",
-    "history_of_status",
-    "launches_of",
-    "layout_before",
-    "limits_of_plan",
-    "over_provisioned",
-    "policy_inputs",
-    "recorded_starts_s",
-    "running_job",
-    "tuning_of",
-    "unmeasured",
-]
 
 
 @immutable

@@ -19,8 +19,6 @@ from rightsizer_operator.values.carriers import carrier_kind
 from rightsizer_operator.values.conditions import no, unknown, yes
 from rightsizer_operator.values.snapshot import AttemptJob
 
-__all__ = ["clean_up", "run"]
-
 _DELETED_AT_END = ("NetworkPolicy", "ReplicaSet", "Service")
 """Children that are deleted when training ends; a finished Job keeps its ConfigMap."""
 _DEAD_NODE_RECHECK_S = 5.0

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.domain.hardware import MOST_GPUS
-from rightsizer.domain.layout import Layout
-from rightsizer.errors import InputError
-from rightsizer.resize.scaling import PlanScaling, in_place_pins
-from rightsizer.resize.types import Scaling
-from rightsizer.search.options import price_layout
-from rightsizer.search.types import Request
-from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.stated_hardware import stated_hardware
-from rightsizer_launch.resize_inputs import gpu_bounds
+from rightsizer_engine.domain.hardware import MOST_GPUS
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.resize.scaling import PlanScaling, in_place_pins
+from rightsizer_engine.resize.types import Scaling
+from rightsizer_engine.search.options import price_layout
+from rightsizer_engine.search.types import Request
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running.limits import gpu_bounds
 from rightsizer_launch.worker_spec import gpus_per_node, in_place_sizes
 from rightsizer_operator.reconcile.sizing_answer import (
     TOO_LONG,
@@ -33,17 +33,6 @@ from rightsizer_operator.reconcile.sizing_answer import (
 from rightsizer_operator.values.inventory import Inventory, clusters
 from rightsizer_operator.values.nodes import NodeRequirements
 from rightsizer_operator.values.vendors import VENDORS
-
-__all__ = [
-    "RunningAttempt",
-    "SizingResult",
-    "at_size",
-    "cluster_request",
-    "decide",
-    "node_requirements",
-    "pod_gpus_of",
-    "scaling_of",
-]
 
 _SIMPLER = "set spec.layout, spec.resources.gpuTypes or spec.resources.gpus, so that less is searched"
 _GPU_TOLERATIONS = [{"key": v.resource, "operator": "Exists", "effect": "NoSchedule"} for v in VENDORS]

@@ -10,30 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.domain.layout import Layout
-from rightsizer.errors import RightsizerError, UnsupportedError
-from rightsizer.resize.scaling import in_place_pins
-from rightsizer.search.explain import probe_advice, verdict
-from rightsizer.search.plan import plan as search
-from rightsizer.search.types import NoPlan, Plan, Request
-from rightsizer.values import immutable
 from rightsizer_api import sizing
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.errors import RightsizerError, UnsupportedError
+from rightsizer_engine.resize.scaling import in_place_pins
+from rightsizer_engine.search.explain import probe_advice, verdict
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import NoPlan, Plan, Request
+from rightsizer_engine.values import immutable
 from rightsizer_operator.reconcile.elastic_micro_batch import with_divisible_micro_batch
-
-__all__ = [
-    "FAULT",
-    "TOO_LONG",
-    "Identity",
-    "NotSizedYetError",
-    "RunningAttempt",
-    "Size",
-    "SizingAnswer",
-    "SizingQuestion",
-    "SizingRefusedError",
-    "answer",
-    "answered",
-    "report_of",
-]
 
 TOO_LONG = "SizingTooLong"
 FAULT = "Fault"
@@ -165,12 +150,12 @@ def _searched(question: SizingQuestion) -> Plan | NoPlan:
         )
         request = replace(request, clusters=offered)
     if running is None or not running.elastic:
-        found = search(request)
+        found = size(request)
         if isinstance(found, NoPlan):
             return found
-        return with_divisible_micro_batch(request, found, question.elastic, search)
-    kept = search(replace(request, pinned={**request.pinned, **in_place_pins(running.layout)}))
-    free = search(request)
+        return with_divisible_micro_batch(request, found, question.elastic, size)
+    kept = size(replace(request, pinned={**request.pinned, **in_place_pins(running.layout)}))
+    free = size(request)
     if isinstance(kept, Plan) and (not isinstance(free, Plan) or kept.option.gpus <= free.option.gpus):
         return kept
     return free

@@ -5,16 +5,14 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from rightsizer.values import immutable
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
+from rightsizer_engine.values import immutable
 from rightsizer_operator.reconcile.persisted import PersistedStatus
 from rightsizer_operator.reconcile.sizing_answer import Size, answered
 from rightsizer_operator.values.actions import Action
 from rightsizer_operator.values.conditions import Condition
 from rightsizer_operator.values.snapshot import AttemptJob, Snapshot
-
-__all__ = ["ReconcileState"]
 
 
 @immutable

@@ -20,8 +20,6 @@ from rightsizer_operator.values.kueue import pending_reason
 from rightsizer_operator.values.pods import START_S
 from rightsizer_operator.values.snapshot import AttemptJob
 
-__all__ = ["run_conditions", "status_document"]
-
 _STARTS = ("Starting", "NoRendezvous", "NoWorkers", "WaitingForWorkers", "NotAdmitted")
 """Running's reasons without a known obstacle."""
 _MISSED_SCRAPES = 3  # scrape intervals without an answer after which metrics count as unavailable

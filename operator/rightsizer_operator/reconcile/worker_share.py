@@ -13,8 +13,6 @@ from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.names import CONTAINER
 from rightsizer_operator.values.requests import Amounts, least, pod_requests
 
-__all__ = ["with_share"]
-
 _REQUESTED = 0.8
 """Of a pod's share of its node. The rest is for pods that come later: rendezvous pods of other plans, updates
 of DaemonSets, somebody who debugs. A guess."""

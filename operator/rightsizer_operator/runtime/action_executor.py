@@ -24,8 +24,6 @@ from rightsizer_operator.values.carriers import remedy
 from rightsizer_operator.values.conditions import json_merge_patch
 from rightsizer_operator.values.snapshot import AttemptJob, Key, log_fields
 
-__all__ = ["ActionExecutor"]
-
 _LOG = logging.getLogger("rightsizer.operator")
 _REJECTIONS = (400, 403, 409, 422)  # of a child, by the API server, an admission policy or a quota
 

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Awaitable
 
-__all__ = ["all_of"]
-
 
 async def all_of(*awaitables: Awaitable[None]) -> None:
     """Wait for all of them, also if one fails; then raise the error of the first one that did."""

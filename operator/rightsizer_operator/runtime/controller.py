@@ -37,8 +37,6 @@ from rightsizer_operator.values.snapshot import (
     plan_key,
 )
 
-__all__ = ["Controller"]
-
 _LOG = logging.getLogger("rightsizer.operator")
 _WORKERS = 16
 _DEBOUNCE_S = 0.1

@@ -9,8 +9,6 @@ from pythonjsonlogger.json import JsonFormatter
 from rightsizer_api.plan import KIND
 from rightsizer_operator.values.snapshot import log_fields
 
-__all__ = ["FORMATS", "log_handler", "set_up"]
-
 FORMATS = ("text", "json")
 _QUIET = ("kopf", "httpx")  # their warnings only
 _KOPF = ("settings", "k8s_skip", "k8s_ref")  # what it attaches to a record

@@ -13,11 +13,12 @@ from typing import Any
 
 import kopf
 import yaml
+from kopf._cogs.structs.references import Insights
 from kubernetes.aio import client, config
 from kubernetes.aio.config import ConfigException
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 from rightsizer_operator.cluster.client import KubeClient, api_client
 from rightsizer_operator.cluster.lease import run_elected
 from rightsizer_operator.cluster.metrics import Metrics
@@ -26,16 +27,9 @@ from rightsizer_operator.runtime.logs import set_up
 from rightsizer_operator.runtime.probes import serving
 from rightsizer_operator.runtime.prometheus import collect
 from rightsizer_operator.runtime.scraper import scrape
-from rightsizer_operator.runtime.watches import (
-    Insights,
-    follow_definition,
-    registry_for,
-    settings_for,
-)
+from rightsizer_operator.runtime.watches import follow_definition, registry_for, settings_for
 from rightsizer_operator.values.settings import Settings
 from rightsizer_telemetry.client import PrometheusSettings
-
-__all__ = ["OperatorOptions", "run"]
 
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _ODD_TYPES = (AttributeError, LookupError, TypeError, ValueError, yaml.YAMLError)

@@ -10,8 +10,6 @@ from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.metrics import Metrics
 from rightsizer_operator.runtime.controller import Controller
 
-__all__ = ["serving"]
-
 _NO_DEFINITION = "the CustomResourceDefinition of TrainingPlans is missing\n"
 
 

@@ -9,8 +9,6 @@ from rightsizer_operator.runtime.controller import Controller
 from rightsizer_telemetry.client import Prometheus, PrometheusSettings
 from rightsizer_telemetry.readings import MonitoredJob, read, server_problem
 
-__all__ = ["collect", "jobs_of"]
-
 
 async def collect(controller: Controller, access: PrometheusSettings) -> None:
     """Query Prometheus every `decide_s`. If it is unavailable, the metrics are unknown."""

@@ -19,8 +19,6 @@ from rightsizer_operator.values.conditions import reason_of
 from rightsizer_operator.values.names import METRICS_PORT
 from rightsizer_operator.values.snapshot import Key, Progress
 
-__all__ = ["ScrapeSchedule", "read_limited", "scrape"]
-
 Parse = Callable[[bytes], Progress | TooLarge | None]
 
 _TIMEOUT_S = 2.0

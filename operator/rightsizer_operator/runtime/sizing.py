@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from rightsizer_launch.bounded_process import BoundedProcess, ChildError, Limits
-from rightsizer_launch.fair_slots import FairSlots
+from rightsizer_launch.bounded.fair_slots import FairSlots
+from rightsizer_launch.bounded.process import BoundedProcess, ChildError, Limits
 from rightsizer_operator.reconcile.sizing_answer import (
     TOO_LONG,
     Identity,
@@ -25,8 +25,6 @@ from rightsizer_operator.reconcile.sizing_answer import (
     SizingQuestion,
 )
 from rightsizer_operator.values.snapshot import Key
-
-__all__ = ["Lane", "Searcher", "Sizing", "sizing_processes"]
 
 T = TypeVar("T")
 _LOG = logging.getLogger("rightsizer.operator")

@@ -5,8 +5,6 @@ import types
 
 from rightsizer_operator.reconcile.sizing_answer import FAULT, SizingAnswer, SizingQuestion, answer
 
-__all__ = ["answer_within"]
-
 _AGAIN_S = 0.05  # Python drops an exception that is raised in a callback of the garbage collector
 
 

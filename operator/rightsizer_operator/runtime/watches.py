@@ -14,8 +14,6 @@ from rightsizer_operator.runtime.controller import Controller
 from rightsizer_operator.values.devices import GROUP as GROUP_OF_DEVICES
 from rightsizer_operator.values.names import LABEL_MANAGED, MANAGED
 
-__all__ = ["Insights", "follow_definition", "pass_on", "registry_for", "settings_for"]
-
 _PLANS = kopf.Resource(
     group=GROUP, version=VERSION, plural="trainingplans", kind="TrainingPlan", namespaced=True
 )

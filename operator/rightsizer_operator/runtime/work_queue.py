@@ -6,8 +6,6 @@ from typing import Any
 
 from rightsizer_operator.values.snapshot import Key
 
-__all__ = ["WorkQueue"]
-
 _LOW_PRIORITY_EVERY = 4  # while both lanes have keys, one get in so many takes a low-priority key
 
 

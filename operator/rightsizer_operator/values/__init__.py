@@ -1,3 +1,1 @@
 """Values parsed from API objects, and the actions of a reconcile."""
-
-__all__: list[str] = []

@@ -5,22 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from rightsizer.values import immutable
-
-__all__ = [
-    "Action",
-    "Apply",
-    "Delete",
-    "EmitEvent",
-    "PatchJob",
-    "PatchPlan",
-    "PatchStatus",
-    "PatchWorkload",
-    "Requeue",
-    "Size",
-    "batches",
-    "describe",
-]
+from rightsizer_engine.values import immutable
 
 _AT_ONCE = (
     ("NetworkPolicy",),

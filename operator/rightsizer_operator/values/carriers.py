@@ -7,10 +7,8 @@ carrier's controller copies the labels and annotations of the Job's template.
 from collections.abc import Mapping
 from typing import Any
 
-from rightsizer.values import immutable
 from rightsizer_api.launch import Carrier
-
-__all__ = ["JOB_SET_API", "KINDS", "TRAINER_API", "CarrierKind", "carrier_kind", "job_within", "remedy"]
+from rightsizer_engine.values import immutable
 
 Object = Mapping[str, Any]
 

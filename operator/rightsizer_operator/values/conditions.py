@@ -4,21 +4,8 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rightsizer.values import immutable
 from rightsizer_api.quantities import format_time
-
-__all__ = [
-    "ORDER",
-    "STALLED",
-    "Condition",
-    "is_true",
-    "json_merge_patch",
-    "merge_conditions",
-    "no",
-    "reason_of",
-    "unknown",
-    "yes",
-]
+from rightsizer_engine.values import immutable
 
 ORDER = (
     "Ready",

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.nodes import Node
 from rightsizer_operator.values.vendors import NVIDIA
-
-__all__ = ["GROUP", "VERSIONS", "DeviceClass", "Devices", "quota_name", "selector"]
 
 Object = Mapping[str, Any]
 DeviceId = tuple[str, str, str]

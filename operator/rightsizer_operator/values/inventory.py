@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.hardware import Cluster
-from rightsizer.values import immutable
 from rightsizer_api.stated_hardware import StatedHardware
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.devices import Devices
 from rightsizer_operator.values.nodes import Node, NodeRequirements, gpu_type, obstacle
 from rightsizer_operator.values.requests import Amounts, Loads, least
-
-__all__ = ["Inventory", "clusters"]
 
 _MAX_CACHED = 1024  # results that one inventory caches
 _MAX_NAMED = 4  # nodes that a message names

@@ -4,23 +4,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.quantities import parse_amount
 from rightsizer_operator.values.requests import RESOURCES, Amounts
 from rightsizer_operator.values.vendors import VENDORS
-
-__all__ = [
-    "HOST",
-    "Queue",
-    "Workload",
-    "flavors_of",
-    "gpus_of",
-    "levels_of",
-    "owners_of",
-    "part_of",
-    "pending_reason",
-    "topology_annotations",
-]
 
 Object = Mapping[str, Any]
 

@@ -2,38 +2,6 @@
 
 from rightsizer_api.plan import GROUP
 
-__all__ = [
-    "CARRIER",
-    "CLAIM",
-    "CONTAINER",
-    "DEADLINE_EXCEEDED",
-    "DIGEST",
-    "ELASTIC",
-    "END_NOW_S",
-    "FIELD_MANAGER",
-    "GPUS",
-    "GPU_TYPE",
-    "KEY",
-    "LABEL_ATTEMPT",
-    "LABEL_MANAGED",
-    "LABEL_PLAN",
-    "LABEL_ROLE",
-    "MANAGED",
-    "METRICS_PORT",
-    "NUDGED",
-    "PLAN_UID",
-    "PRIORITY_LABEL",
-    "QUEUE_ELASTIC",
-    "QUEUE_LABEL",
-    "RENDEZVOUS",
-    "RESERVE",
-    "STORE",
-    "WORKER",
-    "job_name",
-    "key_name",
-    "rendezvous_name",
-]
-
 FIELD_MANAGER = "rightsizer"
 MANAGED = "rightsizer"
 LABEL_MANAGED = "app.kubernetes.io/managed-by"

@@ -11,24 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import RightsizerError
-from rightsizer.values import immutable
 from rightsizer_api.quantities import parse_time
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.requests import Amounts, amounts_of
 from rightsizer_operator.values.vendors import VENDORS, gpus_in, slices_in
-
-__all__ = [
-    "Node",
-    "NodeRequirements",
-    "Taint",
-    "gpu_type",
-    "obstacle",
-    "place_of",
-    "pod_gpus",
-    "pod_slices",
-    "tolerates",
-]
 
 Object = Mapping[str, Any]
 

@@ -6,15 +6,13 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rightsizer.values import immutable
 from rightsizer_api.quantities import parse_time
 from rightsizer_api.untrusted_text import printable
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker.progress import EXIT_STOPPED
 from rightsizer_launch.worker.restart_monitor import LAST_LINE
 from rightsizer_operator.values.names import CONTAINER, LABEL_ATTEMPT, LABEL_ROLE, QUEUE_ELASTIC, WORKER
 from rightsizer_operator.values.quantities import parse_quantity
-
-__all__ = ["START_S", "Pod"]
 
 Object = Mapping[str, Any]
 

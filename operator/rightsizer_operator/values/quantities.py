@@ -5,8 +5,6 @@
 
 import re
 
-__all__ = ["parse_amount", "parse_quantity"]
-
 _COUNT = re.compile(r"(\d{1,18})(k|M|G|Ki|Mi|Gi)?")
 _FACTORS = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _AMOUNT = re.compile(r"(\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d{1,2}))?")

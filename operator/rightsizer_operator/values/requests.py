@@ -5,20 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.quantities import parse_amount
-
-__all__ = [
-    "RESOURCES",
-    "STORE",
-    "Allowance",
-    "Amounts",
-    "Loads",
-    "allowance",
-    "amounts_of",
-    "least",
-    "pod_requests",
-]
 
 Object = Mapping[str, Any]
 Amounts = Mapping[str, float]

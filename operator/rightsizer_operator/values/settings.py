@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from rightsizer.resize.types import Mode, Pressure
-from rightsizer.values import immutable
-from rightsizer_launch.resize_inputs import PRIOR_RESTART_S
-
-__all__ = ["Settings"]
+from rightsizer_engine.resize.types import Mode, Pressure
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running.limits import PRIOR_RESTART_S
 
 
 @immutable

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from rightsizer.resize.types import Decision
-from rightsizer.values import immutable
 from rightsizer_api.plan import KIND
 from rightsizer_api.quantities import parse_time
+from rightsizer_engine.resize.types import Decision
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.carriers import job_within
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue, Workload
@@ -30,18 +30,6 @@ from rightsizer_operator.values.quantities import parse_quantity
 from rightsizer_operator.values.requests import Allowance
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.vendors import gpus_in, slices_in
-
-__all__ = [
-    "AttemptJob",
-    "ChildWarning",
-    "Key",
-    "Progress",
-    "Rendezvous",
-    "Snapshot",
-    "log_fields",
-    "owner_uids",
-    "plan_key",
-]
 
 Key = tuple[str, str]
 """Namespace and name of a plan."""

@@ -4,12 +4,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import RightsizerError
-from rightsizer.values import immutable
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.quantities import parse_quantity
-
-__all__ = ["AMD", "NVIDIA", "VENDORS", "Vendor", "gpus_in", "is_gpu", "slices_in", "vendor_of", "vendors_of"]
 
 
 @immutable

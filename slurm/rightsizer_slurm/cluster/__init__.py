@@ -1,3 +1,1 @@
 """Access to a Slurm cluster: commands and pyslurm, parsed into values; job comments and run files."""
-
-__all__: list[str] = []

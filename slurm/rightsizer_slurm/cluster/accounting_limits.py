@@ -10,13 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
 
-from rightsizer.units import format_duration
-from rightsizer.values import immutable
+from rightsizer_engine.units import format_duration
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.pools import Pool
 from rightsizer_slurm.cluster.slurm_cli import Slurm, settings
 from rightsizer_slurm.cluster.snapshot import Partition, clock_s
-
-__all__ = ["AccountingLimits", "Association", "Bound", "Qos", "allowed", "parse", "read", "within"]
 
 _QOS = ("Name", "Flags", "GrpTRES", "MaxTRESPerJob", "MaxTRESPerUser", "MaxTRESPerAccount", "MaxWall")
 _ASSOCIATION = (

@@ -8,8 +8,6 @@ from rightsizer_slurm.cluster.jobs_json import job_of_json
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 
-__all__ = ["SlurmCommands", "jobs_of_json"]
-
 
 class SlurmCommands:
     """squeue, scontrol and scancel."""

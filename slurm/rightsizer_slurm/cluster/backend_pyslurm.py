@@ -14,8 +14,6 @@ from rightsizer_slurm.cluster.jobs import PENDING, SlurmJob, gres_gpus
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.cluster.untrusted_text import one_line
 
-__all__ = ["Pyslurm", "backend", "job_of"]
-
 T = TypeVar("T")
 
 _OTHER_API = (AttributeError, TypeError, ValueError)

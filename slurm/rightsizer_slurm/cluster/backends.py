@@ -13,8 +13,6 @@ from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 
-__all__ = ["Backend", "choose", "fits", "pyslurm_version", "unavailable"]
-
 _UNAVAILABLE = (
     "unable to contact slurm controller",
     "socket timed out",

@@ -23,27 +23,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
 from rightsizer_api import API_VERSION, KIND, Spec, TrainingPlan, validate
 from rightsizer_api.errors import wire_fields
 from rightsizer_api.short_names import SHORT_NAMES, overlaid
-
-__all__ = [
-    "LONGEST",
-    "PREFIX",
-    "Comment",
-    "hold_of",
-    "is_ours",
-    "keys",
-    "parse",
-    "plan_of",
-    "refused",
-    "subject",
-    "with_user_key",
-    "with_variables",
-    "written",
-]
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 
 PREFIX = "rightsizer:"
 LONGEST = 1024

@@ -10,12 +10,10 @@ from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import InputError, RightsizerError
-from rightsizer.values import immutable
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import InputError, RightsizerError
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.pools import NOT_FOR_TRAINING
-
-__all__ = ["MODES", "ON_FAULT", "SiteConfig", "beside", "parse", "read"]
 
 MODES = ("off", "warn", "size", "enforce")
 ON_FAULT = ("as-written", "hold", "refuse")

@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain, islice, product
 
-from rightsizer.errors import RightsizerError
-
-__all__ = ["MOST_HOSTS", "HostListError", "expand"]
+from rightsizer_engine.errors import RightsizerError
 
 MOST_HOSTS = 65_536
 """As many as Slurm takes in one range (MAX_RANGE); here in the whole list."""

@@ -2,9 +2,7 @@
 
 import re
 
-from rightsizer.values import immutable
-
-__all__ = ["HELD", "PENDING", "RUNNING", "SlurmJob", "decision_of", "gpu_items", "gres_gpus", "noted"]
+from rightsizer_engine.values import immutable
 
 PENDING = "PENDING"
 RUNNING = "RUNNING"

@@ -9,8 +9,6 @@ from typing import Any
 
 from rightsizer_slurm.cluster.jobs import PENDING, SlurmJob, gres_gpus
 
-__all__ = ["job_of_json"]
-
 
 def job_of_json(raw: Mapping[str, Any]) -> SlurmJob:
     """One job of squeue --json."""

@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.hardware import Cluster
-from rightsizer.errors import InputError, RightsizerError
-from rightsizer.values import immutable
 from rightsizer_api.stated_hardware import StatedHardware
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.errors import InputError, RightsizerError
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster import snapshot as slurm
 from rightsizer_slurm.cluster.snapshot import Node, Partition
-
-__all__ = ["NOT_FOR_TRAINING", "UNTYPED", "Pool", "clusters", "engine_name", "pools"]
 
 UNTYPED = "untyped"
 """The name of a gres without a type in a site's [gpus] section."""

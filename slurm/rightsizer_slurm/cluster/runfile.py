@@ -8,12 +8,10 @@ from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
 from rightsizer_api.placeholders import layout_of
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker.progress import write_json
-
-__all__ = ["NAME", "RunFile", "read", "read_own", "text_of", "write"]
 
 NAME = "slurm.json"
 _MOST_BYTES = 4 * 2**20

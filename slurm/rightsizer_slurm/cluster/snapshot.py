@@ -9,11 +9,9 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.hostlist import HostListError, expand
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
-
-__all__ = ["Node", "Partition", "Reservation", "SlurmCluster", "clock_s", "parse", "read", "records"]
 
 _UP = frozenset({"IDLE", "MIXED", "ALLOCATED", "COMPLETING"})
 _NOT_FOR_JOBS = frozenset(

@@ -1,7 +1,5 @@
 """Untrusted text for a log or a terminal."""
 
-__all__ = ["one_line"]
-
 _LONGEST = 300
 
 

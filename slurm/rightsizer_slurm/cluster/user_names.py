@@ -2,8 +2,6 @@
 
 import pwd
 
-__all__ = ["user_name"]
-
 
 def user_name(uid: int) -> str:
     """Empty for a user without an entry here, such as a container's."""

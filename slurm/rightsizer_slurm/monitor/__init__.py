@@ -1,3 +1,1 @@
 """Watching running jobs: measurements, the resize decision, and how it is carried out."""
-
-__all__: list[str] = []

@@ -3,47 +3,34 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.reading import Phase, Reading
-from rightsizer.estimate.parameters import load_resize
-from rightsizer.resize.policy import window_s
-from rightsizer.resize.scaling import PlanScaling, in_place_pins
-from rightsizer.resize.types import History, Limits, Running, Scaling, Size
-from rightsizer.search.options import price_layout
 from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_launch.resize_inputs import (
-    Mark,
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.resize.policy import window_s
+from rightsizer_engine.resize.scaling import PlanScaling, in_place_pins
+from rightsizer_engine.resize.types import History, Limits, Running, Scaling, Size
+from rightsizer_engine.search.options import price_layout
+from rightsizer_launch.running.counters import with_gpu_counters
+from rightsizer_launch.running.limits import (
     Tuning,
     gpu_bounds,
     limits_of,
-    reading_of,
     restart_s,
     running_of,
     seconds_left,
-    start_durations_s,
     tokens_left,
-    trained_s,
-    with_gpu_counters,
 )
-from rightsizer_launch.size_history import SizeChange, history_of, visits_of
+from rightsizer_launch.running.marks import Mark, start_durations_s, trained_s
+from rightsizer_launch.running.readings import reading_of
+from rightsizer_launch.running.size_history import SizeChange, history_of, visits_of
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.inspection import MonitoredJob
 from rightsizer_slurm.monitor.intent_log import Intent, Kind, Stage
 from rightsizer_slurm.monitor.size_history import SizeRecord
-
-__all__ = [
-    "NodeScaling",
-    "free_gpus",
-    "history",
-    "margin_s",
-    "others_wait",
-    "policy_inputs",
-    "reading_for",
-    "scaling_of",
-]
 
 
 class NodeScaling:

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from rightsizer.domain.reading import Reading
-from rightsizer.estimate.parameters import load_resize
-from rightsizer.resize.preconditions import missing_data
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.resize.preconditions import missing_data
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_telemetry import readings
 from rightsizer_telemetry.client import Prometheus, PrometheusSettings
-
-__all__ = ["Metrics", "gpu_metrics", "lack", "reader"]
 
 Metrics = Callable[[Sequence[SlurmJob]], dict[int, Reading]]
 

@@ -6,15 +6,13 @@ A suspended job has saved, is requeued and held. Only its user or an administrat
 import datetime as dt
 from collections.abc import Container
 
-from rightsizer.domain.reading import Phase
-from rightsizer.resize.types import Action, Bottleneck, Decision
-from rightsizer.units import parse_duration_s
-from rightsizer.values import immutable
 from rightsizer_api.quantities import format_time
 from rightsizer_api.resources import ElasticityMode, WhenIdle
+from rightsizer_engine.domain.reading import Phase
+from rightsizer_engine.resize.types import Action, Bottleneck, Decision
+from rightsizer_engine.units import parse_duration_s
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.monitor.inspection import MonitoredJob
-
-__all__ = ["IdleJobs", "Suspension"]
 
 
 @immutable

@@ -8,11 +8,11 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from rightsizer.errors import RightsizerError
-from rightsizer.values import immutable
 from rightsizer_api import loads
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_launch.resize_inputs import Mark
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running.marks import Mark
 from rightsizer_launch.worker.progress import DONE, PROGRESS
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.comment import is_ours, parse, written
@@ -21,8 +21,6 @@ from rightsizer_slurm.monitor import size_history
 from rightsizer_slurm.monitor.publish import TAIL_BYTES
 from rightsizer_slurm.monitor.recorded import Recorded, RecordMemory
 from rightsizer_slurm.monitor.size_history import SizeRecord
-
-__all__ = ["MonitoredJob", "live_gpu_jobs", "monitored_job"]
 
 _MOST_GIVEN_UP = 32
 _MOST_PLAN_BYTES = 2**17

@@ -11,11 +11,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 from rightsizer_slurm import state_file
-
-__all__ = ["CLOSED", "Intent", "IntentLog", "Kind", "Stage"]
 
 
 class Kind(enum.StrEnum):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
@@ -14,8 +14,6 @@ from rightsizer_slurm.monitor.inspection import MonitoredJob, monitored_job
 from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
 from rightsizer_slurm.monitor.monitor import alone, plan_intent
 from rightsizer_slurm.monitor.resize_steps import Resizer
-
-__all__ = ["check", "resize"]
 
 _POLL_S = 1.0
 

@@ -10,14 +10,12 @@ from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from rightsizer.resize.types import Action
-from rightsizer.search.explain import layout_text
 from rightsizer_api.placeholders import layout_of
+from rightsizer_engine.resize.types import Action
+from rightsizer_engine.search.reasons import layout_text
 from rightsizer_slurm.cluster.jobs import decision_of
 from rightsizer_slurm.monitor.monitor import ReportRow
 from rightsizer_telemetry.names import SLURM, SLURM_LABELS
-
-__all__ = ["SweepMetrics"]
 
 _JOB = ("cluster", "jobid")
 _Samples = dict[tuple[str, ...], float]

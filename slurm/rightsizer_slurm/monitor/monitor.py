@@ -17,13 +17,13 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
-from rightsizer.domain.reading import Reading
-from rightsizer.errors import InputError, RightsizerError
-from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, Decision, Mode, Scaling
-from rightsizer.units import format_duration
-from rightsizer.values import immutable
-from rightsizer_launch.resize_inputs import Tuning
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.errors import InputError, RightsizerError
+from rightsizer_engine.resize.policy import decide
+from rightsizer_engine.resize.types import Action, Decision, Mode, Scaling
+from rightsizer_engine.units import format_duration
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running.limits import Tuning
 from rightsizer_launch.worker_spec import grace_s
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.jobs import SlurmJob, decision_of
@@ -46,19 +46,6 @@ from rightsizer_slurm.monitor.notify import mail, mail_program
 from rightsizer_slurm.monitor.recorded import RecordMemory
 from rightsizer_slurm.monitor.resize_steps import Resizer
 from rightsizer_slurm.monitor.size_history import SizeRecord
-
-__all__ = [
-    "ActionLevel",
-    "BusyError",
-    "Monitor",
-    "ReportRow",
-    "Settings",
-    "alone",
-    "failed_by",
-    "fault",
-    "intent_for",
-    "plan_intent",
-]
 
 _LOG = logging.getLogger("rightsizer.slurm.monitor")
 _DAY_S = 86_400.0

@@ -6,8 +6,6 @@ import subprocess
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
 from rightsizer_slurm.cluster.untrusted_text import one_line
 
-__all__ = ["mail", "mail_program"]
-
 _TIMEOUT_S = 20.0
 
 

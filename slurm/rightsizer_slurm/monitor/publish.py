@@ -17,8 +17,6 @@ from rightsizer_launch.worker.progress import DONE, PROGRESS
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.monitor import size_history
 
-__all__ = ["TAIL_BYTES", "main", "publish"]
-
 TAIL_BYTES = 2**20
 """How much of progress.jsonl a look reads: about 5,000 steps."""
 _FILES = ("plan.yaml", runfile.NAME, size_history.NAME, DONE, PROGRESS)

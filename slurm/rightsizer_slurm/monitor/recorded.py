@@ -7,14 +7,13 @@ than two automatic checkpoint intervals. The monitor therefore keeps what earlie
 import math
 from collections.abc import Container
 
-from rightsizer.domain.reading import Phase
-from rightsizer.resize.policy import window_s
-from rightsizer.resize.types import Limits
-from rightsizer.values import immutable
-from rightsizer_launch.resize_inputs import Mark, Tuning, marks_of, pruned
+from rightsizer_engine.domain.reading import Phase
+from rightsizer_engine.resize.policy import window_s
+from rightsizer_engine.resize.types import Limits
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running.limits import Tuning
+from rightsizer_launch.running.marks import Mark, marks_of, pruned
 from rightsizer_launch.worker.progress import Record
-
-__all__ = ["RecordMemory", "Recorded"]
 
 
 @immutable

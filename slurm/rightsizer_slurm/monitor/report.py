@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rightsizer.resize.types import Action
-from rightsizer.units import format_count, format_duration
-from rightsizer.values import immutable
+from rightsizer_engine.resize.types import Action
+from rightsizer_engine.units import format_count, format_duration
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.backends import Backend
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.monitor.gpu_metrics import gpu_metrics
@@ -15,8 +15,6 @@ from rightsizer_slurm.monitor.intent_log import Intent, IntentLog
 from rightsizer_slurm.monitor.monitor import Monitor, ReportRow, Settings
 from rightsizer_slurm.monitor.report_document import JobDocument, ReportDocument, ResizeDocument
 from rightsizer_telemetry.client import PrometheusSettings
-
-__all__ = ["HEADINGS", "Report", "document", "look", "resize_lines", "table_row"]
 
 HEADINGS = ("job", "user", "state", "where", "GPUs", "plan", "step", "tokens/s", "left", "says")
 """Columns of the table."""

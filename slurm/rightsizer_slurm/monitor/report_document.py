@@ -2,10 +2,8 @@
 
 from pydantic import Field
 
-from rightsizer.resize.types import Action
 from rightsizer_api.base import Model
-
-__all__ = ["JobDocument", "ReportDocument", "ResizeDocument"]
+from rightsizer_engine.resize.types import Action
 
 
 class JobDocument(Model):

@@ -10,13 +10,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.jobs import RUNNING, SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage
-
-__all__ = ["Resizer", "Step", "next_step"]
 
 _MOST_ATTEMPTS = 2
 _SLOW = "the job did not save and stop in time; it keeps running"

@@ -17,16 +17,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from rightsizer.resize.rollback import rollback_target
-from rightsizer.values import immutable
+from rightsizer_engine.resize.rollback import rollback_target
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker.progress import EXIT_STOPPED, PROGRESS
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import unavailable
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.monitor import size_history, size_request
 from rightsizer_slurm.monitor.size_history import BACK, START, SizeRecord
-
-__all__ = ["JobStart", "failed", "main", "resized", "size_after_failure", "size_at_start", "started"]
 
 _STOP_EXIT_CODES = (EXIT_STOPPED, 128 + signal.SIGTERM, 128 + signal.SIGINT)
 """Exit codes of workers that were stopped by a signal: the size has not failed."""

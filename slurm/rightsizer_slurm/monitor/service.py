@@ -19,8 +19,8 @@ from types import MappingProxyType
 from prometheus_client import start_http_server
 from prometheus_client.registry import Collector
 
-from rightsizer.errors import InputError, RightsizerError
-from rightsizer.values import immutable
+from rightsizer_engine.errors import InputError, RightsizerError
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.backends import Backend, choose
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError, settings
@@ -30,8 +30,6 @@ from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.metrics import SweepMetrics
 from rightsizer_slurm.monitor.monitor import BusyError, Monitor, Settings, alone, fault
 from rightsizer_telemetry.client import PrometheusSettings
-
-__all__ = ["BACKENDS", "DaemonMetrics", "MonitorOptions", "backend_of", "run", "run_in_daemon", "sweeps"]
 
 BACKENDS = ("auto", "commands", "pyslurm")
 

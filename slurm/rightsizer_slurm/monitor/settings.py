@@ -4,14 +4,12 @@ import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
-from rightsizer.errors import InputError
-from rightsizer.units import parse_duration_s
-from rightsizer_launch.resize_inputs import Tuning
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.units import parse_duration_s
+from rightsizer_launch.running.limits import Tuning
 from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
 from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions
 from rightsizer_telemetry.client import PrometheusSettings
-
-__all__ = ["options_of"]
 
 _DURATIONS = {"every": "30s", "cool_down": "1h", "warm_up": "10m", "window": "10m"}
 _OTHERS = ("act", "annotate", "textfile", "metrics", "prometheus", "token_file", "backend")

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from rightsizer.resize.rollback import SizeAttempt, has_trained
-from rightsizer.values import immutable
+from rightsizer_engine.resize.rollback import SizeAttempt, has_trained
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker.progress import Record
-
-__all__ = ["BACK", "NAME", "START", "SizeRecord", "append", "given_up", "of_job", "trials"]
 
 NAME = "sizes.jsonl"
 START, BACK = "start", "back"

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from rightsizer_launch.worker.progress import write_json
 
-__all__ = ["NAME", "read", "write"]
-
 NAME = "resize.json"
 _MOST_NODES = 2**20
 

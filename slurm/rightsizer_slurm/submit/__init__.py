@@ -1,3 +1,1 @@
 """Sizing a job at submission: the daemon behind the Lua plugins, and `rightsizer sbatch`."""
-
-__all__: list[str] = []

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
-from rightsizer.errors import InputError, RightsizerError
-from rightsizer.search.explain import verdict
-from rightsizer.search.types import NoPlan
-from rightsizer.units import format_duration
-from rightsizer.values import immutable
 from rightsizer_api import TrainingPlan, sizing
+from rightsizer_engine.errors import InputError, RightsizerError
+from rightsizer_engine.search.explain import verdict
+from rightsizer_engine.search.types import NoPlan
+from rightsizer_engine.units import format_duration
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits, within
 from rightsizer_slurm.cluster.comment import parse
 from rightsizer_slurm.cluster.config import SiteConfig
@@ -31,8 +31,6 @@ from rightsizer_slurm.submit.placement import AtLimit, Placement
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.user_bounds import exceeded
 from rightsizer_slurm.submit.validation import message, valid_plan
-
-__all__ = ["answer"]
 
 _LONGEST_NOTE = 180  # the plugin accepts 200 characters with the brackets
 

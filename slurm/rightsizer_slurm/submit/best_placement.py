@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rightsizer.errors import InputError
-from rightsizer.search.types import NoPlan
-from rightsizer.units import format_duration
 from rightsizer_api import TrainingPlan, sizing
 from rightsizer_api.resources import Deadline
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.search.types import NoPlan
+from rightsizer_engine.units import format_duration
 from rightsizer_slurm.cluster.pools import Pool
 from rightsizer_slurm.submit.placement import (
     AtLimit,
@@ -27,8 +27,6 @@ from rightsizer_slurm.submit.placement import (
     limit_s,
 )
 from rightsizer_slurm.submit.protocol import SizingRequest
-
-__all__ = ["best", "bounds_of"]
 
 _SHORTEST_S = 60.0
 

@@ -8,15 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rightsizer.errors import InputError, RightsizerError
 from rightsizer_api import TrainingPlan
+from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.hostlist import HostListError, expand
 from rightsizer_slurm.cluster.jobs import gpu_items, gres_gpus
 from rightsizer_slurm.cluster.snapshot import Node, Reservation, SlurmCluster
 from rightsizer_slurm.submit.placement import Placement
 from rightsizer_slurm.submit.protocol import SizingRequest
-
-__all__ = ["NotUnderstoodError", "check_gpus", "check_tasks", "narrowed", "time_left_s", "with_tasks"]
 
 _MB = 2.0**20
 _FEATURES = re.compile(r"[\w.-]+((&[\w.-]+)*|(\|[\w.-]+)*)")

@@ -10,12 +10,10 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rightsizer.domain.hardware import Gpu
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
+from rightsizer_engine.domain.hardware import Gpu
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker.progress import STOP_SIGNAL
-
-__all__ = ["Container", "Runtime", "checked_image", "checked_mount", "runtime_of"]
 
 
 class Runtime(enum.StrEnum):

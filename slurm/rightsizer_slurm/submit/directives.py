@@ -6,11 +6,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rightsizer.errors import InputError
-from rightsizer.units import parse_duration_s
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.units import parse_duration_s
 from rightsizer_slurm.submit.protocol import SizingRequest
-
-__all__ = ["directives", "overrides", "request_of", "requeues"]
 
 _SHORT = {
     "N": "nodes", "n": "ntasks", "c": "cpus-per-task", "t": "time", "p": "partition", "A": "account",

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.backends import Backend, unavailable
 from rightsizer_slurm.cluster.comment import hold_of, with_variables, written
 from rightsizer_slurm.cluster.config import SiteConfig
@@ -26,8 +26,6 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict, held_request
 from rightsizer_slurm.submit.terminals import end_refused, end_unable, tell
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s
-
-__all__ = ["TicketResult", "adopt", "changes", "is_own_hold", "release_held_jobs", "ticket_name"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _EXPIRES_S = 3600.0

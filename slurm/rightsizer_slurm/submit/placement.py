@@ -6,21 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rightsizer.domain.hardware import Cluster
-from rightsizer.errors import InputError
-from rightsizer.estimate.correction import Calibration
-from rightsizer.search.explain import opening_text, verdict
-from rightsizer.search.plan import plan as size
-from rightsizer.search.types import NoPlan, Option, Plan, Request
-from rightsizer.units import format_duration, parse_duration_s
-from rightsizer.values import immutable
 from rightsizer_api import sizing
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.stated_hardware import stated_hardware
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.estimate.correction import Calibration
+from rightsizer_engine.search.explain import verdict
+from rightsizer_engine.search.reasons import opening_text
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import NoPlan, Option, Plan, Request
+from rightsizer_engine.units import format_duration, parse_duration_s
+from rightsizer_engine.values import immutable
 from rightsizer_launch.worker_spec import in_place_sizes, is_data_parallel
 from rightsizer_slurm.cluster.pools import Pool, clusters
-
-__all__ = ["AtLimit", "OutlastsError", "Placement", "PlacementLimits", "finish_limit_s", "fit", "limit_s"]
 
 _MARGIN = 1.15
 """Time limit / expected finish at the plan's confidence. A choice: a short limit costs a requeue."""

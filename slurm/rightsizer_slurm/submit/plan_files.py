@@ -8,10 +8,8 @@ import os
 import stat
 from pathlib import Path, PurePosixPath
 
-from rightsizer.errors import InputError
 from rightsizer_api import TrainingPlan, loads
-
-__all__ = ["read", "read_small"]
+from rightsizer_engine.errors import InputError
 
 _LONGEST = 524_288
 _SMALL = 16_384

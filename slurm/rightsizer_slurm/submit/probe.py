@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.observation import Observation
-from rightsizer.search.types import NoPlan, Plan
-from rightsizer.units import format_duration
 from rightsizer_api import dump
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_launch import calibration
-from rightsizer_launch.local.probe import TimeLimit, remove_checkpoints
-from rightsizer_launch.probe import Interrupted, Probe, no_steps
-from rightsizer_launch.run_totals import RunTotals
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.domain.observation import Observation
+from rightsizer_engine.search.types import NoPlan, Plan
+from rightsizer_engine.units import format_duration
+from rightsizer_launch.running import calibration
+from rightsizer_launch.running.probe import Interrupted, Probe, no_steps
+from rightsizer_launch.running.probe_end import TimeLimit, remove_checkpoints
+from rightsizer_launch.running.run_totals import RunTotals
 from rightsizer_launch.worker.progress import PROGRESS, ProgressReader
 from rightsizer_launch.worker_spec import grace_s
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
@@ -23,8 +23,6 @@ from rightsizer_slurm.cluster.pools import clusters
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.submit.placement import Placement
 from rightsizer_slurm.submit.sbatch import SbatchOptions, allowed_pools, fit_plan, submit_plan
-
-__all__ = ["SlurmProbe"]
 
 _LOOK_S = 2.0
 _END_S = 60.0

@@ -13,22 +13,10 @@ from dataclasses import field
 from typing import Any
 from urllib.parse import unquote
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 from rightsizer_slurm.cluster.jobs import gres_gpus
 from rightsizer_slurm.cluster.untrusted_text import one_line
-
-__all__ = [
-    "END",
-    "MAX_REQUEST_BYTES",
-    "VERSION",
-    "SizingRequest",
-    "SizingResponse",
-    "Verdict",
-    "held_request",
-    "parse_request",
-    "response_text",
-]
 
 VERSION = 1
 END = b"\nEND\n"

@@ -18,8 +18,6 @@ from rightsizer_slurm.submit.ticket_store import TicketStore, steady_s
 from rightsizer_slurm.submit.unsized_jobs import release_unsized
 from rightsizer_telemetry.names import SLURM
 
-__all__ = ["Releases", "release_all"]
-
 _LOG = logging.getLogger("rightsizer.slurm")
 _UNSIZED_EVERY_S = 60.0
 _SUBMITS_S = 3.0  # a job appears so long after the plugin has its answer

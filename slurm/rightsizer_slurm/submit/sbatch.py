@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rightsizer.errors import InputError
-from rightsizer.search.explain import verdict
-from rightsizer.search.types import NoPlan
-from rightsizer.units import parse_duration_s
-from rightsizer.values import immutable
 from rightsizer_api import dump, load, sizing
 from rightsizer_api.placeholders import layout_values
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.untrusted_text import read_bytes
-from rightsizer_launch import calibration
-from rightsizer_launch.local.run_folder import RunDirectory
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.search.explain import verdict
+from rightsizer_engine.search.types import NoPlan
+from rightsizer_engine.units import parse_duration_s
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running import calibration
+from rightsizer_launch.running.run_folder import RunDirectory
 from rightsizer_launch.worker.progress import replace_text
 from rightsizer_launch.worker_spec import WorkerSpec, target_of
 from rightsizer_slurm.cluster import accounting_limits, config, runfile
@@ -46,8 +46,6 @@ from rightsizer_slurm.submit.batch_script import (
 from rightsizer_slurm.submit.directives import directives, overrides, request_of, requeues
 from rightsizer_slurm.submit.placement import AtLimit, Placement, PlacementLimits
 from rightsizer_slurm.submit.protocol import Verdict
-
-__all__ = ["SbatchOptions", "allowed_pools", "fit_plan", "submit", "submit_plan", "submit_script"]
 
 _NO_PLAN = 3
 _SCRIPT = "job.sbatch"

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rightsizer.errors import InputError
-from rightsizer_launch.fair_slots import FairSlots
+from rightsizer_engine.errors import InputError
+from rightsizer_launch.bounded.fair_slots import FairSlots
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
 from rightsizer_slurm.cluster.comment import LONGEST, parse, subject
 from rightsizer_slurm.cluster.config import SiteConfig
@@ -37,8 +37,6 @@ from rightsizer_slurm.submit.protocol import (
 from rightsizer_slurm.submit.sizing_processes import SizingTask
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore, steady_s
 from rightsizer_slurm.submit.validation import Validator
-
-__all__ = ["Server"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _REQUEST_TIMEOUT_S = 1.0  # to receive a request; the plugin sends it at once

@@ -6,8 +6,8 @@ import logging
 import queue
 from functools import partial
 
-from rightsizer.values import immutable
-from rightsizer_launch.bounded_process import BoundedProcess, ChildError, Limits
+from rightsizer_engine.values import immutable
+from rightsizer_launch.bounded.process import BoundedProcess, ChildError, Limits
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
@@ -15,8 +15,6 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import plan_files
 from rightsizer_slurm.submit.answer import answer
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
-
-__all__ = ["SizingProcesses", "SizingTask", "size"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _LIMITS = Limits(memory_bytes=1 << 30, keep_bytes=400 << 20, time_s=20.0)

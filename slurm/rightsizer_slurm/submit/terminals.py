@@ -11,8 +11,6 @@ from rightsizer_slurm.cluster.jobs import SlurmJob, noted
 from rightsizer_slurm.cluster.slurm_cli import Slurm, SlurmError
 from rightsizer_slurm.submit.protocol import held_request
 
-__all__ = ["end_refused", "end_unable", "tell"]
-
 
 def tell(slurm: Slurm, job: SlurmJob, text: str) -> None:
     """Write a line to the terminal that waits for the job; nothing for a batch job."""

@@ -10,12 +10,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rightsizer.values import immutable
+from rightsizer_engine.values import immutable
 from rightsizer_slurm import state_file
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
-
-__all__ = ["Ticket", "TicketStore", "steady_s"]
 
 _LOG = logging.getLogger("rightsizer.slurm")
 _MOST_SUBJECTS = 64

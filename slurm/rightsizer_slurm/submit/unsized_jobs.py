@@ -18,8 +18,6 @@ from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit.held_jobs import is_own_hold
 from rightsizer_slurm.submit.terminals import end_unable, tell
 
-__all__ = ["release_unsized"]
-
 _LOG = logging.getLogger("rightsizer.slurm")
 
 

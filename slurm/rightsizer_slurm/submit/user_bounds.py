@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from rightsizer_slurm.cluster.jobs import gres_gpus
 from rightsizer_slurm.submit.protocol import SizingRequest
 
-__all__ = ["exceeded"]
-
 
 def exceeded(size: Mapping[str, int | str], request: SizingRequest) -> str:
     """The option that the fields of a size exceed; empty if none."""

@@ -10,14 +10,12 @@ import datetime as dt
 import threading
 from collections.abc import Callable
 
-from rightsizer.errors import InputError, RightsizerError
 from rightsizer_api import TrainingPlan, sizing
+from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.comment import Comment, parse, plan_of, with_user_key
 from rightsizer_slurm.cluster.untrusted_text import one_line
 from rightsizer_slurm.submit import plan_files
 from rightsizer_slurm.submit.protocol import SizingRequest
-
-__all__ = ["Validator", "message", "valid_plan"]
 
 _FILES = 2  # read at once
 _WAIT_S = 0.1  # of the plugin's time-out, 0.3 s

@@ -1,3 +1,1 @@
 """The Grafana dashboards as code: pages of panels, their queries, thresholds and links."""
-
-__all__: list[str] = []

@@ -19,8 +19,6 @@ from rightsizer_telemetry.dashboards.parts import (
     stat,
 )
 
-__all__ = ["FLEET", "ON", "WASTE"]
-
 _GPUS = of("rightsizer:workload_gpus:count")
 _BUSY_GPUS = f"{of('rightsizer:workload_busy:ratio')} * {_GPUS}"
 _IDLE = of("rightsizer:workload_idle_gpus:count")

@@ -15,8 +15,6 @@ from rightsizer_telemetry.dashboards.owner import NAMESPACE, PLANS
 from rightsizer_telemetry.dashboards.parts import NEUTRAL, Dashboard, Panel, Variable
 from rightsizer_telemetry.dashboards.programs import OPERATOR, SLURM
 
-__all__ = ["DASHBOARDS", "files"]
-
 DASHBOARDS = (FLEET, NAMESPACE, PLANS, WASTE, SLURM, OPERATOR)
 _TAG = "rightsizer"
 _SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")

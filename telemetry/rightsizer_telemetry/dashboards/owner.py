@@ -22,8 +22,6 @@ from rightsizer_telemetry.dashboards.parts import (
     stat,
 )
 
-__all__ = ["NAMESPACE", "PLANS"]
-
 _MINE = 'namespace=~"$namespace"'
 _ON_PODS = ('executor="kubernetes"', _MINE)
 _MY_GPUS = of("rightsizer:workload_gpus:count", *_ON_PODS)

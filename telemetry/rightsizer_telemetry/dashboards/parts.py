@@ -1,40 +1,9 @@
 """Dashboards without Grafana's format: queries, panels, thresholds, variables."""
 
-from rightsizer.estimate.parameters import load_resize
-from rightsizer.values import immutable
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry import alerts
 from rightsizer_telemetry.usage import TARGET_BUSY
-
-__all__ = [
-    "AGE",
-    "ALERT",
-    "BAD",
-    "BUSY",
-    "FULL",
-    "GPUS",
-    "GPU_HOURS",
-    "IDLE",
-    "LATE",
-    "MEMBER",
-    "NEUTRAL",
-    "PLAN",
-    "SHARE",
-    "SILENT",
-    "TOKENS",
-    "WHO",
-    "WORKLOAD",
-    "Dashboard",
-    "Limits",
-    "Panel",
-    "Query",
-    "Variable",
-    "bars",
-    "firing",
-    "line",
-    "of",
-    "of_program",
-    "stat",
-]
 
 Limits = tuple[tuple[float | None, str], ...]
 """(value, colour) in ascending order: the colour from this value on; None: below all."""

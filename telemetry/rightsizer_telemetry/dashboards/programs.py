@@ -18,8 +18,6 @@ from rightsizer_telemetry.dashboards.parts import (
     stat,
 )
 
-__all__ = ["OPERATOR", "SLURM"]
-
 _RATE = "[$__rate_interval]"
 _ON_SLURM = 'executor="slurm"'
 _SLURM_GPUS = of("rightsizer:workload_gpus:count", _ON_SLURM)

@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
-from rightsizer.errors import InputError
 from rightsizer_cli.commands.advise.jobs import ExistingJob, kubernetes_job, slurm_job
 from rightsizer_cli.commands.advise.logs import rate_of
 from rightsizer_cli.kubectl_client import Client, Where
 from rightsizer_cli.main import execute
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 

@@ -5,9 +5,9 @@ import io
 
 import pytest
 
-from rightsizer.errors import InputError
 from rightsizer_cli.commands.estimate.table import COLUMNS, predict_rows, read_rows
 from rightsizer_cli.main import execute
+from rightsizer_engine.errors import InputError
 
 ROW = {
     "id": "A", "framework": "megatron-lm", "year": "2023", "model_name": "", "layers": "24", "hidden": "2048",

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.errors import InputError
-from rightsizer_cli.figures import check_plot
 from rightsizer_cli.main import execute
+from rightsizer_cli.output.figures import check_plot
+from rightsizer_engine.errors import InputError
 
 pytestmark = pytest.mark.slow  # matplotlib takes seconds to start
 

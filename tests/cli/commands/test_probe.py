@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 import typer
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case
-from rightsizer.domain.observation import observe
-from rightsizer.errors import InputError
-from rightsizer.search.plan import plan as size
 from rightsizer_api import load, sizing
 from rightsizer_cli.commands.probe.measure import ProbeOptions, run_probe
-from rightsizer_launch import calibration
-from rightsizer_launch.probe import Interrupted, no_steps
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case
+from rightsizer_engine.domain.observation import observe
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.search.size import size
+from rightsizer_launch.running import calibration
+from rightsizer_launch.running.probe import Interrupted, no_steps
 
 H100 = "H100-SXM5-80GB"
 OPTIONS = ProbeOptions(limit_s=300.0)

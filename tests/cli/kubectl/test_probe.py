@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rightsizer.errors import InputError
-from rightsizer.search.plan import plan as size
 from rightsizer_api import sizing, validate
 from rightsizer_cli.kubectl.probe import KubernetesProbe
 from rightsizer_cli.kubectl_client import Client, Where
-from rightsizer_launch.probe import Interrupted, Question, probe_of
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.search.size import size
+from rightsizer_launch.running.probe import Interrupted, Question, probe_of
 from rightsizer_operator.reconcile.size import cluster_request
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.nodes import Node

@@ -1,11 +1,11 @@
 import pytest
 from tests.cli.kubectl.conftest import Server
 
-from rightsizer.search.types import Plan
-from rightsizer_cli.console import show
 from rightsizer_cli.kubectl.size_on_cluster import size_on_cluster
 from rightsizer_cli.kubectl.tables import detail_page, plans_table
 from rightsizer_cli.kubectl_client import Client, Where
+from rightsizer_cli.output.console import show
+from rightsizer_engine.search.types import Plan
 
 NODE = {
     "metadata": {"name": "n1", "labels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}},

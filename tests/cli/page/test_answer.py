@@ -6,10 +6,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from rightsizer.search.plan import plan
 from rightsizer_cli.main import execute
 from rightsizer_cli.page.answer import answered
 from rightsizer_cli.page.render import answer_html, page_html, worked_html
+from rightsizer_engine.search.size import size
 
 QUESTION = {"model": "gpt2", "tokens": "10B", "deadline": "3d", "gpu": "A100-SXM4-80GB"}
 
@@ -65,5 +65,5 @@ def test_the_size_that_is_never_resized_is_that_of_its_own_search():
     """The layouts that are fastest on 3,456 GPUs do not divide the opening's number, nor twice it."""
     question = {"model": "deepseek-v3", "tokens": "14.8T", "deadline": "60d", "gpu": "H800"}
     staged = answered(question, calibrate=False).plan
-    fixed = plan(replace(staged.request, elastic=False), compared=False)
+    fixed = size(replace(staged.request, elastic=False), compared=False)
     assert staged.option.gpus < fixed.option.gpus == staged.staging.static_gpus

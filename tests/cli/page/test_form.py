@@ -4,10 +4,10 @@ import shlex
 
 import pytest
 
-from rightsizer.errors import InputError
-from rightsizer_cli.inputs import read
 from rightsizer_cli.main import execute
 from rightsizer_cli.page.form import EXAMPLE, GROUPS, address, command, options, query_of_flag, stated
+from rightsizer_cli.requests.inputs import read
+from rightsizer_engine.errors import InputError
 
 QUESTION = {"model": "gpt2", "tokens": "1B", "gpu": "A100-SXM4-80GB", "max_gpus": "8", "compile": "no"}
 

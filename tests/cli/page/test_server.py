@@ -6,11 +6,11 @@ from functools import partial
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from rightsizer.errors import InputError
 from rightsizer_cli.commands.serve import check_needed
 from rightsizer_cli.page.answer import Answer
 from rightsizer_cli.page.engine import Engine
 from rightsizer_cli.page.server import application
+from rightsizer_engine.errors import InputError
 
 QUESTION = "?model=gpt2&tokens=1B&gpu=A100-SXM4-80GB&gpus=8"
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.nightly]
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples/stacks/transformers"
-PACKAGES = ("sizing", "crds", "launch", "telemetry", "slurm", "operator", "cli")
+PACKAGES = ("sizing", "crds", "launch", "telemetry", "local", "slurm", "operator", "cli", "python")
 CLAIM = """
 apiVersion: v1
 kind: PersistentVolume

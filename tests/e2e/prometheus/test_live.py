@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.reading import Phase, Reading
+from rightsizer_engine.domain.reading import Phase, Reading
 from rightsizer_telemetry.client import FailedQuery
 from rightsizer_telemetry.coverage import NoData, look
 from rightsizer_telemetry.readings import MonitoredJob, read

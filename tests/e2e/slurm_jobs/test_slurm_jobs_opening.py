@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from training import Check, Training
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case
-from rightsizer.domain.observation import Observation, to_document
-from rightsizer.search.plan import plan as size
-from rightsizer.search.types import Option, Plan, Request
 from rightsizer_api import load, sizing
-from rightsizer_launch import calibration
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case
+from rightsizer_engine.domain.observation import Observation, to_document
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Option, Plan, Request
+from rightsizer_launch.running import calibration
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

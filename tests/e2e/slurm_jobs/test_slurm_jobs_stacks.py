@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples/stacks/transformers"
-PACKAGES = ("sizing", "crds", "launch", "telemetry", "slurm", "operator", "cli")
+PACKAGES = ("sizing", "crds", "launch", "telemetry", "local", "slurm", "operator", "cli", "python")
 COMMAND = "import sys; from rightsizer_cli.start import main; sys.argv[0] = 'rightsizer'; sys.exit(main())"
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_launch.integrations.data_position import batch_size_of, skip_first
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_launch.integrations.workers import joined_by_all
 
 

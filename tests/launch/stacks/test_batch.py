@@ -1,6 +1,6 @@
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_launch.stacks.batch import accumulation_for, batch_for
 from rightsizer_launch.worker.agent import JobLayout
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer_launch.torchrun import Torchrun, environment
+from rightsizer_launch.argv.torchrun import Torchrun, environment
 from rightsizer_launch.worker import rendezvous
 
 pytestmark = pytest.mark.torchrun

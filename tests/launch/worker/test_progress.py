@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from rightsizer.errors import InputError
-from rightsizer_launch.local.run_folder import held, worker_error
+from rightsizer_engine.errors import InputError
+from rightsizer_launch.running.run_folder import held, worker_error
 from rightsizer_launch.worker.progress import ProgressReader, Record, append, write_json
 
 

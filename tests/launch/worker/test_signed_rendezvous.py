@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer_launch.torchrun import Torchrun, environment
+from rightsizer_launch.argv.torchrun import Torchrun, environment
 from rightsizer_launch.worker.progress import ENV_RENDEZVOUS_KEY_FILE
 from rightsizer_launch.worker.rendezvous import free_port
 

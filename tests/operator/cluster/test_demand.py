@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from rightsizer.domain.reading import Reading
+from rightsizer_engine.domain.reading import Reading
 from rightsizer_operator.cluster.demand import queued, unscheduled
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.values.nodes import Node, Taint

@@ -1,6 +1,6 @@
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_operator.manifests.strategic_merge import merged_template
 from rightsizer_operator.values.actions import Apply
 

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from rightsizer.domain.reading import Phase, Reading
-from rightsizer.errors import InputError
-from rightsizer.resize.types import Action, Decision
+from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.resize.types import Action, Decision
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.resize_advisor import Advisor

@@ -3,8 +3,8 @@ import copy
 
 import pytest
 
-from rightsizer.domain.layout import Layout
-from rightsizer.resize.types import Action, Bottleneck, Decision
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.resize.types import Action, Bottleneck, Decision
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError
 from rightsizer_operator.cluster.metrics import Metrics

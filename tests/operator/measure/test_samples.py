@@ -2,8 +2,8 @@
 
 import pytest
 
-from rightsizer.domain.reading import Phase
-from rightsizer_launch.resize_inputs import Mark
+from rightsizer_engine.domain.reading import Phase
+from rightsizer_launch.running.marks import Mark
 from rightsizer_operator.measure.samples import marks_of_samples, newest_reading, samples_of
 
 

@@ -5,7 +5,7 @@ import datetime as dt
 
 import pytest
 
-from rightsizer.domain.reading import Reading
+from rightsizer_engine.domain.reading import Reading
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.resize_advisor import Advisor

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rightsizer.resize.types import Action, Bottleneck, Decision, Mode
+from rightsizer_engine.resize.types import Action, Bottleneck, Decision, Mode
 from rightsizer_operator.values.actions import PatchPlan
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import Progress

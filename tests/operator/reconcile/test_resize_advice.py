@@ -4,10 +4,10 @@ import datetime as dt
 
 import pytest
 
-from rightsizer.domain.reading import Phase, Reading
-from rightsizer.resize.types import Action, Mode, Pressure, Size
 from rightsizer_api import validate
 from rightsizer_api.quantities import format_time
+from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.resize.types import Action, Mode, Pressure, Size
 from rightsizer_operator.reconcile.resize_advice import (
     ResizeContext,
     advise,

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.domain.layout import Layout
-from rightsizer.errors import InputError
-from rightsizer.search.plan import plan as size
-from rightsizer.search.types import Plan
 from rightsizer_api import validate
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Plan
 from rightsizer_operator.reconcile.reconcile import reconcile
-from rightsizer_operator.reconcile.size import RunningAttempt, cluster_request, decide, scaling_of
-from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError
+from rightsizer_operator.reconcile.size import cluster_request, decide, scaling_of
+from rightsizer_operator.reconcile.sizing_answer import NotSizedYetError, RunningAttempt
 from rightsizer_operator.values.actions import PatchJob, PatchStatus, Size
 from rightsizer_operator.values.inventory import Inventory
 from rightsizer_operator.values.kueue import Queue

@@ -17,7 +17,7 @@ from rightsizer_launch.worker.rendezvous import free_port
 
 OPERATOR = """
 import sys
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_operator.runtime.main import OperatorOptions, run
 from rightsizer_telemetry.client import PrometheusSettings
 try:

@@ -4,9 +4,10 @@ import asyncio
 
 import kopf
 import pytest
+from kopf._cogs.structs.references import Insights
 
 from rightsizer_operator.cluster.client import ApiError
-from rightsizer_operator.runtime.watches import Insights, follow_definition, pass_on
+from rightsizer_operator.runtime.watches import follow_definition, pass_on
 
 JOBS = kopf.Resource("batch", "v1", "jobs")
 PLANS = kopf.Resource("rightsizer.dev", "v1alpha1", "trainingplans")

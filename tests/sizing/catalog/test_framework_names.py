@@ -1,9 +1,9 @@
 import pytest
 
-from rightsizer.catalog.framework_names import also_called, framework_named, sharding_named
-from rightsizer.domain.framework import frameworks
-from rightsizer.domain.layout import Sharding
-from rightsizer.errors import UnknownNameError
+from rightsizer_engine.catalog.framework_names import also_called, framework_named, sharding_named
+from rightsizer_engine.domain.framework import frameworks
+from rightsizer_engine.domain.layout import Sharding
+from rightsizer_engine.errors import UnknownNameError
 
 
 @pytest.mark.parametrize(

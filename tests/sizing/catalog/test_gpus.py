@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import InputError, UnknownNameError, UnsupportedError
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import InputError, UnknownNameError, UnsupportedError
 
 PUBLISHED = {
     "A100 (paper: Ampere, memory not stated)": "A100-SXM4-80GB",
@@ -258,7 +258,8 @@ def test_a_link_answers_to_its_aliases(name: str) -> None:
 
 def test_looking_up_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from rightsizer.catalog import lookup; lookup.gpu('H100'); lookup.model('Llama 3.1 8B');"
+        "import sys; from rightsizer_engine.catalog import lookup;"
+        "lookup.gpu('H100'); lookup.model('Llama 3.1 8B');"
         "assert not {'pandas', 'scipy', 'pydantic', 'torch', 'zipfile'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,13 +4,13 @@ from statistics import median
 
 import pytest
 
-from rightsizer.catalog import lookup
+from rightsizer_engine.catalog import lookup
 
 FILES = ("gpus.csv", "links.csv", "models.csv", "nodes.csv")
 
 
 def rows(file: str) -> list[dict[str, str]]:
-    text = resources.files("rightsizer").joinpath("data", file).read_text("utf-8")
+    text = resources.files("rightsizer_engine").joinpath("data", file).read_text("utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 

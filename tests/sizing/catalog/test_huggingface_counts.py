@@ -2,7 +2,7 @@
 
 import pytest
 
-from rightsizer.catalog.huggingface import from_config
+from rightsizer_engine.catalog.huggingface import from_config
 
 LLAMA = {"model_type": "llama", "vocab_size": 32000, "rms_norm_eps": 1e-5, "tie_word_embeddings": False}
 DEEPSEEK = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.catalog.huggingface import from_config, model_types
-from rightsizer.domain.architecture import Architecture
-from rightsizer.errors import InputError, RightsizerError, UnsupportedError
+from rightsizer_engine.catalog.huggingface import from_config, model_types
+from rightsizer_engine.domain.architecture import Architecture
+from rightsizer_engine.errors import InputError, RightsizerError, UnsupportedError
 
 LLAMA: dict[str, object] = {
     "model_type": "llama",

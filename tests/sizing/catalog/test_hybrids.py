@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.catalog.huggingface import from_config
-from rightsizer.domain.architecture import flop_per_token
-from rightsizer.domain.linear import delta_rule_flop, state_space_flop
-from rightsizer.errors import InputError
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.catalog.huggingface import from_config
+from rightsizer_engine.domain.architecture import flop_per_token
+from rightsizer_engine.domain.linear import delta_rule_flop, state_space_flop
+from rightsizer_engine.errors import InputError
 
 CONFIGS = json.loads((Path(__file__).parent / "configs.json").read_text("utf-8"))
 HYBRIDS = [

@@ -3,14 +3,14 @@ from importlib import resources
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import Family
-from rightsizer.errors import UnknownNameError, UnsupportedError
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.architecture import Family
+from rightsizer_engine.errors import UnknownNameError, UnsupportedError
 
 ROWS = {
     row["name"]: row
     for row in csv.DictReader(
-        resources.files("rightsizer").joinpath("data", "models.csv").read_text("utf-8").splitlines()
+        resources.files("rightsizer_engine").joinpath("data", "models.csv").read_text("utf-8").splitlines()
     )
 }
 REFUSED = {

@@ -2,9 +2,9 @@ import difflib
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.catalog.naming import Spellings, build_index, nearest, normal
-from rightsizer.errors import UnknownNameError
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.catalog.naming import Spellings, build_index, nearest, normal
+from rightsizer_engine.errors import UnknownNameError
 
 NAMES = tuple(model.name for model in lookup.models())
 INDEX = build_index(Spellings(name=name, exact=(name,)) for name in NAMES)

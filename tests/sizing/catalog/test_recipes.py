@@ -1,8 +1,8 @@
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.catalog.recipes import recipe, recipes
-from rightsizer.domain.workload import Precision
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.catalog.recipes import recipe, recipes
+from rightsizer_engine.domain.workload import Precision
 
 
 @pytest.mark.parametrize("one", recipes(), ids=lambda one: one.model)

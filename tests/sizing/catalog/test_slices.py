@@ -2,8 +2,8 @@
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import UnsupportedError
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import UnsupportedError
 
 GIB = 2**30
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.catalog.huggingface import from_config
-from rightsizer.domain.architecture import encoder_parameters, flop_per_token
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Recompute, Workload
-from rightsizer.estimate import memory, step_time
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.catalog.huggingface import from_config
+from rightsizer_engine.domain.architecture import encoder_parameters, flop_per_token
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Recompute, Workload
+from rightsizer_engine.estimate import memory, step_time
 
 CONFIGS = json.loads((Path(__file__).parent / "configs.json").read_text("utf-8"))
 TOWERS = [name for name in CONFIGS if "vision_config" in CONFIGS[name]]

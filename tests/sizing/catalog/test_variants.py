@@ -2,8 +2,8 @@
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import UnknownNameError
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import UnknownNameError
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.catalog import lookup
-from rightsizer.domain import architecture
-from rightsizer.domain.architecture import Architecture, Family, flop_per_token
-from rightsizer.domain.columns import Columns
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain import architecture
+from rightsizer_engine.domain.architecture import Architecture, Family, flop_per_token
+from rightsizer_engine.domain.columns import Columns
 
 LLAMA = lookup.model("Llama 3.1 8B")
 FUNCTIONS = (

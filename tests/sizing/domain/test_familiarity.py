@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.familiarity import (
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.familiarity import (
     Level,
     Measured,
     MeasuredRuns,
@@ -16,9 +16,9 @@ from rightsizer.domain.familiarity import (
     measured,
     measured_runs,
 )
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Method, Precision, Workload
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Method, Precision, Workload
 
 CASE = Case(
     architecture=lookup.model("Llama-3-8B"),

@@ -2,15 +2,15 @@ import dataclasses
 
 import pytest
 
-from rightsizer.domain.framework import (
+from rightsizer_engine.domain.framework import (
     framework,
     framework_from_text,
     frameworks,
     sharded_trainer,
     unknown_framework,
 )
-from rightsizer.domain.workload import LossKernel, Recompute
-from rightsizer.errors import UnknownNameError
+from rightsizer_engine.domain.workload import LossKernel, Recompute
+from rightsizer_engine.errors import UnknownNameError
 
 
 @pytest.mark.parametrize("launch", ["torchtitan", "megatron", "deepspeed", "accelerate", "ddp", "custom"])

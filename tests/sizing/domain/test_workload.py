@@ -1,6 +1,6 @@
 import pytest
 
-from rightsizer.domain.workload import Workload, usual_batch_tokens
+from rightsizer_engine.domain.workload import Workload, usual_batch_tokens
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import LossKernel, Method, Workload
-from rightsizer.estimate import memory
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import LossKernel, Method, Workload
+from rightsizer_engine.estimate import memory
 
 DENSE, SPARSE = "meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B"
 

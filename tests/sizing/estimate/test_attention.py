@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import Architecture
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.linear import delta_rule_flop, lightning_flop
-from rightsizer.domain.workload import AttentionKernel, Workload
-from rightsizer.estimate import step_time
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.architecture import Architecture
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.linear import delta_rule_flop, lightning_flop
+from rightsizer_engine.domain.workload import AttentionKernel, Workload
+from rightsizer_engine.estimate import step_time
 
 K = AttentionKernel
 

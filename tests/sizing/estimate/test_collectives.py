@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Workload
-from rightsizer.estimate import collectives
-from rightsizer.estimate.collectives import Links
-from rightsizer.estimate.parameters import load_step_time
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Workload
+from rightsizer_engine.estimate import collectives
+from rightsizer_engine.estimate.collectives import Links
+from rightsizer_engine.estimate.parameters import load_step_time
 
 P = load_step_time()
 

@@ -6,13 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Workload
-from rightsizer.estimate.correction import (
-    SHARES,
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Workload
+from rightsizer_engine.estimate.correction import (
     Calibration,
     Evidence,
     Quantity,
@@ -21,7 +20,7 @@ from rightsizer.estimate.correction import (
     covariances,
     noise_ln,
 )
-from rightsizer.estimate.parameters import load_calibration
+from rightsizer_engine.estimate.parameters import SHARES, load_calibration
 
 CLUSTER = lookup.cluster("H100-SXM5-80GB")
 MODEL = lookup.model("Llama 3.1 8B")

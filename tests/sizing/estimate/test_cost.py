@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.estimate import cost
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.estimate import cost
 
 
 def test_dollars_are_gpus_times_hours_times_price():

@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import Architecture
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.domain.workload import Method, Recompute, Workload
-from rightsizer.estimate import memory, step_time
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.architecture import Architecture
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.layout import Layout, Sharding
+from rightsizer_engine.domain.workload import Method, Recompute, Workload
+from rightsizer_engine.estimate import memory, step_time
 
 CLUSTER = lookup.cluster("H100", gpus_per_node=8)
 FRAMEWORK = lookup.framework("megatron-core")

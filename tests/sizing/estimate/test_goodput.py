@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from rightsizer.errors import UnknownNameError
-from rightsizer.estimate import goodput
-from rightsizer.estimate.goodput import Reliability
+from rightsizer_engine.errors import UnknownNameError
+from rightsizer_engine.estimate import goodput
+from rightsizer_engine.estimate.goodput import Reliability
 
 BYTES_405B = 405e9 * 14
 

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.domain.workload import Method, Workload
-from rightsizer.estimate.host_time import launches_s
-from rightsizer.estimate.parameters import load_step_time
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout, Sharding
+from rightsizer_engine.domain.workload import Method, Workload
+from rightsizer_engine.estimate.host_time import launches_s
+from rightsizer_engine.estimate.parameters import load_step_time
 
 TIMES = load_step_time().replace(
     host_layer_s_core=0.1,

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.columns import Columns
-from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Precision, Workload
-from rightsizer.estimate import kernels
-from rightsizer.estimate.parameters import load_curves, load_step_time
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.columns import Columns
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Precision, Workload
+from rightsizer_engine.estimate import kernels
+from rightsizer_engine.estimate.parameters import load_curves, load_step_time
 
 P = load_curves()
 A100: Any = SimpleNamespace(hbm_bytes_per_s=np.asarray(1.7e12), multiprocessors=np.asarray(108))

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import LossKernel, Method, Precision, Recompute, Workload
-from rightsizer.estimate import memory, memory_per_stage
-from rightsizer.estimate.parameters import load_memory
-from rightsizer.estimate.uncertainty import memory_sigma
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout, Offload, Sharding
+from rightsizer_engine.domain.workload import LossKernel, Method, Precision, Recompute, Workload
+from rightsizer_engine.estimate import memory, memory_per_stage
+from rightsizer_engine.estimate.parameters import load_memory
+from rightsizer_engine.estimate.uncertainty import memory_sigma
 
 LLAMA = lookup.model("Llama-3-8B")
 H100 = lookup.cluster("H100-SXM5-80GB")

@@ -2,7 +2,6 @@
 
 Legend: T tokens of a micro-batch, L layers, h hidden, f feed-forward width, a heads, q and k widths of
 queries and keys, V vocabulary, N parameters.
-
 A layer of NET: attention 2h(q + k) = 192, gated MLP 3hf = 384. N counts 4 layers, embedding and head.
 """
 
@@ -11,16 +10,23 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import Architecture
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import SelectiveRecompute, framework
-from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import AttentionKernel, Method, Optimizer, Precision, Recompute, Workload
-from rightsizer.estimate import memory
-from rightsizer.estimate.memory_activations import loss_bytes, saved_activations
-from rightsizer.estimate.memory_stage import in_flight
-from rightsizer.estimate.parameters import load_memory
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.architecture import Architecture
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import SelectiveRecompute, framework
+from rightsizer_engine.domain.layout import Layout, Offload, Sharding
+from rightsizer_engine.domain.workload import (
+    AttentionKernel,
+    Method,
+    Optimizer,
+    Precision,
+    Recompute,
+    Workload,
+)
+from rightsizer_engine.estimate import memory
+from rightsizer_engine.estimate.memory_activations import loss_bytes, saved_activations
+from rightsizer_engine.estimate.memory_stage import in_flight
+from rightsizer_engine.estimate.parameters import load_memory
 
 NET = Architecture(
     name="net", layers=4, hidden=8, ffn_hidden=16, heads=2, kv_heads=1, head_dim=4, vocab=32
@@ -28,8 +34,7 @@ NET = Architecture(
 GPT = dataclasses.replace(NET, ffn_hidden=32, kv_heads=2, gated_mlp=False)
 ENDS = 2 * 32 * 8
 LAYER = 192 + 384
-N = 4 * LAYER + ENDS
-T = 16
+N, T = 4 * LAYER + ENDS, 16
 
 
 def case(*, net=NET, profile="megatron-core", gpu="H100-SXM5-80GB", facts=None, **changes):

@@ -8,14 +8,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import Architecture
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Workload
-from rightsizer.estimate import memory
-from rightsizer.estimate.parameters import load_memory
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.architecture import Architecture
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Workload
+from rightsizer_engine.estimate import memory
+from rightsizer_engine.estimate.parameters import load_memory
 
 T = 16
 NET = Architecture(

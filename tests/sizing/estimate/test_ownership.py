@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer import packaged
-from rightsizer.catalog import lookup
-from rightsizer.errors import InputError
-from rightsizer.estimate.goodput import Reliability
-from rightsizer.estimate.ownership import Job, compare, terms
+from rightsizer_engine import packaged
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.estimate.goodput import Reliability
+from rightsizer_engine.estimate.ownership import Job, compare, terms
 
 H100 = replace(lookup.cluster("H100-SXM5-80GB"), price_usd_per_gpu_h=2.0)
 KW = 0.7 * 0.85 * 1.35

@@ -1,7 +1,7 @@
 import pytest
 
-from rightsizer.errors import InputError
-from rightsizer.estimate.parameters import Parameter, Parameters, load_curves, load_step_time, parse
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.estimate.parameters import Parameter, Parameters, load_curves, load_step_time, parse
 
 
 def one(name: str = "rate", value: float = 2.0) -> Parameter:

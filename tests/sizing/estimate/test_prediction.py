@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.columns import Columns
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Method, Precision, Workload
-from rightsizer.estimate.prediction import model_flop_per_token, predict
-from rightsizer.search.layout_space import families, layouts
-from rightsizer.search.options import layout_of
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.columns import Columns
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Method, Precision, Workload
+from rightsizer_engine.estimate.prediction import model_flop_per_token, predict
+from rightsizer_engine.search.layout_space import families, layouts
+from rightsizer_engine.search.options import layout_of
 
 
 def _case(method=Method.PRETRAIN, precision=Precision.BF16, name="megatron"):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import embedding_parameters, head_parameters
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.domain.workload import Method, Quantiser, Workload
-from rightsizer.estimate import memory
-from rightsizer.estimate.work import quantised_bytes
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.architecture import embedding_parameters, head_parameters
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout, Sharding
+from rightsizer_engine.domain.workload import Method, Quantiser, Workload
+from rightsizer_engine.estimate import memory
+from rightsizer_engine.estimate.work import quantised_bytes
 
 MODEL = lookup.model("Llama-3-8B")
 ENDS = float(embedding_parameters(MODEL) + head_parameters(MODEL))

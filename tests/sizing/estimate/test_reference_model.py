@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.domain.workload import LossKernel, Method, Recompute, Workload
-from rightsizer.estimate import memory, step_time
-from rightsizer.estimate.layer_time import layer_time
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout, Sharding
+from rightsizer_engine.domain.workload import LossKernel, Method, Recompute, Workload
+from rightsizer_engine.estimate import memory, step_time
+from rightsizer_engine.estimate.layer_time import layer_time
 
 LLAMA = lookup.model("meta-llama/Llama-3.1-8B")
 

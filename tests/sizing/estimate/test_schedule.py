@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Workload
-from rightsizer.estimate.schedule import bubble_s, stage_layers
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Workload
+from rightsizer_engine.estimate.schedule import bubble_s, stage_layers
 
 
 def cases(pp: int, vpp: int = 1, micro_batches: int = 8, model: str = "meta-llama/Llama-3.1-8B") -> Cases:

@@ -5,16 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.domain.workload import Method, Recompute, Workload
-from rightsizer.estimate import step_time
-from rightsizer.estimate.prediction import throughput
-from rightsizer.search.layout_space import families, layouts
-from rightsizer.search.pricing import families_context
-from rightsizer.search.types import Request
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout, Sharding
+from rightsizer_engine.domain.workload import Method, Recompute, Workload
+from rightsizer_engine.estimate import step_time
+from rightsizer_engine.estimate.prediction import throughput
+from rightsizer_engine.search.layout_space import families, layouts
+from rightsizer_engine.search.pricing import families_context
+from rightsizer_engine.search.types import Request
 
 GBIT_PER_S = 1e9 / 8
 RATES = np.geomspace(100, 0.001, 11) * GBIT_PER_S

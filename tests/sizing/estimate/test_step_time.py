@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.columns import Columns
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import Method, Precision, Quantiser, Recompute, Scaling, Workload
-from rightsizer.estimate import step_time
-from rightsizer.estimate.layer_time import accumulated_s, layer_time
-from rightsizer.estimate.parameters import load_step_time
-from rightsizer.published.rows import case_from_row
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.columns import Columns
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout, Offload, Sharding
+from rightsizer_engine.domain.workload import Method, Precision, Quantiser, Recompute, Scaling, Workload
+from rightsizer_engine.estimate import step_time
+from rightsizer_engine.estimate.layer_time import accumulated_s, layer_time
+from rightsizer_engine.estimate.parameters import load_step_time
+from rightsizer_engine.published.rows import case_from_row
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "published_steps.csv").read_text("utf-8").splitlines()))
 MODEL_FLOP_PER_TOKEN_8B = 6 * 7.5e9  # matmul parameters of Llama-3.1-8B without the input embedding

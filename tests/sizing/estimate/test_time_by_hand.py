@@ -12,15 +12,22 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rightsizer.domain.architecture import Architecture
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import SelectiveRecompute, framework
-from rightsizer.domain.hardware import Cluster, Gpu
-from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import AttentionKernel, Method, Precision, Quantiser, Recompute, Workload
-from rightsizer.estimate import step_time
-from rightsizer.estimate.parameters import load_step_time
-from rightsizer.estimate.schedule import bubble_s
+from rightsizer_engine.domain.architecture import Architecture
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import SelectiveRecompute, framework
+from rightsizer_engine.domain.hardware import Cluster, Gpu
+from rightsizer_engine.domain.layout import Layout, Offload, Sharding
+from rightsizer_engine.domain.workload import (
+    AttentionKernel,
+    Method,
+    Precision,
+    Quantiser,
+    Recompute,
+    Workload,
+)
+from rightsizer_engine.estimate import step_time
+from rightsizer_engine.estimate.parameters import load_step_time
+from rightsizer_engine.estimate.schedule import bubble_s
 
 NET = Architecture(
     name="net", layers=4, hidden=8, ffn_hidden=16, heads=2, kv_heads=1, head_dim=4, vocab=32

@@ -3,13 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Workload
-from rightsizer.estimate.host_time import HOST_CLASSES, host_class
-from rightsizer.estimate.uncertainty import (
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Workload
+from rightsizer_engine.estimate.host_time import HOST_CLASSES, host_class
+from rightsizer_engine.estimate.uncertainty import (
     Z_80,
     coefficients,
     deviation,

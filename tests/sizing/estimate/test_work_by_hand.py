@@ -8,17 +8,17 @@ import dataclasses
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import Architecture
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.workload import Method, Precision, Workload
-from rightsizer.estimate.kernels import generation, rates
-from rightsizer.estimate.parameters import load_step_time
-from rightsizer.estimate.prediction import tokens_and_least_s
-from rightsizer.estimate.schedule import stage_layers
-from rightsizer.estimate.work import layer_work
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.architecture import Architecture
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.workload import Method, Precision, Workload
+from rightsizer_engine.estimate.kernels import generation, rates
+from rightsizer_engine.estimate.parameters import load_step_time
+from rightsizer_engine.estimate.prediction import tokens_and_least_s
+from rightsizer_engine.estimate.schedule import stage_layers
+from rightsizer_engine.estimate.work import layer_work
 
 NET = Architecture(
     name="net", layers=4, hidden=8, ffn_hidden=16, heads=2, kv_heads=1, head_dim=4, vocab=32

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.fleet.bound import bound
-from rightsizer.fleet.trace_jobs import HOUR_S, TraceJob, counts, relative_s
+from rightsizer_engine.fleet.bound import bound
+from rightsizer_engine.fleet.trace_jobs import HOUR_S, TraceJob, counts, relative_s
 
 PARTS = 4
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rightsizer.fleet.bound import bound
-from rightsizer.fleet.simulation import replay
-from rightsizer.fleet.trace_jobs import POLICIES, ReplayRules, TraceJob, TraceScaling, missed
+from rightsizer_engine.fleet.bound import bound
+from rightsizer_engine.fleet.simulation import replay
+from rightsizer_engine.fleet.trace_jobs import POLICIES, ReplayRules, TraceJob, TraceScaling, missed
 
 HOUR = 3600.0
 

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rightsizer.domain.cases import Cases
-from rightsizer.errors import RightsizerError
-from rightsizer.estimate import memory
-from rightsizer.published.rows import COLUMNS, OPTIONAL_COLUMNS, case_from_row
+from rightsizer_engine.domain.cases import Cases
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.estimate import memory
+from rightsizer_engine.published.rows import COLUMNS, OPTIONAL_COLUMNS, case_from_row
 
 ROW = {
     "framework": "Megatron-Core r0.8.0", "year": "2024", "model_name": "own-7b", "layers": "32",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rightsizer.domain.layout import Sharding
-from rightsizer.domain.workload import LossKernel, Recompute
-from rightsizer.published.rows import case_from_row
+from rightsizer_engine.domain.layout import Sharding
+from rightsizer_engine.domain.workload import LossKernel, Recompute
+from rightsizer_engine.published.rows import case_from_row
 
 ROW = {
     "framework": "torch FSDP2 trainer", "year": "2025", "model_name": "meta-llama/Llama-3.1-8B",

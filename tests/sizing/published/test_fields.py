@@ -2,7 +2,7 @@
 
 import pytest
 
-from rightsizer.published import fields
+from rightsizer_engine.published import fields
 
 
 @pytest.mark.parametrize(

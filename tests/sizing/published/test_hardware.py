@@ -1,9 +1,9 @@
 import pytest
 
-from rightsizer import units
-from rightsizer.catalog import lookup
-from rightsizer.domain.hardware import Cluster
-from rightsizer.published.hardware import cluster_of, link_bytes_per_s, nvlink_reach
+from rightsizer_engine import units
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.published.hardware import cluster_of, link_bytes_per_s, nvlink_reach
 
 
 def cluster(gpu: str, gpus: int = 8, **row: str) -> Cluster:

@@ -1,8 +1,8 @@
 import pytest
 
-from rightsizer.domain.architecture import AttentionKind
-from rightsizer.domain.layout import Offload, Sharding
-from rightsizer.domain.workload import (
+from rightsizer_engine.domain.architecture import AttentionKind
+from rightsizer_engine.domain.layout import Offload, Sharding
+from rightsizer_engine.domain.workload import (
     AttentionKernel,
     LossKernel,
     Method,
@@ -12,8 +12,8 @@ from rightsizer.domain.workload import (
     Recompute,
     Scaling,
 )
-from rightsizer.errors import UnsupportedError
-from rightsizer.published.rows import COLUMNS, OPTIONAL_COLUMNS, case_from_row
+from rightsizer_engine.errors import UnsupportedError
+from rightsizer_engine.published.rows import COLUMNS, OPTIONAL_COLUMNS, case_from_row
 
 ROW = {
     "framework": "Megatron-Core r0.8.0", "year": "2024", "model_name": "own-7b", "layers": "32",

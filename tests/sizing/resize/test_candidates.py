@@ -6,11 +6,11 @@ from statistics import NormalDist
 
 import pytest
 
-from rightsizer.domain.layout import Layout
-from rightsizer.domain.reading import Reading
-from rightsizer.estimate.parameters import load_resize
-from rightsizer.resize.candidates import CandidateSizes, candidate_sizes, choose_size
-from rightsizer.resize.types import Action, History, Limits, Pressure, Running, Size
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.resize.candidates import CandidateSizes, candidate_sizes, choose_size
+from rightsizer_engine.resize.types import Action, History, Limits, Pressure, Running, Size
 
 HOUR = 3600.0
 PRESENT = Size(gpus=8, tokens_per_s=1000.0)

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from rightsizer.domain.reading import Phase, Reading
-from rightsizer.estimate.parameters import load_resize
-from rightsizer.resize.policy import decide, others_waiting_now, window_s
-from rightsizer.resize.preconditions import missing_data
-from rightsizer.resize.types import Action, Bottleneck, History, Limits, Mode, Pressure, Running, Size
+from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.resize.policy import decide, others_waiting_now, window_s
+from rightsizer_engine.resize.preconditions import missing_data
+from rightsizer_engine.resize.types import Action, Bottleneck, History, Limits, Mode, Pressure, Running, Size
 
 HOUR = 3600.0
 RATE = 1000.0  # tokens/s on 8 GPUs

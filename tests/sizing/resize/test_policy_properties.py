@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.reading import Phase, Reading
-from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, History, Limits, Mode, Pressure, Running, Size, Visit
+from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.resize.policy import decide
+from rightsizer_engine.resize.types import Action, History, Limits, Mode, Pressure, Running, Size, Visit
 
 HOUR = 3600.0
 COUNTS = (1, 2, 4, 8, 16, 32, 64)

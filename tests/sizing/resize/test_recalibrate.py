@@ -5,11 +5,11 @@ from dataclasses import fields
 
 import pytest
 
-from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.estimate.correction import SHARES, noise_ln
-from rightsizer.estimate.parameters import load_calibration
-from rightsizer.resize.scaling import recalibrate, size_from_option
-from rightsizer.search.types import Option
+from rightsizer_engine.domain.layout import Layout, Sharding
+from rightsizer_engine.estimate.correction import noise_ln
+from rightsizer_engine.estimate.parameters import SHARES, load_calibration
+from rightsizer_engine.resize.scaling import recalibrate, size_from_option
+from rightsizer_engine.search.types import Option
 
 P = load_calibration()
 

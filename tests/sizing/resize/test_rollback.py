@@ -2,7 +2,7 @@
 
 import pytest
 
-from rightsizer.resize.rollback import SizeAttempt, has_trained, rollback_target
+from rightsizer_engine.resize.rollback import SizeAttempt, has_trained, rollback_target
 
 
 def tried(*words):

@@ -5,21 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.reading import Phase, Reading
-from rightsizer.domain.workload import Workload
-from rightsizer.resize.policy import decide
-from rightsizer.resize.scaling import PlanScaling
-from rightsizer.resize.types import Action, History, Limits, Mode, Running
-from rightsizer.search.plan import plan
-from rightsizer.search.types import Plan, Request
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.domain.workload import Workload
+from rightsizer_engine.resize.policy import decide
+from rightsizer_engine.resize.scaling import PlanScaling
+from rightsizer_engine.resize.types import Action, History, Limits, Mode, Running
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Plan, Request
 
 DAY = 86400.0
 
 
 @pytest.fixture(scope="module")
 def planned():
-    answer = plan(
+    answer = size(
         Request(
             architecture=lookup.model("Llama 3.1 8B"),
             workload=Workload(tokens=20e9, sequence_tokens=8192, global_batch_sequences=128),
@@ -56,7 +56,7 @@ def test_more_gpus_are_never_more_than_proportionally_faster_in_the_same_layout(
 def test_a_resize_moves_no_states_into_host_memory_that_are_not_there(planned):
     answer, _ = planned
     stack = replace(answer.request, framework=lookup.framework("deepspeed"), deadline_s=None)
-    fixed, away = (plan(replace(stack, gpu_counts=(n,))).option for n in (8, 1))
+    fixed, away = (size(replace(stack, gpu_counts=(n,))).option for n in (8, 1))
     assert (bool(fixed.layout.offload), bool(away.layout.offload)) == (False, True)
     sizes = PlanScaling(request=stack, option=fixed).sizes(gpus=8, tokens_per_s=fixed.tokens_per_s, steps=500)
     assert not any(size.layout.offload for size in sizes)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.sizing.resize.test_policy_cases import HOUR, LIMITS, NOW, READING, RUNNING, Curve
 
-from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, History
+from rightsizer_engine.resize.policy import decide
+from rightsizer_engine.resize.types import Action, History
 
 FREE = replace(LIMITS, takes_spare=True, free_gpus=16)
 ENDLESS = replace(RUNNING, deadline_left_s=None)

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from rightsizer.domain.layout import Layout
-from rightsizer.estimate.correction import noise_ln
-from rightsizer.estimate.parameters import load_calibration, load_resize
-from rightsizer.resize.types import Size, Visit
-from rightsizer.resize.visits import with_visits
-from rightsizer.search.explain import layout_text
+from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.estimate.correction import noise_ln
+from rightsizer_engine.estimate.parameters import load_calibration, load_resize
+from rightsizer_engine.resize.types import Size, Visit
+from rightsizer_engine.resize.visits import with_visits
+from rightsizer_engine.search.reasons import layout_text
 
 MODEL = tuple(Size(gpus=n, tokens_per_s=n * 100.0, sigma=0.2) for n in (1, 2, 4, 8, 16))
 

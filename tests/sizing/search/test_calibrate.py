@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.domain.columns import Columns
-from rightsizer.domain.layout import Layout, Sharding
-from rightsizer.domain.observation import dumps, loads, observe, timed
-from rightsizer.domain.workload import Precision, Recompute, Workload
-from rightsizer.errors import InputError
-from rightsizer.estimate.correction import (
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.domain.columns import Columns
+from rightsizer_engine.domain.layout import Layout, Sharding
+from rightsizer_engine.domain.observation import dumps, loads, observe, timed
+from rightsizer_engine.domain.workload import Precision, Recompute, Workload
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.estimate.correction import (
     Calibration,
     LayoutFamily,
     Quantity,
@@ -21,13 +21,18 @@ from rightsizer.estimate.correction import (
     correct,
     layout_family,
 )
-from rightsizer.estimate.goodput import Reliability
-from rightsizer.estimate.prediction import predict
-from rightsizer.search.calibrate import MOST_OBSERVATIONS, calibration, correction_factors, merge_observations
-from rightsizer.search.explain import explain
-from rightsizer.search.plan import plan
-from rightsizer.search.pricing import checkpoint_bytes
-from rightsizer.search.types import Request
+from rightsizer_engine.estimate.goodput import Reliability
+from rightsizer_engine.estimate.prediction import predict
+from rightsizer_engine.search.calibrate import (
+    MOST_OBSERVATIONS,
+    calibration,
+    correction_factors,
+    merge_observations,
+)
+from rightsizer_engine.search.explain import explain
+from rightsizer_engine.search.pricing import checkpoint_bytes
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Request
 
 WORK = Workload(tokens=1e9, sequence_tokens=8192, global_batch_sequences=64)
 FSDP = Layout(dp=8, sharding=Sharding.ZERO3, micro_batches=8)
@@ -57,15 +62,15 @@ def factor(observations, case: Case = CASE, quantity: Quantity = Quantity.STEP) 
 def test_without_runs_nothing_changes():
     with_none = predict(Cases.of(CASE), Calibration())
     assert with_none.step_s == predict(Cases.of(CASE)).step_s
-    assert plan(request()) == replace(
-        plan(request(calibration=Calibration())), request=plan(request()).request
+    assert size(request()) == replace(
+        size(request(calibration=Calibration())), request=size(request()).request
     )
 
 
 @pytest.mark.parametrize(("dp", "waits"), [(8, True), (16, False)], ids=["one-node", "two-nodes"])
 def test_own_steps_on_several_nodes_have_their_stragglers_in_them(dp, waits):
     own = calibration([measured(1.0, case=replace(CASE, layout=replace(FSDP, dp=dp)))])
-    found = plan(request(calibration=own, gpu_counts=(32,), deadline_s=None))
+    found = size(request(calibration=own, gpu_counts=(32,), deadline_s=None))
     assert ("stragglers" in found.option.lost_by_cause) is waits
 
 
@@ -82,7 +87,7 @@ def test_own_steps_on_several_nodes_have_their_stragglers_in_them(dp, waits):
 def test_people_s_stacks_are_slower_where_nobody_names_or_measured_one(known, precision, slower):
     asked = request(**{"framework_assumed": True, "gpu_counts": (32,), "deadline_s": None} | known)
     asked = replace(asked, workload=replace(asked.workload, precision=precision))
-    assert ("slower_stack" in plan(asked).option.lost_by_cause) is slower
+    assert ("slower_stack" in size(asked).option.lost_by_cause) is slower
 
 
 def test_more_steps_move_it_further_and_make_it_surer():
@@ -223,11 +228,11 @@ def request(**changes) -> Request:
 
 
 def test_a_stack_slower_than_predicted_gets_more_gpus_and_says_why():
-    deadline_s = 1.02 * plan(request(confidence=0.5)).option.finish_s
-    before = plan(request(deadline_s=deadline_s, confidence=0.5))
+    deadline_s = 1.02 * size(request(confidence=0.5)).option.finish_s
+    before = size(request(deadline_s=deadline_s, confidence=0.5))
     same = replace(CASE, workload=request().workload, layout=before.option.layout)
     learnt = calibration([measured(1.4, case=same)])
-    after = plan(request(deadline_s=deadline_s, confidence=0.5, calibration=learnt))
+    after = size(request(deadline_s=deadline_s, confidence=0.5, calibration=learnt))
     assert after.option.gpus > before.option.gpus
     assert after.option.step_correction > 1.02
     assert any("measured 1.40 x predicted over 1,400 steps" in line for line in explain(after).why)
@@ -240,8 +245,8 @@ def test_the_search_finds_a_measured_layout_that_its_bound_would_hide():
     asked = request(calibration=learnt)
     nouns = Cases.of(fast)
     assert configuration_slack(learnt, nouns, 0.12, 1.28) > 1.1
-    found = plan(asked)
-    only = plan(replace(asked, gpu_counts=(16,)))
+    found = size(asked)
+    only = size(replace(asked, gpu_counts=(16,)))
     assert found.option.gpus <= only.option.gpus
 
 
@@ -317,10 +322,10 @@ def test_the_table_has_one_row_for_each_stack_and_family():
 
 def test_measured_start_up_and_write_time_replace_what_is_assumed():
     """Writes five times as slow: fewer checkpoints, more loss; a slow start: a dearer restart."""
-    before = plan(request(gpu_counts=(32,), deadline_s=None)).option
+    before = size(request(gpu_counts=(32,), deadline_s=None)).option
     slow_s = 5 * checkpoint_bytes(CASE) / Reliability().checkpoint_bytes_per_s_per_node
     seen = replace(measured(1.0), start_s=1800.0, checkpoint_s=slow_s)
-    found = plan(request(gpu_counts=(32,), deadline_s=None, calibration=calibration([seen]))).option
+    found = size(request(gpu_counts=(32,), deadline_s=None, calibration=calibration([seen]))).option
     assert found.checkpoint_interval_s == pytest.approx(5**0.5 * before.checkpoint_interval_s, rel=0.05)
     assert found.lost_by_cause["checkpoint"] > 1.5 * before.lost_by_cause["checkpoint"]
     assert found.lost_by_cause["restart"] > 2 * before.lost_by_cause["restart"]

@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.cases import Case
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.observation import observe
-from rightsizer.domain.workload import (
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.cases import Case
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout, Offload, Sharding
+from rightsizer_engine.domain.observation import observe
+from rightsizer_engine.domain.workload import (
     AttentionKernel,
     LossKernel,
     Method,
@@ -16,10 +16,11 @@ from rightsizer.domain.workload import (
     Recompute,
     Workload,
 )
-from rightsizer.search.calibrate import calibration
-from rightsizer.search.explain import explain, layout_text, probe_advice, verdict
-from rightsizer.search.plan import plan
-from rightsizer.search.types import Plan, Request
+from rightsizer_engine.search.calibrate import calibration
+from rightsizer_engine.search.explain import explain, probe_advice, verdict
+from rightsizer_engine.search.reasons import layout_text
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Plan, Request
 
 REQUEST = Request(
     architecture=lookup.model("meta-llama/Llama-3.1-8B"),
@@ -29,7 +30,7 @@ REQUEST = Request(
     deadline_s=72 * 3600.0,
     max_gpus=128,
 )
-ANSWER = plan(REQUEST)
+ANSWER = size(REQUEST)
 
 
 def test_the_verdict_comes_first_and_holds_the_answer():
@@ -53,7 +54,7 @@ def test_each_runner_up_says_why_it_was_not_taken():
 
 @pytest.mark.parametrize("elastic", [True, False])
 def test_more_gpus_are_not_called_late(elastic):
-    answer = plan(replace(REQUEST, elastic=elastic))
+    answer = size(replace(REQUEST, elastic=elastic))
     lines = zip(answer.runners_up, explain(answer).runners_up, strict=True)
     more = [line for option, line in lines if option.gpus > answer.option.gpus]
     assert more
@@ -61,7 +62,7 @@ def test_more_gpus_are_not_called_late(elastic):
 
 
 def test_an_unknown_framework_is_a_caveat():
-    answer = plan(replace(REQUEST, framework=framework("custom"), max_gpus=256))
+    answer = size(replace(REQUEST, framework=framework("custom"), max_gpus=256))
     assert any("unknown framework" in line for line in explain(answer).caveats)
 
 
@@ -76,14 +77,14 @@ def test_an_unknown_framework_is_a_caveat():
     ids=["nothing stated", "the loss", "attention", "the optimizer"],
 )
 def test_what_the_plan_leaves_to_the_framework_is_said(stated, said, left):
-    answer = plan(replace(REQUEST, workload=replace(REQUEST.workload, **stated)))
+    answer = size(replace(REQUEST, workload=replace(REQUEST.workload, **stated)))
     (line,) = [line for line in explain(answer).caveats if line.startswith("taken as torchtitan")]
     assert said in line
     assert not left or left not in line
 
 
 def test_no_plan_gives_its_reason_and_the_nearest():
-    answer = plan(replace(REQUEST, max_gpus=8))
+    answer = size(replace(REQUEST, max_gpus=8))
     lines = explain(answer).lines
     assert lines[0].startswith("no plan: needs ")
     assert len(lines) >= 2
@@ -123,7 +124,7 @@ def strange(**changes):
     """A plan of which hardly anything was measured: adapters on T4s, by a stack without a row."""
     work = replace(REQUEST.workload, sequence_tokens=1024, method=Method.QLORA, precision=Precision.FP16)
     t4 = (lookup.cluster("T4"),)
-    return plan(replace(REQUEST, workload=work, framework=framework("unsloth"), clusters=t4, **changes))
+    return size(replace(REQUEST, workload=work, framework=framework("unsloth"), clusters=t4, **changes))
 
 
 def test_what_was_measured_is_counted_by_facet():

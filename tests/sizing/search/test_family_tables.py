@@ -6,14 +6,14 @@ import weakref
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.workload import Method, Workload
-from rightsizer.estimate.prediction import fit, throughput
-from rightsizer.search.family_tables import _LazyTable
-from rightsizer.search.layout_space import families, layouts
-from rightsizer.search.pricing import families_context, search_context
-from rightsizer.search.types import Request
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.workload import Method, Workload
+from rightsizer_engine.estimate.prediction import fit, throughput
+from rightsizer_engine.search.family_tables import _LazyTable
+from rightsizer_engine.search.layout_space import families, layouts
+from rightsizer_engine.search.pricing import families_context, search_context
+from rightsizer_engine.search.types import Request
 
 JOBS = {
     "dense": ("meta-llama/Llama-3.1-8B", "megatron", Method.PRETRAIN),

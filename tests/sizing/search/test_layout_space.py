@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Sharding
-from rightsizer.domain.workload import Recompute, Workload
-from rightsizer.search.layout_space import complexity, families, layouts
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Sharding
+from rightsizer_engine.domain.workload import Recompute, Workload
+from rightsizer_engine.search.layout_space import complexity, families, layouts
 
 LLAMA = lookup.model("meta-llama/Llama-3.1-8B")
 H100 = lookup.cluster("H100")

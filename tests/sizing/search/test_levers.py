@@ -6,14 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rightsizer import units
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.workload import Method, Precision, Workload
-from rightsizer.search import levers as levers_module
-from rightsizer.search.levers import Lever, lever_text, levers
-from rightsizer.search.plan import plan
-from rightsizer.search.types import NoPlan, Plan, Request
+from rightsizer_engine import units
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.workload import Method, Precision, Workload
+from rightsizer_engine.search import levers as levers_module
+from rightsizer_engine.search.levers import Lever, lever_text, levers
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import NoPlan, Plan, Request
 
 DAY = 86400.0
 
@@ -66,7 +66,7 @@ refused = st.builds(
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(request_=refused)
 def test_a_refusal_always_says_what_would_make_it_possible(request_):
-    answer = plan(request_)
+    answer = size(request_)
     if isinstance(answer, NoPlan):
         assert levers(answer)
 
@@ -88,7 +88,7 @@ NO_PLANS = {
 
 @pytest.mark.parametrize("request_", NO_PLANS.values(), ids=NO_PLANS)
 def test_every_kind_of_refusal_has_a_lever_that_is_a_plan(request_):
-    answer = plan(request_)
+    answer = size(request_)
     assert isinstance(answer, NoPlan)
     found = levers(answer)
     assert found
@@ -97,21 +97,21 @@ def test_every_kind_of_refusal_has_a_lever_that_is_a_plan(request_):
 
 def test_a_longer_deadline_that_is_named_is_enough():
     refused_ = _request(days=1.0, max_gpus=64)
-    (longer,) = [lever for lever in levers(plan(refused_)) if lever.change == "allow more time"]
-    found = plan(replace(refused_, deadline_s=longer.option.finish_at_confidence_s))
+    (longer,) = [lever for lever in levers(size(refused_)) if lever.change == "allow more time"]
+    found = size(replace(refused_, deadline_s=longer.option.finish_at_confidence_s))
     assert isinstance(found, Plan)
 
 
 @pytest.mark.parametrize("tokens", [1e12, 1e15, 1e18])
 def test_a_longer_deadline_is_named_only_where_it_can_be_written(tokens):
-    found = levers(plan(_request(tokens=tokens, days=30.0, max_gpus=8)))
+    found = levers(size(_request(tokens=tokens, days=30.0, max_gpus=8)))
     named = [lever.flag.partition(" ")[2] for lever in found if lever.change == "allow more time"]
     assert len(named) == (tokens < 1e15)
     assert all(units.parse_duration_s(each) > 30 * DAY for each in named)
 
 
 def test_levers_are_sorted_by_worth_and_save_something():
-    answer = plan(_request())
+    answer = size(_request())
     found = levers(answer)
     assert [lever.worth for lever in found] == sorted((lever.worth for lever in found), reverse=True)
     assert all(lever.gpus_saved > 0 or (lever.usd_saved or 0) > 0 for lever in found)
@@ -119,7 +119,7 @@ def test_levers_are_sorted_by_worth_and_save_something():
 
 
 def test_a_measurement_saves_what_the_deviation_costs():
-    answer = plan(_request())
+    answer = size(_request())
     (probe,) = [lever for lever in levers(answer) if lever.flag == "rightsizer probe"]
     assert probe.option.gpus < answer.option.gpus
 
@@ -129,7 +129,7 @@ def test_naming_the_framework_is_a_lever_only_if_it_was_assumed():
         assumed: {
             lever.flag
             for days in (2.5, 3.0, 3.5)  # a narrower interval need not save a node at each of them
-            for lever in levers(plan(_request(days=days, framework_assumed=assumed)))
+            for lever in levers(size(_request(days=days, framework_assumed=assumed)))
         }
         for assumed in (True, False)
     }
@@ -142,17 +142,17 @@ def test_naming_the_framework_is_a_lever_only_if_it_was_assumed():
     [("torchtitan", "H100", True), ("deepspeed", "H100", False), ("torchtitan", "A100", False)],
 )
 def test_fp8_is_a_lever_where_the_gpu_and_the_stack_have_it(name, gpu, offered):
-    found = levers(plan(_request(name=name, gpu=gpu)))
+    found = levers(size(_request(name=name, gpu=gpu)))
     assert ("--precision fp8" in {lever.flag for lever in found}) is offered
 
 
 def test_the_number_of_requests_planned_is_bounded():
-    changes = list(levers_module._single_changes(plan(_request(framework_assumed=True))))
+    changes = list(levers_module._single_changes(size(_request(framework_assumed=True))))
     assert len(changes) <= levers_module.MOST_VARIANTS
 
 
 def test_a_lever_reads_as_a_line():
-    option = plan(_request()).option
+    option = size(_request()).option
     lever = Lever(
         change="use x", flag="--x", option=replace(option, gpus=64, cost_usd=900.0, finish_s=3600.0)
     )

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import assumed_frameworks, framework
-from rightsizer.domain.workload import Method, Workload
-from rightsizer.search.plan import plan
-from rightsizer.search.types import Objective, Plan, Request
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import assumed_frameworks, framework
+from rightsizer_engine.domain.workload import Method, Workload
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Objective, Plan, Request
 
 HOUR, DAY = 3600.0, 86400.0
 TIES = 1.02
@@ -68,7 +68,7 @@ def _worse(request: Request, fewer: Plan, more: Plan) -> str:
 @SETTINGS
 @given(request_=requests, limit=st.integers(1, 40), more=st.integers(1, 100))
 def test_more_gpus_allowed_are_never_a_worse_answer(request_, limit, more):
-    fewer, larger = (plan(replace(request_, max_gpus=most), compared=False) for most in (limit, limit + more))
+    fewer, larger = (size(replace(request_, max_gpus=most), compared=False) for most in (limit, limit + more))
     if isinstance(fewer, Plan):
         assert isinstance(larger, Plan), larger.reason
         assert _worse(request_, fewer, larger) == ""
@@ -81,29 +81,29 @@ A10 = replace(SMALL.clusters[0], gpus_per_node=2)
 @pytest.mark.parametrize("objective", Objective)
 def test_a_second_node_behind_a_slow_network_is_not_taken(objective):
     asked = replace(SMALL, clusters=(A10,), objective=objective)
-    two, four = (plan(replace(asked, max_gpus=most)).option for most in (2, 4))
+    two, four = (size(replace(asked, max_gpus=most)).option for most in (2, 4))
     assert two.layout == four.layout
     assert four.nodes == 1
 
 
 def test_offloaded_or_not_the_fewest_gpus_that_meet_the_deadline_win():
     asked = replace(SMALL, clusters=(A10,), deadline_s=5 * HOUR, max_gpus=8)
-    answer = plan(asked).option
+    answer = size(asked).option
     assert answer.gpus == 1
     assert answer.layout.offload
-    assert plan(replace(asked, deadline_s=2 * HOUR)).option.gpus == 2
+    assert size(replace(asked, deadline_s=2 * HOUR)).option.gpus == 2
 
 
 def test_states_in_host_memory_are_counted_for_each_node():
     """AdamW of 1.54e9 weights on one host: the 32-bit weights and two moments, beside 16-bit weights."""
-    answer = plan(replace(SMALL, clusters=(A10,), max_gpus=1))
+    answer = size(replace(SMALL, clusters=(A10,), max_gpus=1))
     assert answer.option.host_bytes_per_node == pytest.approx((2 + 4 + 8) * 1.54e9, rel=0.05)
     assert any("of host memory on each node" in reason for reason in answer.reasons)
-    assert plan(_request("gpt2", tokens=1e8, name="ddp", gpu="H100")).option.host_bytes_per_node == 0.0
+    assert size(_request("gpt2", tokens=1e8, name="ddp", gpu="H100")).option.host_bytes_per_node == 0.0
 
 
 def test_a_resident_layout_wins_over_an_equally_fast_one_in_host_memory():
-    answer = plan(_request("gpt2", tokens=1e8, name="deepspeed", gpu="H100", deadline_s=DAY)).option
+    answer = size(_request("gpt2", tokens=1e8, name="deepspeed", gpu="H100", deadline_s=DAY)).option
     assert answer.gpus == 1
     assert not answer.layout.offload
 
@@ -111,7 +111,7 @@ def test_a_resident_layout_wins_over_an_equally_fast_one_in_host_memory():
 def test_without_a_deadline_host_memory_is_not_used_where_it_costs_much_more():
     slow = replace(lookup.cluster("A100"), gpu=replace(lookup.gpu("A100"), pcie_bytes_per_s=1e8))
     asked = _request("meta-llama/Llama-3.1-8B", tokens=1e7, name="deepspeed", gpu="A100", batch=8)
-    answer = plan(replace(asked, clusters=(slow,)), compared=False).option
+    answer = size(replace(asked, clusters=(slow,)), compared=False).option
     assert not answer.layout.offload
     assert answer.gpus > 1
 
@@ -120,7 +120,7 @@ def test_a_small_finetune_without_a_deadline_takes_one_gpu_and_says_what_more_wo
     asked = _request(
         "meta-llama/Llama-3.1-8B", tokens=10_000 * 2048, name="peft", gpu="RTX 4090", method=Method.LORA
     )
-    answer = plan(asked)
+    answer = size(asked)
     assert answer.option.gpus == 1
     assert answer.reasons[0].startswith("no deadline given: the fewest GPUs that fit")
     sizes = [point.gpus for point in answer.curve]
@@ -135,7 +135,7 @@ def test_start_up_weights_and_the_last_checkpoint_are_part_of_time_and_cost(toke
         asked.reliability, start_s=0.0, checkpoint_bytes_per_s=1e30, checkpoint_bytes_per_s_per_node=1e30
     )
     paid, free = (
-        plan(replace(asked, gpu_counts=(8,), reliability=reliability)).option
+        size(replace(asked, gpu_counts=(8,), reliability=reliability)).option
         for reliability in (asked.reliability, instant)
     )
     parameters = 8.03e9

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.workload import Workload
-from rightsizer.search.plan import plan
-from rightsizer.search.search import SIMPLER_WITHIN
-from rightsizer.search.types import Binding, NoPlan, Objective, Plan, Request
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.workload import Workload
+from rightsizer_engine.search.search import SIMPLER_WITHIN
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Binding, NoPlan, Objective, Plan, Request
 
 DAY = 86400.0
 SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,7 +41,7 @@ requests = st.builds(
 @given(request_=requests, days=st.floats(1.0, 60.0), longer=st.floats(1.0, 3.0))
 def test_a_longer_deadline_never_costs_more(request_, days, longer):
     asked = replace(request_, objective=Objective.COST)
-    soon, late = (plan(replace(asked, deadline_s=d * DAY), compared=False) for d in (days, days * longer))
+    soon, late = (size(replace(asked, deadline_s=d * DAY), compared=False) for d in (days, days * longer))
     if isinstance(soon, Plan):
         assert isinstance(late, Plan)
         assert late.option.cost_usd <= soon.option.cost_usd * (1 + 1e-9)
@@ -51,7 +51,7 @@ def test_a_longer_deadline_never_costs_more(request_, days, longer):
 @given(request_=requests, nodes=st.integers(1, 60), more=st.integers(1, 4))
 def test_more_gpus_are_never_slower(request_, nodes, more):
     fewer, larger = (
-        plan(replace(request_, gpu_counts=(8 * n,), may_idle=True), compared=False)
+        size(replace(request_, gpu_counts=(8 * n,), may_idle=True), compared=False)
         for n in (nodes, nodes + more)
     )
     if isinstance(fewer, Plan):
@@ -62,27 +62,27 @@ def test_more_gpus_are_never_slower(request_, nodes, more):
 
 @pytest.mark.parametrize("objective", Objective)
 def test_every_objective_meets_the_deadline(objective):
-    answer = plan(_request(days=5, objective=objective))
+    answer = size(_request(days=5, objective=objective))
     assert isinstance(answer, Plan)
     assert answer.option.finish_at_confidence_s <= 5 * DAY
 
 
 def test_each_objective_is_best_at_its_own():
-    found = {o: plan(_request(days=20, objective=o)).option for o in Objective}
+    found = {o: size(_request(days=20, objective=o)).option for o in Objective}
     assert found[Objective.GPUS].gpus == min(o.gpus for o in found.values())
     assert found[Objective.COST].cost_usd == min(o.cost_usd for o in found.values())
     assert found[Objective.TIME].finish_s == min(o.finish_s for o in found.values())
 
 
 def test_without_a_deadline_the_objective_cost_takes_the_least_cost():
-    quick, cheap = (plan(_request(objective=o)) for o in (Objective.GPUS, Objective.COST))
+    quick, cheap = (size(_request(objective=o)) for o in (Objective.GPUS, Objective.COST))
     assert cheap.option.cost_usd < quick.option.cost_usd
     assert any("objective cost takes the cheapest" in reason for reason in quick.reasons)
     assert "fewest GPU-hours" in cheap.reasons[0]
 
 
 def test_surplus_gpus_idle_and_the_reason_says_so():
-    answer = plan(_request(gpu_counts=(600,), may_idle=True, max_gpus=None))
+    answer = size(_request(gpu_counts=(600,), may_idle=True, max_gpus=None))
     assert answer.option.gpus < 600
     idle = 600 - answer.option.gpus
     assert answer.reasons[0] == (
@@ -91,12 +91,12 @@ def test_surplus_gpus_idle_and_the_reason_says_so():
 
 
 def test_an_exact_count_that_may_not_idle_is_kept():
-    assert plan(_request(gpu_counts=(600,), max_gpus=None)).option.gpus == 600
+    assert size(_request(gpu_counts=(600,), max_gpus=None)).option.gpus == 600
 
 
 @pytest.mark.parametrize(("gpus", "nearest"), [(12, [8, 16]), (100, [96, 104]), (3, [2, 4])])
 def test_a_count_that_makes_no_whole_nodes_is_answered_with_the_nearest(gpus, nearest):
-    answer = plan(_request(gpu_counts=(gpus,), may_idle=True))
+    answer = size(_request(gpu_counts=(gpus,), may_idle=True))
     assert isinstance(answer, NoPlan)
     assert answer.binding == Binding.MAX_GPUS
     assert [option.gpus for option in answer.nearest] == nearest
@@ -104,6 +104,6 @@ def test_a_count_that_makes_no_whole_nodes_is_answered_with_the_nearest(gpus, ne
 
 
 def test_one_gpu_that_is_too_small_names_the_one_that_was_asked_for():
-    answer = plan(_request(gpu_counts=(1,), may_idle=True))
+    answer = size(_request(gpu_counts=(1,), may_idle=True))
     assert answer.binding == Binding.MEMORY
     assert answer.reason.endswith("1 GPU was asked for")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rightsizer.search.opening import WIDE, Belief, Case, Course, Sizes, choose_opening
+from rightsizer_engine.search.opening import WIDE, Belief, Case, Course, Sizes, choose_opening
 
 sys.path.append(str(Path(__file__).resolve().parents[3]))  # bench is run from the repository, not installed
 from bench.opening import simulate

@@ -5,16 +5,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Sharding
-from rightsizer.domain.workload import Method, Precision, Workload
-from rightsizer.errors import InputError
-from rightsizer.estimate.prediction import MEMORY_LIMIT
-from rightsizer.estimate.uncertainty import quantile
-from rightsizer.search.plan import plan
-from rightsizer.search.pricing import _cluster_tables
-from rightsizer.search.types import Binding, NoPlan, Objective, Plan, Request
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Sharding
+from rightsizer_engine.domain.workload import Method, Precision, Workload
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.estimate.memory import MEMORY_LIMIT
+from rightsizer_engine.estimate.uncertainty import quantile
+from rightsizer_engine.search.pricing import _cluster_tables
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Binding, NoPlan, Objective, Plan, Request
 
 DAY = 86400.0
 BINDINGS = {value for name, value in vars(Binding).items() if name.isupper()}
@@ -50,7 +50,7 @@ def _request(
 
 
 def _planned(*args, **kwargs) -> Plan:
-    answer = plan(_request(*args, **kwargs))
+    answer = size(_request(*args, **kwargs))
     assert isinstance(answer, Plan), answer
     return answer
 
@@ -116,7 +116,7 @@ def test_quantised_weights_never_lie_in_host_memory(name):
         method=Method.QLORA,
         gpu_counts=(1,),
     )
-    answer = plan(asked)
+    answer = size(asked)
     assert isinstance(answer, NoPlan)
     assert answer.binding in {Binding.MEMORY, Binding.FRAMEWORK}
 
@@ -132,7 +132,7 @@ def test_whisper_large_is_planned():
 
 
 def test_too_few_gpus_say_how_many_it_needs():
-    answer = plan(_request(max_gpus=16))
+    answer = size(_request(max_gpus=16))
     assert isinstance(answer, NoPlan)
     assert answer.binding == Binding.MAX_GPUS
     assert answer.needs_gpus is not None
@@ -142,7 +142,7 @@ def test_too_few_gpus_say_how_many_it_needs():
 
 
 def test_the_gpus_it_says_it_needs_are_enough():
-    refused = plan(_request(max_gpus=16))
+    refused = size(_request(max_gpus=16))
     assert isinstance(refused, NoPlan)
     assert _planned(max_gpus=refused.needs_gpus).option.gpus == refused.needs_gpus
 
@@ -165,7 +165,7 @@ IMPOSSIBLE = {
 
 @pytest.mark.parametrize(("request_", "binding"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_what_is_impossible_names_its_constraint(request_, binding):
-    answer = plan(request_)
+    answer = size(request_)
     assert isinstance(answer, NoPlan)
     assert answer.binding == binding
     assert len(answer.reason) > 20
@@ -181,7 +181,7 @@ WRONG = {
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
 def test_a_meaningless_request_is_refused(change):
     with pytest.raises(InputError):
-        plan(replace(_request(), **change))
+        size(replace(_request(), **change))
 
 
 def test_of_several_gpu_types_the_cheapest_wins():
@@ -211,7 +211,7 @@ def test_a_gpu_type_without_a_price_does_not_win_over_one_with_a_price(objective
         replace(c, gpu=unpriced, price_usd_per_gpu_h=None) if c.gpu.name == unpriced.name else c
         for c in asked.clusters
     )
-    answer = plan(replace(asked, clusters=clusters))
+    answer = size(replace(asked, clusters=clusters))
     assert answer.option.cluster.gpu.name == "A100-SXM4-80GB"
     assert "no price is known for H100-SXM5-80GB: not compared by cost" in answer.reasons[0]
     assert answer.runners_up[0].cost_usd is None
@@ -223,7 +223,7 @@ def test_gpu_types_without_prices_are_compared_by_gpu_hours_and_the_reason_says_
         replace(c, gpu=replace(c.gpu, price_usd_per_gpu_h=None), price_usd_per_gpu_h=None)
         for c in asked.clusters
     )
-    answer = plan(replace(asked, clusters=tuple(bare)))
+    answer = size(replace(asked, clusters=tuple(bare)))
     (other,) = (o for o in answer.runners_up if o.cluster.gpu.name != answer.option.cluster.gpu.name)
     assert answer.option.gpus * answer.option.finish_s < other.gpus * other.finish_s
     assert "no price is known: GPU types are compared by GPU-hours" in answer.reasons[0]
@@ -282,7 +282,7 @@ SETTINGS = settings(max_examples=12, deadline=None, suppress_health_check=[Healt
 @SETTINGS
 @given(request_=requests)
 def test_every_answer_is_physical(request_):
-    answer = plan(request_)
+    answer = size(request_)
     if isinstance(answer, NoPlan):
         assert answer.binding in BINDINGS
         assert answer.reason
@@ -299,8 +299,8 @@ def test_every_answer_is_physical(request_):
 @given(request_=requests)
 def test_more_gpus_allowed_never_make_it_worse(request_):
     fewer, more = (
-        plan(replace(request_, deadline_s=20 * DAY)),
-        plan(replace(request_, deadline_s=20 * DAY, max_gpus=2 * request_.max_gpus)),
+        size(replace(request_, deadline_s=20 * DAY)),
+        size(replace(request_, deadline_s=20 * DAY, max_gpus=2 * request_.max_gpus)),
     )
     if isinstance(fewer, Plan):
         assert isinstance(more, Plan)
@@ -310,8 +310,8 @@ def test_more_gpus_allowed_never_make_it_worse(request_):
 @SETTINGS
 @given(request_=requests, days=st.floats(0.5, 100))
 def test_a_tighter_deadline_never_takes_fewer_gpus(request_, days):
-    loose = plan(replace(request_, deadline_s=days * DAY))
-    tight = plan(replace(request_, deadline_s=days * DAY * 0.6))
+    loose = size(replace(request_, deadline_s=days * DAY))
+    tight = size(replace(request_, deadline_s=days * DAY * 0.6))
     if isinstance(tight, Plan):
         assert isinstance(loose, Plan)
         assert tight.option.gpus >= loose.option.gpus
@@ -319,7 +319,7 @@ def test_a_tighter_deadline_never_takes_fewer_gpus(request_, days):
 
 def test_a_plan_that_nobody_compares_has_the_same_option_from_warm_tables_or_cold() -> None:
     asked = [_request(days=days) for days in (3.0, 6.0, 3.0)]
-    compared, again = [plan(one) for one in asked], [plan(one, compared=False) for one in asked]
+    compared, again = [size(one) for one in asked], [size(one, compared=False) for one in asked]
     assert [one.option for one in compared] == [one.option for one in again]
     assert [one.binding for one in compared] == [one.binding for one in again]
     assert again[0].runners_up == ()
@@ -329,10 +329,10 @@ def test_a_plan_that_nobody_compares_has_the_same_option_from_warm_tables_or_col
 def test_what_is_kept_of_a_model_changes_no_answer(most):
     some, other = (_request(days=days, max_gpus=most) for days in (40, 90))
     _cluster_tables.cache_clear()
-    fresh = plan(other)
+    fresh = size(other)
     _cluster_tables.cache_clear()
-    plan(some)
-    again, alone = plan(other), plan(other, compared=False)
+    size(some)
+    again, alone = size(other), size(other, compared=False)
     assert again == fresh
     assert alone.option == fresh.option
 
@@ -361,7 +361,7 @@ def test_an_elastic_job_whose_cap_leaves_no_room_to_grow_is_sized_as_a_fixed_one
     fixed = _planned()
     capped = _planned(elastic=True, max_gpus=fixed.option.gpus, days=3.0)
     assert capped.option.gpus <= fixed.option.gpus
-    assert isinstance(plan(_request(elastic=True, max_gpus=48)), NoPlan)
+    assert isinstance(size(_request(elastic=True, max_gpus=48)), NoPlan)
 
 
 def test_an_elastic_job_keeps_no_reserve_that_it_may_not_take():
@@ -384,6 +384,6 @@ def test_deepseek_v3_as_it_was_run_takes_its_published_step_and_fits():
         gpu_counts=(2048,),
         pinned={"tp": 1, "pp": 16, "ep": 64},
     )
-    option = plan(asked, compared=False).option
+    option = size(asked, compared=False).option
     assert option.step_s == pytest.approx(19.9, rel=0.08)  # 180K H800-hours a 1T tokens: arXiv:2412.19437
     assert option.device_bytes < 70 * 2**30

@@ -4,14 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.layout import Layout, Offload, Sharding
-from rightsizer.domain.workload import Recompute, Workload
-from rightsizer.estimate.correction import Calibration, Evidence, Residual
-from rightsizer.estimate.goodput import Reliability
-from rightsizer.search.reasons import calibration_text, gpus_text, layout_text, no_plan_reason, plan_reasons
-from rightsizer.search.types import Binding, Option, Request
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.layout import Layout, Offload, Sharding
+from rightsizer_engine.domain.workload import Recompute, Workload
+from rightsizer_engine.estimate.correction import Calibration, Evidence, Residual
+from rightsizer_engine.estimate.goodput import Reliability
+from rightsizer_engine.search.reasons import (
+    calibration_text,
+    gpus_text,
+    layout_text,
+    no_plan_reason,
+    plan_reasons,
+)
+from rightsizer_engine.search.types import Binding, Option, Request
 
 HOUR, DAY, GIB = 3600.0, 86400.0, 2.0**30
 H100 = lookup.cluster("H100-SXM5-80GB")

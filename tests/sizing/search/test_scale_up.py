@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.workload import Workload
-from rightsizer.search.plan import plan
-from rightsizer.search.scale_up import stages
-from rightsizer.search.types import Request, Staging
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.workload import Workload
+from rightsizer_engine.search.scale_up import stages
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Request, Staging
 
 DAY = 86400.0
 REQUEST = Request(
@@ -23,7 +23,7 @@ REQUEST = Request(
 
 @pytest.fixture(scope="module")
 def chosen():
-    return plan(replace(REQUEST, gpu_counts=(32,)))
+    return size(replace(REQUEST, gpu_counts=(32,)))
 
 
 def test_a_large_plan_grows_from_a_gpu_over_a_node(chosen):

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.workload import Method, Workload
-from rightsizer.search import search
-from rightsizer.search.layout_space import families, layouts
-from rightsizer.search.pricing import families_context, price_pairs
-from rightsizer.search.types import Request
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.workload import Method, Workload
+from rightsizer_engine.search import search
+from rightsizer_engine.search.layout_space import families, layouts
+from rightsizer_engine.search.pricing import families_context, price_pairs
+from rightsizer_engine.search.types import Request
 
 DAY = 86400.0
 

@@ -1,11 +1,11 @@
 from dataclasses import replace
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.framework import framework
-from rightsizer.domain.workload import Precision, Workload
-from rightsizer.search.plan import plan
-from rightsizer.search.reasons import opening_text
-from rightsizer.search.types import Plan, Request
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.framework import framework
+from rightsizer_engine.domain.workload import Precision, Workload
+from rightsizer_engine.search.reasons import opening_text
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Plan, Request
 
 DAY = 86400.0
 DEEPSEEK_V3 = Request(
@@ -28,7 +28,7 @@ SHORT = Request(
 
 
 def _planned(request: Request) -> Plan:
-    answer = plan(request)
+    answer = size(request)
     assert isinstance(answer, Plan), answer
     return answer
 

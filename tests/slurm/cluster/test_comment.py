@@ -1,8 +1,8 @@
 import pytest
 
-from rightsizer.errors import InputError, RightsizerError
 from rightsizer_api import sizing
 from rightsizer_api.short_names import SHORT_NAMES
+from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_slurm.cluster.comment import LONGEST, is_ours, keys, parse, plan_of, subject
 
 FULL = "rightsizer: model=llama-3.1-8b tokens=100B deadline=72h gpu=H100,A100 min=8 max=64 elastic=auto"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.cluster.config import SiteConfig, beside, parse, read
 from rightsizer_slurm.monitor.monitor import ActionLevel
 from rightsizer_slurm.monitor.settings import options_of

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from rightsizer.domain.reading import Reading
+from rightsizer_engine.domain.reading import Reading
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.intent_log import IntentLog

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from rightsizer.domain.reading import Reading
-from rightsizer.resize.types import Action
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.resize.types import Action
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.domain.reading import Reading
-from rightsizer.resize.policy import decide
-from rightsizer.resize.types import Action, Decision, Mode, Running, Size
-from rightsizer_launch.resize_inputs import Tuning, marks_of, reading_of
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.resize.policy import decide
+from rightsizer_engine.resize.types import Action, Decision, Mode, Running, Size
+from rightsizer_launch.running.limits import Tuning
+from rightsizer_launch.running.marks import marks_of
+from rightsizer_launch.running.readings import reading_of
 from rightsizer_launch.worker.progress import Record
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.reading import Reading
+from rightsizer_engine.domain.reading import Reading
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.jobs import SlurmJob

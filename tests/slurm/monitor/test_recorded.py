@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from rightsizer_launch.resize_inputs import Tuning
+from rightsizer_launch.running.limits import Tuning
 from rightsizer_slurm.monitor.recorded import RecordMemory
 
 INTERVAL_S = 5520.0

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rightsizer.domain.reading import Reading
-from rightsizer.errors import InputError
-from rightsizer.resize.types import Action, Decision
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.resize.types import Action, Decision
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm
 from rightsizer_slurm.cluster.snapshot import SlurmCluster

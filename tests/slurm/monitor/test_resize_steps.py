@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
 from rightsizer_slurm.monitor.intent_log import CLOSED, Intent, IntentLog, Kind, Stage

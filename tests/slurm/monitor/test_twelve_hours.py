@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from rightsizer.resize.types import Action
+from rightsizer_engine.resize.types import Action
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.slurm_cli import Slurm

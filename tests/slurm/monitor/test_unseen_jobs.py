@@ -2,8 +2,8 @@
 
 import pytest
 
-from rightsizer.domain.reading import Reading
-from rightsizer.resize.types import Action
+from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.resize.types import Action
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
 from rightsizer_slurm.monitor.gpu_metrics import lack, reader

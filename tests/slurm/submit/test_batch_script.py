@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from rightsizer.errors import InputError
-from rightsizer.search.types import NoPlan
 from rightsizer_api import loads, sizing
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.search.types import NoPlan
 from rightsizer_slurm.cluster.pools import pools
 from rightsizer_slurm.cluster.snapshot import Node, Partition, SlurmCluster
 from rightsizer_slurm.submit.batch_script import (

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.cluster.snapshot import Reservation, SlurmCluster
 from rightsizer_slurm.submit.constraints import NotUnderstoodError, narrowed, time_left_s
 from rightsizer_slurm.submit.protocol import SizingRequest

@@ -2,8 +2,8 @@ import signal
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import InputError
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.submit.containers import Container, Runtime, checked_image, checked_mount, runtime_of
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.submit.directives import directives, overrides, request_of
 
 SCRIPT = """#!/bin/bash

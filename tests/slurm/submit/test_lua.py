@@ -18,7 +18,7 @@ import lupa.lua53
 import lupa.lua54
 import pytest
 
-from rightsizer.errors import RightsizerError
+from rightsizer_engine.errors import RightsizerError
 from rightsizer_slurm.cluster.comment import LONGEST, parse, plan_of
 from rightsizer_slurm.submit.directives import requeues
 from rightsizer_slurm.submit.protocol import SizingResponse, Verdict, parse_request, response_text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.submit import plan_files
 
 PLAN = """\

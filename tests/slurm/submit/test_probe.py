@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rightsizer.errors import InputError
 from rightsizer_api import load
-from rightsizer_launch.probe import Interrupted, Question, probe_of
+from rightsizer_engine.errors import InputError
+from rightsizer_launch.running.probe import Interrupted, Question, probe_of
 from rightsizer_launch.worker.progress import PROGRESS, Record, append
 from rightsizer_slurm.submit.probe import SlurmProbe
 from rightsizer_slurm.submit.sbatch import SbatchOptions

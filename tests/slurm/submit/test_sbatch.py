@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import InputError
 from rightsizer_api import loads, sizing
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import InputError
 from rightsizer_launch.worker.progress import DONE
 from rightsizer_slurm.cluster import runfile
 from rightsizer_slurm.cluster.slurm_cli import SlurmError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer_launch.bounded_process import Limits
+from rightsizer_launch.bounded.process import Limits
 from rightsizer_slurm.cluster.accounting_limits import AccountingLimits
 from rightsizer_slurm.cluster.config import SiteConfig
 from rightsizer_slurm.cluster.snapshot import SlurmCluster

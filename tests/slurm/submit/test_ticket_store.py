@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.errors import InputError
+from rightsizer_engine.errors import InputError
 from rightsizer_slurm.submit.protocol import SizingRequest, SizingResponse, Verdict
 from rightsizer_slurm.submit.ticket_store import Ticket, TicketStore
 

@@ -1,3 +1,1 @@
 """`rightsizer advise`."""
-
-__all__: list[str] = []

@@ -2,16 +2,14 @@
 
 from dataclasses import replace
 
-from rightsizer.domain.reading import Phase, Reading
-from rightsizer.errors import InputError
-from rightsizer.resize.policy import decide
-from rightsizer.resize.scaling import PlanScaling
-from rightsizer.resize.types import Decision, History, Limits, Pressure, Running, Size
-from rightsizer.search.plan import plan
-from rightsizer.search.types import Option, Plan, Request
-from rightsizer.values import immutable
-
-__all__ = ["Advice", "Measured", "advise"]
+from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.resize.policy import decide
+from rightsizer_engine.resize.scaling import PlanScaling
+from rightsizer_engine.resize.types import Decision, History, Limits, Pressure, Running, Size
+from rightsizer_engine.search.size import size
+from rightsizer_engine.search.types import Option, Plan, Request
+from rightsizer_engine.values import immutable
 
 _SAMPLES = 60
 _WARM_UP_S = 300.0
@@ -105,7 +103,7 @@ def advise(request: Request, measured: Measured) -> Advice:
 
 def _present(request: Request, gpus: int) -> Plan:
     """The best layout on as many GPUs as the job has, within what the request pins."""
-    answer = plan(replace(request, gpu_counts=(gpus,), min_gpus=gpus, max_gpus=gpus))
+    answer = size(replace(request, gpu_counts=(gpus,), min_gpus=gpus, max_gpus=gpus))
     if not isinstance(answer, Plan):
         raise InputError("--gpus", value=gpus, remedy=f"no layout runs there: {answer.reason}")
     return answer
@@ -114,7 +112,7 @@ def _present(request: Request, gpus: int) -> Plan:
 def _fastest(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
     """The fastest layout of each size."""
     best: dict[int, Size] = {}
-    for size in sizes:
-        if size.gpus not in best or size.tokens_per_s > best[size.gpus].tokens_per_s:
-            best[size.gpus] = size
+    for each in sizes:
+        if each.gpus not in best or each.tokens_per_s > best[each.gpus].tokens_per_s:
+            best[each.gpus] = each
     return tuple(best[gpus] for gpus in sorted(best))

@@ -1,11 +1,10 @@
 """`rightsizer advise`."""
 
 from rightsizer_cli.commands.advise.source import JobSource
-from rightsizer_cli.exits import OK
-from rightsizer_cli.flags import grouped
-from rightsizer_cli.options import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags, Json, PlanFile
-
-__all__ = ["advise"]
+from rightsizer_cli.commands.option_groups import grouped
+from rightsizer_cli.commands.options import Json, PlanFile
+from rightsizer_cli.output.exits import OK
+from rightsizer_cli.requests.flags import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
 
 
 @grouped

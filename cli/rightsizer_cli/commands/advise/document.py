@@ -4,10 +4,8 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, Strict
 
-from rightsizer.resize.types import Action
 from rightsizer_api.base import Model
-
-__all__ = ["AdviceDocument", "JobDocument", "MeasuredDocument", "SizeDocument"]
+from rightsizer_engine.resize.types import Action
 
 
 class JobDocument(Model):

@@ -5,22 +5,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from rightsizer.errors import InputError
-from rightsizer.search.types import Request
-from rightsizer.units import parse_duration_s, parse_tokens
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.untrusted_text import read_text
 from rightsizer_cli.commands.advise.advice import Advice, Measured, advise
 from rightsizer_cli.commands.advise.jobs import ExistingJob, kubernetes_job, slurm_job
 from rightsizer_cli.commands.advise.logs import LogRate, rate_of
 from rightsizer_cli.commands.advise.source import JobSource
-from rightsizer_cli.files import read_stdin
-from rightsizer_cli.inputs import calibrated, read, read_over
 from rightsizer_cli.kubectl_client import Client, Where
-from rightsizer_cli.options import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
+from rightsizer_cli.requests.files import read_stdin
+from rightsizer_cli.requests.flags import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
+from rightsizer_cli.requests.inputs import calibrated, read, read_over
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.search.types import Request
+from rightsizer_engine.units import parse_duration_s, parse_tokens
 from rightsizer_slurm.cluster.comment import is_ours, parse, plan_of
-
-__all__ = ["Flags", "inquire"]
 
 _LOG_LINES = 5000
 

@@ -6,16 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
 from rightsizer_api.quantities import parse_time
 from rightsizer_cli.kubectl_client import Client, ClusterError
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 from rightsizer_operator.values.nodes import Node, gpu_type, pod_gpus
 from rightsizer_slurm.cluster.backend_commands import SlurmCommands
 from rightsizer_slurm.cluster.pools import engine_name
 from rightsizer_slurm.cluster.slurm_cli import SlurmError
-
-__all__ = ["ANNOTATION", "KINDS", "ExistingJob", "kubernetes_job", "slurm_job"]
 
 Object = Mapping[str, Any]
 

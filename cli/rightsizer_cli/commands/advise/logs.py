@@ -5,10 +5,8 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
-
-__all__ = ["LogRate", "rate_of"]
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 
 _NUMBER = r"([0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 _STEP = re.compile(r"(?:\bstep|\biteration|\biter)\b[\"']?\s*[:= ]\s*([0-9]{1,18})(?![0-9])", re.IGNORECASE)

@@ -5,17 +5,15 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from rightsizer.resize.types import Action, Size
-from rightsizer.search.reasons import layout_text
-from rightsizer.units import format_count, format_duration, format_usd
 from rightsizer_cli.commands.advise.advice import Advice
 from rightsizer_cli.commands.advise.jobs import ExistingJob
-from rightsizer_cli.console import echo_json, show
+from rightsizer_cli.output.console import echo_json, show
+from rightsizer_engine.resize.types import Action, Size
+from rightsizer_engine.search.reasons import layout_text
+from rightsizer_engine.units import format_count, format_duration, format_usd
 
 if TYPE_CHECKING:
     from rightsizer_cli.commands.advise.document import AdviceDocument
-
-__all__ = ["print_advice"]
 
 _WORDS = {
     Action.KEEP: "keep",

@@ -5,10 +5,8 @@ from typing import Annotated
 
 import typer
 
-from rightsizer.values import immutable
 from rightsizer_cli.commands.advise.logs import FASTEST_TOKENS_PER_S, SLOWEST_TOKENS_PER_S
-
-__all__ = ["JobSource"]
+from rightsizer_engine.values import immutable
 
 
 @immutable

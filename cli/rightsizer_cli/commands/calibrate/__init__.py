@@ -1,3 +1,1 @@
 """`rightsizer calibrate`."""
-
-__all__: list[str] = []

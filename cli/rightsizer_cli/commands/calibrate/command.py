@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rightsizer_cli.options import Json
-
-__all__ = ["calibrate"]
+from rightsizer_cli.commands.options import Json
 
 
 def calibrate(
@@ -34,7 +32,7 @@ def calibrate(
         print_update,
         update_calibration,
     )
-    from rightsizer_cli.usage_errors import OptionError
+    from rightsizer_cli.requests.usage_errors import OptionError
 
     if sum([bool(reports) or runs is not None, show, reset]) != 1:
         remedy = "give exactly one of reports (or --runs), --show and --reset"

@@ -4,8 +4,6 @@ from pydantic import ConfigDict, Field
 
 from rightsizer_api.base import Model
 
-__all__ = ["CalibrationDocument", "StackDocument"]
-
 
 class StackDocument(Model):
     """The corrections of one framework, GPU and family of layouts."""

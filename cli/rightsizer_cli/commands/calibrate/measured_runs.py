@@ -8,20 +8,18 @@ from pathlib import Path
 
 from rich.table import Table
 
-from rightsizer.domain.observation import Observation
-from rightsizer.errors import RightsizerError
-from rightsizer.estimate.correction import LayoutFamily
-from rightsizer.published.rows import case_from_row
-from rightsizer.search.calibrate import Calibration, CorrectionFactors, calibration, correction_factors
-from rightsizer.values import immutable
 from rightsizer_api.untrusted_text import read_text
 from rightsizer_cli.commands.estimate.table import read_rows
-from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.render import table
-from rightsizer_cli.usage_errors import OptionError
-from rightsizer_launch.calibration import add, default_path, read, report_observations, write
-
-__all__ = ["CalibrationUpdate", "print_update", "row_observations", "update_calibration"]
+from rightsizer_cli.output.console import echo_json, show
+from rightsizer_cli.output.render import table
+from rightsizer_cli.requests.usage_errors import OptionError
+from rightsizer_engine.domain.observation import Observation
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.estimate.correction import Calibration, LayoutFamily
+from rightsizer_engine.published.rows import case_from_row
+from rightsizer_engine.search.calibrate import CorrectionFactors, calibration, correction_factors
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running.calibration import add, default_path, read, report_observations, write
 
 GIB = 2.0**30
 ASSUMED_STEPS = 20

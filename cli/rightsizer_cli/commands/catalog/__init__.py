@@ -1,3 +1,1 @@
 """`rightsizer models`, `rightsizer gpus` and `rightsizer frameworks`."""
-
-__all__: list[str] = []

@@ -4,9 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rightsizer_cli.options import Json
-
-__all__ = ["frameworks", "gpus", "models", "nodes"]
+from rightsizer_cli.commands.options import Json
 
 
 def models(
@@ -17,9 +15,9 @@ def models(
     json: Json = False,
 ) -> None:
     """List the models of the catalog, or show one."""
-    from rightsizer.catalog import lookup
     from rightsizer_cli.commands.catalog.listing import print_models
-    from rightsizer_cli.model_files import network
+    from rightsizer_cli.requests.model_files import network
+    from rightsizer_engine.catalog import lookup
 
     print_models(lookup.models() if name is None else (network(name),), as_json=json)
 
@@ -32,8 +30,8 @@ def gpus(
     json: Json = False,
 ) -> None:
     """List the GPU types of the catalog, or show one."""
-    from rightsizer.catalog import lookup
     from rightsizer_cli.commands.catalog.listing import print_gpus
+    from rightsizer_engine.catalog import lookup
 
     print_gpus(lookup.gpus() if name is None else (lookup.gpu(name),), as_json=json)
 
@@ -46,8 +44,8 @@ def nodes(
     json: Json = False,
 ) -> None:
     """List the node types of clouds and known machines, or show one."""
-    from rightsizer.catalog import lookup
     from rightsizer_cli.commands.catalog.listing import print_nodes
+    from rightsizer_engine.catalog import lookup
 
     print_nodes(lookup.nodes() if name is None else (lookup.node(name),), as_json=json)
 
@@ -61,9 +59,9 @@ def frameworks(
     json: Json = False,
 ) -> None:
     """List the frameworks that a plan may name, or show what is known of one."""
-    from rightsizer.catalog.framework_names import framework_named
-    from rightsizer.domain.framework import frameworks as profiles
     from rightsizer_cli.commands.catalog.frameworks import print_frameworks
+    from rightsizer_engine.catalog.framework_names import framework_named
+    from rightsizer_engine.domain.framework import frameworks as profiles
 
     known = [profile for profile in profiles() if profile.known]
     print_frameworks(known if name is None else [framework_named(name)], as_json=json)

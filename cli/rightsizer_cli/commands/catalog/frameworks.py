@@ -5,18 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from rightsizer.catalog.framework_names import also_called
-from rightsizer.domain.familiarity import measured
-from rightsizer.domain.framework import Framework
-from rightsizer.values import immutable
 from rightsizer_api.launch import NEEDS_A_STAGE, READ_FROM_LOG_LINES
 from rightsizer_cli.commands.catalog.listing import document, fields, values
-from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.render import table
-from rightsizer_launch.frameworks import is_launched
+from rightsizer_cli.output.console import echo_json, show
+from rightsizer_cli.output.render import table
+from rightsizer_engine.catalog.framework_names import also_called
+from rightsizer_engine.domain.familiarity import measured
+from rightsizer_engine.domain.framework import Framework
+from rightsizer_engine.values import immutable
+from rightsizer_launch.argv.frameworks import is_launched
 from rightsizer_launch.stacks.catalog import resizes_in_place, stack_of
-
-__all__ = ["KnownFramework", "print_frameworks"]
 
 _METHODS = {"pretrain": "can_pretrain", "lora": "can_lora", "qlora": "can_qlora"}
 

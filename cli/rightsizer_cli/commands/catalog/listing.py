@@ -7,15 +7,13 @@ from typing import Any
 
 from rich.table import Table
 
-from rightsizer.catalog import lookup
-from rightsizer.domain.architecture import Architecture, parameters_active, parameters_total
-from rightsizer.domain.hardware import Gpu, Node
-from rightsizer.units import format_bytes, format_count, format_usd
-from rightsizer.values import immutable
-from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.render import table
-
-__all__ = ["CountedModel", "document", "fields", "print_gpus", "print_models", "print_nodes", "values"]
+from rightsizer_cli.output.console import echo_json, show
+from rightsizer_cli.output.render import table
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.domain.architecture import Architecture, parameters_active, parameters_total
+from rightsizer_engine.domain.hardware import Gpu, Node
+from rightsizer_engine.units import format_bytes, format_count, format_usd
+from rightsizer_engine.values import immutable
 
 
 @immutable

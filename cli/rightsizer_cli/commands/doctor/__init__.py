@@ -1,3 +1,1 @@
 """`rightsizer doctor`."""
-
-__all__: list[str] = []

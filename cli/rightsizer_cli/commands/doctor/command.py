@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rightsizer_cli.exits import OK, SYSTEM
-from rightsizer_cli.options import Json
+from rightsizer_cli.commands.options import Json
+from rightsizer_cli.output.exits import OK, SYSTEM
 
 if TYPE_CHECKING:
     from rightsizer_cli.commands.doctor.findings import Finding
     from rightsizer_cli.kubectl_client import Where
-
-__all__ = ["doctor"]
 
 _WHERE = ("machine", "kubernetes", "slurm")
 
@@ -37,8 +35,8 @@ def doctor(
     import dataclasses
 
     from rightsizer_cli.commands.doctor.findings import Status
-    from rightsizer_cli.console import echo_json
     from rightsizer_cli.kubectl_client import Where as Cluster
+    from rightsizer_cli.output.console import echo_json
 
     places = _places(where or [])
     cluster = Cluster(namespace=namespace, context=context, kubeconfig=kubeconfig)
@@ -59,7 +57,7 @@ def _places(where: Iterable[str]) -> tuple[str, ...]:
     """The places named, or this machine and what has its tools on the PATH."""
     import shutil
 
-    from rightsizer_cli.usage_errors import OptionError
+    from rightsizer_cli.requests.usage_errors import OptionError
 
     for name in where:
         if name not in _WHERE:

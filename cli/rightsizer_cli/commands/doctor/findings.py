@@ -2,9 +2,7 @@
 
 import enum
 
-from rightsizer.values import immutable
-
-__all__ = ["Finding", "Status", "missing", "note", "ok"]
+from rightsizer_engine.values import immutable
 
 
 class Status(enum.StrEnum):

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rightsizer.errors import InputError
 from rightsizer_api.crd import crd
 from rightsizer_api.plan import VERSION
 from rightsizer_cli.commands.doctor.findings import Finding, missing, note, ok
 from rightsizer_cli.commands.report.discovery import discovered
 from rightsizer_cli.kubectl_client import Client, ClusterError
+from rightsizer_engine.errors import InputError
 from rightsizer_operator.values.carriers import KINDS
 from rightsizer_operator.values.devices import GROUP as DEVICES_GROUP
 from rightsizer_operator.values.devices import DeviceClass, Devices
@@ -17,8 +17,6 @@ from rightsizer_operator.values.names import LABEL_PLAN
 from rightsizer_operator.values.nodes import Node, gpu_type
 from rightsizer_telemetry.client import FailedQuery, PrometheusSettings
 from rightsizer_telemetry.sources import DCGM
-
-__all__ = ["count_of_gpu_series", "findings"]
 
 Object = Mapping[str, Any]
 

@@ -8,14 +8,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rightsizer.catalog import lookup
-from rightsizer.errors import RightsizerError
-from rightsizer.units import format_bytes
-from rightsizer.values import immutable
 from rightsizer_cli.commands.doctor.findings import Finding, missing, note, ok
-from rightsizer_launch.local.machine import nvml_names
-
-__all__ = ["Facts", "Torch", "findings", "look"]
+from rightsizer_engine.catalog import lookup
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.units import format_bytes
+from rightsizer_engine.values import immutable
+from rightsizer_local.machine import nvml_names
 
 _TORCH_TIMEOUT_S = 120.0
 _FEWEST_DISK_BYTES = 20 * 2**30

@@ -1,3 +1,1 @@
 """`rightsizer estimate`."""
-
-__all__: list[str] = []

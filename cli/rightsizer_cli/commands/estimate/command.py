@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from rightsizer_cli.exits import BAD_INPUT, OK
-from rightsizer_cli.flags import grouped
-from rightsizer_cli.options import HardwareFlags, JobFlags, Json, LayoutFlags, NoCalibration, PlanFile
-
-__all__ = ["estimate"]
+from rightsizer_cli.commands.option_groups import grouped
+from rightsizer_cli.commands.options import Json, NoCalibration, PlanFile
+from rightsizer_cli.output.exits import BAD_INPUT, OK
+from rightsizer_cli.requests.flags import HardwareFlags, JobFlags, LayoutFlags
 
 
 @grouped
@@ -33,7 +32,7 @@ def estimate(
     no_calibration: NoCalibration = False,
 ) -> int:
     """Predict time and memory of one given layout, or of every run in a table."""
-    from rightsizer_cli.usage_errors import OptionError
+    from rightsizer_cli.requests.usage_errors import OptionError
 
     if runs is None:
         from rightsizer_cli.commands.estimate.one_layout import print_estimate

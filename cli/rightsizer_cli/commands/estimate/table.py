@@ -8,16 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from rightsizer.domain.cases import Case, Cases
-from rightsizer.errors import RightsizerError
-from rightsizer.estimate.prediction import Prediction, gpus, predict
-from rightsizer.estimate.uncertainty import Z_80
-from rightsizer.published.rows import case_from_row
 from rightsizer_api.untrusted_text import read_text
-from rightsizer_cli.files import write_whole
-from rightsizer_cli.usage_errors import OptionError
-
-__all__ = ["COLUMNS", "estimate_runs", "predict_rows", "read_rows"]
+from rightsizer_cli.requests.files import write_whole
+from rightsizer_cli.requests.usage_errors import OptionError
+from rightsizer_engine.domain.cases import Case, Cases
+from rightsizer_engine.errors import RightsizerError
+from rightsizer_engine.estimate.prediction import Prediction, gpus, predict
+from rightsizer_engine.estimate.uncertainty import Z_80
+from rightsizer_engine.published.rows import case_from_row
 
 Row = Mapping[str, str]
 

@@ -1,3 +1,1 @@
 """`rightsizer explain`."""
-
-__all__: list[str] = []

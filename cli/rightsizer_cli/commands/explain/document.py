@@ -4,8 +4,6 @@ from pydantic import ConfigDict, Field
 
 from rightsizer_api.base import Model
 
-__all__ = ["ExplanationDocument", "ParameterDocument"]
-
 
 class ParameterDocument(Model):
     """One constant of the engine."""

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rightsizer.estimate.parameters import Parameter, load_curves, load_memory, load_step_time
-from rightsizer.search.explain import explain
-from rightsizer.search.types import NoPlan, Plan
-from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.render import option_tables, request_line, table
+from rightsizer_cli.output.console import echo_json, show
+from rightsizer_cli.output.render import option_tables, request_line, table
+from rightsizer_engine.estimate.parameters import Parameter, load_curves, load_memory, load_step_time
+from rightsizer_engine.search.explain import explain
+from rightsizer_engine.search.types import NoPlan, Plan
 
 if TYPE_CHECKING:
     from rightsizer_cli.commands.explain.document import ExplanationDocument
-
-__all__ = ["print_explanation"]
 
 
 def print_explanation(answer: Plan | NoPlan, *, as_json: bool) -> None:

@@ -1,3 +1,1 @@
 """`rightsizer plan`."""
-
-__all__: list[str] = []

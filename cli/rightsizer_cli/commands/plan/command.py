@@ -5,19 +5,10 @@ from typing import Annotated
 
 import typer
 
-from rightsizer_cli.exits import NO_PLAN, OK
-from rightsizer_cli.flags import grouped
-from rightsizer_cli.options import (
-    FixedLayoutFlags,
-    GoalFlags,
-    HardwareFlags,
-    JobFlags,
-    Json,
-    NoCalibration,
-    PlanFile,
-)
-
-__all__ = ["plan"]
+from rightsizer_cli.commands.option_groups import grouped
+from rightsizer_cli.commands.options import Json, NoCalibration, PlanFile
+from rightsizer_cli.output.exits import NO_PLAN, OK
+from rightsizer_cli.requests.flags import FixedLayoutFlags, GoalFlags, HardwareFlags, JobFlags
 
 
 @grouped
@@ -56,25 +47,21 @@ def plan(
     ] = None,
 ) -> int:
     """Find the fewest GPUs, and the layout, that finish in time."""
-    from rightsizer.search.plan import (
-        Plan,
-    )
-    from rightsizer.search.plan import (
-        plan as decide,
-    )
     from rightsizer_cli.commands.plan import levers, ownership, serving
     from rightsizer_cli.commands.plan.document import PlanDocument
-    from rightsizer_cli.figures import check_plot, save_figure
-    from rightsizer_cli.inputs import calibrated, read
-    from rightsizer_cli.plan_figure import plan_figure
-    from rightsizer_cli.plan_output import check_output, print_answer, print_manifest
+    from rightsizer_cli.output.figures import check_plot, save_figure
+    from rightsizer_cli.output.plan_figure import plan_figure
+    from rightsizer_cli.output.plan_output import check_output, print_answer, print_manifest
+    from rightsizer_cli.requests.inputs import calibrated, read
+    from rightsizer_engine.search.size import size
+    from rightsizer_engine.search.types import Plan
 
     kind = check_output("json" if json else output)
     if plot is not None:
         check_plot(plot)
     demand = None if serve is None else serving.parse(serve)
     wanted, request = read(file, job, goal, hardware, layout)
-    answer = decide(calibrated(request, ignore=no_calibration))
+    answer = size(calibrated(request, ignore=no_calibration))
     if plot is not None and isinstance(answer, Plan):
         save_figure(lambda: plan_figure(answer), plot)
     elif plot is not None:

@@ -4,11 +4,9 @@ from typing import Annotated
 
 from pydantic import Field, Strict
 
-from rightsizer.estimate.ownership import Assumption
 from rightsizer_api.base import Model
 from rightsizer_api.report import LeverReport, PlanReport
-
-__all__ = ["OfferDocument", "OwnershipDocument", "PlanDocument", "ServingDocument", "StageDocument"]
+from rightsizer_engine.estimate.ownership import Assumption
 
 
 class OfferDocument(Model):

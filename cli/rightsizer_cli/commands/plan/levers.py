@@ -3,12 +3,10 @@
 from rich.console import Group
 from rich.text import Text
 
-from rightsizer.search.levers import Lever, lever_text, levers
-from rightsizer.search.types import NoPlan, Plan
 from rightsizer_api.report import LeverReport
-from rightsizer_cli.plan_output import Section
-
-__all__ = ["section"]
+from rightsizer_cli.output.plan_output import Section
+from rightsizer_engine.search.levers import Lever, lever_text, levers
+from rightsizer_engine.search.types import NoPlan, Plan
 
 _MOST_LINES = 5
 

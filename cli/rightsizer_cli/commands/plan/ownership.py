@@ -5,16 +5,14 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rightsizer.errors import InputError
-from rightsizer.estimate.ownership import Comparison, Job, compare, terms
-from rightsizer.search.pricing import checkpoint_bytes
-from rightsizer.search.scale_up import Stage, stages
-from rightsizer.search.types import Plan
-from rightsizer.units import format_duration, format_usd
-from rightsizer_cli.plan_output import Section
-from rightsizer_cli.render import table
-
-__all__ = ["section"]
+from rightsizer_cli.output.plan_output import Section
+from rightsizer_cli.output.render import table
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.estimate.ownership import Comparison, Job, compare, terms
+from rightsizer_engine.search.pricing import checkpoint_bytes
+from rightsizer_engine.search.scale_up import Stage, stages
+from rightsizer_engine.search.types import Plan
+from rightsizer_engine.units import format_duration, format_usd
 
 
 def section(plan: Plan, given: Sequence[str]) -> Section:

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from rightsizer.domain.architecture import Architecture
-from rightsizer.domain.hardware import Cluster
-from rightsizer.errors import InputError
-from rightsizer.serving import LOAD, Demand, Service, TooLarge, serve
-from rightsizer.units import format_bytes, format_count, format_usd
-from rightsizer_cli.plan_output import Section
-from rightsizer_cli.usage_errors import OptionError
+from rightsizer_cli.output.plan_output import Section
+from rightsizer_cli.requests.usage_errors import OptionError
+from rightsizer_engine.domain.architecture import Architecture
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.serving import LOAD, Demand, Service, TooLarge, serve
+from rightsizer_engine.units import format_bytes, format_count, format_usd
 
 if TYPE_CHECKING:
     from rightsizer_cli.commands.plan.document import ServingDocument
-
-__all__ = ["parse", "section"]
 
 _NAMES = {
     "requests": "requests_per_s",

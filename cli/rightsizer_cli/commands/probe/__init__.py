@@ -1,3 +1,1 @@
 """`rightsizer probe`."""
-
-__all__: list[str] = []

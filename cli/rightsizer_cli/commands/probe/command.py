@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rightsizer_cli.exits import OK
+from rightsizer_cli.output.exits import OK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rightsizer_cli.commands.probe.measure import Executor
-
-__all__ = ["probe"]
 
 
 def probe(
@@ -42,9 +40,9 @@ def probe(
     """Run a plan's own script for a few minutes on few GPUs, and size the plan by what was measured."""
     import secrets
 
-    from rightsizer.units import parse_duration_s
     from rightsizer_api import load
     from rightsizer_cli.commands.probe.measure import ProbeOptions, run_probe
+    from rightsizer_engine.units import parse_duration_s
 
     options = ProbeOptions(
         limit_s=parse_duration_s(time, field="--time"),
@@ -61,8 +59,8 @@ def probe(
 def _local(directory: Path | None) -> "Callable[[], Executor]":
     from rich.console import Console
 
-    from rightsizer_launch.local import machine
-    from rightsizer_launch.local.probe import LocalProbe
+    from rightsizer_local import machine
+    from rightsizer_local.probe import LocalProbe
 
     return lambda: LocalProbe(here=machine.detect(), console=Console(highlight=False), directory=directory)
 

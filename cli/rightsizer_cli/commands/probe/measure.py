@@ -7,21 +7,20 @@ from typing import Protocol
 
 import typer
 
-from rightsizer.domain.hardware import Cluster
-from rightsizer.domain.observation import Observation
-from rightsizer.errors import InputError
-from rightsizer.estimate.correction import same_configuration
-from rightsizer.search.explain import gpus_text, layout_text, opening_text, verdict
-from rightsizer.search.types import NoPlan, Option, Plan, Request
-from rightsizer.units import format_bytes, format_duration
-from rightsizer.values import immutable
 from rightsizer_api import dump
 from rightsizer_api.plan import TrainingPlan
-from rightsizer_launch import calibration
-from rightsizer_launch.probe import Interrupted, Probe, Question, interval_ratio, probe_of
+from rightsizer_engine.domain.hardware import Cluster
+from rightsizer_engine.domain.observation import Observation
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.estimate.correction import same_configuration
+from rightsizer_engine.search.explain import verdict
+from rightsizer_engine.search.reasons import gpus_text, layout_text, opening_text
+from rightsizer_engine.search.types import NoPlan, Option, Plan, Request
+from rightsizer_engine.units import format_bytes, format_duration
+from rightsizer_engine.values import immutable
+from rightsizer_launch.running import calibration
+from rightsizer_launch.running.probe import Interrupted, Probe, Question, interval_ratio, probe_of
 from rightsizer_launch.worker_spec import target_of
-
-__all__ = ["Executor", "ProbeOptions", "comparison", "run_probe"]
 
 _SHORTEST_S = 10.0
 _OTHER_LAYOUT = "; its layout is not the probed one, so probe again to measure it"

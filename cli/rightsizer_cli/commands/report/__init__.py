@@ -1,3 +1,1 @@
 """`rightsizer report`."""
-
-__all__: list[str] = []

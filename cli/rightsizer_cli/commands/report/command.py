@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rightsizer_cli.options import Json
-
-__all__ = ["report"]
+from rightsizer_cli.commands.options import Json
 
 
 def report(
@@ -42,8 +40,8 @@ def report(
     as_json: Json = False,
 ) -> int:
     """Show the GPUs that each owner holds, how busy they are, and the cost of idle ones."""
-    from rightsizer.units import parse_duration_s
     from rightsizer_cli.commands.report.usage import ReportOptions, run
+    from rightsizer_engine.units import parse_duration_s
     from rightsizer_telemetry.client import PrometheusSettings
 
     access = PrometheusSettings(

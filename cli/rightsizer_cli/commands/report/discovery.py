@@ -15,12 +15,10 @@ from typing import Any
 import httpx
 import typer
 
-from rightsizer.errors import InputError
-from rightsizer.values import immutable
 from rightsizer_api.untrusted_text import printable
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry.client import FailedQuery, Prometheus, PrometheusSettings
-
-__all__ = ["Service", "candidates", "discovered"]
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SERVICES_S = 30.0

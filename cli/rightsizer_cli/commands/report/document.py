@@ -4,8 +4,6 @@ from pydantic import Field
 
 from rightsizer_api.base import Model
 
-__all__ = ["NoDataDocument", "OwnerDocument", "UsageDocument", "WorkloadDocument"]
-
 
 class OwnerDocument(Model):
     """The sums of one namespace or account."""

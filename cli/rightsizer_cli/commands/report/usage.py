@@ -9,9 +9,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rightsizer.errors import InputError
-from rightsizer.units import format_duration, parse_duration_s, parse_usd
-from rightsizer.values import immutable
 from rightsizer_cli.commands.report.discovery import discovered
 from rightsizer_cli.commands.report.document import (
     NoDataDocument,
@@ -19,14 +16,15 @@ from rightsizer_cli.commands.report.document import (
     UsageDocument,
     WorkloadDocument,
 )
-from rightsizer_cli.console import echo_json, show
-from rightsizer_cli.exits import NO_DATA, OK
+from rightsizer_cli.output.console import echo_json, show
+from rightsizer_cli.output.exits import NO_DATA, OK
+from rightsizer_engine.errors import InputError
+from rightsizer_engine.units import format_duration, parse_duration_s, parse_usd
+from rightsizer_engine.values import immutable
 from rightsizer_telemetry.client import Prometheus, PrometheusSettings
 from rightsizer_telemetry.coverage import NoData
 from rightsizer_telemetry.html_report import page
 from rightsizer_telemetry.usage import Report, Usage, collect, owners, total
-
-__all__ = ["ReportOptions", "document", "run"]
 
 
 @immutable

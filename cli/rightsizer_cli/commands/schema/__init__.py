@@ -1,3 +1,1 @@
 """`rightsizer schema`."""
-
-__all__: list[str] = []

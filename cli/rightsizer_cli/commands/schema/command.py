@@ -4,8 +4,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["schema"]
-
 
 def schema(
     command: Annotated[
@@ -18,7 +16,7 @@ def schema(
 
     from rightsizer_cli.commands.schema.documents import DOCUMENTS
     from rightsizer_cli.commands.schema.documents import schema as schema_of
-    from rightsizer_cli.console import echo_json
+    from rightsizer_cli.output.console import echo_json
 
     if command is None:
         typer.echo("\n".join(DOCUMENTS))

@@ -6,8 +6,6 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from rightsizer.domain.hardware import Gpu, Node
-from rightsizer.errors import UnknownNameError
 from rightsizer_api.report import PlanReport
 from rightsizer_api.status import PlanStatus
 from rightsizer_cli.commands.advise.document import AdviceDocument
@@ -19,9 +17,9 @@ from rightsizer_cli.commands.explain.document import ExplanationDocument
 from rightsizer_cli.commands.plan.document import PlanDocument
 from rightsizer_cli.commands.report.document import NoDataDocument, UsageDocument
 from rightsizer_cli.commands.simulate.document import SimulationDocument
+from rightsizer_engine.domain.hardware import Gpu, Node
+from rightsizer_engine.errors import UnknownNameError
 from rightsizer_slurm.monitor.report_document import ReportDocument
-
-__all__ = ["DOCUMENTS", "schema"]
 
 DOCUMENTS: Mapping[str, Any] = {
     "plan": PlanDocument,

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from rightsizer_api.generate import main
 from rightsizer_cli.commands.schema.documents import DOCUMENTS, schema
 
-__all__ = ["files"]
-
 
 def files() -> Mapping[str, str]:
     """Every schema: its path in the repository and its text."""

@@ -1,3 +1,1 @@
 """`rightsizer simulate`."""
-
-__all__: list[str] = []

@@ -9,21 +9,10 @@ from statistics import median
 
 import numpy as np
 
-from rightsizer.fleet.trace_jobs import TraceJob
-from rightsizer.values import immutable
 from rightsizer_cli.commands.simulate.traces import TraceRow
-from rightsizer_cli.usage_errors import OptionError
-
-__all__ = [
-    "DEADLINES",
-    "SCALINGS",
-    "Draw",
-    "default_cluster_gpus",
-    "draw_jobs",
-    "parse_deadlines",
-    "parse_scaling",
-    "published_exponents",
-]
+from rightsizer_cli.requests.usage_errors import OptionError
+from rightsizer_engine.fleet.trace_jobs import TraceJob
+from rightsizer_engine.values import immutable
 
 _WEEK_S = 7 * 86_400.0
 _NODE_GPUS = 8

@@ -5,9 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rightsizer_cli.options import Json
-
-__all__ = ["simulate"]
+from rightsizer_cli.commands.options import Json
 
 
 def simulate(
@@ -53,8 +51,6 @@ def simulate(
     json: Json = False,
 ) -> None:
     """Replay a job trace and compare right-sizing with static requests, null policies and a bound."""
-    from rightsizer.fleet.trace_jobs import ReplayRules
-    from rightsizer.units import parse_duration_s
     from rightsizer_cli.commands.simulate.attributes import (
         DEADLINES,
         SCALINGS,
@@ -64,8 +60,10 @@ def simulate(
     )
     from rightsizer_cli.commands.simulate.comparison import compare, print_comparison, report, with_options
     from rightsizer_cli.commands.simulate.traces import read_trace
-    from rightsizer_cli.console import echo_json
-    from rightsizer_cli.figures import check_plot
+    from rightsizer_cli.output.console import echo_json
+    from rightsizer_cli.output.figures import check_plot
+    from rightsizer_engine.fleet.trace_jobs import ReplayRules
+    from rightsizer_engine.units import parse_duration_s
 
     if plot is not None:
         check_plot(plot)

@@ -7,17 +7,15 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from rightsizer.fleet.bound import bound
-from rightsizer.fleet.simulation import replay
-from rightsizer.fleet.trace_jobs import POLICIES, ReplayOutcome, ReplayRules, TraceJob
-from rightsizer.units import format_count, format_duration
-from rightsizer.values import immutable
 from rightsizer_cli.commands.simulate.attributes import Draw, default_cluster_gpus, draw_jobs
 from rightsizer_cli.commands.simulate.traces import Trace
-from rightsizer_cli.console import show
-from rightsizer_cli.usage_errors import OptionError
-
-__all__ = ["BOUND", "OURS", "STATIC", "Case", "Comparison", "compare", "print_comparison", "report"]
+from rightsizer_cli.output.console import show
+from rightsizer_cli.requests.usage_errors import OptionError
+from rightsizer_engine.fleet.bound import bound
+from rightsizer_engine.fleet.simulation import replay
+from rightsizer_engine.fleet.trace_jobs import POLICIES, ReplayOutcome, ReplayRules, TraceJob
+from rightsizer_engine.units import format_count, format_duration
+from rightsizer_engine.values import immutable
 
 STATIC, OURS, BOUND = "static", "staged, OnPressure", "bound"
 NULLS = (STATIC, "one GPU each", "half of each")

@@ -4,8 +4,6 @@ from pydantic import Field
 
 from rightsizer_api.base import Model
 
-__all__ = ["AssumptionCase", "PolicyDocument", "SimulationDocument"]
-
 
 class PolicyDocument(Model):
     """A trace under one policy."""

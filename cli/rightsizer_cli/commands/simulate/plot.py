@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rightsizer_cli.commands.simulate.comparison import BOUND, OURS, STATIC
-from rightsizer_cli.figures import save_figure
+from rightsizer_cli.output.figures import save_figure
 
 if TYPE_CHECKING:
-    from rightsizer.fleet.trace_jobs import Timeline
     from rightsizer_cli.commands.simulate.comparison import Case, Comparison
-
-__all__ = ["draw_replay", "replay_figure"]
+    from rightsizer_engine.fleet.trace_jobs import Timeline
 
 _COLOURS = {STATIC: "dimgray", OURS: "tab:blue", BOUND: "tab:green"}
 _OTHER = "tab:brown"

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from rightsizer.values import immutable
 from rightsizer_api.untrusted_text import read_bytes, read_text
-from rightsizer_cli.usage_errors import OptionError
-
-__all__ = ["SAMPLE", "Trace", "TraceRow", "read_trace"]
+from rightsizer_cli.requests.usage_errors import OptionError
+from rightsizer_engine.values import immutable
 
 SAMPLE = "philly_sample.csv"
 """The trace that comes with the package: every 40th job of Microsoft's Philly cluster."""

@@ -1,3 +1,1 @@
 """`rightsizer slurm ...`."""
-
-__all__: list[str] = []

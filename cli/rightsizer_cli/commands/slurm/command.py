@@ -8,8 +8,6 @@ from rightsizer_cli.commands.slurm.monitor import monitor
 from rightsizer_cli.commands.slurm.report import report
 from rightsizer_cli.commands.slurm.resize import resize
 
-__all__ = ["slurm"]
-
 COMMANDS = (daemon, monitor, report, resize, install)
 
 

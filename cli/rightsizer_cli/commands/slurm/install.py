@@ -11,8 +11,6 @@ import typer
 if TYPE_CHECKING:
     from rightsizer_slurm.install_files import SiteFile
 
-__all__ = ["install"]
-
 _UNITS = Path("/etc/systemd/system")
 _NEXT = """\
 next, as root:
@@ -45,7 +43,7 @@ def install(
     ] = False,
 ) -> int:
     """List the plugin's and the daemon's files and their places; with --place, write them."""
-    from rightsizer.errors import InputError
+    from rightsizer_engine.errors import InputError
     from rightsizer_slurm import install_files
 
     if check + place + bool(print_file) > 1:

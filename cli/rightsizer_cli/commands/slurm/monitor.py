@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["monitor"]
-
 
 def monitor(
     *,
@@ -53,9 +51,9 @@ def monitor(
     sweeps: Annotated[int | None, typer.Option(metavar="N", min=1, help="End after N sweeps.")] = None,
 ) -> int:
     """Monitor the GPU jobs of a Slurm cluster: flag and, if --act allows it, resize them; never cancel."""
-    from rightsizer.errors import InputError
-    from rightsizer.units import parse_duration_s
-    from rightsizer_launch.resize_inputs import Tuning
+    from rightsizer_engine.errors import InputError
+    from rightsizer_engine.units import parse_duration_s
+    from rightsizer_launch.running.limits import Tuning
     from rightsizer_slurm.monitor.monitor import ActionLevel, Settings
     from rightsizer_slurm.monitor.service import BACKENDS, MonitorOptions, run
     from rightsizer_slurm.state_file import default_path

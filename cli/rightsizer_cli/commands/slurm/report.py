@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["report"]
-
 
 def report(
     *,
@@ -32,9 +30,9 @@ def report(
     from rich.table import Table
     from rich.text import Text
 
-    from rightsizer.units import parse_duration_s
-    from rightsizer_cli.console import echo_json, show
-    from rightsizer_launch.resize_inputs import Tuning
+    from rightsizer_cli.output.console import echo_json, show
+    from rightsizer_engine.units import parse_duration_s
+    from rightsizer_launch.running.limits import Tuning
     from rightsizer_slurm.cluster.backend_commands import SlurmCommands
     from rightsizer_slurm.cluster.slurm_cli import Slurm
     from rightsizer_slurm.cluster.untrusted_text import one_line

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["resize"]
-
 
 def resize(
     *,
@@ -24,7 +22,7 @@ def resize(
     wait: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait for the resize.")] = "15m",
 ) -> int:
     """Change the number of nodes of a running elastic job, which saves and then continues."""
-    from rightsizer.units import parse_duration_s
+    from rightsizer_engine.units import parse_duration_s
     from rightsizer_slurm.monitor.manual_resize import resize as carry_out
 
     within_s = parse_duration_s(wait, field="--wait")

@@ -1,0 +1,1 @@
+"""From words (options, manifests, files) to the engine's Request; no command line library."""

@@ -1,0 +1,1 @@
+"""The command lines of torchrun and of the training frameworks."""

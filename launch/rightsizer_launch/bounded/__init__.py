@@ -1,0 +1,1 @@
+"""One sizer in bounded child processes, for the operator, the Slurm daemon and the page."""

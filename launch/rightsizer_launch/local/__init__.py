@@ -1,3 +1,0 @@
-"""`rightsizer run`: a plan sized to this machine, trained here, and its report."""
-
-__all__: list[str] = []

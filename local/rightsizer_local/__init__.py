@@ -1,0 +1,1 @@
+"""`rightsizer run`: a plan sized to this machine, trained here, and its report."""

@@ -1,3 +1,0 @@
-"""Look up models, GPUs, links and node shapes by name; read Hugging Face configs."""
-
-__all__: list[str] = []

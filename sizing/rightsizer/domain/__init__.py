@@ -1,3 +1,0 @@
-"""The nouns: what is trained, on what, with which framework and layout; and those nouns as columns."""
-
-__all__: list[str] = []

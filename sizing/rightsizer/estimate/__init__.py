@@ -1,3 +1,0 @@
-"""Predictions for given layouts: step time, memory, goodput, cost, and how far each may be off."""
-
-__all__: list[str] = []

@@ -1,3 +1,0 @@
-"""Many jobs on one cluster: a job trace replayed under several policies."""
-
-__all__: list[str] = []

@@ -1,3 +1,0 @@
-"""Read rows of published training runs into the engine's cases."""
-
-__all__: list[str] = []

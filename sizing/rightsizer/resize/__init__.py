@@ -1,3 +1,0 @@
-"""Decisions about a running job: keep, grow, shrink, change the layout, or flag."""
-
-__all__: list[str] = []

@@ -1,0 +1,1 @@
+"""Predictions for given layouts: step time, memory, goodput, cost, and how far each may be off."""

@@ -1,0 +1,1 @@
+"""Many jobs on one cluster: a job trace replayed under several policies."""

@@ -1,0 +1,1 @@
+"""Read rows of published training runs into the engine's cases."""

@@ -1,0 +1,1 @@
+"""Decisions about a running job: keep, grow, shrink, change the layout, or flag."""
