@@ -81,7 +81,7 @@ def test_no_file_is_longer_than_a_person_reads():
 
 
 def package_folders() -> dict[Path, list[Path]]:
-    """The modules of each folder of the seven packages."""
+    """The modules of each folder of all packages."""
     folders: dict[Path, list[Path]] = {}
     for path in tracked(".py"):
         if len(path.relative_to(ROOT).parts) > 2 and path.relative_to(ROOT).parts[1].startswith("rightsizer"):
