@@ -98,7 +98,7 @@ generate: $(READY)  ## rewrite the CRD, the schemas, the rules, the dashboards a
 	$(BIN)/python scripts/draw_pictures.py
 
 docs: $(READY)  ## the documentation as a site in build/site; a dead link ends it
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python scripts/site.py
 
 pictures: $(READY)  ## draw the dashboards and the usage page of a sample day in a real Prometheus and Chromium
 	tests/e2e/prometheus/install.sh

@@ -1,63 +1,76 @@
-"""The hooks of `make docs`."""
+"""The documentation's site: what scripts/site.py makes of the pages, and what it refuses."""
 
 import runpy
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
-from mkdocs.config import load_config
-from mkdocs.exceptions import PluginError
 
 ROOT = Path(__file__).parents[2]
-HOOKS = runpy.run_path(str(ROOT / "scripts/site_hooks.py"))
-CONFIG = SimpleNamespace(extra={"source": "https://host/main"}, docs_dir="docs", nav=[])
-
-
-def page(name="tutorials/laptop.md"):
-    return SimpleNamespace(file=SimpleNamespace(src_uri=name))
+SITE = runpy.run_path(str(ROOT / "scripts/site.py"))
+SOURCE = SITE["SOURCE"]
+SETTINGS = (ROOT / "mkdocs.yml").read_text()
 
 
 @pytest.mark.parametrize(
-    ("link", "led"),
+    ("link", "expected"),
     [
         ("(../install.md#laptop)", "(../install.md#laptop)"),
-        ("(../../CHANGELOG.md#a)", "(https://host/main/CHANGELOG.md#a)"),
-        ("(../../examples/01-local/)", "(https://host/main/examples/01-local)"),
+        ("(../../CHANGELOG.md#a)", f"({SOURCE}/CHANGELOG.md#a)"),
+        ("(../../examples/01-local/)", f"({SOURCE}/examples/01-local)"),
         ("(https://host/x)", "(https://host/x)"),
         ("(#ask)", "(#ask)"),
     ],
     ids=["page", "file", "folder", "web", "anchor"],
 )
-def test_a_link_leads_to_a_page_or_to_the_repository(link, led):
-    assert HOOKS["on_page_markdown"](f"[x]{link}", page=page(), config=CONFIG, files=()) == f"[x]{led}"
+def test_a_link_leads_to_a_page_or_to_the_repository(link, expected):
+    assert SITE["repository_links"](f"[x]{link}", "tutorials/laptop.md") == f"[x]{expected}"
 
 
-def test_a_link_to_no_file_ends_the_build():
-    with pytest.raises(PluginError, match="no file examples/99"):
-        HOOKS["on_page_markdown"]("[x](../../examples/99)", page=page(), config=CONFIG, files=())
+@pytest.mark.parametrize("link", ["../../examples/99", "../instal.md"])
+def test_a_link_to_no_file_ends_the_build(link):
+    with pytest.raises(FileNotFoundError, match=r"laptop\.md: no file"):
+        SITE["repository_links"](f"[x]({link})", "tutorials/laptop.md")
 
 
 @pytest.mark.parametrize(
-    "html",
+    ("html", "fault"),
     [
-        '<script async src="https://host/a.js"></script>',
-        "<img src=//host/a.png>",
-        '<link rel="stylesheet" href="https://host/font.css">',
+        ('<script async src="https://host/a.js"></script>', "from another server: https://host/a.js"),
+        ("<img src=//host/a.png>", "from another server: //host/a.png"),
+        (
+            '<link rel="stylesheet" href="https://host/font.css">',
+            "from another server: https://host/font.css",
+        ),
+        ("<a href='gone.html'>x</a>", "dead link gone.html"),
+        ("<img src='gone.png'>", "dead link gone.png"),
+        ("<a href='other.html#gone'>x</a>", "dead anchor other.html#gone"),
+        ("<a href='#gone'>x</a>", "dead anchor #gone"),
     ],
 )
-def test_a_page_that_loads_from_elsewhere_ends_the_build(html):
-    with pytest.raises(PluginError, match="from another server"):
-        HOOKS["on_post_page"](f"<a href='https://host/'>{html}", page=page(), config=CONFIG)
+def test_the_built_site_has_no_dead_link_and_loads_nothing_from_elsewhere(tmp_path, html, fault):
+    sound = "<a href='https://host/'>x</a><a href='other.html#here'>x</a><p id=top><a href='#top'>x</a>"
+    (tmp_path / "page.html").write_text(sound)
+    (tmp_path / "other.html").write_text("<h2 id=here></h2>")
+    assert not list(SITE["faults"](tmp_path))
+    (tmp_path / "page.html").write_text(sound + html)
+    (found,) = SITE["faults"](tmp_path)
+    assert found.startswith("page.html")
+    assert fault in found
 
 
 def test_a_section_that_names_a_folder_holds_its_pages():
-    config = SimpleNamespace(docs_dir=ROOT / "docs", nav=[{"x": ["a.md", {"R": "runbooks/"}]}])
-    HOOKS["on_config"](config)
-    pages = config.nav[0]["x"][1]["R"]
+    navigation = yaml.safe_load(SITE["with_folders"]("nav:\n- x:\n  - R: runbooks/\n", ROOT / "docs"))["nav"]
+    pages = navigation[0]["x"][0]["R"]
     assert pages == sorted(pages)
     assert "runbooks/RightsizerPlanLate.md" in pages
+
+
+def test_a_page_outside_the_navigation_is_told(tmp_path):
+    for name in ("in.md", "out.md"):
+        (tmp_path / name).touch()
+    assert SITE["outside_navigation"]("out.md\nnav:\n- In: in.md\n", tmp_path) == ["out.md"]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +82,7 @@ def test_the_workflow_publishes_what_make_docs_builds(workflow):
     build, deploy = (workflow["jobs"][name]["steps"] for name in ("build", "deploy"))
     at = next(i for i, step in enumerate(build) if step.get("run") == "make docs")
     uploaded = next(step for step in build[at:] if "upload-pages-artifact" in step.get("uses", ""))
-    assert ROOT / uploaded["with"]["path"] == Path(load_config(str(ROOT / "mkdocs.yml")).site_dir)
+    assert uploaded["with"]["path"] == "build/site"
     assert workflow["jobs"]["deploy"]["needs"] == "build"
     assert [step["uses"].partition("@")[0] for step in deploy] == ["actions/deploy-pages"]
 
@@ -83,6 +96,7 @@ def test_only_the_job_that_runs_nothing_of_ours_may_publish(workflow):
 
 def test_the_site_is_where_the_package_says_it_is():
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
-    assert load_config(str(ROOT / "mkdocs.yml")).site_url == urls["Documentation"]
+    assert f"\nsite_url: {urls['Documentation']}\n" in SETTINGS
     owner, repository = urls["Source"].removeprefix("https://github.com/").split("/")
     assert urls["Documentation"] == f"https://{owner}.github.io/{repository}/"
+    assert SOURCE.startswith(f"https://github.com/{owner}/{repository}/")
