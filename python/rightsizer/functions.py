@@ -1,4 +1,4 @@
-"""`rightsizer.plan` and `rightsizer.estimate_layout`: the questions of the command line, from Python.
+"""`rightsizer.plan` and `rightsizer.estimate_layout`: the two requests that Python programs make.
 
 Each keyword is the option of the same name: `global_batch="4M"` is `--global-batch 4M`.
 """
@@ -45,27 +45,27 @@ def plan(
     ep: int | None = None,
     calibrate: bool = True,
 ) -> Plan | NoPlan:
-    """The fewest GPUs, and the layout, that finish in time; or why no number does.
+    """Find the fewest GPUs, and the layout, that finish in time; a NoPlan says why no number does.
 
     Args:
-        model: A name of `rightsizer models`, a Hub id, or a folder with a config.json.
+        model: Model: a name of `rightsizer models`, a Hub id, or a folder with a config.json.
         tokens: Tokens to train on: "100B", or a whole number.
         deadline: Finish within: "72h", "3d", or a timedelta. None: no deadline.
-        gpu: One GPU type, several to choose from, or one cloud node type.
+        gpu: GPU type (`rightsizer gpus`), several in a list, or one cloud node type.
         manifest: A TrainingPlan file; the other arguments override its fields.
         method: pretrain (default), finetune, lora or qlora.
         sequence_length: Tokens in a sequence.
         global_batch: Tokens in a step over all GPUs: "4M", or a whole number.
         precision: bf16, fp16, fp8, nvfp4 or fp32.
-        framework: A name of `rightsizer frameworks`. None: the best for it.
+        framework: The training framework (`rightsizer frameworks`). None: the best for it.
         confidence: Probability with which the deadline must hold (default 0.9).
-        budget: The most that the run may cost, US dollars: "60k", or a whole number.
+        budget: Most the run may cost, US dollars: "60k", or a whole number.
         objective: What is minimised within the limits: gpus (default), cost or time.
-        gpus: The exact number of GPUs, instead of the fewest.
-        max_gpus: The most GPUs to use.
-        nodes: The exact number of nodes, instead of `gpus`.
+        gpus: Exact number of GPUs, instead of the fewest.
+        max_gpus: Most GPUs to use.
+        nodes: Exact number of nodes, instead of `gpus`.
         gpus_per_node: GPUs in a node.
-        price: US dollars for a GPU-hour. None: the list price.
+        price: Price of a GPU-hour, US dollars. None: the list price.
         tp: Fixed tensor-parallel ranks.
         pp: Fixed pipeline stages.
         cp: Fixed context-parallel ranks.
@@ -73,7 +73,7 @@ def plan(
         calibrate: Correct the prediction by your own measured runs (`rightsizer calibrate --show`).
 
     Raises:
-        Refused: An argument is wrong, or the engine does not model the question.
+        Refused: An argument is wrong, or the engine does not model the request.
     """
     with _refusals():
         wanted, request = read(
@@ -123,11 +123,11 @@ def estimate_layout(
     gpus_per_node: int | None = None,
     calibrate: bool = True,
 ) -> Estimate:
-    """Time and memory of a step of one given layout, whether it fits or not.
+    """Predict time and memory of a step of one given layout, whether it fits or not.
 
     Args:
-        model: A name of `rightsizer models`, a Hub id, or a folder with a config.json.
-        gpu: One GPU type, or one cloud node type.
+        model: Model: a name of `rightsizer models`, a Hub id, or a folder with a config.json.
+        gpu: GPU type (`rightsizer gpus`), or one cloud node type.
         gpus: GPUs; by default dp x tp x pp x cp.
         dp: Data-parallel ranks; by default from `gpus`.
         tp: Tensor-parallel ranks.
@@ -136,18 +136,18 @@ def estimate_layout(
         cp: Context-parallel ranks.
         ep: Expert-parallel ranks.
         micro_batch: Sequences in a forward pass.
-        sharding: Over the data-parallel ranks. None: the most that the framework supports.
+        sharding: none, zero1, zero2, zero3 (FSDP) or hsdp. None: the most that the framework supports.
         method: pretrain (default), finetune, lora or qlora.
         sequence_length: Tokens in a sequence.
         global_batch: Tokens in a step over all GPUs: "4M", or a whole number.
         precision: bf16, fp16, fp8, nvfp4 or fp32.
-        recompute: Activations recomputed in the backward pass.
-        framework: A name of `rightsizer frameworks`. None: the best for it.
+        recompute: Activations recomputed in backward: "auto", "none", "selective" or "full".
+        framework: The training framework (`rightsizer frameworks`). None: the best for it.
         gpus_per_node: GPUs in a node.
         calibrate: Correct the prediction by your own measured runs.
 
     Raises:
-        Refused: An argument is wrong, or the engine does not model the question.
+        Refused: An argument is wrong, or the engine does not model the request.
     """
     with _refusals():
         found = priced(
@@ -180,7 +180,7 @@ def estimate_layout(
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """A user's mistake as Refused, named after the argument instead of the option."""
+    """Raise a user's mistake as Refused, named after the argument instead of the option."""
     try:
         yield
     except InputError as error:
@@ -196,7 +196,7 @@ def _argument(field: str) -> str:
 
 
 def _text(count: str | float | None) -> str | None:
-    """A quantity as the command line has it: text."""
+    """A quantity as text, which is how the command line states it."""
     return None if count is None else str(count)
 
 

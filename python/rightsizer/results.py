@@ -1,4 +1,4 @@
-"""What `import rightsizer` returns: frozen values, from the engine's answers."""
+"""What `import rightsizer` returns: frozen values made from the engine's results."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Refused(ValueError):  # noqa: N818  (the promised name)
     """A wrong argument: its name, its value, and what to do.
 
     `field` is the name of the argument, or the dotted path of a field of the manifest. It is empty where
-    the question as a whole cannot be answered.
+    the request as a whole is refused.
     """
 
     def __init__(self, field: str, *, value: object, remedy: str) -> None:
@@ -122,23 +122,23 @@ class Estimate:
     step: Step
 
 
-def planned(answer: EnginePlan | EngineNoPlan, manifest: TrainingPlan) -> Plan | NoPlan:
-    """The engine's answer as a Python program gets it."""
-    report, text = sizing.report(answer), dump(manifest)
-    if isinstance(answer, EngineNoPlan):
+def planned(result: EnginePlan | EngineNoPlan, manifest: TrainingPlan) -> Plan | NoPlan:
+    """The engine's result as a Python program gets it."""
+    report, text = sizing.report(result), dump(manifest)
+    if isinstance(result, EngineNoPlan):
         return NoPlan(
-            verdict=verdict(answer),
-            binding=answer.binding,
-            needs_gpus=answer.needs_gpus,
-            reasons=(answer.reason,),
+            verdict=verdict(result),
+            binding=result.binding,
+            needs_gpus=result.needs_gpus,
+            reasons=(result.reason,),
             yaml=text,
             report=report,
         )
-    option = answer.option
+    option = result.option
     return Plan(
-        verdict=verdict(answer),
+        verdict=verdict(result),
         gpus=option.gpus,
-        reserve_gpus=answer.staging.reserve_gpus if answer.staging else option.gpus,
+        reserve_gpus=result.staging.reserve_gpus if result.staging else option.gpus,
         gpu_type=option.cluster.gpu.name,
         nodes=option.nodes,
         layout=sizing.layout_report(option),
@@ -147,7 +147,7 @@ def planned(answer: EnginePlan | EngineNoPlan, manifest: TrainingPlan) -> Plan |
         finish_interval_seconds=Interval(low=option.finish_lo_s, high=option.finish_hi_s),
         cost_usd=option.cost_usd,
         energy_kwh=option.energy_kwh,
-        reasons=tuple(answer.reasons),
+        reasons=tuple(result.reasons),
         yaml=text,
         report=report,
     )

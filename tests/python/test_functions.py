@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -95,6 +96,27 @@ OPTIONS = {
     rightsizer.plan: (JobFlags, GoalFlags, HardwareFlags, FixedLayoutFlags),
     rightsizer.estimate_layout: (JobFlags, HardwareFlags, LayoutFlags),
 }
+
+
+FIRST_CLAUSE = re.compile(r"[^:;(.,]*")
+
+
+@pytest.mark.parametrize(("function", "groups"), OPTIONS.items(), ids=["plan", "estimate_layout"])
+def test_a_keyword_is_described_as_its_option_is(function, groups):
+    """Both texts begin alike; what follows may differ, because Python takes numbers and lists too."""
+    hints = {
+        name: hint for group in groups for name, hint in get_type_hints(group, include_extras=True).items()
+    }
+    said = dict(re.findall(r"^    ([a-z_]+): (.*)$", inspect.getdoc(function), flags=re.M))
+    pairs = {
+        name: (
+            FIRST_CLAUSE.match(text)[0].strip(),
+            FIRST_CLAUSE.match(get_args(hints[name])[1].help)[0].strip(),
+        )
+        for name, text in said.items()
+        if name in hints
+    }
+    assert {name: pair for name, pair in pairs.items() if pair[0] != pair[1]} == {}
 
 
 @pytest.mark.parametrize(("function", "groups"), OPTIONS.items(), ids=["plan", "estimate_layout"])
