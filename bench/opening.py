@@ -22,7 +22,7 @@ from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.workload import Precision, Workload
 from rightsizer_engine.estimate.uncertainty import WIDE, quantile, z_quantile
 from rightsizer_engine.search.cluster_search import ClusterResult, search_cluster
-from rightsizer_engine.search.opening import MEASURED_LN, Case, choose_opening
+from rightsizer_engine.search.opening import MEASURED_LN, OpeningProblem, choose_opening
 from rightsizer_engine.search.staged import opening_case
 from rightsizer_engine.search.types import Request, Staging
 
@@ -82,7 +82,7 @@ def judge(name: str, request: Request, draws: int) -> list[Row]:
     return [_row(name, case, *found, scale, draws) for scale in (1.0, WIDE)]
 
 
-def _row(name: str, case: Case, opening: int, staging: Staging, scale: float, draws: int) -> Row:  # noqa: PLR0917
+def _row(name: str, case: OpeningProblem, opening: int, staging: Staging, scale: float, draws: int) -> Row:  # noqa: PLR0917
     sizes, course, belief = case.sizes, case.course, case.belief
     reserve = int(np.searchsorted(sizes.gpus, staging.reserve_gpus))
     normal = np.random.default_rng(17).standard_normal
@@ -115,7 +115,9 @@ def _row(name: str, case: Case, opening: int, staging: Staging, scale: float, dr
     )
 
 
-def simulate(case: Case, opening: int, reserve: int, draw: Callable[[float], float]) -> tuple[float, float]:
+def simulate(
+    case: OpeningProblem, opening: int, reserve: int, draw: Callable[[float], float]
+) -> tuple[float, float]:
     """One job: when it ends, and the GPU-seconds it takes. `draw(sigma)` is a normal deviate."""
     gpus, course, belief = case.sizes.gpus, case.course, case.belief
     removed, stays = draw(belief.removed), draw(belief.stays)
@@ -144,7 +146,7 @@ def simulate(case: Case, opening: int, reserve: int, draw: Callable[[float], flo
 
 
 def _choose(  # noqa: PLR0917
-    case: Case, at: int, reserve: int, left: float, now_s: float, measured_s: float, *, first: bool
+    case: OpeningProblem, at: int, reserve: int, left: float, now_s: float, measured_s: float, *, first: bool
 ) -> int:
     """The fewest GPUs in time at the confidence, else at even odds, else as before."""
     course, finish_s = case.course, case.sizes.finish_s

@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 
 from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.columns import Array
-from rightsizer_engine.domain.familiarity import Measured, MeasuredRuns, measured_runs
+from rightsizer_engine.domain.familiarity import MeasuredRuns, RunTable, measured_runs
 from rightsizer_engine.errors import UnsupportedError
 from rightsizer_engine.estimate.uncertainty import WIDE, Z_80, coefficients, deviation
 from rightsizer_engine.published.rows import case_from_row
@@ -72,7 +72,7 @@ class Table:
     step: Array
     memory: Array
 
-    def measured(self, which: Array) -> Measured:
+    def measured(self, which: Array) -> RunTable:
         """What the chosen rows measured."""
         index = np.flatnonzero(which)
         return measured_runs(
@@ -115,7 +115,7 @@ def taken(cases: Cases, index: Array) -> Cases:
     return Cases(**{f.name: getattr(cases, f.name).take(index) for f in fields(Cases)})
 
 
-def evidence_left_out(cases: Cases, source: Array, known: Measured, quantity: str) -> Array:
+def evidence_left_out(cases: Cases, source: Array, known: RunTable, quantity: str) -> Array:
     """The evidence behind each case if its own source had measured nothing."""
     found = np.zeros(source.shape)
     for name in np.unique(source):
@@ -124,7 +124,7 @@ def evidence_left_out(cases: Cases, source: Array, known: Measured, quantity: st
     return found
 
 
-def deviation_left_out(cases: Cases, source: Array, known: Measured, quantity: str) -> Array:
+def deviation_left_out(cases: Cases, source: Array, known: RunTable, quantity: str) -> Array:
     """The deviation of each prediction if its own source had measured nothing."""
     return deviation(evidence_left_out(cases, source, known, quantity), coefficients(quantity))
 
@@ -263,7 +263,7 @@ def figures(size: Array, half: Array, source: Array) -> dict[str, float]:
     }
 
 
-def write_measured(table: Measured, path: Path) -> None:
+def write_measured(table: RunTable, path: Path) -> None:
     """The table of runs behind the engine."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [f.name for f in fields(MeasuredRuns)], lineterminator="\n")

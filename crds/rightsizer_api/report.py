@@ -79,7 +79,7 @@ class Loss(Model):
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
-class Opening(Model):
+class OpeningReport(Model):
     """Two-stage sizing: the job opens with `gpus`, is measured, and then takes what its rate needs."""
 
     text: Sentence = Field(description="The opening in one line.")
@@ -146,7 +146,7 @@ class PlanReport(Model):
     gpus: Gpus | None = Field(None, description="GPUs used for training.")
     gpu_type: Annotated[str, Field(max_length=253)] | None = Field(None, description="GPU type.")
     nodes: Gpus | None = Field(None, description="Nodes used for training.")
-    opening: Opening | None = Field(
+    opening: OpeningReport | None = Field(
         None, description="How an elastic job goes on from gpus, its opening size; absent: the size is fixed."
     )
     spare_nodes: Gpus | None = Field(None, description="Idle spare nodes, included in the cost.")

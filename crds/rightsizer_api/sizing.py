@@ -15,7 +15,7 @@ from rightsizer_api.report import (
     Interval80,
     LayoutReport,
     Loss,
-    Opening,
+    OpeningReport,
     PlanReport,
     Runner,
 )
@@ -315,8 +315,8 @@ def _familiarity(request: Request, option: Option) -> FamiliarityReport:
     return FamiliarityReport.model_validate(asdict(known) | texts | counts)
 
 
-def _opening(option: Option, staging: Staging) -> Opening:
-    return Opening.model_validate(
+def _opening(option: Option, staging: Staging) -> OpeningReport:
+    return OpeningReport.model_validate(
         {
             "text": opening_text(option, staging),
             "gpus": option.gpus,

@@ -14,7 +14,7 @@ from rightsizer_engine.domain.workload import (
     Optimizer,
     Precision,
     Quantiser,
-    Scaling,
+    ScaleGranularity,
 )
 
 RELEASE_PATTERN = r"^(20[0-9]{2}-(0[1-9]|1[0-2])|[12][0-9]\.(0[1-9]|1[0-2]))$"
@@ -132,8 +132,8 @@ class WorkloadSpec(Model):
         description="qlora: the dequantization kernel.",
         examples=["bitsandbytes"],
     )
-    scaling: Annotated[Scaling, Strict(False)] = Field(
-        Scaling.TENSOR,
+    scaling: Annotated[ScaleGranularity, Strict(False)] = Field(
+        ScaleGranularity.TENSOR,
         description="8-bit matmuls: one scale per tensor or per row.",
         examples=["tensor"],
     )

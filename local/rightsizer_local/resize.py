@@ -15,12 +15,12 @@ from rightsizer_engine.resize.types import (
     Action,
     Decision,
     History,
+    JobSize,
     Limits,
     Mode,
     Pressure,
     Running,
     Scaling,
-    Size,
 )
 from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import Option, Plan, Request
@@ -50,9 +50,9 @@ class MachineScaling:
 
     def __init__(self, *, request: Request, option: Option, clusters: Sequence[Cluster]) -> None:
         self._request, self._option, self._clusters = request, option, clusters
-        self._table: tuple[Size, ...] = ()
+        self._table: tuple[JobSize, ...] = ()
 
-    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
+    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[JobSize, ...]:
         """The best layout on each whole cluster, scaled by measured / predicted."""
         if not self._table:
             sizes = [size_from_option(self._option, self._option)]

@@ -91,7 +91,7 @@ class Replica:
 
 
 @immutable
-class Service:
+class ServingPlan:
     """The replicas that meet a demand on the fewest GPUs."""
 
     demand: Demand
@@ -107,7 +107,7 @@ class Service:
 
 
 @immutable
-class TooLarge:
+class ModelTooLarge:
     """No replica holds the model and one sequence."""
 
     demand: Demand
@@ -115,18 +115,18 @@ class TooLarge:
     weights_bytes: float
 
 
-def serve(network: Architecture, cluster: Cluster, demand: Demand) -> Service | TooLarge:
+def serve(network: Architecture, cluster: Cluster, demand: Demand) -> ServingPlan | ModelTooLarge:
     """The fewest GPUs that meet the demand; of equals the smaller replicas."""
     if network.family is not Family.DECODER:
         raise InputError("serve", value=network.name, remedy="only decoders generate tokens one by one")
     sizes = [2**k for k in range(_MOST_GPUS_A_REPLICA.bit_length())]
     fitting = [one for g in sizes if (one := replica(network, cluster, demand, g)) is not None]
     if not fitting:
-        return TooLarge(demand=demand, cluster=cluster, weights_bytes=_weights_bytes(network, demand))
+        return ModelTooLarge(demand=demand, cluster=cluster, weights_bytes=_weights_bytes(network, demand))
     counts = [math.ceil(demand.requests_per_s / (LOAD * one.requests_per_s)) for one in fitting]
     best = min(range(len(fitting)), key=lambda i: (counts[i] * fitting[i].gpus, fitting[i].gpus))
     context = demand.input_tokens + demand.output_tokens
-    return Service(
+    return ServingPlan(
         demand=demand,
         cluster=cluster,
         replica=fitting[best],

@@ -16,16 +16,8 @@ SHARED = {  # name -> why several classes have it
 TO_RENAME = {  # take a name off the list when only one class has it
     # the engine
     "Case",
-    "Comparison",
     "Group",
-    "Job",
-    "Measured",
-    "Opening",
-    "Scaling",
-    "Service",
     "Size",
-    "Stage",
-    "TooLarge",
     # the executors
     "Attempt",
     "Condition",

@@ -11,7 +11,7 @@ from rightsizer_api import validate
 from rightsizer_api.quantities import format_time
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.resize.policy import decide
-from rightsizer_engine.resize.types import Mode, Pressure, Size
+from rightsizer_engine.resize.types import JobSize, Mode, Pressure
 from rightsizer_launch.running.limits import Tuning
 from rightsizer_launch.running.marks import marks_of
 from rightsizer_launch.running.run_totals import RunTotals
@@ -78,7 +78,7 @@ class Sublinear:
     """Twice the GPUs, less than twice the rate."""
 
     def sizes(self, *, gpus, tokens_per_s, steps):
-        return tuple(Size(gpus=n, tokens_per_s=tokens_per_s * (n / gpus) ** 0.7) for n in (1, 2, 4))
+        return tuple(JobSize(gpus=n, tokens_per_s=tokens_per_s * (n / gpus) ** 0.7) for n in (1, 2, 4))
 
 
 @dataclasses.dataclass

@@ -7,7 +7,7 @@ import pytest
 
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.errors import InputError
-from rightsizer_engine.serving import Demand, Service, TooLarge, replica, sequence_bytes, serve
+from rightsizer_engine.serving import Demand, ModelTooLarge, ServingPlan, replica, sequence_bytes, serve
 
 ONE = Demand(requests_per_s=20)
 PUBLISHED = {
@@ -72,7 +72,7 @@ def test_a_linear_layer_keeps_a_state_of_constant_size(model: str) -> None:
 
 def test_the_answer_meets_the_demand_below_full_load() -> None:
     found = serve(lookup.model("Llama 3.1 70B"), lookup.cluster("H100"), ONE)
-    assert isinstance(found, Service)
+    assert isinstance(found, ServingPlan)
     assert found.replicas * found.replica.requests_per_s * 0.8 >= ONE.requests_per_s
     assert found.gpus == found.replicas * found.replica.gpus
 
@@ -86,22 +86,22 @@ def test_more_work_never_takes_fewer_gpus(field: str, less: float, more: float) 
     small, large = (
         serve(network, cluster, dataclasses.replace(ONE, **{field: value})) for value in (less, more)
     )
-    assert isinstance(small, Service)
-    assert isinstance(large, Service)
+    assert isinstance(small, ServingPlan)
+    assert isinstance(large, ServingPlan)
     assert small.gpus <= large.gpus
 
 
 def test_fewer_bits_take_less_memory_and_no_more_gpus() -> None:
     network, cluster = lookup.model("Llama 3.1 70B"), lookup.cluster("H100")
     found = [serve(network, cluster, dataclasses.replace(ONE, weight_bits=bits)) for bits in (16, 8)]
-    assert all(isinstance(one, Service) for one in found)
-    wide, narrow = (one for one in found if isinstance(one, Service))
+    assert all(isinstance(one, ServingPlan) for one in found)
+    wide, narrow = (one for one in found if isinstance(one, ServingPlan))
     assert narrow.replica.weights_bytes == wide.replica.weights_bytes / 2
     assert narrow.gpus <= wide.gpus
 
 
 def test_a_model_too_large_for_any_replica_is_its_own_answer() -> None:
-    assert isinstance(serve(lookup.model("Kimi K2 1T"), lookup.cluster("T4"), ONE), TooLarge)
+    assert isinstance(serve(lookup.model("Kimi K2 1T"), lookup.cluster("T4"), ONE), ModelTooLarge)
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_every_decoder_has_an_answer_for_every_gpu_type() -> None:
         if network.family == "decoder":
             for gpu in ("H100", "RTX 4090", "MI300X"):
                 found = serve(network, lookup.cluster(gpu), ONE)
-                assert isinstance(found, TooLarge) or found.gpus >= 1, network.name
+                assert isinstance(found, ModelTooLarge) or found.gpus >= 1, network.name

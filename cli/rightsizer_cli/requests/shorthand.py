@@ -7,7 +7,7 @@ from typing import Any
 
 from rightsizer_cli.requests.usage_errors import OptionError
 from rightsizer_engine.catalog import lookup
-from rightsizer_engine.domain.hardware import Node
+from rightsizer_engine.domain.hardware import NodeShape
 from rightsizer_engine.errors import InputError, RightsizerError, UnknownNameError
 
 _METHODS = {
@@ -130,7 +130,7 @@ def _unknown_gpu(name: str) -> UnknownNameError | None:
     return None
 
 
-def _shape(name: str) -> Node | None:
+def _shape(name: str) -> NodeShape | None:
     """The node type of that name, unless it names a GPU type or nothing."""
     with contextlib.suppress(InputError):
         lookup.gpu(name)

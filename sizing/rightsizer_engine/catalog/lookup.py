@@ -9,7 +9,7 @@ from rightsizer_engine.catalog.models import model, model_aliases, models
 from rightsizer_engine.catalog.naming import Spellings, build_index
 from rightsizer_engine.catalog.table import first, number, one, optional, read, split
 from rightsizer_engine.domain.framework import framework, frameworks
-from rightsizer_engine.domain.hardware import MOST_GPUS, Cluster, Gpu, Link, Node
+from rightsizer_engine.domain.hardware import MOST_GPUS, Cluster, Gpu, Link, NodeShape
 from rightsizer_engine.errors import InputError
 
 __all__ = [
@@ -112,10 +112,10 @@ def link(name: str) -> Link:
 
 
 @cache
-def nodes() -> tuple[Node, ...]:
+def nodes() -> tuple[NodeShape, ...]:
     """Every node shape in the catalog, with list prices and their dates."""
     return tuple(
-        Node(
+        NodeShape(
             provider=row["provider"],
             name=row["name"],
             gpu=row["gpu"],
@@ -130,7 +130,7 @@ def nodes() -> tuple[Node, ...]:
     )
 
 
-def system(text: str, gpu_name: str) -> Node | None:
+def system(text: str, gpu_name: str) -> NodeShape | None:
     """The nodes of the machine that a text names ("InfiniBand NDR, JUPITER"), if they have that GPU."""
     words = text.casefold()
     for item in nodes():
@@ -140,7 +140,7 @@ def system(text: str, gpu_name: str) -> Node | None:
     return None
 
 
-def node(name: str) -> Node:
+def node(name: str) -> NodeShape:
     """The node shape of that name ("p5.48xlarge", "DGX H100"), or the largest of that family ("p5")."""
     by_name = {item.name: item for item in nodes()}
     families = {item.name.partition(".")[0]: item.name for item in sorted(nodes(), key=lambda n: n.gpus)}
@@ -173,7 +173,7 @@ def _reach(part: Gpu, gpus_per_node: int, intra_bytes_per_s: float) -> int:
     return gpus_per_node if gpus_per_node == 2 else _domain(part, gpus_per_node)
 
 
-def _inter_link(part: Gpu, shape: Node | None, inter_bytes_per_s: float | None) -> str:
+def _inter_link(part: Gpu, shape: NodeShape | None, inter_bytes_per_s: float | None) -> str:
     if inter_bytes_per_s:
         return "as given"
     if shape and shape.inter_bytes_per_s:

@@ -94,15 +94,15 @@ class Familiarity:
         return tuple(count.value for count in self.facets if not count.sources)
 
 
-class Measured:
+class RunTable:
     """A table of measured runs."""
 
     def __init__(self, runs: Iterable[MeasuredRuns]) -> None:
         self.runs = tuple(sorted(runs, key=lambda r: r.source))
 
-    def without(self, source: str) -> "Measured":
+    def without(self, source: str) -> "RunTable":
         """The table without one source's runs: what it meets when it is left out."""
-        return Measured(r for r in self.runs if r.source != source)
+        return RunTable(r for r in self.runs if r.source != source)
 
     def evidence(self, cases: Cases, quantity: str = "step_time") -> Array:
         """Sources' worth of runs like each case; `quantity` is "step_time" or "memory"."""
@@ -201,7 +201,7 @@ def generation(architecture: str, compute_capability: float) -> str:
     return f"{architecture} {compute_capability:.0f}" if compute_capability else architecture
 
 
-def measured_runs(cases: Cases, sources: Iterable[str], step: Array, memory: Array) -> Measured:
+def measured_runs(cases: Cases, sources: Iterable[str], step: Array, memory: Array) -> RunTable:
     """The table of rows of published runs: their cases, their sources and what each of them measured."""
     asked = {name: column[..., 0].tolist() for name, column in _questions(cases).items()}
     counts: dict[tuple[object, ...], list[int]] = {}
@@ -211,7 +211,7 @@ def measured_runs(cases: Cases, sources: Iterable[str], step: Array, memory: Arr
         key = (source, stack, *(asked[name][i] for name in names[1:]))
         pair = counts.setdefault(key, [0, 0])
         pair[0], pair[1] = pair[0] + int(step[i]), pair[1] + int(memory[i])
-    return Measured(_runs(key, *pair) for key, pair in sorted(counts.items(), key=str))
+    return RunTable(_runs(key, *pair) for key, pair in sorted(counts.items(), key=str))
 
 
 def _runs(key: tuple[object, ...], step_rows: int, memory_rows: int) -> MeasuredRuns:
@@ -224,11 +224,11 @@ def _runs(key: tuple[object, ...], step_rows: int, memory_rows: int) -> Measured
 
 
 @cache
-def measured() -> Measured:
+def measured() -> RunTable:
     """The runs behind the engine's parameters (`python -m bench.fit.uncertainty` writes their table)."""
     lines = csv.reader(packaged.text("measured.csv").splitlines())
     next(lines)
-    return Measured(_runs(tuple(line[:9]), int(line[9]), int(line[10])) for line in lines)
+    return RunTable(_runs(tuple(line[:9]), int(line[9]), int(line[10])) for line in lines)
 
 
 def familiarity(

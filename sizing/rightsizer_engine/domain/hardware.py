@@ -89,7 +89,7 @@ class Link:
 
 
 @immutable
-class Node:
+class NodeShape:
     """One node shape to rent or buy, or of a machine.
 
     `inter_bytes_per_s` is per GPU and direction, `power_w` the limit set on a GPU (on a superchip in all);

@@ -85,7 +85,7 @@ class Quantiser(enum.StrEnum):
     GPTQ = "gptq"
 
 
-class Scaling(enum.StrEnum):
+class ScaleGranularity(enum.StrEnum):
     """What of an 8-bit matmul's operand shares a scale: all of it (or a block in hardware), or a row."""
 
     TENSOR = "tensor"
@@ -125,7 +125,7 @@ class Workload:
     library_year: float = 0.0
     variable_length: bool = False
     reference_model: bool = False
-    scaling: Scaling = Scaling.TENSOR
+    scaling: ScaleGranularity = ScaleGranularity.TENSOR
     assumed_inputs: bool = False
     assumed_dimensions: bool = False
 

@@ -41,7 +41,7 @@ class Links:
 
 
 @immutable
-class Group:
+class RankGroup:
     """A group of ranks: their number, those in one domain, and the number of domains."""
 
     ranks: Array
@@ -68,10 +68,12 @@ def links(cases: Cases, parameters: Parameters) -> Links:
     )
 
 
-def group(links: Links, ranks: Array, stride: Array | float = 1.0) -> Group:
+def group(links: Links, ranks: Array, stride: Array | float = 1.0) -> RankGroup:
     """`ranks` ranks, each `stride` GPUs from the next (tensor parallel innermost, then context, data)."""
     inside = np.minimum(np.maximum(links.reach_gpus / stride, 1.0), ranks)
-    return Group(ranks=ranks, inside=np.asarray(inside), domains=np.asarray(np.maximum(ranks / inside, 1.0)))
+    return RankGroup(
+        ranks=ranks, inside=np.asarray(inside), domains=np.asarray(np.maximum(ranks / inside, 1.0))
+    )
 
 
 def shard_ranks(layout: Columns) -> Array:
@@ -94,7 +96,7 @@ def expert_shard_ranks(layout: Columns) -> Array:
 
 def ring_s(
     payload_bytes: Array,
-    group: Group,
+    group: RankGroup,
     links: Links,
     parameters: Parameters,
     *,
@@ -114,7 +116,7 @@ def ring_s(
 
 
 def all_to_all_s(
-    payload_bytes: Array, once_per_domain_bytes: Array, group: Group, links: Links, parameters: Parameters
+    payload_bytes: Array, once_per_domain_bytes: Array, group: RankGroup, links: Links, parameters: Parameters
 ) -> Array:
     """Seconds of an all-to-all of `payload_bytes` per rank; `once_per_domain_bytes` leave the domain."""
     share = np.where(group.inside > 1, (group.inside - 1) / np.maximum(group.inside, 1), 0.0)

@@ -20,7 +20,7 @@ from rightsizer_engine.domain.cases import Cases
 from rightsizer_engine.domain.columns import Array
 from rightsizer_engine.domain.framework import KernelStyle, SelectiveRecompute
 from rightsizer_engine.domain.layout import Offload, Sharding
-from rightsizer_engine.domain.workload import Method, Precision, Quantiser, Recompute, Scaling
+from rightsizer_engine.domain.workload import Method, Precision, Quantiser, Recompute, ScaleGranularity
 from rightsizer_engine.estimate.attention import AttentionTimes
 from rightsizer_engine.estimate.collectives import (
     Links,
@@ -283,7 +283,7 @@ def _tensor_exposed(inputs: StepInputs) -> Array:
     cases, code, least = inputs.cases, host_class(inputs.cases), inputs.parameters.tensor_exposed
     engine = (cases.framework.known == 0) & (code == HOST_CLASSES.index("core")) & inputs.rates.low_precision
     overlaps = (cases.framework.overlaps_tensor_parallel > 0) | engine
-    by_row = (code >= HOST_CLASSES.index("fsdp1")) & (cases.workload.scaling == Scaling.ROW)
+    by_row = (code >= HOST_CLASSES.index("fsdp1")) & (cases.workload.scaling == ScaleGranularity.ROW)
     return np.where(overlaps, np.where(by_row, 0.5 + 0.5 * least, least), 1.0)
 
 
@@ -346,7 +346,7 @@ def _sharded(inputs: StepInputs) -> tuple[Array, Array]:
 def _gathers_cast(cases: Cases) -> Array:
     """True if each rank casts its shard to 8 bits before a gather; only possible with a scale per tensor."""
     workload, sharded = cases.workload, cases.layout.sharding >= Sharding.ZERO3
-    eight = (workload.precision == Precision.FP8) & (workload.scaling == Scaling.TENSOR)
+    eight = (workload.precision == Precision.FP8) & (workload.scaling == ScaleGranularity.TENSOR)
     return np.asarray((cases.framework.gathers_fp8_weights > 0) & sharded & eight)
 
 

@@ -17,7 +17,7 @@ from rightsizer_engine.estimate.memory_activations import (
     saved_activations,
     tower_bytes,
 )
-from rightsizer_engine.estimate.memory_stage import Stage, stage
+from rightsizer_engine.estimate.memory_stage import PipelineStage, stage
 from rightsizer_engine.estimate.memory_states import Adapters, LayerWeights, adapters_only, layer_weights
 from rightsizer_engine.estimate.parameters import Parameters
 from rightsizer_engine.estimate.work import offloaded_share
@@ -94,7 +94,7 @@ def _held(cases: Cases, p: Parameters, index: Array, parts: _SharedTerms) -> Sta
     )
 
 
-def _activations(cases: Cases, kept: SavedActivations, stage_parts: Stage) -> Array:
+def _activations(cases: Cases, kept: SavedActivations, stage_parts: PipelineStage) -> Array:
     """One micro-batch on a stage, less what recomputation and offloading leave out."""
     layout = cases.layout
     layers = stage_parts.dense_layers + stage_parts.moe_layers
@@ -125,7 +125,7 @@ def _working(cases: Cases, kept: SavedActivations, dense: Array, p: Parameters) 
     return np.where(recomputes, np.maximum(full - stored, 0.0), 0.0) + inside
 
 
-def _unsharded(cases: Cases, layer: LayerWeights, stage_parts: Stage, p: Parameters) -> Array:
+def _unsharded(cases: Cases, layer: LayerWeights, stage_parts: PipelineStage, p: Parameters) -> Array:
     """Layers whose weights (and gradients) are whole at once under ZeRO-3, and dequantised matrices."""
     profile, layout = cases.framework, cases.layout
     biggest = np.where(stage_parts.moe_layers > 0, layer.moe_layer() + layer.experts, layer.dense_layer())
@@ -140,7 +140,7 @@ def _unsharded(cases: Cases, layer: LayerWeights, stage_parts: Stage, p: Paramet
     return np.where(sharded, gathered, 0.0) + unpacked
 
 
-def _dummy_gradients(cases: Cases, layer: LayerWeights, stage_parts: Stage) -> Array:
+def _dummy_gradients(cases: Cases, layer: LayerWeights, stage_parts: PipelineStage) -> Array:
     """TransformerEngine keeps one bf16 gradient buffer per distinct matrix shape during the whole job."""
     shapes = layer.attention + np.where(stage_parts.dense_layers > 0, layer.dense, 0.0)
     shapes = shapes + np.where(stage_parts.moe_layers > 0, layer.shared + layer.one_expert, 0.0)

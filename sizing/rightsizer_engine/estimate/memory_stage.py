@@ -20,7 +20,7 @@ from rightsizer_engine.values import immutable
 
 
 @immutable
-class Stage:
+class PipelineStage:
     """Layers and parameters of one stage on one GPU, before ZeRO. `first` and `last` mark the end stages.
 
     `lacking` is the relative lack of layers because an embedding or a head takes a layer's place.
@@ -38,7 +38,7 @@ class Stage:
     lacking: Array
 
 
-def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
+def stage(cases: Cases, layer: LayerWeights, index: Array) -> PipelineStage:
     """The stage of that index: its share of layers, the embedding on the first, the head on the last."""
     a, layout = cases.architecture, cases.layout
     first, last = index == 0, index == layout.pp - 1
@@ -50,7 +50,7 @@ def stage(cases: Cases, layer: LayerWeights, index: Array) -> Stage:
     ahead = np.where(a.experts > 0, layer.moe_layer(), layer.dense_layer()) + 2.0 * a.hidden**2 / layout.tp
     extra = a.extra_parameters * last + predicts * ahead + _tower(a) / layout.tp * first
     low_dense, low_moe = adapter_parameters(cases)
-    return Stage(
+    return PipelineStage(
         first=first,
         last=last,
         dense_layers=dense,

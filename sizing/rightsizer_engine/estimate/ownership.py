@@ -65,7 +65,7 @@ class Terms:
 
 
 @immutable
-class Job:
+class BilledRun:
     """The run: GPUs held (spares included), wall time, its productive share, bytes of a checkpoint."""
 
     cluster: Cluster
@@ -94,7 +94,7 @@ class Offer:
 
 
 @immutable
-class Comparison:
+class OwnershipComparison:
     """The offers and the stream behind them. `pays_from_jobs`: such jobs a year from which owning pays."""
 
     terms: Terms
@@ -124,7 +124,7 @@ def terms(cluster: Cluster, given: Mapping[str, float]) -> Terms:
     return Terms(**values, assumptions=tuple(known[name] for name in names))
 
 
-def compare(job: Job, on: Terms) -> Comparison:
+def compare(job: BilledRun, on: Terms) -> OwnershipComparison:
     """Each offer for this job and for a stream of such jobs."""
     hours = job.wall_s / 3600.0
     jobs_a_year = _YEAR_H * on.utilization / hours
@@ -132,7 +132,7 @@ def compare(job: Job, on: Terms) -> Comparison:
     purchase = on.server_usd_per_gpu * (1.0 + network)
     owned = _owned(job, on, purchase, jobs_a_year)
     pays_from = owned.pays_from_gpu_h
-    return Comparison(
+    return OwnershipComparison(
         terms=on,
         gpus=job.gpus,
         purchase_usd=purchase * job.gpus,
@@ -142,7 +142,7 @@ def compare(job: Job, on: Terms) -> Comparison:
     )
 
 
-def _rented(job: Job, on: Terms, jobs_a_year: float) -> tuple[Offer, ...]:
+def _rented(job: BilledRun, on: Terms, jobs_a_year: float) -> tuple[Offer, ...]:
     """On demand, reserved, spot."""
     gpu_h, year_gpu_h = job.gpus * job.wall_s / 3600.0, job.gpus * _YEAR_H
     rate, reserved = on.on_demand_usd_per_gpu_h, on.on_demand_usd_per_gpu_h * on.reserved_share
@@ -163,7 +163,7 @@ def _rented(job: Job, on: Terms, jobs_a_year: float) -> tuple[Offer, ...]:
     )
 
 
-def _owned(job: Job, on: Terms, purchase: float, jobs_a_year: float) -> Offer:
+def _owned(job: BilledRun, on: Terms, purchase: float, jobs_a_year: float) -> Offer:
     gpu_h, rate = job.gpus * job.wall_s / 3600.0, on.on_demand_usd_per_gpu_h
     kw = job.cluster.gpu.power_w * DRAW_FRACTION_OF_TDP * NODE_WATTS_PER_GPU_WATT / 1000.0
     fixed = _fixed_usd_per_year(purchase, kw, on)
@@ -195,7 +195,7 @@ def _within_a_year(hours: float, gpus: int) -> float | None:
     return None if hours > _YEAR_H else hours * gpus
 
 
-def _spot_goodput(job: Job, on: Terms) -> float:
+def _spot_goodput(job: BilledRun, on: Terms) -> float:
     """The job's goodput where interruptions come on top of failures."""
 
     def productive(rate: float) -> float:

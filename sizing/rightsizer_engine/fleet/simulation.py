@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from rightsizer_engine.domain.reading import Phase, Reading
 from rightsizer_engine.fleet.trace_jobs import (
     HOUR_S,
-    Opening,
     Policy,
     ReplayOutcome,
     ReplayRules,
+    StartSize,
     TraceJob,
     TraceScaling,
     counts,
@@ -114,11 +114,11 @@ class _Replay:
         """The size that a job starts with."""
         requested = state.job.gpus
         match self.policy.opening:
-            case Opening.ONE:
+            case StartSize.ONE:
                 return 1
-            case Opening.HALF:
+            case StartSize.HALF:
                 return half(requested)
-            case Opening.STAGED:
+            case StartSize.STAGED:
                 return self.staged_gpus(state, now_s)
         return requested
 

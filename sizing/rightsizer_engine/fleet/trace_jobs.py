@@ -10,13 +10,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rightsizer_engine.resize.types import Limits, Mode, Pressure, Size
+from rightsizer_engine.resize.types import JobSize, Limits, Mode, Pressure
 from rightsizer_engine.values import immutable
 
 HOUR_S = 3600.0
 
 
-class Opening(enum.StrEnum):
+class StartSize(enum.StrEnum):
     """The size that a job starts with: as requested, half of it, one GPU, or as the resize policy decides."""
 
     REQUEST = "request"
@@ -29,18 +29,18 @@ class Opening(enum.StrEnum):
 class Policy:
     """How jobs are sized: their opening, and when the resize policy may shrink them; None: never resized."""
 
-    opening: Opening
+    opening: StartSize
     pressure: Pressure | None = None
 
 
 POLICIES = {
-    "static": Policy(opening=Opening.REQUEST),
-    "one GPU each": Policy(opening=Opening.ONE),
-    "half of each": Policy(opening=Opening.HALF),
-    "resize, OnPressure": Policy(opening=Opening.REQUEST, pressure=Pressure.ON_PRESSURE),
-    "resize, Always": Policy(opening=Opening.REQUEST, pressure=Pressure.ALWAYS),
-    "staged, OnPressure": Policy(opening=Opening.STAGED, pressure=Pressure.ON_PRESSURE),
-    "staged, Always": Policy(opening=Opening.STAGED, pressure=Pressure.ALWAYS),
+    "static": Policy(opening=StartSize.REQUEST),
+    "one GPU each": Policy(opening=StartSize.ONE),
+    "half of each": Policy(opening=StartSize.HALF),
+    "resize, OnPressure": Policy(opening=StartSize.REQUEST, pressure=Pressure.ON_PRESSURE),
+    "resize, Always": Policy(opening=StartSize.REQUEST, pressure=Pressure.ALWAYS),
+    "staged, OnPressure": Policy(opening=StartSize.STAGED, pressure=Pressure.ON_PRESSURE),
+    "staged, Always": Policy(opening=StartSize.STAGED, pressure=Pressure.ALWAYS),
 }
 """The policies that are compared. OnPressure is the shipped default of Kubernetes and Slurm."""
 
@@ -144,10 +144,10 @@ class TraceScaling:
     counts: tuple[int, ...]
     rate_sigma: float = 0.02
 
-    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
+    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[JobSize, ...]:
         """The curve through the measured rate."""
         return tuple(
-            Size(
+            JobSize(
                 gpus=n,
                 tokens_per_s=tokens_per_s / relative_s(self.exponent, gpus, n),
                 sigma=math.hypot(self.rate_sigma, self.exponent_sigma * math.log(n / gpus)),

@@ -17,7 +17,7 @@ from rightsizer_engine.domain.workload import (
     Precision,
     Quantiser,
     Recompute,
-    Scaling,
+    ScaleGranularity,
 )
 from rightsizer_engine.errors import UnsupportedError
 
@@ -269,9 +269,9 @@ def quantiser(cell: str) -> Quantiser:
     return Quantiser.GPTQ if "gptq" in cell.lower() else Quantiser.BITSANDBYTES
 
 
-def scaling(cell: str) -> Scaling:
+def scaling(cell: str) -> ScaleGranularity:
     """The granularity of an 8-bit operand's scales: per row or, when not stated, per tensor."""
-    return Scaling.ROW if "row" in cell.lower() else Scaling.TENSOR
+    return ScaleGranularity.ROW if "row" in cell.lower() else ScaleGranularity.TENSOR
 
 
 def quantised_bits(cell: str) -> int:

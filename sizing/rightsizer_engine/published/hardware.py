@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rightsizer_engine.catalog import lookup
-from rightsizer_engine.domain.hardware import Cluster, Gpu, Node
+from rightsizer_engine.domain.hardware import Cluster, Gpu, NodeShape
 from rightsizer_engine.published import fields
 
 Row = Mapping[str, str]
@@ -67,7 +67,7 @@ def cluster_of(row: Row, gpu: Gpu, gpus: int) -> Cluster:
     return replace(base, nvlink_domain_gpus=reach, intra_bytes_per_s=rate_inside)
 
 
-def _power_w(row: Row, gpu: Gpu, machine: Node | None) -> float | None:
+def _power_w(row: Row, gpu: Gpu, machine: NodeShape | None) -> float | None:
     """The power limit of a GPU: as stated, as its name says ("H100 500W"), or as set on the machine."""
     named = re.search(r"\b(\d{2,4})\s?W\b", fields.text(row, "gpu"))
     stated = fields.number(row, "gpu_power_w") or (float(named.group(1)) if named else 0.0)

@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 from rightsizer_engine.domain.reading import Reading
 from rightsizer_engine.estimate.parameters import Parameters
-from rightsizer_engine.resize.types import Action, History, Limits, Pressure, Running, Size
+from rightsizer_engine.resize.types import Action, History, JobSize, Limits, Pressure, Running
 from rightsizer_engine.resize.visits import with_visits
 from rightsizer_engine.units import format_duration
 from rightsizer_engine.values import immutable
@@ -24,8 +24,8 @@ class CandidateSizes:
     not now, since too few GPUs are free. `first` is the size that the job had first; None: the present one.
     """
 
-    present: Size
-    alternatives: tuple[Size, ...]
+    present: JobSize
+    alternatives: tuple[JobSize, ...]
     tokens_left: float
     deadline_left_s: float
     restart_s: float
@@ -33,22 +33,22 @@ class CandidateSizes:
     z: float
     others_wait: bool
     pressure: Pressure
-    beyond: tuple[Size, ...] = ()
-    first: Size | None = None
+    beyond: tuple[JobSize, ...] = ()
+    first: JobSize | None = None
 
-    def seconds(self, size: Size, *, z: float = 0.0) -> float:
+    def seconds(self, size: JobSize, *, z: float = 0.0) -> float:
         """Seconds to the end of the run with this size, restart and repeated work included, at quantile z."""
         rate = size.tokens_per_s * size.goodput * math.exp(-z * size.sigma)
         if size is self.present:
             return self.tokens_left / rate
         return self.restart_s + (self.tokens_left + self.lost_s * self.present.tokens_per_s) / rate
 
-    def in_time(self, size: Size, *, z: float | None = None, margin: float = 0.0) -> bool:
+    def in_time(self, size: JobSize, *, z: float | None = None, margin: float = 0.0) -> bool:
         """Whether the deadline holds at quantile z (default: the confidence) with a relative margin."""
         quantile = self.z if z is None else z
         return self.seconds(size, z=quantile) <= self.deadline_left_s * (1.0 - margin)
 
-    def confidence(self, size: Size) -> float | None:
+    def confidence(self, size: JobSize) -> float | None:
         """The probability that the deadline holds with this size; None without a deadline."""
         if math.isinf(self.deadline_left_s):
             return None
@@ -68,21 +68,21 @@ class CandidateSizes:
         first = self.first or self.present
         return self.tokens_left / (first.tokens_per_s * first.goodput) * (1.0 + slower)
 
-    def price_gpu_hours(self, size: Size) -> float:
+    def price_gpu_hours(self, size: JobSize) -> float:
         """GPU-hours of the restart, which holds the new GPUs, and of the repeated work."""
         again_s = self.lost_s * self.present.tokens_per_s / size.tokens_per_s
         return size.gpus * (self.restart_s + again_s) / _HOUR_S
 
-    def saves_gpu_hours(self, size: Size) -> float:
+    def saves_gpu_hours(self, size: JobSize) -> float:
         """GPU-hours to the end at the present size minus those at this size, without the restart."""
         held = size.gpus * self.tokens_left / (size.tokens_per_s * size.goodput)
         return (self.present.gpus * self.seconds(self.present) - held) / _HOUR_S
 
-    def freed_gpu_hours(self, size: Size) -> float:
+    def freed_gpu_hours(self, size: JobSize) -> float:
         """GPU-hours that other jobs get until this job would have ended at its present size."""
         return (self.present.gpus - size.gpus) * self.seconds(self.present) / _HOUR_S
 
-    def worth_shrinking(self, size: Size, p: Parameters) -> bool:
+    def worth_shrinking(self, size: JobSize, p: Parameters) -> bool:
         """Whether releasing GPUs is worth the restart."""
         cost = self.price_gpu_hours(size) - self.saves_gpu_hours(size)
         if cost < 0:
@@ -96,7 +96,7 @@ class SizeChoice:
     """The size to take and why. Without one: `never_in_time` (late at every size) or `oversized`."""
 
     action: Action = Action.KEEP
-    size: Size | None = None
+    size: JobSize | None = None
     why: str
     never_in_time: bool = False
     oversized: bool = False
@@ -115,7 +115,7 @@ def candidate_sizes(
     every = with_visits(modelled, history.visited, present_gpus=running.gpus, p=p)
     present = next(
         (s for s in every if s.gpus == running.gpus and s.layout == running.layout),
-        Size(gpus=running.gpus, tokens_per_s=rate, layout=running.layout),
+        JobSize(gpus=running.gpus, tokens_per_s=rate, layout=running.layout),
     )
     most = max(limits.max_gpus or _UNLIMITED, running.gpus)
     allowed = [
@@ -150,9 +150,9 @@ def _value_or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
-def _preferred(alternatives: Sequence[Size], p: Parameters) -> tuple[Size, ...]:
+def _preferred(alternatives: Sequence[JobSize], p: Parameters) -> tuple[JobSize, ...]:
     """One size for each GPU count: in place, unless another layout is clearly faster."""
-    best: dict[int, Size] = {}
+    best: dict[int, JobSize] = {}
     for size in alternatives:
         rival = best.get(size.gpus)
         if rival is None or _preference(size, p) > _preference(rival, p):
@@ -160,7 +160,7 @@ def _preferred(alternatives: Sequence[Size], p: Parameters) -> tuple[Size, ...]:
     return tuple(best[gpus] for gpus in sorted(best))
 
 
-def _preference(size: Size, p: Parameters) -> float:
+def _preference(size: JobSize, p: Parameters) -> float:
     return size.tokens_per_s * (1.0 + p.in_place_within * size.in_place)
 
 
@@ -207,7 +207,7 @@ def _when_late(sizes: CandidateSizes, p: Parameters) -> SizeChoice:
     return _shrink(sizes, released, why) if released else SizeChoice(why=why, never_in_time=True)
 
 
-def _hopeless_shrink(sizes: CandidateSizes, p: Parameters) -> Size | None:
+def _hopeless_shrink(sizes: CandidateSizes, p: Parameters) -> JobSize | None:
     """The fewest GPUs that are hardly slower than the first size, if worth the restart."""
     longest_s = sizes.longest_s(p.hopeless_slower)
     for size in sizes.alternatives:
@@ -217,7 +217,7 @@ def _hopeless_shrink(sizes: CandidateSizes, p: Parameters) -> Size | None:
     return None
 
 
-def _shrink(sizes: CandidateSizes, size: Size, before: str = "") -> SizeChoice:
+def _shrink(sizes: CandidateSizes, size: JobSize, before: str = "") -> SizeChoice:
     gain = sizes.saves_gpu_hours(size) - sizes.price_gpu_hours(size)
     benefit = f"saves {gain:.3g} GPU-hours net"
     if gain <= 0:
@@ -245,7 +245,7 @@ def _well_sized(sizes: CandidateSizes) -> str:
     return f"well sized: {_finish_text(sizes, sizes.present)}"
 
 
-def _finish_text(sizes: CandidateSizes, size: Size) -> str:
+def _finish_text(sizes: CandidateSizes, size: JobSize) -> str:
     """When the run finishes with a size, relative to its deadline."""
     end_s = sizes.seconds(size, z=sizes.z)
     spare_s = sizes.deadline_left_s - end_s

@@ -24,11 +24,11 @@ from rightsizer_engine.resize.types import (
     Bottleneck,
     Decision,
     History,
+    JobSize,
     Limits,
     Mode,
     Pressure,
     Running,
-    Size,
 )
 from rightsizer_engine.units import format_count, format_duration
 from rightsizer_engine.values import immutable
@@ -181,7 +181,9 @@ def _spare(keep: Decision, inputs: _Inputs, sizes: CandidateSizes) -> Decision:
     return _resize(keep, choice, choice.size, sizes, inputs.withheld(choice.action))
 
 
-def _resize(keep: Decision, choice: SizeChoice, size: Size, sizes: CandidateSizes, withheld: str) -> Decision:
+def _resize(
+    keep: Decision, choice: SizeChoice, size: JobSize, sizes: CandidateSizes, withheld: str
+) -> Decision:
     """The decision to take `size`, carried out or withheld."""
     return replace(
         keep,

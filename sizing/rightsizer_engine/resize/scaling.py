@@ -10,7 +10,7 @@ from rightsizer_engine.domain.columns import Array, Columns, distinct
 from rightsizer_engine.domain.layout import Layout, Offload
 from rightsizer_engine.estimate.correction import layout_family, noise_ln, same_configuration
 from rightsizer_engine.estimate.parameters import load_calibration, share_of_one_run
-from rightsizer_engine.resize.types import Size
+from rightsizer_engine.resize.types import JobSize
 from rightsizer_engine.search.layout_space import families
 from rightsizer_engine.search.options import options, price_layout
 from rightsizer_engine.search.pricing import Rows, SearchContext, families_context, price_pairs
@@ -51,9 +51,9 @@ class PlanScaling:
             gpu_counts=(),
             spare_nodes=0,
         )
-        self._predicted_sizes: tuple[Size, ...] = ()
+        self._predicted_sizes: tuple[JobSize, ...] = ()
 
-    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
+    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[JobSize, ...]:
         """The engine's rates times measured / predicted at the present size.
 
         Stack and model are the same at every size, so their part of the residual cancels. What remains is the
@@ -68,8 +68,8 @@ class PlanScaling:
 
 
 def recalibrate(
-    table: Iterable[Size], present: Option, *, gpus: int, tokens_per_s: float, steps: int
-) -> tuple[Size, ...]:
+    table: Iterable[JobSize], present: Option, *, gpus: int, tokens_per_s: float, steps: int
+) -> tuple[JobSize, ...]:
     """Scale predicted sizes, each with its option, by measured / predicted at the present size."""
     p, sizes = load_calibration(), tuple(table)
     if present.gpus != gpus:
@@ -97,7 +97,7 @@ def _layout_family(layout: Layout) -> int:
     return int(layout_family(Columns.of(layout)))
 
 
-def _predicted_sizes(request: Request, present: Option) -> tuple[Size, ...]:
+def _predicted_sizes(request: Request, present: Option) -> tuple[JobSize, ...]:
     """The sizes as the engine predicts them, the present size included."""
     priced = _price_sizes(request, present)
     chosen = [option for option in _best_options(priced) if not _same_layout(option.layout, present.layout)]
@@ -106,9 +106,9 @@ def _predicted_sizes(request: Request, present: Option) -> tuple[Size, ...]:
     return tuple(sorted(sizes, key=lambda s: (s.gpus, not s.in_place)))
 
 
-def size_from_option(option: Option, present: Option) -> Size:
+def size_from_option(option: Option, present: Option) -> JobSize:
     """An option as a size. Goodput excludes slow steps: the measured rate already includes them."""
-    return Size(
+    return JobSize(
         gpus=option.gpus,
         tokens_per_s=option.tokens_per_s,
         goodput=option.stepping,

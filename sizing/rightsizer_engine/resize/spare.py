@@ -2,7 +2,7 @@
 
 from rightsizer_engine.estimate.parameters import Parameters
 from rightsizer_engine.resize.candidates import CandidateSizes, SizeChoice
-from rightsizer_engine.resize.types import Action, Size
+from rightsizer_engine.resize.types import Action, JobSize
 from rightsizer_engine.units import format_duration
 
 
@@ -30,7 +30,7 @@ def choose_spare(
     return SizeChoice(action=Action.GROW, size=more[-1], why=why)
 
 
-def _worthwhile(sizes: CandidateSizes, size: Size, p: Parameters) -> bool:
+def _worthwhile(sizes: CandidateSizes, size: JobSize, p: Parameters) -> bool:
     """Whether the GPUs become speed, and the end comes sooner by more than a restart's noise."""
     present = sizes.present
     faster = size.tokens_per_s * size.goodput / (present.tokens_per_s * present.goodput) - 1.0

@@ -102,7 +102,7 @@ class History:
 
 
 @immutable
-class Size:
+class JobSize:
     """One possible size of a job: `tokens_per_s` while it trains, which is `goodput` of the wall time.
 
     `sigma` is the standard deviation of ln(true / stated rate). `in_place`: only the number of data-parallel
@@ -122,7 +122,7 @@ class Size:
 class Scaling(Protocol):
     """How a job's rate depends on its size, given the rate measured at its present size."""
 
-    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
+    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[JobSize, ...]:
         """The recalibrated sizes, ascending in GPUs, the present one included.
 
         `tokens_per_s` was measured over `steps` steps on `gpus`. Sizes with the same GPU count differ in

@@ -8,13 +8,13 @@ import numpy as np
 
 from rightsizer_engine.estimate.correction import noise_ln
 from rightsizer_engine.estimate.parameters import Parameters, load_calibration
-from rightsizer_engine.resize.types import Size, Visit
+from rightsizer_engine.resize.types import JobSize, Visit
 from rightsizer_engine.search.reasons import layout_text
 
 
 def with_visits(
-    sizes: Sequence[Size], visited: Iterable[Visit], *, present_gpus: int, p: Parameters
-) -> tuple[Size, ...]:
+    sizes: Sequence[JobSize], visited: Iterable[Visit], *, present_gpus: int, p: Parameters
+) -> tuple[JobSize, ...]:
     """Model sizes through the present rate, corrected by the rates measured at earlier sizes.
 
     A visited size has its measured rate, with the noise of that measurement. Between a visited size and the
@@ -44,13 +44,13 @@ def _usable(visit: Visit, p: Parameters) -> bool:
     return visit.gpus > 0 and visit.steps >= p.least_steps and 0 < visit.tokens_per_s < math.inf
 
 
-def _visit(measured: dict[tuple[int, str], Visit], size: Size) -> Visit | None:
+def _visit(measured: dict[tuple[int, str], Visit], size: JobSize) -> Visit | None:
     """The visit to this size, by its layout's text; a visit without one is to the size in place."""
     text = layout_text(size.layout) if size.layout is not None else ""
     found = measured.get((size.gpus, text))
     return found or (measured.get((size.gpus, "")) if size.in_place else None)
 
 
-def _measured(size: Size, visit: Visit) -> Size:
+def _measured(size: JobSize, visit: Visit) -> JobSize:
     noise = noise_ln(visit.steps, load_calibration().step_scatter)
     return replace(size, tokens_per_s=visit.tokens_per_s, sigma=noise)

@@ -47,7 +47,7 @@ _LOOKS = 1 + len(_LATER_LOOKS)
 
 
 @immutable
-class Belief:
+class RateErrors:
     """Deviations of ln(true / predicted): removed by a measurement, between sizes, and staying."""
 
     removed: float
@@ -56,7 +56,7 @@ class Belief:
 
 
 @immutable
-class Sizes:
+class SizeCurve:
     """Candidate sizes, ascending in GPUs, with the median seconds of training of the best layout on each."""
 
     gpus: Array
@@ -64,7 +64,7 @@ class Sizes:
 
 
 @immutable
-class Course:
+class Constraints:
     """The job's goal and the price of a resize.
 
     `start_s` passes around training (start-up, last checkpoint). After a decision to grow, training goes on
@@ -88,15 +88,15 @@ class Course:
 
 
 @immutable
-class Case:
+class OpeningProblem:
     """What a policy is judged by: the candidate sizes, what is believed of them, and the job's course.
 
     `capped`: the GPUs allowed leave out larger sizes.
     """
 
-    sizes: Sizes
-    belief: Belief
-    course: Course
+    sizes: SizeCurve
+    belief: RateErrors
+    course: Constraints
     capped: bool = False
 
 
@@ -112,7 +112,7 @@ class Draws:
 
 
 @immutable
-class Jobs:
+class _Jobs:
     """Draws at a look: the index of each one's size, the share of work left, and the time."""
 
     at: Array
@@ -149,7 +149,7 @@ def spread_draws(count: int = _DRAWS) -> Draws:
     )
 
 
-def follow(case: Case, draws: Draws, *, opening: int, reserve: int) -> Outcome:
+def follow(case: OpeningProblem, draws: Draws, *, opening: int, reserve: int) -> Outcome:
     """Carry the policy out. `opening` and `reserve` index the sizes."""
     belief, course = case.belief, case.course
     finish_s, gpus = case.sizes.finish_s[: reserve + 1], case.sizes.gpus[: reserve + 1]
@@ -169,7 +169,7 @@ def follow(case: Case, draws: Draws, *, opening: int, reserve: int) -> Outcome:
         if look == len(looks):
             break
         measured = removed + scaling + MEASURED_LN * draws.noise[:, look]
-        chosen = _choose(case, Jobs(at=at, left=left, now_s=now_s), measured, reserve, first=look == 0)
+        chosen = _choose(case, _Jobs(at=at, left=left, now_s=now_s), measured, reserve, first=look == 0)
         changes = (chosen != at) & (left > 0)
         lead_s = np.where(changes & (chosen > at), np.minimum(course.lead_s, left * takes_s), 0.0)
         left = left - lead_s / takes_s
@@ -181,7 +181,7 @@ def follow(case: Case, draws: Draws, *, opening: int, reserve: int) -> Outcome:
     return Outcome(end_s=end_s, most_gpus=gpus[most], gpu_s=gpu_s)
 
 
-def _choose(case: Case, jobs: Jobs, measured: Array, reserve: int, *, first: bool) -> Array:
+def _choose(case: OpeningProblem, jobs: _Jobs, measured: Array, reserve: int, *, first: bool) -> Array:
     """The policy: the size that each job takes after a look that read ln pace `measured`.
 
     The fewest GPUs that meet the deadline at the confidence, else the fewest at even odds, else no change. A
@@ -204,12 +204,14 @@ def _choose(case: Case, jobs: Jobs, measured: Array, reserve: int, *, first: boo
     return np.where(good.any(axis=1), good.argmax(axis=1), otherwise)
 
 
-def holds(case: Case, opening: int) -> float:
+def holds(case: OpeningProblem, opening: int) -> float:
     """The deadline's probability if the job opens with this size and may grow to the largest."""
     return _holds(case, opening, case.sizes.gpus.size - 1)[0]
 
 
-def choose_opening(case: Case, *, first: int, least: float | None = None) -> tuple[int, Staging] | None:
+def choose_opening(
+    case: OpeningProblem, *, first: int, least: float | None = None
+) -> tuple[int, Staging] | None:
     """The index of the smallest opening size, from `first` on, with which the deadline holds with `least`.
 
     `least` None: the asked confidence.
@@ -241,7 +243,7 @@ def choose_opening(case: Case, *, first: int, least: float | None = None) -> tup
     )
 
 
-def _holds(case: Case, opening: int, reserve: int) -> tuple[float, float]:
+def _holds(case: OpeningProblem, opening: int, reserve: int) -> tuple[float, float]:
     """The deadline's probability (0 beyond the budget), and how far the two scales of deviations differ."""
     draws = spread_draws()
     found = follow(case, draws, opening=opening, reserve=reserve)
@@ -252,7 +254,7 @@ def _holds(case: Case, opening: int, reserve: int) -> tuple[float, float]:
     return float(np.mean(in_time)), float(np.mean(in_time[believed]) - np.mean(in_time[~believed]))
 
 
-def _smallest_reserve(case: Case, opening: int) -> int:
+def _smallest_reserve(case: OpeningProblem, opening: int) -> int:
     """The smallest reserve with which the confidence holds, under both scales where any reserve does that."""
     low, high = opening, case.sizes.gpus.size - 1
     agree = max(_SCALES_AGREE, _holds(case, opening, high)[1] + 0.01)
@@ -266,12 +268,12 @@ def _smallest_reserve(case: Case, opening: int) -> int:
     return high
 
 
-def _policy(case: Case, opening: int, reserve: int) -> tuple[Growth, ...]:
+def _policy(case: OpeningProblem, opening: int, reserve: int) -> tuple[Growth, ...]:
     """The size for each measured rate at the first look, ascending."""
     ln = np.linspace(-1.0, 1.0, 401)
     now_s = np.full(ln.shape, case.course.start_s + LOOK_S)
     left = np.maximum(0.0, 1.0 - LOOK_S / (case.sizes.finish_s[opening] * np.exp(ln)))
-    jobs = Jobs(at=np.full(ln.shape, opening), left=left, now_s=now_s)
+    jobs = _Jobs(at=np.full(ln.shape, opening), left=left, now_s=now_s)
     chosen = np.maximum.accumulate(_choose(case, jobs, ln, reserve, first=True))
     change = np.flatnonzero(np.append(True, chosen[1:] != chosen[:-1]))
     ratios = [0.0, *(round(math.exp(ln[i]), 3) for i in change[1:])]

@@ -16,7 +16,7 @@ _UPPER = NormalDist().inv_cdf(0.9)
 
 
 @immutable
-class Stage:
+class ScaleUpStage:
     """`gpus` held for `wall_s`, at `usd` (None: no price); `must_show` before the next stage starts."""
 
     name: str
@@ -26,7 +26,7 @@ class Stage:
     must_show: tuple[str, ...]
 
 
-def stages(plan: Plan) -> tuple[Stage, ...]:
+def stages(plan: Plan) -> tuple[ScaleUpStage, ...]:
     """One GPU and one node where the plan has more, then the plan's size for a first look.
 
     The slowest step that passes is the one with which the run ends at the deadline in the median, losses
@@ -64,12 +64,12 @@ def stages(plan: Plan) -> tuple[Stage, ...]:
             look_s=_LOOK_S if staging is None else staging.look_s,
         ),
     )
-    kept: dict[int, Stage] = {stage.gpus: stage for stage in found if stage.gpus <= option.gpus}
+    kept: dict[int, ScaleUpStage] = {stage.gpus: stage for stage in found if stage.gpus <= option.gpus}
     return tuple(kept.values())
 
 
-def _stage(plan: Plan, name: str, gpus: int, *must_show: str, look_s: float = _LOOK_S) -> Stage:
+def _stage(plan: Plan, name: str, gpus: int, *must_show: str, look_s: float = _LOOK_S) -> ScaleUpStage:
     price = price_usd_per_gpu_h(plan.option.cluster)
     wall_s = _START_S + look_s
     usd = None if price is None else gpus * wall_s / 3600.0 * price
-    return Stage(name=name, gpus=gpus, wall_s=wall_s, usd=usd, must_show=must_show)
+    return ScaleUpStage(name=name, gpus=gpus, wall_s=wall_s, usd=usd, must_show=must_show)

@@ -9,7 +9,15 @@ from rightsizer_engine.domain.columns import Array, distinct
 from rightsizer_engine.estimate import cost, goodput
 from rightsizer_engine.estimate.parameters import share_of_one_run
 from rightsizer_engine.search.cluster_search import ClusterResult
-from rightsizer_engine.search.opening import CAP_COSTS, Belief, Case, Course, Sizes, choose_opening, holds
+from rightsizer_engine.search.opening import (
+    CAP_COSTS,
+    Constraints,
+    OpeningProblem,
+    RateErrors,
+    SizeCurve,
+    choose_opening,
+    holds,
+)
 from rightsizer_engine.search.pricing import Rows, SearchContext, concatenate_rows, price_pairs
 from rightsizer_engine.search.search import SearchResult, best, meets, rows_at, thin
 from rightsizer_engine.search.types import CappedOpening
@@ -47,7 +55,7 @@ def stage(result: ClusterResult, fixed: ClusterResult | None) -> ClusterResult |
     return replace(result, best=best_result, staging=replace(staging, static_gpus=static))
 
 
-def _ruled_out(case: Case, first: int) -> CappedOpening | None:
+def _ruled_out(case: OpeningProblem, first: int) -> CappedOpening | None:
     """The opening at even odds, if the GPUs allowed end what it may grow to; within the budget."""
     probability = holds(case, first) if case.capped else 0.0
     if not probability:
@@ -56,10 +64,10 @@ def _ruled_out(case: Case, first: int) -> CappedOpening | None:
     return CappedOpening(gpus=int(gpus[first]), reserve_gpus=int(gpus[-1]), probability=probability)
 
 
-def opening_case(result: ClusterResult, fixed: ClusterResult | None = None) -> Case:
+def opening_case(result: ClusterResult, fixed: ClusterResult | None = None) -> OpeningProblem:
     """What the opening is chosen by: the best finish on sizes around the result's."""
     even, most = int(result.best.row.gpus[0]), int(result.allowed[-1])
-    return Case(
+    return OpeningProblem(
         sizes=_best_finish(_price(result, fixed), even),
         belief=_belief(result.best.row),
         course=_course(result.context, start_s=float(result.best.row.once_s[0])),
@@ -97,7 +105,7 @@ def _even_sizes(context: SearchContext, families: Array, allowed: Array, even: i
     return found[0], found[1]
 
 
-def _best_finish(rows: Rows, even: int) -> Sizes:
+def _best_finish(rows: Rows, even: int) -> SizeCurve:
     """The sizes on which some layout is faster than on all smaller ones: surplus GPUs would stay idle."""
     training_s = rows.finish_s - rows.once_s
     order = np.lexsort((training_s, rows.gpus))
@@ -106,23 +114,23 @@ def _best_finish(rows: Rows, even: int) -> Sizes:
     faster &= np.append(True, gpus[1:] != gpus[:-1]) | (gpus == even)
     gpus, finish_s = gpus[faster], finish_s[faster]
     keep = np.isin(gpus, np.append(thin(gpus, _POINTS), even))
-    return Sizes(gpus=gpus[keep], finish_s=finish_s[keep])
+    return SizeCurve(gpus=gpus[keep], finish_s=finish_s[keep])
 
 
-def _belief(row: Rows) -> Belief:
+def _belief(row: Rows) -> RateErrors:
     """The deviations of the question; between sizes, as for the resize policy, twice a run's share."""
     stays, total, step = goodput.stays_ln(), float(row.finish_sigma[0]), float(row.sigma[0])
-    return Belief(
+    return RateErrors(
         removed=math.sqrt(max(0.0, total**2 - stays**2)),
         scaling=step * math.sqrt(2.0 * share_of_one_run()),
         stays=stays,
     )
 
 
-def _course(context: SearchContext, *, start_s: float) -> Course:
+def _course(context: SearchContext, *, start_s: float) -> Constraints:
     request = context.request
     assert request.deadline_s is not None  # only requests with a deadline are staged
-    return Course(
+    return Constraints(
         deadline_s=request.deadline_s,
         confidence=request.confidence,
         start_s=start_s,

@@ -11,7 +11,7 @@ from rightsizer_engine.domain.reading import Phase, Reading
 from rightsizer_engine.estimate.parameters import load_resize
 from rightsizer_engine.resize.policy import window_s
 from rightsizer_engine.resize.scaling import PlanScaling, in_place_pins
-from rightsizer_engine.resize.types import History, Limits, Running, Scaling, Size
+from rightsizer_engine.resize.types import History, JobSize, Limits, Running, Scaling
 from rightsizer_engine.search.options import price_layout
 from rightsizer_launch.running.counters import with_gpu_counters
 from rightsizer_launch.running.limits import (
@@ -42,7 +42,7 @@ class NodeScaling:
         self._node_gpus = node_gpus
         self._allowed = range(fewest, most + 1)
 
-    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[Size, ...]:
+    def sizes(self, *, gpus: int, tokens_per_s: float, steps: int) -> tuple[JobSize, ...]:
         """The engine's sizes that Slurm can allocate, and the present one."""
         sizes = self._inner.sizes(gpus=gpus, tokens_per_s=tokens_per_s, steps=steps)
         return tuple(

@@ -7,7 +7,7 @@ import pytest
 from rightsizer_api import validate
 from rightsizer_api.quantities import format_time
 from rightsizer_engine.domain.reading import Phase, Reading
-from rightsizer_engine.resize.types import Action, Mode, Pressure, Size
+from rightsizer_engine.resize.types import Action, JobSize, Mode, Pressure
 from rightsizer_operator.reconcile.resize_advice import (
     ResizeContext,
     advise,
@@ -34,7 +34,7 @@ class Sublinear:
     """Twice the GPUs, less than twice the rate."""
 
     def sizes(self, *, gpus, tokens_per_s, steps):
-        return tuple(Size(gpus=n, tokens_per_s=tokens_per_s * (n / gpus) ** 0.7) for n in (1, 2, 4))
+        return tuple(JobSize(gpus=n, tokens_per_s=tokens_per_s * (n / gpus) ** 0.7) for n in (1, 2, 4))
 
 
 @pytest.fixture

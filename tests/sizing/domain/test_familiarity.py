@@ -9,8 +9,8 @@ from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.familiarity import (
     Level,
-    Measured,
     MeasuredRuns,
+    RunTable,
     familiarity,
     generation,
     measured,
@@ -34,7 +34,7 @@ SAME = MeasuredRuns(
 
 
 def evidence(*runs: MeasuredRuns, case: Case = CASE) -> float:
-    return float(Measured(runs).evidence(Cases.of(case)))
+    return float(RunTable(runs).evidence(Cases.of(case)))
 
 
 def case(**changes) -> Case:
@@ -69,7 +69,7 @@ def test_evidence_halves_with_each_step_away(other, worth):
 
 
 def test_a_source_that_is_left_out_says_nothing():
-    both = Measured([SAME, replace(SAME, source="B")])
+    both = RunTable([SAME, replace(SAME, source="B")])
     assert float(both.without("B").evidence(Cases.of(CASE))) == evidence(SAME)
 
 
@@ -79,12 +79,12 @@ def test_an_unnamed_stack_is_never_better_known_than_a_named_one():
 
 
 def test_step_times_and_peaks_are_counted_apart():
-    assert float(Measured([SAME]).evidence(Cases.of(CASE), "memory")) == 0.0
+    assert float(RunTable([SAME]).evidence(Cases.of(CASE), "memory")) == 0.0
 
 
 def test_cases_are_counted_row_by_row():
     cases = [CASE, case(sequence_tokens=16384)]
-    found = Measured([SAME]).evidence(Cases.stack(cases))
+    found = RunTable([SAME]).evidence(Cases.stack(cases))
     assert found == pytest.approx([evidence(SAME, case=one) for one in cases])
 
 

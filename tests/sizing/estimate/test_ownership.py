@@ -9,12 +9,12 @@ from rightsizer_engine import packaged
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.estimate.goodput import Reliability
-from rightsizer_engine.estimate.ownership import Job, compare, terms
+from rightsizer_engine.estimate.ownership import BilledRun, compare, terms
 
 H100 = replace(lookup.cluster("H100-SXM5-80GB"), price_usd_per_gpu_h=2.0)
 KW = 0.7 * 0.85 * 1.35
 NEVER_FAILS = Reliability(failures_per_1000_node_days=0.0)
-JOB = Job(
+JOB = BilledRun(
     cluster=H100, gpus=16, wall_s=100 * 3600.0, goodput=0.9, checkpoint_bytes=1e9, reliability=NEVER_FAILS
 )
 PLAIN = {

@@ -12,7 +12,14 @@ from rightsizer_engine.domain.cases import Case, Cases
 from rightsizer_engine.domain.columns import Columns
 from rightsizer_engine.domain.framework import framework
 from rightsizer_engine.domain.layout import Layout, Offload, Sharding
-from rightsizer_engine.domain.workload import Method, Precision, Quantiser, Recompute, Scaling, Workload
+from rightsizer_engine.domain.workload import (
+    Method,
+    Precision,
+    Quantiser,
+    Recompute,
+    ScaleGranularity,
+    Workload,
+)
 from rightsizer_engine.estimate import step_time
 from rightsizer_engine.estimate.layer_time import accumulated_s, layer_time
 from rightsizer_engine.estimate.parameters import load_step_time
@@ -103,8 +110,10 @@ def test_recompute_by_operators_gathers_split_inputs_again() -> None:
     assert (some / none, full / none) == pytest.approx((1.25, 1.5))
 
 
-@pytest.mark.parametrize(("scaling", "less"), [(Scaling.TENSOR, True), (Scaling.ROW, False)], ids=str)
-def test_weights_cast_before_they_are_gathered_cost_less(scaling: Scaling, less: bool) -> None:
+@pytest.mark.parametrize(
+    ("scaling", "less"), [(ScaleGranularity.TENSOR, True), (ScaleGranularity.ROW, False)], ids=str
+)
+def test_weights_cast_before_they_are_gathered_cost_less(scaling: ScaleGranularity, less: bool) -> None:
     one = case(dp=64)
     one = replace(one, workload=replace(one.workload, precision=Precision.FP8, scaling=scaling))
     cast = replace(one, framework=replace(one.framework, gathers_fp8_weights=True))
@@ -115,7 +124,10 @@ def test_weights_cast_before_they_are_gathered_cost_less(scaling: Scaling, less:
 def test_torch_does_not_hide_gathers_of_operands_with_a_scale_for_each_row() -> None:
     one = case(dp=1, tp=8, sequence_parallel=True)
     one = replace(one, framework=replace(one.framework, overlaps_tensor_parallel=True))
-    words = [replace(one.workload, precision=Precision.FP8, scaling=s) for s in (Scaling.TENSOR, Scaling.ROW)]
+    words = [
+        replace(one.workload, precision=Precision.FP8, scaling=s)
+        for s in (ScaleGranularity.TENSOR, ScaleGranularity.ROW)
+    ]
     whole, by_row = (
         float(step_time.estimate(Cases.of(replace(one, workload=w))).tensor_parallel_s) for w in words
     )
@@ -180,7 +192,7 @@ def test_a_slower_recipe_is_slower(slower, faster) -> None:
 
 def test_scales_matter_to_eight_bits_only() -> None:
     one = case()
-    assert seconds(replace(one, workload=replace(one.workload, scaling=Scaling.ROW))) == seconds(one)
+    assert seconds(replace(one, workload=replace(one.workload, scaling=ScaleGranularity.ROW))) == seconds(one)
 
 
 @FEW

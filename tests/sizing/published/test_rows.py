@@ -10,7 +10,7 @@ from rightsizer_engine.domain.workload import (
     Precision,
     Quantiser,
     Recompute,
-    Scaling,
+    ScaleGranularity,
 )
 from rightsizer_engine.errors import UnsupportedError
 from rightsizer_engine.published.rows import COLUMNS, OPTIONAL_COLUMNS, case_from_row
@@ -149,7 +149,7 @@ def test_pcie_only_nodes_have_no_fast_domain():
         ({"flash_attention": "0"}, lambda w: w.attention == AttentionKernel.EAGER),
         ({"lora_rank": "64", "lora_targets": "ALL"}, lambda w: (w.lora_rank, w.lora_targets) == (64, "all")),
         ({"quantiser": "AutoGPTQ"}, lambda w: w.quantiser == Quantiser.GPTQ),
-        ({"scaling": "rowwise"}, lambda w: w.scaling == Scaling.ROW),
+        ({"scaling": "rowwise"}, lambda w: w.scaling == ScaleGranularity.ROW),
     ],
     ids=["qlora", "other adapters", "8-bit optimizer", "fp8", "no flash", "adapter shape", "gptq", "rows"],
 )

@@ -10,10 +10,10 @@ from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.domain.reading import Reading
 from rightsizer_engine.estimate.parameters import load_resize
 from rightsizer_engine.resize.candidates import CandidateSizes, candidate_sizes, choose_size
-from rightsizer_engine.resize.types import Action, History, Limits, Pressure, Running, Size
+from rightsizer_engine.resize.types import Action, History, JobSize, Limits, Pressure, Running
 
 HOUR = 3600.0
-PRESENT = Size(gpus=8, tokens_per_s=1000.0)
+PRESENT = JobSize(gpus=8, tokens_per_s=1000.0)
 P = load_resize().replace(
     most_shrink=2.0, shrink_margin=0.1, worth_under_pressure=1.0, relayout_gain=1.5, hopeless_slower=0.5,
     in_place_within=0.1,
@@ -30,11 +30,11 @@ def sizes(*alternatives, **changes):
 
 def test_another_size_takes_the_restart_and_repeats_the_lost_work():
     """1 h, and 102 h of work at twice the rate; at quantile 1 the rate is exp(-0.5) of it."""
-    size = Size(gpus=16, tokens_per_s=2000.0, sigma=0.5)
+    size = JobSize(gpus=16, tokens_per_s=2000.0, sigma=0.5)
     assert sizes().seconds(PRESENT) == 100 * HOUR
     assert sizes().seconds(size) == (1 + 51) * HOUR
     assert sizes().seconds(size, z=1.0) == pytest.approx((1 + 51 * math.exp(0.5)) * HOUR)
-    assert sizes().seconds(Size(gpus=16, tokens_per_s=2000.0, goodput=0.5)) == (1 + 102) * HOUR
+    assert sizes().seconds(JobSize(gpus=16, tokens_per_s=2000.0, goodput=0.5)) == (1 + 102) * HOUR
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,15 @@ def test_another_size_takes_the_restart_and_repeats_the_lost_work():
 )
 def test_a_size_is_in_time_up_to_its_deadline_less_the_margin(deadline_h, margin, in_time):
     some = sizes(deadline_left_s=deadline_h * HOUR)
-    assert some.in_time(Size(gpus=16, tokens_per_s=2000.0), margin=margin) is in_time
+    assert some.in_time(JobSize(gpus=16, tokens_per_s=2000.0), margin=margin) is in_time
 
 
 @pytest.mark.parametrize(
     ("size", "deadline_h", "confidence"),
     [
-        (Size(gpus=8, tokens_per_s=2000.0, sigma=0.5), 1 + 51 * math.exp(0.5), NormalDist().cdf(1.0)),
-        (Size(gpus=8, tokens_per_s=2000.0), 53, 1.0),
-        (Size(gpus=8, tokens_per_s=2000.0), 0.9, 0.0),  # the restart alone takes longer
+        (JobSize(gpus=8, tokens_per_s=2000.0, sigma=0.5), 1 + 51 * math.exp(0.5), NormalDist().cdf(1.0)),
+        (JobSize(gpus=8, tokens_per_s=2000.0), 53, 1.0),
+        (JobSize(gpus=8, tokens_per_s=2000.0), 0.9, 0.0),  # the restart alone takes longer
         (PRESENT, 0.1, 0.0),
         (PRESENT, math.inf, None),
     ],
@@ -69,7 +69,7 @@ def test_no_work_left_is_in_time_for_sure():
 
 def test_prices_and_savings_are_gpu_hours():
     """4 GPUs at 600: restart 1 h, 2 h of work in 3.33 h; to the end 800 against 666.7; 4 free for 100 h."""
-    half = Size(gpus=4, tokens_per_s=600.0)
+    half = JobSize(gpus=4, tokens_per_s=600.0)
     assert sizes().price_gpu_hours(half) == pytest.approx(4 * (1 + 2 / 0.6))
     assert sizes().saves_gpu_hours(half) == pytest.approx(8 * 100 - 4 * 100 / 0.6)
     assert sizes().freed_gpu_hours(half) == pytest.approx(4 * 100)
@@ -86,14 +86,14 @@ def test_prices_and_savings_are_gpu_hours():
     ],
 )
 def test_a_shrink_is_worth_what_it_saves_or_frees_under_pressure(rate, changes, worth):
-    assert sizes(**changes).worth_shrinking(Size(gpus=4, tokens_per_s=rate), P) is worth
+    assert sizes(**changes).worth_shrinking(JobSize(gpus=4, tokens_per_s=rate), P) is worth
 
 
-HALF = Size(gpus=4, tokens_per_s=600.0)
+HALF = JobSize(gpus=4, tokens_per_s=600.0)
 
 
 def test_too_many_gpus_shrink_to_the_fewest_in_time_and_say_the_sums():
-    some = sizes(Size(gpus=3, tokens_per_s=580.0), HALF, deadline_left_s=200 * HOUR)
+    some = sizes(JobSize(gpus=3, tokens_per_s=580.0), HALF, deadline_left_s=200 * HOUR)
     choice = choose_size(some, P)
     assert (choice.action, choice.size) == (Action.SHRINK, HALF)
     assert choice.why == (
@@ -103,13 +103,13 @@ def test_too_many_gpus_shrink_to_the_fewest_in_time_and_say_the_sums():
 
 
 def test_a_shrink_for_others_says_what_it_frees_and_costs():
-    some = sizes(Size(gpus=4, tokens_per_s=500.0), deadline_left_s=300 * HOUR, others_wait=True)
+    some = sizes(JobSize(gpus=4, tokens_per_s=500.0), deadline_left_s=300 * HOUR, others_wait=True)
     assert choose_size(some, P).why.endswith("which frees 400 GPU-hours for waiting jobs at a net cost of 20")
 
 
 def test_a_shrink_that_is_not_worth_it_is_told_as_oversized():
     choice = choose_size(
-        sizes(Size(gpus=4, tokens_per_s=500.0), deadline_left_s=300 * HOUR, pressure=Pressure.ALWAYS), P
+        sizes(JobSize(gpus=4, tokens_per_s=500.0), deadline_left_s=300 * HOUR, pressure=Pressure.ALWAYS), P
     )
     assert choice.oversized
     assert choice.why == "4 GPUs would meet the deadline too, but a restart costs more than it saves"
@@ -121,7 +121,7 @@ def test_a_shrink_that_is_not_worth_it_is_told_as_oversized():
     ids=["the gain is enough", "too little", "too uncertain"],
 )
 def test_another_layout_is_taken_for_its_confident_gain(rate, sigma, action):
-    other = Size(gpus=8, tokens_per_s=rate, sigma=sigma)
+    other = JobSize(gpus=8, tokens_per_s=rate, sigma=sigma)
     choice = choose_size(sizes(other, z=1.0), P)
     assert choice.action is action
     if action is Action.RELAYOUT:  # 800 - 533.3 saved; 8 x (1 + 2 / 1.5) paid
@@ -129,20 +129,20 @@ def test_another_layout_is_taken_for_its_confident_gain(rate, sigma, action):
 
 
 def test_another_layout_that_would_be_late_or_gains_nothing_is_not_taken():
-    other = Size(gpus=8, tokens_per_s=1500.0)
+    other = JobSize(gpus=8, tokens_per_s=1500.0)
     assert choose_size(sizes(other, restart_s=100 * HOUR), P).action is Action.KEEP
     assert choose_size(sizes(other, restart_s=40 * HOUR), P).action is Action.KEEP  # pays 339 for 267
 
 
 def test_any_gain_is_worth_another_layout():
-    some = sizes(Size(gpus=8, tokens_per_s=1500.0), restart_s=31.9 * HOUR)  # 266.7 - 8 (31.9 + 1.33) = 0.8
+    some = sizes(JobSize(gpus=8, tokens_per_s=1500.0), restart_s=31.9 * HOUR)  # 266.7 - 8 (31.9 + 1.33) = 0.8
     assert choose_size(some, P).action is Action.RELAYOUT
 
 
 def test_a_late_job_takes_the_fewest_gpus_at_the_confidence_else_at_even_odds():
     sixteen, many = (
-        Size(gpus=16, tokens_per_s=1500.0, sigma=0.1),
-        Size(gpus=32, tokens_per_s=2500.0, sigma=0.1),
+        JobSize(gpus=16, tokens_per_s=1500.0, sigma=0.1),
+        JobSize(gpus=32, tokens_per_s=2500.0, sigma=0.1),
     )
     sure = choose_size(sizes(sixteen, many, deadline_left_s=70 * HOUR, z=1.0), P)  # 1 + 75.2 h or 1 + 45.1 h
     even = choose_size(sizes(sixteen, deadline_left_s=70 * HOUR, z=1.0), P)  # 1 + 68 h
@@ -152,33 +152,33 @@ def test_a_late_job_takes_the_fewest_gpus_at_the_confidence_else_at_even_odds():
 
 
 def test_a_late_job_may_change_only_its_layout():
-    other = Size(gpus=8, tokens_per_s=1500.0)
+    other = JobSize(gpus=8, tokens_per_s=1500.0)
     assert choose_size(sizes(other, deadline_left_s=80 * HOUR), P).action is Action.RELAYOUT
 
 
 def test_a_job_late_at_every_size_keeps_its_gpus_or_gives_back_what_hardly_helps():
-    none = choose_size(sizes(Size(gpus=16, tokens_per_s=1100.0), deadline_left_s=50 * HOUR), P)
+    none = choose_size(sizes(JobSize(gpus=16, tokens_per_s=1100.0), deadline_left_s=50 * HOUR), P)
     assert none.never_in_time
     assert none.why.endswith("and no size up to 16 GPUs meets it")
-    gives = choose_size(sizes(Size(gpus=4, tokens_per_s=800.0), deadline_left_s=50 * HOUR), P)
+    gives = choose_size(sizes(JobSize(gpus=4, tokens_per_s=800.0), deadline_left_s=50 * HOUR), P)
     assert (gives.action, gives.size.gpus) == (Action.SHRINK, 4)
-    slower = choose_size(sizes(Size(gpus=4, tokens_per_s=650.0), deadline_left_s=50 * HOUR), P)
+    slower = choose_size(sizes(JobSize(gpus=4, tokens_per_s=650.0), deadline_left_s=50 * HOUR), P)
     assert slower.never_in_time  # 158 h against 100 h and half of them more
-    same = choose_size(sizes(Size(gpus=8, tokens_per_s=1020.0), deadline_left_s=50 * HOUR, lost_s=0.0), P)
+    same = choose_size(sizes(JobSize(gpus=8, tokens_per_s=1020.0), deadline_left_s=50 * HOUR, lost_s=0.0), P)
     assert same.never_in_time
 
 
 def test_a_late_job_that_may_still_be_in_time_keeps_its_gpus():
     """ln(101 / 100) / 0.02 is a chance of 69 %: nothing to gain from fewer GPUs, nor from 16 at even odds."""
-    present = Size(gpus=8, tokens_per_s=1000.0, sigma=0.02)
-    half, double = Size(gpus=4, tokens_per_s=990.0), Size(gpus=16, tokens_per_s=1020.0, sigma=0.1)
+    present = JobSize(gpus=8, tokens_per_s=1000.0, sigma=0.02)
+    half, double = JobSize(gpus=4, tokens_per_s=990.0), JobSize(gpus=16, tokens_per_s=1020.0, sigma=0.1)
     choice = choose_size(replace(sizes(half, double, deadline_left_s=101 * HOUR, z=1.0), present=present), P)
     assert choice.never_in_time
     assert choice.why.endswith("no size up to 16 GPUs meets it for sure (69% likely at best)")
 
 
 def test_a_job_is_not_hopeless_if_gpus_that_are_taken_now_would_save_it():
-    half, free_later = Size(gpus=4, tokens_per_s=990.0), Size(gpus=16, tokens_per_s=4000.0)
+    half, free_later = JobSize(gpus=4, tokens_per_s=990.0), JobSize(gpus=16, tokens_per_s=4000.0)
     late = sizes(half, deadline_left_s=50 * HOUR)
     assert choose_size(late, P).size is half
     assert choose_size(replace(late, beyond=(free_later,)), P).never_in_time
@@ -186,7 +186,7 @@ def test_a_job_is_not_hopeless_if_gpus_that_are_taken_now_would_save_it():
 
 def test_a_hopeless_job_gives_back_no_more_than_its_first_size_allows():
     """1.5 times the 100 h at 1,000 tokens/s of 8 GPUs, whatever the rate at 6 GPUs is."""
-    six, four = Size(gpus=6, tokens_per_s=750.0), Size(gpus=4, tokens_per_s=650.0)
+    six, four = JobSize(gpus=6, tokens_per_s=750.0), JobSize(gpus=4, tokens_per_s=650.0)
     late = replace(sizes(four, deadline_left_s=50 * HOUR, lost_s=0.0), present=six)
     assert choose_size(late, P).size is four
     assert choose_size(replace(late, first=PRESENT), P).never_in_time
@@ -212,7 +212,7 @@ def found(*every, reading=None, failed=(), running=None, history=None, **limits)
     return candidate_sizes(measured, job, Limits(**limits), history or History(failed_gpus=failed), P)
 
 
-AT = {n: Size(gpus=n, tokens_per_s=n * 100.0, layout=Layout(dp=n)) for n in (2, 4, 8, 12, 16)}
+AT = {n: JobSize(gpus=n, tokens_per_s=n * 100.0, layout=Layout(dp=n)) for n in (2, 4, 8, 12, 16)}
 
 
 @pytest.mark.parametrize(
@@ -240,13 +240,13 @@ def test_sizes_beyond_the_free_gpus_are_kept_apart_and_the_first_size_is_known()
 
 
 def test_without_limits_any_size_is_an_alternative():
-    assert [s.gpus for s in found(Size(gpus=4096, tokens_per_s=1e5)).alternatives] == [4096]
+    assert [s.gpus for s in found(JobSize(gpus=4096, tokens_per_s=1e5)).alternatives] == [4096]
 
 
 def test_a_present_size_that_no_curve_has_is_the_measured_one():
-    other = Size(gpus=8, tokens_per_s=900.0, layout=DP4)
+    other = JobSize(gpus=8, tokens_per_s=900.0, layout=DP4)
     some = found(other)
-    assert some.present == Size(gpus=8, tokens_per_s=1000.0, layout=DP8)
+    assert some.present == JobSize(gpus=8, tokens_per_s=1000.0, layout=DP8)
     assert some.alternatives == (other,)
 
 
@@ -255,8 +255,8 @@ def test_a_present_size_that_no_curve_has_is_the_measured_one():
 )
 def test_of_two_layouts_the_one_in_place_is_preferred_unless_the_other_is_clearly_faster(rate, in_place):
     some = found(
-        Size(gpus=16, tokens_per_s=rate, in_place=False, layout=DP4),
-        Size(gpus=16, tokens_per_s=1000.0, in_place=True, layout=Layout(dp=16)),
+        JobSize(gpus=16, tokens_per_s=rate, in_place=False, layout=DP4),
+        JobSize(gpus=16, tokens_per_s=1000.0, in_place=True, layout=Layout(dp=16)),
     )
     assert [s.in_place for s in some.alternatives] == [in_place]
 

@@ -8,7 +8,16 @@ from rightsizer_engine.domain.reading import Phase, Reading
 from rightsizer_engine.estimate.parameters import load_resize
 from rightsizer_engine.resize.policy import decide, others_waiting_now, window_s
 from rightsizer_engine.resize.preconditions import missing_data
-from rightsizer_engine.resize.types import Action, Bottleneck, History, Limits, Mode, Pressure, Running, Size
+from rightsizer_engine.resize.types import (
+    Action,
+    Bottleneck,
+    History,
+    JobSize,
+    Limits,
+    Mode,
+    Pressure,
+    Running,
+)
 
 HOUR = 3600.0
 RATE = 1000.0  # tokens/s on 8 GPUs
@@ -26,7 +35,7 @@ class Curve:
         assert steps > 0
         unit = {n: self.doubling ** (n.bit_length() - 1) for n in self.counts}
         return tuple(
-            Size(
+            JobSize(
                 gpus=n,
                 tokens_per_s=tokens_per_s * unit[n] / unit[gpus],
                 sigma=0.02 if n == gpus else self.sigma,

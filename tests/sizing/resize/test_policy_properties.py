@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rightsizer_engine.domain.reading import Phase, Reading
 from rightsizer_engine.resize.policy import decide
-from rightsizer_engine.resize.types import Action, History, Limits, Mode, Pressure, Running, Size, Visit
+from rightsizer_engine.resize.types import Action, History, JobSize, Limits, Mode, Pressure, Running, Visit
 
 HOUR = 3600.0
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
@@ -30,7 +30,7 @@ class Curve:
     def sizes(self, *, gpus, tokens_per_s, steps):
         scale = tokens_per_s / self.rate(gpus)
         return tuple(
-            Size(gpus=n, tokens_per_s=scale * self.rate(n), sigma=0.02 if n == gpus else self.sigma)
+            JobSize(gpus=n, tokens_per_s=scale * self.rate(n), sigma=0.02 if n == gpus else self.sigma)
             for n in COUNTS
         )
 

@@ -7,11 +7,11 @@ import pytest
 from rightsizer_engine.domain.layout import Layout
 from rightsizer_engine.estimate.correction import noise_ln
 from rightsizer_engine.estimate.parameters import load_calibration, load_resize
-from rightsizer_engine.resize.types import Size, Visit
+from rightsizer_engine.resize.types import JobSize, Visit
 from rightsizer_engine.resize.visits import with_visits
 from rightsizer_engine.search.reasons import layout_text
 
-MODEL = tuple(Size(gpus=n, tokens_per_s=n * 100.0, sigma=0.2) for n in (1, 2, 4, 8, 16))
+MODEL = tuple(JobSize(gpus=n, tokens_per_s=n * 100.0, sigma=0.2) for n in (1, 2, 4, 8, 16))
 
 
 def rates(*visited, sizes=MODEL):
@@ -59,9 +59,9 @@ def test_a_visit_without_a_rate_at_a_possible_size_says_nothing(visit):
 def test_a_visit_belongs_to_its_layout_and_without_one_to_the_size_in_place():
     tp, dp = Layout(tp=2), Layout(dp=2)
     sizes = (
-        Size(gpus=2, tokens_per_s=200.0, layout=tp, in_place=False),
-        Size(gpus=2, tokens_per_s=190.0, layout=dp),
-        Size(gpus=8, tokens_per_s=800.0, layout=Layout(dp=8)),
+        JobSize(gpus=2, tokens_per_s=200.0, layout=tp, in_place=False),
+        JobSize(gpus=2, tokens_per_s=190.0, layout=dp),
+        JobSize(gpus=8, tokens_per_s=800.0, layout=Layout(dp=8)),
     )
     named = Visit(gpus=2, tokens_per_s=150.0, steps=400, layout=layout_text(tp))
     plain = Visit(gpus=2, tokens_per_s=140.0, steps=400)

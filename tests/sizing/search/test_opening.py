@@ -7,17 +7,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rightsizer_engine.search.opening import WIDE, Belief, Case, Course, Sizes, choose_opening
+from rightsizer_engine.search.opening import (
+    WIDE,
+    Constraints,
+    OpeningProblem,
+    RateErrors,
+    SizeCurve,
+    choose_opening,
+)
 
 sys.path.append(str(Path(__file__).resolve().parents[3]))  # bench is run from the repository, not installed
 from bench.opening import simulate
 
 HOUR = 3600.0
 GPUS = np.arange(8, 400, 8)
-CASE = Case(
-    sizes=Sizes(gpus=GPUS, finish_s=72 * HOUR * 64 / GPUS),
-    belief=Belief(removed=0.2, scaling=0.03, stays=0.04),
-    course=Course(deadline_s=72 * HOUR, confidence=0.9, start_s=600.0, restart_s=900.0, lead_s=HOUR),
+CASE = OpeningProblem(
+    sizes=SizeCurve(gpus=GPUS, finish_s=72 * HOUR * 64 / GPUS),
+    belief=RateErrors(removed=0.2, scaling=0.03, stays=0.04),
+    course=Constraints(deadline_s=72 * HOUR, confidence=0.9, start_s=600.0, restart_s=900.0, lead_s=HOUR),
 )
 EVEN = int(np.searchsorted(GPUS, 72))
 
@@ -69,7 +76,7 @@ def test_a_job_too_short_to_grow_opens_larger():
 
 
 def test_no_size_within_the_cap_or_the_budget_is_no_opening():
-    capped = Sizes(gpus=GPUS[: EVEN + 1], finish_s=CASE.sizes.finish_s[: EVEN + 1])
+    capped = SizeCurve(gpus=GPUS[: EVEN + 1], finish_s=CASE.sizes.finish_s[: EVEN + 1])
     assert choose_opening(replace(CASE, sizes=capped), first=EVEN) is None
     poor = replace(CASE, course=replace(CASE.course, most_gpu_s=60 * 64 * HOUR))
     assert choose_opening(poor, first=EVEN) is None

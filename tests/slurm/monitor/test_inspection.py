@@ -8,7 +8,7 @@ import pytest
 
 from rightsizer_engine.domain.reading import Reading
 from rightsizer_engine.resize.policy import decide
-from rightsizer_engine.resize.types import Action, Decision, Mode, Running, Size
+from rightsizer_engine.resize.types import Action, Decision, JobSize, Mode, Running
 from rightsizer_launch.running.limits import Tuning
 from rightsizer_launch.running.marks import marks_of
 from rightsizer_launch.running.readings import reading_of
@@ -233,7 +233,7 @@ class EverySize:
     """A job that can have any number of GPUs up to 80, in place."""
 
     def sizes(self, *, gpus, tokens_per_s, steps):
-        return tuple(Size(gpus=n, tokens_per_s=tokens_per_s, in_place=True) for n in range(1, 81))
+        return tuple(JobSize(gpus=n, tokens_per_s=tokens_per_s, in_place=True) for n in range(1, 81))
 
 
 def test_a_job_whose_stack_cannot_resume_keeps_its_nodes(job, tmp_path, small_plan):

@@ -6,7 +6,7 @@ from rightsizer_engine.domain.reading import Phase, Reading
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.resize.policy import decide
 from rightsizer_engine.resize.scaling import PlanScaling
-from rightsizer_engine.resize.types import Decision, History, Limits, Pressure, Running, Size
+from rightsizer_engine.resize.types import Decision, History, JobSize, Limits, Pressure, Running
 from rightsizer_engine.search.size import size
 from rightsizer_engine.search.types import Option, Plan, Request
 from rightsizer_engine.values import immutable
@@ -34,7 +34,7 @@ class Advice:
 
     decision: Decision
     option: Option
-    sizes: tuple[Size, ...]
+    sizes: tuple[JobSize, ...]
     tokens_left: float
     measured: Measured
 
@@ -109,9 +109,9 @@ def _present(request: Request, gpus: int) -> Plan:
     return answer
 
 
-def _fastest(sizes: tuple[Size, ...]) -> tuple[Size, ...]:
+def _fastest(sizes: tuple[JobSize, ...]) -> tuple[JobSize, ...]:
     """The fastest layout of each size."""
-    best: dict[int, Size] = {}
+    best: dict[int, JobSize] = {}
     for each in sizes:
         if each.gpus not in best or each.tokens_per_s > best[each.gpus].tokens_per_s:
             best[each.gpus] = each

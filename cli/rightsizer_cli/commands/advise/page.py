@@ -8,7 +8,7 @@ from rich.table import Table
 from rightsizer_cli.commands.advise.advice import Advice
 from rightsizer_cli.commands.advise.jobs import ExistingJob
 from rightsizer_cli.output.console import echo_json, show
-from rightsizer_engine.resize.types import Action, Size
+from rightsizer_engine.resize.types import Action, JobSize
 from rightsizer_engine.search.reasons import layout_text
 from rightsizer_engine.units import format_count, format_duration, format_usd
 
@@ -65,7 +65,7 @@ def _table(advice: Advice) -> Table:
     return table
 
 
-def _near(advice: Advice) -> tuple[Size, ...]:
+def _near(advice: Advice) -> tuple[JobSize, ...]:
     """The sizes nearest to the present one, and the advised one."""
     present = advice.measured.gpus
     near = sorted(advice.sizes, key=lambda size: abs(size.gpus / present - present / size.gpus))[:_MOST_SIZES]

@@ -11,7 +11,7 @@ from rightsizer_cli.output.console import echo_json, show
 from rightsizer_cli.output.render import table
 from rightsizer_engine.catalog import lookup
 from rightsizer_engine.domain.architecture import Architecture, parameters_active, parameters_total
-from rightsizer_engine.domain.hardware import Gpu, Node
+from rightsizer_engine.domain.hardware import Gpu, NodeShape
 from rightsizer_engine.units import format_bytes, format_count, format_usd
 from rightsizer_engine.values import immutable
 
@@ -71,7 +71,7 @@ def print_gpus(gpus: Sequence[Gpu], *, as_json: bool) -> None:
         show(grid, "TFLOP/s are dense, of 16 bits and of fp8; NVLink is in GB/s for each direction.")
 
 
-def print_nodes(nodes: Sequence[Node], *, as_json: bool) -> None:
+def print_nodes(nodes: Sequence[NodeShape], *, as_json: bool) -> None:
     """Node types with their GPUs, network and price."""
     if as_json:
         echo_json([document(n) for n in nodes])

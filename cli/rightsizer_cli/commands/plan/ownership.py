@@ -8,9 +8,9 @@ from rich.text import Text
 from rightsizer_cli.output.plan_output import Section
 from rightsizer_cli.output.render import table
 from rightsizer_engine.errors import InputError
-from rightsizer_engine.estimate.ownership import Comparison, Job, compare, terms
+from rightsizer_engine.estimate.ownership import BilledRun, OwnershipComparison, compare, terms
 from rightsizer_engine.search.pricing import checkpoint_bytes
-from rightsizer_engine.search.scale_up import Stage, stages
+from rightsizer_engine.search.scale_up import ScaleUpStage, stages
 from rightsizer_engine.search.types import Plan
 from rightsizer_engine.units import format_duration, format_usd
 
@@ -33,10 +33,10 @@ def _parse(given: Sequence[str]) -> dict[str, float]:
     return figures
 
 
-def _comparison(plan: Plan, given: dict[str, float]) -> Comparison:
+def _comparison(plan: Plan, given: dict[str, float]) -> OwnershipComparison:
     """Each offer for this plan's run."""
     option, request = plan.option, plan.request
-    job = Job(
+    job = BilledRun(
         cluster=option.cluster,
         gpus=option.gpus + option.spare_nodes * option.cluster.gpus_per_node,
         wall_s=option.finish_s,
@@ -47,13 +47,13 @@ def _comparison(plan: Plan, given: dict[str, float]) -> Comparison:
     return compare(job, terms(option.cluster, given))
 
 
-def _page(plan: Plan, found: Comparison) -> list[RenderableType]:
+def _page(plan: Plan, found: OwnershipComparison) -> list[RenderableType]:
     """The offers, the stages, and the assumptions with their sources."""
     verdict = Group(*map(Text, _verdict(found)))
     return [_offers(found), verdict, Group(*_stages(stages(plan))), Group(*_assumptions(found))]
 
 
-def _document(plan: Plan, found: Comparison) -> dict[str, object]:
+def _document(plan: Plan, found: OwnershipComparison) -> dict[str, object]:
     """Both as JSON; null: never, or not known."""
     from rightsizer_cli.commands.plan.document import OfferDocument, OwnershipDocument, StageDocument
 
@@ -88,7 +88,7 @@ def _document(plan: Plan, found: Comparison) -> dict[str, object]:
     return {"ownership": ownership, "stages": staged}
 
 
-def _offers(found: Comparison) -> RenderableType:
+def _offers(found: OwnershipComparison) -> RenderableType:
     """One row for each offer."""
     grid = table("Rent or buy", ">a GPU-hour", ">finish", ">this plan alone", ">in a stream", ">pays from")
     for offer in found.offers:
@@ -104,7 +104,7 @@ def _offers(found: Comparison) -> RenderableType:
     return grid
 
 
-def _verdict(found: Comparison) -> list[str]:
+def _verdict(found: OwnershipComparison) -> list[str]:
     """The break-even, the cheapest offer of a stream, and what "alone" means."""
     gpus, owned = found.gpus, next(offer for offer in found.offers if offer.name == "owned")
     text = f"Owning {gpus:,} GPUs ({format_usd(found.purchase_usd)} to buy)"
@@ -124,7 +124,7 @@ def _verdict(found: Comparison) -> list[str]:
     ]
 
 
-def _stages(found: Sequence[Stage]) -> list[RenderableType]:
+def _stages(found: Sequence[ScaleUpStage]) -> list[RenderableType]:
     lines: list[RenderableType] = [
         Text("In stages; go on when a stage has shown (FILE: this plan with --output yaml)", style="bold")
     ]
@@ -137,7 +137,7 @@ def _stages(found: Sequence[Stage]) -> list[RenderableType]:
     return lines
 
 
-def _assumptions(found: Comparison) -> list[RenderableType]:
+def _assumptions(found: OwnershipComparison) -> list[RenderableType]:
     """Every input with its date and source."""
     lines = [
         f"{one.name}={one.value:.6g} {one.unit} ({one.date}{', ' if one.date else ''}{one.source})"

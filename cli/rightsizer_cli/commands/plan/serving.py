@@ -11,7 +11,7 @@ from rightsizer_cli.requests.usage_errors import OptionError
 from rightsizer_engine.domain.architecture import Architecture
 from rightsizer_engine.domain.hardware import Cluster
 from rightsizer_engine.errors import InputError
-from rightsizer_engine.serving import LOAD, Demand, Service, TooLarge, serve
+from rightsizer_engine.serving import LOAD, Demand, ModelTooLarge, ServingPlan, serve
 from rightsizer_engine.units import format_bytes, format_count, format_usd
 
 if TYPE_CHECKING:
@@ -53,18 +53,18 @@ def section(network: Architecture, cluster: Cluster, demand: Demand) -> Section:
     except InputError as error:
         raise OptionError("--serve", value=error.value, remedy=error.remedy) from None
     title = Text("Serving it (a first estimate)", style="bold")
-    lines = _too_large(found) if isinstance(found, TooLarge) else _lines(found)
+    lines = _too_large(found) if isinstance(found, ModelTooLarge) else _lines(found)
     return Section(parts=[Group(title, *map(Text, lines))], document={"serving": _document(found)})
 
 
-def _too_large(found: TooLarge) -> list[str]:
+def _too_large(found: ModelTooLarge) -> list[str]:
     size = format_bytes(found.weights_bytes)
     return [
         f"{size} of weights and one sequence do not fit on 64 {found.cluster.gpu.name}; try bits=8 or bits=4"
     ]
 
 
-def _lines(found: Service) -> list[str]:
+def _lines(found: ServingPlan) -> list[str]:
     """The answer, what it rests on, and what one user sees."""
     one, demand, cluster = found.replica, found.demand, found.cluster
     price = cluster.price_usd_per_gpu_h
@@ -82,10 +82,10 @@ def _lines(found: Service) -> list[str]:
     ]
 
 
-def _document(found: Service | TooLarge) -> "ServingDocument":
+def _document(found: ServingPlan | ModelTooLarge) -> "ServingDocument":
     from rightsizer_cli.commands.plan.document import ServingDocument
 
-    if isinstance(found, TooLarge):
+    if isinstance(found, ModelTooLarge):
         return ServingDocument(feasible=False)
     one, demand = found.replica, found.demand
     price = found.cluster.price_usd_per_gpu_h

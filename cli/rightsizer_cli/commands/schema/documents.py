@@ -17,7 +17,7 @@ from rightsizer_cli.commands.explain.document import ExplanationDocument
 from rightsizer_cli.commands.plan.document import PlanDocument
 from rightsizer_cli.commands.report.document import NoDataDocument, UsageDocument
 from rightsizer_cli.commands.simulate.document import SimulationDocument
-from rightsizer_engine.domain.hardware import Gpu, Node
+from rightsizer_engine.domain.hardware import Gpu, NodeShape
 from rightsizer_engine.errors import UnknownNameError
 from rightsizer_slurm.monitor.report_document import ReportDocument
 
@@ -32,7 +32,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "doctor": list[Finding],
     "models": list[CountedModel],
     "gpus": list[Gpu],
-    "nodes": list[Node],
+    "nodes": list[NodeShape],
     "frameworks": list[KnownFramework],
     "slurm-report": ReportDocument,
     "kubectl-plan": PlanReport,
