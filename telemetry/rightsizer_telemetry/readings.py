@@ -1,5 +1,6 @@
 """Reads Prometheus into Readings: a few queries for all jobs at once; an unusable answer becomes None.
 
+Executors call `read_shown`: each job's Reading if it allows a decision, else what is Missing.
 Queries use the recorded families only, which are the same for every exporter and both executors. Each query
 covers all jobs of one executor and window and returns one row per job. A field is None if its answer is
 missing, not finite, out of range, duplicated, or about another job.
@@ -10,7 +11,9 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from rightsizer_engine.domain.reading import Phase, Reading, cleaned
+from rightsizer_engine.domain.reading import Missing, Phase, Reading, cleaned
+from rightsizer_engine.estimate.parameters import load_resize
+from rightsizer_engine.resize.preconditions import missing_data
 from rightsizer_engine.values import immutable
 from rightsizer_telemetry.client import FailedQuery, Prometheus, Row
 from rightsizer_telemetry.names import HOLDER
@@ -106,6 +109,22 @@ _SHOWN = (
 _Figures = Mapping[str, float]
 
 
+def read_shown(
+    client: Prometheus, jobs: Iterable[MonitoredJob], *, clock: Callable[[], float] = time.time
+) -> Mapping[Hashable, Reading | Missing] | Missing:
+    """What Prometheus shows of every job; `Missing` as a whole if the server is unusable."""
+    now_s = _server_time(client, clock)
+    if isinstance(now_s, FailedQuery):
+        return Missing(reason=f"Prometheus does not answer: {now_s.reason}")
+    return {key: shown(reading) for key, reading in _read(client, jobs, INTERVAL_S, now_s).items()}
+
+
+def shown(reading: Reading) -> Reading | Missing:
+    """The reading if it allows a decision, else what is missing."""
+    missing = missing_data(reading, load_resize())
+    return Missing(reason=f"Prometheus does not show it: {missing.reason}") if missing else reading
+
+
 def read(
     client: Prometheus,
     jobs: Iterable[MonitoredJob],
@@ -119,12 +138,16 @@ def read(
     An unavailable, slow or clock-skewed server yields empty Readings, which never trigger a resize.
     """
     requested = list(jobs)
-    readings: dict[Hashable, Reading] = {
-        job.key: Reading(window_s=_rounded(job.window_s)) for job in requested
-    }
     now_s = _server_time(client, clock)
     if isinstance(now_s, FailedQuery):
-        return readings
+        return {job.key: Reading(window_s=_rounded(job.window_s)) for job in requested}
+    return _read(client, requested, interval_s, now_s)
+
+
+def _read(
+    client: Prometheus, jobs: Iterable[MonitoredJob], interval_s: float, now_s: float
+) -> dict[Hashable, Reading]:
+    requested, readings = list(jobs), dict[Hashable, Reading]()
     for executor, window_s in sorted({(job.executor, _rounded(job.window_s)) for job in requested}):
         group = [job for job in requested if (job.executor, _rounded(job.window_s)) == (executor, window_s)]
         for first in range(0, len(group), _CHUNK):
@@ -141,12 +164,6 @@ def read(
 
 def _rounded(window_s: float) -> float:
     return max(60.0, 60.0 * math.ceil(window_s / 60.0))
-
-
-def server_problem(client: Prometheus, *, clock: Callable[[], float] = time.time) -> str:
-    """Why this server is unusable now; empty if it is usable."""
-    now = _server_time(client, clock)
-    return now.reason if isinstance(now, FailedQuery) else ""
 
 
 def _server_time(client: Prometheus, clock: Callable[[], float]) -> float | FailedQuery:

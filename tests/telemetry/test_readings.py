@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from rightsizer_engine.domain.reading import Phase
+from rightsizer_engine.domain.reading import Missing, Phase
 from rightsizer_telemetry.client import FailedQuery, Row
-from rightsizer_telemetry.readings import MonitoredJob, read, server_problem
+from rightsizer_telemetry.readings import MonitoredJob, read, read_shown
 
 NOW = 1_800_000_000.0
 LABELS = {"executor": "slurm", "namespace": "", "workload": "7", "cluster": "c"}
@@ -30,6 +30,9 @@ ANSWERS = {
     "(rightsizer:train_position_tokens:max": 5e6,
     "(rightsizer:train_checkpoint_timestamp_seconds:max": NOW - 90.0,
 }
+
+
+JOB = MonitoredJob(key="k", executor="slurm", workload="7")
 
 
 class Prometheus:
@@ -144,11 +147,18 @@ def test_a_server_that_is_down_or_in_another_time_yields_nothing(now):
     client = Prometheus(now=now)
     assert reading(client).tokens_per_s is None
     assert client.queries == ["vector(time())"]
-    assert server_problem(client, clock=lambda: NOW)
+    assert isinstance(read_shown(client, [JOB], clock=lambda: NOW), Missing)
 
 
-def test_a_server_in_our_time_is_no_trouble():
-    assert server_problem(Prometheus(now=NOW + 299.0), clock=lambda: NOW) == ""
+@pytest.mark.parametrize(
+    ("answers", "missing"),
+    [(ANSWERS, None), ({}, "Prometheus does not show it: the newest sample has no known age")],
+    ids=["shown", "not-shown"],
+)
+def test_a_job_is_read_or_its_reason_is_told(answers, missing):
+    client = Prometheus(answers, now=NOW + 299.0)
+    found = read_shown(client, [JOB], clock=lambda: NOW)["k"]
+    assert found == (Missing(reason=missing) if missing else read(client, [JOB], clock=lambda: NOW)["k"])
 
 
 def test_many_jobs_are_asked_for_in_parts():

@@ -1,40 +1,37 @@
-"""What Prometheus said last of every plan that runs, or why it said nothing. Pure."""
+"""The newest GPU metrics of all running plans from Prometheus, or why there are none. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import field
 
-from rightsizer_engine.domain.reading import Reading
-from rightsizer_engine.estimate.parameters import load_resize
-from rightsizer_engine.resize.preconditions import missing_data
+from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.units import format_duration
 from rightsizer_engine.values import immutable
+from rightsizer_operator.values.snapshot import Key
 
-_PATIENCE = 3  # rounds of questions that may stay without an answer
-_SLACK_S = 30.0  # what a round itself may take
+_MISSED_ROUNDS = 3
+"""Rounds of queries after which the last answer is too old."""
+_ROUND_S = 30.0
+"""What a round itself may take."""
 
 
 @immutable
 class Counters:
-    """The newest answers. Not `awaited`: there is no Prometheus, workers alone are asked.
+    """The newest answer. Not `awaited`: there is no Prometheus; only workers are read.
 
-    `silence` says why it did not answer, `at_s` when it was asked, on a clock that only goes forward.
+    `at_s` is the time of the queries, on a monotonic clock.
     """
 
     awaited: bool = False
-    readings: Mapping[tuple[str, str], Reading] = field(default_factory=dict)
-    silence: str = ""
+    readings: Mapping[Hashable, Reading | Missing] | Missing = field(default_factory=dict)
     at_s: float = 0.0
 
-    def lack(self, key: tuple[str, str], *, now_s: float, every_s: float) -> str:
-        """Why nothing may be decided about a plan, in words; empty if it was seen, or none is awaited."""
+    def reading(self, key: Key, *, now_s: float, every_s: float) -> Reading | Missing | None:
+        """A plan's metrics; `Missing`: no decision is allowed on the plan; None: none are awaited."""
+        readings = {} if isinstance(self.readings, Missing) else self.readings
         if not self.awaited:
-            return ""
-        if self.silence:
-            return f"Prometheus does not answer: {self.silence}"
-        if now_s - self.at_s > _PATIENCE * every_s + _SLACK_S:
-            return f"Prometheus has not answered for {format_duration(now_s - self.at_s)}"
-        seen = self.readings.get(key)
-        if seen is None:
-            return "Prometheus has not been asked about it yet"
-        unseen = missing_data(seen, load_resize()).removeprefix("unknown: ")
-        return f"Prometheus does not show it: {unseen}" if unseen else ""
+            return readings.get(key)
+        if isinstance(self.readings, Missing):
+            return self.readings
+        if now_s - self.at_s > _MISSED_ROUNDS * every_s + _ROUND_S:
+            return Missing(reason=f"Prometheus has not answered for {format_duration(now_s - self.at_s)}")
+        return readings.get(key, Missing(reason="Prometheus has not been asked about it yet"))

@@ -17,7 +17,7 @@ from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import parse_time
 from rightsizer_api.resources import ElasticityMode
-from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.errors import RightsizerError
 from rightsizer_engine.resize.policy import window_s
 from rightsizer_engine.resize.types import Decision, Scaling
@@ -152,9 +152,14 @@ class Advisor:
         """Store the newest GPU counters of all running plans."""
         self._counters = counters
 
-    def missing_counters(self, key: Key) -> str:
-        """Why a plan's GPU counters are missing; empty if they are not, or none are expected."""
-        return self._counters.lack(key, now_s=self._monotonic(), every_s=self._settings.decide_s)
+    def counters(self, key: Key) -> Reading | Missing | None:
+        """A plan's GPU counters, or why they are missing; None if none are expected."""
+        return self._counters.reading(key, now_s=self._monotonic(), every_s=self._settings.decide_s)
+
+    def missing_counters(self, key: Key) -> Missing | None:
+        """Why a plan's GPU counters are missing; None if they are not, or none are expected."""
+        counters = self.counters(key)
+        return counters if isinstance(counters, Missing) else None
 
     def forget(self, key: Key) -> None:
         """The plan was deleted, or does not run."""
@@ -190,8 +195,7 @@ class Advisor:
             inventory=cache.inventory(without=key),
             pod_gpus=max((job.gpus_per_pod for job in cache.owned(key) if job.is_active), default=0) or 1,
             marks=memory.marks,
-            counters=self._counters.readings.get(key),
-            missing_counters=self.missing_counters(key),
+            counters=self.counters(key),
             now_s=now_s,
             unix_s=self._unix(),
             others_waiting=_others_wait(plan, key, cache),
@@ -222,8 +226,8 @@ class Advisor:
         context = self._context(question, plan, status)
         needed_s = window_s(limits_of_plan(plan, status, context=context, settings=self._settings))
         memory.keep_s = self._keep_s(needed_s)
-        if question.missing_counters:
-            return unmeasured(status, question.missing_counters)
+        if isinstance(question.counters, Missing):
+            return unmeasured(status, question.counters)
         scaling = self._scaling(question, memory, plan, status)
         if scaling is None:
             return None
@@ -301,8 +305,7 @@ class _Question:
     inventory: Inventory
     pod_gpus: int
     marks: tuple[Mark, ...]
-    counters: Reading | None
-    missing_counters: str
+    counters: Reading | Missing | None
     now_s: float
     unix_s: float
     others_waiting: bool

@@ -11,7 +11,7 @@ from rightsizer_engine.resize.rollback import has_trained as seen_to_train
 from rightsizer_engine.resize.types import Action as Advice
 from rightsizer_engine.resize.types import Decision
 from rightsizer_operator.reconcile.attempts import attempted, running_of
-from rightsizer_operator.reconcile.resize_advice import document, over_provisioned
+from rightsizer_operator.reconcile.resize_advice import NOT_MEASURED, document, over_provisioned
 from rightsizer_operator.reconcile.size import at_size
 from rightsizer_operator.reconcile.state import ReconcileState
 from rightsizer_operator.values.actions import EmitEvent, Requeue
@@ -26,7 +26,9 @@ def advised(state: ReconcileState) -> ReconcileState:
     if decision is None or job is None or not job.is_active or state.persisted.attempt is None:
         return state
     told, before = document(decision, state.snapshot.now), state.snapshot.status.get("recommendation") or {}
-    if _says(before) != _says(told) or not before["reason"].endswith(decision.withheld):
+    was_missing = state.condition("OverProvisioned").get("reason") == NOT_MEASURED
+    same = _identity(before) == _identity(told) and was_missing is (decision.missing is not None)
+    if not same or not before["reason"].endswith(decision.withheld):
         state = replace(state, recommendation=told)
         if decision.action is not Advice.KEEP:
             warning = decision.action is Advice.FLAG
@@ -115,10 +117,9 @@ def _since(state: ReconcileState, kind: str, status: str, at: dt.datetime) -> bo
     return said.get("status") == status and since is not None and (since - at).total_seconds() <= 1.0
 
 
-def _says(recommendation: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What makes a recommendation another one; its figures change a little with every look."""
-    known = not recommendation.get("reason", "").startswith("unknown")
-    return recommendation.get("action"), recommendation.get("gpus"), known
+def _identity(recommendation: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What makes a recommendation a new one; its figures change a little with every decision."""
+    return recommendation.get("action"), recommendation.get("gpus")
 
 
 def _sentence(decision: Decision, told: Mapping[str, Any]) -> str:

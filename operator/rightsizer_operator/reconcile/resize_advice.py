@@ -9,7 +9,7 @@ from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_api.quantities import format_time, parse_time
-from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.resize.policy import decide
 from rightsizer_engine.resize.types import (
     Action,
@@ -27,6 +27,9 @@ from rightsizer_launch.running.limits import Tuning, gpu_bounds, limits_of, runn
 from rightsizer_launch.running.size_history import SizeChange, history_of
 from rightsizer_operator.values.conditions import Condition, no, unknown, yes
 from rightsizer_operator.values.settings import Settings
+
+NOT_MEASURED = "NotMeasured"
+"""The condition's reason if data for a decision are missing."""
 
 
 @immutable
@@ -87,14 +90,15 @@ def running_job(
     )
 
 
-def unmeasured(status: Mapping[str, Any], why: str) -> Decision:
-    """No resize, since measurements are missing for this reason."""
+def unmeasured(status: Mapping[str, Any], missing: Missing) -> Decision:
+    """No resize, since measurements are missing."""
     attempt = status["attempt"]
     return Decision(
         action=Action.KEEP,
         gpus=attempt["gpus"],
         layout=layout_of(attempt["layout"]),
-        reason=f"unknown: {why}",
+        reason=str(missing),
+        missing=missing,
         bottleneck=Bottleneck.UNKNOWN,
     )
 
@@ -199,6 +203,6 @@ def over_provisioned(decision: Decision) -> Condition:
         return yes("FewerWouldDo", f"{decision.gpus} GPUs would do: {decision.reason}")
     if decision.bottleneck in {Bottleneck.IDLE, Bottleneck.INPUT} and decision.action is Action.FLAG:
         return yes("NotUsed", decision.reason)
-    if decision.confidence is None:
-        return unknown("NotMeasured", decision.reason)
+    if decision.missing or decision.confidence is None:
+        return unknown(NOT_MEASURED if decision.missing else "NotJudged", decision.reason)
     return no("AsNeeded", decision.reason)

@@ -220,7 +220,7 @@ def _measured(state: ReconcileState) -> Condition:
     """Whether the workers' metrics are available. The last answer stands for a few scrape intervals."""
     missing, refusal = state.snapshot.missing_metrics, state.snapshot.scrape_refusal
     if state.snapshot.progress is not None:
-        return no("NoCounters", missing) if missing else yes("WorkersAnswer")
+        return no("NoCounters", missing.reason) if missing else yes("WorkersAnswer")
     if refusal:
         return no("TooLarge", refusal)
     last, job = parse_time(state.persisted.observed.get("updatedAt")), state.job

@@ -7,7 +7,7 @@ from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.runtime.controller import Controller
 from rightsizer_telemetry.client import Prometheus, PrometheusSettings
-from rightsizer_telemetry.readings import MonitoredJob, read, server_problem
+from rightsizer_telemetry.readings import MonitoredJob, read_shown
 
 
 async def collect(controller: Controller, access: PrometheusSettings) -> None:
@@ -23,10 +23,7 @@ async def collect(controller: Controller, access: PrometheusSettings) -> None:
 def _counters(client: Prometheus, jobs: tuple[MonitoredJob, ...]) -> Counters:
     """The GPU metrics of each plan, or why there are none."""
     began_s = time.monotonic()
-    silence = server_problem(client)
-    answer = {} if silence or not jobs else read(client, jobs)
-    readings = {key: reading for key, reading in answer.items() if isinstance(key, tuple)}
-    return Counters(awaited=True, readings=readings, silence=silence, at_s=began_s)
+    return Counters(awaited=True, readings=read_shown(client, jobs), at_s=began_s)
 
 
 def jobs_of(cache: Cache, *, window_s: float) -> tuple[MonitoredJob, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rightsizer_api.plan import KIND
 from rightsizer_api.quantities import parse_time
+from rightsizer_engine.domain.reading import Missing
 from rightsizer_engine.resize.types import Decision
 from rightsizer_engine.values import immutable
 from rightsizer_operator.values.carriers import job_within
@@ -275,7 +276,7 @@ class Snapshot:
     progress: Progress | None = None
     rejection: str = ""
     decision: Decision | None = None
-    missing_metrics: str = ""
+    missing_metrics: Missing | None = None
     scrape_refusal: str = ""
     sizing_since: dt.datetime | None = None
     samples: tuple[Object, ...] = ()

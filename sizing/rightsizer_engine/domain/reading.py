@@ -40,7 +40,7 @@ class Reading:
     framebuffer in use on the fullest GPU, an upper bound on need.
 
     `checkpoint_age_s` is the age of the last complete checkpoint. `others_waiting`: whether jobs queue for
-    GPUs of this kind. `queries` are the questions behind the figures, each with its answer, for people.
+    GPUs of this kind. `queries` are the queries behind the figures, each with its answer, for people.
     """
 
     window_s: float | None = None
@@ -64,6 +64,16 @@ class Reading:
     checkpoint_age_s: float | None = None
     others_waiting: bool | None = None
     queries: tuple[str, ...] = ()
+
+
+@immutable
+class Missing:
+    """Data that a decision needs and that is not there. `reason` is a clause without a full stop."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"unknown: {self.reason}"
 
 
 _SHARES = (

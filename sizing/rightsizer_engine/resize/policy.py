@@ -7,7 +7,7 @@ resize. Growing needs a short window, shrinking a long one. Thresholds and their
 
 from dataclasses import replace
 
-from rightsizer_engine.domain.reading import Reading, cleaned
+from rightsizer_engine.domain.reading import Missing, Reading, cleaned
 from rightsizer_engine.estimate.parameters import Parameters, load_resize
 from rightsizer_engine.resize.candidates import CandidateSizes, SizeChoice, candidate_sizes, choose_size
 from rightsizer_engine.resize.diagnosis import Diagnosis, diagnose
@@ -72,7 +72,7 @@ def decide(
         return replace(keep, reason="elasticity is Off")
     missing = missing_data(reading, p) or unusable_input(running, limits, history, now_s=now_s)
     if missing:
-        return replace(keep, reason=missing, bottleneck=Bottleneck.UNKNOWN)
+        return replace(_blocked(keep, missing), bottleneck=Bottleneck.UNKNOWN)
     other_problem = inputs.other_problem()
     if other_problem:
         return replace(keep, action=Action.FLAG, reason=other_problem)
@@ -80,7 +80,7 @@ def decide(
         return _unmanaged(keep, inputs.diagnosis)
     blocked = may_resize(reading, running, limits, history, now_s=now_s, parameters=p)
     if blocked:
-        return replace(keep, reason=blocked)
+        return _blocked(keep, blocked)
     return _choose(keep, inputs)
 
 
@@ -130,6 +130,11 @@ class _Inputs:
             steps = "" if r.window_steps is None else f" over {r.window_steps} steps"
             lines.append(f"{format_count(r.tokens_per_s)} tokens/s on {r.gpus or '?'} GPUs{steps}")
         return (*lines, self.diagnosis.because, *r.queries)
+
+
+def _blocked(keep: Decision, why: Missing | str) -> Decision:
+    """The job keeps its size for this reason."""
+    return replace(keep, reason=str(why), missing=why if isinstance(why, Missing) else None)
 
 
 def _unmanaged(keep: Decision, diagnosis: Diagnosis) -> Decision:

@@ -1,46 +1,46 @@
 """Preconditions of a resize: fresh data, training phase, cool-down, a long enough window.
 
-Every check returns the reason that blocks a resize, or an empty string.
+Every check returns what blocks a resize: `Missing` data, or a reason in words; None or "" if nothing does.
 """
 
 import math
 from collections.abc import Iterator
 
-from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.domain.reading import Missing, Phase, Reading
 from rightsizer_engine.estimate.parameters import Parameters
 from rightsizer_engine.resize.types import History, Limits, Running
 from rightsizer_engine.units import format_duration
 
 
-def missing_data(r: Reading, p: Parameters) -> str:
-    """Why the reading is unusable: missing, stale, or with too few samples."""
+def missing_data(r: Reading, p: Parameters) -> Missing | None:
+    """Why the reading is unusable: missing, stale, or with too few samples; None if it is usable."""
     if not r.window_s:
-        return "unknown: nothing was measured"
+        return Missing(reason="nothing was measured")
     if r.age_s is None:
-        return "unknown: the newest sample has no known age"
+        return Missing(reason="the newest sample has no known age")
     if r.age_s > p.stale_s:
-        return f"unknown: the newest sample is {format_duration(r.age_s)} old"
+        return Missing(reason=f"the newest sample is {format_duration(r.age_s)} old")
     return _too_few_samples(r, p)
 
 
-def _too_few_samples(r: Reading, p: Parameters) -> str:
+def _too_few_samples(r: Reading, p: Parameters) -> Missing | None:
     if r.coverage is None:
-        return "unknown: the number of missing samples is not known"
+        return Missing(reason="the number of missing samples is not known")
     if r.coverage < p.least_coverage:
-        return f"unknown: only {r.coverage:.0%} of the expected samples arrived"
+        return Missing(reason=f"only {r.coverage:.0%} of the expected samples arrived")
     if r.samples is not None and r.samples < p.least_samples:
-        return f"unknown: {r.samples} samples are too few"
-    return ""
+        return Missing(reason=f"{r.samples} samples are too few")
+    return None
 
 
-def unusable_input(running: Running, limits: Limits, history: History, *, now_s: float) -> str:
-    """Which number of the job, its limits or its history is NaN, infinite or out of range; empty if none."""
+def unusable_input(running: Running, limits: Limits, history: History, *, now_s: float) -> Missing | None:
+    """Which number of the job, its limits or its history is NaN, infinite or out of range; None if none."""
     for name, value, least in _numbers(running, limits, history, now_s):
         if value is not None and not least <= value < math.inf:
-            return f"unknown: {name} is {value:g}"
+            return Missing(reason=f"{name} is {value:g}")
     if not 0.0 < running.confidence < 1.0:
-        return f"unknown: the deadline's confidence is {running.confidence:g}"
-    return ""
+        return Missing(reason=f"the deadline's confidence is {running.confidence:g}")
+    return None
 
 
 def _numbers(
@@ -67,7 +67,7 @@ _LONGEST_S = 1e12
 
 def may_resize(
     r: Reading, running: Running, limits: Limits, history: History, *, now_s: float, parameters: Parameters
-) -> str:
+) -> Missing | str:
     """Why this job must not be resized now, at any rate; empty if it may be."""
     for blocked in (
         _not_training(r, running, limits),
@@ -105,11 +105,11 @@ def _long_enough(r: Reading, required_s: float) -> str:
     return f"waiting for a {format_duration(required_s)} window ({format_duration(r.window_s or 0.0)} so far)"
 
 
-def _not_training(r: Reading, running: Running, limits: Limits) -> str:
+def _not_training(r: Reading, running: Running, limits: Limits) -> Missing | str:
     if r.phase is not Phase.TRAINING:
         return f"phase is {r.phase}, not training"
     if running.trained_s is None:
-        return "unknown: the start of training at this size is not known"
+        return Missing(reason="the start of training at this size is not known")
     if running.trained_s < limits.warm_up_s:
         return f"warming up ({format_duration(running.trained_s)} of {format_duration(limits.warm_up_s)})"
     return ""
@@ -125,26 +125,26 @@ def _cooling_down(limits: Limits, history: History, *, now_s: float) -> str:
     return f"cooling down after the last resize, {format_duration(left_s)} left"
 
 
-def _measured(r: Reading, running: Running, p: Parameters) -> str:
+def _measured(r: Reading, running: Running, p: Parameters) -> Missing | str:
     """The rate must have been measured at this size, over enough steps."""
     if r.gpus is None or r.gpus != running.gpus:
         measured = "an unknown number" if r.gpus is None else r.gpus
-        return f"unknown: runs on {running.gpus} GPUs, but the rate was measured on {measured}"
+        return Missing(reason=f"runs on {running.gpus} GPUs, but the rate was measured on {measured}")
     if running.trained_s is not None and running.trained_s < (r.window_s or 0.0):
         return "part of the window precedes training at this size"
     if not r.tokens_per_s or r.window_steps is None:
-        return "unknown: no rate was measured"
+        return Missing(reason="no rate was measured")
     if r.window_steps < p.least_steps:
-        return f"unknown: {r.window_steps} steps are too few for a rate"
+        return Missing(reason=f"{r.window_steps} steps are too few for a rate")
     return ""
 
 
-def _work_left_known(r: Reading, running: Running, limits: Limits) -> str:
+def _work_left_known(r: Reading, running: Running, limits: Limits) -> Missing | str:
     """The remaining work must be known, have an end, and survive a restart."""
     if running.tokens_left is None:
-        return "unknown: the remaining tokens are not known"
+        return Missing(reason="the remaining tokens are not known")
     if running.tokens_left > (r.tokens_per_s or 0.0) * _LONGEST_S:
-        return "unknown: at the measured rate the run never ends"
+        return Missing(reason="at the measured rate the run never ends")
     if limits.checkpoint_interval_s is None:
         return "writes no checkpoints, so a resize would lose all progress"
     return ""

@@ -4,6 +4,7 @@ import enum
 from typing import Protocol
 
 from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.reading import Missing
 from rightsizer_engine.search.types import Option
 from rightsizer_engine.values import immutable
 
@@ -154,10 +155,10 @@ class Decision:
 
     `withheld` is why a recommendation is not carried out (mode, no other job waits). `gpus` and `layout` are
     the job's new size; `in_place`: an elastic job needs no new attempt; `option`: the engine's figures.
-    `reason` is a sentence for people, `evidence` the measurements behind it. `price_gpu_hours` is the cost of
-    the change (restart, repeated work). `saves_gpu_hours` is what it saves to the end of the run before that
-    cost; negative if meeting the deadline costs more. `confidence` is the probability that the deadline holds
-    at the new size, None without a deadline or a measurement.
+    `reason` is a sentence for people, `missing` the absent data that it names, `evidence` the measurements
+    behind it. `price_gpu_hours` is the cost of the change (restart, repeated work). `saves_gpu_hours` is what
+    it saves to the end of the run before that cost; negative if meeting the deadline costs more. `confidence`
+    is the probability that the deadline holds at the new size, None without a deadline or a measurement.
     """
 
     action: Action
@@ -168,6 +169,7 @@ class Decision:
     act: bool = False
     withheld: str = ""
     reason: str
+    missing: Missing | None = None
     evidence: tuple[str, ...] = ()
     price_gpu_hours: float = 0.0
     saves_gpu_hours: float = 0.0

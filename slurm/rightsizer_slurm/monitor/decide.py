@@ -7,7 +7,7 @@ from rightsizer_api import sizing
 from rightsizer_api.placeholders import layout_of
 from rightsizer_api.plan import TrainingPlan
 from rightsizer_engine.catalog import lookup
-from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.domain.reading import Missing, Phase, Reading
 from rightsizer_engine.estimate.parameters import load_resize
 from rightsizer_engine.resize.policy import window_s
 from rightsizer_engine.resize.scaling import PlanScaling, in_place_pins
@@ -84,18 +84,18 @@ def scaling_of(monitored: MonitoredJob) -> Scaling | None:
 
 
 def reading_for(
-    monitored: MonitoredJob, gpu: Reading | None, *, unseen: str, tuning: Tuning, now_s: float
+    monitored: MonitoredJob, gpu: Reading | Missing | None, *, tuning: Tuning, now_s: float
 ) -> Reading:
     """The job's window: its own records and its GPU metrics; those metrics alone if it has no records.
 
-    `unseen` is why the GPU metrics do not cover the job; if it is set, nothing is measured.
+    If the GPU metrics are missing, nothing is measured.
     """
     run = monitored.run
     window = Limits(
         checkpoint_interval_s=run.checkpoint_interval_s if run else None, least_window_s=tuning.least_window_s
     )
     own = reading_of(monitored.marks, now_s=now_s, window_s=window_s(window), warm_up_s=tuning.warm_up_s)
-    if unseen:
+    if isinstance(gpu, Missing):
         return Reading(phase=own.phase)
     if gpu is not None and own.phase is Phase.TRAINING and (own.age_s or 0.0) > load_resize().stale_s:
         # no step for minutes: its GPU metrics tell whether it is idle

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
-from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.errors import InputError, RightsizerError
 from rightsizer_engine.resize.policy import decide
 from rightsizer_engine.resize.types import Action, Decision, Mode, Scaling
@@ -38,7 +38,7 @@ from rightsizer_slurm.monitor.decide import (
     reading_for,
     scaling_of,
 )
-from rightsizer_slurm.monitor.gpu_metrics import lack
+from rightsizer_slurm.monitor.gpu_metrics import Metrics
 from rightsizer_slurm.monitor.idle import IdleJobs, Suspension
 from rightsizer_slurm.monitor.inspection import MonitoredJob, live_gpu_jobs, monitored_job
 from rightsizer_slurm.monitor.intent_log import Intent, IntentLog, Kind, Stage
@@ -112,7 +112,7 @@ class Monitor:
         settings: Settings,
         *,
         slurm: Slurm | None = None,
-        metrics: Callable[[Sequence[SlurmJob]], dict[int, Reading]] = lambda _jobs: {},
+        metrics: Metrics = lambda _jobs: {},
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._backend = backend
@@ -164,12 +164,16 @@ class Monitor:
             )
 
     def _row(
-        self, job: SlurmJob, jobs: Sequence[SlurmJob], cluster: SlurmCluster, gpu: Reading | None
+        self,
+        job: SlurmJob,
+        jobs: Sequence[SlurmJob],
+        cluster: SlurmCluster,
+        gpu: Reading | Missing | None,
     ) -> ReportRow:
         monitored = monitored_job(job, runs=self._settings.runs, memory=self._records)
         now_s = self._clock()
-        tuning, unseen = self._tuning(), lack(gpu)
-        reading = reading_for(monitored, gpu, unseen=unseen, tuning=tuning, now_s=now_s)
+        tuning = self._tuning()
+        reading = reading_for(monitored, gpu, tuning=tuning, now_s=now_s)
         running, limits = policy_inputs(
             monitored,
             reading,
@@ -186,8 +190,8 @@ class Monitor:
             monitored.marks,
         )
         decision = decide(reading, running, limits, past, now_s=now_s)
-        if unseen:
-            decision = replace(decision, reason=f"unknown: {unseen}")
+        if isinstance(gpu, Missing):
+            decision = replace(decision, reason=str(gpu), missing=gpu)
         return ReportRow(
             monitored=monitored,
             reading=reading,

@@ -2,10 +2,11 @@ import dataclasses
 
 import pytest
 
-from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_operator.cluster.demand import queued, unscheduled
 from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.values.nodes import Node, Taint
+from rightsizer_telemetry.readings import shown
 
 NODES = tuple(
     Node(name=name, product=product, gpus=8, labels={"nvidia.com/gpu.product": product})
@@ -97,13 +98,19 @@ def test_kueue_workloads_without_quota_are_gpu_demand(condition, more, waits):
     [
         (Counters(), ""),
         (Counters(awaited=True, readings={PLAN: SEEN}, at_s=95.0), ""),
-        (Counters(awaited=True, silence="ConnectError", at_s=95.0), "does not answer: ConnectError"),
+        (
+            Counters(
+                awaited=True, readings=Missing(reason="Prometheus does not answer: ConnectError"), at_s=95.0
+            ),
+            "does not answer: ConnectError",
+        ),
         (Counters(awaited=True, readings={PLAN: SEEN}, at_s=30.0), "has not answered for"),
         (Counters(awaited=True, at_s=95.0), "has not been asked about it"),
-        (Counters(awaited=True, readings={PLAN: Reading()}, at_s=95.0), "does not show it"),
+        (Counters(awaited=True, readings={PLAN: shown(Reading())}, at_s=95.0), "does not show it"),
     ],
     ids=["none-awaited", "seen", "down", "slow", "new", "empty"],
 )
 def test_missing_gpu_metrics_are_explained(counters, words):
-    assert words in counters.lack(PLAN, now_s=100.0, every_s=10.0)
-    assert bool(words) == bool(counters.lack(PLAN, now_s=100.0, every_s=10.0))
+    found = counters.reading(PLAN, now_s=100.0, every_s=10.0)
+    assert isinstance(found, Missing) is bool(words)
+    assert words in str(found)

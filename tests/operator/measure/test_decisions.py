@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from rightsizer_engine.domain.reading import Phase, Reading
+from rightsizer_engine.domain.reading import Missing, Phase, Reading
 from rightsizer_engine.errors import InputError
 from rightsizer_engine.resize.types import Action, Decision
 from rightsizer_operator.cluster.cache import Cache
@@ -15,6 +15,7 @@ from rightsizer_operator.measure.gpu_counters import Counters
 from rightsizer_operator.measure.resize_advisor import Advisor
 from rightsizer_operator.values.settings import Settings
 from rightsizer_operator.values.snapshot import Progress
+from rightsizer_telemetry.readings import shown
 
 KEY = ("team", "demo")
 FREE = {
@@ -184,10 +185,10 @@ SEEN = Reading(
 @pytest.mark.parametrize(
     ("counters", "why"),
     [
-        ({"silence": "connection refused"}, "connection refused"),
+        ({"readings": Missing(reason="connection refused")}, "connection refused"),
         ({"at_s": 0.0}, "25m"),
         ({"at_s": 1490.0}, "not"),
-        ({"at_s": 1490.0, "readings": {KEY: dataclasses.replace(SEEN, samples=0)}}, "sample"),
+        ({"at_s": 1490.0, "readings": {KEY: shown(dataclasses.replace(SEEN, samples=0))}}, "sample"),
     ],
     ids=["unavailable", "old", "not-queried", "incomplete"],
 )
@@ -196,8 +197,7 @@ def test_missing_gpu_counters_keep_the_size_and_say_why(scene, counters, why):
     case.advisor.set_counters(Counters(awaited=True, **counters))
     assert case.decide()
     assert (case.decision.action, case.advise.calls) == (Action.KEEP, [])
-    assert case.decision.reason.startswith("unknown: ")
-    assert why in case.decision.reason
+    assert why in case.decision.missing.reason
 
 
 def test_gpu_counters_fill_the_reading(scene):

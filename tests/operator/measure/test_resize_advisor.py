@@ -4,6 +4,7 @@ import copy
 import pytest
 
 from rightsizer_engine.domain.layout import Layout
+from rightsizer_engine.domain.reading import Missing
 from rightsizer_engine.resize.types import Action, Bottleneck, Decision
 from rightsizer_operator.cluster.cache import Cache
 from rightsizer_operator.cluster.client import ApiError
@@ -28,6 +29,11 @@ def judged(action, gpus, **more):
         layout=more.pop("layout", None),
         **more,
     )
+
+
+def unmeasured(reason):
+    missing = Missing(reason=reason)
+    return Decision(action=Action.KEEP, gpus=1, reason=str(missing), missing=missing)
 
 
 @pytest.fixture
@@ -56,10 +62,14 @@ def test_a_recommendation_is_told_once_and_changes_nothing(running):
     assert [e.reason for e in run.events].count("Grow") == 1
 
 
-def test_what_becomes_known_is_told_without_an_event(running):
-    run = running(Decision(action=Action.KEEP, gpus=1, reason="unknown: 9 samples are too few")).settle()
+def test_missing_and_returning_data_are_recorded_once_without_an_event(running):
+    run = running(unmeasured("9 samples are too few")).settle()
     run.decision = judged(Action.KEEP, 1)
     assert run.settle().plan["status"]["recommendation"]["reason"] == "as measured"
+    run.decision = unmeasured("nothing was measured")
+    assert run.settle().plan["status"]["recommendation"]["reason"] == "unknown: nothing was measured"
+    run.decision = unmeasured("2 samples are too few")
+    assert run.settle().plan["status"]["recommendation"]["reason"] == "unknown: nothing was measured"
     assert "Keep" not in [e.reason for e in run.events]
 
 
@@ -77,12 +87,13 @@ def test_why_it_is_not_done_is_told_anew_when_that_changes(running):
         (judged(Action.KEEP, 1), "False", "AsNeeded"),
         (judged(Action.FLAG, 1, bottleneck=Bottleneck.IDLE), "True", "NotUsed"),
         (
-            Decision(action=Action.KEEP, gpus=1, reason="unknown: nothing was measured"),
+            unmeasured("nothing was measured"),
             "Unknown",
             "NotMeasured",
         ),
+        (Decision(action=Action.KEEP, gpus=1, reason="warming up"), "Unknown", "NotJudged"),
     ],
-    ids=["fewer", "as-needed", "idle", "unknown"],
+    ids=["fewer", "as-needed", "idle", "missing", "warming-up"],
 )
 def test_whether_it_has_too_many_gpus_is_said_honestly(running, decision, status, reason):
     found = running(decision).settle().condition("OverProvisioned")
@@ -193,7 +204,7 @@ def advised(fake_cluster):
         run.job(ready=run.job()["spec"]["parallelism"])
         plan = {**run.settle().plan, "metadata": run.plan["metadata"] | {"resourceVersion": "1"}}
         advisor, cache = Advisor(Settings()), Cache()
-        advisor.set_counters(Counters(awaited=True, silence="connection refused"))
+        advisor.set_counters(Counters(awaited=True, readings=Missing(reason="connection refused")))
         cache.set_plan(plan)
         scraped(advisor, plan, until_s=1500.0)
         advisor.question(("team", "demo"), cache, now_s=1500.0)()

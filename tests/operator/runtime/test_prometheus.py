@@ -50,4 +50,4 @@ def test_without_prometheus_the_counters_are_missing_and_the_reason_is_kept(fake
             await collecting
 
     asyncio.run(first())
-    assert "refused" in controller.advisor.missing_counters(KEY).lower()
+    assert "refused" in controller.advisor.missing_counters(KEY).reason.lower()

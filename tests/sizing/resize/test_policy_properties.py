@@ -316,4 +316,4 @@ INFINITE = {
 def test_a_job_with_an_impossible_number_is_kept_and_the_number_named(change):
     found = decide(reading(8, SOUND.rate), replace(SOUND.running(), **change), LIMITS, History(), now_s=0.0)
     assert (found.action, found.act) == (Action.KEEP, False)
-    assert found.reason.startswith("unknown: the ")
+    assert found.missing.reason.startswith("the ")

@@ -1,15 +1,16 @@
-"""A monitor with a Prometheus decides nothing about what that does not show."""
+"""A monitor with a Prometheus decides nothing on a job that Prometheus does not show."""
 
 import pytest
 
-from rightsizer_engine.domain.reading import Reading
+from rightsizer_engine.domain.reading import Missing, Reading
 from rightsizer_engine.resize.types import Action
 from rightsizer_slurm.cluster.jobs import SlurmJob
 from rightsizer_slurm.cluster.snapshot import SlurmCluster
-from rightsizer_slurm.monitor.gpu_metrics import lack, reader
+from rightsizer_slurm.monitor.gpu_metrics import reader
 from rightsizer_slurm.monitor.intent_log import IntentLog
 from rightsizer_slurm.monitor.monitor import Monitor, Settings
 from rightsizer_telemetry.client import PrometheusSettings
+from rightsizer_telemetry.readings import shown
 
 JOB = SlurmJob(
     job_id=7, user="ada", user_id=1, states=("RUNNING",), partition="h100", nodes=1, gpus=4, comment=""
@@ -34,13 +35,17 @@ def looked(tmp_path, metrics):
 
 
 @pytest.mark.parametrize(
-    ("gpu", "words"),
-    [(None, ""), (IDLE, ""), (Reading(), "does not show it: nothing was measured"), (SPARSE, "only 30%")],
-    ids=["no-prometheus", "seen", "empty", "sparse"],
+    ("gpu", "reason"),
+    [
+        (shown(Reading()), "unknown: Prometheus does not show it: nothing was measured"),
+        (shown(SPARSE), "unknown: Prometheus does not show it: only 30% of the expected samples arrived"),
+        (Missing(reason="Prometheus does not answer: x"), "unknown: Prometheus does not answer: x"),
+    ],
+    ids=["empty", "sparse", "down"],
 )
-def test_what_prometheus_lacks_is_told(gpu, words):
-    assert words in lack(gpu)
-    assert bool(words) == bool(lack(gpu))
+def test_missing_gpu_metrics_keep_the_size_and_say_why(tmp_path, gpu, reason):
+    decision = looked(tmp_path, lambda _: {7: gpu}).decision
+    assert (decision.action, decision.reason, decision.missing) == (Action.KEEP, reason, gpu)
 
 
 def test_an_idle_job_is_flagged_where_its_gpus_are_seen(tmp_path):
@@ -51,4 +56,4 @@ def test_a_prometheus_that_is_down_leaves_everything_unknown(tmp_path):
     ask = reader(PrometheusSettings(url="http://127.0.0.1:1", timeout_s=1.0), window_s=600.0)
     made = looked(tmp_path, ask).decision
     assert made.action is Action.KEEP
-    assert made.reason.startswith("unknown: Prometheus does not answer: ConnectError")
+    assert made.missing.reason.startswith("Prometheus does not answer: ConnectError")
